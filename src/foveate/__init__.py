@@ -1,0 +1,1 @@
+"""Foveate: attention models to train, run fast and look inside."""

@@ -1,0 +1,200 @@
+"""One attention: score → bias → visibility → normaliser → context, with three verbs: explain, run and plan."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from foveate.attention import record
+from foveate.attention.normaliser import Normaliser, Softmax
+from foveate.attention.paths import PATHS
+from foveate.attention.paths.materialised import materialise
+from foveate.attention.paths.path import Bias, Path
+from foveate.attention.position import Positions
+from foveate.attention.score import FactoredScore, ScaledDot, Score
+from foveate.attention.visibility import Visibility, everything
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """Everything on the way from queries and keys to the context, materialised."""
+
+    scores: Float[Tensor, "batch heads query key"]
+    visible: Bool[Tensor, "batch heads query key"]
+    weights: Float[Tensor, "batch heads query key"]
+    context: Float[Tensor, "batch heads query value_head_dim"]
+
+
+@dataclass(frozen=True)
+class PlannedPath:
+    """What one path says to an attention of this size."""
+
+    name: str
+    reasons: tuple[str, ...]
+    """Why it refuses; empty when it would do."""
+    flops: float
+    bytes: float
+    """Memory beyond inputs and output, at the peak."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which path runs, and why not the others."""
+
+    chosen: str
+    because: str
+    paths: tuple[PlannedPath, ...]
+
+    def __str__(self) -> str:
+        others = "; ".join(f"{path.name} refused: {', '.join(path.reasons)}" for path in self.paths if path.reasons)
+        return f"{self.chosen} ({self.because}{'; ' + others if others else ''})"
+
+
+class Attention(nn.Module):
+    """context_i = Σ_j α_ij v_j with α = normalise(score(q_i, k_j) + bias_ij) over the visible keys.
+
+    `explain` materialises every step and is the definition; `run` takes the fastest path that computes exactly the
+    same; `plan` says which one and why. A query that sees nothing gets weights 0 and context 0, with finite
+    gradients. What a hidden key or value holds, even NaN, cannot reach the context. Explained weights are the weights
+    before dropout. Queries are `batch heads query head_dim`; keys and values may have fewer heads (`kv_heads`
+    divides `heads`), which are then shared by groups of query heads.
+
+    The self-attention that the Persian lecture prints with rounded weights, without scaling, from query and key
+    alone (the lecture writes [0.0, 0.5, 0.5] for the first row):
+
+    >>> from foveate.attention import Attention, Dot
+    >>> query = torch.tensor([[1., 0, 2], [2, 2, 2], [2, 1, 3]])[None, None]
+    >>> key = torch.tensor([[0., 1, 1], [4, 4, 0], [2, 3, 1]])[None, None]
+    >>> value = torch.tensor([[1., 2, 3], [2, 8, 0], [2, 6, 3]])[None, None]
+    >>> seen = Attention(score=Dot()).explain(query=query, key=key, value=value)
+    >>> seen.scores[0, 0, 0]
+    tensor([2., 4., 4.])
+    >>> seen.weights[0, 0, 0]
+    tensor([0.0634, 0.4683, 0.4683])
+    >>> seen.context[0, 0, 0]
+    tensor([1.9366, 6.6831, 1.5951])
+    """
+
+    def __init__(
+        self,
+        score: Score | None = None,
+        *,
+        visibility: Visibility | None = None,
+        bias: Bias | None = None,
+        normaliser: Normaliser | None = None,
+        kind: Literal["self", "cross"] = "self",
+        paths: Sequence[Path] = PATHS,
+    ) -> None:
+        """`kind` only labels records; `paths` may be extended by a path of your own, tried in the given order."""
+        super().__init__()
+        self.score: Score = ScaledDot() if score is None else score
+        self.visibility = everything() if visibility is None else visibility
+        self.bias = bias
+        self.normaliser: Normaliser = Softmax() if normaliser is None else normaliser
+        self.kind = kind
+        self.paths = tuple(paths)
+
+    def key_features(self, key: Float[Tensor, "batch kv_heads key key_dim"]) -> Tensor | None:
+        """The key's part of the score, to be computed once and passed to every `run` on the same keys."""
+        return self.score.key_features(key) if isinstance(self.score, FactoredScore) else None
+
+    def explain(
+        self,
+        query: Float[Tensor, "batch heads query query_dim"],
+        key: Float[Tensor, "batch kv_heads key key_dim"],
+        value: Float[Tensor, "batch kv_heads key value_head_dim"],
+        *,
+        at: Positions | None = None,
+    ) -> Explanation:
+        """Scores, visibility, weights and context in full: O(query · key) memory.
+
+        Raises ValueError when shapes do not fit, or when the rule needs positions that were not given.
+        """
+        at = self._positions(query, key, value, at)
+        seen = materialise(self, query, key, value, at=at)
+        return Explanation(seen.scores, seen.visible.expand_as(seen.scores), seen.weights, seen.context)
+
+    def run(
+        self,
+        query: Float[Tensor, "batch heads query query_dim"],
+        key: Float[Tensor, "batch kv_heads key key_dim"],
+        value: Float[Tensor, "batch kv_heads key value_head_dim"],
+        *,
+        at: Positions | None = None,
+        key_features: Float[Tensor, "batch kv_heads key feature"] | None = None,
+        dropout: float = 0.0,
+    ) -> Float[Tensor, "batch heads query value_head_dim"]:
+        """The context, by the first path that computes exactly this attention.
+
+        `dropout` is the probability with which a weight is dropped (training only). Raises as `explain` does.
+        """
+        at = self._positions(query, key, value, at)
+        record.note(self, self.kind, query, key, at)
+        path = self._choose(query, key, at)
+        return path.run(self, query, key, value, at=at, key_features=key_features, dropout=dropout)
+
+    def plan(
+        self,
+        query: Float[Tensor, "batch heads query query_dim"],
+        key: Float[Tensor, "batch kv_heads key key_dim"],
+        *,
+        at: Positions | None = None,
+    ) -> Plan:
+        """Which path `run` would take for inputs of this size, and what the others answer."""
+        at = self._positions(query, key, None, at)
+        chosen = self._choose(query, key, at)
+        answers = tuple(
+            PlannedPath(path.name, tuple(path.refuses(self, query, key, at)), *path.cost(self, query, key))
+            for path in self.paths
+        )
+        because = f"{type(self.score).__name__} + {self.visibility} + {type(self.normaliser).__name__}"
+        return Plan(chosen.name, because, answers)
+
+    def extra_repr(self) -> str:
+        parts = [] if isinstance(self.score, nn.Module) else [f"score={self.score}"]
+        parts += [f"visibility={self.visibility}", f"normaliser={self.normaliser}"]
+        return ", ".join(parts if self.bias is None else [*parts, f"bias={self.bias}"])
+
+    def _choose(self, query: Tensor, key: Tensor, at: Positions) -> Path:
+        accepting = [path for path in self.paths if not path.refuses(self, query, key, at)]
+        if accepting:
+            return min(accepting, key=lambda path: path.rank(self, query, key))
+        reasons = "; ".join(f"{path.name}: {', '.join(path.refuses(self, query, key, at))}" for path in self.paths)
+        raise ValueError(f"No path accepts this attention ({reasons}). Add `materialised`, which accepts every one.")
+
+    def _positions(self, query: Tensor, key: Tensor, value: Tensor | None, at: Positions | None) -> Positions:
+        _check_shapes(query, key, value)
+        if at is None:
+            if query.shape[-2] != key.shape[-2] and self.visibility.reads_query_position:
+                raise ValueError(
+                    f"{self.visibility} compares positions, but {query.shape[-2]} queries and {key.shape[-2]} keys do "
+                    "not say where they stand. Pass at=Positions.of(query=..., key=..., query_start=...)."
+                )
+            return Positions.of(query.shape[-2], key.shape[-2], device=query.device)
+        for name, tensor, places in (("query", query, at.query.shape[-2]), ("key", key, at.key.shape[-1])):
+            if tensor.shape[-2] != places:
+                raise ValueError(
+                    f"`{name}` has {tensor.shape[-2]} positions, but `at` places {places}. "
+                    "Build `at` for the tensors you pass."
+                )
+        return at
+
+
+def _check_shapes(query: Tensor, key: Tensor, value: Tensor | None) -> None:
+    for name, tensor in (("query", query), ("key", key), ("value", value)):
+        if tensor is not None and tensor.dim() != 4:
+            raise ValueError(
+                f"`{name}` has shape {tuple(tensor.shape)}, but attention takes `batch heads length dim`. "
+                "Without heads, insert an axis: tensor[:, None]."
+            )
+    if key.shape[0] != query.shape[0] or query.shape[1] % key.shape[1]:
+        raise ValueError(
+            f"`query` has batch {query.shape[0]} and {query.shape[1]} heads, `key` {key.shape[0]} and {key.shape[1]}: "
+            "batches must be equal, and the key's heads must divide the query's."
+        )
+    if value is not None and value.shape[:3] != key.shape[:3]:
+        raise ValueError(
+            f"`key` is {tuple(key.shape)} and `value` {tuple(value.shape)}: batch, heads and length must be equal."
+        )

@@ -1,0 +1,32 @@
+"""Nothing hidden may leak: what every path does to keys and values that nobody, or not everybody, may see."""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+
+def silence(
+    visible: Bool[Tensor, "#batch #heads #query #key"], *tensors: Float[Tensor, "batch heads key dim"]
+) -> tuple[Tensor, ...]:
+    """Zero the rows that no query sees: 0 · NaN is NaN, in the product and in the gradient."""
+    if visible.shape[-1] == 1:
+        return tensors
+    seen = visible if visible.shape[-2] == 1 else visible.any(-2, keepdim=True)
+    return tuple(torch.where(seen.mT, tensor, 0.0) for tensor in tensors)
+
+
+def finite(*tensors: Tensor) -> bool:
+    """Whether all entries are finite. A sum that overflows says no, which costs only time."""
+    return all(bool(tensor.detach().sum().isfinite()) for tensor in tensors)
+
+
+def weigh(
+    weights: Float[Tensor, "batch heads query key"],
+    value: Float[Tensor, "batch heads key value_head_dim"],
+    visible: Bool[Tensor, "#batch #heads #query #key"],
+) -> Float[Tensor, "batch heads query value_head_dim"]:
+    """Σ_j α_ij v_j over the visible j only: a value that is not finite reaches exactly the queries that see it."""
+    if visible.shape[-2] == 1 or finite(value):
+        return weights @ value
+    products = weights[..., None] * value[..., None, :, :]
+    return torch.where(visible[..., None], products, 0.0).sum(-2)

@@ -1,0 +1,89 @@
+"""The reference: every score and every weight exists. It accepts any attention, and defines what is right."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from foveate import machine
+from foveate.attention.paths.hidden import silence, weigh
+from foveate.attention.paths.path import Cost, Formula, share_heads
+from foveate.attention.position import Positions
+from foveate.attention.score import FactoredScore
+
+
+class Materialised(NamedTuple):
+    scores: Float[Tensor, "batch heads query key"]
+    visible: Bool[Tensor, "#batch #heads #query #key"]
+    weights: Float[Tensor, "batch heads query key"]
+    context: Float[Tensor, "batch heads query value_head_dim"]
+
+
+def biased_scores(
+    formula: Formula,
+    query: Float[Tensor, "batch heads query query_dim"],
+    key: Float[Tensor, "batch heads key key_dim"],
+    *,
+    at: Positions,
+    key_features: Float[Tensor, "batch heads key feature"] | None = None,
+) -> Float[Tensor, "batch heads query key"]:
+    """score(q, k) + bias, before anything is hidden."""
+    score = formula.score
+    if key_features is not None and isinstance(score, FactoredScore):
+        scores = score.compare(score.query_features(query), key_features)
+    else:
+        scores = score(query, key)
+    return scores if formula.bias is None else scores + formula.bias(at)
+
+
+def materialise(
+    formula: Formula,
+    query: Float[Tensor, "batch heads query query_dim"],
+    key: Float[Tensor, "batch kv_heads key key_dim"],
+    value: Float[Tensor, "batch kv_heads key value_head_dim"],
+    *,
+    at: Positions,
+    key_features: Float[Tensor, "batch kv_heads key feature"] | None = None,
+    dropout: float = 0.0,
+) -> Materialised:
+    """Scores, visibility, weights (before dropout) and context (after)."""
+    heads = query.shape[1]
+    visible = formula.visibility(at)
+    key, value = silence(visible, share_heads(key, heads), share_heads(value, heads))
+    if key_features is not None:
+        (key_features,) = silence(visible, share_heads(key_features, heads))
+    scores = biased_scores(formula, query, key, at=at, key_features=key_features)
+    weights = formula.normaliser(scores, visible)
+    dropped = torch.nn.functional.dropout(weights, dropout) if dropout else weights
+    return Materialised(scores, visible, weights, weigh(dropped, value, visible))
+
+
+class MaterialisedPath:
+    """Accepts everything; O(query · key) memory. On CPU also the fastest path at short lengths (`machine.tune`)."""
+
+    name = "materialised"
+
+    def refuses(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
+        return []
+
+    def cost(self, formula: Formula, query: Tensor, key: Tensor) -> Cost:
+        pairs = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
+        return Cost(4.0 * pairs * key.shape[3], 3.0 * pairs * query.element_size())
+
+    def rank(self, formula: Formula, query: Tensor, key: Tensor) -> float:
+        short = key.device.type == "cpu" and key.shape[2] <= machine.current().short_attention
+        return 0.5 if short else 9.0
+
+    def run(
+        self,
+        formula: Formula,
+        query: Float[Tensor, "batch heads query query_dim"],
+        key: Float[Tensor, "batch kv_heads key key_dim"],
+        value: Float[Tensor, "batch kv_heads key value_head_dim"],
+        *,
+        at: Positions,
+        key_features: Float[Tensor, "batch kv_heads key feature"] | None = None,
+        dropout: float = 0.0,
+    ) -> Float[Tensor, "batch heads query value_head_dim"]:
+        return materialise(formula, query, key, value, at=at, key_features=key_features, dropout=dropout).context

@@ -1,0 +1,67 @@
+"""What every way to execute an attention answers."""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from jaxtyping import Float
+from torch import Tensor
+
+from foveate.attention.normaliser import Normaliser
+from foveate.attention.position import Positions
+from foveate.attention.score import Score
+from foveate.attention.visibility import Visibility
+
+Bias = Callable[[Positions], Float[Tensor, "#batch #heads #query #key"]]
+"""Floats added to the scores. A bias never hides: hiding is the visibility's business."""
+
+
+class Cost(NamedTuple):
+    """Arithmetic and extra memory of one call."""
+
+    flops: float
+    bytes: float
+
+
+@runtime_checkable
+class Formula(Protocol):
+    """The parts of an attention, as a path reads them."""
+
+    score: Score
+    visibility: Visibility
+    bias: Bias | None
+    normaliser: Normaliser
+
+
+@runtime_checkable
+class Path(Protocol):
+    """One way to execute: it computes exactly the attention it is given, or says why not. It never drops a part."""
+
+    name: str
+
+    def refuses(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
+        """Why this path does not serve this attention; empty when it does."""
+        ...
+
+    def cost(self, formula: Formula, query: Tensor, key: Tensor) -> Cost: ...
+
+    def rank(self, formula: Formula, query: Tensor, key: Tensor) -> float:
+        """Among the paths that accept, the lowest rank runs: 0 is the best of all at this size, 9 a last resort."""
+        ...
+
+    def run(
+        self,
+        formula: Formula,
+        query: Float[Tensor, "batch heads query query_dim"],
+        key: Float[Tensor, "batch kv_heads key key_dim"],
+        value: Float[Tensor, "batch kv_heads key value_head_dim"],
+        *,
+        at: Positions,
+        key_features: Float[Tensor, "batch kv_heads key feature"] | None,
+        dropout: float,
+    ) -> Float[Tensor, "batch heads query value_head_dim"]: ...
+
+
+def share_heads(tensor: Float[Tensor, "batch kv_heads key dim"], heads: int) -> Float[Tensor, "batch heads key dim"]:
+    """Repeat each key-value head for its group of query heads."""
+    groups = heads // tensor.shape[1]
+    return tensor if groups == 1 else tensor.repeat_interleave(groups, dim=1)

@@ -1,0 +1,174 @@
+"""What was looked at, small enough to keep at any length: queries, keys and one number per row.
+
+Any tile of any map follows: weights = normalise(score(q_i, k_j) + bias_ij, statistic_i) on the visible keys.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from foveate.attention.paths.materialised import biased_scores
+from foveate.attention.paths.path import Formula, share_heads
+from foveate.attention.position import Positions
+
+ROWS = 256
+"""Query rows per block when statistics or whole maps are computed: memory stays O(ROWS · key)."""
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionRecord:
+    """One attention of one forward pass, with its exact weights on demand."""
+
+    name: str
+    """Where in the model: the dotted name of the module."""
+    kind: Literal["self", "cross"]
+    formula: Formula
+    at: Positions
+    query: Float[Tensor, "batch heads query query_dim"]
+    key: Float[Tensor, "batch kv_heads key key_dim"]
+    statistic: Float[Tensor, "batch heads query"]
+    """One number per row from the normaliser: log-sum-exp for softmax."""
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """batch, heads, query, key."""
+        return (*self.query.shape[:3], self.key.shape[2])
+
+    @torch.no_grad()
+    def weights(
+        self, rows: slice = slice(None), columns: slice = slice(None)
+    ) -> Float[Tensor, "batch heads query key"]:
+        """The weights (before dropout) of some queries over some keys; by default all of them, materialised."""
+        at = self.at.rows(rows).columns(columns)
+        key = share_heads(self.key[:, :, columns], self.query.shape[1]).to(_precise(self.formula, self.key))
+        query = self.query[:, :, rows].to(_precise(self.formula, self.query))
+        visible = self.formula.visibility(at)
+        scores = biased_scores(self.formula, query, key, at=at)
+        return self.formula.normaliser.tile(scores, visible, self.statistic[:, :, rows])
+
+
+@dataclass(frozen=True, eq=False)
+class _Last:
+    """The latest record of a site, and the very tensor its keys came from."""
+
+    index: int
+    key: Tensor
+
+
+@dataclass(eq=False)
+class Recording:
+    """The records of the passes made under `record`, in the order of the calls."""
+
+    names: dict[int, str]
+    dtype: torch.dtype | None
+    records: list[AttentionRecord] = field(default_factory=list)
+    last: dict[str, _Last] = field(default_factory=dict, repr=False)
+
+    def __iter__(self) -> Iterator[AttentionRecord]:
+        return iter(self.records)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __getitem__(self, name: str) -> AttentionRecord:
+        """The latest record of a site, by its dotted name."""
+        for seen in reversed(self.records):
+            if seen.name == name:
+                return seen
+        sites = ", ".join(dict.fromkeys(seen.name for seen in self.records)) or "none"
+        raise KeyError(f"No attention {name!r} was recorded. Recorded: {sites}.")
+
+    def of_kind(self, kind: Literal["self", "cross"]) -> list[AttentionRecord]:
+        return [seen for seen in self.records if seen.kind == kind]
+
+
+_active: ContextVar[Recording | None] = ContextVar("foveate_recording", default=None)
+
+
+@contextmanager
+def record(model: nn.Module, *, dtype: torch.dtype | None = None) -> Iterator[Recording]:
+    """Record every attention of `model` that runs inside the block. The answers stay bit for bit the same.
+
+    A decoder that attends step by step to the same keys yields one record with a row per step. `dtype` (for example
+    `torch.float16`) is how queries and keys are kept; by default as they are. Statistics are float32 at least.
+
+    >>> from foveate.attention import Attention, record
+    >>> site = Attention()
+    >>> x = torch.eye(3)[None, None]
+    >>> with record(site) as seen:
+    ...     context = site.run(query=x, key=x, value=x)
+    >>> seen.records[0].shape, torch.allclose(seen.records[0].weights() @ x, context)
+    ((1, 1, 3, 3), True)
+    """
+    recording = Recording({id(module): name for name, module in model.named_modules()}, dtype)
+    token = _active.set(recording)
+    try:
+        yield recording
+    finally:
+        _active.reset(token)
+        recording.last.clear()
+
+
+@torch.no_grad()
+def note(attention: nn.Module, kind: Literal["self", "cross"], query: Tensor, key: Tensor, at: Positions) -> None:
+    """Keep what `attention` is about to look at, if a recording is on and the module belongs to its model."""
+    recording = _active.get()
+    if recording is None or (name := recording.names.get(id(attention))) is None:
+        return
+    assert isinstance(attention, Formula)
+    query, key = query.detach(), key.detach()
+    with torch.autocast(query.device.type, enabled=False):
+        rows = statistic(attention, query, key, at)
+    kept = query if recording.dtype is None else query.to(recording.dtype)
+    earlier = recording.last.get(name)
+    if earlier is not None and _continues(recording.records[earlier.index], earlier.key, key, at):
+        recording.records[earlier.index] = _joined(recording.records[earlier.index], at, kept, rows)
+        return
+    recording.last[name] = _Last(len(recording.records), key)
+    keys = key if recording.dtype is None else key.to(recording.dtype)
+    recording.records.append(AttentionRecord(name, kind, attention, at, kept, keys, rows))
+
+
+def statistic(
+    formula: Formula,
+    query: Float[Tensor, "batch heads query query_dim"],
+    key: Float[Tensor, "batch kv_heads key key_dim"],
+    at: Positions,
+) -> Float[Tensor, "batch heads query"]:
+    """The normaliser's number of every row, block by block."""
+    precise = _precise(formula, query)
+    shared = share_heads(key, query.shape[1]).to(precise)
+    parts = []
+    for start in range(0, query.shape[2], ROWS):
+        rows = slice(start, start + ROWS)
+        here = at.rows(rows)
+        scores = biased_scores(formula, query[:, :, rows].to(precise), shared, at=here)
+        parts.append(formula.normaliser.statistic(scores, formula.visibility(here)))
+    return torch.cat(parts, dim=-1)
+
+
+def _precise(formula: Formula, query: Tensor) -> torch.dtype:
+    """float32 at least, unless the score's own weights are kept in less."""
+    weight = next(formula.score.parameters(), None) if isinstance(formula.score, nn.Module) else None
+    return torch.promote_types(query.dtype, torch.float32) if weight is None else weight.dtype
+
+
+def _continues(earlier: AttentionRecord, earlier_key: Tensor, key: Tensor, at: Positions) -> bool:
+    """Whether a call is a decoder's next step: the very same keys, seen from later positions."""
+    same = earlier_key.data_ptr() == key.data_ptr() and earlier_key.shape == key.shape
+    return same and bool((at.query.amin() > earlier.at.query.amax()).item())
+
+
+def _joined(earlier: AttentionRecord, at: Positions, query: Tensor, rows: Tensor) -> AttentionRecord:
+    return replace(
+        earlier,
+        at=replace(earlier.at, query=torch.cat([earlier.at.query, at.query], dim=-2), aligned=False),
+        query=torch.cat([earlier.query, query], dim=2),
+        statistic=torch.cat([earlier.statistic, rows], dim=2),
+    )

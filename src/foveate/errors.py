@@ -1,0 +1,30 @@
+"""Errors a user meets: each is a sentence that says what, where and what to try.
+
+The command line prints the sentence alone and exits with the error's code; `--debug` adds the traceback.
+"""
+
+from typing import ClassVar
+
+
+class FoveateError(Exception):
+    """The base of every error the package raises on purpose."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class UsageError(FoveateError, ValueError):
+    """The command or the configuration asks for something that does not exist (exit code 2)."""
+
+    exit_code = 2
+
+
+class DataError(FoveateError, ValueError):
+    """A file, a text or a checkpoint is not what it has to be (exit code 3)."""
+
+    exit_code = 3
+
+
+class SetupError(FoveateError, RuntimeError):
+    """The machine lacks something: a package, a compiler, disk space (exit code 4)."""
+
+    exit_code = 4

@@ -1,0 +1,122 @@
+"""What this machine is good at: three switches, measured at start-up and turned on only where they gain.
+
+1. oneDNN for float32 matrix products. Some CPUs run torch's default BLAS at a third of their speed. The switch that
+   routes products to oneDNN is named after bfloat16, so it is kept only if float32 accuracy is kept, by test.
+2. An allocator policy (glibc): large tensors stop being returned to the system and page-faulted anew.
+3. Plain matmul–softmax–matmul attention at short lengths, where fused kernels lose more than they save.
+"""
+
+import ctypes
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """Which switches are on. The default is torch as it comes."""
+
+    onednn_matmul: bool = False
+    allocator: bool = False
+    short_attention: int = 0
+    """Up to this many keys, dot-product attention on CPU runs as plain matrix products."""
+
+    def __str__(self) -> str:
+        onednn = "oneDNN" if self.onednn_matmul else "torch's default"
+        allocator = "large tensors keep their pages" if self.allocator else "system default"
+        short = f"up to {self.short_attention} keys" if self.short_attention else "off"
+        return f"float32 products: {onednn}; allocator: {allocator}; plain attention: {short}"
+
+
+_current = Tuning()
+
+
+def current() -> Tuning:
+    """The switches in force."""
+    return _current
+
+
+def use(tuning: Tuning) -> Tuning:
+    """Put switches in force; returns those that were. The allocator policy cannot be taken back in a process."""
+    global _current
+    before = _current
+    matmul = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+    matmul.fp32_precision = "bf16" if tuning.onednn_matmul else "none"
+    if tuning.allocator and not before.allocator:
+        tuning = replace(tuning, allocator=_keep_pages())
+    _current = tuning
+    return before
+
+
+def tune() -> Tuning:
+    """Measure the switches on this machine (under two seconds), put the gains in force, and return them."""
+    use(replace(_current, onednn_matmul=False))
+    allocator = _current.allocator or _keep_pages()
+    use(Tuning(onednn_matmul=_onednn_gains(), allocator=allocator, short_attention=_short_attention()))
+    return _current
+
+
+def _keep_pages() -> bool:
+    """mallopt(3): no mmap for large blocks, no trimming. True where the C library is glibc and took it."""
+    if platform.libc_ver()[0] != "glibc":
+        return False
+    trim_threshold, top_pad, mmap_max = -1, -2, -4
+    libc = ctypes.CDLL(None)
+    settings = ((mmap_max, 0), (trim_threshold, 2**31 - 1), (top_pad, 256 * 2**20))
+    taken = [libc.mallopt(name, value) == 1 for name, value in settings]
+    return all(taken)
+
+
+def _onednn_gains() -> bool:
+    """Whether oneDNN multiplies float32 matrices at least 1.2 times as fast, with float32 accuracy."""
+    if not torch.backends.mkldnn.is_available():
+        return False
+    generator = torch.Generator().manual_seed(0)
+    a = torch.randn(512, 256, generator=generator)
+    b = torch.randn(256, 1024, generator=generator)
+    exact = a.double() @ b.double()
+
+    def measure() -> tuple[float, float]:
+        error = ((a @ b).double() - exact).abs().max() / exact.abs().max()
+        return float(error), _seconds(lambda: a @ b)
+
+    default_error, default_seconds = measure()
+    before = use(replace(_current, onednn_matmul=True))
+    try:
+        error, seconds = measure()
+    finally:
+        use(before)
+    return error <= max(4 * default_error, 1e-6) and seconds * 1.2 <= default_seconds
+
+
+def _short_attention() -> int:
+    """The largest length, up to 256, at which plain products train faster than the fused kernel."""
+    longest = 0
+    for length in (32, 64, 128, 256):
+        query = torch.randn(4096 // length, 4, length, 32, requires_grad=True)
+
+        def plain(query: torch.Tensor = query) -> None:
+            ((query @ query.mT).softmax(-1) @ query).sum().backward()
+
+        def fused(query: torch.Tensor = query) -> None:
+            scaled_dot_product_attention(query, query, query).sum().backward()
+
+        if _seconds(plain, 5) > _seconds(fused, 5):
+            break
+        longest = length
+    return longest
+
+
+def _seconds(work: Callable[[], object], repeats: int = 9) -> float:
+    """The fastest of a few runs: what the machine can do when nothing else disturbs it."""
+    work()
+    seconds = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)

@@ -1,0 +1,60 @@
+"""The contract of every encoder–decoder: teacher-forced logits to train, explicit states to decode."""
+
+from abc import ABC, abstractmethod
+from typing import Generic, TypeVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from foveate.data.batch import Batch
+from foveate.nn.packing import Packing
+
+State = TypeVar("State")
+
+
+class Seq2Seq(nn.Module, ABC, Generic[State]):
+    """p(y | x) = Π_t p(y_t | y_<t, x)
+
+    Sources are `tokens + eos`; targets are `bos + tokens + eos`. `forward` predicts `target.ids[:, 1:]` from
+    `target.ids[:, :-1]`, all positions at once. `start`, `step` and `select` are what `foveate.decode` drives; a
+    state is a value that is passed in and returned, and may be stepped once: `select` copies.
+    """
+
+    max_length: int | None = None
+    """The most positions the model can represent; None when there is no limit."""
+
+    @abstractmethod
+    def forward(self, source: Batch, target: Batch) -> Float[Tensor, "tokens vocab"]:
+        """Teacher-forced logits of the real target positions, sentence after sentence: the order of `predicted`."""
+
+    @abstractmethod
+    def start(self, source: Batch, beam: int = 1) -> State:
+        """Read the sources. Rows are `sentence · beam + hypothesis`."""
+
+    @abstractmethod
+    def step(self, state: State, token: Int[Tensor, " rows"]) -> tuple[State, Float[Tensor, "rows vocab"]]:
+        """The logits of the token after `token` in every row."""
+
+    @abstractmethod
+    def select(self, state: State, rows: Int[Tensor, " new_rows"]) -> State:
+        """Keep, repeat or reorder rows: whole groups of `beam` consecutive rows that belong to one sentence."""
+
+    @staticmethod
+    def predicted(target: Batch) -> Int[Tensor, " tokens"]:
+        """The tokens that `forward`'s rows predict."""
+        return Packing(target.lengths - 1, target.ids.shape[1] - 1).pack(target.ids[:, 1:])
+
+    def parameter_count(self) -> int:
+        """Distinct trainable numbers; tied weights count once."""
+        return sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)
+
+
+def selected_sentences(
+    rows: Int[Tensor, " new_rows"], beam: int, sentences: int
+) -> Int[Tensor, " new_sentences"] | None:
+    """Which sentences the selected rows belong to; None when it is all of them in order, as in a mere reordering."""
+    chosen = rows[::beam] // beam if beam > 1 else rows
+    if len(chosen) == sentences and torch.equal(chosen, torch.arange(sentences, device=rows.device)):
+        return None
+    return chosen

@@ -1,0 +1,199 @@
+"""The Transformer encoder–decoder."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import dropout, linear
+
+from foveate.attention import Positions
+from foveate.data.batch import Batch
+from foveate.models.seq2seq import Seq2Seq, selected_sentences
+from foveate.nn.block import BlockConfig, DecoderBlock, EncoderBlock
+from foveate.nn.multihead import KeyValue
+from foveate.nn.packing import Packing
+from foveate.nn.position import PositionConfig, SinusoidalConfig
+
+CACHE_STEP = 16
+"""Caches grow by this many positions: CPU kernels run short, odd lengths several times slower than multiples of 16."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig:
+    """Encoder and decoder stacks of equal blocks. The defaults suit some ten thousand sentence pairs."""
+
+    block: BlockConfig = BlockConfig(model_dim=256, num_heads=8, feedforward_dim=1024, norm="pre")
+    encoder_layers: int = 3
+    decoder_layers: int = 3
+    position: PositionConfig = SinusoidalConfig()
+    share: Literal["none", "output", "all"] = "output"
+    """Which of the three vocabulary matrices are one: none; target embedding and output; or all three, which needs
+    one vocabulary for source and target."""
+    output_bias: bool = False
+
+    @classmethod
+    def base(cls) -> "TransformerConfig":
+        """The base model of Vaswani et al. 2017, table 3: 6 + 6 layers, 512 wide, 8 heads, 65 M parameters."""
+        return cls(block=BlockConfig(), encoder_layers=6, decoder_layers=6, share="all")
+
+    def build(self, source_vocab: int, target_vocab: int) -> "Transformer":
+        return Transformer(self, source_vocab, target_vocab)
+
+
+@dataclass(frozen=True, eq=False)
+class TransformerState:
+    """A decoder between two words. Caches hold room for more positions than are filled."""
+
+    memory: tuple[KeyValue, ...]
+    """Per layer, the encoder's output as keys and values: one per sentence, shared by its hypotheses."""
+    memory_at: Positions
+    cache: tuple[KeyValue, ...]
+    """Per layer, keys and values of the words so far: one per row."""
+    beam: int
+    time: int
+
+
+class Transformer(Seq2Seq[TransformerState]):
+    """Encoder: N × (self-attention, feed-forward). Decoder: N × (masked self-attention, attention to the encoder's
+    last output, feed-forward). p(y) = softmax(E h), with E shared with the embeddings if asked.
+
+    Everything but attention runs on real tokens without padding. Reference: Vaswani et al. 2017.
+    """
+
+    def __init__(self, config: TransformerConfig, source_vocab: int, target_vocab: int) -> None:
+        super().__init__()
+        model_dim = config.block.model_dim
+        if config.share == "all" and source_vocab != target_vocab:
+            raise ValueError(
+                f'share="all" needs one vocabulary, but the source has {source_vocab} entries and the target '
+                f"{target_vocab}. Train one tokeniser on both sides, or choose share=\"output\"."
+            )
+        self.model_dim, self.dropout = model_dim, config.block.dropout
+        self.target_embedding = nn.Embedding(target_vocab, model_dim)
+        nn.init.normal_(self.target_embedding.weight, std=model_dim**-0.5)
+        self.source_embedding = self.target_embedding
+        if config.share != "all":
+            self.source_embedding = nn.Embedding(source_vocab, model_dim)
+            nn.init.normal_(self.source_embedding.weight, std=model_dim**-0.5)
+        self.position = config.position.build(model_dim)
+        self.target_position = self.position
+        if self.position.max_length is not None:
+            self.target_position = config.position.build(model_dim)
+        self.max_length = self.position.max_length
+        self.encoder = nn.ModuleList(EncoderBlock(config.block) for _ in range(config.encoder_layers))
+        self.decoder = nn.ModuleList(DecoderBlock(config.block) for _ in range(config.decoder_layers))
+        pre = config.block.norm == "pre"
+        self.encoder_norm = nn.LayerNorm(model_dim) if pre else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(model_dim) if pre else nn.Identity()
+        self.output_weight = nn.Parameter(torch.empty(target_vocab, model_dim)) if config.share == "none" else None
+        if self.output_weight is not None:
+            nn.init.normal_(self.output_weight, std=model_dim**-0.5)
+        self.output_bias = nn.Parameter(torch.zeros(target_vocab)) if config.output_bias else None
+
+    def forward(self, source: Batch, target: Batch) -> Float[Tensor, "tokens vocab"]:
+        return self.logits(self.hidden(source, target))
+
+    def hidden(self, source: Batch, target: Batch) -> Float[Tensor, "tokens model_dim"]:
+        """The decoder's last hidden vectors of the real target positions."""
+        encoded, source_packing = self.encode(source)
+        inputs = target.ids[:, :-1]
+        packing = Packing(target.lengths - 1, inputs.shape[1])
+        x = self._embed(self.target_embedding, self.target_position, packing.pack(inputs), packing.place)
+        at = Positions.of(inputs.shape[1], inputs.shape[1], device=inputs.device)
+        memory_at = Positions.of(inputs.shape[1], source.ids.shape[1], key_lengths=source.lengths)
+        for block in self.decoder:
+            memory = block.cross_attention.remember(encoded, packing=source_packing)
+            x = block(x, memory, at=at, memory_at=memory_at, packing=packing)
+        return self.decoder_norm(x)
+
+    def encode(self, source: Batch) -> tuple[Float[Tensor, "tokens model_dim"], Packing]:
+        """The encoder's output for the real source tokens, and how they are packed."""
+        packing = Packing(source.lengths, source.ids.shape[1])
+        x = self._embed(self.source_embedding, self.position, packing.pack(source.ids), packing.place)
+        at = Positions.of(packing.length, packing.length, key_lengths=source.lengths)
+        for block in self.encoder:
+            x = block(x, at=at, packing=packing)
+        return self.encoder_norm(x), packing
+
+    def logits(self, hidden: Float[Tensor, "tokens model_dim"]) -> Float[Tensor, "tokens vocab"]:
+        weight = self.target_embedding.weight if self.output_weight is None else self.output_weight
+        return linear(hidden, weight, self.output_bias)
+
+    def start(self, source: Batch, beam: int = 1) -> TransformerState:
+        encoded, packing = self.encode(source)
+        memory = tuple(block.cross_attention.remember(encoded, packing=packing) for block in self.decoder)
+        memory_at = Positions.of(beam, packing.length, key_lengths=source.lengths)
+        rows = source.size * beam
+        cache = tuple(
+            KeyValue(*(kept.new_zeros(rows, kept.shape[1], 0, kept.shape[3]) for kept in layer)) for layer in memory
+        )
+        return TransformerState(memory, memory_at, cache, beam, 0)
+
+    def step(
+        self, state: TransformerState, token: Int[Tensor, " rows"]
+    ) -> tuple[TransformerState, Float[Tensor, "rows vocab"]]:
+        state = _with_room(state)
+        room = state.cache[0].key.shape[2] if state.cache else 0
+        at = Positions.of(1, room, query_start=state.time, device=token.device)
+        place = torch.full_like(token, state.time)
+        x = self._embed(self.target_embedding, self.target_position, token, place)
+        for block, cache, memory in zip(self.decoder, state.cache, state.memory, strict=True):
+            x = _step_block(block, x, cache, memory, state, at)
+        return replace(state, time=state.time + 1), self.logits(self.decoder_norm(x))
+
+    def select(self, state: TransformerState, rows: Int[Tensor, " new_rows"]) -> TransformerState:
+        sentences = selected_sentences(rows, state.beam, len(state.memory[0].key))
+        memory, memory_at = state.memory, state.memory_at
+        if sentences is not None:
+            memory = tuple(KeyValue(*(kept[sentences] for kept in layer)) for layer in memory)
+            memory_at = memory_at.select(sentences)
+        cache = tuple(KeyValue(*(kept[rows] for kept in layer)) for layer in state.cache)
+        return replace(state, memory=memory, memory_at=memory_at, cache=cache)
+
+    def _embed(
+        self, embedding: nn.Embedding, position: nn.Module, ids: Int[Tensor, " tokens"], place: Int[Tensor, " tokens"]
+    ) -> Float[Tensor, "tokens model_dim"]:
+        x = embedding(ids) * math.sqrt(self.model_dim) + position(place)
+        return dropout(x, self.dropout, self.training)
+
+
+def _with_room(state: TransformerState) -> TransformerState:
+    """Grow the caches when the next position does not fit."""
+    if not state.cache or state.time < state.cache[0].key.shape[2]:
+        return state
+    grow = max(CACHE_STEP, state.time)
+    cache = tuple(
+        KeyValue(*(torch.cat([kept, kept.new_zeros(*kept.shape[:2], grow, kept.shape[3])], 2) for kept in layer))
+        for layer in state.cache
+    )
+    return replace(state, cache=cache)
+
+
+def _step_block(
+    block: nn.Module,
+    x: Float[Tensor, "rows model_dim"],
+    cache: KeyValue,
+    memory: KeyValue,
+    state: TransformerState,
+    at: Positions,
+) -> Float[Tensor, "rows model_dim"]:
+    """One decoder block for one new position of every row; the position is written into the cache."""
+    assert isinstance(block, DecoderBlock)
+
+    def past(x: Tensor) -> Tensor:
+        queries, new = block.attention.project(x[:, None])
+        for kept, here in zip(cache, new, strict=True):
+            kept[:, :, state.time] = here[:, :, 0]
+        return block.attention.attend(queries, cache, at=at)[:, 0]
+
+    def cross(x: Tensor) -> Tensor:
+        grouped = x.view(-1, state.beam, x.shape[-1])
+        queries = block.cross_attention.queries(grouped)
+        return block.cross_attention.attend(queries, memory, at=state.memory_at).flatten(0, 1)
+
+    x = block.attention_residual(x, past)
+    x = block.cross_residual(x, cross)
+    return block.feedforward_residual(x, block.feedforward)

@@ -1,0 +1,28 @@
+"""Modules with weights."""
+
+from foveate.nn.block import BlockConfig, DecoderBlock, EncoderBlock
+from foveate.nn.feedforward import FeedForward
+from foveate.nn.multihead import KeyValue, MultiHeadAttention
+from foveate.nn.packing import Packing
+from foveate.nn.position import LearnedConfig, LearnedPosition, PositionConfig, Sinusoid, SinusoidalConfig
+from foveate.nn.recurrent import LectureGRU, RecurrentConfig, RecurrentDecoder, RecurrentEncoder, RecurrentLayer
+
+__all__ = [
+    "BlockConfig",
+    "DecoderBlock",
+    "EncoderBlock",
+    "FeedForward",
+    "KeyValue",
+    "LearnedConfig",
+    "LearnedPosition",
+    "LectureGRU",
+    "MultiHeadAttention",
+    "Packing",
+    "PositionConfig",
+    "RecurrentConfig",
+    "RecurrentDecoder",
+    "RecurrentEncoder",
+    "RecurrentLayer",
+    "Sinusoid",
+    "SinusoidalConfig",
+]

@@ -1,0 +1,110 @@
+"""Transformer blocks: attention and feed-forward, each with a residual and a layer norm."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.functional import dropout
+
+from foveate.attention import Positions, ScaledDot, ScoreConfig, Visibility, causal, padding
+from foveate.nn.feedforward import Activation, FeedForward
+from foveate.nn.multihead import KeyValue, MultiHeadAttention
+from foveate.nn.packing import Packing
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockConfig:
+    """One Transformer block. The defaults are the base model of Vaswani et al. 2017, table 3."""
+
+    model_dim: int = 512
+    num_heads: int = 8
+    feedforward_dim: int = 2048
+    norm: Literal["pre", "post"] = "post"
+    """post: LayerNorm(x + f(x)), as published; pre: x + f(LayerNorm(x)), steadier when deep."""
+    activation: Activation = "relu"
+    bias: bool = True
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    score: ScoreConfig = ScaledDot()
+
+
+class Residual(nn.Module):
+    """x + f(x) with a layer norm after (post) or before f (pre)."""
+
+    def __init__(self, config: BlockConfig) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(config.model_dim)
+        self.place = config.norm
+        self.dropout = config.dropout
+
+    def forward(
+        self, x: Float[Tensor, "*shape model_dim"], f: Callable[[Tensor], Tensor]
+    ) -> Float[Tensor, "*shape model_dim"]:
+        if self.place == "pre":
+            return x + dropout(f(self.norm(x)), self.dropout, self.training)
+        return self.norm(x + dropout(f(x), self.dropout, self.training))
+
+
+class EncoderBlock(nn.Module):
+    """Self-attention over the whole sentence, then feed-forward. Works on tokens without padding."""
+
+    def __init__(self, config: BlockConfig, visibility: Visibility | None = None) -> None:
+        super().__init__()
+        self.attention = _multihead(config, padding() if visibility is None else visibility, "self")
+        self.feedforward = _feedforward(config)
+        self.attention_residual, self.feedforward_residual = Residual(config), Residual(config)
+
+    def forward(
+        self, x: Float[Tensor, "tokens model_dim"], *, at: Positions, packing: Packing | None = None
+    ) -> Float[Tensor, "tokens model_dim"]:
+        x = self.attention_residual(x, lambda x: self.attention(x, at=at, packing=packing))
+        return self.feedforward_residual(x, self.feedforward)
+
+
+class DecoderBlock(nn.Module):
+    """Masked self-attention, attention to the encoder's memory, then feed-forward."""
+
+    def __init__(self, config: BlockConfig, visibility: Visibility | None = None) -> None:
+        super().__init__()
+        self.attention = _multihead(config, causal() if visibility is None else visibility, "self")
+        self.cross_attention = _multihead(config, padding(), "cross")
+        self.feedforward = _feedforward(config)
+        self.attention_residual, self.cross_residual = Residual(config), Residual(config)
+        self.feedforward_residual = Residual(config)
+
+    def forward(
+        self,
+        x: Float[Tensor, "tokens model_dim"],
+        memory: KeyValue,
+        *,
+        at: Positions,
+        memory_at: Positions,
+        packing: Packing | None = None,
+    ) -> Float[Tensor, "tokens model_dim"]:
+        """Teacher-forced: all target positions at once. `memory` comes from `cross_attention.remember`."""
+        x = self.attention_residual(x, lambda x: self.attention(x, at=at, packing=packing))
+
+        def cross(x: Tensor) -> Tensor:
+            queries = self.cross_attention.queries(x, packing)
+            return self.cross_attention.attend(queries, memory, at=memory_at, packing=packing)
+
+        x = self.cross_residual(x, cross)
+        return self.feedforward_residual(x, self.feedforward)
+
+
+def _multihead(config: BlockConfig, visibility: Visibility, kind: Literal["self", "cross"]) -> MultiHeadAttention:
+    return MultiHeadAttention(
+        query_dim=config.model_dim,
+        num_heads=config.num_heads,
+        bias=config.bias,
+        dropout=config.attention_dropout,
+        score=config.score,
+        visibility=visibility,
+        kind=kind,
+    )
+
+
+def _feedforward(config: BlockConfig) -> FeedForward:
+    return FeedForward(config.model_dim, config.feedforward_dim, activation=config.activation, dropout=config.dropout)

@@ -1,0 +1,34 @@
+"""The position-wise feed-forward network of a Transformer block."""
+
+from collections.abc import Callable
+from typing import Literal
+
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.functional import dropout, gelu, relu, silu
+
+Activation = Literal["relu", "gelu", "silu"]
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": relu, "gelu": gelu, "silu": silu}
+
+
+class FeedForward(nn.Module):
+    """FFN(x) = W_2 max(0, W_1 x + b_1) + b_2, the same for every position.
+
+    Vaswani et al. 2017, equation 2; `activation` replaces max(0, ·). Dropout falls on the hidden layer.
+    """
+
+    def __init__(
+        self, model_dim: int, hidden_dim: int, *, activation: Activation = "relu", dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.expand = nn.Linear(model_dim, hidden_dim)
+        self.contract = nn.Linear(hidden_dim, model_dim)
+        self.activation = activation
+        self.dropout = dropout
+        for layer in (self.expand, self.contract):
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, x: Float[Tensor, "*shape model_dim"]) -> Float[Tensor, "*shape model_dim"]:
+        hidden = ACTIVATIONS[self.activation](self.expand(x))
+        return self.contract(dropout(hidden, self.dropout, self.training))

@@ -1,0 +1,156 @@
+"""Multi-head attention in the lectures' general shapes."""
+
+from typing import Literal, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from foveate.attention import (
+    Attention,
+    Explanation,
+    Positions,
+    ScaledDot,
+    ScoreConfig,
+    Visibility,
+)
+from foveate.nn.packing import Packing
+
+
+class KeyValue(NamedTuple):
+    """Projected keys and values: what a decoder keeps of its past, or of the encoder's memory."""
+
+    key: Float[Tensor, "batch kv_heads key head_dim"]
+    value: Float[Tensor, "batch kv_heads key value_head_dim"]
+
+
+class MultiHeadAttention(nn.Module):
+    """head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V);  output = [head_1; …; head_h] W^O
+
+    Queries, keys and values may have different widths (`query_dim, key_dim, value_dim`); each head scores in
+    `head_dim`, carries `value_head_dim`, and W^O maps the `num_heads · value_head_dim` of all heads to `output_dim`.
+    Everything defaults to `query_dim` and equal heads. `num_kv_heads < num_heads` shares keys and values between
+    groups of heads. The lectures write no biases; `bias=True` adds them to the four projections.
+
+    Two layouts: padded (`batch length dim`), or tokens without padding (`tokens dim`) when packings are given.
+
+    Reference: Vaswani et al. 2017, section 3.2.2.
+    """
+
+    def __init__(
+        self,
+        *,
+        query_dim: int,
+        key_dim: int | None = None,
+        value_dim: int | None = None,
+        num_heads: int = 8,
+        num_kv_heads: int | None = None,
+        head_dim: int | None = None,
+        value_head_dim: int | None = None,
+        output_dim: int | None = None,
+        bias: bool = False,
+        dropout: float = 0.0,
+        score: ScoreConfig | None = None,
+        visibility: Visibility | None = None,
+        kind: Literal["self", "cross"] = "self",
+    ) -> None:
+        super().__init__()
+        if head_dim is None and query_dim % num_heads:
+            raise ValueError(f"query_dim={query_dim} does not divide into num_heads={num_heads}. Pass head_dim.")
+        self.num_heads, self.num_kv_heads = num_heads, num_kv_heads or num_heads
+        if num_heads % self.num_kv_heads:
+            raise ValueError(f"num_kv_heads={num_kv_heads} does not divide num_heads={num_heads}.")
+        self.head_dim = head_dim or query_dim // num_heads
+        self.value_head_dim = value_head_dim or self.head_dim
+        self.dropout = dropout
+        key_dim = key_dim or query_dim
+        self.query = nn.Linear(query_dim, num_heads * self.head_dim, bias)
+        self.key = nn.Linear(key_dim, self.num_kv_heads * self.head_dim, bias)
+        self.value = nn.Linear(value_dim or key_dim, self.num_kv_heads * self.value_head_dim, bias)
+        self.output = nn.Linear(num_heads * self.value_head_dim, output_dim or query_dim, bias)
+        for projection in (self.query, self.key, self.value, self.output):
+            nn.init.xavier_uniform_(projection.weight)
+            if bias:
+                nn.init.zeros_(projection.bias)
+        built = (score or ScaledDot()).build(query_dim=self.head_dim, key_dim=self.head_dim, num_heads=num_heads)
+        self.attention = Attention(built, visibility=visibility, kind=kind)
+
+    def forward(
+        self,
+        query: Float[Tensor, "batch query query_dim"] | Float[Tensor, "tokens query_dim"],
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        *,
+        at: Positions | None = None,
+        packing: Packing | None = None,
+        key_packing: Packing | None = None,
+    ) -> Float[Tensor, "batch query output_dim"] | Float[Tensor, "tokens output_dim"]:
+        """Self-attention without `key`; `value` defaults to `key`. With packings, inputs and output are tokens."""
+        queries, memory = self.project(query, key, value, packing=packing, key_packing=key_packing)
+        return self.attend(queries, memory, at=at, packing=packing)
+
+    def explain(
+        self,
+        query: Float[Tensor, "batch query query_dim"],
+        key: Float[Tensor, "batch key key_dim"] | None = None,
+        value: Float[Tensor, "batch key value_dim"] | None = None,
+        *,
+        at: Positions | None = None,
+    ) -> Explanation:
+        """Scores, weights and context of every head."""
+        queries, memory = self.project(query, key, value)
+        return self.attention.explain(queries, memory.key, memory.value, at=at)
+
+    def project(
+        self,
+        query: Tensor,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        *,
+        packing: Packing | None = None,
+        key_packing: Packing | None = None,
+    ) -> tuple[Float[Tensor, "batch heads query head_dim"], KeyValue]:
+        """All three projections, cut into heads; in one product where query, key and value are the same."""
+        if key is not None:
+            return self.queries(query, packing), self.remember(key, value, packing=key_packing)
+        weight = torch.cat([self.query.weight, self.key.weight, self.value.weight])
+        bias = None
+        if self.query.bias is not None:
+            bias = torch.cat([self.query.bias, self.key.bias, self.value.bias])
+        joined = linear(query, weight, bias)
+        if packing is not None:
+            joined = packing.unpack(joined)
+        widths = [layer.out_features for layer in (self.query, self.key, self.value)]
+        queries, keys, values = joined.split(widths, dim=-1)
+        memory = KeyValue(self._heads(keys, self.num_kv_heads), self._heads(values, self.num_kv_heads))
+        return self._heads(queries, self.num_heads), memory
+
+    def queries(self, query: Tensor, packing: Packing | None = None) -> Float[Tensor, "batch heads query head_dim"]:
+        """Project queries only."""
+        return self._heads(self.query(query), self.num_heads, packing)
+
+    def remember(self, key: Tensor, value: Tensor | None = None, *, packing: Packing | None = None) -> KeyValue:
+        """Project keys and values only."""
+        keys = self._heads(self.key(key), self.num_kv_heads, packing)
+        return KeyValue(keys, self._heads(self.value(key if value is None else value), self.num_kv_heads, packing))
+
+    def attend(
+        self,
+        queries: Float[Tensor, "batch heads query head_dim"],
+        memory: KeyValue,
+        *,
+        at: Positions | None = None,
+        packing: Packing | None = None,
+    ) -> Tensor:
+        """Attention over projected keys and values, heads joined and projected to `output_dim`."""
+        dropout = self.dropout if self.training else 0.0
+        context = self.attention.run(queries, memory.key, memory.value, at=at, dropout=dropout)
+        joined = context.transpose(1, 2).flatten(-2)
+        return self.output(joined if packing is None else packing.pack(joined))
+
+    def _heads(
+        self, projected: Tensor, heads: int, packing: Packing | None = None
+    ) -> Float[Tensor, "batch heads length dim"]:
+        padded = projected if packing is None else packing.unpack(projected)
+        return padded.unflatten(-1, (heads, -1)).transpose(1, 2)

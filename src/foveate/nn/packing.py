@@ -1,0 +1,68 @@
+"""Real tokens side by side, without padding: everything but attention then works on real tokens only."""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+class Packing:
+    """Moves between `batch length …` with padding and `tokens …` without.
+
+    >>> packing = Packing(torch.tensor([2, 3]), 3)
+    >>> padded = torch.arange(6.0).view(2, 3, 1)
+    >>> packing.pack(padded).flatten()
+    tensor([0., 1., 3., 4., 5.])
+    >>> packing.unpack(packing.pack(padded)).flatten()
+    tensor([0., 1., 0., 3., 4., 5.])
+    """
+
+    def __init__(self, lengths: Int[Tensor, " batch"], length: int) -> None:
+        """`lengths` are the true lengths of a right-padded batch of width `length`."""
+        self.lengths = lengths
+        self.batch, self.length = len(lengths), length
+        place = torch.arange(length, device=lengths.device)
+        self.index: Int[Tensor, " tokens"] = (place < lengths[:, None]).flatten().nonzero().squeeze(1)
+        """Where each token stands in the flattened batch."""
+        self.place: Int[Tensor, " tokens"] = self.index % length
+        """Each token's position in its own sequence."""
+        self.full = self.index.numel() == self.batch * length
+
+    def pack(self, padded: Float[Tensor, "batch length *dims"]) -> Float[Tensor, "tokens *dims"]:
+        flat = padded.reshape(self.batch * self.length, *padded.shape[2:])
+        return flat if self.full else _Pick.apply(flat, self.index)
+
+    def unpack(self, tokens: Float[Tensor, "tokens *dims"]) -> Float[Tensor, "batch length *dims"]:
+        """Padding becomes zero."""
+        flat = tokens if self.full else _Place.apply(tokens, self.index, self.batch * self.length)
+        return flat.view(self.batch, self.length, *tokens.shape[1:])
+
+
+class _Pick(torch.autograd.Function):
+    """Rows by index. No row is picked twice, so the backward places instead of adding up."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, index: Tensor) -> Tensor:
+        ctx.save_for_backward(index)
+        ctx.total = rows.shape[0]
+        return rows.index_select(0, index)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (index,) = ctx.saved_tensors
+        return _Place.apply(grad, index, ctx.total), None
+
+
+class _Place(torch.autograd.Function):
+    """Rows to their index, zeros elsewhere."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, index: Tensor, total: int) -> Tensor:
+        ctx.save_for_backward(index)
+        return rows.new_zeros(total, *rows.shape[1:]).index_copy_(0, index, rows)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (index,) = ctx.saved_tensors
+        return _Pick.apply(grad, index), None, None

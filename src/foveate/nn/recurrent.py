@@ -1,0 +1,235 @@
+"""Recurrent layers: vanilla RNN, LSTM and GRU through torch, the lectures' own GRU, stacked and bidirectional."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import dropout, linear
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+Cell = Literal["rnn", "lstm", "gru", "lecture_gru"]
+LayerState = tuple[Float[Tensor, "batch hidden_dim"], ...]
+"""(h,), or (h, c) for an LSTM."""
+StackState = tuple[LayerState, ...]
+"""One state per layer."""
+
+
+class LectureGRU(nn.Module):
+    """u = σ(W_u x + V_u h + b_u),  r = σ(W_r x + V_r h + b_r)
+    h' = tanh(W x + V (r ⊙ h) + b),  h ← (1 − u) ⊙ h + u ⊙ h'
+
+    The GRU of the lectures and of Cho et al. 2014 and Bahdanau et al. 2015: the reset gate acts *before* the matrix.
+    torch.nn.GRU resets after it, r ⊙ (V h + b), and its update gate is z = 1 − u: no renaming of weights makes the
+    two equal. Rows of `weight_input` and `weight_hidden` are, in order, reset, update and candidate.
+    """
+
+    def __init__(self, input_dim: int, hidden_dim: int) -> None:
+        super().__init__()
+        self.hidden_dim = hidden_dim
+        self.weight_input = nn.Parameter(torch.empty(3 * hidden_dim, input_dim))
+        self.weight_hidden = nn.Parameter(torch.empty(3 * hidden_dim, hidden_dim))
+        self.bias = nn.Parameter(torch.zeros(3 * hidden_dim))
+        for weight in (self.weight_input, self.weight_hidden):
+            nn.init.uniform_(weight, -(hidden_dim**-0.5), hidden_dim**-0.5)
+
+    def forward(
+        self, x: Float[Tensor, "batch length input_dim"], h: Float[Tensor, "batch hidden_dim"]
+    ) -> Float[Tensor, "batch length hidden_dim"]:
+        """All hidden states, from left to right."""
+        inputs, states = linear(x, self.weight_input, self.bias), []
+        for here in inputs.unbind(1):
+            h = self._advance(here, h)
+            states.append(h)
+        return torch.stack(states, dim=1)
+
+    def step(
+        self, x: Float[Tensor, "batch input_dim"], h: Float[Tensor, "batch hidden_dim"]
+    ) -> Float[Tensor, "batch hidden_dim"]:
+        return self._advance(linear(x, self.weight_input, self.bias), h)
+
+    def _advance(self, inputs: Tensor, h: Tensor) -> Tensor:
+        gates, candidate = inputs.split([2 * self.hidden_dim, self.hidden_dim], dim=-1)
+        to_gates, to_candidate = self.weight_hidden.split([2 * self.hidden_dim, self.hidden_dim])
+        reset, update = (gates + linear(h, to_gates)).sigmoid().chunk(2, dim=-1)
+        new = torch.tanh(candidate + linear(reset * h, to_candidate))
+        return torch.lerp(h, new, update)
+
+
+class RecurrentLayer(nn.Module):
+    """One layer in one direction: over whole sequences, or a step at a time with the same weights."""
+
+    def __init__(self, cell: Cell, input_dim: int, hidden_dim: int) -> None:
+        super().__init__()
+        self.cell, self.hidden_dim = cell, hidden_dim
+        if cell == "lecture_gru":
+            self.rnn: nn.Module = LectureGRU(input_dim, hidden_dim)
+        else:
+            kinds = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
+            self.rnn = kinds[cell](input_dim, hidden_dim, batch_first=True)
+
+    def initial(self, like: Tensor, batch: int) -> LayerState:
+        """Zeros of the right shape, device and dtype."""
+        zeros = like.new_zeros(batch, self.hidden_dim)
+        return (zeros, zeros) if self.cell == "lstm" else (zeros,)
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch length input_dim"],
+        lengths: Int[Tensor, " batch"] | None = None,
+        state: LayerState | None = None,
+    ) -> tuple[Float[Tensor, "batch length hidden_dim"], LayerState]:
+        """Outputs (zero at padding) and the state after each sequence's last real input."""
+        state = self.initial(x, len(x)) if state is None else state
+        if isinstance(self.rnn, LectureGRU):
+            return _with_final(self.rnn(x, state[0]), lengths)
+        stacked = tuple(part[None].contiguous() for part in state)
+        hidden = stacked if self.cell == "lstm" else stacked[0]
+        if lengths is None:
+            outputs, hidden = self.rnn(x, hidden)
+        else:
+            packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
+            outputs, hidden = self.rnn(packed, hidden)
+            outputs, _ = pad_packed_sequence(outputs, batch_first=True, total_length=x.shape[1])
+        final = hidden if self.cell == "lstm" else (hidden,)
+        return outputs, tuple(part[0] for part in final)
+
+    def step(self, x: Float[Tensor, "batch input_dim"], state: LayerState) -> LayerState:
+        """The state after one more input; its first part is the output."""
+        rnn = self.rnn
+        if isinstance(rnn, LectureGRU):
+            return (rnn.step(x, state[0]),)
+        assert isinstance(rnn, nn.RNNBase)
+        weights = (rnn.weight_ih_l0, rnn.weight_hh_l0, rnn.bias_ih_l0, rnn.bias_hh_l0)
+        if self.cell == "lstm":
+            return tuple(torch.lstm_cell(x, state, *weights))
+        one = torch.gru_cell if self.cell == "gru" else torch.rnn_tanh_cell
+        return (one(x, state[0], *weights),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrentConfig:
+    """A stack of recurrent layers."""
+
+    cell: Cell = "gru"
+    """"lecture_gru" is the form of the lectures and of Bahdanau et al. 2015; "gru" is torch's, and faster."""
+    hidden_dim: int = 256
+    """Per direction."""
+    num_layers: int = 1
+    skip: bool = False
+    """Add a layer's input to its output, where their widths agree (from the second layer on)."""
+    layer_norm: bool = False
+    """Normalise each layer's output."""
+    dropout: float = 0.0
+    """Between layers."""
+
+    def __post_init__(self) -> None:
+        if self.hidden_dim < 1 or self.num_layers < 1:
+            raise ValueError(f"hidden_dim={self.hidden_dim} and num_layers={self.num_layers} must be at least 1.")
+
+
+class RecurrentEncoder(nn.Module):
+    """Stacked recurrent layers over whole sequences; with `bidirectional`, h_i = [→h_i; ←h_i] in every layer.
+
+    Padding neither changes a state nor is read backwards: the backward direction starts at each sequence's last
+    real input.
+    """
+
+    def __init__(self, config: RecurrentConfig, input_dim: int, *, bidirectional: bool) -> None:
+        super().__init__()
+        self.output_dim = config.hidden_dim * (2 if bidirectional else 1)
+        widths = [input_dim, *[self.output_dim] * (config.num_layers - 1)]
+        self.forwards = nn.ModuleList(RecurrentLayer(config.cell, width, config.hidden_dim) for width in widths)
+        backwards = widths if bidirectional else []
+        self.backwards = nn.ModuleList(RecurrentLayer(config.cell, width, config.hidden_dim) for width in backwards)
+        self.after = _LayerEnds(config, self.output_dim)
+
+    def forward(
+        self, x: Float[Tensor, "batch length input_dim"], lengths: Int[Tensor, " batch"]
+    ) -> tuple[Float[Tensor, "batch length output_dim"], StackState]:
+        """Outputs of the last layer (zero at padding), and every layer's final state, directions joined.
+
+        The backward direction's final state is ←h_1, the state that has read the whole sentence from its end.
+        """
+        finals = []
+        reverse = _reversal(lengths, x.shape[1]) if len(self.backwards) else None
+        real = (torch.arange(x.shape[1], device=x.device) < lengths[:, None])[..., None]
+        for index, layer in enumerate(self.forwards):
+            outputs, final = layer(x, lengths)
+            if reverse is not None:
+                flipped, final_backward = self.backwards[index](_take(x, reverse), lengths)
+                outputs = torch.cat([outputs, _take(flipped, reverse)], dim=-1)
+                final = tuple(torch.cat(parts, dim=-1) for parts in zip(final, final_backward, strict=True))
+            finals.append(final)
+            x = torch.where(real, self.after(index, x, outputs), 0.0)
+        return x, tuple(finals)
+
+
+class RecurrentDecoder(nn.Module):
+    """The same stack, from left to right only, over whole sequences or step by step with explicit state."""
+
+    def __init__(self, config: RecurrentConfig, input_dim: int) -> None:
+        super().__init__()
+        self.output_dim = config.hidden_dim
+        widths = [input_dim, *[config.hidden_dim] * (config.num_layers - 1)]
+        self.layers = nn.ModuleList(RecurrentLayer(config.cell, width, config.hidden_dim) for width in widths)
+        self.after = _LayerEnds(config, config.hidden_dim)
+
+    def forward(
+        self, x: Float[Tensor, "batch length input_dim"], state: StackState
+    ) -> Float[Tensor, "batch length hidden_dim"]:
+        for index, layer in enumerate(self.layers):
+            outputs, _ = layer(x, None, state[index])
+            x = self.after(index, x, outputs)
+        return x
+
+    def step(
+        self, x: Float[Tensor, "batch input_dim"], state: StackState
+    ) -> tuple[Float[Tensor, "batch hidden_dim"], StackState]:
+        new = []
+        for index, layer in enumerate(self.layers):
+            assert isinstance(layer, RecurrentLayer)
+            advanced = layer.step(x, state[index])
+            new.append(advanced)
+            x = self.after(index, x, advanced[0])
+        return x, tuple(new)
+
+
+class _LayerEnds(nn.Module):
+    """What follows each layer of a stack: skip connection, layer norm, dropout between layers."""
+
+    def __init__(self, config: RecurrentConfig, output_dim: int) -> None:
+        super().__init__()
+        self.skip, self.dropout, self.last = config.skip, config.dropout, config.num_layers - 1
+        norms = config.num_layers if config.layer_norm else 0
+        self.norms = nn.ModuleList(nn.LayerNorm(output_dim) for _ in range(norms))
+
+    def forward(self, index: int, x: Tensor, outputs: Tensor) -> Tensor:
+        if self.skip and x.shape[-1] == outputs.shape[-1]:
+            outputs = outputs + x
+        if len(self.norms):
+            outputs = self.norms[index](outputs)
+        return outputs if index == self.last else dropout(outputs, self.dropout, self.training)
+
+
+def _reversal(lengths: Int[Tensor, " batch"], length: int) -> Int[Tensor, "batch length"]:
+    """Indices that reverse the real part of each sequence and leave its padding in place."""
+    place = torch.arange(length, device=lengths.device)
+    mirrored = lengths[:, None] - 1 - place
+    return torch.where(mirrored >= 0, mirrored, place)
+
+
+def _take(
+    x: Float[Tensor, "batch length dim"], index: Int[Tensor, "batch length"]
+) -> Float[Tensor, "batch length dim"]:
+    return x.gather(1, index[..., None].expand(-1, -1, x.shape[-1]))
+
+
+def _with_final(
+    outputs: Float[Tensor, "batch length hidden_dim"], lengths: Int[Tensor, " batch"] | None
+) -> tuple[Float[Tensor, "batch length hidden_dim"], LayerState]:
+    if lengths is None:
+        return outputs, (outputs[:, -1],)
+    final = _take(outputs, (lengths - 1)[:, None])[:, 0]
+    return outputs, (final,)
