@@ -96,7 +96,7 @@ class Attention(nn.Module):
         self.kind = kind
         self.paths = tuple(paths)
 
-    def key_features(self, key: Float[Tensor, "batch kv_heads key key_dim"]) -> Tensor | None:
+    def key_features(self, key: Float[Tensor, "batch heads key key_dim"]) -> Tensor | None:
         """The key's part of the score, to be computed once and passed to every `run` on the same keys."""
         return self.score.key_features(key) if isinstance(self.score, FactoredScore) else None
 
@@ -123,7 +123,7 @@ class Attention(nn.Module):
         value: Float[Tensor, "batch kv_heads key value_head_dim"],
         *,
         at: Positions | None = None,
-        key_features: Float[Tensor, "batch kv_heads key feature"] | None = None,
+        key_features: Float[Tensor, "batch #heads key feature"] | None = None,
         dropout: float = 0.0,
     ) -> Float[Tensor, "batch heads query value_head_dim"]:
         """The context, by the first path that computes exactly this attention.

@@ -6,6 +6,7 @@ True means *may look*. A rule never touches scores; the attention turns "not vis
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import reduce
 
 import torch
 from jaxtyping import Bool, Int
@@ -43,10 +44,14 @@ class Visibility(ABC):
         return "\n".join(" ".join("#" if cell else "." for cell in row) for row in visible.tolist())
 
     def __and__(self, other: "Visibility") -> "Visibility":
-        return And(self, other)
+        if isinstance(self, Everything) or isinstance(other, Everything):
+            return other if isinstance(self, Everything) else self
+        return And((*_parts(self, And), *_parts(other, And)))
 
     def __or__(self, other: "Visibility") -> "Visibility":
-        return Or(self, other)
+        if isinstance(self, Everything) or isinstance(other, Everything):
+            return everything()
+        return Or((*_parts(self, Or), *_parts(other, Or)))
 
     def __invert__(self) -> "Visibility":
         return Not(self)
@@ -60,12 +65,6 @@ class Everything(Visibility):
     @property
     def reads_query_position(self) -> bool:
         return False
-
-    def __and__(self, other: Visibility) -> Visibility:
-        return other
-
-    def __or__(self, other: Visibility) -> Visibility:
-        return self
 
     def __repr__(self) -> str:
         return "everything()"
@@ -131,35 +130,28 @@ class Padding(Visibility):
 
 
 @dataclass(frozen=True)
-class And(Visibility):
-    left: Visibility
-    right: Visibility
-
-    def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads #query #key"]:
-        return self.left(at) & self.right(at)
+class Combined(Visibility):
+    rules: tuple[Visibility, ...]
 
     @property
     def reads_query_position(self) -> bool:
-        return self.left.reads_query_position or self.right.reads_query_position
-
-    def __repr__(self) -> str:
-        return " & ".join(f"({part})" if isinstance(part, Or) else f"{part}" for part in (self.left, self.right))
+        return any(rule.reads_query_position for rule in self.rules)
 
 
-@dataclass(frozen=True)
-class Or(Visibility):
-    left: Visibility
-    right: Visibility
-
+class And(Combined):
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads #query #key"]:
-        return self.left(at) | self.right(at)
-
-    @property
-    def reads_query_position(self) -> bool:
-        return self.left.reads_query_position or self.right.reads_query_position
+        return reduce(torch.logical_and, (rule(at) for rule in self.rules))
 
     def __repr__(self) -> str:
-        return f"{self.left} | {self.right}"
+        return " & ".join(f"({rule})" if isinstance(rule, Or) else f"{rule}" for rule in self.rules)
+
+
+class Or(Combined):
+    def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads #query #key"]:
+        return reduce(torch.logical_or, (rule(at) for rule in self.rules))
+
+    def __repr__(self) -> str:
+        return " | ".join(f"{rule}" for rule in self.rules)
 
 
 @dataclass(frozen=True)
@@ -174,7 +166,7 @@ class Not(Visibility):
         return self.rule.reads_query_position
 
     def __repr__(self) -> str:
-        return f"~({self.rule})" if isinstance(self.rule, And | Or) else f"~{self.rule}"
+        return f"~({self.rule})" if isinstance(self.rule, Combined) else f"~{self.rule}"
 
 
 def everything() -> Visibility:
@@ -223,6 +215,11 @@ def padding(lengths: Int[Tensor, " batch"] | None = None) -> Visibility:
     # # . .
     """
     return Padding(lengths)
+
+
+def _parts(rule: Visibility, kind: type[Combined]) -> tuple[Visibility, ...]:
+    """`(a & b) & c` is one conjunction of three."""
+    return rule.rules if isinstance(rule, kind) else (rule,)
 
 
 def _number(value: int | float) -> str:

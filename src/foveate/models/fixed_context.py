@@ -1,7 +1,6 @@
 """The encoder–decoder without attention: everything the decoder knows of the source is one vector."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import torch
 from jaxtyping import Float, Int

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -69,7 +69,7 @@ class Transformer(Seq2Seq[TransformerState]):
         if config.share == "all" and source_vocab != target_vocab:
             raise ValueError(
                 f'share="all" needs one vocabulary, but the source has {source_vocab} entries and the target '
-                f"{target_vocab}. Train one tokeniser on both sides, or choose share=\"output\"."
+                f'{target_vocab}. Train one tokeniser on both sides, or choose share="output".'
             )
         self.model_dim, self.dropout = model_dim, config.block.dropout
         self.target_embedding = nn.Embedding(target_vocab, model_dim)
@@ -104,7 +104,7 @@ class Transformer(Seq2Seq[TransformerState]):
         x = self._embed(self.target_embedding, self.target_position, packing.pack(inputs), packing.place)
         at = Positions.of(inputs.shape[1], inputs.shape[1], device=inputs.device)
         memory_at = Positions.of(inputs.shape[1], source.ids.shape[1], key_lengths=source.lengths)
-        for block in self.decoder:
+        for block in self._decoder:
             memory = block.cross_attention.remember(encoded, packing=source_packing)
             x = block(x, memory, at=at, memory_at=memory_at, packing=packing)
         return self.decoder_norm(x)
@@ -124,7 +124,7 @@ class Transformer(Seq2Seq[TransformerState]):
 
     def start(self, source: Batch, beam: int = 1) -> TransformerState:
         encoded, packing = self.encode(source)
-        memory = tuple(block.cross_attention.remember(encoded, packing=packing) for block in self.decoder)
+        memory = tuple(block.cross_attention.remember(encoded, packing=packing) for block in self._decoder)
         memory_at = Positions.of(beam, packing.length, key_lengths=source.lengths)
         rows = source.size * beam
         cache = tuple(
@@ -140,7 +140,7 @@ class Transformer(Seq2Seq[TransformerState]):
         at = Positions.of(1, room, query_start=state.time, device=token.device)
         place = torch.full_like(token, state.time)
         x = self._embed(self.target_embedding, self.target_position, token, place)
-        for block, cache, memory in zip(self.decoder, state.cache, state.memory, strict=True):
+        for block, cache, memory in zip(self._decoder, state.cache, state.memory, strict=True):
             x = _step_block(block, x, cache, memory, state, at)
         return replace(state, time=state.time + 1), self.logits(self.decoder_norm(x))
 
@@ -152,6 +152,10 @@ class Transformer(Seq2Seq[TransformerState]):
             memory_at = memory_at.select(sentences)
         cache = tuple(KeyValue(*(kept[rows] for kept in layer)) for layer in state.cache)
         return replace(state, memory=memory, memory_at=memory_at, cache=cache)
+
+    @property
+    def _decoder(self) -> tuple[DecoderBlock, ...]:
+        return cast(tuple[DecoderBlock, ...], tuple(self.decoder))
 
     def _embed(
         self, embedding: nn.Embedding, position: nn.Module, ids: Int[Tensor, " tokens"], place: Int[Tensor, " tokens"]
@@ -173,7 +177,7 @@ def _with_room(state: TransformerState) -> TransformerState:
 
 
 def _step_block(
-    block: nn.Module,
+    block: DecoderBlock,
     x: Float[Tensor, "rows model_dim"],
     cache: KeyValue,
     memory: KeyValue,
@@ -181,7 +185,6 @@ def _step_block(
     at: Positions,
 ) -> Float[Tensor, "rows model_dim"]:
     """One decoder block for one new position of every row; the position is written into the cache."""
-    assert isinstance(block, DecoderBlock)
 
     def past(x: Tensor) -> Tensor:
         queries, new = block.attention.project(x[:, None])

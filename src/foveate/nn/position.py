@@ -27,6 +27,7 @@ class Sinusoid(nn.Module):
 
     max_length: int | None = None
     """There is a vector for every position."""
+    table: Tensor
 
     def __init__(
         self, model_dim: int, *, base: float = 10000.0, layout: Literal["interleaved", "blocks"] = "interleaved"

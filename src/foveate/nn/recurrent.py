@@ -1,7 +1,7 @@
 """Recurrent layers: vanilla RNN, LSTM and GRU through torch, the lectures' own GRU, stacked and bidirectional."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -14,6 +14,7 @@ LayerState = tuple[Float[Tensor, "batch hidden_dim"], ...]
 """(h,), or (h, c) for an LSTM."""
 StackState = tuple[LayerState, ...]
 """One state per layer."""
+Weights = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 class LectureGRU(nn.Module):
@@ -101,7 +102,7 @@ class RecurrentLayer(nn.Module):
         if isinstance(rnn, LectureGRU):
             return (rnn.step(x, state[0]),)
         assert isinstance(rnn, nn.RNNBase)
-        weights = (rnn.weight_ih_l0, rnn.weight_hh_l0, rnn.bias_ih_l0, rnn.bias_hh_l0)
+        weights = cast(Weights, (rnn.weight_ih_l0, rnn.weight_hh_l0, rnn.bias_ih_l0, rnn.bias_hh_l0))
         if self.cell == "lstm":
             return tuple(torch.lstm_cell(x, state, *weights))
         one = torch.gru_cell if self.cell == "gru" else torch.rnn_tanh_cell

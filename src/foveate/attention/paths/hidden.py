@@ -6,11 +6,9 @@ from torch import Tensor
 
 
 def silence(
-    visible: Bool[Tensor, "#batch #heads #query #key"], *tensors: Float[Tensor, "batch heads key dim"]
+    visible: Bool[Tensor, "#batch #heads #query #key"], *tensors: Float[Tensor, "batch heads key _"]
 ) -> tuple[Tensor, ...]:
     """Zero the rows that no query sees: 0 · NaN is NaN, in the product and in the gradient."""
-    if visible.shape[-1] == 1:
-        return tensors
     seen = visible if visible.shape[-2] == 1 else visible.any(-2, keepdim=True)
     return tuple(torch.where(seen.mT, tensor, 0.0) for tensor in tensors)
 

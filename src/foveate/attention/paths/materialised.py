@@ -11,6 +11,7 @@ from foveate.attention.paths.hidden import silence, weigh
 from foveate.attention.paths.path import Cost, Formula, share_heads
 from foveate.attention.position import Positions
 from foveate.attention.score import FactoredScore
+from foveate.attention.visibility import Everything
 
 
 class Materialised(NamedTuple):
@@ -34,7 +35,7 @@ def biased_scores(
         scores = score.compare(score.query_features(query), key_features)
     else:
         scores = score(query, key)
-    return scores if formula.bias is None else scores + formula.bias(at)
+    return scores if formula.bias is None else scores + formula.bias(at).to(scores.dtype)
 
 
 def materialise(
@@ -44,15 +45,17 @@ def materialise(
     value: Float[Tensor, "batch kv_heads key value_head_dim"],
     *,
     at: Positions,
-    key_features: Float[Tensor, "batch kv_heads key feature"] | None = None,
+    key_features: Float[Tensor, "batch #heads key feature"] | None = None,
     dropout: float = 0.0,
 ) -> Materialised:
     """Scores, visibility, weights (before dropout) and context (after)."""
     heads = query.shape[1]
     visible = formula.visibility(at)
-    key, value = silence(visible, share_heads(key, heads), share_heads(value, heads))
-    if key_features is not None:
-        (key_features,) = silence(visible, share_heads(key_features, heads))
+    key, value = share_heads(key, heads), share_heads(value, heads)
+    if not isinstance(formula.visibility, Everything):
+        key, value = silence(visible, key, value)
+        if key_features is not None:
+            (key_features,) = silence(visible, key_features.expand(-1, heads, -1, -1))
     scores = biased_scores(formula, query, key, at=at, key_features=key_features)
     weights = formula.normaliser(scores, visible)
     dropped = torch.nn.functional.dropout(weights, dropout) if dropout else weights
@@ -83,7 +86,7 @@ class MaterialisedPath:
         value: Float[Tensor, "batch kv_heads key value_head_dim"],
         *,
         at: Positions,
-        key_features: Float[Tensor, "batch kv_heads key feature"] | None = None,
+        key_features: Float[Tensor, "batch #heads key feature"] | None = None,
         dropout: float = 0.0,
     ) -> Float[Tensor, "batch heads query value_head_dim"]:
         return materialise(formula, query, key, value, at=at, key_features=key_features, dropout=dropout).context

@@ -56,7 +56,7 @@ class Path(Protocol):
         value: Float[Tensor, "batch kv_heads key value_head_dim"],
         *,
         at: Positions,
-        key_features: Float[Tensor, "batch kv_heads key feature"] | None,
+        key_features: Float[Tensor, "batch #heads key feature"] | None,
         dropout: float,
     ) -> Float[Tensor, "batch heads query value_head_dim"]: ...
 

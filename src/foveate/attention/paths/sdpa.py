@@ -51,14 +51,15 @@ class SDPAPath:
         value: Float[Tensor, "batch kv_heads key value_head_dim"],
         *,
         at: Positions,
-        key_features: Float[Tensor, "batch kv_heads key feature"] | None = None,
+        key_features: Float[Tensor, "batch #heads key feature"] | None = None,
         dropout: float = 0.0,
     ) -> Float[Tensor, "batch heads query value_head_dim"]:
         score = formula.score
         assert isinstance(score, Dot | General)
         heads = query.shape[1]
-        features = score.key_features(key) if key_features is None else key_features
-        features, values = share_heads(features, heads), share_heads(value, heads)
+        if key_features is None:
+            key_features = score.key_features(share_heads(key, heads))
+        features, values = key_features.expand(-1, heads, -1, -1), share_heads(value, heads)
         triangle = isinstance(formula.visibility, Causal) and at.aligned and formula.bias is None
         visible = None if triangle or isinstance(formula.visibility, Everything) else formula.visibility(at)
         if visible is not None:

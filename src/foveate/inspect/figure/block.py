@@ -1,0 +1,146 @@
+"""The alignment as blocks of text, for a terminal, a log or a mail."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Int
+
+from foveate.errors import UsageError
+from foveate.inspect.alignment import Alignment
+from foveate.inspect.figure.scale import STEPS, Hue, Theme, legend, levels, ramp, top_of
+from foveate.inspect.label import Reading, cell_width, clusters, first_strong, fit, joins, printable, reading_direction
+
+CELL = 2  # columns of a cell, so that it is about square and holds a wide character
+SHADES = " ░▒▓█"
+TALLEST = 12  # characters of a column label that stand on one another; longer ones are numbered
+WIDEST = 24  # columns of a row label
+LEFT_TO_RIGHT = "\u200e"  # the mark keeps the next number of a list from joining right-to-left text before it
+_RESET = "\x1b[0m"
+
+
+def terminal(
+    alignment: Alignment,
+    *,
+    colour: bool = False,
+    width: int | None = None,
+    top: float | None = 1.0,
+    theme: Theme = "dark",
+    hue: Hue = "blue",
+    reading: Reading = "auto",
+) -> str:
+    """The alignment as lines of text: 24-bit colours, or the shades ` ░▒▓█` without colour.
+
+    Column labels stand upright; where they are too long, or their letters join, columns are numbered and listed below.
+    Pieces that do not fit into `width` terminal columns follow in further panels. A source that reads from right to
+    left has its columns from right to left, and a line says so.
+
+    >>> print(terminal(Alignment.of("cat", ["K", "AE1", "T"], [[1, 0, 0], [0.3, 0.7, 0], [0, 0.4, 0.6]])))
+        c a t
+      K ██
+    AE1 ░░▓▓
+      T   ▒▒▒▒
+    0 not looked at  ░▒▓█  1 all attention
+
+    Raises `UsageError` when there is nothing to draw.
+    """
+    if not alignment.weights.size:
+        raise UsageError(
+            f"there is nothing to draw: {len(alignment.source)} source and {len(alignment.target)} target pieces. "
+            "Give an input and an output that are not empty."
+        )
+    strongest = top_of(alignment.weights, top)
+    steps = levels(alignment.weights, strongest)
+    cells = _colours(theme, hue) if colour else _shades()
+    header = _header([printable(label) for label in alignment.source])
+    room = None if width is None else max(width, 16)
+    rows = _pad_left(
+        [fit(printable(label), WIDEST if room is None else min(WIDEST, room // 3)) for label in alignment.target]
+    )
+    beside = cell_width(rows[0]) + 1
+    backwards = reading_direction(alignment.source, reading) == "rtl"
+    panels = [
+        "\n".join(_panel(columns[::-1] if backwards else columns, header, rows, steps, cells))
+        for columns in _split(len(alignment.source), None if room is None else (room - beside) // CELL)
+    ]
+    low, high = legend(strongest, float(alignment.weights.max()))
+    bar = (
+        "".join(_colours(theme, hue)[step][: -len(_RESET) - 1] + _RESET for step in range(0, STEPS + 1, 10))
+        if colour
+        else SHADES[1:]
+    )
+    notes = [*header.key(room), *(["columns run from right to left, as the source reads"] if backwards else [])]
+    return "\n".join(["\n\n".join(panels), *notes, f"{low}  {bar}  {high}"])
+
+
+@dataclass(frozen=True)
+class Header:
+    """Column labels as stacks of characters, or numbers with the labels they stand for."""
+
+    stacks: tuple[tuple[str, ...], ...]
+    labels: tuple[str, ...] = ()
+
+    def lines(self, columns: Sequence[int], beside: int) -> Iterator[str]:
+        height = max(len(self.stacks[column]) for column in columns)
+        for line in range(height):
+            shown = (self._character(column, line - height) for column in columns)
+            yield (" " * beside + "".join(shown)).rstrip()
+
+    def _character(self, column: int, from_end: int) -> str:
+        stack = self.stacks[column]
+        character = stack[from_end] if -from_end <= len(stack) else ""
+        return character + " " * (CELL - cell_width(character))
+
+    def key(self, width: int | None) -> Iterator[str]:
+        """The numbered labels, a few on each line."""
+        line = ""
+        for number, label in enumerate(self.labels, start=1):
+            entry = f"{number} {label}" if width is None else fit(f"{number} {label}", width)
+            if first_strong(label) == "rtl":
+                entry += LEFT_TO_RIGHT
+            if line and width is not None and cell_width(line) + 2 + cell_width(entry) > width:
+                yield line
+                line = ""
+            line += "  " + entry if line else entry
+        if line:
+            yield line
+
+
+def _header(labels: Sequence[str]) -> Header:
+    stacks = [tuple(clusters(label)) for label in labels]
+    if all(len(stack) <= TALLEST for stack in stacks) and not any(joins(label) for label in labels):
+        return Header(tuple(stacks))
+    numbers = [str(number) for number in range(1, len(labels) + 1)]
+    if len(labels) < 100:  # two digits side by side, their last one over the cell's middle
+        return Header(tuple((number.rjust(CELL),) for number in numbers), tuple(labels))
+    return Header(tuple(tuple(number) for number in numbers), tuple(labels))
+
+
+def _panel(
+    columns: Sequence[int],
+    header: Header,
+    rows: Sequence[str],
+    steps: Int[np.ndarray, "target source"],
+    cells: Sequence[str],
+) -> Iterator[str]:
+    yield from header.lines(columns, cell_width(rows[0]) + 1)
+    for label, row in zip(rows, steps, strict=True):
+        yield f"{label} {''.join(cells[row[column]] for column in columns)}".rstrip()
+
+
+def _split(count: int, per_panel: int | None) -> list[list[int]]:
+    step = count if per_panel is None else max(per_panel, 1)
+    return [list(range(begin, min(begin + step, count))) for begin in range(0, count, step)]
+
+
+def _pad_left(labels: Sequence[str]) -> list[str]:
+    widest = max(cell_width(label) for label in labels)
+    return [" " * (widest - cell_width(label)) + label for label in labels]
+
+
+def _shades() -> list[str]:
+    return [SHADES[(step * (len(SHADES) - 1) + STEPS // 2) // STEPS] * CELL for step in range(STEPS + 1)]
+
+
+def _colours(theme: Theme, hue: Hue) -> list[str]:
+    return ["\x1b[48;2;{};{};{}m".format(*rgb) + " " * CELL + _RESET for rgb in ramp(theme, hue)]

@@ -1,0 +1,95 @@
+"""Where the parts of an SVG picture stand, from the number of pieces and the length of their labels."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Literal
+
+from foveate.inspect.alignment import Alignment
+from foveate.inspect.label import Direction, Reading, em_width, fit, printable, reading_direction
+
+Pixels = int | float
+
+LABEL, CAPTION, TITLE = 12, 11, 15  # font sizes in pixels
+PAD, GAP = 16, 7  # around the picture; between grid and labels
+LEGEND = 240  # the legend's length, enough for its words
+MANY = 64  # above this many rows or columns the cells become one embedded PNG
+LONGEST = 28  # characters of a label that are drawn; the rest is in its tooltip
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The labels of one side: which are drawn, and how wide the widest of them is."""
+
+    labels: tuple[str, ...]
+    every: int
+    reading: Direction
+
+    @property
+    def drawn(self) -> Iterator[tuple[int, str]]:
+        return ((i, fit(self.labels[i], LONGEST)) for i in range(0, len(self.labels), self.every))
+
+    @property
+    def widest(self) -> Pixels:
+        return max((em_width(label) * LABEL for _, label in self.drawn), default=0.0)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where everything stands, in pixels; `mirrored` when the source reads from right to left."""
+
+    source: Axis
+    target: Axis
+    pitch: Pixels
+    tilt: Literal[0, 45, 90]
+    left: Pixels
+    top: Pixels
+    width: Pixels
+    height: Pixels
+    below: Pixels
+
+    @property
+    def mirrored(self) -> bool:
+        return self.source.reading == "rtl"
+
+    @property
+    def right(self) -> Pixels:
+        return self.left + self.pitch * len(self.source.labels)
+
+    @property
+    def bottom(self) -> Pixels:
+        return self.top + self.pitch * len(self.target.labels)
+
+    def column(self, i: int) -> Pixels:
+        """The left edge of source piece `i`."""
+        return self.right - (i + 1) * self.pitch if self.mirrored else self.left + i * self.pitch
+
+
+def arrange(alignment: Alignment, title: str | None, names: tuple[str, str], reading: Reading) -> Layout:
+    """Find room for everything, from the number of pieces and the length of their labels."""
+    rows, columns = alignment.weights.shape
+    size = max(rows, columns)
+    pitch = 22.0 if size <= 32 else 16.0 if size <= MANY else max(2.0, 768 // size)
+    every = ceil(15 / pitch)
+    source, target = _axis(alignment.source, every, reading), _axis(alignment.target, every, reading)
+    tilt: Literal[0, 45, 90] = 45 if pitch >= 20 else 90
+    if size <= 32 and source.widest <= 2.6 * LABEL:  # letters and phones stand upright
+        pitch, tilt = max(pitch, ceil(source.widest) + 4.0), 0
+    rise = {0: LABEL + 2.0, 45: source.widest * 0.71 + 10, 90: source.widest}[tilt]
+    lean = (
+        max(em_width(label) * LABEL * 0.71 - pitch * (columns - i - 0.5) for i, label in source.drawn)
+        if tilt == 45
+        else 0.0
+    )
+    beside, beyond = target.widest + GAP, max(lean, 2.4 * CAPTION)
+    needed = max(LEGEND, em_width(title or "") * TITLE)
+    width = max(beside + pitch * columns + beyond, needed)
+    mirrored = source.reading == "rtl"
+    left = PAD + (width - beside - pitch * columns if mirrored else beside)
+    upper = PAD + (TITLE + 14 if title else 0) + rise + GAP
+    below = max(upper + pitch * rows, upper + 36 + em_width(names[1]) * CAPTION)
+    return Layout(source, target, pitch, tilt, left, upper, width + 2 * PAD, below + 62 + PAD, below)
+
+
+def _axis(labels: Sequence[str], every: int, reading: Reading) -> Axis:
+    return Axis(tuple(printable(label) for label in labels), every, reading_direction(labels, reading))

@@ -1,0 +1,75 @@
+"""Paint: how parts of an SVG picture get their colours, fixed in attributes or by classes that follow the reader."""
+
+import base64
+from dataclasses import dataclass, fields
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Int
+
+from foveate.inspect.figure.pixel import encode
+from foveate.inspect.figure.scale import INKS, STEPS, Hue, Theme, hexadecimal, ramp
+
+_STROKED = frozenset({"grid", "link"})
+
+
+@runtime_checkable
+class Paint(Protocol):
+    """Attributes for one level of the scale, for one named ink, and the picture of many levels at once."""
+
+    def level(self, step: int) -> str: ...
+    def ink(self, name: str) -> str: ...
+    def image(self, levels: Int[np.ndarray, "rows columns"], place: str) -> str: ...
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """Colours as presentation attributes, which every reader of SVG understands."""
+
+    theme: Theme = "light"
+    hue: Hue = "blue"
+
+    def level(self, step: int) -> str:
+        return f'fill="{hexadecimal(ramp(self.theme, self.hue)[step])}"'
+
+    def ink(self, name: str) -> str:
+        return f'{"stroke" if name in _STROKED else "fill"}="{getattr(INKS[self.theme], name)}"'
+
+    def image(self, levels: Int[np.ndarray, "rows columns"], place: str) -> str:
+        pixels = base64.b64encode(encode(levels.astype(np.uint8), ramp(self.theme, self.hue))).decode("ascii")
+        look = 'preserveAspectRatio="none" image-rendering="pixelated"'
+        return f'<image {place} {look} href="data:image/png;base64,{pixels}"/>'
+
+
+@dataclass(frozen=True)
+class Classed:
+    """Colours as classes of `stylesheet()`, so that one picture suits a light and a dark page."""
+
+    hue: Hue = "blue"
+
+    def level(self, step: int) -> str:
+        return f'class="fv-{step}"'
+
+    def ink(self, name: str) -> str:
+        return f'class="fv-{name}"'
+
+    def image(self, levels: Int[np.ndarray, "rows columns"], place: str) -> str:
+        light = Fixed("light", self.hue).image(levels, f'class="fv-light" {place}')
+        return light + Fixed("dark", self.hue).image(levels, f'class="fv-dark" {place}')
+
+
+def stylesheet(hue: Hue = "blue") -> str:
+    """The rules behind `Classed`: light by default, dark where the reader prefers it; printed pages stay light."""
+    dark = _rules("dark", hue) + ".fv-light{display:none}.fv-dark{display:inline}"
+    light = _rules("light", hue) + ".fv-dark{display:none}"
+    return f"{light}@media screen and (prefers-color-scheme:dark){{{dark}}}"
+
+
+def _rules(theme: Theme, hue: Hue) -> str:
+    colours = ramp(theme, hue)
+    steps = "".join(f".fv-{step}{{fill:{hexadecimal(colours[step])}}}" for step in range(STEPS + 1))
+    inks = "".join(
+        f".fv-{ink.name}{{{'stroke' if ink.name in _STROKED else 'fill'}:{getattr(INKS[theme], ink.name)}}}"
+        for ink in fields(INKS[theme])
+    )
+    return steps + inks

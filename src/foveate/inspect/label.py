@@ -1,0 +1,160 @@
+"""Labels: how a piece of text is shown safely, which way it reads, and how much room it takes."""
+
+import unicodedata
+from collections.abc import Iterable
+from typing import Literal
+
+Direction = Literal["ltr", "rtl"]
+Reading = Literal["auto", "ltr", "rtl"]
+
+_NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+# Persian needs the non-joiner and emoji need the joiner; every other format character only hides or reorders.
+_JOINERS = "\u200c\u200d"
+_EMOJI_STYLE = "\ufe0f"
+
+
+def printable(text: str) -> str:
+    """The text with everything that is invisible, or would reorder or break the picture, shown as an escape.
+
+    Controls, bidirectional controls, line separators, unusual spaces, lone surrogates and non-characters become
+    `\\u202e` and the like; spaces at either end become `␣`; a mark without a letter sits on `◌`; nothing at all is `∅`.
+
+    >>> printable("a\\u202eb"), printable(" the"), printable("\\n"), printable("")
+    ('a\\\\u202eb', '␣the', '\\\\n', '∅')
+    """
+    if not text:
+        return "∅"
+    if text.strip(_JOINERS) == "":
+        return "".join(_escape(character) for character in text)
+    core = text.strip(" ")
+    before, after = len(text) - len(text.lstrip(" ")), len(text) - len(text.rstrip(" ")) if core else 0
+    shown = "".join(character if _visible(character) else _escape(character) for character in core)
+    if shown and unicodedata.category(shown[0]).startswith("M"):
+        shown = "◌" + shown
+    return "␣" * before + shown + "␣" * after
+
+
+def _visible(character: str) -> bool:
+    if character in _JOINERS or character == " ":
+        return True
+    category = unicodedata.category(character)
+    if category == "Cn":  # unassigned today may be a letter tomorrow; a non-character never is, and XML refuses it
+        return ord(character) & 0xFFFE != 0xFFFE and not 0xFDD0 <= ord(character) <= 0xFDEF
+    return category not in {"Cc", "Cf", "Cs", "Zs", "Zl", "Zp"}
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    if code < 0x100:
+        return _NAMED.get(character, f"\\x{code:02x}")
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def first_strong(text: str, default: Direction = "ltr") -> Direction:
+    """The direction of the first strong character, as `dir="auto"` finds it; `default` where there is none (".", "12").
+
+    >>> first_strong("سلام"), first_strong("¿qué"), first_strong("...", default="rtl")
+    ('rtl', 'ltr', 'rtl')
+    """
+    for character in text:
+        kind = unicodedata.bidirectional(character)
+        if kind in {"L", "R", "AL"}:
+            return "ltr" if kind == "L" else "rtl"
+    return default
+
+
+def reading_direction(labels: Iterable[str], reading: Reading = "auto") -> Direction:
+    """The direction a sequence of labels reads: that of most of its strong characters, or what `reading` says.
+
+    >>> reading_direction(["سلام", "دنیا", "OK"]), reading_direction(["你好", "。"]), reading_direction([])
+    ('rtl', 'ltr', 'ltr')
+    """
+    if reading != "auto":
+        return reading
+    kinds = [unicodedata.bidirectional(character) for label in labels if not _symbol(label) for character in label]
+    right_to_left = sum(kind in {"R", "AL"} for kind in kinds)
+    return "rtl" if right_to_left > kinds.count("L") else "ltr"
+
+
+def _symbol(label: str) -> bool:
+    """Whether the label is a symbol of the vocabulary, `</s>` or `<unk>`, whose Latin letters are nobody's language."""
+    return len(label) > 2 and label.startswith("<") and label.endswith(">")
+
+
+def joins(text: str) -> bool:
+    """Whether the text holds a script whose letters join (Arabic, Persian, Syriac …) and cannot be stacked."""
+    return len(text) > 1 and any(unicodedata.bidirectional(character) == "AL" for character in text)
+
+
+def clusters(text: str) -> list[str]:
+    """Text split into what a reader calls characters: a base with its combining marks, joined emoji together.
+
+    >>> len(clusters("e\\u0301a")), len(clusters("\\U0001f469\\u200d\\U0001f4bb"))
+    (2, 1)
+    """
+    found: list[str] = []
+    for character in text:
+        if found and (unicodedata.category(character)[0] == "M" or character in _JOINERS or found[-1][-1] == "\u200d"):
+            found[-1] += character
+        else:
+            found.append(character)
+    return found
+
+
+def cell_width(text: str) -> int:
+    """How many columns of a terminal the text takes: wide East Asian characters two, combining marks none.
+
+    >>> cell_width("abc"), cell_width("注意"), cell_width("e\\u0301")
+    (3, 4, 1)
+    """
+    return sum(_cluster_width(cluster) for cluster in clusters(text))
+
+
+def _cluster_width(cluster: str) -> int:
+    if _EMOJI_STYLE in cluster or "\u200d" in cluster[:-1]:
+        return 2
+    return sum(_character_width(character) for character in cluster)
+
+
+def _character_width(character: str) -> int:
+    if unicodedata.category(character) in {"Mn", "Me", "Cf"} or 0x1160 <= ord(character) <= 0x11FF:
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in {"W", "F"} else 1
+
+
+def fit(text: str, width: int, ellipsis: str = "…") -> str:
+    """The text cut to `width` terminal columns, an ellipsis for what is left out; never cut inside a character.
+
+    >>> fit("attention", 6), fit("注意力", 4)
+    ('atten…', '注…')
+    """
+    if cell_width(text) <= width:
+        return text
+    kept, used = "", 1
+    for cluster in clusters(text):
+        used += _cluster_width(cluster)
+        if used > width:
+            break
+        kept += cluster
+    return kept + ellipsis
+
+
+_NARROW, _BROAD = frozenset("fijlrtI.,:;'|!()[]{}-/\\ `\""), frozenset("mwMW@%—")
+
+
+def em_width(text: str) -> float:
+    """About how wide a proportional font sets the text, in ems, rather too much than too little.
+
+    Pictures reserve room by it: no font is at hand when they are written, and readers have different ones.
+    """
+    return sum((_cluster_ems(cluster) for cluster in clusters(text)), start=0.0)
+
+
+def _cluster_ems(cluster: str) -> float:
+    if _cluster_width(cluster) == 2:
+        return 1.05
+    if cluster[0] in _NARROW:
+        return 0.4
+    if cluster[0] in _BROAD:
+        return 1.0
+    return 0.72 if cluster[0].isupper() else 0.62

@@ -1,0 +1,195 @@
+"""Translate: sequences in, sequences out. Sentences, spellings and pronunciations, dates: anything written in pairs."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from foveate.attention import AdditiveConfig
+from foveate.config import setting
+from foveate.data.batch import PairBatch
+from foveate.data.batching import BatchPlan
+from foveate.data.parallel import ParallelData, Report, prepare
+from foveate.data.text import Pair, read_pairs
+from foveate.data.tokeniser import CharacterConfig, Tokeniser, TokeniserConfig, load_tokeniser
+from foveate.decode import BeamConfig, DecodeConfig
+from foveate.errors import DataError
+from foveate.models import BahdanauConfig, ModelConfig, Seq2Seq
+from foveate.nn.loss import Loss, cross_entropy
+
+TOKENISERS = ("source.tokeniser.json", "target.tokeniser.json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """Where the pairs are and how they become batches."""
+
+    source: str = setting("", "file of source lines, or of tab-separated columns when there is no target file")
+    target: str | None = setting(None, "file of target lines, line by line the partner of source")
+    columns: tuple[int, int] = setting((0, 1), "source and target column of a tab-separated file, counted from 0")
+    valid_source: str | None = setting(None, "validation pairs; none: some training lines are held out")
+    valid_target: str | None = setting(None, "target side of the validation pairs")
+    held_out: int = setting(1000, "lines held out for validation when no file is given; at most a tenth of all")
+    max_length: int = setting(250, "longest side in tokens; longer pairs are left out and reported")
+    max_tokens: int = setting(4096, "tokens per batch, both sides, padding counted")
+
+    def __post_init__(self) -> None:
+        for name in ("held_out", "max_length", "max_tokens"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslateConfig:
+    """Everything that defines a translation run, but how it is trained."""
+
+    data: DataConfig = DataConfig()
+    source_tokeniser: TokeniserConfig = setting(CharacterConfig(), "how source text becomes tokens")
+    target_tokeniser: TokeniserConfig = setting(CharacterConfig(), "how target text becomes tokens")
+    joint_vocabulary: bool = setting(False, "train the source's tokeniser on both sides and use it for both")
+    model: ModelConfig = setting(BahdanauConfig(score=AdditiveConfig()), "the architecture")
+    label_smoothing: float = setting(0.1, "probability spread over the vocabulary in the training loss")
+    decode: DecodeConfig = setting(BeamConfig(), "how translations are searched for")
+    seed: int = setting(0, "seed of initial weights, of the held-out choice and of the order of batches")
+
+
+class TranslateTask:
+    """A translation model with its data: what training fits."""
+
+    def __init__(
+        self,
+        config: TranslateConfig,
+        source_tokeniser: Tokeniser,
+        target_tokeniser: Tokeniser,
+        training: ParallelData,
+        validation: ParallelData,
+    ) -> None:
+        self.config = config
+        self.source_tokeniser, self.target_tokeniser = source_tokeniser, target_tokeniser
+        self.training, self.validation = training, validation
+        self.plan = _plan(training, config)
+        self.model: Seq2Seq = build_model(config, source_tokeniser, target_tokeniser)
+
+    @classmethod
+    def prepare(cls, config: TranslateConfig, run: Path) -> tuple["TranslateTask", dict[str, Report]]:
+        """Read the pairs, train the tokenisers, store the tokens in the run folder; with a report on lines left out.
+
+        Raises DataError when files are missing, unequal or unreadable, or nothing is left to train on.
+        """
+        held_out = _held_out(config)
+        joint = config.joint_vocabulary
+        source = config.source_tokeniser.train(_lines(config, held_out, "both" if joint else "source"))
+        target = source if joint else config.target_tokeniser.train(_lines(config, held_out, "target"))
+        run.mkdir(parents=True, exist_ok=True)
+        for tokeniser, name in zip((source, target), TOKENISERS, strict=True):
+            tokeniser.save(run / name)
+        data, reports = {}, {}
+        for part in ("train", "valid"):
+            pairs = _pairs(config, held_out, part)
+            data[part], reports[part] = prepare(run / "data" / part, pairs, source, target, max_length=_longest(config))
+            if not len(data[part].source):
+                raise DataError(f"No pair is left for the {part} data. {reports[part]}")
+        return cls(config, source, target, data["train"], data["valid"]), reports
+
+    @classmethod
+    def open(cls, config: TranslateConfig, run: Path) -> "TranslateTask":
+        """The task of a run folder that `prepare` has filled."""
+        source, target = load_tokenisers(run)
+        training, validation = (ParallelData.open(run / "data" / part) for part in ("train", "valid"))
+        return cls(config, source, target, training, validation)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self.plan.steps_per_epoch
+
+    def batch(self, step: int) -> PairBatch:
+        """Batch number `step`: a pure function of the seed and the step."""
+        return self.training.batch(self.plan.examples(step))
+
+    def loss(self, batch: PairBatch) -> Loss:
+        target = Seq2Seq.predicted(batch.target)
+        logits = self.model(batch.source, batch.target)
+        return Loss(cross_entropy(logits, target, label_smoothing=self.config.label_smoothing), len(target))
+
+    def validate(self) -> dict[str, float]:
+        """Cross-entropy in nats per token (without smoothing), its exponential, and teacher-forced token accuracy."""
+        total, right, count = 0.0, 0, 0
+        plan = _plan(self.validation, self.config)
+        for step in range(plan.steps_per_epoch):
+            batch = self.validation.batch(plan.examples(step))
+            logits, target = self.model(batch.source, batch.target), Seq2Seq.predicted(batch.target)
+            total += float(cross_entropy(logits, target))
+            right += int((logits.argmax(-1) == target).sum())
+            count += len(target)
+        loss = total / count
+        return {"loss": loss, "perplexity": float(np.exp(min(loss, 700.0))), "accuracy": right / count}
+
+    def describe(self, batch: PairBatch) -> str:
+        """The stored examples of a batch, and the first of them as text."""
+        first = batch.source.ids[0, : int(batch.source.lengths[0])].tolist()
+        shown = ", ".join(str(example) for example in batch.examples[:8])
+        more = f" and {len(batch.examples) - 8} more" if len(batch.examples) > 8 else ""
+        return f"training examples {shown}{more}; the first is {self.source_tokeniser.decode(first)!r}"
+
+
+def build_model(config: TranslateConfig, source: Tokeniser, target: Tokeniser) -> Seq2Seq:
+    """The configured model with its initial weights, a function of the seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        return config.model.build(source.vocab_size, target.vocab_size)
+
+
+def load_tokenisers(run: Path) -> tuple[Tokeniser, Tokeniser]:
+    """The tokenisers of a run; raises DataError when a file is missing or is not what was saved."""
+    source, target = (load_tokeniser(run / name) for name in TOKENISERS)
+    return source, target
+
+
+def _plan(data: ParallelData, config: TranslateConfig) -> BatchPlan:
+    return BatchPlan(data.source.lengths, data.target.lengths, max_tokens=config.data.max_tokens, seed=config.seed)
+
+
+def _longest(config: TranslateConfig) -> int:
+    """The longest side in tokens, which a model with learned positions may limit further."""
+    position = getattr(config.model, "position", None)
+    return min(config.data.max_length, getattr(position, "max_length", config.data.max_length))
+
+
+def _held_out(config: TranslateConfig) -> frozenset[int]:
+    """The line numbers (from 1) held out for validation: drawn once, by the seed."""
+    if config.data.valid_source is not None:
+        return frozenset()
+    total = sum(1 for _ in _read(config, "train"))
+    wanted = min(config.data.held_out, total // 10)
+    if wanted < 1:
+        raise DataError(
+            f"{config.data.source} has {total} pairs: too few to hold some out for validation. "
+            "Give at least 10, or validation files with data.valid_source and data.valid_target."
+        )
+    drawn = np.random.default_rng(config.seed).choice(total, size=wanted, replace=False)
+    return frozenset((drawn + 1).tolist())
+
+
+def _read(config: TranslateConfig, part: str) -> Iterator[Pair]:
+    data = config.data
+    if part == "valid" and data.valid_source is not None:
+        return read_pairs(data.valid_source, data.valid_target, columns=data.columns)
+    return read_pairs(data.source, data.target, columns=data.columns)
+
+
+def _pairs(config: TranslateConfig, held_out: frozenset[int], part: str) -> Iterator[Pair]:
+    """The pairs of one part, streamed."""
+    if config.data.valid_source is not None:
+        return _read(config, part)
+    return (pair for pair in _read(config, part) if (pair.line in held_out) == (part == "valid"))
+
+
+def _lines(config: TranslateConfig, held_out: frozenset[int], side: str) -> Iterator[str]:
+    """The training text of one side or of both, for a tokeniser."""
+    for pair in _pairs(config, held_out, "train"):
+        if side in ("source", "both"):
+            yield pair.source
+        if side in ("target", "both"):
+            yield pair.target

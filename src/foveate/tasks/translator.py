@@ -1,0 +1,152 @@
+"""A trained translation model in use: translate, align, score."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from foveate.attention import AttentionRecord, record
+from foveate.data.batch import Batch
+from foveate.data.tokeniser import BOS, EOS, Tokeniser
+from foveate.decode import BeamConfig, DecodeConfig, Hypothesis, beam_size, decode
+from foveate.errors import DataError, UsageError
+from foveate.inspect.alignment import Alignment
+from foveate.models import Seq2Seq
+
+END = "</s>"
+PADDED_TOKENS = 4096
+"""Source tokens, padding and hypotheses counted, that are decoded together."""
+
+
+@dataclass(frozen=True)
+class Translation:
+    """What the model made of one input: its hypotheses, the best first."""
+
+    source: str
+    texts: tuple[str, ...]
+    hypotheses: tuple[Hypothesis, ...]
+
+    @property
+    def text(self) -> str:
+        """The best hypothesis; empty for an empty input."""
+        return self.texts[0] if self.texts else ""
+
+    @property
+    def finished(self) -> bool:
+        """False when the best hypothesis was still going at the length limit."""
+        return not self.hypotheses or self.hypotheses[0].finished
+
+
+@dataclass(frozen=True)
+class Head:
+    """Which cross-attention an alignment shows, where a model has several.
+
+    By default the mean over the heads of the layer before the last: a Transformer's last layer looks ahead to what
+    comes next, and the one before it usually aligns best.
+    """
+
+    layer: int | None = None
+    head: int | None = None
+
+
+class Translator:
+    """Translates with a trained model. A result depends neither on the batch size nor on its neighbours in a batch."""
+
+    def __init__(
+        self,
+        model: Seq2Seq,
+        source_tokeniser: Tokeniser,
+        target_tokeniser: Tokeniser,
+        config: DecodeConfig | None = None,
+    ) -> None:
+        self.model = model.eval()
+        self.source_tokeniser, self.target_tokeniser = source_tokeniser, target_tokeniser
+        self.config = BeamConfig() if config is None else config
+
+    @torch.inference_mode()
+    def translate(self, texts: Sequence[str], *, config: DecodeConfig | None = None) -> list[Translation]:
+        """Translate each text; an empty text has no hypotheses.
+
+        A hypothesis may be twice as long as its source and ten tokens more; one that reaches this limit says
+        `finished=False`. Raises DataError for a text with more tokens than the model has positions.
+        """
+        config = self.config if config is None else config
+        sources = [self._encode(text, number) for number, text in enumerate(texts, start=1)]
+        results: list[Translation] = [Translation(text, (), ()) for text in texts]
+        for group in _groups([len(source) for source in sources], beam_size(config)):
+            found = self._decode([sources[index] for index in group], group, config)
+            for index, hypotheses in zip(group, found, strict=True):
+                decoded = tuple(self.target_tokeniser.decode(best.tokens) for best in hypotheses)
+                results[index] = Translation(texts[index], decoded, tuple(hypotheses))
+        return results
+
+    @torch.inference_mode()
+    def align(self, translations: Sequence[Translation], head: Head | None = None) -> list[Alignment]:
+        """Where the model looked for each token of each best hypothesis: rows are target tokens, columns source tokens.
+
+        One teacher-forced pass gives exactly the weights of decoding. Raises UsageError for a model without attention.
+        """
+        alignments: list[Alignment] = []
+        for translation in translations:
+            source = [*self.source_tokeniser.encode(translation.source), EOS]
+            best = translation.hypotheses[0].tokens if translation.hypotheses else ()
+            target = [BOS, *best, EOS]
+            with record(self.model) as seen:
+                self.model(Batch.of([source]), Batch.of([target]))
+            weights = _choose(seen.of_kind("cross"), head or Head())
+            columns = [*self.source_tokeniser.pieces(source[:-1]), END]
+            rows = [*self.target_tokeniser.pieces(best), END]
+            alignments.append(Alignment.of(columns, rows, weights))
+        return alignments
+
+    def _encode(self, text: str, number: int) -> list[int]:
+        tokens = self.source_tokeniser.encode(text)
+        limit = self.model.max_length
+        if limit is not None and len(tokens) + 1 > limit:
+            raise DataError(
+                f"Input {number} has {len(tokens)} tokens and an end, but the model has {limit} positions: "
+                f"{text[:40]!r}… Split it into sentences; nothing is cut off silently."
+            )
+        return [*tokens, EOS] if tokens else []
+
+    def _decode(self, sources: list[list[int]], group: list[int], config: DecodeConfig) -> list[list[Hypothesis]]:
+        batch = Batch.of(sources)
+        limit = 2 * batch.lengths + 10
+        most = min(config.max_length, self.model.max_length or config.max_length)
+        return decode(
+            self.model,
+            self.model.start(batch, beam_size(config)),
+            sentences=batch.size,
+            config=config,
+            max_length=limit.clamp(max=most),
+            examples=group,
+        )
+
+
+def _groups(lengths: Sequence[int], beam: int) -> Iterator[list[int]]:
+    """Indices of texts of similar length, as many at once as the budget allows; empty texts are in none."""
+    order = sorted((index for index, length in enumerate(lengths) if length), key=lambda index: lengths[index])
+    group: list[int] = []
+    for index in order:
+        if group and (len(group) + 1) * lengths[index] * beam > PADDED_TOKENS:
+            yield group
+            group = []
+        group.append(index)
+    if group:
+        yield group
+
+
+def _choose(records: list[AttentionRecord], head: Head) -> np.ndarray:
+    """One map from the cross-attentions of a single sentence, layers in their order."""
+    if not records:
+        raise UsageError("This model has no attention to look at: it reads the source through one fixed vector.")
+    layer = max(len(records) - 2, 0) if head.layer is None else head.layer
+    if not -len(records) <= layer < len(records):
+        raise UsageError(f"There is no layer {layer}: the model has {len(records)}, counted from 0.")
+    weights = records[layer].weights()[0]
+    if head.head is None:
+        return weights.mean(0).float().numpy()
+    if not -len(weights) <= head.head < len(weights):
+        raise UsageError(f"There is no head {head.head}: layer {layer} has {len(weights)}, counted from 0.")
+    return weights[head.head].float().numpy()

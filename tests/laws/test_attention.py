@@ -1,0 +1,251 @@
+"""Explain = run, for every path that accepts, over random products of the algebra; gradients included.
+
+A path's error is not held against a guessed tolerance but against the reference's own error in the same dtype, both
+measured against the same formula in float64.
+"""
+
+import copy
+import random
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from foveate import machine
+from foveate.attention import (
+    AdditiveConfig,
+    Attention,
+    Dot,
+    GeneralConfig,
+    Positions,
+    ScaledDot,
+    Visibility,
+    causal,
+    everything,
+    padding,
+    record,
+    window,
+)
+from foveate.attention.paths import PATHS
+
+CASES, CHUNKS = 2400, 24
+FACTOR = 8.0
+"""How much worse than the reference's own rounding a path may be: another order of summation, never another formula."""
+FLOOR = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float64: 1e-13}
+"""Rounding of sums of numbers around 1, for cases in which the reference happens to be exact."""
+
+
+@dataclass(frozen=True)
+class Case:
+    attention: Attention
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    at: Positions
+    name: str
+
+
+def rules(rng: random.Random) -> Visibility:
+    simple = [everything(), causal(), padding(), window(left=rng.randint(0, 3), right=rng.randint(0, 3))]
+    one, other = rng.choice(simple), rng.choice(simple)
+    return rng.choice([one, one & other, one | other, one & ~other, ~one, one & other & padding()])
+
+
+def distance_bias(at: Positions) -> Tensor:
+    return -0.3 * (at.query - at.key).abs().float()
+
+
+def random_case(seed: int) -> Case:
+    rng = random.Random(seed)
+    torch.manual_seed(seed)
+    batch, kv_heads, group = rng.randint(1, 3), rng.choice([1, 2]), rng.choice([1, 1, 3])
+    heads = kv_heads * group
+    queries, keys, dim = rng.randint(1, 7), rng.randint(1, 9), rng.choice([1, 4, 8])
+    dtype = rng.choice([torch.float32, torch.float32, torch.bfloat16, torch.float64])
+    score = rng.choice([Dot(), ScaledDot(), ScaledDot(scale=0.7), GeneralConfig(), AdditiveConfig(hidden_dim=5)])
+    key_dim = dim if isinstance(score, Dot) else rng.choice([dim, 3])
+    built = score.build(query_dim=dim, key_dim=key_dim, num_heads=rng.choice([1, heads]))
+    if isinstance(built, nn.Module):
+        built = built.to(dtype)
+    bias = rng.choice([None, None, distance_bias])
+    attention = Attention(built, visibility=rules(rng), bias=bias)
+    lengths = torch.tensor([rng.randint(0, keys) for _ in range(batch)])
+    side = rng.choice(["left", "right"]) if queries == keys else "right"
+    start = 0 if side == "left" else rng.choice([0, 0, rng.randint(0, 4)])
+    at = Positions.of(queries, keys, query_start=start, key_lengths=rng.choice([None, lengths]), side=side)
+    shapes = ((batch, heads, queries, dim), (batch, kv_heads, keys, key_dim), (batch, kv_heads, keys, rng.choice([2, dim])))
+    query, key, value = (torch.randn(shape, dtype=dtype) for shape in shapes)
+    return Case(attention, query, key, value, at, f"{score} {attention.visibility} {dtype} bias={bias is not None}")
+
+
+def outcome(case: Case, path: object | None) -> list[Tensor]:
+    """The context and its gradients, by one path or (None) by explain."""
+    inputs = [tensor.detach().clone().requires_grad_() for tensor in (case.query, case.key, case.value)]
+    if path is None:
+        context = case.attention.explain(*inputs, at=case.at).context
+    else:
+        context = path.run(case.attention, *inputs, at=case.at, key_features=None, dropout=0.0)
+    weights = [p for p in case.attention.parameters()]
+    torch.manual_seed(1)
+    direction = torch.randn(context.shape, dtype=torch.float64).to(context.dtype)
+    gradients = torch.autograd.grad((context * direction).sum(), inputs + weights, allow_unused=True)
+    zeros = [torch.zeros_like(tensor) for tensor in inputs + weights]
+    return [context.detach()] + [zero if g is None else g for g, zero in zip(gradients, zeros, strict=True)]
+
+
+def in_double(case: Case) -> Case:
+    attention = copy.deepcopy(case.attention).double()
+    return replace(case, attention=attention, query=case.query.double(), key=case.key.double(), value=case.value.double())
+
+
+def error(got: Tensor, exact: Tensor) -> float:
+    assert got.shape == exact.shape
+    return float((got.double() - exact).abs().max() / exact.abs().max().clamp(min=1.0)) if exact.numel() else 0.0
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_every_path_that_accepts_computes_what_explain_shows(chunk: int) -> None:
+    for seed in range(chunk, CASES, CHUNKS):
+        case = random_case(seed)
+        exact, reference = outcome(in_double(case), None), outcome(case, None)
+        accepting = [path for path in PATHS if not path.refuses(case.attention, case.query, case.key, case.at)]
+        assert accepting, case.name
+        for path in accepting:
+            for got, eager, truth in zip(outcome(case, path), reference, exact, strict=True):
+                allowed = max(FACTOR * error(eager, truth), FLOOR[case.query.dtype])
+                assert error(got, truth) <= allowed, f"{path.name}, seed {seed}: {case.name}"
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_rows_sum_to_one_or_to_zero_and_hidden_weights_are_zero(chunk: int) -> None:
+    for seed in range(chunk, CASES, CHUNKS):
+        case = in_double(random_case(seed))
+        seen = case.attention.explain(case.query, case.key, case.value, at=case.at)
+        assert (seen.weights[~seen.visible] == 0).all()
+        torch.testing.assert_close(seen.weights.sum(-1), seen.visible.any(-1).double())
+        assert (seen.context[~seen.visible.any(-1)] == 0).all()
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
+@pytest.mark.parametrize("poison", [float("nan"), float("inf"), 1e30])
+def test_hidden_keys_and_values_cannot_influence_the_context(path: object, poison: float) -> None:
+    for seed in range(300):
+        case = random_case(seed)
+        if path.refuses(case.attention, case.query, case.key, case.at):
+            continue
+        seen = case.attention.explain(case.query, case.key, case.value, at=case.at)
+        column = seed % case.key.shape[2]
+        blind = ~seen.visible[..., column]
+        key, value = case.key.clone(), case.value.clone()
+        key[:, :, column], value[:, :, column] = poison, poison
+        rest = {"at": case.at, "key_features": None, "dropout": 0.0}
+        with torch.no_grad():
+            before = path.run(case.attention, case.query, case.key, case.value, **rest)
+            after = path.run(case.attention, case.query, key, value, **rest)
+        difference = (before - after)[blind].abs().double()
+        limit = FLOOR[case.query.dtype] * max(1.0, float(before.abs().max()))
+        assert not difference.isnan().any(), f"seed {seed}: {case.name}"
+        assert (difference <= limit).all(), f"seed {seed}: {case.name}"
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
+def test_garbage_in_padding_leaves_context_and_gradients_bit_equal(path: object) -> None:
+    torch.manual_seed(0)
+    attention = Attention(visibility=padding() & causal())
+    at = Positions.of(4, 4, key_lengths=torch.tensor([2, 0, 4]))
+    query, key, value = (torch.randn(3, 2, 4, 8) for _ in range(3))
+    poisoned_key, poisoned_value = key.clone(), value.clone()
+    for tensor in (poisoned_key, poisoned_value):
+        tensor[0, :, 2:], tensor[1] = float("nan"), float("inf")
+    clean = outcome(Case(attention, query, key, value, at, ""), path)
+    dirty = outcome(Case(attention, query, poisoned_key, poisoned_value, at, ""), path)
+    for one, other in zip(clean, dirty, strict=True):
+        assert torch.equal(one, other)
+        assert one.isfinite().all()
+
+
+def test_nan_that_is_visible_is_not_swept_under_the_carpet() -> None:
+    for path in PATHS:
+        attention = Attention(visibility=causal())
+        x = torch.ones(1, 1, 3, 2)
+        value = x.clone()
+        value[:, :, 1] = float("nan")
+        context = path.run(attention, x, x, value, at=Positions.of(3, 3), key_features=None, dropout=0.0)
+        assert context[0, 0, :, 0].isnan().tolist() == [False, True, True]
+
+
+@pytest.mark.parametrize("short", [0, 4096])
+def test_looking_does_not_change_the_answer(short: int) -> None:
+    before = machine.use(machine.Tuning(short_attention=short))
+    try:
+        for seed in range(200):
+            case = random_case(seed)
+            arguments = (case.query, case.key, case.value)
+            alone = case.attention.run(*arguments, at=case.at)
+            with record(case.attention):
+                watched = case.attention.run(*arguments, at=case.at)
+            assert torch.equal(alone, watched)
+    finally:
+        machine.use(before)
+
+
+def test_a_record_gives_the_weights_of_any_tile() -> None:
+    for seed in range(300):
+        case = random_case(seed)
+        with record(case.attention) as seen:
+            case.attention.run(case.query, case.key, case.value, at=case.at)
+        exact = in_double(case)
+        weights = exact.attention.explain(exact.query, exact.key, exact.value, at=exact.at).weights
+        (kept,) = seen.records
+        floor = FLOOR[torch.bfloat16] if case.query.dtype == torch.bfloat16 else 1e-5
+        torch.testing.assert_close(kept.weights().double(), weights, atol=floor, rtol=0)
+        rows, columns = slice(1, 3), slice(0, 2)
+        torch.testing.assert_close(
+            kept.weights(rows, columns).double(), weights[:, :, rows, columns], atol=floor, rtol=0
+        )
+
+
+def test_dropout_falls_on_the_context_and_not_on_the_explained_weights() -> None:
+    torch.manual_seed(0)
+    attention = Attention()
+    x = torch.randn(1, 1, 6, 4)
+    value = torch.eye(6)[None, None]
+    kept = torch.stack([attention.run(x, x, value, dropout=0.5) for _ in range(4000)])
+    weights = attention.explain(x, x, value).weights
+    torch.testing.assert_close(kept.mean(0), weights, atol=0.02, rtol=0)
+    assert ((kept == 0) | ((kept - 2 * weights).abs() < 1e-6)).all()
+
+
+def test_gradients_are_those_of_finite_differences() -> None:
+    torch.manual_seed(0)
+    for score in (ScaledDot(), GeneralConfig(), AdditiveConfig(hidden_dim=3)):
+        built = score.build(query_dim=2, key_dim=2)
+        attention = Attention(built, visibility=causal() & padding()).double()
+        at = Positions.of(3, 3, key_lengths=torch.tensor([2, 0]))
+        inputs = [torch.randn(2, 1, 3, 2, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+        assert torch.autograd.gradcheck(lambda *args, attention=attention, at=at: attention.run(*args, at=at), inputs)
+
+
+def test_attention_without_positions_is_permutation_equivariant() -> None:
+    torch.manual_seed(0)
+    attention, order = Attention(), torch.tensor([2, 0, 3, 1])
+    x = torch.randn(2, 2, 4, 8, dtype=torch.float64)
+    permuted = x[:, :, order]
+    torch.testing.assert_close(attention.run(permuted, permuted, permuted), attention.run(x, x, x)[:, :, order])
+
+
+def test_causal_attention_has_a_lower_triangular_jacobian() -> None:
+    torch.manual_seed(0)
+    for path in PATHS:
+        attention = Attention(visibility=causal())
+
+        def output(x: Tensor, path: object = path, attention: Attention = attention) -> Tensor:
+            shaped = x[None, None]
+            at = Positions.of(5, 5)
+            return path.run(attention, shaped, shaped, shaped, at=at, key_features=None, dropout=0.0)[0, 0]
+
+        jacobian = torch.autograd.functional.jacobian(output, torch.randn(5, 3, dtype=torch.float64))
+        influence = jacobian.abs().sum((1, 3))
+        assert (influence.triu(1) == 0).all()
+        assert (influence.tril().diagonal() > 0).all()

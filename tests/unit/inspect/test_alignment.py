@@ -1,0 +1,121 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foveate.errors import UsageError
+from foveate.inspect import Alignment
+from foveate.inspect.alignment import join_pieces, word_spans
+
+
+@st.composite
+def rows_of_one(draw: st.DrawFn) -> tuple[list[str], list[str], np.ndarray]:
+    """Pieces and weights whose rows sum to one."""
+    rows, columns = draw(st.integers(1, 6)), draw(st.integers(1, 6))
+    pieces = st.text("▁ab", min_size=1, max_size=4)
+    source = draw(st.lists(pieces, min_size=columns, max_size=columns))
+    target = draw(st.lists(pieces, min_size=rows, max_size=rows))
+    seed = draw(st.integers(0, 1000))
+    return source, target, np.random.default_rng(seed).dirichlet(np.ones(columns), size=rows)
+
+
+def test_hard_links_are_the_largest_weight_of_each_row_and_the_first_of_equals() -> None:
+    seen = Alignment.of("ab", "xyz", [[0.2, 0.8], [0.5, 0.5], [0.9, 0.1]])
+    assert seen.hard() == {(1, 0), (0, 1), (0, 2)}
+
+
+def test_a_row_that_saw_nothing_has_no_link() -> None:
+    assert Alignment.of("ab", "xy", [[0.0, 0.0], [0.0, 1.0]]).hard() == {(1, 1)}
+
+
+def test_a_threshold_links_every_weight_that_reaches_it() -> None:
+    seen = Alignment.of("ab", "xy", [[0.5, 0.5], [0.6, 0.4]])
+    assert seen.hard(threshold=0.5) == {(0, 0), (1, 0), (0, 1)}
+
+
+def test_a_threshold_of_nothing_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"threshold=0.0 .* above 0"):
+        Alignment.of("a", "x", [[1]]).hard(threshold=0.0)
+
+
+def test_pharaoh_writes_source_before_target_in_order() -> None:
+    assert Alignment.of("ab", "xyz", [[0.1, 0.9], [1.0, 0.0], [0.0, 1.0]]).pharaoh() == "0-1 1-0 1-2"
+
+
+def test_without_specials_links_point_at_words_only() -> None:
+    seen = Alignment.of(["a", "</s>"], ["<s>", "x", "</s>"], [[1.0, 0.0], [0.4, 0.6], [0.0, 1.0]])
+    assert seen.without_specials() == Alignment.of("a", "x", [[0.4]])
+
+
+def test_entropy_is_zero_for_one_piece_and_the_logarithm_of_their_number_for_all() -> None:
+    seen = Alignment.of("abcd", "xyz", [[0.0, 1.0, 0.0, 0.0], [0.25] * 4, [0.0] * 4])
+    assert seen.entropy() == pytest.approx([0, np.log(4), 0])
+
+
+def test_merging_sums_over_source_pieces_and_averages_over_target_pieces() -> None:
+    seen = Alignment.of(["▁a", "b", "▁c"], ["▁x", "y"], [[0.1, 0.3, 0.6], [0.5, 0.3, 0.2]])
+    words = seen.words()
+    assert (words.source, words.target) == (("ab", "c"), ("xy",))
+    assert words.weights == pytest.approx(np.array([[0.6, 0.4]], dtype=np.float32))
+
+
+@given(rows_of_one())
+def test_words_keep_rows_summing_to_one(given_rows: tuple[list[str], list[str], np.ndarray]) -> None:
+    words = Alignment.of(*given_rows).words()
+    assert words.weights.sum(axis=1) == pytest.approx(np.ones(len(words.target)), abs=1e-5)
+    assert words.weights.shape == (len(words.target), len(words.source))
+
+
+@pytest.mark.parametrize(
+    ("pieces", "words"),
+    [
+        (["▁the", "▁c", "at", "</s>"], ["the", "cat", "</s>"]),
+        (["the", "c@@", "at"], ["the", "cat"]),
+        (["the", "c", "##at"], ["the", "cat"]),
+        (["the", "Ġc", "at"], ["the", "cat"]),
+        (list("a cat"), ["a", "cat"]),
+        (["▁", "猫", "▁a"], ["猫", "a"]),
+        (["▁caf", "<0xC3>", "<0xA9>"], ["café"]),
+        (["▁a", "<unk>", "b"], ["a<unk>b"]),
+        (["F", "OW1", "V"], ["F", "OW1", "V"]),
+        (["#", "@@", "##"], ["#", "@@", "##"]),
+        ([], []),
+    ],
+)
+def test_pieces_of_each_tokeniser_become_its_words(pieces: list[str], words: list[str]) -> None:
+    assert [join_pieces(pieces[begin:end]) for begin, end in word_spans(pieces)] == words
+
+
+def test_spans_that_leave_a_gap_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"source spans .* do not cover its 3 pieces"):
+        Alignment.of("abc", "x", [[1, 0, 0]]).merge([(0, 1), (2, 3)], [(0, 1)])
+
+
+def test_labels_and_weights_must_agree() -> None:
+    with pytest.raises(UsageError, match=r"shape \(1, 2\).*3 target and 2 source.*transpose"):
+        Alignment.of("ab", "xyz", [[1, 0]])
+
+
+@pytest.mark.parametrize("weight", [float("nan"), float("inf"), -0.1])
+def test_weights_must_be_finite_and_not_negative(weight: float) -> None:
+    with pytest.raises(UsageError, match="target 0 for source 1"):
+        Alignment.of("ab", "x", [[0, weight]])
+
+
+def test_an_alignment_cannot_be_changed_through_the_array_it_was_made_of() -> None:
+    weights = np.ones((1, 1), dtype=np.float32)
+    seen = Alignment(("a",), ("x",), weights)
+    weights[:] = 0
+    assert seen.weights[0, 0] == 1
+    with pytest.raises(ValueError, match="read-only"):
+        seen.weights[0, 0] = 0
+
+
+def test_an_empty_sentence_has_an_empty_alignment() -> None:
+    seen = Alignment.of("ab", "", [])
+    assert (seen.weights.shape, seen.pharaoh(), seen.words().target) == ((0, 2), "", ())
+
+
+def test_a_description_names_what_each_row_looks_at() -> None:
+    said = Alignment.of(["un", "\u202e"], ["one", "two"], [[1.0, 0.0], [0.25, 0.75]]).describe()
+    assert said == "2 rows (target) by 2 columns (source). one looks at un (1.00); two looks at \\u202e (0.75)."

@@ -1,0 +1,78 @@
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from foveate.errors import UsageError
+from foveate.inspect import Alignment, terminal
+from foveate.inspect.label import cell_width
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "figure"
+ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@pytest.mark.parametrize("name", ["pronunciation", "persian", "chinese", "into_persian"])
+@pytest.mark.parametrize("colour", [False, True])
+def test_blocks_are_drawn_as_they_were(name: str, colour: bool, request: pytest.FixtureRequest) -> None:
+    drawn = terminal(request.getfixturevalue(name), colour=colour, width=60)
+    file = GOLDEN / f"{name}{'_colour' if colour else ''}.txt"
+    assert drawn + "\n" == file.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("width", [16, 20, 33, 80])
+@pytest.mark.parametrize("colour", [False, True])
+@pytest.mark.parametrize("name", ["pronunciation", "persian", "chinese"])
+def test_panels_fit_the_terminal_and_show_every_column_once(
+    name: str, colour: bool, width: int, request: pytest.FixtureRequest
+) -> None:
+    seen = request.getfixturevalue(name)
+    lines = ESCAPE.sub("", terminal(seen, colour=colour, width=width)).split("\n")[:-1]
+    grid = [line for line in lines if "right to left" not in line]
+    assert max(cell_width(line) for line in grid) <= width
+
+
+def test_a_narrow_terminal_gets_several_panels() -> None:
+    seen = Alignment.of(["a"] * 30, ["x"], [np.full(30, 0.25)])
+    assert terminal(seen, width=80).count("x ") == 1
+    assert terminal(seen, width=24).count("x ") == terminal(seen, width=24).count("\n\n") + 1 == 3
+
+
+def test_wide_characters_and_combining_marks_keep_the_columns_straight() -> None:
+    seen = Alignment.of(["注", "e\u0301", "b"], ["注意", "ab", "e\u0301"], np.eye(3))
+    header, *rows = terminal(seen).split("\n")[:4]
+    assert [cell_width(row[: row.index("█")]) for row in rows] == [5, 7, 9]
+    assert [cell_width(header[: header.index(character)]) for character in "注eb"] == [5, 7, 9]
+
+
+def test_labels_whose_letters_join_are_numbered_and_listed(persian: Alignment) -> None:
+    drawn = terminal(persian)
+    assert "5 4 3 2 1" in drawn
+    assert "1 در" in drawn
+    assert "columns run from right to left" in drawn
+
+
+def test_labels_that_are_too_long_to_stand_are_numbered_and_listed() -> None:
+    seen = Alignment.of(["antidisestablishmentarianism", "b"], ["x"], [[1, 0]])
+    assert terminal(seen).split("\n")[0].split() == ["1", "2"]
+    assert "1 antidisestablishmentarianism  2 b" in terminal(seen)
+
+
+def test_more_than_a_hundred_columns_have_upright_numbers() -> None:
+    seen = Alignment.of(["antidisestablishmentarianism"] * 120, ["x"], [np.full(120, 1 / 120)])
+    assert [line.split()[-1] for line in terminal(seen).split("\n")[:3]] == ["1", "2", "0"]
+
+
+def test_without_colour_no_escape_is_written_whatever_the_labels_hold() -> None:
+    drawn = terminal(Alignment.of(["\x1b[31mred", "\u202e"], ["\x9b31m", "\r"], np.eye(2)))
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]", drawn)
+
+
+def test_colours_are_reset_after_each_cell(pronunciation: Alignment) -> None:
+    drawn = terminal(pronunciation, colour=True)
+    assert drawn.count("\x1b[48;2;") == drawn.count("\x1b[0m") > 42
+
+
+def test_an_empty_alignment_is_refused() -> None:
+    with pytest.raises(UsageError, match="nothing to draw"):
+        terminal(Alignment.of("ab", "", []))
