@@ -1,1 +1,54 @@
-"""Foveate: attention models to train, run fast and look inside."""
+"""Foveate: attention models to train, run fast and look inside.
+
+Names are imported on first use, so that `import foveate` is quick and does not import torch.
+
+>>> import foveate
+>>> print(foveate.causal().picture(3, 3))
+# . .
+# # .
+# # #
+"""
+
+import importlib
+from typing import Any
+
+_HOMES = {
+    "foveate.attention": (
+        "Additive",
+        "Attention",
+        "AttentionRecord",
+        "Dot",
+        "General",
+        "Positions",
+        "ScaledDot",
+        "Softmax",
+        "Visibility",
+        "causal",
+        "everything",
+        "padding",
+        "record",
+        "window",
+    ),
+    "foveate.nn": ("MultiHeadAttention",),
+    "foveate.models": ("BahdanauConfig", "FixedContextConfig", "LuongConfig", "Seq2Seq", "TransformerConfig"),
+    "foveate.tasks.translate": ("TranslateConfig", "TranslateTask"),
+    "foveate.tasks.translator": ("Translation", "Translator"),
+    "foveate.train": ("TrainConfig", "fit"),
+    "foveate.inspect": ("Alignment",),
+    "foveate.machine": ("tune",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = sorted(_HOME_OF)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'foveate' has no attribute {name!r}. It has: {', '.join(__all__)}.")
+    value = getattr(importlib.import_module(_HOME_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -20,7 +21,7 @@ from foveate.train.log import Quiet
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "kill_and_resume.py"
 
 
-def load(path: Path):  # noqa: ANN201
+def load(path: Path) -> ModuleType:
     specification = importlib.util.spec_from_file_location(path.stem, path)
     assert specification
     assert specification.loader
@@ -38,7 +39,8 @@ class At(Quiet):
     """Calls a function after an update and keeps the notes."""
 
     def __init__(self, step: int = 0, call: Callable[[], object] = lambda: None) -> None:
-        super().__init__(io.StringIO())
+        super().__init__(buffer := io.StringIO())
+        self.buffer = buffer
         self.step, self.call = step, call
 
     def advance(self, step: int, loss: float) -> None:
@@ -47,7 +49,7 @@ class At(Quiet):
 
     @property
     def text(self) -> str:
-        return self.stream.getvalue()
+        return self.buffer.getvalue()
 
 
 def stop(folder: Path, step: int) -> None:

@@ -28,6 +28,8 @@ class Positions:
     """False where a key is padding; None when every key is real."""
     aligned: bool = False
     """True when query i and key i both stand at position i: kernels then know `causal()` natively."""
+    zeroed: bool = False
+    """True when the caller knows that padded keys and values are zero, so that no path needs to make them so."""
 
     @classmethod
     def of(

@@ -115,7 +115,7 @@ class General(nn.Module):
         return query
 
     def key_features(self, key: Float[Tensor, "batch heads key key_dim"]) -> Float[Tensor, "batch heads key query_dim"]:
-        return key @ self.weight.mT
+        return _project(key, self.weight.mT)
 
     def compare(
         self,
@@ -160,12 +160,12 @@ class Additive(nn.Module):
     def query_features(
         self, query: Float[Tensor, "batch heads query query_dim"]
     ) -> Float[Tensor, "batch heads query hidden_dim"]:
-        return query @ self.query_weight
+        return _project(query, self.query_weight)
 
     def key_features(
         self, key: Float[Tensor, "batch heads key key_dim"]
     ) -> Float[Tensor, "batch heads key hidden_dim"]:
-        return key @ self.key_weight
+        return _project(key, self.key_weight)
 
     def compare(
         self,
@@ -173,7 +173,10 @@ class Additive(nn.Module):
         key_features: Float[Tensor, "batch heads key hidden_dim"],
     ) -> Float[Tensor, "batch heads query key"]:
         hidden = torch.tanh(query_features[..., :, None, :] + key_features[..., None, :, :])
-        return (hidden @ self.vector[:, None, :, None].to(hidden.dtype)).squeeze(-1)
+        vector = self.vector.to(hidden.dtype)
+        if len(vector) == 1:
+            return hidden @ vector[0]
+        return (hidden * vector[:, None, None, :]).sum(-1)
 
     def forward(
         self, query: Float[Tensor, "batch heads query query_dim"], key: Float[Tensor, "batch heads key key_dim"]
@@ -208,6 +211,11 @@ class AdditiveConfig:
 
 ScoreConfig = Dot | ScaledDot | GeneralConfig | AdditiveConfig
 """The scores that a configuration can name: "dot", "scaled_dot", "general", "additive"."""
+
+
+def _project(x: Tensor, weight: Tensor) -> Tensor:
+    """x · W with a matrix per head; one matrix for all heads makes one product instead of one per example."""
+    return x @ (weight.reshape(weight.shape[-2:]) if weight.shape[0] == 1 else weight)
 
 
 def _require_equal_width(name: str, query: Tensor, key: Tensor) -> None:

@@ -65,7 +65,7 @@ class RecurrentSeq2Seq(Seq2Seq[RecurrentState]):
         """Read the sources; `queries` is how many decoder positions will look at them."""
         hidden, final = self.encoder(self.drop(self.source_embedding(source.ids)), source.lengths)
         at = Positions.of(queries, source.ids.shape[1], key_lengths=source.lengths)
-        return Memory(hidden, at, final)
+        return Memory(hidden, replace(at, zeroed=True), final)  # the encoder's outputs are zero at padding
 
     def drop(self, x: Float[Tensor, "*shape dim"]) -> Float[Tensor, "*shape dim"]:
         return dropout(x, self.dropout, self.training)

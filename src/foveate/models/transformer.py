@@ -103,7 +103,7 @@ class Transformer(Seq2Seq[TransformerState]):
         packing = Packing(target.lengths - 1, inputs.shape[1])
         x = self._embed(self.target_embedding, self.target_position, packing.pack(inputs), packing.place)
         at = Positions.of(inputs.shape[1], inputs.shape[1], device=inputs.device)
-        memory_at = Positions.of(inputs.shape[1], source.ids.shape[1], key_lengths=source.lengths)
+        memory_at = _memory_at(inputs.shape[1], source)
         for block in self._decoder:
             memory = block.cross_attention.remember(encoded, packing=source_packing)
             x = block(x, memory, at=at, memory_at=memory_at, packing=packing)
@@ -113,7 +113,7 @@ class Transformer(Seq2Seq[TransformerState]):
         """The encoder's output for the real source tokens, and how they are packed."""
         packing = Packing(source.lengths, source.ids.shape[1])
         x = self._embed(self.source_embedding, self.position, packing.pack(source.ids), packing.place)
-        at = Positions.of(packing.length, packing.length, key_lengths=source.lengths)
+        at = _memory_at(packing.length, source)
         for block in self.encoder:
             x = block(x, at=at, packing=packing)
         return self.encoder_norm(x), packing
@@ -125,7 +125,7 @@ class Transformer(Seq2Seq[TransformerState]):
     def start(self, source: Batch, beam: int = 1) -> TransformerState:
         encoded, packing = self.encode(source)
         memory = tuple(block.cross_attention.remember(encoded, packing=packing) for block in self._decoder)
-        memory_at = Positions.of(beam, packing.length, key_lengths=source.lengths)
+        memory_at = _memory_at(beam, source)
         rows = source.size * beam
         cache = tuple(
             KeyValue(*(kept.new_zeros(rows, kept.shape[1], 0, kept.shape[3]) for kept in layer)) for layer in memory
@@ -162,6 +162,12 @@ class Transformer(Seq2Seq[TransformerState]):
     ) -> Float[Tensor, "tokens model_dim"]:
         x = embedding(ids) * math.sqrt(self.model_dim) + position(place)
         return dropout(x, self.dropout, self.training)
+
+
+def _memory_at(queries: int, source: Batch) -> Positions:
+    """Positions of source tokens as keys. Unpacked projections are zero at padding."""
+    at = Positions.of(queries, source.ids.shape[1], key_lengths=source.lengths)
+    return replace(at, zeroed=True)
 
 
 def _with_room(state: TransformerState) -> TransformerState:

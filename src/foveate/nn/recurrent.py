@@ -81,19 +81,20 @@ class RecurrentLayer(nn.Module):
         lengths: Int[Tensor, " batch"] | None = None,
         state: LayerState | None = None,
     ) -> tuple[Float[Tensor, "batch length hidden_dim"], LayerState]:
-        """Outputs (zero at padding) and the state after each sequence's last real input."""
+        """Outputs and the state after each sequence's last real input; outputs at padding mean nothing."""
         state = self.initial(x, len(x)) if state is None else state
         if isinstance(self.rnn, LectureGRU):
             return _with_final(self.rnn(x, state[0]), lengths)
         stacked = tuple(part[None].contiguous() for part in state)
-        hidden = stacked if self.cell == "lstm" else stacked[0]
+        if self.cell != "lstm":
+            # A state that is its output needs no packing, whose backward costs one pass over everything per step.
+            return _with_final(self.rnn(x, stacked[0])[0], lengths)
         if lengths is None:
-            outputs, hidden = self.rnn(x, hidden)
+            outputs, final = self.rnn(x, stacked)
         else:
             packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
-            outputs, hidden = self.rnn(packed, hidden)
+            outputs, final = self.rnn(packed, stacked)
             outputs, _ = pad_packed_sequence(outputs, batch_first=True, total_length=x.shape[1])
-        final = hidden if self.cell == "lstm" else (hidden,)
         return outputs, tuple(part[0] for part in final)
 
     def step(self, x: Float[Tensor, "batch input_dim"], state: LayerState) -> LayerState:

@@ -98,6 +98,7 @@ class TranslateTask:
         """The task of a run folder that `prepare` has filled."""
         source, target = load_tokenisers(run)
         training, validation = (ParallelData.open(run / "data" / part) for part in ("train", "valid"))
+        training.require(source, target)
         return cls(config, source, target, training, validation)
 
     @property
@@ -148,7 +149,13 @@ def load_tokenisers(run: Path) -> tuple[Tokeniser, Tokeniser]:
 
 
 def _plan(data: ParallelData, config: TranslateConfig) -> BatchPlan:
-    return BatchPlan(data.source.lengths, data.target.lengths, max_tokens=config.data.max_tokens, seed=config.seed)
+    return BatchPlan(
+        data.source.lengths,
+        data.target.lengths,
+        max_tokens=config.data.max_tokens,
+        seed=config.seed,
+        lines=data.lines,
+    )
 
 
 def _longest(config: TranslateConfig) -> int:

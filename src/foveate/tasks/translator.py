@@ -1,18 +1,24 @@
 """A trained translation model in use: translate, align, score."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
 
 import numpy as np
 import torch
 
-from foveate.attention import AttentionRecord, record
+from foveate.attention import Attention, AttentionRecord, record
+from foveate.config import build
 from foveate.data.batch import Batch
 from foveate.data.tokeniser import BOS, EOS, Tokeniser
 from foveate.decode import BeamConfig, DecodeConfig, Hypothesis, beam_size, decode
 from foveate.errors import DataError, UsageError
 from foveate.inspect.alignment import Alignment
 from foveate.models import Seq2Seq
+from foveate.nn.loss import cross_entropy
+from foveate.storage import load_weights, read_run, restore_model
+from foveate.tasks.translate import TranslateConfig, build_model, load_tokenisers
 
 END = "</s>"
 PADDED_TOKENS = 4096
@@ -63,6 +69,37 @@ class Translator:
         self.model = model.eval()
         self.source_tokeniser, self.target_tokeniser = source_tokeniser, target_tokeniser
         self.config = BeamConfig() if config is None else config
+
+    @classmethod
+    def load(cls, run: Path | str, *, note: Callable[[str], None] = lambda sentence: None) -> Self:
+        """The trained model of a run folder; of an unfinished run, its best checkpoint.
+
+        `note` receives a sentence about anything that was passed over. Raises DataError when the folder is not a run,
+        has no trained weights, or is damaged.
+        """
+        folder = Path(run)
+        settings = {name: value for name, value in read_run(folder).config.items() if name != "train"}
+        config = build(TranslateConfig, settings, where="")
+        source, target = load_tokenisers(folder)
+        model = build_model(config, source, target)
+        tensors, _ = load_weights(folder, note)
+        restore_model(model, tensors, source=folder)
+        return cls(model, source, target, config.decode)
+
+    @property
+    def attends(self) -> bool:
+        """Whether there is any attention to look at."""
+        return any(isinstance(module, Attention) and module.kind == "cross" for module in self.model.modules())
+
+    def forced(self, source: str, target: str) -> Translation:
+        """A given translation as if the model had made it, with the model's probability of it."""
+        tokens = tuple(self.target_tokeniser.encode(target))
+        batch = Batch.of([self._encode(source, 1)]), Batch.of([[BOS, *tokens, EOS]])
+        with torch.inference_mode():
+            logits = self.model(*batch)
+        log_probability = -float(cross_entropy(logits, Seq2Seq.predicted(batch[1])))
+        hypothesis = Hypothesis(tokens, log_probability, log_probability, True)
+        return Translation(source, (self.target_tokeniser.decode(tokens),), (hypothesis,))
 
     @torch.inference_mode()
     def translate(self, texts: Sequence[str], *, config: DecodeConfig | None = None) -> list[Translation]:

@@ -4,6 +4,16 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from foveate.attention.position import Positions
+from foveate.attention.visibility import Causal, Everything, Padding, Visibility
+
+
+def nothing_to_silence(visibility: Visibility, at: Positions) -> bool:
+    """Whether every key is seen by some query, or is padding that holds zeros already."""
+    if isinstance(visibility, Padding):
+        return at.zeroed and visibility.lengths is None
+    return isinstance(visibility, Everything) or (isinstance(visibility, Causal) and at.aligned)
+
 
 def silence(
     visible: Bool[Tensor, "#batch #heads #query #key"], *tensors: Float[Tensor, "batch heads key _"]

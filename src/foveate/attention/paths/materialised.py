@@ -7,11 +7,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from foveate import machine
-from foveate.attention.paths.hidden import silence, weigh
+from foveate.attention.paths.hidden import nothing_to_silence, silence, weigh
 from foveate.attention.paths.path import Cost, Formula, share_heads
 from foveate.attention.position import Positions
 from foveate.attention.score import FactoredScore
-from foveate.attention.visibility import Everything
 
 
 class Materialised(NamedTuple):
@@ -52,7 +51,7 @@ def materialise(
     heads = query.shape[1]
     visible = formula.visibility(at)
     key, value = share_heads(key, heads), share_heads(value, heads)
-    if not isinstance(formula.visibility, Everything):
+    if not nothing_to_silence(formula.visibility, at):
         key, value = silence(visible, key, value)
         if key_features is not None:
             (key_features,) = silence(visible, key_features.expand(-1, heads, -1, -1))

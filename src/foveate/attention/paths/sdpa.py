@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from foveate.attention.normaliser import Softmax
-from foveate.attention.paths.hidden import finite, silence
+from foveate.attention.paths.hidden import finite, nothing_to_silence, silence
 from foveate.attention.paths.materialised import materialise
 from foveate.attention.paths.path import Cost, Formula, share_heads
 from foveate.attention.position import Positions
@@ -62,7 +62,7 @@ class SDPAPath:
         features, values = key_features.expand(-1, heads, -1, -1), share_heads(value, heads)
         triangle = isinstance(formula.visibility, Causal) and at.aligned and formula.bias is None
         visible = None if triangle or isinstance(formula.visibility, Everything) else formula.visibility(at)
-        if visible is not None:
+        if visible is not None and not nothing_to_silence(formula.visibility, at):
             features, values = silence(visible, features, values)
         if (triangle or (visible is not None and visible.shape[-2] > 1)) and not finite(features, values):
             # The kernel multiplies hidden values by 0, and 0 · NaN is NaN: only the reference keeps it from leaking.

@@ -1,0 +1,72 @@
+"""The command line: one file per command, which parses, calls and prints."""
+
+import argparse
+import importlib
+import sys
+import traceback
+from collections.abc import Sequence
+
+from foveate.errors import FoveateError
+
+COMMANDS = {
+    "train": "train a model on your data",
+    "resume": "continue a training run exactly where it stopped",
+    "translate": "translate text with a trained model",
+    "evaluate": "score a trained model, or a file of its output",
+    "look": "draw what a model attended to",
+    "plan": "parameters, memory, arithmetic and attention paths, before training",
+    "doctor": "versions, what this machine is good at, and a self-test",
+}
+"""Each command is a module of this package with `arguments(parser)` and `run(arguments)`."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit code: 0 done, 2 usage, 3 data, 4 environment, 130 interrupted."""
+    argv = sys.argv[1:] if argv is None else list(argv)
+    arguments = _parser(argv).parse_args(argv)
+    try:
+        return int(importlib.import_module(f"foveate.cli.{arguments.command}").run(arguments) or 0)
+    except FoveateError as error:
+        if arguments.debug:
+            traceback.print_exc()
+        else:
+            print(f"foveate {arguments.command}: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of a pipe has gone, and with it whoever a message would be for
+        return 0
+    except KeyboardInterrupt:
+        print(f"foveate {arguments.command}: stopped.", file=sys.stderr)
+        return 130
+
+
+def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
+    """All commands with their summaries; the arguments of the one that is called."""
+    parser = argparse.ArgumentParser(
+        prog="foveate",
+        description="Attention models to train, run fast and look inside.",
+        epilog="foveate COMMAND --help explains a command with an example.",
+    )
+    parser.add_argument("--version", action="version", version=_version())
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, summary in COMMANDS.items():
+        command = commands.add_parser(
+            name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", formatter_class=_Formatter
+        )
+        if name in argv:
+            importlib.import_module(f"foveate.cli.{name}").arguments(command)
+        command.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    return parser
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Examples keep their line breaks, and help has room."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=32, width=100)
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return f"foveate {version('foveate')}"

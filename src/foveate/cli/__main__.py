@@ -1,0 +1,7 @@
+"""`python -m foveate.cli`."""
+
+import sys
+
+from foveate.cli import main
+
+sys.exit(main())

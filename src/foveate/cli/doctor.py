@@ -1,0 +1,46 @@
+"""foveate doctor"""
+
+import argparse
+
+OPTIONAL = {
+    "sentencepiece": "text",
+    "sacrebleu": "eval",
+    "jiwer": "eval",
+    "transformers": "hf",
+    "ctranslate2": "export",
+    "onnxruntime": "export",
+}
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = "Exit code 4 when the self-test fails. Paste the output into a bug report."
+
+
+def run(arguments: argparse.Namespace) -> int:
+    import platform
+    from importlib.metadata import PackageNotFoundError, version
+
+    import torch
+
+    from foveate import machine
+    from foveate.attention.selftest import self_test
+
+    print(f"foveate {version('foveate')}, Python {platform.python_version()}, {platform.platform()}")
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {_devices()}")
+    for package, extra in OPTIONAL.items():
+        try:
+            print(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            print(f"{package} is not installed (pip install 'foveate[{extra}]')")
+    print(f"switches: {machine.tune()}")
+    outcome = self_test()
+    print(f"self-test: {outcome}")
+    return 0 if outcome.passed else 4
+
+
+def _devices() -> str:
+    import torch
+
+    if torch.cuda.is_available():
+        return ", ".join(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
+    return "no GPU"

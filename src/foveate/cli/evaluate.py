@@ -1,0 +1,96 @@
+"""foveate evaluate"""
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from foveate.metrics import Score
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    from foveate.cli.options import decode_arguments, machine_arguments
+
+    parser.epilog = """
+examples:
+  foveate evaluate run/ --source test.en --target test.fr
+  foveate evaluate run/ --source test.tsv --metrics phone_error,word_error --save output.txt
+  foveate evaluate --output output.fr --target test.fr          score a file that is already there
+  foveate evaluate --links system.pharaoh --gold gold.pharaoh   alignment error rate
+"""
+    parser.add_argument("run", nargs="?", metavar="RUN", help="the run folder")
+    parser.add_argument("--source", metavar="FILE", help="source lines, or tab-separated pairs")
+    parser.add_argument("--target", metavar="FILE", help="reference lines")
+    parser.add_argument("--output", metavar="FILE", help="score these lines instead of translating")
+    parser.add_argument("--links", metavar="FILE", help="predicted alignments, Pharaoh format")
+    parser.add_argument("--gold", metavar="FILE", help="gold alignments: sure links 3-4, possible links 3p4")
+    parser.add_argument("--metrics", metavar="A,B", help="which metrics; by default those that suit the data")
+    parser.add_argument("--save", metavar="FILE", help="keep the translations")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    decode_arguments(parser)
+    machine_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    import json
+
+    from foveate.errors import UsageError
+
+    if arguments.links:
+        if not arguments.gold:
+            raise UsageError("--links needs --gold FILE, the alignments to compare with.")
+        scores = _links(arguments.links, arguments.gold)
+    elif arguments.output:
+        if not arguments.target:
+            raise UsageError("--output needs --target FILE, the reference lines.")
+        scores = _file(arguments)
+    elif arguments.run and arguments.source:
+        scores = _model(arguments)
+    else:
+        raise UsageError("Give RUN with --source (and --target), or --output with --target, or --links with --gold.")
+    if arguments.json:
+        print(json.dumps({score.name: {"value": score.value, "signature": score.signature} for score in scores}))
+    else:
+        print(*scores, sep="\n")
+    return 0
+
+
+def _model(arguments: argparse.Namespace) -> "list[Score]":
+    import time
+    from pathlib import Path
+
+    from foveate.cli.setup import decode_config, prepare_machine, say
+    from foveate.data.text import read_pairs
+    from foveate.tasks.evaluation import evaluate, suitable_metrics
+    from foveate.tasks.translator import Translator
+
+    pairs = list(read_pairs(arguments.source, arguments.target))
+    prepare_machine(arguments, quiet=True)
+    translator = Translator.load(arguments.run, note=say)
+    config = decode_config(translator.config, arguments)
+    started = time.perf_counter()
+    translations = translator.translate([pair.source for pair in pairs], config=config)
+    seconds = time.perf_counter() - started
+    unfinished = sum(not translation.finished for translation in translations)
+    say(f"{len(pairs):,} lines in {seconds:.1f} seconds; {unfinished} reached their length limit before an end.")
+    hypotheses = [translation.text for translation in translations]
+    if arguments.save:
+        Path(arguments.save).write_text("".join(f"{text}\n" for text in hypotheses), encoding="utf-8")
+    names = arguments.metrics.split(",") if arguments.metrics else suitable_metrics(translator.target_tokeniser)
+    return evaluate(hypotheses, [pair.target for pair in pairs], names)
+
+
+def _file(arguments: argparse.Namespace) -> "list[Score]":
+    from foveate.data.text import read_pairs
+    from foveate.tasks.evaluation import evaluate, suitable_metrics
+
+    pairs = list(read_pairs(arguments.output, arguments.target))
+    names = arguments.metrics.split(",") if arguments.metrics else suitable_metrics(None)
+    return evaluate([pair.source for pair in pairs], [pair.target for pair in pairs], names)
+
+
+def _links(predicted: str, gold: str) -> "list[Score]":
+    from foveate.data.text import read_lines
+    from foveate.metrics import alignment_error_rate, parse_pharaoh
+
+    found = [links.possible for links in parse_pharaoh(read_lines(predicted), predicted)]
+    return [alignment_error_rate(found, parse_pharaoh(read_lines(gold), gold))]

@@ -1,0 +1,28 @@
+"""Options that several commands take. No torch here: `--help` has to be quick."""
+
+import argparse
+
+
+def machine_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--threads", type=int, metavar="N", help="threads for tensor arithmetic; by default all cores")
+    parser.add_argument(
+        "--no-tune", action="store_true", help="do not measure and turn on this machine's fast switches"
+    )
+
+
+def decode_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--beam", type=int, metavar="N", help="hypotheses kept side by side; 1 is greedy")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="A=B",
+        help="one setting of decoding, for example length_penalty.alpha=0.6, no_repeat_ngram=3 or kind=sample",
+    )
+
+
+def head_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--layer", type=int, metavar="N", help="layer to show, from 0; by default the one before the last"
+    )
+    parser.add_argument("--head", type=int, metavar="N", help="head to show, from 0; by default the mean of all")

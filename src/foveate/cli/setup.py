@@ -1,0 +1,92 @@
+"""What the commands share: run configurations, the machine's switches, loading a model."""
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from foveate import machine
+from foveate.config import build, override, read_toml, setting, to_dict
+from foveate.decode import DecodeConfig
+from foveate.tasks.translate import TranslateConfig
+from foveate.train import TrainConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig(TranslateConfig):
+    """A translation run: the task's configuration, and how to train."""
+
+    train: TrainConfig = setting(TrainConfig(), "how to train")
+
+
+def resolve(
+    base: Mapping[str, Any], toml: str | None, files: Mapping[str, str], assignments: Sequence[str]
+) -> RunConfig:
+    """A TOML file if there is one, otherwise `base`; then the files, then the assignments, which win."""
+    mapping: Mapping[str, Any] = base if toml is None else read_toml(toml)
+    mapping = {**mapping, "data": {**mapping.get("data", {}), **files}}
+    return build(RunConfig, assign(mapping, assignments), imports=True)
+
+
+def assign(mapping: Mapping[str, Any], assignments: Sequence[str]) -> Mapping[str, Any]:
+    """Assignments `a.b=c` in plain data, where `model = "luong"` may stand for a table."""
+    for assignment in assignments:
+        path, _, value = assignment.partition("=")
+        if path.strip().endswith(".kind"):
+            # Another kind has other settings: those of the kind that was there would be unknown to it.
+            mapping = override(mapping, [f"{path.strip().removesuffix('.kind')}={value}"])
+        else:
+            mapping = override(_tables(mapping, path), [assignment])
+    return mapping
+
+
+def prepare_machine(arguments: argparse.Namespace, *, quiet: bool = False) -> None:
+    """Set the threads, measure the switches and say which are on."""
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    if not arguments.no_tune:
+        tuning = machine.tune()
+        if not quiet:
+            say(f"Tuned for this machine: {tuning}. (--no-tune leaves torch as it comes.)")
+
+
+def say(text: str) -> None:
+    """Tell the user something on standard error, where it does not mix with output."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def colour_wanted(stream: Any = None) -> bool:
+    """Colours on a terminal, unless NO_COLOR is set."""
+    stream = sys.stdout if stream is None else stream
+    return bool(stream.isatty()) and not os.environ.get("NO_COLOR")
+
+
+def _tables(mapping: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """`model = "luong"` written out as a table, so that `model.cell` can be set in it."""
+    result = dict(mapping)
+    here = result
+    for key in path.split(".")[:-1]:
+        value = here.get(key.strip(), {})
+        here[key.strip()] = {"kind": value} if isinstance(value, str) else dict(value)
+        here = here[key.strip()]
+    return result
+
+
+def decode_config(base: DecodeConfig, arguments: argparse.Namespace) -> DecodeConfig:
+    """The model's way of decoding with the changes that the command line asks for."""
+    table = {"decode": to_dict(_Decoding(decode=base))["decode"]}
+    assignments = [f"decode.{assignment}" for assignment in arguments.set]
+    if arguments.beam is not None:
+        table = {"decode": {"kind": "beam", "beam": arguments.beam}} if arguments.beam > 1 else {"decode": "greedy"}
+    if getattr(arguments, "n_best", None):
+        assignments.append(f"decode.num_best={arguments.n_best}")
+    return build(_Decoding, assign(table, assignments)).decode
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Decoding:
+    decode: DecodeConfig

@@ -1,0 +1,82 @@
+"""foveate translate"""
+
+import argparse
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from foveate.tasks.translator import Translation, Translator
+
+CHUNK = 512
+"""Lines that are read before they are translated: enough to batch, few enough to pipe."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    from foveate.cli.options import decode_arguments, head_arguments, machine_arguments
+
+    parser.epilog = """
+examples:
+  foveate translate run/ "A man is riding a bicycle ." --align
+  foveate translate run/ < input.txt > output.txt
+  foveate translate run/ --n-best 4 --beam 8 < input.txt
+
+One line of output for each line of input; with --n-best: line number, score and text, separated by tabs.
+"""
+    parser.add_argument("run", metavar="RUN", help="the run folder")
+    parser.add_argument(
+        "text", nargs="*", metavar="TEXT", help="texts to translate; by default the lines of standard input"
+    )
+    parser.add_argument("--align", action="store_true", help="draw where the model looked")
+    parser.add_argument("--n-best", type=int, metavar="N", help="print this many hypotheses with their scores")
+    decode_arguments(parser)
+    head_arguments(parser)
+    machine_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from foveate.cli.setup import decode_config, prepare_machine, say
+    from foveate.tasks.translator import Translator
+
+    prepare_machine(arguments, quiet=True)
+    translator = Translator.load(arguments.run)
+    config = decode_config(translator.config, arguments)
+    unfinished, done = 0, 0
+    for chunk in _chunks(arguments.text):
+        for translation in translator.translate(chunk, config=config):
+            done += 1
+            unfinished += not translation.finished
+            if arguments.n_best:
+                for text, hypothesis in zip(translation.texts, translation.hypotheses, strict=True):
+                    print(done, f"{hypothesis.score:.4f}", text, sep="\t", flush=True)
+            else:
+                print(translation.text, flush=True)
+            if arguments.align and translation.hypotheses:
+                _draw(translator, translation, arguments)
+    if unfinished:
+        say(f"{unfinished} of {done} translations reached their length limit before an end.")
+    return 0
+
+
+def _draw(translator: "Translator", translation: "Translation", arguments: argparse.Namespace) -> None:
+    import shutil
+
+    from foveate.cli.setup import colour_wanted
+    from foveate.inspect import terminal
+    from foveate.tasks.translator import Head
+
+    (alignment,) = translator.align([translation], Head(layer=arguments.layer, head=arguments.head))
+    width = shutil.get_terminal_size((100, 40)).columns
+    print(terminal(alignment, colour=colour_wanted(), width=width), "\n", flush=True)
+
+
+def _chunks(texts: list[str]) -> Iterator[list[str]]:
+    from foveate.data.text import read_lines
+
+    chunk: list[str] = []
+    for text in texts or read_lines("-"):
+        chunk.append(text)
+        if len(chunk) == CHUNK:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk

@@ -1,0 +1,219 @@
+"""From plain data to configuration, with one set of messages."""
+
+import dataclasses
+import importlib
+import math
+import os
+import re
+import sys
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, TypeVar, cast
+
+from foveate.config.field import defaults_of, help_for, hints_of, kind_of
+from foveate.config.toml import shown
+from foveate.errors import UsageError
+from foveate.suggestion import did_you_mean
+
+T = TypeVar("T")
+
+
+def build(cls: type[T], mapping: Mapping[str, Any], *, where: str = "", imports: bool = False) -> T:
+    """Makes the configuration `cls`, a frozen dataclass, from nested plain data. Keys left out keep their defaults.
+
+    Fields may be bool, int, float, str, Literal, tuples, dataclasses, `X | None` and unions of dataclasses, chosen by
+    `kind`: the class name in snake case without "Config" (`ScaledDot` is "scaled_dot"). `where` is the dotted path that
+    messages begin with, or a place ending in a colon ("run.toml:"). Only with `imports`, for local files, a kind may
+    name a user's class as "module:Class".
+
+    >>> @dataclasses.dataclass(frozen=True, kw_only=True)
+    ... class Decoder:
+    ...     beam: int = 4
+    >>> build(Decoder, {"beam": 8})
+    Decoder(beam=8)
+    >>> build(Decoder, {"baem": 8}, where="decode")
+    Traceback (most recent call last):
+    foveate.errors.UsageError: decode.baem is not a setting. Did you mean 'beam'? There are: beam.
+
+    Raises UsageError, which says the dotted path, what was expected and what was given.
+    """
+    return cast(T, _Builder(imports).convert(cls, mapping, where))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Builder:
+    """Converts plain data to annotated types; knows whether it may import."""
+
+    imports: bool
+
+    def convert(self, annotation: Any, value: Any, where: str, default: Any = None) -> Any:
+        origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+        if annotation is Any:
+            return value
+        if origin in (typing.Union, types.UnionType):
+            return self._union(arguments, value, where, default)
+        if origin is Literal:
+            return _literal(arguments, value, where)
+        if origin is tuple:
+            return self._tuple(arguments, value, where)
+        if dataclasses.is_dataclass(annotation):
+            return self._dataclass(cast(type, annotation), value, where, default)
+        return _scalar(annotation, value, where)
+
+    def _dataclass(self, cls: type, value: Any, where: str, default: Any) -> Any:
+        if not isinstance(value, Mapping):
+            raise UsageError(f"{_name(where)} must be a table of settings, got {shown(value)}.")
+        fields = {field.name: field for field in dataclasses.fields(cls) if field.init}
+        given = dict(value)
+        if "kind" not in fields and given.get("kind") == kind_of(cls):
+            del given["kind"]
+        for key in given:
+            if key not in fields:
+                known = f"There are: {', '.join(fields)}." if fields else "There are none to set here."
+                raise UsageError(f"{_join(where, str(key))} is not a setting.{did_you_mean(str(key), fields)} {known}")
+        # A default such as `Cosine(warmup=400)` keeps its warm-up when only another of its settings is given.
+        defaults = {name: getattr(default, name) for name in fields} if type(default) is cls else defaults_of(cls)
+        hints, arguments = hints_of(cls), dict(defaults)
+        for key, part in given.items():
+            arguments[key] = self.convert(hints[key], part, _join(where, key), defaults.get(key))
+        for name in fields:
+            if name not in arguments:
+                about = help_for(cls, name)
+                raise UsageError(f"{_join(where, name)} is missing{f': {about}' if about else ''}. Give it a value.")
+        try:
+            return cls(**arguments)
+        except ValueError as error:
+            raise UsageError(_located(str(error), where, fields)) from error
+
+    def _union(self, members: tuple[Any, ...], value: Any, where: str, default: Any) -> Any:
+        if type(None) in members and (value is None or value == "none"):
+            return None
+        members = tuple(member for member in members if member is not type(None))
+        classes = [member for member in members if dataclasses.is_dataclass(member)]
+        if len(members) == 1:
+            return self.convert(members[0], value, where, default)
+        if classes and (isinstance(value, Mapping) or len(classes) == len(members)):
+            return self._choice(classes, value, where, default)
+        for member in members:
+            if typing.get_origin(member) is Literal and value in typing.get_args(member):
+                return value
+            if type(value) is member:
+                return value
+        if float in members and type(value) is int:
+            return _scalar(float, value, where)
+        raise UsageError(f"{_name(where)} must be {_expected(members)}, got {shown(value)}.")
+
+    def _choice(self, classes: list[Any], value: Any, where: str, default: Any) -> Any:
+        """One of several dataclasses: by `kind`, by its name alone, or the default's class when no kind is given."""
+        if isinstance(value, str):
+            value = {"kind": value}
+        kinds = {kind_of(cls): cls for cls in classes}
+        known = ", ".join(f'"{kind}"' for kind in kinds)
+        if not isinstance(value, Mapping):
+            raise UsageError(f"{_name(where)} must be a table with a kind ({known}), got {shown(value)}.")
+        settings = {key: part for key, part in value.items() if key != "kind"}
+        if "kind" not in value and default is not None:
+            return self._dataclass(type(default), settings, where, default)
+        kind = value.get("kind")
+        if isinstance(kind, str) and ":" in kind:
+            return self._dataclass(self._imported(kind, where), settings, where, default)
+        if kind is None:
+            raise UsageError(f"{_join(where, 'kind')} is missing. There are: {known}.")
+        if not isinstance(kind, str) or kind not in kinds:
+            raise UsageError(
+                f"{_join(where, 'kind')} cannot be {shown(kind)}.{did_you_mean(str(kind), kinds)} There are: {known}."
+            )
+        return self._dataclass(kinds[kind], settings, where, default)
+
+    def _imported(self, kind: str, where: str) -> type:
+        place, (module, _, name) = _join(where, "kind"), kind.partition(":")
+        if not self.imports:
+            raise UsageError(
+                f"{place}: '{kind}' names a class to import, which runs its code. That is allowed in a TOML file of "
+                "yours and in --set, never from a checkpoint or a request."
+            )
+        try:
+            found = getattr(_import(module), name)
+        except ImportError as error:
+            raise UsageError(
+                f"{place}: cannot import '{module}' ({error}). "
+                f"Run from the folder that holds {module}.py, or install it."
+            ) from error
+        except AttributeError:
+            raise UsageError(f"{place}: the module '{module}' has no '{name}'.") from None
+        if not (isinstance(found, type) and dataclasses.is_dataclass(found)):
+            raise UsageError(
+                f"{place}: '{kind}' is no dataclass. Decorate it with @dataclass(frozen=True, kw_only=True)."
+            )
+        return found
+
+    def _tuple(self, arguments: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
+        if not isinstance(value, (list, tuple)):
+            raise UsageError(f"{_name(where)} must be a list, got {shown(value)}.")
+        if len(arguments) == 2 and arguments[1] is Ellipsis:
+            arguments = (arguments[0],) * len(value)
+        if len(arguments) != len(value):
+            raise UsageError(f"{_name(where)} must be a list of {len(arguments)}, got {len(value)}: {shown(value)}.")
+        parts = enumerate(zip(arguments, value, strict=True))
+        return tuple(self.convert(annotation, part, f"{where}[{i}]") for i, (annotation, part) in parts)
+
+
+_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+
+
+def _scalar(annotation: Any, value: Any, where: str) -> Any:
+    if annotation not in _NAMES:
+        raise TypeError(f"{_name(where)}: a configuration cannot have a field of type {annotation}")
+    if annotation is float and type(value) is int:
+        value = float(value)
+    if type(value) is not annotation:
+        hint = f' Write it in quotes: "{value}".' if annotation is str and type(value) in (int, float) else ""
+        raise UsageError(f"{_name(where)} must be {_NAMES[annotation]}, got {shown(value)}.{hint}")
+    if annotation is float and not math.isfinite(value):
+        raise UsageError(f"{_name(where)} must be a finite number, got {value}.")
+    return value
+
+
+def _literal(choices: tuple[Any, ...], value: Any, where: str) -> Any:
+    for choice in choices:
+        if type(choice) is type(value) and choice == value:
+            return value
+    hint = did_you_mean(value, [c for c in choices if isinstance(c, str)]) if isinstance(value, str) else ""
+    raise UsageError(f"{_name(where)} cannot be {shown(value)}.{hint} There are: {', '.join(map(shown, choices))}.")
+
+
+def _expected(members: Iterable[Any]) -> str:
+    names = []
+    for member in members:
+        literal = typing.get_origin(member) is Literal
+        names += [shown(choice) for choice in typing.get_args(member)] if literal else [_NAMES.get(member, "a table")]
+    return " or ".join(names)
+
+
+def _name(where: str) -> str:
+    return where.rstrip(":") or "The configuration"
+
+
+def _join(where: str, key: str) -> str:
+    if not where:
+        return key
+    return f"{where} {key}" if where.endswith(":") else f"{where}.{key}"
+
+
+def _located(message: str, where: str, fields: Iterable[str]) -> str:
+    """The message of a `__post_init__` with its dotted path in front, which joins the field's name if it begins so."""
+    message = message if message.endswith((".", "?", "!")) else message + "."
+    first = re.split(r"\W", message, maxsplit=1)[0]
+    if first in fields:
+        return _join(where, message)
+    return f"{where.rstrip(':')}: {message}" if where else message
+
+
+def _import(module: str) -> types.ModuleType:
+    """Imports with the working folder on the path, last, so that it hides no installed module."""
+    sys.path.append(os.getcwd())
+    try:
+        return importlib.import_module(module)
+    finally:
+        sys.path.pop()

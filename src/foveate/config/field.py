@@ -1,0 +1,85 @@
+"""What a configuration class says of itself: its fields' types, defaults and documentation, and its `kind`."""
+
+import ast
+import dataclasses
+import functools
+import inspect
+import itertools
+import re
+import textwrap
+import types
+import typing
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
+
+
+def setting(default: T, help: str) -> T:
+    """A field of a configuration with its default and its documentation.
+
+    `steps: int = setting(10_000, "updates to make")`
+    """
+    return dataclasses.field(default=default, metadata={"help": help})
+
+
+def kind_of(cls: type) -> str:
+    """The name by which a configuration chooses a class.
+
+    >>> class RNNConfig: pass
+    >>> class ScaledDot: pass
+    >>> kind_of(RNNConfig), kind_of(ScaledDot)
+    ('rnn', 'scaled_dot')
+    """
+    named = cls.__dict__.get("kind")
+    if isinstance(named, str):
+        return named
+    name = cls.__name__.removesuffix("Config") or cls.__name__
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def dataclasses_in(annotation: Any) -> list[Any]:
+    """The dataclasses among the members of a union."""
+    if typing.get_origin(annotation) not in (typing.Union, types.UnionType):
+        return []
+    return [member for member in typing.get_args(annotation) if dataclasses.is_dataclass(member)]
+
+
+def is_choice(annotation: Any) -> bool:
+    return len(dataclasses_in(annotation)) > 1
+
+
+@functools.cache
+def hints_of(cls: type) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
+
+
+def defaults_of(cls: type) -> dict[str, Any]:
+    missing = dataclasses.MISSING
+    defaults = {}
+    for field in dataclasses.fields(cls):
+        if field.init and field.default is not missing:
+            defaults[field.name] = field.default
+        elif field.init and field.default_factory is not missing:
+            defaults[field.name] = field.default_factory()
+    return defaults
+
+
+def help_for(cls: type, name: str) -> str:
+    """What a field's `help` says, or the string that stands below it in the class."""
+    found = next((f.metadata.get("help") for f in dataclasses.fields(cls) if f.name == name), None)
+    return " ".join(str(found or _strings_below(cls).get(name, "")).split())
+
+
+@functools.cache
+def _strings_below(cls: type) -> dict[str, str]:
+    try:
+        body = cast(ast.ClassDef, ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]).body
+    except (OSError, TypeError, SyntaxError):  # classes typed into an interpreter have no source
+        return {}
+    found = {}
+    for field, below in itertools.pairwise(body):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(below, ast.Expr):
+            text = below.value.value if isinstance(below.value, ast.Constant) else None
+            if isinstance(text, str):
+                found[field.target.id] = text
+    return found

@@ -1,0 +1,92 @@
+"""TOML text: reading files and assignments, writing values."""
+
+import copy
+import json
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from foveate.errors import UsageError
+from foveate.suggestion import missing_file
+
+
+def read_toml(path: Path | str) -> dict[str, Any]:
+    """The plain data of a TOML file. Raises UsageError when it is missing, not UTF-8 or not TOML, with the line."""
+    path = Path(path)
+    try:
+        text = path.read_bytes().decode("utf-8")
+        return tomllib.loads(text)
+    except FileNotFoundError:
+        raise UsageError(missing_file(path)) from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise UsageError(f"{path}:{line}: byte {error.start} is not UTF-8. Save the file as UTF-8.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is not TOML: {error}. Text needs quotes, true and false are small.") from None
+
+
+def override(mapping: Mapping[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
+    """A copy of plain data with assignments `a.b=c` made in it. Values are TOML, or else text; "none" is None.
+
+    >>> override({"train": {"steps": 10}}, ["train.steps=20", "model.cell=lstm", "train.betas=[0.9, 0.98]"])
+    {'train': {'steps': 20, 'betas': [0.9, 0.98]}, 'model': {'cell': 'lstm'}}
+
+    Raises UsageError, which names the assignment.
+    """
+    result = copy.deepcopy(dict(mapping))
+    for assignment in assignments:
+        path, equals, value = assignment.partition("=")
+        keys = [key.strip() for key in path.split(".")]
+        if not equals or not all(keys):
+            raise UsageError(f"--set {assignment}: write a dotted name, = and a value, like train.steps=2000.")
+        table = result
+        for i, key in enumerate(keys[:-1]):
+            table = table.setdefault(key, {})
+            if not isinstance(table, dict):
+                raise UsageError(
+                    f"--set {assignment}: {'.'.join(keys[: i + 1])} is {shown(table)}, "
+                    "not a table with settings of its own."
+                )
+        table[keys[-1]] = _parse(value.strip())
+    return result
+
+
+def _parse(text: str) -> Any:
+    if text == "none":
+        return None
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return text
+    value = parsed["value"]
+    return value if len(parsed) == 1 and isinstance(value, (str, bool, int, float, list, dict)) else text
+
+
+def inline(value: Any) -> str:
+    """Plain data as a TOML value on one line."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(inline, value))}]"
+    if isinstance(value, Mapping):
+        parts = (f"{key_text(key)} = {inline(part)}" for key, part in value.items() if part is not None)
+        return f"{{ {', '.join(parts)} }}"
+    return repr(value)
+
+
+def key_text(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else inline(key)
+
+
+def shown(value: Any) -> str:
+    """A value as TOML would write it, cut to a readable length."""
+    if isinstance(value, Mapping):
+        return "a table"
+    text = inline(value) if isinstance(value, (str, bool, int, float, list, tuple)) else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

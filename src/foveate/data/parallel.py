@@ -1,0 +1,212 @@
+"""Pairs of texts as pairs of stored token rows, and a report on those that were left out."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import UInt32
+
+from foveate.data.batch import Batch, PairBatch
+from foveate.data.draft import draft_folder
+from foveate.data.store import TokenStore
+from foveate.data.text import Pair
+from foveate.data.tokeniser import BOS, EOS, UNKNOWN, Tokeniser
+from foveate.errors import DataError
+
+_NAMED = 5
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """How many lines were left out for one reason, and the numbers of the first of them."""
+
+    count: int = 0
+    lines: tuple[int, ...] = ()
+
+    def add(self, line: int) -> "LeftOut":
+        return LeftOut(self.count + 1, (*self.lines, line) if len(self.lines) < _NAMED else self.lines)
+
+    def __str__(self) -> str:
+        """
+        >>> print(LeftOut(1, (7,)), "|", LeftOut(9, (1, 2, 3, 4, 5)))
+        line 7 | lines 1, 2, 3, 4, 5 and 4 more
+        """
+        names = [str(line) for line in self.lines]
+        if self.count > len(names):
+            return f"lines {', '.join(names)} and {self.count - len(names):,} more"
+        return f"line {names[0]}" if self.count == 1 else f"lines {', '.join(names[:-1])} and {names[-1]}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What became of the pairs: nothing is cut, and nothing is left out in silence.
+
+    >>> print(Report(total=4, max_length=50, empty=LeftOut(1, (2,)), source_tokens=200, source_unknown=3))
+    3 of 4 pairs are used. 1 has an empty side: line 2. 1.5 % of the source tokens are unknown.
+    """
+
+    total: int
+    max_length: int
+    empty: LeftOut = LeftOut()
+    too_long: LeftOut = LeftOut()
+    longest: int = 0
+    """Tokens of the longest side there is, left out or not."""
+    source_tokens: int = 0
+    target_tokens: int = 0
+    source_unknown: int = 0
+    target_unknown: int = 0
+
+    @property
+    def used(self) -> int:
+        return self.total - self.empty.count - self.too_long.count
+
+    def __str__(self) -> str:
+        said = [f"All {self.total:,} pairs are used." if self.used == self.total else self._used()]
+        if self.empty.count:
+            has = "has" if self.empty.count == 1 else "have"
+            said.append(f"{self.empty.count:,} {has} an empty side: {self.empty}.")
+        if self.too_long.count:
+            have = "1 has a side" if self.too_long.count == 1 else f"{self.too_long.count:,} have a side"
+            said.append(
+                f"{have} of more than {self.max_length:,} tokens (the longest has {self.longest:,}): {self.too_long}."
+            )
+        unknown = [
+            f"{_percent(unknown, tokens)} of the {side} tokens"
+            for side, unknown, tokens in (
+                ("source", self.source_unknown, self.source_tokens),
+                ("target", self.target_unknown, self.target_tokens),
+            )
+            if unknown
+        ]
+        if unknown:
+            said.append(f"{' and '.join(unknown)} are unknown.".replace("less", "Less", unknown[0].startswith("less")))
+        return " ".join(said)
+
+    def _used(self) -> str:
+        used, verb = f"{self.used:,}" if self.used else "None", "is" if self.used == 1 else "are"
+        return f"{used} of {self.total:,} pairs {verb} used."
+
+
+@dataclass(frozen=True)
+class ParallelData:
+    """Source and target rows of the same pairs. Sources are tokens + end; targets are begin + tokens + end."""
+
+    source: TokenStore
+    target: TokenStore
+    lines: UInt32[np.ndarray, " rows"]
+    """The line each pair stood on, for messages."""
+
+    @classmethod
+    def open(cls, folder: Path | str) -> "ParallelData":
+        """Maps what `prepare` has written. Raises DataError when it is missing or damaged."""
+        folder = Path(folder)
+        if not folder.is_dir():
+            raise DataError(f"{folder}: there is no such folder of prepared data. Run the training command anew.")
+        source, target = TokenStore.open(folder / "source"), TokenStore.open(folder / "target")
+        lines = TokenStore.open(folder / "lines")
+        if not len(source) == len(target) == len(lines) == lines.num_tokens:
+            raise DataError(
+                f"{folder} is damaged: it has {len(source):,} sources, {len(target):,} targets and {len(lines):,} line "
+                "numbers. Prepare the data anew."
+            )
+        return cls(source, target, lines.tokens)
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def batch(self, examples: Sequence[int] | np.ndarray) -> PairBatch:
+        """The pairs of these numbers, padded."""
+        chosen = tuple(int(example) for example in examples)
+        source = Batch.of([self.source[example] for example in chosen])
+        return PairBatch(source, Batch.of([self.target[example] for example in chosen]), chosen)
+
+    def require(self, source: Tokeniser, target: Tokeniser) -> None:
+        """Raises DataError unless these are the tokenisers that the rows were made with."""
+        for store, tokeniser in ((self.source, source), (self.target, target)):
+            if store.tokeniser_digest != tokeniser.digest():
+                raise DataError(
+                    f"{store.folder} was made with another tokeniser: its digest differs. Prepare the data anew, or "
+                    "restore the tokeniser it was made with."
+                )
+
+    def verify(self) -> None:
+        """Reads everything. Raises DataError when a file differs from what was written."""
+        self.source.verify()
+        self.target.verify()
+
+
+def prepare(
+    folder: Path | str,
+    pairs: Iterable[Pair],
+    source_tokeniser: Tokeniser,
+    target_tokeniser: Tokeniser,
+    *,
+    max_length: int,
+) -> tuple[ParallelData, Report]:
+    """Tokenises pairs into a folder, as a stream; the folder appears whole or not at all.
+
+    Pairs with an empty side, or a side of more than `max_length` tokens with its end symbol, are left out and reported.
+    """
+    tally = _Tally(max_length, source_tokeniser, target_tokeniser)
+    with (
+        draft_folder(Path(folder)) as draft,
+        TokenStore.writer(
+            draft / "source", source_tokeniser.digest(), vocab_size=source_tokeniser.vocab_size
+        ) as sources,
+        TokenStore.writer(
+            draft / "target", target_tokeniser.digest(), vocab_size=target_tokeniser.vocab_size
+        ) as targets,
+        TokenStore.writer(draft / "lines", "") as lines,
+    ):
+        for pair in pairs:
+            if rows := tally.rows(pair):
+                sources.append([*rows[0], EOS])
+                targets.append([BOS, *rows[1], EOS])
+                lines.append([pair.line])
+    return ParallelData.open(folder), tally.report()
+
+
+class _Tally:
+    """Encodes pairs and counts what is left out."""
+
+    def __init__(self, max_length: int, source: Tokeniser, target: Tokeniser) -> None:
+        self.max_length, self.source, self.target = max_length, source, target
+        self.total = self.longest = 0
+        self.tokens, self.unknown = [0, 0], [0, 0]
+        self.empty, self.too_long = LeftOut(), LeftOut()
+
+    def rows(self, pair: Pair) -> tuple[list[int], list[int]] | None:
+        """The ids of both sides, or None when the pair is left out."""
+        self.total += 1
+        rows = self.source.encode(pair.source), self.target.encode(pair.target)
+        if not (rows[0] and rows[1] and pair.source.strip() and pair.target.strip()):
+            self.empty = self.empty.add(pair.line)
+            return None
+        longest = max(map(len, rows)) + 1
+        self.longest = max(self.longest, longest)
+        if longest > self.max_length:
+            self.too_long = self.too_long.add(pair.line)
+            return None
+        for side, row in enumerate(rows):
+            self.tokens[side] += len(row)
+            self.unknown[side] += row.count(UNKNOWN)
+        return rows
+
+    def report(self) -> Report:
+        return Report(
+            total=self.total,
+            max_length=self.max_length,
+            empty=self.empty,
+            too_long=self.too_long,
+            longest=self.longest,
+            source_tokens=self.tokens[0],
+            target_tokens=self.tokens[1],
+            source_unknown=self.unknown[0],
+            target_unknown=self.unknown[1],
+        )
+
+
+def _percent(part: int, whole: int) -> str:
+    """A share with one digit after the point, and never a nought for something."""
+    return f"{100 * part / whole:.1f} %" if 1000 * part >= whole else "less than 0.1 %"

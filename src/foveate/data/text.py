@@ -1,0 +1,165 @@
+"""Lines of text from files, and pairs of lines: UTF-8 in Unicode normal form C, every fault with its place."""
+
+import contextlib
+import gzip
+import io
+import lzma
+import sys
+import unicodedata
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, NoReturn, cast
+
+from foveate.errors import DataError, UsageError
+from foveate.suggestion import missing_file
+
+MAX_LINE_BYTES = 1 << 24
+"""A longer line is no sentence: a file of another kind, or a bomb in a compressed one."""
+
+
+class Pair(NamedTuple):
+    """A source text, its target text, and the number of the line they stand on, from 1."""
+
+    line: int
+    source: str
+    target: str
+
+
+def normalise(text: str, where: str = "") -> str:
+    """Unicode normal form C, in which an accented letter is one character.
+
+    >>> len("e\\u0301"), len(normalise("e\\u0301"))
+    (2, 1)
+
+    Raises DataError for a lone surrogate, which is half a character and cannot be written to any file.
+    """
+    if text.isascii():
+        return text
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        place = f"{where}: character" if where else "Character"
+        raise DataError(
+            f"{place} {error.start + 1} of the text is half a character (the lone surrogate "
+            f"U+{ord(text[error.start]):04X}). The text was cut or decoded wrongly: decode it anew as UTF-8."
+        ) from None
+    return unicodedata.normalize("NFC", text)
+
+
+def read_lines(path: Path | str) -> Iterator[str]:
+    """The lines of a UTF-8 file in normal form C, without their ends; `.gz`, `.xz` are unpacked, "-" is standard input.
+
+    Lines end with \\n or \\r\\n only, so that the line numbers are those of every editor. A byte order mark is skipped.
+
+    Raises DataError when the file is missing, damaged, not UTF-8 or not text.
+    """
+    name = "standard input" if str(path) == "-" else str(path)
+    offset = 0
+    with _open(path) as file:
+        try:
+            # Not plain iteration: with a limit, memory stays bounded whatever the file is.
+            raws = iter(lambda: file.readline(MAX_LINE_BYTES + 1), b"")
+            for number, raw in enumerate(raws, start=1):
+                if len(raw) > MAX_LINE_BYTES:
+                    _refuse(name, number, f"the line is longer than {MAX_LINE_BYTES >> 20} MiB. Is it a text file?")
+                yield _line(raw, name, number, offset)
+                offset += len(raw)
+        except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
+            raise DataError(f"{name} cannot be unpacked: {error}. Fetch or compress the file anew.") from None
+
+
+def read_pairs(
+    source: Path | str, target: Path | str | None = None, *, columns: tuple[int, int] = (0, 1)
+) -> Iterator[Pair]:
+    """Pairs of lines: line by line from two files, or from two columns (counted from 0) of one tab-separated file.
+
+    Raises DataError when the files have different numbers of lines or a line lacks a column, UsageError for columns
+    below 0.
+    """
+    if target is None:
+        return _columns(source, columns)
+    if str(source) == str(target) == "-":
+        raise UsageError(
+            "Source and target cannot both be standard input. Send tab-separated columns, and give no target."
+        )
+    return _side_by_side(source, target)
+
+
+def _side_by_side(source: Path | str, target: Path | str) -> Iterator[Pair]:
+    sources, targets = read_lines(source), read_lines(target)
+    count = 0
+    while True:
+        left, right = next(sources, None), next(targets, None)
+        if left is None or right is None:
+            break
+        count += 1
+        yield Pair(count, left, right)
+    num_sources = count + (left is not None) + sum(1 for _ in sources)
+    num_targets = count + (right is not None) + sum(1 for _ in targets)
+    if num_sources != num_targets:
+        raise DataError(
+            f"{source} has {num_sources:,} lines but {target} has {num_targets:,}. Line n of one must be the "
+            "partner of line n of the other: find the line that is missing or too many."
+        )
+
+
+def _columns(path: Path | str, columns: tuple[int, int]) -> Iterator[Pair]:
+    if min(columns) < 0:
+        raise UsageError(f"columns = {list(columns)}: columns are counted from 0, the leftmost.")
+    source, target = columns
+    needed = max(columns) + 1
+    for number, line in enumerate(read_lines(path), start=1):
+        cells = line.split("\t")
+        if len(cells) >= needed:
+            yield Pair(number, cells[source], cells[target])
+        elif line.strip():
+            found = "1 column" if len(cells) == 1 else f"{len(cells)} columns"
+            raise DataError(
+                f"{path}:{number}: the line has {found} but column {needed - 1} (counted from 0) is asked for. "
+                "Columns have a tab between them; give two files if source and target are apart."
+            )
+        else:
+            yield Pair(number, "", "")
+
+
+def _open(path: Path | str) -> contextlib.AbstractContextManager[BinaryIO]:
+    if str(path) == "-":
+        return contextlib.nullcontext(sys.stdin.buffer)  # not ours to close
+    path = Path(path)
+    try:
+        if path.suffix == ".gz":
+            return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, gzip.open(path, "rb")), 1 << 16))
+        if path.suffix == ".xz":
+            return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, lzma.open(path, "rb")), 1 << 16))
+        return open(path, "rb")
+    except FileNotFoundError:
+        raise DataError(missing_file(path)) from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def _line(raw: bytes, name: str, number: int, offset: int) -> str:
+    body = raw[:-1] if raw.endswith(b"\n") else raw
+    body = body[:-1] if body.endswith(b"\r") and raw.endswith(b"\n") else body
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        encoding = "UTF-16" if raw.startswith((b"\xff\xfe", b"\xfe\xff")) and offset == 0 else "WINDOWS-1252"
+        byte = f"byte 0x{raw[error.start]:02X} at offset {offset + error.start:,}"
+        _refuse(name, number, f"{byte} is not UTF-8. {_convert(name, encoding)}")
+    if "\0" in text:
+        at = offset + body.index(0)
+        _refuse(name, number, f"a zero byte at offset {at:,}: this is no UTF-8 text. {_convert(name, 'UTF-16')}")
+    return normalise(text.removeprefix("\ufeff") if offset == 0 else text)
+
+
+def _convert(name: str, encoding: str) -> str:
+    unpack = {".gz": "gzip -dc", ".xz": "xz -dc"}.get(Path(name).suffix)
+    command = f"iconv -f {encoding} -t UTF-8"
+    command = f"{unpack} {name} | {command}" if unpack else f"{command} {name}"
+    return f"If it is {encoding}, convert it: {command} > converted.txt"
+
+
+def _refuse(name: str, number: int, what: str) -> NoReturn:
+    raise DataError(f"{name}:{number}: {what}")

@@ -1,0 +1,49 @@
+"""Text as its UTF-8 bytes: nothing to train, nothing unknown, any language."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from foveate.data.text import normalise
+from foveate.data.tokeniser.tokeniser import EOS, SPECIALS, Tokeniser, require_known
+
+FIRST = len(SPECIALS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByteConfig:
+    """Bytes of UTF-8: 260 ids, nothing unknown."""
+
+    def train(self, lines: Iterable[str]) -> "ByteTokeniser":
+        """The lines are not looked at."""
+        return ByteTokeniser()
+
+
+class ByteTokeniser(Tokeniser):
+    """One id for a byte: 4 + its value.
+
+    >>> ByteTokeniser().encode("né"), ByteTokeniser().pieces(ByteTokeniser().encode("né"))
+    ([114, 199, 173], ['n', '<0xC3>', '<0xA9>'])
+    """
+
+    kind: ClassVar[str] = "byte"
+    vocab_size: int = FIRST + 256
+
+    def encode(self, text: str) -> list[int]:
+        return [FIRST + byte for byte in normalise(text).encode("utf-8")]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Bytes that are no UTF-8, as a model may write them, are shown as �."""
+        # 0xFF occurs in no UTF-8 text, so an unknown id becomes �.
+        known = (max(token - FIRST, -1) % 256 for token in require_known(ids, self.vocab_size) if token > EOS)
+        return bytes(known).decode("utf-8", "replace")
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        return [SPECIALS[i] if i < FIRST else _label(i - FIRST) for i in require_known(ids, self.vocab_size)]
+
+    def content(self) -> dict[str, Any]:
+        return {}
+
+
+def _label(byte: int) -> str:
+    return chr(byte) if byte < 0x80 else f"<0x{byte:02X}>"

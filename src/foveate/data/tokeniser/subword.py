@@ -1,0 +1,140 @@
+"""Text as frequent pieces of words, learnt from the text by SentencePiece."""
+
+import base64
+import io
+import random
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from foveate.config import setting
+from foveate.data.text import normalise
+from foveate.data.tokeniser.tokeniser import BOS, EOS, PAD, SPECIALS, UNKNOWN, Tokeniser, require_known
+from foveate.errors import DataError, SetupError
+
+ModelType = Literal["bpe", "unigram"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentencePieceConfig:
+    """Pieces of words: "bpe" merges frequent neighbours, "unigram" keeps the pieces of the likeliest segmentation."""
+
+    kind: ClassVar[str] = "sentencepiece"
+    vocab_size: int = setting(8000, "ids at most, special ones and 256 bytes included; small texts give fewer")
+    model_type: ModelType = setting("bpe", "how pieces are chosen")
+    max_lines: int = setting(1_000_000, "lines to learn from; of more, so many are drawn at random, always the same")
+
+    def __post_init__(self) -> None:
+        smallest = len(SPECIALS) + 256 + 1
+        if self.vocab_size < smallest:
+            raise ValueError(
+                f"vocab_size must be at least {smallest} (4 special ids, 256 bytes, pieces), got {self.vocab_size}"
+            )
+
+    def train(self, lines: Iterable[str]) -> "SentencePieceTokeniser":
+        return SentencePieceTokeniser.train(
+            lines, vocab_size=self.vocab_size, model_type=self.model_type, max_lines=self.max_lines
+        )
+
+
+class SentencePieceTokeniser(Tokeniser):
+    """Pieces of words; characters without a piece are spelt in bytes, so nothing is unknown.
+
+    Nothing is changed but the Unicode form (to C) and the sign ▁ (U+2581), which SentencePiece uses for the space and
+    which therefore comes back as one. The same lines give the same model, byte for byte.
+    """
+
+    kind: ClassVar[str] = "sentencepiece"
+
+    def __init__(self, model: bytes) -> None:
+        self.model = model
+        self._processor = _sentencepiece().SentencePieceProcessor(model_proto=model)
+        self.vocab_size = self._processor.vocab_size()
+
+    @classmethod
+    def train(
+        cls,
+        lines: Iterable[str],
+        *,
+        vocab_size: int = 8000,
+        model_type: ModelType = "bpe",
+        max_lines: int = 1_000_000,
+    ) -> "SentencePieceTokeniser":
+        """Raises DataError when the lines have no text or too many different characters for the vocabulary."""
+        trainer = _sentencepiece().SentencePieceTrainer
+        chosen = [line for line in _draw((normalise(line) for line in lines), max_lines) if line.strip()]
+        if not chosen:
+            raise DataError("There is no text to learn pieces from: give at least one line that is not empty.")
+        model = io.BytesIO()
+        try:
+            trainer.train(
+                sentence_iterator=iter(chosen),
+                model_writer=model,
+                vocab_size=vocab_size,
+                model_type=model_type,
+                hard_vocab_limit=False,  # a small text has fewer pieces than were asked for
+                byte_fallback=True,
+                normalization_rule_name="identity",
+                remove_extra_whitespaces=False,
+                max_sentence_length=1 << 24,  # bytes; longer lines would be dropped in silence
+                num_threads=1,  # more threads would give models that differ from run to run
+                pad_id=PAD,
+                bos_id=BOS,
+                eos_id=EOS,
+                unk_id=UNKNOWN,
+                pad_piece=SPECIALS[PAD],
+                bos_piece=SPECIALS[BOS],
+                eos_piece=SPECIALS[EOS],
+                unk_piece=SPECIALS[UNKNOWN],
+                unk_surface=SPECIALS[UNKNOWN],
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            raise DataError(
+                f"SentencePiece could not learn {vocab_size:,} pieces from {len(chosen):,} lines: {_reason(error)}"
+            ) from None
+        return cls(model.getvalue())
+
+    def encode(self, text: str) -> list[int]:
+        return self._processor.encode(normalise(text))
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return self._processor.decode([token for token in require_known(ids, self.vocab_size) if token > EOS])
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        return self._processor.id_to_piece(require_known(ids, self.vocab_size))
+
+    def content(self) -> dict[str, Any]:
+        return {"model": base64.b64encode(self.model).decode("ascii")}
+
+
+def _draw(lines: Iterable[str], most: int) -> list[str]:
+    """At most `most` lines, each with the same chance (reservoir sampling), always the same ones."""
+    chosen: list[str] = []
+    generator = random.Random(0)
+    for i, line in enumerate(lines):
+        if i < most:
+            chosen.append(line)
+        elif (slot := generator.randrange(i + 1)) < most:
+            chosen[slot] = line
+    return chosen
+
+
+def _reason(error: RuntimeError) -> str:
+    """SentencePiece's reason, in terms of our settings where it is the usual one."""
+    text = str(error).rpartition("] ")[2]  # without the place in its own source
+    too_small = re.search(r"smaller than required_chars\. \d+ vs (\d+)", text)
+    if too_small is None:
+        return text
+    return f"they have too many different characters. Set vocab_size to {int(too_small[1]):,} or more."
+
+
+def _sentencepiece() -> Any:
+    try:
+        import sentencepiece
+    except ImportError:
+        raise SetupError(
+            "The tokeniser 'sentencepiece' needs the package sentencepiece. Run: pip install 'foveate[text]'"
+        ) from None
+    return sentencepiece

@@ -1,0 +1,98 @@
+"""What every tokeniser can do, and the file it is kept in."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+from foveate.data.draft import write_file
+from foveate.errors import DataError
+
+PAD, BOS, EOS, UNKNOWN = range(4)
+SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
+"""Labels of ids 0 to 3 for viewing. Text that contains them is ordinary text: it never becomes these ids."""
+
+FORMAT = "foveate tokeniser 1"
+
+
+@runtime_checkable
+class Tokeniser(Protocol):
+    """Text to ids and back. Ids 0 to 3 are padding, begin, end and unknown, the same for all tokenisers.
+
+    A new kind gives `kind`, `vocab_size`, `encode`, `decode`, `pieces`, `content`; it inherits `digest` and `save`.
+    """
+
+    kind: ClassVar[str]
+    vocab_size: int
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, without begin and end. What the vocabulary lacks is `UNKNOWN`.
+
+        The text is put into Unicode normal form C first. Raises DataError for a lone surrogate.
+        """
+        ...
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of ids; padding, begin and end are skipped, unknown is shown."""
+        ...
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """A label for each id, for viewing."""
+        ...
+
+    def content(self) -> dict[str, Any]:
+        """All that defines the tokeniser, as JSON data."""
+        ...
+
+    def digest(self) -> str:
+        """SHA-256 of kind and content: two tokenisers with the same digest do the same."""
+        return _digest(self.kind, self.content())
+
+    def save(self, path: Path | str) -> None:
+        """Writes a JSON file, whole or not at all."""
+        record = {"format": FORMAT, "kind": self.kind, "digest": self.digest(), "content": self.content()}
+        write_file(Path(path), (json.dumps(record, ensure_ascii=False, indent=1) + "\n").encode("utf-8"))
+
+
+def read_content(path: Path) -> tuple[str, dict[str, Any]]:
+    """Kind and content of a saved tokeniser. Raises DataError when the file is missing or not as it was written."""
+    try:
+        record = json.loads(path.read_bytes().decode("utf-8"))
+        found, kind, digest, content = (record[key] for key in ("format", "kind", "digest", "content"))
+    except FileNotFoundError:
+        raise DataError(f"{path}: there is no such tokeniser file. Is this the folder of a finished `train`?") from None
+    except OSError as error:
+        raise DataError(f"{path}: the tokeniser cannot be read: {error.strerror}.") from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise DataError(f"{path} is damaged or no tokeniser file. Restore it from a copy of the run.") from None
+    if found != FORMAT:
+        raise DataError(f"{path} has the format {found!r}; this version of foveate reads {FORMAT!r}.")
+    if not isinstance(content, dict) or _digest(str(kind), content) != digest:
+        raise DataError(
+            f"{path} has changed since it was written: its digest differs. Restore it from a copy of the run."
+        )
+    return str(kind), content
+
+
+def require_known(ids: Iterable[int], vocab_size: int) -> list[int]:
+    """The ids as a list. Raises DataError for an id outside the vocabulary."""
+    known = [int(token) for token in ids]
+    for token in known:
+        if not 0 <= token < vocab_size:
+            raise DataError(
+                f"Id {token} is outside this tokeniser's vocabulary of {vocab_size:,}. "
+                "Use the tokeniser that the model was trained with."
+            )
+    return known
+
+
+def require_symbols(symbols: Sequence[str], what: str) -> None:
+    """Raises DataError when training has found nothing."""
+    if not symbols:
+        raise DataError(f"There is no {what} in the training text: give at least one line that is not empty.")
+
+
+def _digest(kind: str, content: dict[str, Any]) -> str:
+    canonical = json.dumps([kind, content], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode("ascii")).hexdigest()

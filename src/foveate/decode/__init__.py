@@ -1,0 +1,30 @@
+"""Decoding: from a model that scores the next token to whole sequences, through the `Stepper` protocol alone."""
+
+from foveate.decode.beam import BeamConfig, beam_search
+from foveate.decode.constraint import Constraints
+from foveate.decode.greedy import GreedyConfig, greedy
+from foveate.decode.length_penalty import Average, LengthPenalty, Wu
+from foveate.decode.request import Request
+from foveate.decode.sample import SampleConfig, sample
+from foveate.decode.search import DecodeConfig, beam_size, decode
+from foveate.decode.stepper import Hypothesis, State, Stepper
+
+__all__ = [
+    "Average",
+    "BeamConfig",
+    "Constraints",
+    "DecodeConfig",
+    "GreedyConfig",
+    "Hypothesis",
+    "LengthPenalty",
+    "Request",
+    "SampleConfig",
+    "State",
+    "Stepper",
+    "Wu",
+    "beam_search",
+    "beam_size",
+    "decode",
+    "greedy",
+    "sample",
+]

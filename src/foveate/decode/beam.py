@@ -1,0 +1,215 @@
+"""Beam search: the few best beginnings of every sentence, extended side by side."""
+
+from dataclasses import dataclass, fields, replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from foveate.config import setting
+from foveate.decode.candidate import top
+from foveate.decode.constraint import Constraints, constrained
+from foveate.decode.length_penalty import Average, Wu
+from foveate.decode.request import Request
+from foveate.decode.stepper import Hypothesis, State, Stepper, require_number, require_rows
+
+NONE = -torch.inf
+AVERAGE = Average()
+
+
+@dataclass(frozen=True, kw_only=True)
+class BeamConfig(Constraints):
+    """score = log p(tokens) / divisor(length); the end token counts in both.
+
+    The default penalty is the mean log-probability of a token; None is the plain sum, which favours short hypotheses.
+    """
+
+    beam: int = setting(4, "hypotheses that are extended side by side; 1 is greedy decoding")
+    num_best: int = setting(1, "hypotheses returned a sentence, best first")
+    length_penalty: Average | Wu | None = setting(
+        AVERAGE, "how long hypotheses are compared with short: average, wu or none"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.beam < 1:
+            raise ValueError(f"beam must be at least 1 hypothesis, got {self.beam}")
+        if not 1 <= self.num_best <= self.beam:
+            raise ValueError(f"num_best must be between 1 and beam={self.beam}, got {self.num_best}")
+
+    def divisor(self, length: int) -> float:
+        return 1.0 if self.length_penalty is None else self.length_penalty.divisor(length)
+
+
+@torch.no_grad()
+def beam_search(stepper: Stepper, state: State, request: Request, config: BeamConfig) -> list[list[Hypothesis]]:
+    """The `num_best` hypotheses of each sentence, fewer where fewer exist.
+
+    Each step takes the 2·beam best extensions of a sentence. Those among the first `beam` that end go to the
+    sentence's pool of the `beam` best scores; the first `beam` that do not end go on. At the length limit the first
+    `beam` go to the pool as they are, with `finished` false. A sentence is done when its pool is full and its best
+    running hypothesis, scored at its present length, would not enter: the heuristic of Hugging Face's
+    `generate(early_stopping=False)`, whose results these are.
+
+    Sentences that are done are dropped at once: the state is reordered at every step anyway. Equal scores are ordered
+    by place in the beam, then by token, whatever the batch.
+    """
+    found: dict[int, list[Hypothesis]] = {}
+    beams = _Beams.start(request, request.limits(config, stepper), config.beam)
+    token = torch.full((request.sentences * config.beam,), request.begin, device=request.device)
+    while len(found) < request.sentences:
+        state, logits = stepper.step(state, token)
+        require_rows(logits, len(token))
+        prefix = None if beams.prefix is None else beams.prefix.repeat_interleave(config.beam, dim=0)
+        scores = constrained(logits, beams.history.flatten(0, 1), constraints=config, prefix=prefix, end=request.end)
+        beams, parent = _advance(beams, scores, config, request.end)
+        done = beams.done(config.divisor(beams.history.shape[2]))
+        if bool(done.any()):
+            found |= beams.select(done.nonzero()[:, 0]).hypotheses(config.num_best)
+            going = (~done).nonzero()[:, 0]
+            beams, parent = beams.select(going), parent[going]
+        if len(found) < request.sentences:
+            state, token = stepper.select(state, parent.flatten()), beams.history[:, :, -1].flatten()
+    return [found[sentence] for sentence in range(request.sentences)]
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """The best hypotheses of each sentence that are complete, best first; −∞ where there is none yet."""
+
+    score: Float[Tensor, "sentences beam"]
+    log_probability: Float[Tensor, "sentences beam"]
+    finished: Bool[Tensor, "sentences beam"]
+    length: Int[Tensor, "sentences beam"]
+    tokens: Int[Tensor, "sentences beam position"]
+
+    @classmethod
+    def empty(cls, sentences: int, beam: int, device: torch.device | str | None) -> "_Pool":
+        shape = (sentences, beam)
+        return cls(
+            score=torch.full(shape, NONE, device=device),
+            log_probability=torch.full(shape, NONE, device=device),
+            finished=torch.zeros(shape, dtype=torch.bool, device=device),
+            length=torch.zeros(shape, dtype=torch.int64, device=device),
+            tokens=torch.zeros((*shape, 0), dtype=torch.int64, device=device),
+        )
+
+    def merged(self, other: "_Pool") -> "_Pool":
+        """The best of both; among equals those of this pool first, for they came earlier."""
+        width = other.tokens.shape[2] - self.tokens.shape[2]
+        mine = replace(self, tokens=torch.nn.functional.pad(self.tokens, (0, width)))
+        both = {
+            field.name: torch.cat([getattr(mine, field.name), getattr(other, field.name)], dim=1)
+            for field in fields(self)
+        }
+        order = both["score"].argsort(dim=1, descending=True, stable=True)[:, : self.score.shape[1]]
+        return _Pool(**{name: _gathered(value, order) for name, value in both.items()})
+
+    def select(self, sentences: Int[Tensor, " new_sentences"]) -> "_Pool":
+        return _Pool(**{field.name: getattr(self, field.name)[sentences] for field in fields(self)})
+
+
+@dataclass(frozen=True)
+class _Beams:
+    """What is known of each sentence still in the batch. `total` is the sum of log-probabilities, best first."""
+
+    sentence: Int[Tensor, " sentences"]
+    limit: Int[Tensor, " sentences"]
+    prefix: Int[Tensor, "sentences prefix_length"] | None
+    history: Int[Tensor, "sentences beam position"]
+    total: Float[Tensor, "sentences beam"]
+    pool: _Pool
+
+    @classmethod
+    def start(cls, request: Request, limit: Int[Tensor, " sentences"], beam: int) -> "_Beams":
+        sentences, device = request.sentences, request.device
+        total = torch.full((sentences, beam), NONE, device=device)
+        total[:, 0] = 0.0  # all rows of a sentence are alike at first: extend only one of them
+        return cls(
+            sentence=torch.arange(sentences, device=device),
+            limit=limit,
+            prefix=None if request.prefix is None else request.prefix.to(device),
+            history=torch.zeros((sentences, beam, 0), dtype=torch.int64, device=device),
+            total=total,
+            pool=_Pool.empty(sentences, beam, device),
+        )
+
+    def done(self, divisor: float) -> Bool[Tensor, " sentences"]:
+        """Whether the limit is reached or no running hypothesis, scored as it stands, would enter the pool."""
+        # An unfilled pool ends with −∞, which every running one exceeds, but not the −∞ of none running.
+        hopeful = self.total[:, 0] / divisor > self.pool.score[:, -1]
+        return (self.limit <= self.history.shape[2]) | ~hopeful
+
+    def select(self, sentences: Int[Tensor, " new_sentences"]) -> "_Beams":
+        return _Beams(
+            sentence=self.sentence[sentences],
+            limit=self.limit[sentences],
+            prefix=None if self.prefix is None else self.prefix[sentences],
+            history=self.history[sentences],
+            total=self.total[sentences],
+            pool=self.pool.select(sentences),
+        )
+
+    def hypotheses(self, num_best: int) -> dict[int, list[Hypothesis]]:
+        pool = self.pool
+        columns = (pool.tokens, pool.length, pool.score, pool.log_probability, pool.finished)
+        rows = zip(*(column[:, :num_best].tolist() for column in columns), strict=True)
+        running = self.total[:, 0].tolist()
+        found = {}
+        for sentence, best_running, row in zip(self.sentence.tolist(), running, rows, strict=True):
+            complete = [
+                Hypothesis(tuple(tokens[:length]), score, total, finished)
+                for tokens, length, score, total, finished in zip(*row, strict=True)
+                if total > NONE
+            ]
+            if not complete or best_running != best_running:
+                require_number(best_running, sentence)
+            found[sentence] = complete
+        return found
+
+
+def _advance(
+    beams: _Beams, scores: Float[Tensor, "rows vocab"], config: BeamConfig, end: int
+) -> tuple[_Beams, Int[Tensor, "sentences beam"]]:
+    """One step: the beams after it, and for each the row it continues (rows are counted over the whole batch)."""
+    beam = config.beam
+    total, place, token = top(scores.view(-1, beam, scores.shape[1]), beams.total, 2 * beam)
+    ended = token == end
+    complete = (ended | (beams.limit <= beams.history.shape[2] + 1)[:, None])[:, :beam] & (total[:, :beam] > NONE)
+    if bool(complete.any()):
+        beams = replace(beams, pool=beams.pool.merged(_completed(beams, complete, total, place, token, ended, config)))
+    # At most one extension of each place ends, so of 2·beam at least `beam` go on; a stable sort keeps their order.
+    going = ended.to(torch.uint8).argsort(dim=1, stable=True)[:, :beam]
+    parent = place.gather(1, going)
+    history = torch.cat([_gathered(beams.history, parent), token.gather(1, going)[:, :, None]], dim=2)
+    running = total.masked_fill(ended, NONE).gather(1, going)
+    first_row = torch.arange(len(parent), device=parent.device)[:, None] * beam
+    return replace(beams, history=history, total=running), parent + first_row
+
+
+def _completed(
+    beams: _Beams,
+    complete: Bool[Tensor, "sentences beam"],
+    total: Float[Tensor, "sentences candidates"],
+    place: Int[Tensor, "sentences candidates"],
+    token: Int[Tensor, "sentences candidates"],
+    ended: Bool[Tensor, "sentences candidates"],
+    config: BeamConfig,
+) -> _Pool:
+    """The first `beam` candidates as a pool, −∞ where they are not complete. It is not sorted."""
+    beam, position = complete.shape[1], beams.history.shape[2]
+    total = total[:, :beam].masked_fill(~complete, NONE)
+    return _Pool(
+        score=total / config.divisor(position + 1),
+        log_probability=total,
+        finished=ended[:, :beam],
+        length=position + 1 - ended[:, :beam].to(torch.int64),
+        tokens=torch.cat([_gathered(beams.history, place[:, :beam]), token[:, :beam, None]], dim=2),
+    )
+
+
+def _gathered(values: Tensor, order: Int[Tensor, "sentences places"]) -> Tensor:
+    """The values at the given places of the second axis."""
+    if values.dim() == 3:
+        order = order[:, :, None].expand(-1, -1, values.shape[2])
+    return values.gather(1, order)

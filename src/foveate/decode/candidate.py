@@ -1,0 +1,100 @@
+"""The best entries of wide rows, with ties decided by position.
+
+On a CPU torch's `argmax` and `topk` read a row one number at a time, some ten times slower than `amax`. So both
+functions here take the maxima of blocks first and look closely only at the blocks that can matter.
+"""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+# Tokens per block. Multiples of 64 vectorise; 64 and 128 measured alike on 8,000 tokens, odd sizes up to five times
+# slower.
+BLOCK = 64
+
+
+def best(scores: Float[Tensor, "rows vocab"]) -> Int[Tensor, " rows"]:
+    """The position of each row's maximum, the first of equals.
+
+    >>> best(torch.tensor([[1.0, 3.0, 3.0], [2.0, 0.0, 1.0]])).tolist()
+    [1, 0]
+    """
+    vocab = scores.shape[1]
+    if vocab <= 4 * BLOCK or scores.device.type != "cpu":
+        return scores.argmax(dim=-1)
+    block = _block_maxima(scores).argmax(dim=-1, keepdim=True)
+    # The last block may reach over the end; its surplus looks at the last token again, which changes nothing.
+    positions = (block * BLOCK + torch.arange(BLOCK)).clamp_(max=vocab - 1)
+    place = scores.gather(1, positions).argmax(dim=-1, keepdim=True)
+    return positions.gather(1, place)[:, 0]
+
+
+def top(
+    scores: Float[Tensor, "sentences beam vocab"], total: Float[Tensor, "sentences beam"], count: int
+) -> tuple[Float[Tensor, "sentences count"], Int[Tensor, "sentences count"], Int[Tensor, "sentences count"]]:
+    """The `count` best of `scores + total` in each sentence, best first, with their place in the beam and their token.
+
+    Equal values are ordered by place, then by token. Surplus entries are −∞ where there are fewer than `count`.
+
+    >>> values, beam, token = top(torch.tensor([[[-1.0, -2.0], [-1.0, -3.0]]]), torch.tensor([[-1.0, -0.5]]), count=3)
+    >>> values.tolist(), beam.tolist(), token.tolist()
+    ([[-1.5, -2.0, -3.0]], [[1, 0, 0]], [[0, 0, 1]])
+    """
+    vocab = scores.shape[-1]
+    if vocab <= 4 * BLOCK:
+        values = (scores + total[:, :, None]).flatten(1)
+        flat = torch.arange(values.shape[1], device=values.device).expand_as(values)
+    else:
+        values, flat = _shortlist(scores, total, count)
+    values, flat = ordered(values, flat, count)
+    return values, flat // vocab, flat % vocab
+
+
+def _block_maxima(scores: Float[Tensor, "*rows vocab"]) -> Float[Tensor, "*rows blocks"]:
+    whole = scores.shape[-1] // BLOCK * BLOCK
+    maxima = scores[..., :whole].unflatten(-1, (-1, BLOCK)).amax(-1)
+    if whole == scores.shape[-1]:
+        return maxima
+    return torch.cat([maxima, scores[..., whole:].amax(-1, keepdim=True)], dim=-1)
+
+
+def _shortlist(
+    scores: Float[Tensor, "sentences beam vocab"], total: Float[Tensor, "sentences beam"], count: int
+) -> tuple[Float[Tensor, "sentences short"], Int[Tensor, "sentences short"]]:
+    """The values and flat positions of the `count` best blocks of each sentence, which hold its `count` best entries.
+
+    Exactly so: rounded addition is monotone, hence max(scores) + total is max(scores + total); and an entry outside
+    these blocks has `count` blocks before it, each with an entry that is larger, or equal and earlier.
+    """
+    vocab = scores.shape[-1]
+    maxima = _block_maxima(scores) + total[:, :, None]
+    blocks = maxima.shape[-1]
+    every = torch.arange(maxima[0].numel(), device=scores.device).expand(len(scores), -1)
+    _, chosen = ordered(maxima.flatten(1), every, min(count, every.shape[1]))
+    beam = chosen // blocks
+    token = (chosen % blocks * BLOCK)[:, :, None] + torch.arange(BLOCK, device=scores.device)
+    beyond = token >= vocab
+    flat = ((beam * vocab)[:, :, None] + token.clamp(max=vocab - 1)).flatten(1)
+    values = scores.flatten(1).gather(1, flat).view_as(token) + total.gather(1, beam)[:, :, None]
+    return values.masked_fill(beyond, -torch.inf).flatten(1), flat
+
+
+def ordered(
+    values: Float[Tensor, "sentences short"], flat: Int[Tensor, "sentences short"], count: int
+) -> tuple[Float[Tensor, "sentences count"], Int[Tensor, "sentences count"]]:
+    """The `count` largest values, the earlier flat position first among equals, which `topk` of floats leaves open.
+
+    A float32's bits, read as an integer, are in the order of the floats once those of negative numbers are turned
+    round; the position goes into the lower half of an int64.
+    """
+    # NaN goes first, lest a broken hypothesis disappear behind whole ones.
+    bits = torch.where(values.isnan(), torch.inf, values).view(torch.int32)
+    rank = bits ^ ((bits >> 31) & 0x7FFFFFFF)
+    missing = count - values.shape[1]
+    key = (rank.to(torch.int64) << 32) - flat
+    place = key.argsort(dim=1, descending=True) if missing >= 0 else key.topk(count).indices
+    values, flat = values.gather(1, place), flat.gather(1, place)
+    if missing > 0:
+        values = torch.nn.functional.pad(values, (0, missing), value=-torch.inf)
+        flat = torch.nn.functional.pad(flat, (0, missing))
+    return values, flat

@@ -1,0 +1,85 @@
+"""What any decoder may be told to keep to: lengths, forbidden tokens, repeated n-grams, a forced beginning."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from foveate.config import setting
+from foveate.errors import UsageError
+
+HIDDEN = -torch.inf
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constraints:
+    """The fields that every decoder's configuration has. Lengths count generated tokens."""
+
+    max_length: int = setting(256, "the most tokens a sentence may get, the end token included")
+    min_length: int = setting(0, "the fewest tokens before the end token")
+    no_repeat_ngram: int = setting(0, "no n-gram of this many tokens occurs twice in a sentence; 0 allows all")
+    forbid: tuple[int, ...] = setting((0, 1), "token ids that are never produced; at first padding and begin")
+
+    def __post_init__(self) -> None:
+        if self.max_length < 1:
+            raise ValueError(f"max_length must be at least 1 token, got {self.max_length}")
+        if not 0 <= self.min_length < self.max_length:
+            raise ValueError(
+                f"min_length must leave room for the end within max_length={self.max_length}, got {self.min_length}"
+            )
+        if self.no_repeat_ngram < 0:
+            raise ValueError(
+                f"no_repeat_ngram is a number of tokens and cannot be negative, got {self.no_repeat_ngram}"
+            )
+        if any(token < 0 for token in self.forbid):
+            raise ValueError(f"forbid names token ids, which are not negative, got {self.forbid}")
+
+
+def constrained(
+    logits: Float[Tensor, "rows vocab"],
+    history: Int[Tensor, "rows position"],
+    *,
+    constraints: Constraints,
+    prefix: Int[Tensor, "rows length"] | None,
+    end: int,
+) -> Float[Tensor, "rows vocab"]:
+    """log softmax(logits), then −∞ at the tokens that may not come next; what is left is not renormalised.
+
+    A forced token wins over every other constraint. Always float32 and always a fresh tensor.
+    """
+    scores = logits.log_softmax(dim=-1, dtype=torch.float32)
+    position = history.shape[1]
+    banned = (*constraints.forbid, end) if position < constraints.min_length else constraints.forbid
+    _require_vocabulary(banned, scores.shape[1])
+    forced = prefix[:, position] if prefix is not None and position < prefix.shape[1] else None
+    before = None if forced is None else scores.gather(1, forced.clamp(min=0)[:, None])
+    for token in banned:
+        scores[:, token] = HIDDEN
+    if 0 < constraints.no_repeat_ngram <= position:
+        _hide_repeats(scores, history, constraints.no_repeat_ngram)
+    if forced is not None and before is not None:
+        _force(scores, forced, before)
+    return scores
+
+
+def _require_vocabulary(banned: tuple[int, ...], vocab: int) -> None:
+    if banned and max(banned) >= vocab:
+        raise UsageError(f"decode: token {max(banned)} is forbidden, but the model's tokens are 0 to {vocab - 1}.")
+
+
+def _hide_repeats(scores: Float[Tensor, "rows vocab"], history: Int[Tensor, "rows position"], size: int) -> None:
+    """Hide, in place, each token that would complete an n-gram the row has already."""
+    ngrams = history.unfold(1, size, 1)
+    latest = history[:, history.shape[1] - size + 1 :]
+    repeated = (ngrams[..., :-1] == latest[:, None]).all(-1)
+    # amin leaves a token alone (+∞) unless one of its occurrences hides it (−∞).
+    verdict = torch.where(repeated, HIDDEN, -HIDDEN).to(scores.dtype)
+    scores.scatter_reduce_(1, ngrams[..., -1], verdict, "amin")
+
+
+def _force(scores: Float[Tensor, "rows vocab"], forced: Int[Tensor, " rows"], before: Float[Tensor, "rows 1"]) -> None:
+    """Hide, in place, all but the forced token of rows that have one (negative: free), and give it back its value."""
+    held, token = (forced >= 0)[:, None], forced.clamp(min=0)[:, None]
+    scores.masked_fill_(held, HIDDEN)
+    scores.scatter_(1, token, torch.where(held, before, scores.gather(1, token)))

@@ -1,0 +1,100 @@
+"""Sampling: each token is drawn from the model's distribution, sharpened or cut as the configuration says."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Float64, Int
+from torch import Tensor
+from torch.nn.functional import pad
+
+from foveate.config import setting
+from foveate.decode.candidate import ordered
+from foveate.decode.constraint import Constraints
+from foveate.decode.noise import uniform
+from foveate.decode.request import Request
+from foveate.decode.stepper import Hypothesis, State, Stepper
+from foveate.decode.walk import walk
+
+HEAD = 256  # tokens: the nucleus of a trained model is nearly always smaller
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleConfig(Constraints):
+    """p(v) ∝ exp(logitᵥ / temperature), then the `top_k` most probable tokens, then of these the nucleus.
+
+    The nucleus is the smallest set of tokens, taken from the most probable down, whose probabilities sum to at least
+    `top_p`: a token stays if those before it sum to less than `top_p`, so the most probable always stays. Equal
+    tokens: smaller id first.
+
+    Reference: Holtzman et al. 2020, §3.1, equation 2 (nucleus); Fan et al. 2018, §5.1 (top-k).
+    """
+
+    temperature: float = setting(1.0, "below 1 sharpens, above 1 flattens")
+    top_k: int | None = setting(None, "draw only from this many most probable tokens")
+    top_p: float | None = setting(None, "draw only from the most probable tokens that sum to this probability")
+    seed: int = setting(0, "the noise is a function of seed, sentence and position")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.temperature > 0:
+            raise ValueError(f"temperature must be positive, got {self.temperature}; for the limit 0 decode greedily")
+        if self.top_k is not None and self.top_k < 1:
+            raise ValueError(f"top_k must be at least 1 token, got {self.top_k}")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p is a probability above 0 and up to 1, got {self.top_p}")
+
+
+def sample(stepper: Stepper, state: State, request: Request, config: SampleConfig) -> list[Hypothesis]:
+    """One drawn hypothesis a sentence; its `log_probability` is that of the model itself, at temperature 1 and uncut.
+
+    The noise is a function of (seed, sentence, position): a sentence gets the same tokens in any batch.
+    """
+    examples = range(request.sentences) if request.examples is None else request.examples
+    numbers = torch.tensor(list(examples), dtype=torch.int64, device=request.device)
+
+    def choose(
+        scores: Float[Tensor, "rows vocab"], sentence: Int[Tensor, " rows"], position: int
+    ) -> Int[Tensor, " rows"]:
+        return draw(scores, uniform(config.seed, numbers[sentence], position), config)
+
+    return walk(stepper, state, request, config, choose)
+
+
+def draw(
+    scores: Float[Tensor, "rows vocab"], noise: Float64[Tensor, " rows"], config: SampleConfig
+) -> Int[Tensor, " rows"]:
+    """The token at which the cumulative distribution passes the noise, a number in [0, 1).
+
+    >>> scores = torch.tensor([[0.5, 0.3, 0.2]]).log().expand(4, 3)
+    >>> noise = torch.tensor([0.1, 0.4, 0.6, 0.9], dtype=torch.float64)
+    >>> draw(scores, noise, SampleConfig()).tolist(), draw(scores, noise, SampleConfig(top_p=0.6)).tolist()
+    ([0, 0, 1, 2], [0, 0, 0, 1])
+    """
+    probabilities, tokens = (scores / config.temperature).softmax(dim=-1), None
+    if config.top_k is not None:
+        probabilities, tokens = ordered(probabilities, _positions(probabilities), min(config.top_k, scores.shape[1]))
+    if config.top_p is not None:
+        enough = config.top_p * probabilities.sum(dim=-1, keepdim=True, dtype=torch.float64)
+        if tokens is None:
+            probabilities, tokens = _head(probabilities, enough)
+        before = pad(probabilities.cumsum(dim=-1, dtype=torch.float64)[:, :-1], (1, 0))
+        probabilities = probabilities.masked_fill(before >= enough, 0.0)
+    cumulative = probabilities.cumsum(dim=-1, dtype=torch.float64)
+    # Scaled by the sum that is really there, so that rounding cannot push the noise past the last token.
+    place = torch.searchsorted(cumulative, noise[:, None] * cumulative[:, -1:], right=True)
+    place = place.clamp(max=cumulative.shape[1] - 1)
+    return (place if tokens is None else tokens.gather(1, place))[:, 0]
+
+
+def _head(
+    probabilities: Float[Tensor, "rows vocab"], enough: Float64[Tensor, "rows 1"]
+) -> tuple[Float[Tensor, "rows kept"], Int[Tensor, "rows kept"]]:
+    """The most probable tokens, best first: a few, or all where a few do not sum to enough (sorting all is slow)."""
+    few, tokens = ordered(probabilities, _positions(probabilities), min(HEAD, probabilities.shape[1]))
+    if bool((few.cumsum(dim=-1, dtype=torch.float64)[:, -1:] >= enough).all()):
+        return few, tokens
+    return ordered(probabilities, _positions(probabilities), probabilities.shape[1])
+
+
+def _positions(values: Float[Tensor, "rows vocab"]) -> Int[Tensor, "rows vocab"]:
+    return torch.arange(values.shape[1], device=values.device).expand_as(values)

@@ -1,0 +1,89 @@
+"""BLEU, chrF and TER of translations, by sacrebleu, so that numbers can be compared with published ones."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from foveate.errors import DataError, SetupError, UsageError
+from foveate.metrics.score import Score, require_pairs
+
+
+def corpus_bleu(
+    hypotheses: Sequence[str], *references: Sequence[str], tokenise: str = "13a", lowercase: bool = False
+) -> Score:
+    """BLEU = brevity penalty · exp(mean of the logs of the 1- to 4-gram precisions), over the corpus as a whole.
+
+    `tokenise` is sacrebleu's: 13a, intl, zh, ja-mecab, ko-mecab, char, flores200, none … Give detokenised text.
+
+    >>> print(corpus_bleu(["the cat sat on the mat"], ["the cat sat on a mat"]))
+    BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2... = 53.73
+
+    Reference: Papineni et al. 2002; Post 2018 (sacreBLEU). Raises `DataError` for unequal counts or empty references.
+    """
+    metrics = _sacrebleu()
+    known = metrics.BLEU.TOKENIZERS
+    if tokenise not in known:
+        raise UsageError(f"BLEU: there is no tokeniser {tokenise!r}. There are: {', '.join(known)}.")
+    try:
+        metric = metrics.BLEU(tokenize=tokenise, lowercase=lowercase)
+    except (ImportError, RuntimeError) as error:
+        raise SetupError(
+            f"BLEU: sacrebleu cannot use its tokeniser {tokenise!r}: {' '.join(str(error).split())}"
+        ) from error
+    return _scored("BLEU", metric, hypotheses, references, higher_is_better=True)
+
+
+def corpus_chrf(hypotheses: Sequence[str], *references: Sequence[str], word_order: int = 0) -> Score:
+    """chrF2: the F-score, recall weighing twice, of character n-grams up to 6; chrF2++ with `word_order=2`.
+
+    It needs no tokeniser, which makes it the fairer score for languages without spaces or with rich endings.
+
+    Reference: Popović 2015, 2017. Raises `DataError` for unequal counts or empty references.
+    """
+    metric = _sacrebleu().CHRF(word_order=word_order)
+    return _scored("chrF2" + "+" * word_order, metric, hypotheses, references, higher_is_better=True)
+
+
+def corpus_ter(hypotheses: Sequence[str], *references: Sequence[str]) -> Score:
+    """TER: the edits (insert, delete, replace, move a phrase) that make the hypotheses the references, per 100 words.
+
+    Reference: Snover et al. 2006. Raises `DataError` for unequal counts or empty references.
+    """
+    return _scored("TER", _sacrebleu().TER(), hypotheses, references, higher_is_better=False)
+
+
+def _scored(
+    name: str,
+    metric: Any,
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    *,
+    higher_is_better: bool,
+) -> Score:
+    if not references:
+        raise DataError(f"{name}: there are no references. Pass one list of lines, or several.")
+    for stream in references:
+        require_pairs(name, hypotheses, stream)
+        _require_text(name, stream)
+    value = metric.corpus_score(list(hypotheses), [list(stream) for stream in references]).score
+    return Score(
+        name=name, value=float(value), signature=str(metric.get_signature()), higher_is_better=higher_is_better
+    )
+
+
+def _require_text(name: str, references: Sequence[str]) -> None:
+    """sacrebleu would leave an empty reference out of chrF without a word, whatever the hypothesis says."""
+    empty = [line for line, reference in enumerate(references, start=1) if not reference.strip()]
+    if empty:
+        shown = ", ".join(str(line) for line in empty[:5]) + (" …" if len(empty) > 5 else "")
+        raise DataError(
+            f"{name}: {len(empty)} of {len(references)} references are empty (line {shown}). "
+            "Remove these lines from the source, the references and the hypotheses."
+        )
+
+
+def _sacrebleu() -> Any:
+    try:
+        from sacrebleu import metrics
+    except ImportError as error:
+        raise SetupError("BLEU, chrF and TER need sacrebleu: pip install 'foveate[eval]'") from error
+    return metrics

@@ -1,0 +1,205 @@
+"""Checkpoints: folders `checkpoints/step-00001000/` from which training continues bit for bit.
+
+    step-00001000/
+      model.safetensors        weights and buffers, tied ones once
+      optimiser.safetensors    moments of AdamW by parameter name
+      state.json               step, history of validations, counters, configuration
+      MANIFEST                 digests; see `manifest`
+
+Nothing in a checkpoint is executable: no pickle is written or read.
+"""
+
+import re
+import shutil
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from foveate.errors import DataError
+from foveate.storage import manifest
+from foveate.storage.manifest import DamagedError
+
+MODEL, OPTIMISER, STATE = "model.safetensors", "optimiser.safetensors", "state.json"
+FORMAT = 1
+_SIZE_OF_JSON = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """What `load` found: everything needed to continue."""
+
+    path: Path
+    state: dict[str, Any]
+    model: dict[str, Tensor]
+    optimiser: dict[str, Tensor]
+
+
+class Checkpoints:
+    """The checkpoints of one run; `note` receives a sentence for each damaged one that is passed over."""
+
+    def __init__(self, folder: Path, note: Callable[[str], None] = lambda sentence: None) -> None:
+        self.folder = folder
+        self.note = note
+
+    def path(self, step: int) -> Path:
+        """Where the checkpoint of a step is or will be."""
+        return self.folder / f"step-{step:08d}"
+
+    def steps(self) -> list[int]:
+        """The steps that have a checkpoint, damaged or not, in ascending order."""
+        matches = (re.fullmatch(r"step-(\d{8,})", path.name) for path in self.folder.glob("step-*"))
+        return sorted(int(match.group(1)) for match in matches if match)
+
+    def save(
+        self, step: int, *, model: Mapping[str, Tensor], optimiser: Mapping[str, Tensor], state: Mapping[str, Any]
+    ) -> None:
+        """Writes a checkpoint; it exists entirely or not at all. Raises SetupError when the disk is full."""
+        size = sum(tensor.nbytes for tensor in [*model.values(), *optimiser.values()]) + _SIZE_OF_JSON
+        with manifest.sealed_folder(self.path(step), size=size) as folder:
+            manifest.write_tensors(folder / MODEL, model)
+            manifest.write_tensors(folder / OPTIMISER, optimiser)
+            manifest.write_json(folder / STATE, {"format": FORMAT, "step": step, **state})
+
+    def load(self, step: int) -> Checkpoint:
+        """One checkpoint; raises DamagedError when it is not what was written."""
+        path = self.path(step)
+        manifest.verify(path)
+        state = manifest.read_json(path / STATE)
+        if state.get("format") != FORMAT:
+            raise DataError(
+                f"{path} has format {state.get('format')}, this version of foveate reads {FORMAT}. "
+                "Use the version that wrote it."
+            )
+        return Checkpoint(
+            path=path,
+            state=state,
+            model=manifest.read_tensors(path / MODEL),
+            optimiser=manifest.read_tensors(path / OPTIMISER),
+        )
+
+    def newest(self) -> Checkpoint | None:
+        """The newest undamaged checkpoint, or None when the folder has none at all.
+
+        Each damaged one that is newer is named through `note`. Raises DamagedError when there are checkpoints and
+        none is sound.
+        """
+        steps = self.steps()
+        for step in reversed(steps):
+            try:
+                return self.load(step)
+            except DamagedError as error:
+                self.note(f"Passing over the damaged checkpoint {self.path(step)}: {error}")
+        if steps:
+            raise DamagedError(
+                f"All {len(steps)} checkpoints in {self.folder} are damaged. Start the run again in a new folder."
+            )
+        return None
+
+    def weights(self, steps: Iterable[int]) -> dict[int, dict[str, Tensor]]:
+        """The weights of the sound ones among the checkpoints of `steps`; damaged ones are named through `note`."""
+        found = {}
+        for step in steps:
+            try:
+                manifest.verify(self.path(step))
+                found[step] = manifest.read_tensors(self.path(step) / MODEL)
+            except DamagedError as error:
+                self.note(f"Passing over the damaged checkpoint {self.path(step)}: {error}")
+        return found
+
+    def set_aside(self, after: int) -> None:
+        """Renames the checkpoints after a step, so that they are neither counted nor mixed with new ones.
+
+        They were found damaged; `damaged-step-…` stays for whoever wants to look.
+        """
+        for step in self.steps():
+            if step > after:
+                target = self.folder / f"damaged-{self.path(step).name}"
+                shutil.rmtree(target, ignore_errors=True)
+                self.path(step).rename(target)
+
+    def prune(self, keep: int, spare: Collection[int] = ()) -> None:
+        """Deletes all but the newest `keep` checkpoints and those in `spare`, and what killed runs left."""
+        manifest.remove_stale(self.folder)
+        for step in self.steps()[:-keep]:
+            if step not in spare:
+                shutil.rmtree(self.path(step), ignore_errors=True)
+
+
+def model_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """The weights and buffers by name; tied weights appear once, under their first name."""
+    unique: dict[Any, tuple[str, Tensor]] = {}
+    for name, tensor in model.state_dict().items():
+        key = (tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride()) if tensor.numel() else name
+        unique.setdefault(key, (name, tensor))
+    return dict(unique.values())
+
+
+def restore_model(model: nn.Module, tensors: Mapping[str, Tensor], *, source: Path | str) -> None:
+    """Copies saved tensors into a model of the same shape; raises DataError naming the first differences."""
+    own = model_tensors(model)
+    differences = [f"{name} is missing" for name in own.keys() - tensors.keys()]
+    differences += [f"{name} is unknown to the model" for name in tensors.keys() - own.keys()]
+    differences += [
+        f"{name} is {_shape(tensors[name])} but the model has {_shape(own[name])}"
+        for name in own.keys() & tensors.keys()
+        if _shape(tensors[name]) != _shape(own[name])
+    ]
+    if differences:
+        shown = "; ".join(sorted(differences)[:3])
+        more = f" (and {len(differences) - 3} more)" if len(differences) > 3 else ""
+        raise DataError(
+            f"The weights in {source} do not fit the model: {shown}{more}. "
+            "Build the model from the configuration saved with them."
+        )
+    with torch.no_grad():
+        for name, tensor in own.items():
+            tensor.copy_(tensors[name])
+
+
+def save_final(run: Path, tensors: Mapping[str, Tensor], information: Mapping[str, Any]) -> None:
+    """Writes `model.safetensors` and `model.json`, the weights for use.
+
+    `model.json` goes first and comes back last with the digest of the weights, so that a pair that does not match is
+    never seen.
+    """
+    (run / "model.json").unlink(missing_ok=True)
+    manifest.require_space(run, sum(tensor.nbytes for tensor in tensors.values()))
+    manifest.replace_file(run / MODEL, lambda temporary: manifest.write_tensors(temporary, tensors))
+    manifest.write_json(
+        run / "model.json", {"format": FORMAT, "sha256": manifest.file_digest(run / MODEL), **information}
+    )
+
+
+def load_weights(run: Path, note: Callable[[str], None] = lambda sentence: None) -> tuple[dict[str, Tensor], str]:
+    """The weights of a run for use, and a few words that say which.
+
+    The final ones; for a run that is not finished the best checkpoint, or else the newest sound one.
+    Raises DataError when there are none or the final ones are damaged.
+    """
+    if (run / "model.json").exists():
+        information = manifest.read_json(run / "model.json")
+        if not (run / MODEL).exists() or manifest.file_digest(run / MODEL) != information.get("sha256"):
+            raise DamagedError(
+                f"{run / MODEL} is not the file that was saved: its SHA-256 differs. "
+                "Delete model.json to use the best checkpoint."
+            )
+        return manifest.read_tensors(run / MODEL), str(information.get("weights", "final weights"))
+    checkpoints = Checkpoints(run / "checkpoints", note)
+    steps = checkpoints.steps()
+    if (run / "best.json").exists():
+        best = manifest.read_json(run / "best.json").get("step")
+        steps = sorted(steps, key=lambda step: step == best)
+    for step in reversed(steps):
+        for weights in checkpoints.weights([step]).values():
+            return weights, f"checkpoint of step {step:,} (the run is not finished)"
+    raise DataError(
+        f"{run} has no trained weights: neither model.json nor a sound checkpoint. Train first, or name another run."
+    )
+
+
+def _shape(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"

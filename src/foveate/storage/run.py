@@ -1,0 +1,60 @@
+"""The run folder: one place that knows what a run is called and which version wrote it.
+
+run/config.json                 what the run is: task, configuration, format
+run/source.tokeniser.json       and target.tokeniser.json, with their digests
+run/data/{train,valid}/         token stores
+run/checkpoints/step-…/         see `checkpoint`
+run/metrics.jsonl, best.json    what was measured
+run/model.safetensors, .json    the weights for use, with their digest
+run/report.html
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from foveate.errors import DataError, UsageError
+from foveate.storage.manifest import read_json, write_json
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Run:
+    """What `config.json` says."""
+
+    folder: Path
+    task: str
+    config: dict[str, Any]
+
+
+def create_run(folder: Path, task: str, config: Mapping[str, Any]) -> None:
+    """Begin a run folder. Raises UsageError when it holds a run already."""
+    path = folder / "config.json"
+    if path.exists():
+        raise UsageError(
+            f"{folder} holds a run already. Continue it with `foveate resume {folder}`, or name another folder."
+        )
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file. Name a folder for the run.")
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(path, {"format": FORMAT, "task": task, "config": dict(config)})
+
+
+def read_run(folder: Path) -> Run:
+    """Open a run folder. Raises DataError when there is none, or when another version wrote it."""
+    path = Path(folder) / "config.json"
+    if not path.exists():
+        inside = sorted(entry.parent.name for entry in Path(folder).glob("*/config.json"))
+        hint = (
+            f" Did you mean {folder}/{inside[0]}?" if inside else " Give the folder that `foveate train … --out` made."
+        )
+        raise DataError(f"{folder} is not a run folder: it has no config.json.{hint}")
+    content = read_json(path)
+    if content.get("format") != FORMAT:
+        raise DataError(
+            f"{path} has run format {content.get('format')!r}, but this version of foveate reads format {FORMAT}. "
+            "Install the version of foveate that made the run, or train again."
+        )
+    return Run(Path(folder), content["task"], content["config"])

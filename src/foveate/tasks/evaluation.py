@@ -1,0 +1,49 @@
+"""Scores of translations, chosen by name or by what the data is."""
+
+from collections.abc import Callable, Sequence
+
+from foveate.data.tokeniser import Tokeniser, WordTokeniser
+from foveate.errors import UsageError
+from foveate.metrics import (
+    Score,
+    character_error_rate,
+    corpus_bleu,
+    corpus_chrf,
+    corpus_ter,
+    phone_error_rate,
+    sentence_error_rate,
+    word_error_rate,
+)
+from foveate.suggestion import did_you_mean
+from foveate.tasks.suggestion import FEW_SYMBOLS
+
+METRICS: dict[str, Callable[[Sequence[str], Sequence[str]], Score]] = {
+    "bleu": corpus_bleu,
+    "chrf": corpus_chrf,
+    "ter": corpus_ter,
+    "word_error": word_error_rate,
+    "phone_error": phone_error_rate,
+    "character_error": character_error_rate,
+    "sentence_error": sentence_error_rate,
+}
+"""Phones, or any symbols with spaces between them, are what `phone_error` counts; `sentence_error` counts whole lines,
+which for pronunciations are the words missed."""
+
+FOR_SENTENCES = ("bleu", "chrf", "ter")
+FOR_SYMBOLS = ("phone_error", "sentence_error")
+
+
+def suitable_metrics(target: Tokeniser | None) -> tuple[str, ...]:
+    """Error rates for a model that writes symbols, such as phones; BLEU, chrF and TER for one that writes sentences."""
+    symbols = isinstance(target, WordTokeniser) and target.vocab_size <= FEW_SYMBOLS
+    return FOR_SYMBOLS if symbols else FOR_SENTENCES
+
+
+def evaluate(hypotheses: Sequence[str], references: Sequence[str], names: Sequence[str]) -> list[Score]:
+    """The named scores of a corpus. Raises UsageError for an unknown name, DataError for unequal counts."""
+    for name in names:
+        if name not in METRICS:
+            raise UsageError(
+                f"There is no metric {name!r}.{did_you_mean(name, METRICS)} There are: {', '.join(METRICS)}."
+            )
+    return [METRICS[name](hypotheses, references) for name in names]

@@ -1,0 +1,119 @@
+"""What a configuration costs, before anything is trained."""
+
+import statistics
+import time
+from dataclasses import dataclass
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from foveate.attention import Attention, Plan, record
+from foveate.data.batch import Batch
+from foveate.models import Seq2Seq
+from foveate.nn.loss import cross_entropy
+from foveate.tasks.translate import TranslateConfig
+
+VOCABULARY = 8000
+"""Assumed where a tokeniser takes its size from the data."""
+PROBES = 3
+
+
+@dataclass(frozen=True)
+class Site:
+    """One attention of the model at this size."""
+
+    name: str
+    kind: str
+    shape: tuple[int, int, int, int]
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Parameters, arithmetic, memory and time of one training step, and the path of every attention."""
+
+    model: str
+    parameters: int
+    vocabularies: tuple[int, int]
+    batch: tuple[int, int, int]
+    flops: float
+    seconds: float
+    sites: tuple[Site, ...]
+
+    @property
+    def training_bytes(self) -> int:
+        """Weights, gradients and two moments, in float32; activations come on top."""
+        return 16 * self.parameters
+
+    def __str__(self) -> str:
+        rows, source, target = self.batch
+        tokens = rows * target
+        lines = [
+            f"{self.model}: {self.parameters:,} parameters (vocabularies {self.vocabularies[0]:,} and "
+            f"{self.vocabularies[1]:,})",
+            f"memory of weights, gradients and AdamW's moments: {self.training_bytes / 2**20:,.0f} MiB",
+            f"a batch: {rows} pairs of {source} and {target} tokens; one step: {self.flops / 1e9:,.1f} GFLOP, "
+            f"{self.seconds * 1e3:,.0f} ms here, {tokens / self.seconds:,.0f} target tokens per second",
+        ]
+        width = max((len(site.name) for site in self.sites), default=0)
+        for site in self.sites:
+            _, heads, query, key = site.shape
+            chosen = next(path for path in site.plan.paths if path.name == site.plan.chosen)
+            lines.append(
+                f"{site.name:{width}}  {site.kind:5}  {heads} × {query} × {key}  {chosen.flops / 1e6:8.1f} MFLOP  "
+                f"{chosen.bytes / 2**20:6.1f} MiB  {site.plan}"
+            )
+        return "\n".join(lines if self.sites else [*lines, "no attention: the decoder reads one fixed vector"])
+
+
+def plan(
+    config: TranslateConfig, *, lengths: tuple[int, int], vocab: int | None = None, bfloat16: bool = False
+) -> Costs:
+    """Probe the model with a random batch of the configured token budget and the given lengths."""
+    sides = (config.source_tokeniser, config.source_tokeniser if config.joint_vocabulary else config.target_tokeniser)
+    source_vocab, target_vocab = (getattr(side, "vocab_size", None) or vocab or VOCABULARY for side in sides)
+    model = config.model.build(source_vocab, target_vocab)
+    rows = max(config.data.max_tokens // sum(lengths), 1)
+    generator = torch.Generator().manual_seed(0)
+
+    def side(length: int, size: int) -> Batch:
+        return Batch(torch.randint(4, size, (rows, length), generator=generator), torch.full((rows,), length))
+
+    source, target = side(lengths[0], source_vocab), side(lengths[1] + 1, target_vocab)
+    counter = FlopCounterMode(display=False)
+    with counter:
+        _step(model, source, target, bfloat16)
+    seconds = statistics.median(_timed(model, source, target, bfloat16) for _ in range(PROBES))
+    return Costs(
+        type(model).__name__,
+        model.parameter_count(),
+        (source_vocab, target_vocab),
+        (rows, *lengths),
+        counter.get_total_flops(),
+        seconds,
+        _sites(model, source, target),
+    )
+
+
+def _step(model: Seq2Seq, source: Batch, target: Batch, bfloat16: bool) -> None:
+    with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
+        loss = cross_entropy(model(source, target), Seq2Seq.predicted(target))
+    loss.backward()
+    model.zero_grad()
+
+
+def _timed(model: Seq2Seq, source: Batch, target: Batch, bfloat16: bool) -> float:
+    started = time.perf_counter()
+    _step(model, source, target, bfloat16)
+    return time.perf_counter() - started
+
+
+@torch.no_grad()
+def _sites(model: Seq2Seq, source: Batch, target: Batch) -> tuple[Site, ...]:
+    with record(model.eval()) as seen:
+        model(source, target)
+    sites = []
+    for at in seen:
+        assert isinstance(at.formula, Attention)
+        sites.append(Site(at.name, at.kind, at.shape, at.formula.plan(at.query, at.key, at=at.at)))
+    return tuple(sites)

@@ -1,0 +1,26 @@
+"""Training: one loop for anything with `loss(batch)`; checkpoints that survive kill -9 and notice damage."""
+
+from foveate.storage.checkpoint import Checkpoints, load_weights, restore_model
+from foveate.train.log import Progress, watch
+from foveate.train.loop import fit
+from foveate.train.recipe import TrainConfig
+from foveate.train.schedule import Constant, Cosine, InverseSquareRoot, Plateau, noam_peak
+from foveate.train.task import Loss, Outcome, Trainable
+
+__all__ = [
+    "Checkpoints",
+    "Constant",
+    "Cosine",
+    "InverseSquareRoot",
+    "Loss",
+    "Outcome",
+    "Plateau",
+    "Progress",
+    "TrainConfig",
+    "Trainable",
+    "fit",
+    "load_weights",
+    "noam_peak",
+    "restore_model",
+    "watch",
+]

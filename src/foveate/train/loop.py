@@ -1,0 +1,306 @@
+"""The training loop: one for every task.
+
+    for each update:  batches → loss / tokens → gradients → norm (finite?) → clip → AdamW
+    at intervals:     log · validate · checkpoint
+    at the end:       average, the weights for use
+
+Everything that happens is a function of (configuration, seed, step, history of validations). A checkpoint holds the
+step, the history, the weights and the moments, and a resumed run ends with the same bits as one that was never
+stopped.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from foveate import machine
+from foveate.config import to_dict
+from foveate.errors import UsageError
+from foveate.storage.checkpoint import Checkpoint, Checkpoints, model_tensors, restore_model, save_final
+from foveate.storage.manifest import remove_stale, write_json
+from foveate.train import history as past
+from foveate.train.average import average
+from foveate.train.history import Validation
+from foveate.train.interrupt import Interrupt
+from foveate.train.log import MetricsLog, Progress, Quiet
+from foveate.train.noise import noise_seed, reseed
+from foveate.train.optimiser import optimiser_tensors, restore_optimiser
+from foveate.train.recipe import TrainConfig
+from foveate.train.resume import exclusive, require_same
+from foveate.train.task import Outcome, Trainable
+from foveate.train.update import Updater
+from foveate.train.window import Window
+
+
+def fit(
+    task: Trainable,
+    config: TrainConfig,
+    folder: Path,
+    *,
+    resume: bool = False,
+    progress: Progress | None = None,
+    configuration: Mapping[str, Any] | None = None,
+    accept_changes: bool = False,
+) -> Outcome:
+    """Train the task's model in the run folder, to the end or until Ctrl-C.
+
+    `configuration` is the run's whole configuration as plain data. It goes into every checkpoint together with
+    `config`; a resume with a different one is refused with the differences, unless `accept_changes`. Resuming a run
+    that was stopped before its first checkpoint starts from the beginning, with the weights that the model has now.
+
+    The folder receives `checkpoints/`, `metrics.jsonl`, `best.json` and in the end `model.safetensors` with
+    `model.json`.
+
+    Raises UsageError (folder in use, changed configuration, unknown metric), DataError (loss or gradient not finite,
+    damaged checkpoints) and SetupError (disk full).
+    """
+    progress = progress or Quiet()
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with exclusive(folder), Interrupt(progress.note) as interrupt:
+        run = _Run(task, config, folder, progress, {**(configuration or {}), "train": to_dict(config)})
+        run.begin(resume, accept_changes)
+        try:
+            return run.train(interrupt)
+        finally:
+            run.close()
+
+
+class _Run:
+    """The state of one call of `fit`."""
+
+    def __init__(
+        self, task: Trainable, config: TrainConfig, folder: Path, progress: Progress, configuration: Mapping[str, Any]
+    ) -> None:
+        self.task, self.config, self.configuration = task, config, configuration
+        self.folder, self.progress = folder, progress
+        self.model = task.model
+        self.updater = Updater(task, config)
+        self.checkpoints = Checkpoints(folder / "checkpoints", progress.note)
+        self.step = 0
+        self.tokens = 0
+        self.history: list[Validation] = []
+        self.window = Window()
+        self.saved: tuple[int, int] | None = None
+        self.earlier_seconds = 0.0
+        self.started = time.monotonic()
+
+    # -- beginning and end ---------------------------------------------------------------------------------------------
+
+    def begin(self, resume: bool, accept_changes: bool) -> None:
+        """Restores the newest sound checkpoint when resuming; refuses a used folder otherwise."""
+        remove_stale(self.folder)
+        self.checkpoints.folder.mkdir(exist_ok=True)
+        remove_stale(self.checkpoints.folder)
+        steps = self.checkpoints.steps()
+        if steps and not resume:
+            raise UsageError(
+                f"{self.folder} holds a run already, saved at step {steps[-1]:,}. "
+                f"Continue it with `foveate resume {self.folder}`, or name another folder."
+            )
+        found = self.checkpoints.newest() if resume else None
+        if found:
+            self._restore(found, accept_changes)
+        elif resume:
+            self.progress.note("This run has no checkpoint yet: starting from the beginning.")
+        self.log = MetricsLog(self.folder / "metrics.jsonl", keep=found.state["log_bytes"] if found else 0)
+        self.started = time.monotonic()
+        budget = self.config.max_minutes
+        self.progress.begin(
+            self.step, self.config.steps, None if budget is None else max(0.0, budget * 60 - self.earlier_seconds)
+        )
+
+    def close(self) -> None:
+        """Leaves the log and the display in order."""
+        self.log.close()
+        self.progress.end()
+
+    def train(self, interrupt: Interrupt) -> Outcome:
+        """The loop."""
+        self.model.train()
+        while True:
+            if interrupt.requested:
+                self._save()
+                return self._outcome("interrupted", interrupted=True)
+            reason = self._ending()
+            if reason or self.step % self.config.validate_every == 0:
+                self._validate()
+            reason = reason or self._patience_ending()
+            if reason or self._is_save_due():
+                self._save()
+            if reason:
+                return self._outcome(reason, weights=self._finish())
+            self._update()
+
+    def _outcome(self, reason: str, *, weights: str = "", interrupted: bool = False) -> Outcome:
+        best = past.best(self.history)
+        return Outcome(
+            step=self.step,
+            seconds=self.seconds,
+            tokens=self.tokens,
+            best_step=best.step if best else None,
+            best=best.metrics if best else {},
+            weights=weights,
+            interrupted=interrupted,
+            stopped_because=reason,
+        )
+
+    @property
+    def seconds(self) -> float:
+        """Time spent on this run, resumed parts included."""
+        return self.earlier_seconds + time.monotonic() - self.started
+
+    def _ending(self) -> str:
+        if self.step >= self.config.steps:
+            return f"all {self.config.steps:,} steps are done"
+        if self.config.max_minutes is not None and self.seconds >= self.config.max_minutes * 60:
+            return f"the {self.config.max_minutes:g} minutes are used up"
+        return self._patience_ending()
+
+    def _patience_ending(self) -> str:
+        patience = self.config.patience
+        if patience is not None and past.wait(self.history) >= patience:
+            return f"no better {self.config.metric} in {patience} validations"
+        return ""
+
+    def _update(self) -> None:
+        updated = self.updater(self.step + 1, self.history)
+        self.step += 1
+        self.tokens += updated.count
+        self.window.add(updated)
+        self.progress.advance(self.step, updated.total / max(updated.count, 1))
+        if self.step % self.config.log_every == 0:
+            figures = self.window.close(self.seconds)
+            self._row("train", {**figures, "learning_rate": updated.learning_rate, "tokens": self.tokens})
+
+    def _row(self, kind: str, figures: Mapping[str, Any]) -> None:
+        epoch = self.step * self.config.accumulate / max(self.task.steps_per_epoch, 1)
+        row = {"kind": kind, "step": self.step, "epoch": round(epoch, 4), **figures, "seconds": round(self.seconds, 3)}
+        self.log.write(row)
+        self.progress.row(row)
+
+    # -- validation ----------------------------------------------------------------------------------------------------
+
+    def _validate(self) -> None:
+        """Validates once per step; also after a resume from a checkpoint made between an update and its validation."""
+        if self.step == 0 or (self.history and self.history[-1].step == self.step):
+            return
+        entry = self._measure()
+        self.history.append(entry)
+        best = past.best(self.history)
+        self._row("valid", {**entry.metrics, "best": best is entry})
+
+    def _measure(self) -> Validation:
+        self.model.eval()
+        reseed(self.updater.device, noise_seed(self.config.seed, -1 - self.step))
+        started = time.monotonic()
+        with torch.no_grad(), self.updater.autocast():
+            metrics = {name: float(value) for name, value in self.task.validate().items()}
+        self.model.train()
+        self.window.pause(time.monotonic() - started)
+        if self.config.metric not in metrics:
+            raise UsageError(
+                f"The configuration compares checkpoints by train.metric = {self.config.metric!r}, "
+                f"but validation gives: {', '.join(metrics)}. Choose one of these."
+            )
+        sign = 1 if self.config.better == "lower" else -1
+        return Validation(step=self.step, value=sign * metrics[self.config.metric], metrics=metrics)
+
+    # -- checkpoints ---------------------------------------------------------------------------------------------------
+
+    def _is_save_due(self) -> bool:
+        if self.step == 0:
+            return False
+        validated = bool(self.history) and self.history[-1].step == self.step
+        return self.step % self.config.save_every == 0 or (validated and self.step in self._best_steps())
+
+    def _best_steps(self) -> list[int]:
+        return past.best_steps(self.history, self.config.average if self.config.average_of == "best" else 1)
+
+    def _last_steps(self) -> list[int]:
+        """The regular checkpoints: those a Ctrl-C makes are left out, so that it does not change the average."""
+        regular = [step for step in self.checkpoints.steps() if step % self.config.save_every == 0]
+        return sorted({*regular, self.step})[-self.config.average :]
+
+    def _save(self) -> None:
+        if self.saved == (self.step, len(self.history)):
+            return
+        state = {
+            "tokens": self.tokens,
+            "seconds": self.seconds,
+            "history": [entry.to_dict() for entry in self.history],
+            "window": self.window.to_dict(),
+            "log_bytes": self.log.position(),
+            "configuration": self.configuration,
+            "tuning": asdict(machine.current()),
+            "threads": torch.get_num_threads(),
+            "torch": torch.__version__,
+        }
+        started = time.monotonic()
+        self.checkpoints.save(
+            self.step, model=model_tensors(self.model), optimiser=optimiser_tensors(self.updater.optimiser), state=state
+        )
+        self.saved = (self.step, len(self.history))
+        self._name_best()
+        self.checkpoints.prune(self.config.keep, {*self._best_steps(), *self._last_steps()})
+        self.window.pause(time.monotonic() - started)
+
+    def _name_best(self) -> None:
+        best = past.best(self.history)
+        if best:
+            checkpoint = self.checkpoints.path(best.step).relative_to(self.folder)
+            write_json(self.folder / "best.json", {"checkpoint": str(checkpoint), **best.to_dict()})
+
+    def _restore(self, found: Checkpoint, accept_changes: bool) -> None:
+        state = found.state
+        for sentence in require_same(state, self.configuration, self.folder, accept_changes=accept_changes):
+            self.progress.note(sentence)
+        restore_model(self.model, found.model, source=found.path)
+        restore_optimiser(self.updater.optimiser, found.optimiser)
+        machine.use(machine.Tuning(**state["tuning"]))
+        self.step, self.tokens, self.earlier_seconds = state["step"], state["tokens"], state["seconds"]
+        self.history = [Validation.from_dict(entry) for entry in state["history"]]
+        self.window = Window.from_dict(state["window"])
+        self.saved = (self.step, len(self.history))
+        self.checkpoints.set_aside(self.step)
+        self.progress.note(f"Resuming after step {self.step:,}, from {found.path}.")
+
+    # -- the weights for use -------------------------------------------------------------------------------------------
+
+    def _finish(self) -> str:
+        """Writes the final weights: the average if it validates better than the best checkpoint, else that one."""
+        tensors, words, metrics = self._best_weights()
+        if self.config.average > 1:
+            steps = self._last_steps() if self.config.average_of == "last" else self._best_steps()
+            weights = self.checkpoints.weights(steps)
+            if len(weights) > 1:
+                restore_model(self.model, average(weights.values()), source="the average")
+                averaged = self._measure()
+                best = past.best(self.history)
+                self._row("average", dict(averaged.metrics))
+                if best is None or averaged.value <= best.value:
+                    tensors, metrics = model_tensors(self.model), averaged.metrics
+                    words = f"average of the checkpoints of steps {', '.join(map(str, weights))}"
+                else:
+                    self.progress.note(
+                        f"The average of {len(weights)} checkpoints is no better than the best one; that one is used."
+                    )
+        save_final(
+            self.folder, tensors, {"weights": words, "step": self.step, "metrics": past.metrics_to_json(metrics)}
+        )
+        restore_model(self.model, tensors, source=self.folder)
+        self.model.eval()
+        return words
+
+    def _best_weights(self) -> tuple[Mapping[str, Tensor], str, Mapping[str, float]]:
+        saved = self.checkpoints.steps()
+        for entry in past.ranked(self.history):
+            weights = self.checkpoints.weights([entry.step] if entry.step in saved else [])
+            if weights:
+                return weights[entry.step], f"checkpoint of step {entry.step}", entry.metrics
+        return model_tensors(self.model), f"weights after step {self.step}", {}

@@ -1,0 +1,46 @@
+"""How to train: the settings of the loop."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from foveate.config import setting
+from foveate.train.schedule import Constant, Cosine, InverseSquareRoot, Plateau
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """How to train; what to train is the task's business."""
+
+    steps: int = setting(10_000, "updates to make")
+    max_minutes: float | None = setting(None, "stop cleanly after this time, resumed parts included")
+    learning_rate: float = setting(1e-3, "the base rate; the schedule multiplies it")
+    schedule: Constant | InverseSquareRoot | Cosine | Plateau = setting(
+        InverseSquareRoot(warmup=400), "how the rate changes: constant, inverse_square_root, cosine or plateau"
+    )
+    weight_decay: float = setting(0.01, "AdamW's decay, applied to matrices only")
+    betas: tuple[float, float] = setting((0.9, 0.98), "AdamW's averages of the gradient and of its square")
+    eps: float = setting(1e-8, "AdamW's guard against division by zero")
+    clip_norm: float | None = setting(1.0, "longest gradient, in the Euclidean norm over all weights; none: any length")
+    accumulate: int = setting(1, "batches whose gradients make one update")
+    precision: Literal["float32", "bfloat16"] = setting(
+        "float32", "bfloat16: products in half precision, weights stay float32"
+    )
+    validate_every: int = setting(500, "updates between validations")
+    save_every: int = setting(500, "updates between checkpoints")
+    keep: int = setting(3, "newest checkpoints to keep, besides those that are best or averaged")
+    metric: str = setting("loss", "the validation metric that decides which checkpoint is best")
+    better: Literal["lower", "higher"] = setting("lower", "whether a lower or a higher metric is better")
+    patience: int | None = setting(None, "stop after this many validations without a better metric; none: never")
+    average: int = setting(1, "checkpoints whose weights are averaged at the end; 1: the best one alone")
+    average_of: Literal["last", "best"] = setting("last", "which checkpoints are averaged")
+    log_every: int = setting(50, "updates between rows of metrics.jsonl")
+    seed: int = setting(0, "seed of the dropout noise")
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "accumulate", "validate_every", "save_every", "keep", "average", "log_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("max_minutes", "clip_norm", "patience", "learning_rate", "eps"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"{name} must be more than 0, got {value}")

@@ -1,0 +1,122 @@
+"""Parallel data: every pair is stored whole or reported."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from foveate.data.parallel import LeftOut, ParallelData, Report, prepare
+from foveate.data.text import Pair
+from foveate.data.tokeniser import BOS, EOS, CharacterTokeniser, WordTokeniser
+from foveate.errors import DataError
+
+SOURCE = CharacterTokeniser.train(["abc"])
+TARGET = WordTokeniser.train(["A B C"])
+
+
+def prepared(folder: Path, pairs: list[tuple[str, str]], max_length: int = 4) -> tuple[ParallelData, Report]:
+    numbered = (Pair(line, *pair) for line, pair in enumerate(pairs, start=1))
+    return prepare(folder / "train", numbered, SOURCE, TARGET, max_length=max_length)
+
+
+def test_sources_end_and_targets_begin_and_end(tmp_path: Path) -> None:
+    data, report = prepared(tmp_path, [("ab", "A B"), ("c", "C")])
+    assert [row.tolist() for row in data.source] == [[4, 5, EOS], [6, EOS]]
+    assert [row.tolist() for row in data.target] == [[BOS, 4, 5, EOS], [BOS, 6, EOS]]
+    assert data.lines.tolist() == [1, 2]
+    assert str(report) == "All 2 pairs are used."
+    assert (data.source.tokeniser_digest, data.target.tokeniser_digest) == (SOURCE.digest(), TARGET.digest())
+    data.verify()
+
+
+def test_a_batch_is_made_of_the_examples_asked_for(tmp_path: Path) -> None:
+    data, _ = prepared(tmp_path, [("ab", "A B"), ("c", "C"), ("abc", "A B C")])
+    batch = data.batch([2, 1])
+    assert batch.source.ids.tolist() == [[4, 5, 6, EOS], [6, EOS, 0, 0]]
+    assert batch.target.ids.tolist() == [[BOS, 4, 5, 6, EOS], [BOS, 6, EOS, 0, 0]]
+    assert batch.examples == (2, 1)
+
+
+def test_empty_and_long_pairs_are_left_out_and_named_never_cut(tmp_path: Path) -> None:
+    pairs = [
+        ("a", "A"),
+        ("", "A"),
+        ("abca", "A"),
+        ("  ", "A"),
+        ("abc", "A B C"),
+        ("a", " "),
+        ("a", "A B C A B"),
+        ("x", "A"),
+    ]
+    data, report = prepared(tmp_path, pairs)
+    assert data.lines.tolist() == [1, 5, 8]
+    assert str(report) == (
+        "3 of 8 pairs are used. 3 have an empty side: lines 2, 4 and 6. 2 have a side of more than 4 tokens "
+        "(the longest has 6): lines 3 and 7. 20.0 % of the source tokens are unknown."
+    )
+
+
+def test_many_lines_are_counted_and_the_first_named(tmp_path: Path) -> None:
+    data, report = prepared(tmp_path, [("", "A")] * 1007)
+    assert len(data) == 0
+    assert str(report) == (
+        "None of 1,007 pairs are used. 1,007 have an empty side: lines 1, 2, 3, 4, 5 and 1,002 more."
+    )
+
+
+@pytest.mark.parametrize(
+    ("report", "sentence"),
+    [
+        (
+            Report(total=1234, max_length=9, empty=LeftOut(2, (8, 9))),
+            "1,232 of 1,234 pairs are used. 2 have an empty side: lines 8 and 9.",
+        ),
+        (
+            Report(total=2, max_length=9, too_long=LeftOut(1, (2,)), longest=12),
+            "1 of 2 pairs is used. 1 has a side of more than 9 tokens (the longest has 12): line 2.",
+        ),
+        (
+            Report(total=3, max_length=9, source_tokens=99_999, source_unknown=1, target_tokens=50, target_unknown=25),
+            "All 3 pairs are used. Less than 0.1 % of the source tokens and 50.0 % of the target tokens are unknown.",
+        ),
+    ],
+)
+def test_a_report_prints_as_sentences(report: Report, sentence: str) -> None:
+    assert str(report) == sentence
+
+
+def test_prepared_data_opens_again(tmp_path: Path) -> None:
+    data, _ = prepared(tmp_path, [("ab", "A B"), ("c", "C")])
+    again = ParallelData.open(tmp_path / "train")
+    assert [row.tolist() for row in again.source] == [row.tolist() for row in data.source]
+    assert len(again) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["train"]
+
+
+def test_data_and_tokenisers_must_belong_together(tmp_path: Path) -> None:
+    data, _ = prepared(tmp_path, [("ab", "A B")])
+    data.require(SOURCE, TARGET)
+    with pytest.raises(DataError) as caught:
+        data.require(SOURCE, WordTokeniser.train(["A B"]))
+    assert str(caught.value) == (
+        f"{tmp_path}/train/target was made with another tokeniser: its digest differs. Prepare the data anew, or "
+        "restore the tokeniser it was made with."
+    )
+
+
+def test_prepared_data_that_is_missing_or_mixed_is_named(tmp_path: Path) -> None:
+    prepared(tmp_path, [("ab", "A B"), ("c", "C")])
+    folder = tmp_path / "train"
+    shutil.rmtree(folder / "target")
+    prepare(tmp_path / "other", [Pair(1, "a", "A")], SOURCE, TARGET, max_length=9)
+    (tmp_path / "other" / "target").rename(folder / "target")
+    with pytest.raises(DataError) as caught:
+        ParallelData.open(folder)
+    assert str(caught.value) == (
+        f"{folder} is damaged: it has 2 sources, 1 targets and 2 line numbers. Prepare the data anew."
+    )
+    with pytest.raises(DataError) as caught:
+        ParallelData.open(tmp_path / "valid")
+    assert str(caught.value) == (
+        f"{tmp_path}/valid: there is no such folder of prepared data. Run the training command anew."
+    )

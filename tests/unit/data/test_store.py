@@ -1,0 +1,161 @@
+"""The token store: rows on disk, written as a stream, whole or absent, and aware of damage."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from foveate.data import store as module
+from foveate.data.store import TokenStore
+from foveate.errors import DataError, SetupError
+
+ROWS = [[4, 5, 6], [], [65_535], [7, 7]]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> TokenStore:
+    return TokenStore.write(tmp_path / "store", ROWS, "abc", vocab_size=65_536)
+
+
+def refusal(folder: Path) -> str:
+    with pytest.raises(DataError) as caught:
+        TokenStore.open(folder).verify()
+    return str(caught.value)
+
+
+def test_rows_come_back(store: TokenStore) -> None:
+    assert [row.tolist() for row in store] == ROWS
+    assert store[-1].tolist() == [7, 7]
+    assert store.lengths.tolist() == [3, 0, 1, 2]
+    assert (len(store), store.num_tokens, store.tokeniser_digest) == (4, 6, "abc")
+    assert store.tokens.tolist() == [4, 5, 6, 65_535, 7, 7]
+    store.verify()
+    with pytest.raises(IndexError):
+        store[4]
+
+
+def test_rows_cannot_be_changed(store: TokenStore) -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        store[0][0] = 1
+
+
+def test_a_small_vocabulary_takes_two_bytes_an_id(store: TokenStore, tmp_path: Path) -> None:
+    assert (store.folder / "tokens.bin").stat().st_size == 2 * store.num_tokens
+    wide = TokenStore.write(tmp_path / "wide", [[70_000]], "abc", vocab_size=70_001)
+    assert wide[0].tolist() == [70_000]
+    assert TokenStore.write(tmp_path / "any", [[4_000_000_000]], "abc")[0].tolist() == [4_000_000_000]
+
+
+def test_an_id_beyond_the_vocabulary_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        TokenStore.write(tmp_path / "store", [[4], [70_000]], "abc", vocab_size=100)
+    assert str(caught.value) == "Ids must be from 0 to 65,535, got some from 4 to 70,000."
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_may_be_empty(tmp_path: Path) -> None:
+    store = TokenStore.write(tmp_path / "store", [], "abc")
+    assert (len(store), store.num_tokens, list(store)) == (0, 0, [])
+    store.verify()
+
+
+def test_writing_streams_in_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_CHUNK", 8)
+    rows = [[i, i + 1, i + 2][: i % 4] for i in range(100)]
+    with TokenStore.writer(tmp_path / "store", "abc") as writer:
+        for row in rows:
+            writer.append(row)
+            assert len(writer._tokens) < 8 > len(writer._offsets)
+    store = TokenStore.open(tmp_path / "store")
+    assert [row.tolist() for row in store] == rows
+    store.verify()
+
+
+def test_a_failed_write_leaves_what_was_there(store: TokenStore) -> None:
+    def rows() -> Iterator[list[int]]:
+        yield [1]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        TokenStore.write(store.folder, rows(), "abc")
+    assert [row.tolist() for row in TokenStore.open(store.folder)] == ROWS
+    assert [path.name for path in store.folder.parent.iterdir()] == ["store"]
+
+
+def test_writing_again_replaces(store: TokenStore) -> None:
+    assert [row.tolist() for row in TokenStore.write(store.folder, [[9]], "abc")] == [[9]]
+    assert [path.name for path in store.folder.parent.iterdir()] == ["store"]
+
+
+def test_everything_is_flushed_before_the_store_appears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flushed: list[str] = []
+    fsync = os.fsync
+
+    def spy(descriptor: int) -> None:
+        flushed.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
+        assert (tmp_path / "store").exists() == (flushed[-1] == tmp_path.name)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", spy)
+    TokenStore.write(tmp_path / "store", ROWS, "abc")
+    assert {"tokens.bin", "offsets.bin", "index.json", tmp_path.name} <= set(flushed)
+
+
+def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(SetupError) as caught:
+        TokenStore.write(tmp_path / "store", ROWS, "abc")
+    assert str(caught.value) == (
+        f"The disk is full: {tmp_path}/store could not be written. Make room or choose another --out."
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cut_file_is_noticed_when_opened(store: TokenStore) -> None:
+    path = store.folder / "tokens.bin"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(DataError) as caught:
+        TokenStore.open(store.folder)
+    assert str(caught.value) == f"{path} has 11 bytes but 12 were written. Prepare the data anew."
+    path.unlink()
+    assert refusal(store.folder) == f"{path} is missing. Prepare the data anew."
+
+
+@pytest.mark.parametrize("name", ["tokens.bin", "offsets.bin"])
+def test_a_flipped_bit_is_noticed_on_verification(store: TokenStore, name: str) -> None:
+    path = store.folder / name
+    content = bytearray(path.read_bytes())
+    content[5] ^= 1
+    path.write_bytes(content)
+    assert refusal(store.folder) == (
+        f"{path} has changed since it was written: its SHA-256 differs. Prepare the data anew."
+    )
+
+
+def test_a_changed_index_is_noticed(store: TokenStore) -> None:
+    path = store.folder / "index.json"
+    right = path.read_text()
+    path.write_text(right.replace('"rows": 4', '"rows": 3'))
+    assert refusal(store.folder) == (
+        f"{path} has changed since it was written: its digest differs. Prepare the data anew."
+    )
+    path.write_text(right[:-20])
+    assert refusal(store.folder) == f"{path} is damaged. Prepare the data anew."
+    path.write_text(json.dumps(json.loads(right) | {"format": "foveate token store 2"}))
+    assert refusal(store.folder) == (
+        f"{store.folder} has the format 'foveate token store 2'; this version of foveate reads 'foveate token store 1'."
+    )
+    path.unlink()
+    assert refusal(store.folder) == (
+        f"{store.folder} is no token store: it has no index.json. Run the training command anew."
+    )
+
+
+def test_views_are_plain_arrays(store: TokenStore) -> None:
+    assert type(store[0]) is np.ndarray
