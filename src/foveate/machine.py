@@ -23,13 +23,19 @@ class Tuning:
     onednn_matmul: bool = False
     allocator: bool = False
     short_attention: int = 0
-    """Up to this many keys, dot-product attention on CPU runs as plain matrix products."""
+    """Up to this many keys, dot-product attention in float32 on CPU runs as plain matrix products."""
+    short_attention_bfloat16: int = 0
+    """The same in bfloat16, where torch's fused kernel has a slow backward."""
 
     def __str__(self) -> str:
         onednn = "oneDNN" if self.onednn_matmul else "torch's default"
         allocator = "large tensors keep their pages" if self.allocator else "system default"
-        short = f"up to {self.short_attention} keys" if self.short_attention else "off"
+        short = f"up to {self.short_attention} keys in float32, {self.short_attention_bfloat16} in bfloat16"
         return f"float32 products: {onednn}; allocator: {allocator}; plain attention: {short}"
+
+    def short_attention_for(self, dtype: torch.dtype) -> int:
+        """Up to how many keys plain products are the faster attention."""
+        return self.short_attention_bfloat16 if dtype == torch.bfloat16 else self.short_attention
 
 
 _current = Tuning()
@@ -56,7 +62,9 @@ def tune() -> Tuning:
     """Measure the switches on this machine (under two seconds), put the gains in force, and return them."""
     use(replace(_current, onednn_matmul=False))
     allocator = _current.allocator or _keep_pages()
-    use(Tuning(onednn_matmul=_onednn_gains(), allocator=allocator, short_attention=_short_attention()))
+    use(Tuning(onednn_matmul=_onednn_gains(), allocator=allocator))
+    short = {dtype: _short_attention(dtype) for dtype in (torch.float32, torch.bfloat16)}
+    use(replace(_current, short_attention=short[torch.float32], short_attention_bfloat16=short[torch.bfloat16]))
     return _current
 
 
@@ -93,17 +101,19 @@ def _onednn_gains() -> bool:
     return error <= max(4 * default_error, 1e-6) and seconds * 1.2 <= default_seconds
 
 
-def _short_attention() -> int:
-    """The largest length, up to 256, at which plain products train faster than the fused kernel."""
+def _short_attention(dtype: torch.dtype) -> int:
+    """The largest length, up to 256, at which plain products train faster than the fused kernel, masks included."""
     longest = 0
     for length in (32, 64, 128, 256):
-        query = torch.randn(4096 // length, 4, length, 32, requires_grad=True)
+        query = torch.randn(4096 // length, 4, length, 32, dtype=dtype, requires_grad=True)
+        visible = torch.ones(len(query), 1, 1, length, dtype=torch.bool)
 
-        def plain(query: torch.Tensor = query) -> None:
-            ((query @ query.mT).softmax(-1) @ query).sum().backward()
+        def plain(query: torch.Tensor = query, visible: torch.Tensor = visible) -> None:
+            scores = torch.where(visible, query @ query.mT, -torch.inf)
+            (scores.softmax(-1, dtype=torch.float32).to(dtype) @ query).sum().backward()
 
-        def fused(query: torch.Tensor = query) -> None:
-            scaled_dot_product_attention(query, query, query).sum().backward()
+        def fused(query: torch.Tensor = query, visible: torch.Tensor = visible) -> None:
+            scaled_dot_product_attention(query, query, query, attn_mask=visible).sum().backward()
 
         if _seconds(plain, 5) > _seconds(fused, 5):
             break

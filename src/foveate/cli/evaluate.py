@@ -14,6 +14,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 examples:
   foveate evaluate run/ --source test.en --target test.fr
   foveate evaluate run/ --source test.tsv --metrics phone_error,word_error --save output.txt
+  foveate evaluate run/ --source test.tsv --report report.html
   foveate evaluate --output output.fr --target test.fr          score a file that is already there
   foveate evaluate --links system.pharaoh --gold gold.pharaoh   alignment error rate
 """
@@ -25,6 +26,7 @@ examples:
     parser.add_argument("--gold", metavar="FILE", help="gold alignments: sure links 3-4, possible links 3p4")
     parser.add_argument("--metrics", metavar="A,B", help="which metrics; by default those that suit the data")
     parser.add_argument("--save", metavar="FILE", help="keep the translations")
+    parser.add_argument("--report", metavar="FILE", help="write the run's report, with these scores and alignments")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     decode_arguments(parser)
     machine_arguments(parser)
@@ -35,6 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     from foveate.errors import UsageError
 
+    if arguments.report and not (arguments.run and arguments.source):
+        raise UsageError("--report is about a model: give RUN and --source FILE too.")
     if arguments.links:
         if not arguments.gold:
             raise UsageError("--links needs --gold FILE, the alignments to compare with.")
@@ -65,7 +69,7 @@ def _model(arguments: argparse.Namespace) -> "list[Score]":
 
     pairs = list(read_pairs(arguments.source, arguments.target))
     prepare_machine(arguments, quiet=True)
-    translator = Translator.load(arguments.run, note=say)
+    translator = Translator.load(arguments.run, precision=arguments.precision, note=say)
     config = decode_config(translator.config, arguments)
     started = time.perf_counter()
     translations = translator.translate([pair.source for pair in pairs], config=config)
@@ -76,7 +80,21 @@ def _model(arguments: argparse.Namespace) -> "list[Score]":
     if arguments.save:
         Path(arguments.save).write_text("".join(f"{text}\n" for text in hypotheses), encoding="utf-8")
     names = arguments.metrics.split(",") if arguments.metrics else suitable_metrics(translator.target_tokeniser)
-    return evaluate(hypotheses, [pair.target for pair in pairs], names)
+    references = [pair.target for pair in pairs]
+    scores = evaluate(hypotheses, references, names)
+    if arguments.report:
+        from foveate.cli.report import SAMPLES, Test, write_report
+
+        write_report(
+            translator,
+            Path(arguments.run),
+            Path(arguments.report),
+            translations=translations[:SAMPLES],
+            references=references[:SAMPLES],
+            test=Test(file=Path(arguments.source).name, lines=len(pairs), scores=scores),
+        )
+        say(f"The report is in {arguments.report}.")
+    return scores
 
 
 def _file(arguments: argparse.Namespace) -> "list[Score]":

@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     from foveate.tasks.translator import Head, Translator
 
     prepare_machine(arguments, quiet=True)
-    translator = Translator.load(arguments.run)
+    translator = Translator.load(arguments.run, precision=arguments.precision, note=say)
     if arguments.target is None:
         (translation,) = translator.translate([arguments.text], config=decode_config(translator.config, arguments))
     else:

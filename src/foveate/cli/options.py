@@ -11,6 +11,12 @@ def machine_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def decode_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--precision",
+        choices=["float32", "bfloat16"],
+        default="float32",
+        help="bfloat16: weights of half the size, faster on machines that know it, scores a little less exact",
+    )
     parser.add_argument("--beam", type=int, metavar="N", help="hypotheses kept side by side; 1 is greedy")
     parser.add_argument(
         "--set",

@@ -38,11 +38,11 @@ def run(arguments: argparse.Namespace) -> int:
     from foveate.tasks.translator import Translator
 
     prepare_machine(arguments, quiet=True)
-    translator = Translator.load(arguments.run)
+    translator = Translator.load(arguments.run, precision=arguments.precision, note=say)
     config = decode_config(translator.config, arguments)
     unfinished, done = 0, 0
     for chunk in _chunks(arguments.text):
-        for translation in translator.translate(chunk, config=config):
+        for translation in translator.translate(chunk, config=config, first=done):
             done += 1
             unfinished += not translation.finished
             if arguments.n_best:

@@ -1,16 +1,15 @@
 """What the recurrent encoder–decoders share: embeddings, an encoder, and an explicit state."""
 
 from dataclasses import dataclass, replace
-from typing import Self
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn.functional import dropout
 
 from foveate.attention import Attention, Positions
 from foveate.data.batch import Batch
 from foveate.models.seq2seq import Seq2Seq, selected_sentences
+from foveate.nn.dropout import dropout
 from foveate.nn.recurrent import RecurrentEncoder, StackState
 
 
@@ -24,7 +23,7 @@ class Memory:
     features: Float[Tensor, "sentences 1 key feature"] | None = None
     """The score's part that depends on the keys alone, computed once per sentence."""
 
-    def select(self, sentences: Int[Tensor, " new_sentences"]) -> Self:
+    def select(self, sentences: Int[Tensor, " new_sentences"]) -> "Memory":
         return replace(
             self,
             hidden=self.hidden[sentences],

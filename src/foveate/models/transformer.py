@@ -7,12 +7,13 @@ from typing import Literal, cast
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn.functional import dropout, linear
+from torch.nn.functional import linear
 
 from foveate.attention import Positions
 from foveate.data.batch import Batch
 from foveate.models.seq2seq import Seq2Seq, selected_sentences
 from foveate.nn.block import BlockConfig, DecoderBlock, EncoderBlock
+from foveate.nn.dropout import dropout
 from foveate.nn.multihead import KeyValue
 from foveate.nn.packing import Packing
 from foveate.nn.position import PositionConfig, SinusoidalConfig

@@ -6,9 +6,9 @@ from typing import Literal
 
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.functional import dropout
 
 from foveate.attention import Positions, ScaledDot, ScoreConfig, Visibility, causal, padding
+from foveate.nn.dropout import add_dropped
 from foveate.nn.feedforward import Activation, FeedForward
 from foveate.nn.multihead import KeyValue, MultiHeadAttention
 from foveate.nn.packing import Packing
@@ -26,7 +26,9 @@ class BlockConfig:
     activation: Activation = "relu"
     bias: bool = True
     dropout: float = 0.1
+    """On what each residual adds, and on embeddings: where the paper has it."""
     attention_dropout: float = 0.0
+    feedforward_dropout: float = 0.0
     score: ScoreConfig = ScaledDot()
 
 
@@ -43,8 +45,8 @@ class Residual(nn.Module):
         self, x: Float[Tensor, "*shape model_dim"], f: Callable[[Tensor], Tensor]
     ) -> Float[Tensor, "*shape model_dim"]:
         if self.place == "pre":
-            return x + dropout(f(self.norm(x)), self.dropout, self.training)
-        return self.norm(x + dropout(f(x), self.dropout, self.training))
+            return add_dropped(x, f(self.norm(x)), self.dropout, self.training)
+        return self.norm(add_dropped(x, f(x), self.dropout, self.training))
 
 
 class EncoderBlock(nn.Module):
@@ -107,4 +109,6 @@ def _multihead(config: BlockConfig, visibility: Visibility, kind: Literal["self"
 
 
 def _feedforward(config: BlockConfig) -> FeedForward:
-    return FeedForward(config.model_dim, config.feedforward_dim, activation=config.activation, dropout=config.dropout)
+    return FeedForward(
+        config.model_dim, config.feedforward_dim, activation=config.activation, dropout=config.feedforward_dropout
+    )

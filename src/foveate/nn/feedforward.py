@@ -5,7 +5,9 @@ from typing import Literal
 
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.functional import dropout, gelu, relu, silu
+from torch.nn.functional import gelu, relu, silu
+
+from foveate.nn.dropout import dropout
 
 Activation = Literal["relu", "gelu", "silu"]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": relu, "gelu": gelu, "silu": silu}

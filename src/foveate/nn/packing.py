@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int, Shaped
 from torch import Tensor
 
 
@@ -29,11 +29,11 @@ class Packing:
         """Each token's position in its own sequence."""
         self.full = self.index.numel() == self.batch * length
 
-    def pack(self, padded: Float[Tensor, "batch length *dims"]) -> Float[Tensor, "tokens *dims"]:
+    def pack(self, padded: Shaped[Tensor, "batch length *dims"]) -> Shaped[Tensor, "tokens *dims"]:
         flat = padded.reshape(self.batch * self.length, *padded.shape[2:])
         return flat if self.full else _Pick.apply(flat, self.index)
 
-    def unpack(self, tokens: Float[Tensor, "tokens *dims"]) -> Float[Tensor, "batch length *dims"]:
+    def unpack(self, tokens: Shaped[Tensor, "tokens *dims"]) -> Shaped[Tensor, "batch length *dims"]:
         """Padding becomes zero."""
         flat = tokens if self.full else _Place.apply(tokens, self.index, self.batch * self.length)
         return flat.view(self.batch, self.length, *tokens.shape[1:])

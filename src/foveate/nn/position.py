@@ -16,7 +16,7 @@ class Sinusoid(nn.Module):
     The Persian lectures' ω_1 … ω_{d/2} are our j = 0 … d/2 − 1 (their vector lists the frequencies from 1), and the
     example table is computed with base 100 while the formula beside it says 10000:
 
-    >>> Sinusoid(4, base=100)(torch.arange(4))                    # I, am, a, Robot
+    >>> Sinusoid(4, base=100.0)(torch.arange(4))                  # I, am, a, Robot
     tensor([[ 0.0000,  1.0000,  0.0000,  1.0000],
             [ 0.8415,  0.5403,  0.0998,  0.9950],
             [ 0.9093, -0.4161,  0.1987,  0.9801],
@@ -45,9 +45,10 @@ class Sinusoid(nn.Module):
         return self.table[position]
 
     def _rows(self, length: int) -> Float[Tensor, "length model_dim"]:
-        frequency = torch.exp(torch.arange(0, self.model_dim, 2) * (-math.log(self.base) / self.model_dim))
-        angle = torch.arange(length)[:, None] * frequency
-        pair = (angle.sin(), angle.cos())
+        # In float64: a float32 angle at position 10,000 is already off by half a thousandth.
+        pairs = torch.arange(0, self.model_dim, 2, dtype=torch.float64)
+        angle = torch.arange(length)[:, None] * torch.exp(pairs * (-math.log(self.base) / self.model_dim))
+        pair = (angle.sin().float(), angle.cos().float())
         return torch.stack(pair, -1).flatten(1) if self.layout == "interleaved" else torch.cat(pair, -1)
 
     def extra_repr(self) -> str:

@@ -6,8 +6,10 @@ from typing import Literal, cast
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn.functional import dropout, linear
+from torch.nn.functional import linear
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from foveate.nn.dropout import dropout
 
 Cell = Literal["rnn", "lstm", "gru", "lecture_gru"]
 LayerState = tuple[Float[Tensor, "batch hidden_dim"], ...]
@@ -223,8 +225,8 @@ def _reversal(lengths: Int[Tensor, " batch"], length: int) -> Int[Tensor, "batch
 
 
 def _take(
-    x: Float[Tensor, "batch length dim"], index: Int[Tensor, "batch length"]
-) -> Float[Tensor, "batch length dim"]:
+    x: Float[Tensor, "batch length dim"], index: Int[Tensor, "batch taken"]
+) -> Float[Tensor, "batch taken dim"]:
     return x.gather(1, index[..., None].expand(-1, -1, x.shape[-1]))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Literal
 
 import numpy as np
 import torch
@@ -17,7 +17,8 @@ from foveate.errors import DataError, UsageError
 from foveate.inspect.alignment import Alignment
 from foveate.models import Seq2Seq
 from foveate.nn.loss import cross_entropy
-from foveate.storage import load_weights, read_run, restore_model
+from foveate.storage.checkpoint import load_weights, restore_model
+from foveate.storage.run import read_run
 from foveate.tasks.translate import TranslateConfig, build_model, load_tokenisers
 
 END = "</s>"
@@ -71,11 +72,19 @@ class Translator:
         self.config = BeamConfig() if config is None else config
 
     @classmethod
-    def load(cls, run: Path | str, *, note: Callable[[str], None] = lambda sentence: None) -> Self:
+    def load(
+        cls,
+        run: Path | str,
+        *,
+        precision: Literal["float32", "bfloat16"] = "float32",
+        note: Callable[[str], None] = lambda sentence: None,
+    ) -> "Translator":
         """The trained model of a run folder; of an unfinished run, its best checkpoint.
 
-        `note` receives a sentence about anything that was passed over. Raises DataError when the folder is not a run,
-        has no trained weights, or is damaged.
+        In bfloat16 weights take half the memory and products are faster on machines that know it; scores are a little
+        less exact. `note` receives a sentence about anything that was passed over.
+
+        Raises DataError when the folder is not a run, has no trained weights, or is damaged.
         """
         folder = Path(run)
         settings = {name: value for name, value in read_run(folder).config.items() if name != "train"}
@@ -84,6 +93,8 @@ class Translator:
         model = build_model(config, source, target)
         tensors, _ = load_weights(folder, note)
         restore_model(model, tensors, source=folder)
+        if precision == "bfloat16":
+            model.to(torch.bfloat16)
         return cls(model, source, target, config.decode)
 
     @property
@@ -102,8 +113,12 @@ class Translator:
         return Translation(source, (self.target_tokeniser.decode(tokens),), (hypothesis,))
 
     @torch.inference_mode()
-    def translate(self, texts: Sequence[str], *, config: DecodeConfig | None = None) -> list[Translation]:
+    def translate(
+        self, texts: Sequence[str], *, config: DecodeConfig | None = None, first: int = 0
+    ) -> list[Translation]:
         """Translate each text; an empty text has no hypotheses.
+
+        `first` is the number of the first text where `texts` is a part of more: the noise of sampling depends on it.
 
         A hypothesis may be twice as long as its source and ten tokens more; one that reaches this limit says
         `finished=False`. Raises DataError for a text with more tokens than the model has positions.
@@ -112,7 +127,8 @@ class Translator:
         sources = [self._encode(text, number) for number, text in enumerate(texts, start=1)]
         results: list[Translation] = [Translation(text, (), ()) for text in texts]
         for group in _groups([len(source) for source in sources], beam_size(config)):
-            found = self._decode([sources[index] for index in group], group, config)
+            examples = [first + index for index in group]
+            found = self._decode([sources[index] for index in group], examples, config)
             for index, hypotheses in zip(group, found, strict=True):
                 decoded = tuple(self.target_tokeniser.decode(best.tokens) for best in hypotheses)
                 results[index] = Translation(texts[index], decoded, tuple(hypotheses))
@@ -147,7 +163,7 @@ class Translator:
             )
         return [*tokens, EOS] if tokens else []
 
-    def _decode(self, sources: list[list[int]], group: list[int], config: DecodeConfig) -> list[list[Hypothesis]]:
+    def _decode(self, sources: list[list[int]], examples: list[int], config: DecodeConfig) -> list[list[Hypothesis]]:
         batch = Batch.of(sources)
         limit = 2 * batch.lengths + 10
         most = min(config.max_length, self.model.max_length or config.max_length)
@@ -157,7 +173,7 @@ class Translator:
             sentences=batch.size,
             config=config,
             max_length=limit.clamp(max=most),
-            examples=group,
+            examples=examples,
         )
 
 

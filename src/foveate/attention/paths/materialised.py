@@ -6,7 +6,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from foveate import machine
 from foveate.attention.paths.hidden import nothing_to_silence, silence, weigh
 from foveate.attention.paths.path import Cost, Formula, share_heads
 from foveate.attention.position import Positions
@@ -62,7 +61,7 @@ def materialise(
 
 
 class MaterialisedPath:
-    """Accepts everything; O(query · key) memory. On CPU also the fastest path at short lengths (`machine.tune`)."""
+    """Accepts everything; O(query · key) memory."""
 
     name = "materialised"
 
@@ -74,8 +73,7 @@ class MaterialisedPath:
         return Cost(4.0 * pairs * key.shape[3], 3.0 * pairs * query.element_size())
 
     def rank(self, formula: Formula, query: Tensor, key: Tensor) -> float:
-        short = key.device.type == "cpu" and key.shape[2] <= machine.current().short_attention
-        return 0.5 if short else 9.0
+        return 9.0
 
     def run(
         self,

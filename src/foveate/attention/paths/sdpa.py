@@ -22,14 +22,7 @@ class SDPAPath:
     name = "sdpa"
 
     def refuses(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
-        reasons = []
-        if not isinstance(formula.score, Dot | General):
-            reasons.append(f"{type(formula.score).__name__} is not a dot product")
-        if type(formula.normaliser) is not Softmax:
-            reasons.append(f"{formula.normaliser} is not softmax")
-        if query.dtype not in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
-            reasons.append(f"no kernel for {query.dtype}")
-        return reasons
+        return dot_product_reasons(formula, query)
 
     def cost(self, formula: Formula, query: Tensor, key: Tensor) -> Cost:
         pairs = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
@@ -68,13 +61,35 @@ class SDPAPath:
             # The kernel multiplies hidden values by 0, and 0 · NaN is NaN: only the reference keeps it from leaking.
             return materialise(formula, query, key, value, at=at, key_features=key_features, dropout=dropout).context
         mask = None if visible is None and formula.bias is None else _mask(formula, visible, query, key, at)
-        scale = score.factor(query.shape[-1]) if isinstance(score, Dot) else 1.0
         context = scaled_dot_product_attention(
-            query, features, values, attn_mask=mask, dropout_p=dropout, is_causal=triangle, scale=scale
+            query,
+            features,
+            values,
+            attn_mask=mask,
+            dropout_p=dropout,
+            is_causal=triangle,
+            scale=dot_product_scale(formula, query),
         )
         if visible is None:
             return context
         return torch.where(visible.any(-1, keepdim=True), context, 0.0)
+
+
+def dot_product_reasons(formula: Formula, query: Tensor) -> list[str]:
+    """Why this is not softmax over dot products; empty when it is."""
+    reasons = []
+    if not isinstance(formula.score, Dot | General):
+        reasons.append(f"{type(formula.score).__name__} is not a dot product")
+    if type(formula.normaliser) is not Softmax:
+        reasons.append(f"{formula.normaliser} is not softmax")
+    if query.dtype not in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+        reasons.append(f"no kernel for {query.dtype}")
+    return reasons
+
+
+def dot_product_scale(formula: Formula, query: Tensor) -> float:
+    """What multiplies the products of queries and key features."""
+    return formula.score.factor(query.shape[-1]) if isinstance(formula.score, Dot) else 1.0
 
 
 def _mask(

@@ -1,0 +1,97 @@
+"""Short sequences on a CPU: plain matrix products with the backward pass written out.
+
+Fused kernels lose more at short lengths than they save, above all in bfloat16. Scale and mask ride along inside the
+first product, and softmax runs in float32, which at odd lengths is several times faster than in bfloat16.
+"""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from foveate import machine
+from foveate.attention.paths.hidden import finite
+from foveate.attention.paths.materialised import materialise
+from foveate.attention.paths.path import Cost, Formula, share_heads
+from foveate.attention.paths.sdpa import dot_product_reasons, dot_product_scale
+from foveate.attention.position import Positions
+from foveate.attention.score import FactoredScore
+
+
+class ProductPath:
+    """Dot products under softmax, up to the length at which `machine.tune` found it faster than the fused kernel."""
+
+    name = "product"
+
+    def refuses(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
+        reasons = dot_product_reasons(formula, query)
+        if key.device.type != "cpu":
+            reasons.append(f"made for CPUs, not for {key.device.type}")
+        return reasons
+
+    def cost(self, formula: Formula, query: Tensor, key: Tensor) -> Cost:
+        pairs = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
+        return Cost(4.0 * pairs * key.shape[3], pairs * (4.0 + query.element_size()))
+
+    def rank(self, formula: Formula, query: Tensor, key: Tensor) -> float:
+        return 0.5 if key.shape[2] <= machine.current().short_attention_for(query.dtype) else 2.0
+
+    def run(
+        self,
+        formula: Formula,
+        query: Float[Tensor, "batch heads query query_dim"],
+        key: Float[Tensor, "batch kv_heads key key_dim"],
+        value: Float[Tensor, "batch kv_heads key value_head_dim"],
+        *,
+        at: Positions,
+        key_features: Float[Tensor, "batch #heads key feature"] | None = None,
+        dropout: float = 0.0,
+    ) -> Float[Tensor, "batch heads query value_head_dim"]:
+        assert isinstance(formula.score, FactoredScore)
+        heads = query.shape[1]
+        features = formula.score.key_features(share_heads(key, heads)) if key_features is None else key_features
+        features, values = features.expand(-1, heads, -1, -1), share_heads(value, heads)
+        visible = formula.visibility(at)
+        if dropout or not finite(features, values) or not bool(visible.any(-1).all()):
+            # Empty rows, hidden NaN and dropped weights are the reference's business.
+            return materialise(formula, query, key, value, at=at, key_features=key_features, dropout=dropout).context
+        hidden = torch.zeros_like(visible, dtype=query.dtype).masked_fill_(~visible, -torch.inf)
+        bias = hidden if formula.bias is None else hidden + formula.bias(at).to(query.dtype)
+        return _Product.apply(query, features, values, bias, dot_product_scale(formula, query))
+
+
+class _Product(torch.autograd.Function):
+    """softmax(scale · Q Kᵀ + B) V"""
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scale: float) -> Tensor:
+        batch, heads = query.shape[:2]
+        flat = [tensor.flatten(0, 1) for tensor in (query, key, value)]
+        scores = torch.baddbmm(_flat_bias(bias, batch, heads), flat[0], flat[1].mT, alpha=scale)
+        weights = scores.softmax(-1, dtype=torch.promote_types(query.dtype, torch.float32))
+        light = weights.to(query.dtype)
+        ctx.save_for_backward(*flat, bias, weights, light)
+        ctx.scale, ctx.shape = scale, (batch, heads)
+        return torch.bmm(light, flat[2]).unflatten(0, (batch, heads))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None, None]:
+        query, key, value, bias, weights, light = ctx.saved_tensors
+        grad = grad.flatten(0, 1)
+        grad_value = torch.bmm(light.mT, grad)
+        grad_weights = torch.bmm(grad, value.mT).to(weights.dtype)
+        grad_scores = torch.ops.aten._softmax_backward_data(grad_weights, weights, -1, weights.dtype)
+        grad_bias = None
+        if ctx.needs_input_grad[3]:
+            grad_bias = grad_scores.unflatten(0, ctx.shape).sum_to_size(bias.shape).to(bias.dtype)
+        grad_scores = grad_scores.mul_(ctx.scale).to(query.dtype)
+        grads = (torch.bmm(grad_scores, key), torch.bmm(grad_scores.mT, query), grad_value)
+        return (*(each.unflatten(0, ctx.shape) for each in grads), grad_bias, None)
+
+
+def _flat_bias(bias: Float[Tensor, "#batch #heads #query #key"], batch: int, heads: int) -> Tensor:
+    """The bias for batch · heads products; left as one where all share it."""
+    if bias.shape[0] == bias.shape[1] == 1:
+        return bias[0]
+    return bias.expand(batch, heads, *bias.shape[2:]).flatten(0, 1)

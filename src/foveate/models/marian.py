@@ -1,0 +1,169 @@
+"""Marian translation models, as the OPUS-MT project publishes them, in our Transformer."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, cast
+
+import torch
+from torch import Tensor
+
+from foveate.errors import DataError
+from foveate.models.transformer import Transformer, TransformerConfig
+from foveate.nn.block import BlockConfig
+from foveate.nn.feedforward import Activation
+from foveate.nn.position import SinusoidalConfig
+
+ACTIVATIONS: dict[str, Activation] = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swish": "silu"}
+MODULES = {
+    "attention.query": "self_attn.q_proj",
+    "attention.key": "self_attn.k_proj",
+    "attention.value": "self_attn.v_proj",
+    "attention.output": "self_attn.out_proj",
+    "attention_residual.norm": "self_attn_layer_norm",
+    "cross_attention.query": "encoder_attn.q_proj",
+    "cross_attention.key": "encoder_attn.k_proj",
+    "cross_attention.value": "encoder_attn.v_proj",
+    "cross_attention.output": "encoder_attn.out_proj",
+    "cross_residual.norm": "encoder_attn_layer_norm",
+    "feedforward.expand": "fc1",
+    "feedforward.contract": "fc2",
+    "feedforward_residual.norm": "final_layer_norm",
+}
+"""Our name of a part of a block, and Marian's name on disk."""
+OTHER_DESIGNS = ("normalize_before", "normalize_embedding", "add_final_layer_norm")
+"""Settings of old configurations that move or add layer norms."""
+POSITIONS = re.compile(r"model\.(encoder|decoder)\.embed_positions\.weight")
+
+
+def from_marian(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Transformer:
+    """The model that a Marian `config.json` and the tensors of its `model.safetensors` describe, in eval mode.
+
+    Post-norm blocks, embeddings times √d, sines before cosines, a bias on every logit. Padding has an id of its own
+    (`pad_token_id`), but only lengths matter here. To decode as Marian does, begin with `decoder_start_token_id`
+    (which is the padding id), end with `eos_token_id` and forbid the padding id.
+
+    Raises DataError when a setting asks for another architecture, or when tensors are missing, unknown or misshapen.
+    """
+    model = configuration(config).build(*_vocabularies(config)).eval()
+    own = model.state_dict()
+    names = {ours: _on_disk(ours, config) for ours in own}
+    _require_same_names(set(names.values()), tensors, config)
+    for ours, theirs in names.items():
+        tensor = tensors[theirs].reshape(-1) if ours == "output_bias" else tensors[theirs]
+        if tensor.shape != own[ours].shape:
+            raise DataError(
+                f"Marian tensor {theirs} has shape {tuple(tensor.shape)}, but config.json makes it "
+                f"{tuple(own[ours].shape)}. The two files belong to different models: take both from one folder."
+            )
+        own[ours] = tensor
+    model.load_state_dict(own)
+    _require_sinusoids(model, tensors)
+    return model
+
+
+def configuration(config: Mapping[str, Any]) -> TransformerConfig:
+    """Our configuration of the architecture that a Marian `config.json` describes."""
+    _require(config, "model_type", "marian")
+    _require(config, "scale_embedding", True)
+    for name in OTHER_DESIGNS:
+        if config.get(name):
+            raise _unsupported(name, True, "false")
+    for part in ("attention_heads", "ffn_dim"):
+        _require(config, f"decoder_{part}", _setting(config, f"encoder_{part}"))
+    activation = _setting(config, "activation_function")
+    if activation not in ACTIVATIONS:
+        raise _unsupported("activation_function", activation, ", ".join(ACTIVATIONS))
+    block = BlockConfig(
+        model_dim=_setting(config, "d_model"),
+        num_heads=_setting(config, "encoder_attention_heads"),
+        feedforward_dim=_setting(config, "encoder_ffn_dim"),
+        norm="post",
+        activation=ACTIVATIONS[activation],
+        dropout=float(config.get("dropout", 0.1)),
+        attention_dropout=float(config.get("attention_dropout", 0.0)),
+    )
+    return TransformerConfig(
+        block=block,
+        encoder_layers=_setting(config, "encoder_layers"),
+        decoder_layers=_setting(config, "decoder_layers"),
+        position=SinusoidalConfig(layout="blocks"),
+        share=_share(config),
+        output_bias=True,
+    )
+
+
+def _share(config: Mapping[str, Any]) -> Literal["none", "output", "all"]:
+    tied = config.get("tie_word_embeddings", True)
+    if not config.get("share_encoder_decoder_embeddings", True):
+        return "output" if tied else "none"
+    if not tied:
+        raise _unsupported("tie_word_embeddings", False, "true when share_encoder_decoder_embeddings is")
+    return "all"
+
+
+def _vocabularies(config: Mapping[str, Any]) -> tuple[int, int]:
+    source = cast(int, _setting(config, "vocab_size"))
+    return source, source if _share(config) == "all" else config.get("decoder_vocab_size") or source
+
+
+def _on_disk(ours: str, config: Mapping[str, Any]) -> str:
+    """Marian's name for one of our tensors."""
+    shared = _share(config) == "all"
+    embeddings = {
+        "source_embedding.weight": "model.shared.weight" if shared else "model.encoder.embed_tokens.weight",
+        "target_embedding.weight": "model.shared.weight" if shared else "model.decoder.embed_tokens.weight",
+        "output_weight": "lm_head.weight",
+        "output_bias": "final_logits_bias",
+    }
+    if ours in embeddings:
+        return embeddings[ours]
+    stack, layer, rest = ours.split(".", 2)
+    module, kind = rest.rsplit(".", 1)
+    return f"model.{stack}.layers.{layer}.{MODULES[module]}.{kind}"
+
+
+def _require_same_names(wanted: set[str], tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
+    """Tied matrices may be stored again under their other names; nothing else may be left over."""
+    copies = {"lm_head.weight"}
+    if _share(config) == "all":
+        copies |= {"model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"}
+    missing = sorted(wanted - tensors.keys())
+    unknown = sorted(name for name in tensors.keys() - wanted - copies if not POSITIONS.fullmatch(name))
+    for what, found in (("lack", missing), ("hold unknown tensors:", unknown)):
+        if found:
+            more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+            raise DataError(
+                f"Marian weights {what} {', '.join(found[:3])}{more}. Check that config.json and model.safetensors "
+                "come from one folder, and that it holds a translation model."
+            )
+
+
+def _require_sinusoids(model: Transformer, tensors: Mapping[str, Tensor]) -> None:
+    """Old files store the position table; a trained one would be lost without a word."""
+    for name, table in _position_tables(tensors):
+        place = torch.arange(len(table))
+        if table.shape[1] != model.model_dim or not torch.allclose(model.position(place), table.float(), atol=1e-4):
+            raise DataError(
+                f"Marian tensor {name} is not the sinusoidal table. Learned positions cannot be read into this model."
+            )
+
+
+def _position_tables(tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+    return ((name, table) for name, table in tensors.items() if POSITIONS.fullmatch(name))
+
+
+def _setting(config: Mapping[str, Any], name: str) -> Any:
+    if config.get(name) is None:
+        raise DataError(f"Marian config.json lacks {name!r}. Pass the config.json that belongs to the weights.")
+    return config[name]
+
+
+def _require(config: Mapping[str, Any], name: str, value: object) -> None:
+    if (found := _setting(config, name)) != value:
+        raise _unsupported(name, found, repr(value))
+
+
+def _unsupported(name: str, found: object, supported: str) -> DataError:
+    return DataError(
+        f"Marian config.json has {name}={found!r}, which this model does not support; it needs {supported}."
+    )
