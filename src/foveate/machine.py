@@ -1,9 +1,10 @@
-"""What this machine is good at: three switches, measured at start-up and turned on only where they gain.
+"""What this machine is good at: four switches, measured at start-up and turned on only where they gain.
 
 1. oneDNN for float32 matrix products. Some CPUs run torch's default BLAS at a third of their speed. The switch that
    routes products to oneDNN is named after bfloat16, so it is kept only if float32 accuracy is kept, by test.
 2. An allocator policy (glibc): large tensors stop being returned to the system and page-faulted anew.
 3. Plain matmul–softmax–matmul attention at short lengths, where fused kernels lose more than they save.
+4. Weights in oneDNN's own layout for inference, where the default BLAS is slow at a few dozen rows.
 """
 
 import ctypes
@@ -27,11 +28,18 @@ class Tuning:
     short_attention_bfloat16: int = 0
     """The same in bfloat16, where torch's fused kernel has a slow backward."""
 
+    packed_rows: int = 0
+    """From this many rows on, inference multiplies with weights in oneDNN's own layout; 0: never."""
+
     def __str__(self) -> str:
         onednn = "oneDNN" if self.onednn_matmul else "torch's default"
         allocator = "large tensors keep their pages" if self.allocator else "system default"
         short = f"up to {self.short_attention} keys in float32, {self.short_attention_bfloat16} in bfloat16"
-        return f"float32 products: {onednn}; allocator: {allocator}; plain attention: {short}"
+        packed = f"from {self.packed_rows} rows on" if self.packed_rows else "never"
+        return (
+            f"float32 products: {onednn}; allocator: {allocator}; plain attention: {short}; "
+            f"packed weights in inference: {packed}"
+        )
 
     def short_attention_for(self, dtype: torch.dtype) -> int:
         """Up to how many keys plain products are the faster attention."""
@@ -119,6 +127,30 @@ def _short_attention(dtype: torch.dtype) -> int:
             break
         longest = length
     return longest
+
+
+@torch.inference_mode()
+def _packed_rows() -> int:
+    """The least number of rows, up to 32, from which products with packed weights are faster and as exact."""
+    if not torch.backends.mkldnn.is_available():
+        return 0
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(2048, 256, generator=generator)
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight)
+    for rows in (4, 8, 16, 32):
+        x = torch.randn(rows, 256, generator=generator)
+
+        def ours(x: torch.Tensor = x) -> torch.Tensor:
+            return torch.ops.mkldnn._linear_pointwise(x, packed, None, "none", [], "")
+
+        def theirs(x: torch.Tensor = x) -> torch.Tensor:
+            return torch.nn.functional.linear(x, weight)
+
+        exact = x.double() @ weight.double().mT
+        errors = [float((product() - exact).abs().max() / exact.abs().max()) for product in (ours, theirs)]
+        if errors[0] <= max(4 * errors[1], 1e-6) and _seconds(ours) < _seconds(theirs):
+            return rows
+    return 0
 
 
 def _seconds(work: Callable[[], object], repeats: int = 9) -> float:

@@ -29,7 +29,8 @@ class Positions:
     aligned: bool = False
     """True when query i and key i both stand at position i: kernels then know `causal()` natively."""
     zeroed: bool = False
-    """True when the caller knows that padded keys and values are zero, so that no path needs to make them so."""
+    """True when the caller knows that keys and values which are padding, or lie behind every query in the free room of
+    a cache, are zero, so that no path needs to make them so."""
 
     @classmethod
     def of(

@@ -81,6 +81,7 @@ def configuration(config: Mapping[str, Any]) -> TransformerConfig:
         activation=ACTIVATIONS[activation],
         dropout=float(config.get("dropout", 0.1)),
         attention_dropout=float(config.get("attention_dropout", 0.0)),
+        feedforward_dropout=float(config.get("activation_dropout", 0.0)),
     )
     return TransformerConfig(
         block=block,

@@ -14,6 +14,7 @@ from foveate.data.batch import Batch
 from foveate.models.seq2seq import Seq2Seq, selected_sentences
 from foveate.nn.block import BlockConfig, DecoderBlock, EncoderBlock
 from foveate.nn.dropout import dropout
+from foveate.nn.linear import PackedWeight, packed_product, packs
 from foveate.nn.multihead import KeyValue
 from foveate.nn.packing import Packing
 from foveate.nn.position import PositionConfig, SinusoidalConfig
@@ -92,6 +93,7 @@ class Transformer(Seq2Seq[TransformerState]):
         self.output_weight = nn.Parameter(torch.empty(target_vocab, model_dim)) if config.share == "none" else None
         if self.output_weight is not None:
             nn.init.normal_(self.output_weight, std=model_dim**-0.5)
+        self._packed = PackedWeight()
         self.output_bias = nn.Parameter(torch.zeros(target_vocab)) if config.output_bias else None
 
     def forward(self, source: Batch, target: Batch) -> Float[Tensor, "tokens vocab"]:
@@ -121,11 +123,14 @@ class Transformer(Seq2Seq[TransformerState]):
 
     def logits(self, hidden: Float[Tensor, "tokens model_dim"]) -> Float[Tensor, "tokens vocab"]:
         weight = self.target_embedding.weight if self.output_weight is None else self.output_weight
+        if packs(hidden, weight):
+            return packed_product(hidden, self._packed.of(weight), self.output_bias)
         return linear(hidden, weight, self.output_bias)
 
     def start(self, source: Batch, beam: int = 1) -> TransformerState:
         encoded, packing = self.encode(source)
-        memory = tuple(block.cross_attention.remember(encoded, packing=packing) for block in self._decoder)
+        projected = (block.cross_attention.remember(encoded, packing=packing) for block in self._decoder)
+        memory = tuple(KeyValue(*(kept.contiguous() for kept in layer)) for layer in projected)
         memory_at = _memory_at(beam, source)
         rows = source.size * beam
         cache = tuple(
@@ -139,6 +144,7 @@ class Transformer(Seq2Seq[TransformerState]):
         state = _with_room(state)
         room = state.cache[0].key.shape[2] if state.cache else 0
         at = Positions.of(1, room, query_start=state.time, device=token.device)
+        at = replace(at, zeroed=True)  # the room that is still free
         place = torch.full_like(token, state.time)
         x = self._embed(self.target_embedding, self.target_position, token, place)
         for block, cache, memory in zip(self._decoder, state.cache, state.memory, strict=True):
@@ -149,9 +155,9 @@ class Transformer(Seq2Seq[TransformerState]):
         sentences = selected_sentences(rows, state.beam, len(state.memory[0].key))
         memory, memory_at = state.memory, state.memory_at
         if sentences is not None:
-            memory = tuple(KeyValue(*(kept[sentences] for kept in layer)) for layer in memory)
+            memory = tuple(KeyValue(*(kept.index_select(0, sentences) for kept in layer)) for layer in memory)
             memory_at = memory_at.select(sentences)
-        cache = tuple(KeyValue(*(kept[rows] for kept in layer)) for layer in state.cache)
+        cache = tuple(KeyValue(*(kept.index_select(0, rows) for kept in layer)) for layer in state.cache)
         return replace(state, memory=memory, memory_at=memory_at, cache=cache)
 
     @property

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, relu, silu
 
 from foveate.nn.dropout import dropout
+from foveate.nn.linear import Linear
 
 Activation = Literal["relu", "gelu", "silu"]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": relu, "gelu": gelu, "silu": silu}
@@ -23,8 +24,8 @@ class FeedForward(nn.Module):
         self, model_dim: int, hidden_dim: int, *, activation: Activation = "relu", dropout: float = 0.0
     ) -> None:
         super().__init__()
-        self.expand = nn.Linear(model_dim, hidden_dim)
-        self.contract = nn.Linear(hidden_dim, model_dim)
+        self.expand = Linear(model_dim, hidden_dim)
+        self.contract = Linear(hidden_dim, model_dim)
         self.activation = activation
         self.dropout = dropout
         for layer in (self.expand, self.contract):

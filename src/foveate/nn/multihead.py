@@ -15,6 +15,7 @@ from foveate.attention import (
     ScoreConfig,
     Visibility,
 )
+from foveate.nn.linear import Linear, PackedWeight, packed_product, packs
 from foveate.nn.packing import Packing
 
 
@@ -65,14 +66,15 @@ class MultiHeadAttention(nn.Module):
         self.value_head_dim = value_head_dim or self.head_dim
         self.dropout = dropout
         key_dim = key_dim or query_dim
-        self.query = nn.Linear(query_dim, num_heads * self.head_dim, bias)
-        self.key = nn.Linear(key_dim, self.num_kv_heads * self.head_dim, bias)
-        self.value = nn.Linear(value_dim or key_dim, self.num_kv_heads * self.value_head_dim, bias)
-        self.output = nn.Linear(num_heads * self.value_head_dim, output_dim or query_dim, bias)
+        self.query = Linear(query_dim, num_heads * self.head_dim, bias)
+        self.key = Linear(key_dim, self.num_kv_heads * self.head_dim, bias)
+        self.value = Linear(value_dim or key_dim, self.num_kv_heads * self.value_head_dim, bias)
+        self.output = Linear(num_heads * self.value_head_dim, output_dim or query_dim, bias)
         for projection in (self.query, self.key, self.value, self.output):
             nn.init.xavier_uniform_(projection.weight)
             if bias:
                 nn.init.zeros_(projection.bias)
+        self._packed = PackedWeight()
         built = (score or ScaledDot()).build(query_dim=self.head_dim, key_dim=self.head_dim, num_heads=num_heads)
         self.attention = Attention(built, visibility=visibility, kind=kind)
 
@@ -114,11 +116,7 @@ class MultiHeadAttention(nn.Module):
         """All three projections, cut into heads; in one product where query, key and value are the same."""
         if key is not None:
             return self.queries(query, packing), self.remember(key, value, packing=key_packing)
-        weight = torch.cat([self.query.weight, self.key.weight, self.value.weight])
-        bias = None
-        if self.query.bias is not None:
-            bias = torch.cat([self.query.bias, self.key.bias, self.value.bias])
-        joined = linear(query, weight, bias)
+        joined = self._joined(query)
         if packing is not None:
             joined = packing.unpack(joined)
         widths = [layer.out_features for layer in (self.query, self.key, self.value)]
@@ -148,6 +146,16 @@ class MultiHeadAttention(nn.Module):
         context = self.attention.run(queries, memory.key, memory.value, at=at, dropout=dropout)
         joined = context.transpose(1, 2).flatten(-2)
         return self.output(joined if packing is None else packing.pack(joined))
+
+    def _joined(self, x: Tensor) -> Tensor:
+        """Queries, keys and values of the same input, side by side."""
+        weights = (self.query.weight, self.key.weight, self.value.weight)
+        bias = None
+        if self.query.bias is not None:
+            bias = torch.cat([self.query.bias, self.key.bias, self.value.bias])
+        if packs(x, self.query.weight):
+            return packed_product(x, self._packed.of(*weights), bias)
+        return linear(x, torch.cat(weights), bias)
 
     def _heads(
         self, projected: Tensor, heads: int, packing: Packing | None = None

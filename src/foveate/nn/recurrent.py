@@ -224,9 +224,7 @@ def _reversal(lengths: Int[Tensor, " batch"], length: int) -> Int[Tensor, "batch
     return torch.where(mirrored >= 0, mirrored, place)
 
 
-def _take(
-    x: Float[Tensor, "batch length dim"], index: Int[Tensor, "batch taken"]
-) -> Float[Tensor, "batch taken dim"]:
+def _take(x: Float[Tensor, "batch length dim"], index: Int[Tensor, "batch taken"]) -> Float[Tensor, "batch taken dim"]:
     return x.gather(1, index[..., None].expand(-1, -1, x.shape[-1]))
 
 

@@ -9,10 +9,10 @@ from foveate.attention.visibility import Causal, Everything, Padding, Visibility
 
 
 def nothing_to_silence(visibility: Visibility, at: Positions) -> bool:
-    """Whether every key is seen by some query, or is padding that holds zeros already."""
+    """Whether every key is seen by some query, or holds zeros already."""
     if isinstance(visibility, Padding):
         return at.zeroed and visibility.lengths is None
-    return isinstance(visibility, Everything) or (isinstance(visibility, Causal) and at.aligned)
+    return isinstance(visibility, Everything) or (isinstance(visibility, Causal) and (at.aligned or at.zeroed))
 
 
 def silence(

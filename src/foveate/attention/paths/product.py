@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from foveate import machine
-from foveate.attention.paths.hidden import finite
+from foveate.attention.paths.hidden import finite, nothing_to_silence, silence
 from foveate.attention.paths.materialised import materialise
 from foveate.attention.paths.path import Cost, Formula, share_heads
 from foveate.attention.paths.sdpa import dot_product_reasons, dot_product_scale
@@ -53,7 +53,10 @@ class ProductPath:
         features = formula.score.key_features(share_heads(key, heads)) if key_features is None else key_features
         features, values = features.expand(-1, heads, -1, -1), share_heads(value, heads)
         visible = formula.visibility(at)
-        if dropout or not finite(features, values) or not bool(visible.any(-1).all()):
+        if not nothing_to_silence(formula.visibility, at):
+            features, values = silence(visible, features, values)
+        leaks = visible.shape[-2] > 1 and not finite(features, values)
+        if dropout or leaks or not bool(visible.any(-1).all()):
             # Empty rows, hidden NaN and dropped weights are the reference's business.
             return materialise(formula, query, key, value, at=at, key_features=key_features, dropout=dropout).context
         hidden = torch.zeros_like(visible, dtype=query.dtype).masked_fill_(~visible, -torch.inf)
