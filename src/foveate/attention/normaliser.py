@@ -54,7 +54,8 @@ class Softmax:
         self, scores: Float[Tensor, "batch heads query key"], visible: Bool[Tensor, "#batch #heads #query #key"]
     ) -> Float[Tensor, "batch heads query"]:
         """log Σ_j exp(e_ij); −∞ for an empty row."""
-        return torch.where(visible, scores, -torch.inf).float().logsumexp(-1)
+        precise = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        return torch.where(visible, precise, -torch.inf).logsumexp(-1)
 
     def tile(
         self,

@@ -115,6 +115,11 @@ def record(model: nn.Module, *, dtype: torch.dtype | None = None) -> Iterator[Re
         recording.last.clear()
 
 
+def is_recording() -> bool:
+    """Whether some recording is on: shortcuts that bypass attentions then stand back."""
+    return _active.get() is not None
+
+
 @torch.no_grad()
 def note(attention: nn.Module, kind: Literal["self", "cross"], query: Tensor, key: Tensor, at: Positions) -> None:
     """Keep what `attention` is about to look at, if a recording is on and the module belongs to its model."""
@@ -125,14 +130,13 @@ def note(attention: nn.Module, kind: Literal["self", "cross"], query: Tensor, ke
     query, key = query.detach(), key.detach()
     with torch.autocast(query.device.type, enabled=False):
         rows = statistic(attention, query, key, at)
-    kept = query if recording.dtype is None else query.to(recording.dtype)
+    queries, keys = (part if recording.dtype is None else part.to(recording.dtype) for part in (query, key))
     earlier = recording.last.get(name)
     if earlier is not None and _continues(recording.records[earlier.index], earlier.key, key, at):
-        recording.records[earlier.index] = _joined(recording.records[earlier.index], at, kept, rows)
+        recording.records[earlier.index] = _joined(recording.records[earlier.index], at, queries, keys, rows)
         return
     recording.last[name] = _Last(len(recording.records), key)
-    keys = key if recording.dtype is None else key.to(recording.dtype)
-    recording.records.append(AttentionRecord(name, kind, attention, at, kept, keys, rows))
+    recording.records.append(AttentionRecord(name, kind, attention, at, queries, keys, rows))
 
 
 def statistic(
@@ -165,10 +169,12 @@ def _continues(earlier: AttentionRecord, earlier_key: Tensor, key: Tensor, at: P
     return same and bool((at.query.amin() > earlier.at.query.amax()).item())
 
 
-def _joined(earlier: AttentionRecord, at: Positions, query: Tensor, rows: Tensor) -> AttentionRecord:
+def _joined(earlier: AttentionRecord, at: Positions, query: Tensor, key: Tensor, rows: Tensor) -> AttentionRecord:
+    """One more row. The keys are taken anew: a cache that fills up holds more of them at every step."""
     return replace(
         earlier,
         at=replace(earlier.at, query=torch.cat([earlier.at.query, at.query], dim=-2), aligned=False),
         query=torch.cat([earlier.query, query], dim=2),
+        key=key,
         statistic=torch.cat([earlier.statistic, rows], dim=2),
     )

@@ -68,7 +68,7 @@ class Dot:
         return query_features @ key_features.mT
 
     def __call__(
-        self, query: Float[Tensor, "batch heads query dim"], key: Float[Tensor, "batch heads key dim"]
+        self, query: Float[Tensor, "batch heads query query_dim"], key: Float[Tensor, "batch heads key key_dim"]
     ) -> Float[Tensor, "batch heads query key"]:
         _require_equal_width(type(self).__name__, query, key)
         return self.compare(self.query_features(query), self.key_features(key))

@@ -10,11 +10,13 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from foveate.attention import Positions
+from foveate.attention.record import is_recording
 from foveate.data.batch import Batch
 from foveate.models.seq2seq import Seq2Seq, selected_sentences
 from foveate.nn.block import BlockConfig, DecoderBlock, EncoderBlock
 from foveate.nn.dropout import dropout
-from foveate.nn.linear import PackedWeight, packed_product, packs
+from foveate.nn.flat import FlatBlock, FlatBlocks
+from foveate.nn.linear import PackedWeight, may_pack, packed_product
 from foveate.nn.multihead import KeyValue
 from foveate.nn.packing import Packing
 from foveate.nn.position import PositionConfig, SinusoidalConfig
@@ -52,10 +54,12 @@ class TransformerState:
     memory: tuple[KeyValue, ...]
     """Per layer, the encoder's output as keys and values: one per sentence, shared by its hypotheses."""
     memory_at: Positions
-    cache: tuple[KeyValue, ...]
+    cache: tuple[Float[Tensor, "2 rows heads room head_dim"], ...]
     """Per layer, keys and values of the words so far: one per row."""
     beam: int
     time: int
+    flat: tuple[FlatBlock, ...] | None = None
+    """The decoder's blocks prepared for stepping, where that is possible."""
 
 
 class Transformer(Seq2Seq[TransformerState]):
@@ -93,7 +97,7 @@ class Transformer(Seq2Seq[TransformerState]):
         self.output_weight = nn.Parameter(torch.empty(target_vocab, model_dim)) if config.share == "none" else None
         if self.output_weight is not None:
             nn.init.normal_(self.output_weight, std=model_dim**-0.5)
-        self._packed = PackedWeight()
+        self._packed, self._flat = PackedWeight(), FlatBlocks()
         self.output_bias = nn.Parameter(torch.zeros(target_vocab)) if config.output_bias else None
 
     def forward(self, source: Batch, target: Batch) -> Float[Tensor, "tokens vocab"]:
@@ -123,33 +127,43 @@ class Transformer(Seq2Seq[TransformerState]):
 
     def logits(self, hidden: Float[Tensor, "tokens model_dim"]) -> Float[Tensor, "tokens vocab"]:
         weight = self.target_embedding.weight if self.output_weight is None else self.output_weight
-        if packs(hidden, weight):
+        if may_pack(weight):
             return packed_product(hidden, self._packed.of(weight), self.output_bias)
         return linear(hidden, weight, self.output_bias)
 
     def start(self, source: Batch, beam: int = 1) -> TransformerState:
+        source = _widened(source)
         encoded, packing = self.encode(source)
         projected = (block.cross_attention.remember(encoded, packing=packing) for block in self._decoder)
         memory = tuple(KeyValue(*(kept.contiguous() for kept in layer)) for layer in projected)
-        memory_at = _memory_at(beam, source)
         rows = source.size * beam
-        cache = tuple(
-            KeyValue(*(kept.new_zeros(rows, kept.shape[1], 0, kept.shape[3]) for kept in layer)) for layer in memory
-        )
-        return TransformerState(memory, memory_at, cache, beam, 0)
+        cache = tuple(layer.key.new_zeros(2, rows, layer.key.shape[1], 0, layer.key.shape[3]) for layer in memory)
+        plain = not torch.is_grad_enabled() and not self.training and not is_recording()
+        flat = self._flat.of(self._decoder) if plain else None
+        return TransformerState(memory, _memory_at(beam, source), cache, beam, 0, flat)
 
     def step(
         self, state: TransformerState, token: Int[Tensor, " rows"]
     ) -> tuple[TransformerState, Float[Tensor, "rows vocab"]]:
         state = _with_room(state)
-        room = state.cache[0].key.shape[2] if state.cache else 0
-        at = Positions.of(1, room, query_start=state.time, device=token.device)
-        at = replace(at, zeroed=True)  # the room that is still free
-        place = torch.full_like(token, state.time)
-        x = self._embed(self.target_embedding, self.target_position, token, place)
-        for block, cache, memory in zip(self._decoder, state.cache, state.memory, strict=True):
-            x = _step_block(block, x, cache, memory, state, at)
+        x = self._embed(self.target_embedding, self.target_position, token, torch.full_like(token, state.time))
+        if state.flat is None or torch.is_grad_enabled():
+            x = self._step_blocks(state, x)
+        else:
+            x = _step_flat(state.flat, state, x)
         return replace(state, time=state.time + 1), self.logits(self.decoder_norm(x))
+
+    def _step_blocks(
+        self, state: TransformerState, x: Float[Tensor, "rows model_dim"]
+    ) -> Float[Tensor, "rows model_dim"]:
+        room = state.cache[0].shape[3] if state.cache else 0
+        at = Positions.of(1, room, query_start=state.time, device=x.device)
+        at = replace(at, zeroed=True)  # the room that is still free
+        now = torch.full((1, 1, state.beam, 1), state.time, device=x.device)
+        memory_at = replace(state.memory_at, query=now, aligned=False)
+        for block, cache, memory in zip(self._decoder, state.cache, state.memory, strict=True):
+            x = _step_block(block, x, cache, memory, state.time, at, memory_at)
+        return x
 
     def select(self, state: TransformerState, rows: Int[Tensor, " new_rows"]) -> TransformerState:
         sentences = selected_sentences(rows, state.beam, len(state.memory[0].key))
@@ -157,7 +171,7 @@ class Transformer(Seq2Seq[TransformerState]):
         if sentences is not None:
             memory = tuple(KeyValue(*(kept.index_select(0, sentences) for kept in layer)) for layer in memory)
             memory_at = memory_at.select(sentences)
-        cache = tuple(KeyValue(*(kept.index_select(0, rows) for kept in layer)) for layer in state.cache)
+        cache = tuple(layer.index_select(1, rows) for layer in state.cache)
         return replace(state, memory=memory, memory_at=memory_at, cache=cache)
 
     @property
@@ -179,36 +193,58 @@ def _memory_at(queries: int, source: Batch) -> Positions:
 
 def _with_room(state: TransformerState) -> TransformerState:
     """Grow the caches when the next position does not fit."""
-    if not state.cache or state.time < state.cache[0].key.shape[2]:
+    if not state.cache or state.time < state.cache[0].shape[3]:
         return state
     grow = max(CACHE_STEP, state.time)
     cache = tuple(
-        KeyValue(*(torch.cat([kept, kept.new_zeros(*kept.shape[:2], grow, kept.shape[3])], 2) for kept in layer))
-        for layer in state.cache
+        torch.cat([layer, layer.new_zeros(*layer.shape[:3], grow, layer.shape[4])], 3) for layer in state.cache
     )
     return replace(state, cache=cache)
+
+
+def _widened(source: Batch) -> Batch:
+    """Padded to a multiple of `CACHE_STEP` positions."""
+    missing = -source.length % CACHE_STEP
+    return Batch(torch.nn.functional.pad(source.ids, (0, missing)), source.lengths, source.num_tokens)
+
+
+def _step_flat(
+    blocks: tuple[FlatBlock, ...], state: TransformerState, x: Float[Tensor, "rows model_dim"]
+) -> Float[Tensor, "rows model_dim"]:
+    """The same as stepping through the blocks, from their prepared weights."""
+    filled = state.time + 1 + -(state.time + 1) % CACHE_STEP
+    past = x.new_zeros(1, 1, filled)
+    past[:, :, state.time + 1 :] = -torch.inf
+    real = state.memory_at.real
+    assert real is not None
+    heads = state.memory[0].key.shape[1]
+    hidden = torch.zeros_like(real, dtype=x.dtype).masked_fill_(~real, -torch.inf)
+    memory_bias = hidden.expand(-1, heads, -1, -1).flatten(0, 1)
+    for block, cache, memory in zip(blocks, state.cache, state.memory, strict=True):
+        x = block.step(x, cache, memory, time=state.time, past=past, memory_bias=memory_bias)
+    return x
 
 
 def _step_block(
     block: DecoderBlock,
     x: Float[Tensor, "rows model_dim"],
-    cache: KeyValue,
+    cache: Float[Tensor, "2 rows heads room head_dim"],
     memory: KeyValue,
-    state: TransformerState,
+    time: int,
     at: Positions,
+    memory_at: Positions,
 ) -> Float[Tensor, "rows model_dim"]:
     """One decoder block for one new position of every row; the position is written into the cache."""
 
     def past(x: Tensor) -> Tensor:
         queries, new = block.attention.project(x[:, None])
-        for kept, here in zip(cache, new, strict=True):
-            kept[:, :, state.time] = here[:, :, 0]
-        return block.attention.attend(queries, cache, at=at)[:, 0]
+        cache[:, :, :, time] = torch.stack(new)[:, :, :, 0]
+        return block.attention.attend(queries, KeyValue(cache[0], cache[1]), at=at)[:, 0]
 
     def cross(x: Tensor) -> Tensor:
-        grouped = x.view(-1, state.beam, x.shape[-1])
+        grouped = x.view(len(memory.key), -1, x.shape[-1])
         queries = block.cross_attention.queries(grouped)
-        return block.cross_attention.attend(queries, memory, at=state.memory_at).flatten(0, 1)
+        return block.cross_attention.attend(queries, memory, at=memory_at).flatten(0, 1)
 
     x = block.attention_residual(x, past)
     x = block.cross_residual(x, cross)

@@ -11,19 +11,16 @@ from foveate import machine
 
 
 class PackedWeight:
-    """A weight in oneDNN's own layout, made on first use and again whenever the weights it was made of have changed."""
+    """A weight in oneDNN's own layout, made on first use and again whenever the weight it was made of has changed."""
 
     def __init__(self) -> None:
-        self._made_of: tuple[tuple[int, int], ...] = ()
+        self._made_of: tuple[int, int] | None = None
         self._packed: Tensor | None = None
 
-    def of(self, *weights: Float[Tensor, "_ inputs"]) -> Tensor:
-        """The weights, one below the other, packed."""
-        made_of = tuple((weight.data_ptr(), weight._version) for weight in weights)
+    def of(self, weight: Float[Tensor, "outputs inputs"]) -> Tensor:
+        made_of = (weight.data_ptr(), -1 if weight.is_inference() else weight._version)
         if self._packed is None or made_of != self._made_of:
-            joined = weights[0] if len(weights) == 1 else torch.cat(weights)
-            self._packed = torch.ops.mkldnn._reorder_linear_weight(joined.detach())
-            self._made_of = made_of
+            self._packed, self._made_of = packed_weight(weight), made_of
         return self._packed
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "PackedWeight":
@@ -31,27 +28,6 @@ class PackedWeight:
 
     def __reduce__(self) -> tuple[type["PackedWeight"], tuple[()]]:
         return PackedWeight, ()
-
-
-def packs(x: Float[Tensor, "*shape inputs"], weight: Float[Tensor, "outputs inputs"]) -> bool:
-    """Whether this product is worth a packed weight: inference, a CPU, and enough rows by `machine.tune`."""
-    least = machine.current().packed_rows
-    return (
-        least > 0
-        and not torch.is_grad_enabled()
-        and x.device.type == "cpu"
-        and x.dtype == weight.dtype
-        and x.dtype in (torch.float32, torch.bfloat16)
-        and x.numel() >= least * x.shape[-1]
-        and not torch.is_autocast_enabled("cpu")
-    )
-
-
-def packed_product(
-    x: Float[Tensor, "*shape inputs"], packed: Tensor, bias: Float[Tensor, " outputs"] | None
-) -> Float[Tensor, "*shape outputs"]:
-    """W x + b with a packed W."""
-    return torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")
 
 
 class Linear(nn.Linear):
@@ -65,3 +41,44 @@ class Linear(nn.Linear):
         if packs(x, self.weight):
             return packed_product(x, self._packed.of(self.weight), self.bias)
         return linear(x, self.weight, self.bias)
+
+
+def may_pack(weight: Float[Tensor, "*shape"]) -> bool:
+    """Whether weights are packed at all: inference on a CPU where `machine.tune` found a gain."""
+    return (
+        machine.current().packed_rows > 0
+        and not torch.is_grad_enabled()
+        and weight.device.type == "cpu"
+        and weight.dtype in (torch.float32, torch.bfloat16)
+        and not torch.is_autocast_enabled("cpu")
+    )
+
+
+def packs(x: Float[Tensor, "*shape inputs"], weight: Float[Tensor, "outputs inputs"]) -> bool:
+    """Whether this product is worth a packed weight: it has enough rows."""
+    return may_pack(weight) and x.dtype == weight.dtype and x.numel() >= machine.current().packed_rows * x.shape[-1]
+
+
+def packed_weight(weight: Float[Tensor, "outputs inputs"]) -> Tensor:
+    """A weight in oneDNN's own layout."""
+    return torch.ops.mkldnn._reorder_linear_weight(weight.detach())
+
+
+def packed_product(
+    x: Float[Tensor, "*shape inputs"],
+    packed: Tensor,
+    bias: Float[Tensor, " outputs"] | None,
+    activation: str = "none",
+) -> Float[Tensor, "*shape outputs"]:
+    """W x + b with a packed W, through an activation ("none" or "relu") on the way out."""
+    return torch.ops.mkldnn._linear_pointwise(x, packed, bias, activation, [], "")
+
+
+def packed_product_add(
+    x: Float[Tensor, "rows inputs"],
+    residual: Float[Tensor, "rows outputs"],
+    packed: Tensor,
+    bias: Float[Tensor, " outputs"] | None,
+) -> Float[Tensor, "rows outputs"]:
+    """residual + W x + b with a packed W."""
+    return torch.ops.mkldnn._linear_pointwise.binary(x, residual, packed, bias, "add")

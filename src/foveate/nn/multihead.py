@@ -15,7 +15,7 @@ from foveate.attention import (
     ScoreConfig,
     Visibility,
 )
-from foveate.nn.linear import Linear, PackedWeight, packed_product, packs
+from foveate.nn.linear import Linear
 from foveate.nn.packing import Packing
 
 
@@ -74,7 +74,6 @@ class MultiHeadAttention(nn.Module):
             nn.init.xavier_uniform_(projection.weight)
             if bias:
                 nn.init.zeros_(projection.bias)
-        self._packed = PackedWeight()
         built = (score or ScaledDot()).build(query_dim=self.head_dim, key_dim=self.head_dim, num_heads=num_heads)
         self.attention = Attention(built, visibility=visibility, kind=kind)
 
@@ -114,9 +113,12 @@ class MultiHeadAttention(nn.Module):
         key_packing: Packing | None = None,
     ) -> tuple[Float[Tensor, "batch heads query head_dim"], KeyValue]:
         """All three projections, cut into heads; in one product where query, key and value are the same."""
-        if key is not None:
+        if key is not None or value is not None:
+            key, key_packing = (query, packing) if key is None else (key, key_packing)
             return self.queries(query, packing), self.remember(key, value, packing=key_packing)
-        joined = self._joined(query)
+        layers = (self.query, self.key, self.value)
+        bias = None if self.query.bias is None else torch.cat([layer.bias for layer in layers])
+        joined = linear(query, torch.cat([layer.weight for layer in layers]), bias)
         if packing is not None:
             joined = packing.unpack(joined)
         widths = [layer.out_features for layer in (self.query, self.key, self.value)]
@@ -146,16 +148,6 @@ class MultiHeadAttention(nn.Module):
         context = self.attention.run(queries, memory.key, memory.value, at=at, dropout=dropout)
         joined = context.transpose(1, 2).flatten(-2)
         return self.output(joined if packing is None else packing.pack(joined))
-
-    def _joined(self, x: Tensor) -> Tensor:
-        """Queries, keys and values of the same input, side by side."""
-        weights = (self.query.weight, self.key.weight, self.value.weight)
-        bias = None
-        if self.query.bias is not None:
-            bias = torch.cat([self.query.bias, self.key.bias, self.value.bias])
-        if packs(x, self.query.weight):
-            return packed_product(x, self._packed.of(*weights), bias)
-        return linear(x, torch.cat(weights), bias)
 
     def _heads(
         self, projected: Tensor, heads: int, packing: Packing | None = None

@@ -25,7 +25,7 @@ class ProductPath:
     name = "product"
 
     def refuses(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
-        reasons = dot_product_reasons(formula, query)
+        reasons = dot_product_reasons(formula, query, key)
         if key.device.type != "cpu":
             reasons.append(f"made for CPUs, not for {key.device.type}")
         return reasons

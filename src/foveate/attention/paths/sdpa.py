@@ -22,7 +22,7 @@ class SDPAPath:
     name = "sdpa"
 
     def refuses(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
-        return dot_product_reasons(formula, query)
+        return dot_product_reasons(formula, query, key)
 
     def cost(self, formula: Formula, query: Tensor, key: Tensor) -> Cost:
         pairs = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
@@ -75,11 +75,13 @@ class SDPAPath:
         return torch.where(visible.any(-1, keepdim=True), context, 0.0)
 
 
-def dot_product_reasons(formula: Formula, query: Tensor) -> list[str]:
+def dot_product_reasons(formula: Formula, query: Tensor, key: Tensor) -> list[str]:
     """Why this is not softmax over dot products; empty when it is."""
     reasons = []
     if not isinstance(formula.score, Dot | General):
         reasons.append(f"{type(formula.score).__name__} is not a dot product")
+    if isinstance(formula.score, Dot) and query.shape[-1] != key.shape[-1]:
+        reasons.append(f"queries are {query.shape[-1]} wide and keys {key.shape[-1]}")
     if type(formula.normaliser) is not Softmax:
         reasons.append(f"{formula.normaliser} is not softmax")
     if query.dtype not in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
@@ -99,14 +101,13 @@ def _mask(
     key: Tensor,
     at: Positions,
 ) -> Tensor:
-    shape = (query.shape[0], 1, query.shape[2], key.shape[2])
     if formula.bias is None:
         assert visible is not None
-        return visible.expand(*torch.broadcast_shapes(visible.shape, shape))
-    bias = formula.bias(at).to(query.dtype)
-    if visible is None:
-        return bias.expand(*torch.broadcast_shapes(bias.shape, shape))
-    # An empty row is left open and zeroed afterwards: a row of −∞ alone has NaN gradients.
-    closed = torch.where(visible.any(-1, keepdim=True), -torch.inf, 0.0).to(query.dtype)
-    mask = torch.where(visible, bias, closed)
-    return mask.expand(*torch.broadcast_shapes(mask.shape, shape))
+        mask = visible
+    elif visible is None:
+        mask = formula.bias(at).to(query.dtype)
+    else:
+        # An empty row is left open and zeroed afterwards: a row of −∞ alone has NaN gradients.
+        closed = torch.where(visible.any(-1, keepdim=True), -torch.inf, 0.0).to(query.dtype)
+        mask = torch.where(visible, formula.bias(at).to(query.dtype), closed)
+    return mask.expand(query.shape[0], -1, query.shape[2], key.shape[2])

@@ -1,0 +1,176 @@
+"""A decoder block as prepared tensors: one step at a time, without modules.
+
+At a batch of one, calling modules, choosing paths and building masks costs more than the arithmetic. A flat block
+computes what `DecoderBlock` computes, for one new position of every row, from weights that are joined and packed
+once. `tests/laws` hold the two together; whatever it does not know (other scores, recording, training) is left to
+the block.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.functional import layer_norm, linear
+
+from foveate.attention import Dot
+from foveate.nn.block import DecoderBlock, Residual
+from foveate.nn.feedforward import ACTIVATIONS, Activation
+from foveate.nn.linear import may_pack, packed_product, packed_product_add, packed_weight
+from foveate.nn.multihead import KeyValue
+
+
+class Product(NamedTuple):
+    """W x + b, with W packed or as it is."""
+
+    weight: Tensor
+    bias: Tensor | None
+    packed: bool
+
+    @classmethod
+    def of(cls, *layers: nn.Linear) -> "Product":
+        """Several layers with the same input make one product."""
+        weight = layers[0].weight if len(layers) == 1 else torch.cat(tuple(layer.weight for layer in layers))
+        biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
+        bias = torch.cat(biases) if biases else None
+        packed = may_pack(weight)
+        return cls(packed_weight(weight) if packed else weight.detach(), bias, packed)
+
+    def __call__(self, x: Float[Tensor, "rows inputs"], activation: Activation | None = None) -> Tensor:
+        if self.packed and activation in (None, "relu"):
+            return packed_product(x, self.weight, self.bias, activation or "none")
+        y = packed_product(x, self.weight, self.bias) if self.packed else linear(x, self.weight, self.bias)
+        return y if activation is None else ACTIVATIONS[activation](y)
+
+    def added_to(self, residual: Float[Tensor, "rows outputs"], x: Float[Tensor, "rows inputs"]) -> Tensor:
+        """residual + W x + b."""
+        if self.packed:
+            return packed_product_add(x, residual, self.weight, self.bias)
+        return linear(x, self.weight, self.bias).add_(residual)
+
+
+@dataclass(frozen=True, eq=False)
+class FlatBlock:
+    """The prepared weights of one decoder block."""
+
+    joined: Product
+    output: Product
+    cross_query: Product
+    cross_output: Product
+    expand: Product
+    contract: Product
+    norms: tuple[nn.LayerNorm, nn.LayerNorm, nn.LayerNorm]
+    norm_first: bool
+    activation: Activation
+    heads: int
+    scales: tuple[float, float]
+    """What multiplies the products of queries and keys, in self-attention and in cross-attention."""
+
+    @classmethod
+    def of(cls, block: DecoderBlock) -> "FlatBlock | None":
+        """The block flattened; None where it has something that only the block itself can compute."""
+        attention, cross = block.attention, block.cross_attention
+        scores = [site.attention.score for site in (attention, cross)]
+        factors = [score.factor(attention.head_dim) for score in scores if isinstance(score, Dot)]
+        if len(factors) < len(scores) or attention.num_kv_heads != attention.num_heads:
+            return None
+        residuals = (block.attention_residual, block.cross_residual, block.feedforward_residual)
+        return cls(
+            joined=Product.of(attention.query, attention.key, attention.value),
+            output=Product.of(attention.output),
+            cross_query=Product.of(cross.query),
+            cross_output=Product.of(cross.output),
+            expand=Product.of(block.feedforward.expand),
+            contract=Product.of(block.feedforward.contract),
+            norms=tuple(residual.norm for residual in residuals),  # type: ignore[arg-type]
+            norm_first=_norm_first(block.attention_residual),
+            activation=block.feedforward.activation,
+            heads=attention.num_heads,
+            scales=(factors[0], factors[1]),
+        )
+
+    def step(
+        self,
+        x: Float[Tensor, "rows model_dim"],
+        cache: Float[Tensor, "2 rows heads room head_dim"],
+        memory: KeyValue,
+        *,
+        time: int,
+        past: Float[Tensor, "1 1 filled"],
+        memory_bias: Float[Tensor, "products 1 key"],
+    ) -> Float[Tensor, "rows model_dim"]:
+        """The block's output for the position `time` of every row; its keys and values are written into the cache.
+
+        `past` and `memory_bias` are 0 where a query may look and −∞ elsewhere; `filled` covers the positions so far.
+        """
+        rows, heads = len(x), self.heads
+        joined = self.joined(self._before(x, 0)).view(rows, 3, heads, -1)
+        cache[:, :, :, time] = joined[:, 1:].transpose(0, 1)
+        keys, values = (kept.flatten(0, 1)[:, : past.shape[-1]] for kept in cache)
+        context = _attend(joined[:, 0].reshape(rows * heads, 1, -1), keys, values, past, self.scales[0])
+        x = self._after(self.output.added_to(x, context.view(rows, -1)), 0)
+
+        sentences = len(memory.key)
+        query = self.cross_query(self._before(x, 1)).view(sentences, -1, heads, context.shape[-1])
+        query = query.transpose(1, 2).flatten(0, 1)
+        context = _attend(query, memory.key.flatten(0, 1), memory.value.flatten(0, 1), memory_bias, self.scales[1])
+        context = context.unflatten(0, (sentences, heads)).transpose(1, 2).reshape(rows, -1)
+        x = self._after(self.cross_output.added_to(x, context), 1)
+
+        hidden = self.expand(self._before(x, 2), self.activation)
+        return self._after(self.contract.added_to(x, hidden), 2)
+
+    def _before(self, x: Tensor, place: int) -> Tensor:
+        return self._norm(x, place) if self.norm_first else x
+
+    def _after(self, x: Tensor, place: int) -> Tensor:
+        return x if self.norm_first else self._norm(x, place)
+
+    def _norm(self, x: Tensor, place: int) -> Tensor:
+        norm = self.norms[place]
+        return layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+
+
+class FlatBlocks:
+    """The flat forms of a decoder's blocks, made on first use and again whenever a weight has changed."""
+
+    def __init__(self) -> None:
+        self._made_of: tuple[tuple[int, int, bool], ...] = ()
+        self._blocks: tuple[FlatBlock, ...] | None = None
+
+    def of(self, blocks: tuple[DecoderBlock, ...]) -> tuple[FlatBlock, ...] | None:
+        """None where some block cannot be flattened."""
+        made_of = tuple(
+            (weight.data_ptr(), -1 if weight.is_inference() else weight._version, may_pack(weight))
+            for block in blocks
+            for weight in block.parameters()
+        )
+        if made_of != self._made_of:
+            flat = [FlatBlock.of(block) for block in blocks]
+            self._blocks = None if None in flat else tuple(flat)  # type: ignore[arg-type]
+            self._made_of = made_of
+        return self._blocks
+
+    def __deepcopy__(self, memo: object) -> "FlatBlocks":
+        return FlatBlocks()
+
+    def __reduce__(self) -> tuple[type["FlatBlocks"], tuple[()]]:
+        return FlatBlocks, ()
+
+
+def _attend(
+    query: Float[Tensor, "products query head_dim"],
+    key: Float[Tensor, "products key head_dim"],
+    value: Float[Tensor, "products key head_dim"],
+    bias: Float[Tensor, "#products 1 key"],
+    scale: float,
+) -> Float[Tensor, "products query head_dim"]:
+    """softmax(scale · Q Kᵀ + B) V"""
+    scores = torch.baddbmm(bias, query, key.mT, alpha=scale)
+    weights = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(scores.dtype)
+    return torch.bmm(weights, value)
+
+
+def _norm_first(residual: Residual) -> bool:
+    return residual.place == "pre"
