@@ -111,9 +111,9 @@ def _onednn_gains() -> bool:
 
 def _short_attention(dtype: torch.dtype) -> int:
     """The largest length, up to 256, at which plain products train faster than the fused kernel, masks included."""
-    longest = 0
+    longest, generator = 0, torch.Generator().manual_seed(0)
     for length in (32, 64, 128, 256):
-        query = torch.randn(4096 // length, 4, length, 32, dtype=dtype, requires_grad=True)
+        query = torch.randn(4096 // length, 4, length, 32, dtype=dtype, requires_grad=True, generator=generator)
         visible = torch.ones(len(query), 1, 1, length, dtype=torch.bool)
 
         def plain(query: torch.Tensor = query, visible: torch.Tensor = visible) -> None:

@@ -2,9 +2,12 @@
 
 import argparse
 import importlib
+import io
+import os
 import sys
 import traceback
 from collections.abc import Sequence
+from typing import Any
 
 from foveate.errors import FoveateError
 
@@ -23,6 +26,7 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code: 0 done, 2 usage, 3 data, 4 environment, 130 interrupted."""
     argv = sys.argv[1:] if argv is None else list(argv)
+    _speak_utf8()
     arguments = _parser(argv).parse_args(argv)
     try:
         return int(importlib.import_module(f"foveate.cli.{arguments.command}").run(arguments) or 0)
@@ -33,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"foveate {arguments.command}: {error}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of a pipe has gone, and with it whoever a message would be for
+        _leave_pipe()
         return 0
     except KeyboardInterrupt:
         print(f"foveate {arguments.command}: stopped.", file=sys.stderr)
@@ -46,9 +50,10 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
         prog="foveate",
         description="Attention models to train, run fast and look inside.",
         epilog="foveate COMMAND --help explains a command with an example.",
+        formatter_class=_Formatter,
     )
     parser.add_argument("--version", action="version", version=_version())
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Command)
     for name, summary in COMMANDS.items():
         command = commands.add_parser(
             name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", formatter_class=_Formatter
@@ -59,11 +64,42 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     return parser
 
 
+class _Command(argparse.ArgumentParser):
+    """Takes positional arguments and options in any order: argparse alone loses a TEXT or TOML after an option."""
+
+    _mixing = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if self._mixing:
+            return super().parse_known_args(args, namespace)
+        self._mixing = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._mixing = False
+
+
 class _Formatter(argparse.RawDescriptionHelpFormatter):
     """Examples keep their line breaks, and help has room."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=32, width=100)
+
+
+def _speak_utf8() -> None:
+    """Output is UTF-8 as input is, whatever the locale says; a terminal of another encoding shows question marks."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            if stream.isatty():
+                stream.reconfigure(errors="replace")
+            else:
+                stream.reconfigure(encoding="utf-8")
+
+
+def _leave_pipe() -> None:
+    """The reader has gone: what is still to be written, also by Python at exit, goes nowhere and says nothing."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
 
 
 def _version() -> str:

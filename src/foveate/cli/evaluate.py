@@ -64,13 +64,23 @@ def _model(arguments: argparse.Namespace) -> "list[Score]":
 
     from foveate.cli.setup import decode_config, prepare_machine, say
     from foveate.data.text import read_pairs
-    from foveate.tasks.evaluation import evaluate, suitable_metrics
+    from foveate.errors import DataError
+    from foveate.storage.draft import disk_errors
+    from foveate.tasks.evaluation import evaluate, require_metrics, suitable_metrics
     from foveate.tasks.translator import Translator
 
     pairs = list(read_pairs(arguments.source, arguments.target))
+    if not pairs:
+        raise DataError(f"{arguments.source} has no lines. Give a file with pairs to score the model on.")
     prepare_machine(arguments, quiet=True)
     translator = Translator.load(arguments.run, precision=arguments.precision, note=say)
     config = decode_config(translator.config, arguments)
+    names = _names(arguments.metrics) or suitable_metrics(translator.target_tokeniser)
+    require_metrics(names)
+    for path in filter(None, (arguments.save, arguments.report)):
+        with disk_errors(Path(path)):  # before the work rather than after it
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            Path(path).open("a").close()
     started = time.perf_counter()
     translations = translator.translate([pair.source for pair in pairs], config=config)
     seconds = time.perf_counter() - started
@@ -78,8 +88,8 @@ def _model(arguments: argparse.Namespace) -> "list[Score]":
     say(f"{len(pairs):,} lines in {seconds:.1f} seconds; {unfinished} reached their length limit before an end.")
     hypotheses = [translation.text for translation in translations]
     if arguments.save:
-        Path(arguments.save).write_text("".join(f"{text}\n" for text in hypotheses), encoding="utf-8")
-    names = arguments.metrics.split(",") if arguments.metrics else suitable_metrics(translator.target_tokeniser)
+        with disk_errors(Path(arguments.save)):
+            Path(arguments.save).write_text("".join(f"{text}\n" for text in hypotheses), encoding="utf-8")
     references = [pair.target for pair in pairs]
     scores = evaluate(hypotheses, references, names)
     if arguments.report:
@@ -102,8 +112,12 @@ def _file(arguments: argparse.Namespace) -> "list[Score]":
     from foveate.tasks.evaluation import evaluate, suitable_metrics
 
     pairs = list(read_pairs(arguments.output, arguments.target))
-    names = arguments.metrics.split(",") if arguments.metrics else suitable_metrics(None)
+    names = _names(arguments.metrics) or suitable_metrics(None)
     return evaluate([pair.source for pair in pairs], [pair.target for pair in pairs], names)
+
+
+def _names(text: str | None) -> list[str]:
+    return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 
 def _links(predicted: str, gold: str) -> "list[Score]":

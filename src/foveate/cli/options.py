@@ -3,8 +3,17 @@
 import argparse
 
 
+def count(text: str) -> int:
+    """The type of an argument that says how many."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
+    return int(text)
+
+
 def machine_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--threads", type=int, metavar="N", help="threads for tensor arithmetic; by default all cores")
+    parser.add_argument(
+        "--threads", type=count, metavar="N", help="threads for tensor arithmetic; by default all cores"
+    )
     parser.add_argument(
         "--no-tune", action="store_true", help="do not measure and turn on this machine's fast switches"
     )
@@ -17,7 +26,7 @@ def decode_arguments(parser: argparse.ArgumentParser) -> None:
         default="float32",
         help="bfloat16: weights of half the size, faster on machines that know it, scores a little less exact",
     )
-    parser.add_argument("--beam", type=int, metavar="N", help="hypotheses kept side by side; 1 is greedy")
+    parser.add_argument("--beam", type=count, metavar="N", help="hypotheses kept side by side; 1 is greedy")
     parser.add_argument(
         "--set",
         action="append",

@@ -12,16 +12,16 @@ examples:
 
 Nothing is trained: a random batch of this size makes a few probe steps.
 """
+    from foveate.cli.options import count, machine_arguments
+
     parser.add_argument("config", nargs="?", metavar="TOML", help="configuration file")
     parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="set one setting; may be repeated")
     parser.add_argument(
         "--show", action="store_true", help="print the resolved configuration as commented TOML, and stop"
     )
-    parser.add_argument("--source-length", type=int, default=30, metavar="N", help="tokens of a source (default 30)")
-    parser.add_argument("--target-length", type=int, default=30, metavar="N", help="tokens of a target (default 30)")
-    parser.add_argument("--vocab", type=int, metavar="N", help="vocabulary size, where the tokenisers do not fix it")
-    from foveate.cli.options import machine_arguments
-
+    parser.add_argument("--source-length", type=count, default=30, metavar="N", help="tokens of a source (default 30)")
+    parser.add_argument("--target-length", type=count, default=30, metavar="N", help="tokens of a target (default 30)")
+    parser.add_argument("--vocab", type=count, metavar="N", help="vocabulary size, where the tokenisers do not fix it")
     machine_arguments(parser)
 
 

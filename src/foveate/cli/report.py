@@ -11,6 +11,7 @@ from foveate.cli.setup import RunConfig
 from foveate.config import build
 from foveate.data.parallel import ParallelData
 from foveate.metrics import Score
+from foveate.storage.draft import disk_errors
 from foveate.storage.run import read_run
 from foveate.tasks.translator import Translation, Translator
 
@@ -76,8 +77,9 @@ def write_report(
             f'foveate look {folder} "…" --out alignment.svg',
         ],
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(html, encoding="utf-8")
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(html, encoding="utf-8")
 
 
 @dataclass(frozen=True, kw_only=True)

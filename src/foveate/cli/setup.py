@@ -4,15 +4,15 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
 
 from foveate import machine
 from foveate.config import build, override, read_toml, setting, to_dict
-from foveate.decode import DecodeConfig
-from foveate.tasks.translate import TranslateConfig
+from foveate.decode import Constraints, DecodeConfig
+from foveate.tasks.translate import VALIDATED, TranslateConfig
 from foveate.train import TrainConfig
 
 
@@ -22,13 +22,20 @@ class RunConfig(TranslateConfig):
 
     train: TrainConfig = setting(TrainConfig(), "how to train")
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.train.metric not in VALIDATED:
+            raise ValueError(f"train.metric must be one of {', '.join(VALIDATED)}, got {self.train.metric!r}")
+
 
 def resolve(
     base: Mapping[str, Any], toml: str | None, files: Mapping[str, str], assignments: Sequence[str]
 ) -> RunConfig:
     """A TOML file if there is one, otherwise `base`; then the files, then the assignments, which win."""
     mapping: Mapping[str, Any] = base if toml is None else read_toml(toml)
-    mapping = {**mapping, "data": {**mapping.get("data", {}), **files}}
+    data = mapping.get("data", {})
+    if files and isinstance(data, Mapping):
+        mapping = {**mapping, "data": {**data, **files}}
     return build(RunConfig, assign(mapping, assignments), imports=True)
 
 
@@ -36,11 +43,12 @@ def assign(mapping: Mapping[str, Any], assignments: Sequence[str]) -> Mapping[st
     """Assignments `a.b=c` in plain data, where `model = "luong"` may stand for a table."""
     for assignment in assignments:
         path, _, value = assignment.partition("=")
+        mapping = _tables(mapping, path)
         if path.strip().endswith(".kind"):
             # Another kind has other settings: those of the kind that was there would be unknown to it.
             mapping = override(mapping, [f"{path.strip().removesuffix('.kind')}={value}"])
         else:
-            mapping = override(_tables(mapping, path), [assignment])
+            mapping = override(mapping, [assignment])
     return mapping
 
 
@@ -71,6 +79,8 @@ def _tables(mapping: Mapping[str, Any], path: str) -> dict[str, Any]:
     here = result
     for key in path.split(".")[:-1]:
         value = here.get(key.strip(), {})
+        if not isinstance(value, (str, Mapping)):
+            break  # `override` says what is wrong
         here[key.strip()] = {"kind": value} if isinstance(value, str) else dict(value)
         here = here[key.strip()]
     return result
@@ -78,13 +88,19 @@ def _tables(mapping: Mapping[str, Any], path: str) -> dict[str, Any]:
 
 def decode_config(base: DecodeConfig, arguments: argparse.Namespace) -> DecodeConfig:
     """The model's way of decoding with the changes that the command line asks for."""
-    table = {"decode": to_dict(_Decoding(decode=base))["decode"]}
-    assignments = [f"decode.{assignment}" for assignment in arguments.set]
+    table = to_dict(_Decoding(decode=base))["decode"]
     if arguments.beam is not None:
-        table = {"decode": {"kind": "beam", "beam": arguments.beam}} if arguments.beam > 1 else {"decode": "greedy"}
+        kind = "beam" if arguments.beam > 1 else "greedy"
+        if table["kind"] != kind:
+            table = {"kind": kind, **{field.name: table[field.name] for field in fields(Constraints)}}
+        table |= {"beam": arguments.beam} if arguments.beam > 1 else {}
+    assignments = [assignment.strip().removeprefix("decode.") for assignment in arguments.set]
     if getattr(arguments, "n_best", None):
-        assignments.append(f"decode.num_best={arguments.n_best}")
-    return build(_Decoding, assign(table, assignments)).decode
+        assignments.append(f"num_best={arguments.n_best}")
+    for assignment in assignments:
+        path, equals, value = assignment.partition("=")
+        table = {"kind": value.strip()} if path.strip() == "kind" and equals else dict(assign(table, [assignment]))
+    return build(_Decoding, {"decode": table}).decode
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,13 +34,15 @@ def run(arguments: argparse.Namespace) -> int:
     from foveate.cli.training import train
     from foveate.config import to_dict
     from foveate.errors import UsageError
-    from foveate.storage.run import create_run
+    from foveate.storage.run import create_run, require_new
     from foveate.tasks.suggestion import suggest
     from foveate.tasks.translate import TranslateTask
 
     named = {"source": arguments.source, "target": arguments.target}
     named |= {"valid_source": arguments.valid_source, "valid_target": arguments.valid_target}
     files = {name: str(Path(path).absolute()) for name, path in named.items() if path is not None}
+    if "-" in named.values():
+        raise UsageError("Training reads its data several times, so it cannot come from standard input. Save it first.")
     base = {}
     if arguments.config is None:
         if arguments.source is None:
@@ -50,10 +52,13 @@ def run(arguments: argparse.Namespace) -> int:
             say(reason)
         base = suggestion.settings
     config = resolve(base, arguments.config, files, arguments.set)
+    if not config.data.source:
+        raise UsageError("data.source is missing: there is nothing to train on. Give --source FILE, or set it.")
     folder = Path(arguments.out)
-    create_run(folder, "translate", to_dict(config))
+    require_new(folder)
     prepare_machine(arguments, quiet=arguments.quiet)
     task, reports = TranslateTask.prepare(config, folder)
+    create_run(folder, "translate", to_dict(config))  # last: data that cannot be used leave nothing to resume
     for part, report in reports.items():
         say(f"{part}: {report}")
     return train(task, config, folder, quiet=arguments.quiet)

@@ -1,5 +1,6 @@
 """Training with progress and a report at the end: what `train` and `resume` have in common."""
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -16,15 +17,17 @@ def train(task: TranslateTask, config: RunConfig, folder: Path, *, quiet: bool, 
     if not quiet:
         name = type(task.model).__name__
         say(f"{name} with {task.model.parameter_count():,} parameters; {len(task.training):,} training pairs.")
+    ending = "Finished before" if (folder / "model.json").exists() else "Done"
+    shown = shlex.quote(str(folder))
     progress = watch(sys.stderr, quiet=quiet)
     outcome = fit(task, config.train, folder, resume=resume, progress=progress, configuration=to_dict(config))
     if outcome.interrupted:
-        say(f"Stopped at step {outcome.step:,}; everything is saved. Continue with:  foveate resume {folder}")
+        say(f"Stopped at step {outcome.step:,}; everything is saved. Continue with:  foveate resume {shown}")
         return 130
-    say(f"Done: {outcome.stopped_because}, in {outcome.seconds / 60:.1f} minutes. {_best(outcome)}")
+    say(f"{ending}: {outcome.stopped_because}, in {outcome.seconds / 60:.1f} minutes. {_best(outcome)}")
     report_on_validation(task, config, folder)
     say(f"The model is in {folder}, its report in {folder / 'report.html'}.")
-    say(f'Try:  foveate translate {folder} "…" --align')
+    say(f'Try:  foveate translate {shown} "…" --align')
     return 0
 
 

@@ -12,7 +12,7 @@ CHUNK = 512
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    from foveate.cli.options import decode_arguments, head_arguments, machine_arguments
+    from foveate.cli.options import count, decode_arguments, head_arguments, machine_arguments
 
     parser.epilog = """
 examples:
@@ -27,7 +27,7 @@ One line of output for each line of input; with --n-best: line number, score and
         "text", nargs="*", metavar="TEXT", help="texts to translate; by default the lines of standard input"
     )
     parser.add_argument("--align", action="store_true", help="draw where the model looked")
-    parser.add_argument("--n-best", type=int, metavar="N", help="print this many hypotheses with their scores")
+    parser.add_argument("--n-best", type=count, metavar="N", help="print this many hypotheses with their scores")
     decode_arguments(parser)
     head_arguments(parser)
     machine_arguments(parser)

@@ -61,7 +61,10 @@ class _Builder:
             return self._dataclass(cast(type, annotation), value, where, default)
         return _scalar(annotation, value, where)
 
-    def _dataclass(self, cls: type, value: Any, where: str, default: Any) -> Any:
+    def _dataclass(
+        self, cls: type, value: Any, where: str, default: Any, kinds: Mapping[str, Any] = types.MappingProxyType({})
+    ) -> Any:
+        """`kinds` are the classes that could have been chosen here instead."""
         if not isinstance(value, Mapping):
             raise UsageError(f"{_name(where)} must be a table of settings, got {shown(value)}.")
         fields = {field.name: field for field in dataclasses.fields(cls) if field.init}
@@ -70,8 +73,7 @@ class _Builder:
             del given["kind"]
         for key in given:
             if key not in fields:
-                known = f"There are: {', '.join(fields)}." if fields else "There are none to set here."
-                raise UsageError(f"{_join(where, str(key))} is not a setting.{did_you_mean(str(key), fields)} {known}")
+                raise UsageError(f"{_join(where, str(key))} is not a setting.{_instead(str(key), cls, fields, kinds)}")
         # A default such as `Cosine(warmup=400)` keeps its warm-up when only another of its settings is given.
         defaults = {name: getattr(default, name) for name in fields} if type(default) is cls else defaults_of(cls)
         hints, arguments = hints_of(cls), dict(defaults)
@@ -114,7 +116,7 @@ class _Builder:
             raise UsageError(f"{_name(where)} must be a table with a kind ({known}), got {shown(value)}.")
         settings = {key: part for key, part in value.items() if key != "kind"}
         if "kind" not in value and default is not None:
-            return self._dataclass(type(default), settings, where, default)
+            return self._dataclass(type(default), settings, where, default, kinds)
         kind = value.get("kind")
         if isinstance(kind, str) and ":" in kind:
             return self._dataclass(self._imported(kind, where), settings, where, default)
@@ -124,7 +126,7 @@ class _Builder:
             raise UsageError(
                 f"{_join(where, 'kind')} cannot be {shown(kind)}.{did_you_mean(str(kind), kinds)} There are: {known}."
             )
-        return self._dataclass(kinds[kind], settings, where, default)
+        return self._dataclass(kinds[kind], settings, where, default, kinds)
 
     def _imported(self, kind: str, where: str) -> type:
         place, (module, _, name) = _join(where, "kind"), kind.partition(":")
@@ -157,6 +159,18 @@ class _Builder:
             raise UsageError(f"{_name(where)} must be a list of {len(arguments)}, got {len(value)}: {shown(value)}.")
         parts = enumerate(zip(arguments, value, strict=True))
         return tuple(self.convert(annotation, part, f"{where}[{i}]") for i, (annotation, part) in parts)
+
+
+def _instead(key: str, cls: type, fields: Iterable[str], kinds: Mapping[str, Any]) -> str:
+    """What may have been meant: a similar setting, or one that another kind has."""
+    elsewhere = [kind for kind, other in kinds.items() if key in {field.name for field in dataclasses.fields(other)}]
+    if elsewhere:
+        others = " and ".join(f'"{kind}"' for kind in elsewhere)
+        hint = f' The kind here is "{kind_of(cls)}"; {others} {"has" if len(elsewhere) == 1 else "have"} it.'
+    else:
+        hint = did_you_mean(key, fields)
+    names = ", ".join(fields)
+    return f"{hint} There are: {names}." if names else f"{hint} There are none to set here."
 
 
 _NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}

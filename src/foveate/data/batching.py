@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Int, Integer
 
 from foveate.errors import DataError
 
@@ -33,7 +33,7 @@ class BatchPlan:
         *,
         max_tokens: int,
         seed: int,
-        lines: Int[np.ndarray, " examples"] | None = None,
+        lines: Integer[np.ndarray, " examples"] | None = None,
     ) -> None:
         self.max_tokens, self.seed = max_tokens, seed
         self._source = np.asarray(source_lengths, dtype=np.int64)
@@ -83,7 +83,7 @@ class BatchPlan:
 
 
 def _require_room(
-    source: np.ndarray, target: np.ndarray, max_tokens: int, lines: Int[np.ndarray, " examples"] | None
+    source: np.ndarray, target: np.ndarray, max_tokens: int, lines: Integer[np.ndarray, " examples"] | None
 ) -> None:
     if not len(source):
         raise DataError("There is no pair to make batches of. Look at the report on the lines that were left out.")

@@ -8,11 +8,11 @@ import numpy as np
 from jaxtyping import UInt32
 
 from foveate.data.batch import Batch, PairBatch
-from foveate.data.draft import draft_folder
 from foveate.data.store import TokenStore
 from foveate.data.text import Pair
 from foveate.data.tokeniser import BOS, EOS, UNKNOWN, Tokeniser
 from foveate.errors import DataError
+from foveate.storage.draft import draft_folder
 
 _NAMED = 5
 

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
-from foveate.data.draft import draft_folder
 from foveate.errors import DataError
+from foveate.storage.draft import draft_folder
+from foveate.storage.manifest import file_digest
 
 FORMAT = "foveate token store 1"
 _FILES = ("tokens.bin", "offsets.bin")
@@ -86,11 +87,7 @@ class TokenStore:
     def verify(self) -> None:
         """Reads everything. Raises DataError when a file differs from what was written."""
         for name in _FILES:
-            digest = hashlib.sha256()
-            with open(self.folder / name, "rb") as file:
-                while chunk := file.read(_CHUNK):
-                    digest.update(chunk)
-            if digest.hexdigest() != self._index["sha256"][name]:
+            if file_digest(self.folder / name) != self._index["sha256"][name]:
                 raise DataError(f"{self.folder / name} has changed since it was written: its SHA-256 differs. {_AGAIN}")
 
     @property

@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import io
 import lzma
+import shlex
 import sys
 import unicodedata
 import zlib
@@ -14,6 +15,7 @@ from typing import BinaryIO, NamedTuple, NoReturn, cast
 from foveate.errors import DataError, UsageError
 from foveate.suggestion import missing_file
 
+STDIN = "standard input"
 MAX_LINE_BYTES = 1 << 24
 """A longer line is no sentence: a file of another kind, or a bomb in a compressed one."""
 
@@ -54,7 +56,7 @@ def read_lines(path: Path | str) -> Iterator[str]:
 
     Raises DataError when the file is missing, damaged, not UTF-8 or not text.
     """
-    name = "standard input" if str(path) == "-" else str(path)
+    name = STDIN if str(path) == "-" else str(path)
     offset = 0
     with _open(path) as file:
         try:
@@ -157,7 +159,10 @@ def _line(raw: bytes, name: str, number: int, offset: int) -> str:
 def _convert(name: str, encoding: str) -> str:
     unpack = {".gz": "gzip -dc", ".xz": "xz -dc"}.get(Path(name).suffix)
     command = f"iconv -f {encoding} -t UTF-8"
-    command = f"{unpack} {name} | {command}" if unpack else f"{command} {name}"
+    if name == STDIN:
+        return f"If it is {encoding}, convert it on its way: … | {command} | foveate …"
+    path = shlex.quote(name)
+    command = f"{unpack} {path} | {command}" if unpack else f"{command} {path}"
     return f"If it is {encoding}, convert it: {command} > converted.txt"
 
 

@@ -14,9 +14,10 @@ from foveate.decode.stepper import Hypothesis, State, Stepper, require_number, r
 Choose = Callable[[Float[Tensor, "rows vocab"], Int[Tensor, " rows"], int], Int[Tensor, " rows"]]
 """From the scores, each row's sentence and the position to each row's next token."""
 
-# Finished rows are dropped once they are this share of the batch. Dropping copies the state (its caches), which costs
-# about half a step, keeping them costs their share of every step to come: with c = 0.5 steps a copy and sentences
-# that end over T ≈ 25 steps the sum is least near √(2c/T) = 0.2, and flat around it.
+# Finished rows are dropped once they are this share of the batch. Dropping copies the state (its caches), keeping them
+# costs their share of every step to come: if a copy costs c ≈ 0.5 steps and the sentences end over T ≈ 25 steps, the
+# sum is least near √(2c/T) = 0.2. It is flat: from 0.001 to 0.35 a Transformer on CPU took within 20 % of the same
+# time, and twice as long when nothing was dropped.
 COMPACT_SHARE = 0.2
 
 

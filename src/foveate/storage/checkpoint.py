@@ -20,8 +20,9 @@ import torch
 from torch import Tensor, nn
 
 from foveate.errors import DataError
-from foveate.storage import manifest
+from foveate.storage import draft, manifest
 from foveate.storage.manifest import DamagedError
+from foveate.storage.tensor import read_tensors, write_tensors
 
 MODEL, OPTIMISER, STATE = "model.safetensors", "optimiser.safetensors", "state.json"
 FORMAT = 1
@@ -60,8 +61,8 @@ class Checkpoints:
         """Writes a checkpoint; it exists entirely or not at all. Raises SetupError when the disk is full."""
         size = sum(tensor.nbytes for tensor in [*model.values(), *optimiser.values()]) + _SIZE_OF_JSON
         with manifest.sealed_folder(self.path(step), size=size) as folder:
-            manifest.write_tensors(folder / MODEL, model)
-            manifest.write_tensors(folder / OPTIMISER, optimiser)
+            write_tensors(folder / MODEL, model)
+            write_tensors(folder / OPTIMISER, optimiser)
             manifest.write_json(folder / STATE, {"format": FORMAT, "step": step, **state})
 
     def load(self, step: int) -> Checkpoint:
@@ -77,8 +78,8 @@ class Checkpoints:
         return Checkpoint(
             path=path,
             state=state,
-            model=manifest.read_tensors(path / MODEL),
-            optimiser=manifest.read_tensors(path / OPTIMISER),
+            model=read_tensors(path / MODEL),
+            optimiser=read_tensors(path / OPTIMISER),
         )
 
     def newest(self) -> Checkpoint | None:
@@ -105,7 +106,7 @@ class Checkpoints:
         for step in steps:
             try:
                 manifest.verify(self.path(step))
-                found[step] = manifest.read_tensors(self.path(step) / MODEL)
+                found[step] = read_tensors(self.path(step) / MODEL)
             except DamagedError as error:
                 self.note(f"Passing over the damaged checkpoint {self.path(step)}: {error}")
         return found
@@ -123,7 +124,7 @@ class Checkpoints:
 
     def prune(self, keep: int, spare: Collection[int] = ()) -> None:
         """Deletes all but the newest `keep` checkpoints and those in `spare`, and what killed runs left."""
-        manifest.remove_stale(self.folder)
+        draft.remove_stale(self.folder)
         for step in self.steps()[:-keep]:
             if step not in spare:
                 shutil.rmtree(self.path(step), ignore_errors=True)
@@ -167,8 +168,8 @@ def save_final(run: Path, tensors: Mapping[str, Tensor], information: Mapping[st
     never seen.
     """
     (run / "model.json").unlink(missing_ok=True)
-    manifest.require_space(run, sum(tensor.nbytes for tensor in tensors.values()))
-    manifest.replace_file(run / MODEL, lambda temporary: manifest.write_tensors(temporary, tensors))
+    draft.require_space(run, sum(tensor.nbytes for tensor in tensors.values()))
+    draft.replace_file(run / MODEL, lambda temporary: write_tensors(temporary, tensors))
     manifest.write_json(
         run / "model.json", {"format": FORMAT, "sha256": manifest.file_digest(run / MODEL), **information}
     )
@@ -187,7 +188,7 @@ def load_weights(run: Path, note: Callable[[str], None] = lambda sentence: None)
                 f"{run / MODEL} is not the file that was saved: its SHA-256 differs. "
                 "Delete model.json to use the best checkpoint."
             )
-        return manifest.read_tensors(run / MODEL), str(information.get("weights", "final weights"))
+        return read_tensors(run / MODEL), str(information.get("weights", "final weights"))
     checkpoints = Checkpoints(run / "checkpoints", note)
     steps = checkpoints.steps()
     if (run / "best.json").exists():

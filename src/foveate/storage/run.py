@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from foveate.errors import DataError, UsageError
-from foveate.storage.manifest import read_json, write_json
+from foveate.storage.draft import disk_errors
+from foveate.storage.manifest import DamagedError, read_json, write_json
 
 FORMAT = 1
 
@@ -29,17 +30,22 @@ class Run:
     config: dict[str, Any]
 
 
-def create_run(folder: Path, task: str, config: Mapping[str, Any]) -> None:
-    """Begin a run folder. Raises UsageError when it holds a run already."""
-    path = folder / "config.json"
-    if path.exists():
+def require_new(folder: Path) -> None:
+    """Raises UsageError when a run cannot begin in this folder because something is there already."""
+    if (folder / "config.json").exists():
         raise UsageError(
             f"{folder} holds a run already. Continue it with `foveate resume {folder}`, or name another folder."
         )
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file. Name a folder for the run.")
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(path, {"format": FORMAT, "task": task, "config": dict(config)})
+
+
+def create_run(folder: Path, task: str, config: Mapping[str, Any]) -> None:
+    """Makes a folder a run. Raises UsageError as `require_new` does."""
+    require_new(folder)
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "config.json", {"format": FORMAT, "task": task, "config": dict(config)})
 
 
 def read_run(folder: Path) -> Run:
@@ -57,4 +63,7 @@ def read_run(folder: Path) -> Run:
             f"{path} has run format {content.get('format')!r}, but this version of foveate reads format {FORMAT}. "
             "Install the version of foveate that made the run, or train again."
         )
+    for name, expected in (("task", str), ("config", dict)):
+        if not isinstance(content.get(name), expected):
+            raise DamagedError(f"{path} has no {name}: it is damaged. Restore it from a copy of the run.")
     return Run(Path(folder), content["task"], content["config"])

@@ -41,9 +41,15 @@ def suitable_metrics(target: Tokeniser | None) -> tuple[str, ...]:
 
 def evaluate(hypotheses: Sequence[str], references: Sequence[str], names: Sequence[str]) -> list[Score]:
     """The named scores of a corpus. Raises UsageError for an unknown name, DataError for unequal counts."""
+    require_metrics(names)
+    return [METRICS[name](hypotheses, references) for name in names]
+
+
+def require_metrics(names: Sequence[str]) -> None:
+    """Raises UsageError for an unknown name and SetupError for a missing package: before hours of decoding."""
     for name in names:
         if name not in METRICS:
             raise UsageError(
                 f"There is no metric {name!r}.{did_you_mean(name, METRICS)} There are: {', '.join(METRICS)}."
             )
-    return [METRICS[name](hypotheses, references) for name in names]
+        METRICS[name](["a"], ["a"])

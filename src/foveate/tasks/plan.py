@@ -9,9 +9,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from foveate.attention import Attention, Plan, record
 from foveate.data.batch import Batch
+from foveate.data.tokeniser import SPECIALS
+from foveate.errors import UsageError
 from foveate.models import Seq2Seq
 from foveate.nn.loss import cross_entropy
-from foveate.tasks.translate import TranslateConfig
+from foveate.tasks.translate import TranslateConfig, build_model
 
 VOCABULARY = 8000
 """Assumed where a tokeniser takes its size from the data."""
@@ -69,15 +71,21 @@ class Costs:
 def plan(
     config: TranslateConfig, *, lengths: tuple[int, int], vocab: int | None = None, bfloat16: bool = False
 ) -> Costs:
-    """Probe the model with a random batch of the configured token budget and the given lengths."""
+    """Probe the model with a random batch of the configured token budget and the given lengths.
+
+    Raises UsageError when the model has too few positions for these lengths, or a vocabulary has no room for text.
+    """
     sides = (config.source_tokeniser, config.source_tokeniser if config.joint_vocabulary else config.target_tokeniser)
     source_vocab, target_vocab = (getattr(side, "vocab_size", None) or vocab or VOCABULARY for side in sides)
-    model = config.model.build(source_vocab, target_vocab)
+    model = build_model(config, source_vocab, target_vocab)
+    _require_fit(model, lengths, (source_vocab, target_vocab))
     rows = max(config.data.max_tokens // sum(lengths), 1)
     generator = torch.Generator().manual_seed(0)
 
     def side(length: int, size: int) -> Batch:
-        return Batch(torch.randint(4, size, (rows, length), generator=generator), torch.full((rows,), length))
+        return Batch(
+            torch.randint(len(SPECIALS), size, (rows, length), generator=generator), torch.full((rows,), length)
+        )
 
     source, target = side(lengths[0], source_vocab), side(lengths[1] + 1, target_vocab)
     counter = FlopCounterMode(display=False)
@@ -89,10 +97,24 @@ def plan(
         model.parameter_count(),
         (source_vocab, target_vocab),
         (rows, *lengths),
-        counter.get_total_flops(),
+        float(counter.get_total_flops()),
         seconds,
         _sites(model, source, target),
     )
+
+
+def _require_fit(model: Seq2Seq, lengths: tuple[int, int], vocabularies: tuple[int, int]) -> None:
+    longest = max(lengths[0], lengths[1] + 1)
+    if model.max_length is not None and longest > model.max_length:
+        raise UsageError(
+            f"The model has {model.max_length} positions, the batch needs {longest}. Raise model.position.max_length, "
+            "or plan for less with --source-length and --target-length."
+        )
+    if min(vocabularies) <= len(SPECIALS):
+        raise UsageError(
+            f"A vocabulary of {min(vocabularies)} has no room for text beside the {len(SPECIALS)} special tokens. "
+            "Raise --vocab."
+        )
 
 
 def _step(model: Seq2Seq, source: Batch, target: Batch, bfloat16: bool) -> None:

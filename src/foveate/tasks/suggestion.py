@@ -79,7 +79,7 @@ def _tokeniser(side: _Side, total: int) -> tuple[dict[str, Any], str]:
     if total < 2_000:
         return {"kind": "character"}, "too few pairs to learn subwords from, so characters"
     size = 8_000 if total >= 50_000 else 4_000 if total >= 10_000 else 2_000
-    return {"kind": "sentence_piece", "vocab_size": size}, f"sentences, so {size:,} subwords"
+    return {"kind": "sentencepiece", "vocab_size": size}, f"sentences, so {size:,} subwords"
 
 
 def _model(total: int, *, short: bool) -> tuple[dict[str, Any], str]:

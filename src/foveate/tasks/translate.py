@@ -15,10 +15,13 @@ from foveate.data.parallel import ParallelData, Report, prepare
 from foveate.data.text import Pair, read_pairs
 from foveate.data.tokeniser import CharacterConfig, Tokeniser, TokeniserConfig, load_tokeniser
 from foveate.decode import BeamConfig, DecodeConfig
-from foveate.errors import DataError
+from foveate.errors import DataError, UsageError
 from foveate.models import BahdanauConfig, ModelConfig, Seq2Seq
 from foveate.nn.loss import Loss, cross_entropy
+from foveate.storage.draft import disk_errors, remove_stale
 
+VALIDATED = ("loss", "perplexity", "accuracy")
+"""What `validate` measures, and what may decide which checkpoint is best."""
 TOKENISERS = ("source.tokeniser.json", "target.tokeniser.json")
 
 
@@ -39,6 +42,8 @@ class DataConfig:
         for name in ("held_out", "max_length", "max_tokens"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.valid_target is not None and self.valid_source is None:
+            raise ValueError("valid_target is given without valid_source, whose lines are its partners")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +58,12 @@ class TranslateConfig:
     label_smoothing: float = setting(0.1, "probability spread over the vocabulary in the training loss")
     decode: DecodeConfig = setting(BeamConfig(), "how translations are searched for")
     seed: int = setting(0, "seed of initial weights, of the held-out choice and of the order of batches")
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.label_smoothing < 1:
+            raise ValueError(f"label_smoothing must be at least 0 and less than 1, got {self.label_smoothing}")
+        if not 0 <= self.seed < 1 << 63:
+            raise ValueError(f"seed must be at least 0 and less than 2 to the power of 63, got {self.seed}")
 
 
 class TranslateTask:
@@ -70,7 +81,7 @@ class TranslateTask:
         self.source_tokeniser, self.target_tokeniser = source_tokeniser, target_tokeniser
         self.training, self.validation = training, validation
         self.plan = _plan(training, config)
-        self.model: Seq2Seq = build_model(config, source_tokeniser, target_tokeniser)
+        self.model: Seq2Seq = build_model(config, source_tokeniser.vocab_size, target_tokeniser.vocab_size)
 
     @classmethod
     def prepare(cls, config: TranslateConfig, run: Path) -> tuple["TranslateTask", dict[str, Report]]:
@@ -82,7 +93,9 @@ class TranslateTask:
         joint = config.joint_vocabulary
         source = config.source_tokeniser.train(_lines(config, held_out, "both" if joint else "source"))
         target = source if joint else config.target_tokeniser.train(_lines(config, held_out, "target"))
-        run.mkdir(parents=True, exist_ok=True)
+        with disk_errors(run):
+            run.mkdir(parents=True, exist_ok=True)
+            remove_stale(run / "data")
         for tokeniser, name in zip((source, target), TOKENISERS, strict=True):
             tokeniser.save(run / name)
         data, reports = {}, {}
@@ -90,7 +103,10 @@ class TranslateTask:
             pairs = _pairs(config, held_out, part)
             data[part], reports[part] = prepare(run / "data" / part, pairs, source, target, max_length=_longest(config))
             if not len(data[part].source):
-                raise DataError(f"No pair is left for the {part} data. {reports[part]}")
+                raise DataError(
+                    f"No pair is left for the {part} data. {reports[part]} "
+                    "Look at these lines, or raise data.max_length and what positions the model has."
+                )
         return cls(config, source, target, data["train"], data["valid"]), reports
 
     @classmethod
@@ -135,11 +151,17 @@ class TranslateTask:
         return f"training examples {shown}{more}; the first is {self.source_tokeniser.decode(first)!r}"
 
 
-def build_model(config: TranslateConfig, source: Tokeniser, target: Tokeniser) -> Seq2Seq:
-    """The configured model with its initial weights, a function of the seed."""
+def build_model(config: TranslateConfig, source_vocab: int, target_vocab: int) -> Seq2Seq:
+    """The configured model with its initial weights, a function of the seed.
+
+    Raises UsageError when the settings of the model do not go together.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        return config.model.build(source.vocab_size, target.vocab_size)
+        try:
+            return config.model.build(source_vocab, target_vocab)
+        except (ValueError, RuntimeError, ArithmeticError) as error:  # torch's own checks of sizes raise all three
+            raise UsageError(f"The model cannot be built as configured: {error}") from error
 
 
 def load_tokenisers(run: Path) -> tuple[Tokeniser, Tokeniser]:

@@ -88,9 +88,9 @@ class Translator:
         """
         folder = Path(run)
         settings = {name: value for name, value in read_run(folder).config.items() if name != "train"}
-        config = build(TranslateConfig, settings, where="")
+        config = build(TranslateConfig, settings, where=f"{folder / 'config.json'}:")
         source, target = load_tokenisers(folder)
-        model = build_model(config, source, target)
+        model = build_model(config, source.vocab_size, target.vocab_size)
         tensors, _ = load_weights(folder, note)
         restore_model(model, tensors, source=folder)
         if precision == "bfloat16":
@@ -103,9 +103,16 @@ class Translator:
         return any(isinstance(module, Attention) and module.kind == "cross" for module in self.model.modules())
 
     def forced(self, source: str, target: str) -> Translation:
-        """A given translation as if the model had made it, with the model's probability of it."""
+        """A given translation as if the model had made it, with the model's probability of it.
+
+        Raises DataError for an empty source, or a side with more tokens than the model has positions.
+        """
         tokens = tuple(self.target_tokeniser.encode(target))
-        batch = Batch.of([self._encode(source, 1)]), Batch.of([[BOS, *tokens, EOS]])
+        self._require_positions(len(tokens), "The target", target)
+        sources = self._encode(source, "The source")
+        if not sources:
+            raise DataError("The source is empty: there is nothing to translate. Give at least one character.")
+        batch = Batch.of([sources]), Batch.of([[BOS, *tokens, EOS]])
         with torch.inference_mode():
             logits = self.model(*batch)
         log_probability = -float(cross_entropy(logits, Seq2Seq.predicted(batch[1])))
@@ -124,7 +131,7 @@ class Translator:
         `finished=False`. Raises DataError for a text with more tokens than the model has positions.
         """
         config = self.config if config is None else config
-        sources = [self._encode(text, number) for number, text in enumerate(texts, start=1)]
+        sources = [self._encode(text, f"Input {number}") for number, text in enumerate(texts, start=first + 1)]
         results: list[Translation] = [Translation(text, (), ()) for text in texts]
         for group in _groups([len(source) for source in sources], beam_size(config)):
             examples = [first + index for index in group]
@@ -138,30 +145,35 @@ class Translator:
     def align(self, translations: Sequence[Translation], head: Head | None = None) -> list[Alignment]:
         """Where the model looked for each token of each best hypothesis: rows are target tokens, columns source tokens.
 
-        One teacher-forced pass gives exactly the weights of decoding. Raises UsageError for a model without attention.
+        The last row is the end symbol's, where the hypothesis has one. One teacher-forced pass gives exactly the
+        weights of decoding. Raises UsageError for a model without attention.
         """
         alignments: list[Alignment] = []
         for translation in translations:
             source = [*self.source_tokeniser.encode(translation.source), EOS]
             best = translation.hypotheses[0].tokens if translation.hypotheses else ()
-            target = [BOS, *best, EOS]
+            end = [EOS] if translation.finished else []
             with record(self.model) as seen:
-                self.model(Batch.of([source]), Batch.of([target]))
+                self.model(Batch.of([source]), Batch.of([[BOS, *best, *end]]))
             weights = _choose(seen.of_kind("cross"), head or Head())
             columns = [*self.source_tokeniser.pieces(source[:-1]), END]
-            rows = [*self.target_tokeniser.pieces(best), END]
+            rows = [*self.target_tokeniser.pieces(best), *(END for _ in end)]
             alignments.append(Alignment.of(columns, rows, weights))
         return alignments
 
-    def _encode(self, text: str, number: int) -> list[int]:
+    def _encode(self, text: str, name: str) -> list[int]:
         tokens = self.source_tokeniser.encode(text)
-        limit = self.model.max_length
-        if limit is not None and len(tokens) + 1 > limit:
-            raise DataError(
-                f"Input {number} has {len(tokens)} tokens and an end, but the model has {limit} positions: "
-                f"{text[:40]!r}… Split it into sentences; nothing is cut off silently."
-            )
+        self._require_positions(len(tokens), name, text)
         return [*tokens, EOS] if tokens else []
+
+    def _require_positions(self, count: int, name: str, text: str) -> None:
+        limit = self.model.max_length
+        if limit is not None and count + 1 > limit:
+            shown = repr(text) if len(text) <= 40 else f"{text[:40]!r} …"
+            raise DataError(
+                f"{name} has {count} tokens and an end, but the model has {limit} positions: {shown}. "
+                "Split it into sentences; nothing is cut off silently."
+            )
 
     def _decode(self, sources: list[list[int]], examples: list[int], config: DecodeConfig) -> list[list[Hypothesis]]:
         batch = Batch.of(sources)

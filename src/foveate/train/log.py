@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from foveate.storage.manifest import disk_errors
+from foveate.storage.draft import disk_errors
 from foveate.train.history import to_json
 
 

@@ -22,7 +22,8 @@ from foveate import machine
 from foveate.config import to_dict
 from foveate.errors import UsageError
 from foveate.storage.checkpoint import Checkpoint, Checkpoints, model_tensors, restore_model, save_final
-from foveate.storage.manifest import remove_stale, write_json
+from foveate.storage.draft import remove_stale
+from foveate.storage.manifest import write_json
 from foveate.train import history as past
 from foveate.train.average import average
 from foveate.train.history import Validation

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from foveate.errors import UsageError
+from foveate.storage.draft import disk_errors
 
 try:
     import fcntl
@@ -21,7 +22,9 @@ HARMLESS = ("train.max_minutes", "train.log_every", "train.keep")
 @contextlib.contextmanager
 def exclusive(folder: Path) -> Iterator[None]:
     """Holds the run folder for this process; the system lets go of it however the process ends."""
-    with (folder / ".lock").open("w") as file:
+    with disk_errors(folder / ".lock"):
+        lock = (folder / ".lock").open("w")
+    with lock as file:
         if fcntl:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

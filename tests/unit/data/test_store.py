@@ -109,11 +109,8 @@ def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(SetupError) as caught:
+    with pytest.raises(SetupError, match="The disk is full"):
         TokenStore.write(tmp_path / "store", ROWS, "abc")
-    assert str(caught.value) == (
-        f"The disk is full: {tmp_path}/store could not be written. Make room or choose another --out."
-    )
     assert list(tmp_path.iterdir()) == []
 
 

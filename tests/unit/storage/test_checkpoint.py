@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors import SafetensorError
 from torch import nn
 
 from foveate.errors import DataError, SetupError
 from foveate.storage.checkpoint import Checkpoints, load_weights, model_tensors, restore_model, save_final
-from foveate.storage.manifest import MANIFEST, DamagedError, read_json, remove_stale, replace_file
+from foveate.storage.draft import remove_stale
+from foveate.storage.manifest import MANIFEST, DamagedError
 
 
 def save(checkpoints: Checkpoints, step: int, value: float = 0.0) -> None:
@@ -133,33 +133,10 @@ def test_files_have_the_mode_that_the_umask_gives(tmp_path: Path) -> None:
 # -- a process that ends in the middle of a save -----------------------------------------------------------------------
 
 
-def run_until_call(action: Callable[[], None], number: int) -> bool:
-    """Runs in a forked process that dies without clean-up at its call `number` to the system; True if it died."""
-    process = os.fork()
-    if process == 0:
-        calls = 0
-
-        def dying(function: Callable) -> Callable:
-            def call(*arguments: object, **keywords: object) -> object:
-                nonlocal calls
-                calls += 1
-                if calls == number:
-                    os._exit(9)
-                return function(*arguments, **keywords)
-
-            return call
-
-        for name in ("rename", "replace", "fsync", "mkdir", "rmdir", "unlink", "chmod"):
-            setattr(os, name, dying(getattr(os, name)))
-        try:
-            action()
-        finally:
-            os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 9
-
-
 @pytest.mark.parametrize("step", [40, 30])
-def test_a_save_cut_anywhere_leaves_the_old_state_or_the_new_one(tmp_path: Path, step: int) -> None:
+def test_a_save_cut_anywhere_leaves_the_old_state_or_the_new_one(
+    tmp_path: Path, step: int, run_until_call: Callable[[Callable[[], object], int], bool]
+) -> None:
     number, died = 0, True
     while died:
         number += 1
@@ -175,7 +152,9 @@ def test_a_save_cut_anywhere_leaves_the_old_state_or_the_new_one(tmp_path: Path,
     assert number > 12
 
 
-def test_final_weights_cut_anywhere_are_old_or_new_or_the_checkpoint(tmp_path: Path) -> None:
+def test_final_weights_cut_anywhere_are_old_or_new_or_the_checkpoint(
+    tmp_path: Path, run_until_call: Callable[[Callable[[], object], int], bool]
+) -> None:
     number, died = 0, True
     while died:
         number += 1
@@ -187,16 +166,13 @@ def test_final_weights_cut_anywhere_are_old_or_new_or_the_checkpoint(tmp_path: P
     assert number > 8
 
 
-@pytest.mark.parametrize(
-    "error", [OSError(errno.ENOSPC, "No space left on device"), SafetensorError("I/O error: No space left")]
-)
 def test_a_full_disk_is_said_in_one_sentence_and_harms_nothing(
-    checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch, error: Exception
+    checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*arguments: object) -> None:
-        raise error
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("foveate.storage.manifest.save_file", full)
+    monkeypatch.setattr("foveate.storage.checkpoint.write_tensors", full)
     with pytest.raises(SetupError, match=r"The disk is full: .* MB are needed, .* MB are free at .*checkpoints"):
         save(checkpoints, 40)
     assert sorted(path.name for path in checkpoints.folder.iterdir()) == [f"step-{n:08d}" for n in (10, 20, 30)]
@@ -213,27 +189,6 @@ def test_free_space_is_checked_before_anything_is_written(
     )
     with pytest.raises(SetupError, match=r"1\.0 MB are needed, 0\.0 MB are free"):
         save(checkpoints, 40)
-
-
-def test_a_file_is_replaced_entirely_or_not_at_all(tmp_path: Path) -> None:
-    path = tmp_path / "best.json"
-    path.write_text("old")
-
-    def broken(temporary: Path) -> None:
-        temporary.write_text("ne")
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        replace_file(path, broken)
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-@pytest.mark.parametrize("text", ["", "[1]", "{", "[" * 100_000, "\udcff"])
-def test_json_that_is_no_mapping_is_damaged(tmp_path: Path, text: str) -> None:
-    (tmp_path / "a.json").write_text(text, errors="surrogateescape")
-    with pytest.raises(DamagedError, match=r"a\.json"):
-        read_json(tmp_path / "a.json")
 
 
 # -- weights for use ---------------------------------------------------------------------------------------------------

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from foveate.data.draft import write_file
 from foveate.errors import DataError
+from foveate.storage.draft import write_file
 
 PAD, BOS, EOS, UNKNOWN = range(4)
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")

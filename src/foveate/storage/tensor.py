@@ -1,0 +1,32 @@
+"""Tensors in safetensors files, which hold numbers and names and nothing that could be executed."""
+
+import errno
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from foveate.storage.manifest import DamagedError
+
+
+def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
+    """A safetensors file with the mode that the umask gives (safetensors alone writes 0600). Raises OSError."""
+    path.touch()
+    mode = path.stat().st_mode
+    try:
+        save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path)
+    except SafetensorError as error:  # its writer's own wrapping of the system's error
+        raise OSError(errno.ENOSPC if "No space left" in str(error) else errno.EIO, str(error)) from error
+    path.chmod(mode)
+
+
+def read_tensors(path: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a safetensors file, in memory of their own rather than in the mapped file."""
+    try:
+        return {name: tensor.clone() for name, tensor in load_file(path).items()}
+    except FileNotFoundError:
+        raise DamagedError(f"{path} is missing.") from None
+    except (OSError, SafetensorError) as error:
+        raise DamagedError(f"{path} cannot be read as safetensors: {error}.") from None

@@ -1,0 +1,343 @@
+"""What every model keeps to: padding and company do not matter, steps are the whole, the future is unseen.
+
+All in float64, so that a difference is a mistake and not a rounding.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from foveate.attention import AdditiveConfig, Dot, GeneralConfig, ScaledDot, record
+from foveate.data.batch import Batch
+from foveate.decode import BeamConfig, GreedyConfig, Hypothesis, beam_size, decode
+from foveate.models import (
+    BahdanauConfig,
+    FixedContext,
+    FixedContextConfig,
+    LuongConfig,
+    ModelConfig,
+    Seq2Seq,
+    Transformer,
+    TransformerConfig,
+)
+from foveate.models.transformer import CACHE_STEP
+from foveate.nn import BlockConfig, LearnedConfig, SinusoidalConfig
+from foveate.nn.loss import cross_entropy
+
+VOCAB = 13
+SOURCES = [[5, 6, 7, 8, 2], [9, 2], [4, 4, 10, 2], [11, 12, 3, 4, 5, 6, 2]]
+TARGETS = [[1, 6, 5, 2], [1, 7, 8, 9, 10, 11, 2], [1, 2], [1, 3, 3, 4, 2]]
+SAME = {"atol": 1e-11, "rtol": 0}
+"""float64: the order of sums may differ with the batch, nothing else."""
+
+
+def fixed_contexts() -> Iterator[tuple[str, ModelConfig]]:
+    for cell in ("rnn", "lstm", "gru", "lecture_gru"):
+        yield f"fixed {cell}", FixedContextConfig(embedding_dim=6, hidden_dim=8, cell=cell)
+    yield (
+        "fixed deep",
+        FixedContextConfig(
+            embedding_dim=6, hidden_dim=8, num_layers=3, bidirectional=False, skip=True, layer_norm=True
+        ),
+    )
+
+
+def bahdanaus() -> Iterator[tuple[str, ModelConfig]]:
+    scores = {"additive": AdditiveConfig(hidden_dim=5), "general": GeneralConfig()}
+    cells = ("gru", "lecture_gru", "lstm")
+    for (name, score), cell, layers in itertools.product(scores.items(), cells, (1, 2)):
+        config = BahdanauConfig(
+            embedding_dim=6, hidden_dim=7, encoder_layers=layers, maxout_dim=4, cell=cell, score=score
+        )
+        yield f"bahdanau {name} {cell} {layers}", config
+
+
+def luongs() -> Iterator[tuple[str, ModelConfig]]:
+    scores = {"dot": Dot(), "scaled": ScaledDot(), "general": GeneralConfig(), "additive": AdditiveConfig()}
+    stacks = ((1, False), (1, True), (2, False), (2, True))
+    for (name, score), feeding, (layers, bidirectional) in itertools.product(scores.items(), (True, False), stacks):
+        if name == "scaled" and layers > 1:  # differs from "dot" by a number only
+            continue
+        config = LuongConfig(
+            embedding_dim=6,
+            hidden_dim=8,
+            num_layers=layers,
+            bidirectional=bidirectional,
+            score=score,
+            input_feeding=feeding,
+            skip=layers > 1,
+            layer_norm=layers > 1,
+            cell="lstm" if bidirectional else "gru",
+        )
+        words = [name, "fed" if feeding else "parallel", str(layers), "both ways" if bidirectional else "forwards"]
+        yield f"luong {' '.join(words)}", config
+
+
+def transformers() -> Iterator[tuple[str, ModelConfig]]:
+    positions = {"sinusoidal": SinusoidalConfig(), "learned": LearnedConfig(max_length=40)}
+    axes = (("pre", "post"), positions.items(), ("none", "output", "all"))
+    for norm, (name, position), share in itertools.product(*axes):
+        block = BlockConfig(model_dim=8, num_heads=2, feedforward_dim=12, norm=norm)
+        config = TransformerConfig(
+            block=block, encoder_layers=2, decoder_layers=2, position=position, share=share, output_bias=share == "all"
+        )
+        yield f"transformer {norm} {name} {share}", config
+    general = BlockConfig(model_dim=8, num_heads=2, feedforward_dim=12, score=GeneralConfig())
+    yield "transformer general", TransformerConfig(block=general, encoder_layers=1, decoder_layers=1)
+
+
+CONFIGS = dict(itertools.chain(fixed_contexts(), bahdanaus(), luongs(), transformers()))
+TRANSFORMERS = [name for name in CONFIGS if name.startswith("transformer")]
+DECODED = [
+    "fixed gru",
+    "fixed deep",
+    "bahdanau additive gru 1",
+    "bahdanau additive lstm 1",
+    "bahdanau general lecture_gru 2",
+    "luong dot fed 2 both ways",
+    "luong dot parallel 1 forwards",
+    "luong general fed 1 forwards",
+    "luong general parallel 2 both ways",
+    "luong additive fed 1 both ways",
+    "luong additive parallel 2 forwards",
+    "transformer pre sinusoidal output",
+    "transformer pre learned all",
+    "transformer post sinusoidal all",
+    "transformer post learned none",
+    "transformer general",
+]
+"""Every architecture with every state it can carry; what stepping and selecting cannot tell apart is left out."""
+UNREAD = ("encoder.after.norms.2.weight", "encoder.after.norms.2.bias")
+"""A fixed context is the last state itself, so what follows the encoder's last layer is not read."""
+
+
+@pytest.fixture(params=DECODED)
+def decoder(request: pytest.FixtureRequest) -> Seq2Seq:
+    return built(request.param)
+
+
+@pytest.fixture(params=CONFIGS)
+def model(request: pytest.FixtureRequest) -> Seq2Seq:
+    return built(request.param)
+
+
+def built(name: str) -> Seq2Seq:
+    torch.manual_seed(7)
+    model = CONFIGS[name].build(VOCAB, VOCAB).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():  # far enough from zero for every part to matter
+            parameter.mul_(1.5).add_(0.1 * torch.randn_like(parameter))
+    return model
+
+
+def padded(rows: list[list[int]], factor: int, garbage: int = 7) -> Batch:
+    """The batch with `factor` times the padding needed, filled with a word like any other."""
+    batch = Batch.of(rows)
+    ids = torch.full((batch.size, factor * batch.length), garbage)
+    real = torch.arange(batch.length) < batch.lengths[:, None]
+    ids[:, : batch.length] = torch.where(real, batch.ids, garbage)
+    return Batch(ids, batch.lengths)
+
+
+@torch.no_grad()
+def teacher_forced(model: Seq2Seq, sources: list[list[int]], targets: list[list[int]]) -> list[Tensor]:
+    logits = model(Batch.of(sources), Batch.of(targets))
+    return list(logits.split([len(target) - 1 for target in targets]))
+
+
+@torch.no_grad()
+def test_an_example_alone_is_the_example_in_a_batch(model: Seq2Seq) -> None:
+    together = teacher_forced(model, SOURCES, TARGETS)
+    for row, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True)):
+        (alone,) = teacher_forced(model, [source], [target])
+        torch.testing.assert_close(alone, together[row], **SAME)
+
+
+@torch.no_grad()
+def test_padding_does_not_matter_however_much_and_whatever_it_holds(model: Seq2Seq) -> None:
+    logits = model(Batch.of(SOURCES), Batch.of(TARGETS))
+    torch.testing.assert_close(model(padded(SOURCES, 4), padded(TARGETS, 4)), logits, **SAME)
+
+
+def test_forward_predicts_the_tokens_that_predicted_names(model: Seq2Seq) -> None:
+    target = Batch.of(TARGETS)
+    expected = [token for row in TARGETS for token in row[1:]]
+    assert model.predicted(target).tolist() == expected
+    assert model(Batch.of(SOURCES), target).shape == (len(expected), VOCAB)
+
+
+@torch.no_grad()
+def test_step_by_step_is_teacher_forced(model: Seq2Seq) -> None:
+    expected = teacher_forced(model, SOURCES, TARGETS)
+    target = Batch.of(TARGETS)
+    state = model.start(padded(SOURCES, 2))
+    for time in range(target.length - 1):
+        state, logits = model.step(state, target.ids[:, time])
+        for row, rows in enumerate(expected):
+            if time < len(rows):
+                torch.testing.assert_close(logits[row], rows[time], **SAME)
+
+
+@torch.no_grad()
+def test_selected_rows_go_on_as_if_they_had_been_alone(model: Seq2Seq) -> None:
+    """Hypotheses are reordered and repeated inside a sentence, sentences are dropped, twice."""
+    beam = 3
+    source, words = Batch.of(SOURCES), torch.randint(3, VOCAB, (len(SOURCES) * beam, 2))
+    state = model.start(source, beam)
+    for word in words.unbind(1):
+        state, _ = model.step(state, word)
+    rows = torch.tensor([[2, 0, 0], [5, 4, 3], [11, 11, 9]])  # hypotheses of sentences 0, 1 and 3
+    state, logits = model.step(model.select(state, rows.flatten()), torch.arange(3, 12))
+    again = torch.tensor([[3, 3, 5], [6, 8, 7]])  # then of sentences 1 and 3 alone
+    state, logits = model.step(model.select(state, again.flatten()), torch.arange(4, 10))
+
+    for row in range(6):
+        middle = int(again.flatten()[row])
+        first = int(rows.flatten()[middle])
+        history = [*words[first].tolist(), 3 + middle, 4 + row]
+        (fresh,) = teacher_forced(model, [SOURCES[first // beam]], [[*history, 2]])
+        torch.testing.assert_close(logits[row], fresh[-1], **SAME)
+
+
+@torch.no_grad()
+def test_a_selection_leaves_the_state_it_was_made_from_as_it_was(decoder: Seq2Seq) -> None:
+    state = decoder.start(Batch.of(SOURCES))
+    state, _ = decoder.step(state, torch.tensor([1, 1, 1, 1]))
+    copy = decoder.select(state, torch.tensor([0, 1, 2, 3]))
+    decoder.step(copy, torch.tensor([9, 9, 9, 9]))
+    _, logits = decoder.step(state, torch.tensor([5, 6, 7, 8]))
+    for row, source in enumerate(SOURCES):
+        (fresh,) = teacher_forced(decoder, [source], [[1, 5 + row, 2]])
+        torch.testing.assert_close(logits[row], fresh[-1], **SAME)
+
+
+@pytest.mark.parametrize("name", [name for name in DECODED if name in TRANSFORMERS])
+@torch.no_grad()
+def test_the_cache_is_no_cache_past_every_growth_of_it(name: str) -> None:
+    model = built(name)
+    words = [1, *torch.randint(3, VOCAB, (2 * CACHE_STEP + 3,)).tolist()]
+    state = model.start(Batch.of(SOURCES[:1]))
+    for time, word in enumerate(words):
+        state, logits = model.step(state, torch.tensor([word]))
+        if (time + 2) % CACHE_STEP > 2:  # compare on both sides of each growth
+            continue
+        (whole,) = teacher_forced(model, SOURCES[:1], [[*words[: time + 1], 2]])
+        torch.testing.assert_close(logits[0], whole[-1], **SAME)
+
+
+def test_no_logit_depends_on_a_later_word(model: Seq2Seq) -> None:
+    target = TARGETS[1]
+    calls = []
+
+    def leaf(module: torch.nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        calls.append(output.detach().requires_grad_())
+        return calls[-1]
+
+    handle = model.target_embedding.register_forward_hook(leaf)
+    logits = model(Batch.of(SOURCES[:1]), Batch.of([target]))
+    handle.remove()
+    embedded = calls[-1]  # where source and target share a matrix, the target is looked up last
+    direction = torch.randn_like(logits)
+
+    for time in range(len(target) - 1):
+        (gradient,) = torch.autograd.grad((logits[time] * direction[time]).sum(), embedded, retain_graph=True)
+        influence = gradient.view(len(target) - 1, -1).abs().sum(1)
+        assert (influence[time + 1 :] == 0).all()
+        assert (influence[: time + 1] > 0).all()
+
+
+def test_gradients_are_finite_and_padding_gets_none(model: Seq2Seq) -> None:
+    model.train()
+    source, target = Batch.of(SOURCES), Batch.of(TARGETS)
+    cross_entropy(model(source, target), model.predicted(target)).backward()
+    for name, parameter in model.named_parameters():
+        if name in UNREAD and isinstance(model, FixedContext):
+            continue
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+    if model.source_embedding is not model.target_embedding:
+        assert (model.source_embedding.weight.grad[0] == 0).all()
+        assert (model.source_embedding.weight.grad[5] != 0).any()
+
+
+@torch.no_grad()
+def test_looking_does_not_change_the_logits_and_every_row_sums_to_one(model: Seq2Seq) -> None:
+    source, target = padded(SOURCES, 2), Batch.of(TARGETS)
+    alone = model(source, target)
+    with record(model) as seen:
+        watched = model(source, target)
+    assert torch.equal(alone, watched)
+    for kept in seen:
+        weights = kept.weights()
+        assert (weights >= 0).all()
+        torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]), atol=1e-6, rtol=0)
+    crossing = [kept.shape[2:] for kept in seen.of_kind("cross")]
+    assert set(crossing) <= {(target.length - 1, source.length)}
+
+
+@torch.no_grad()
+def test_a_decoder_that_is_watched_step_by_step_shows_what_the_whole_shows(decoder: Seq2Seq) -> None:
+    source, target = Batch.of(SOURCES), Batch.of(TARGETS)
+    with record(decoder) as whole:
+        decoder(source, target)
+    state = decoder.start(source)
+    plain, watched = decoder.start(source), []
+    with record(decoder) as steps:
+        for time in range(target.length - 1):
+            state, logits = decoder.step(state, target.ids[:, time])
+            watched.append(logits)
+    for time in range(target.length - 1):
+        plain, logits = decoder.step(plain, target.ids[:, time])
+        assert torch.equal(logits, watched[time])
+    assert len(steps) == len([kept for kept in whole if not kept.name.startswith("encoder")])
+    for kept in steps:
+        expected = whole[kept.name].weights()
+        assert kept.weights().shape[:3] == expected.shape[:3]
+        found = kept.weights()[..., : expected.shape[-1]]  # a cache has room for more
+        for row, length in enumerate(target.lengths.tolist()):
+            torch.testing.assert_close(found[row, :, : length - 1], expected[row, :, : length - 1], atol=1e-6, rtol=0)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    "config",
+    [GreedyConfig(max_length=12), BeamConfig(max_length=12, beam=3, num_best=3)],
+    ids=["greedy", "beam"],
+)
+def test_decoding_depends_neither_on_the_batch_nor_on_padding(
+    decoder: Seq2Seq, config: GreedyConfig | BeamConfig
+) -> None:
+    limits = torch.tensor([4, 7, 2, 5])
+
+    def decoded(source: Batch, limits: Tensor) -> list[list[Hypothesis]]:
+        state = decoder.start(source, beam_size(config))
+        return decode(decoder, state, sentences=source.size, config=config, max_length=limits)
+
+    together = decoded(Batch.of(SOURCES), limits)
+    alone = [decoded(Batch.of([source]), limits[row : row + 1])[0] for row, source in enumerate(SOURCES)]
+    reverse = decoded(Batch.of(SOURCES[::-1]), limits.flip(0))[::-1]
+    for others in (alone, reverse, decoded(padded(SOURCES, 4), limits)):
+        for one, other in zip(itertools.chain(*together), itertools.chain(*others), strict=True):
+            assert one.tokens == other.tokens
+            assert one.finished == other.finished
+            assert math.isclose(one.score, other.score, rel_tol=1e-5)
+
+
+@torch.no_grad()
+def test_a_hypothesis_has_the_probability_that_the_model_gives_it(decoder: Seq2Seq) -> None:
+    source, config = Batch.of(SOURCES), BeamConfig(max_length=8, beam=3, forbid=())
+    best = decode(decoder, decoder.start(source, 3), sentences=source.size, config=config)
+    for sentence, [hypothesis] in zip(SOURCES, best, strict=True):
+        target = [1, *hypothesis.tokens, *([2] if hypothesis.finished else [])]
+        (logits,) = teacher_forced(decoder, [sentence], [target])
+        chosen = logits.log_softmax(-1).gather(1, torch.tensor(target[1:])[:, None])
+        assert math.isclose(float(chosen.sum()), hypothesis.log_probability, rel_tol=1e-5)
+
+
+def test_every_transformer_here_is_one() -> None:
+    assert all(isinstance(built(name), Transformer) for name in TRANSFORMERS)
+    assert len(CONFIGS) > 50

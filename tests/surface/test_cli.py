@@ -1,0 +1,263 @@
+"""The way of a user through a run: train, stop and go on, translate, evaluate, look."""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from foveate import machine
+
+FILES = {
+    "best.json",
+    "checkpoints",
+    "config.json",
+    "data",
+    "metrics.jsonl",
+    "model.json",
+    "model.safetensors",
+    "report.html",
+    "source.tokeniser.json",
+    "target.tokeniser.json",
+}
+
+
+def digest(run: Path) -> str:
+    return hashlib.sha256((run / "model.safetensors").read_bytes()).hexdigest()
+
+
+def command(*words: object, **keywords: Any) -> "subprocess.Popen[str]":
+    """The same program in a process of its own, with pipes."""
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    argv = [sys.executable, "-m", "foveate.cli", *map(str, words)]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    return subprocess.Popen(argv, text=True, env={**os.environ, "PYTHONPATH": path}, **pipes, **keywords)
+
+
+# -- train -------------------------------------------------------------------------------------------------------------
+
+
+def test_training_leaves_a_run_folder_with_everything_in_it(trained: Path) -> None:
+    assert {path.name for path in trained.iterdir() if not path.name.startswith(".")} == FILES
+    assert {path.name for path in (trained / "data").iterdir()} == {"train", "valid"}
+    assert not list(trained.rglob(".tmp-*"))
+
+
+def test_metrics_are_rows_of_json(trained: Path) -> None:
+    rows = [json.loads(line) for line in (trained / "metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows if row["kind"] == "train"] == list(range(1, 121))
+    assert [row["step"] for row in rows if row["kind"] == "valid"] == [40, 80, 120]
+    assert all(row["loss"] > 0 and row["seconds"] >= 0 for row in rows)
+    assert rows[-1]["loss"] < rows[0]["loss"]
+
+
+def test_the_report_loads_nothing_from_elsewhere(trained: Path) -> None:
+    html = (trained / "report.html").read_text()
+    assert "<script" not in html
+    assert "@import" not in html
+    assert "url(" not in html
+    assert not re.search(r"""(?:src|href|action|data)\s*=\s*["']?\s*(?:\w+:)?//""", html)
+    assert not re.search(r"""https?://(?!www\.w3\.org/2000/svg)""", html)
+    assert html.count("<svg") > 3
+
+
+def test_a_toml_file_may_stand_anywhere_among_the_options(
+    foveate: Any, tiny: tuple[str, ...], corpus: Path, tmp_path: Path
+) -> None:
+    toml = tmp_path / "run.toml"
+    toml.write_text(
+        f'[data]\nsource = "{corpus}/source.txt"\ntarget = "{corpus}/target.txt"\n'
+        "[train]\nsteps = 2\nvalidate_every = 1\nsave_every = 1\n"
+    )
+    said = foveate("train", "translate", "--out", tmp_path / "run", *tiny, toml)
+    assert said.code == 0, said.err
+    assert "All 270 pairs are used." in said.err
+    config = json.loads((tmp_path / "run" / "config.json").read_text())["config"]
+    assert (config["train"]["steps"], config["model"]["hidden_dim"]) == (2, 16)
+
+
+def test_a_failed_start_does_not_stand_in_the_way_of_the_next(
+    foveate: Any, tiny: tuple[str, ...], corpus: Path, tmp_path: Path
+) -> None:
+    short = ("--set", "train.steps=1", "--out", tmp_path / "run", *tiny)
+    (tmp_path / "few.tsv").write_text("a\tb\n" * 3)
+    assert foveate("train", "translate", "--source", tmp_path / "few.tsv", *short).code == 3
+    said = foveate("train", "translate", "--source", corpus / "pairs.tsv", *short)
+    assert said.code == 0, said.err
+
+
+def test_sizes_are_chosen_from_the_data_and_the_choice_is_said(
+    foveate: Any, tiny: tuple[str, ...], tmp_path: Path
+) -> None:
+    lines = [f"the {a} cat number {i} sat on the {b} mat" for i in range(2500) for a, b in [("red", "old")]]
+    (tmp_path / "a.txt").write_text("\n".join(lines) + "\n")
+    said = foveate(
+        *("train", "translate", "--source", tmp_path / "a.txt", "--target", tmp_path / "a.txt"),
+        *("--out", tmp_path / "run", "--set", "train.steps=1", "--set", "data.held_out=10", *tiny),
+    )
+    assert said.code == 0, said.err
+    assert "source: sentences, so 2,000 subwords" in said.err
+    config = json.loads((tmp_path / "run" / "config.json").read_text())["config"]
+    assert config["source_tokeniser"] == {
+        "kind": "sentencepiece",
+        "vocab_size": 2000,
+        "model_type": "bpe",
+        "max_lines": 1_000_000,
+    }
+
+
+# -- stop and go on ----------------------------------------------------------------------------------------------------
+
+
+def test_an_interrupted_run_says_how_to_go_on_and_ends_with_the_same_weights(
+    foveate: Any, recipe: tuple[str, ...], trained: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "my run"
+    process = command(*recipe, "--out", run)
+    metrics = run / "metrics.jsonl"
+    while process.poll() is None and not (metrics.exists() and metrics.stat().st_size):
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate()
+    assert process.returncode == 130, said
+    found = re.search(r"Stopped at step (\d+); everything is saved\. Continue with:  foveate (resume '.*')\n", said)
+    assert found, said
+    assert 0 < int(found[1]) < 120
+    assert found[2] == f"resume '{run}'"
+    assert not (run / "model.json").exists()
+    resumed = foveate("resume", run, "--no-tune", "--threads", "1", "--quiet")
+    assert resumed.code == 0, resumed.err
+    assert f"Resuming after step {found[1]}" in resumed.err
+    assert digest(run) == digest(trained)
+
+
+def test_resuming_a_finished_run_says_so_and_changes_no_weight(foveate: Any, run: Path) -> None:
+    before = digest(run)
+    said = foveate("resume", run, "--no-tune", "--threads", "1", "--quiet")
+    assert said.code == 0
+    assert "Finished before: all 120 steps are done" in said.err
+    assert digest(run) == before
+
+
+def test_a_run_may_be_moved_and_used_from_anywhere(
+    foveate: Any, run: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = foveate("translate", run, "abc", "--no-tune").out
+    (tmp_path / "elsewhere" / "work").mkdir(parents=True)
+    run.rename(tmp_path / "elsewhere" / "moved")
+    monkeypatch.chdir(tmp_path / "elsewhere" / "work")
+    shutil.copy(corpus / "pairs.tsv", "pairs.tsv")
+    assert foveate("translate", "../moved", "abc", "--no-tune").out == before
+    assert foveate("evaluate", "../moved", "--source", "pairs.tsv", "--no-tune", "--metrics", "chrf").code == 0
+    resumed = foveate("resume", "../moved", "--no-tune", "--threads", "1", "--quiet")
+    assert resumed.code == 0, resumed.err
+
+
+# -- translate ---------------------------------------------------------------------------------------------------------
+
+
+def test_standard_input_becomes_one_line_of_output_each(foveate: Any, trained: Path) -> None:
+    said = foveate("translate", trained, "--no-tune", stdin="abc\n\ncba\r\n  \nü".encode())
+    assert said.code == 0
+    lines = said.out.split("\n")
+    assert len(lines) == 6
+    assert (lines[1], lines[5]) == ("", "")
+    assert foveate("translate", trained, "--no-tune", stdin=b"").out == ""
+
+
+def test_texts_on_the_command_line_are_translated_the_same(foveate: Any, trained: Path) -> None:
+    piped = foveate("translate", trained, "--no-tune", stdin=b"abc\nponm\n").out
+    assert foveate("translate", trained, "abc", "ponm", "--no-tune").out == piped
+    assert foveate("translate", trained, "--no-tune", "--beam", "4", "abc", "ponm").out == piped
+
+
+def test_the_best_hypotheses_are_numbered_and_scored(foveate: Any, trained: Path) -> None:
+    said = foveate("translate", trained, "abc", "", "ba", "--n-best", "2", "--no-tune")
+    rows = [line.split("\t") for line in said.out.splitlines()]
+    assert [row[0] for row in rows] == ["1", "1", "3", "3"]
+    assert float(rows[0][1]) >= float(rows[1][1])
+    assert rows[0][2] == foveate("translate", trained, "abc", "--no-tune").out.rstrip("\n")
+
+
+def test_decoding_is_set_with_or_without_its_prefix(foveate: Any, trained: Path) -> None:
+    def translated(*words: str) -> str:
+        said = foveate("translate", trained, "abcd", "--no-tune", *words)
+        assert said.code == 0, said.err
+        return said.out
+
+    sampled = translated("--set", "kind=sample", "--set", "seed=3")
+    assert translated("--set", "decode.kind=sample", "--set", "decode.seed=3") == sampled
+    assert translated("--set", "kind=greedy") == translated("--beam", "1")
+    assert len(translated("--beam", "1", "--set", "max_length=2").strip()) <= 2
+    assert translated("--set", "length_penalty.kind=wu") == translated("--set", "length_penalty=wu")
+
+
+def test_the_alignment_is_drawn_below_its_translation(foveate: Any, trained: Path) -> None:
+    said = foveate("translate", trained, "abc", "--align", "--no-tune")
+    assert said.code == 0
+    assert "░▒▓█" in said.out
+    assert "\x1b" not in said.out
+
+
+def test_a_reader_that_leaves_is_not_an_error(trained: Path, tmp_path: Path) -> None:
+    process = command("translate", trained, "--no-tune", "--threads", "1", "--beam", "1")
+    assert process.stdout
+    process.stdout.close()
+    process.stdout = None
+    _, said = process.communicate("abc\n" * 600)
+    assert (process.returncode, said) == (0, "")
+
+
+# -- evaluate and look -------------------------------------------------------------------------------------------------
+
+
+def test_scores_are_printed_with_their_signatures_or_as_json(foveate: Any, trained: Path, corpus: Path) -> None:
+    evaluate = ("evaluate", trained, "--no-tune", "--source", corpus / "source.txt", "--target", corpus / "target.txt")
+    said = foveate(*evaluate, "--metrics", "character_error,chrf")
+    assert said.code == 0
+    assert re.fullmatch(r"CER\|unit:character\|jiwer:\S+ = [\d.]+\nchrF2\|nrefs:1\|\S+ = [\d.]+\n", said.out)
+    scores = json.loads(foveate(*evaluate, "--json").out)
+    assert list(scores) == ["BLEU", "chrF2", "TER"]
+    assert "version:" in scores["BLEU"]["signature"]
+
+
+def test_what_was_translated_can_be_kept_scored_again_and_reported(
+    foveate: Any, trained: Path, corpus: Path, tmp_path: Path
+) -> None:
+    files = ("--save", tmp_path / "new" / "output.txt", "--report", tmp_path / "new" / "report.html")
+    said = foveate("evaluate", trained, "--no-tune", "--source", corpus / "pairs.tsv", "--metrics", "chrf", *files)
+    assert said.code == 0, said.err
+    assert len((tmp_path / "new" / "output.txt").read_text().splitlines()) == 300
+    assert "pairs.tsv, 300 lines" in (tmp_path / "new" / "report.html").read_text()
+    again = ("--output", tmp_path / "new" / "output.txt", "--target", corpus / "target.txt", "--metrics", "chrf")
+    assert foveate("evaluate", *again).out == said.out
+
+
+def test_an_alignment_is_written_in_every_form(foveate: Any, trained: Path, tmp_path: Path) -> None:
+    def look(name: str) -> bytes:
+        said = foveate("look", trained, "abc", "--target", "cba", "--no-tune", "--out", tmp_path / name)
+        assert (said.code, said.out, said.err) == (0, "", f"Wrote {tmp_path / name}.\n")
+        return (tmp_path / name).read_bytes()
+
+    assert ElementTree.fromstring(look("a.svg")).tag.endswith("svg")
+    assert look("a.png").startswith(b"\x89PNG\r\n\x1a\n")
+    drawn = foveate("look", trained, "abc", "--target", "cba", "--no-tune")
+    assert look("a.txt").decode() == drawn.out
+    assert re.fullmatch(rb"(\d-\d ?){3}\n", look("a.pharaoh"))
+    assert b"</s>" not in look("a.pharaoh")
+
+
+def test_the_doctor_finds_explain_equal_to_run(foveate: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("foveate.machine.tune", machine.current)  # it would stay in force for other tests
+    said = foveate("doctor")
+    assert said.code == 0, said.out
+    assert "self-test: explain = run in " in said.out

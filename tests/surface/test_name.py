@@ -1,0 +1,77 @@
+"""What `foveate` exports, and what merely naming it costs."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import foveate
+
+NAMES = [
+    "Additive",
+    "Alignment",
+    "Attention",
+    "AttentionRecord",
+    "BahdanauConfig",
+    "Dot",
+    "FixedContextConfig",
+    "General",
+    "LuongConfig",
+    "MultiHeadAttention",
+    "Positions",
+    "ScaledDot",
+    "Seq2Seq",
+    "Softmax",
+    "TrainConfig",
+    "TransformerConfig",
+    "TranslateConfig",
+    "TranslateTask",
+    "Translation",
+    "Translator",
+    "Visibility",
+    "causal",
+    "everything",
+    "fit",
+    "padding",
+    "record",
+    "tune",
+    "window",
+]
+
+WITHOUT_TORCH = """
+import contextlib, io, sys
+import foveate, foveate.errors, foveate.data.text, foveate.data.tokeniser, foveate.storage.run
+from foveate.cli import COMMANDS, main
+for words in ([], *([command] for command in COMMANDS)):
+    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
+        main([*words, "--help"])
+    print(*words, *sorted({"torch", "numpy"} & set(sys.modules)))
+"""
+
+
+def test_these_names_are_exported() -> None:
+    assert foveate.__all__ == NAMES
+    assert dir(foveate) == NAMES
+
+
+def test_every_exported_name_is_there() -> None:
+    for name in NAMES:
+        assert getattr(foveate, name).__module__.startswith("foveate.")
+
+
+def test_a_name_that_is_not_exported_is_refused_with_those_that_are() -> None:
+    with pytest.raises(AttributeError) as caught:
+        _ = foveate.softmax
+    assert str(caught.value) == f"module 'foveate' has no attribute 'softmax'. It has: {', '.join(NAMES)}."
+
+
+def test_neither_the_import_nor_any_help_needs_torch_or_numpy() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+    )
+    assert done.stdout.splitlines() == ["", "train", "resume", "translate", "evaluate", "look", "plan", "doctor"]

@@ -1,0 +1,61 @@
+"""Where queries and keys stand."""
+
+import pytest
+import torch
+
+from foveate.attention import Positions
+
+
+def test_queries_count_from_their_start_and_keys_from_zero() -> None:
+    at = Positions.of(2, 4, query_start=3)
+    assert at.query.flatten().tolist() == [3, 4]
+    assert at.key.flatten().tolist() == [0, 1, 2, 3]
+    assert at.query.shape == (1, 1, 2, 1)
+    assert at.key.shape == (1, 1, 1, 4)
+    assert at.real is None
+
+
+def test_only_equal_ranges_from_zero_are_aligned() -> None:
+    assert Positions.of(3, 3).aligned
+    assert not Positions.of(3, 4).aligned
+    assert not Positions.of(3, 3, query_start=1).aligned
+    assert not Positions.of(3, 3, key_lengths=torch.tensor([2]), side="left").aligned
+
+
+def test_right_padding_is_at_the_end() -> None:
+    at = Positions.of(1, 3, key_lengths=torch.tensor([1, 0, 3]))
+    assert at.real[:, 0, 0].tolist() == [[True, False, False], [False] * 3, [True] * 3]
+    assert at.key.shape[0] == 1  # the same for all
+
+
+def test_left_padding_counts_from_the_first_real_token() -> None:
+    at = Positions.of(3, 3, key_lengths=torch.tensor([1, 3]), side="left")
+    assert at.key[:, 0, 0].tolist() == [[-2, -1, 0], [0, 1, 2]]
+    assert torch.equal(at.query, at.key.mT)
+    assert at.real[:, 0, 0].tolist() == [[False, False, True], [True] * 3]
+
+
+def test_left_padding_of_keys_alone_is_refused() -> None:
+    with pytest.raises(ValueError, match="Left padding") as refusal:
+        Positions.of(1, 3, key_lengths=torch.tensor([1]), side="left")
+    assert str(refusal.value) == (
+        "Left padding shifts 3 keys, but there are 1 queries, and they may stand anywhere. "
+        "Build Positions(query=..., key=..., real=...) from your own position tensors."
+    )
+
+
+def test_examples_are_selected_where_they_differ() -> None:
+    at = Positions.of(2, 3, key_lengths=torch.tensor([1, 2, 3])).select(torch.tensor([2, 0, 0]))
+    assert at.real.sum(-1).flatten().tolist() == [3, 1, 1]
+    assert at.query.shape[0] == 1
+    left = Positions.of(3, 3, key_lengths=torch.tensor([1, 2]), side="left").select(torch.tensor([1]))
+    assert left.query.flatten().tolist() == [-1, 0, 1]
+
+
+def test_rows_and_columns_keep_their_absolute_positions() -> None:
+    at = Positions.of(5, 5, key_lengths=torch.tensor([4]))
+    part = at.rows(slice(2, 4)).columns(slice(1, 5))
+    assert part.query.flatten().tolist() == [2, 3]
+    assert part.key.flatten().tolist() == [1, 2, 3, 4]
+    assert part.real.flatten().tolist() == [True, True, True, False]
+    assert not part.aligned

@@ -1,0 +1,160 @@
+"""What a recording keeps."""
+
+import pytest
+import torch
+from torch import nn
+
+from foveate.attention import Additive, Attention, Positions, causal, padding, record
+from foveate.data.batch import Batch
+from foveate.models import BahdanauConfig, TransformerConfig
+from foveate.nn import BlockConfig, MultiHeadAttention
+
+
+class Two(nn.Module):
+    """A model with two sites."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = Attention()
+        self.second = Attention(kind="cross", visibility=padding())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first.run(x, x, x)
+        return self.second.run(x, x, x)
+
+
+def test_records_come_in_the_order_of_the_calls_with_the_names_of_their_modules() -> None:
+    model, x = Two(), torch.randn(2, 1, 3, 4)
+    with record(model) as seen:
+        model(x)
+        model(x)
+    assert [kept.name for kept in seen] == ["first", "second", "first", "second"]
+    assert [kept.kind for kept in seen] == ["self", "cross", "self", "cross"]
+    assert len(seen) == 4
+    assert seen.of_kind("cross") == [seen.records[1], seen.records[3]]
+    assert seen["first"] is seen.records[2]  # the latest
+
+
+def test_a_site_that_was_not_recorded_is_refused_with_those_that_were() -> None:
+    model = Two()
+    with record(model) as seen:
+        model(torch.randn(2, 1, 3, 4))
+    with pytest.raises(KeyError) as refusal:
+        seen["third"]
+    assert refusal.value.args == ("No attention 'third' was recorded. Recorded: first, second.",)
+
+
+def test_nothing_is_recorded_outside_the_block_nor_of_another_model() -> None:
+    model, other, x = Two(), Two(), torch.randn(2, 1, 3, 4)
+    model(x)
+    with record(model) as seen:
+        other(x)
+    model(x)
+    assert len(seen) == 0
+    with pytest.raises(KeyError, match=r"No attention 'first' was recorded\. Recorded: none\."):
+        seen["first"]
+
+
+def test_an_inner_recording_ends_without_ending_the_outer_one() -> None:
+    model, x = Two(), torch.randn(2, 1, 3, 4)
+    with record(model) as outer:
+        with record(model) as inner:
+            model(x)
+        model(x)
+    assert (len(outer), len(inner)) == (2, 2)
+
+
+def test_a_record_holds_queries_keys_and_one_number_a_row_but_no_map() -> None:
+    site = Attention()
+    query, key, value = torch.randn(2, 4, 3, 8), torch.randn(2, 2, 5, 8), torch.randn(2, 2, 5, 6)
+    with record(site) as seen:
+        site.run(query, key, value, at=Positions.of(3, 5))
+    (kept,) = seen
+    assert kept.shape == (2, 4, 3, 5)
+    assert kept.query.shape == (2, 4, 3, 8)
+    assert kept.key.shape == (2, 2, 5, 8)
+    assert kept.statistic.shape == (2, 4, 3)
+    torch.testing.assert_close(kept.weights(), site.explain(query, key, value).weights)
+
+
+def test_half_precision_records_are_half_as_large_and_their_weights_close() -> None:
+    site, x = Attention(visibility=causal()), torch.randn(2, 4, 16, 8)
+    with record(site, dtype=torch.float16) as seen:
+        site.run(x, x, x)
+    (kept,) = seen
+    assert kept.query.dtype == kept.key.dtype == torch.float16
+    assert kept.statistic.dtype == torch.float32
+    torch.testing.assert_close(kept.weights(), site.explain(x, x, x).weights, atol=5e-3, rtol=0)
+
+
+def test_the_statistics_of_float64_are_float64() -> None:
+    site, x = Attention(), torch.randn(1, 1, 4, 8, dtype=torch.float64)
+    with record(site) as seen:
+        site.run(x, x, x)
+    assert seen.records[0].statistic.dtype == torch.float64
+    torch.testing.assert_close(seen.records[0].weights(), site.explain(x, x, x).weights, atol=1e-12, rtol=0)
+
+
+def test_long_rows_are_recorded_block_by_block() -> None:
+    site, x = Attention(visibility=causal()), torch.randn(1, 1, 600, 4)
+    with record(site) as seen:
+        site.run(x, x, x)
+    expected = site.explain(x, x, x).weights
+    tile = seen.records[0].weights(slice(500, 600), slice(200, 300))
+    torch.testing.assert_close(tile, expected[:, :, 500:600, 200:300], atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [None, torch.float16])
+def test_a_decoder_that_steps_over_one_memory_gives_one_record_with_a_row_a_step(dtype: torch.dtype | None) -> None:
+    config = BahdanauConfig(embedding_dim=4, hidden_dim=6, maxout_dim=3)
+    model = config.build(9, 9).eval()
+    source, target = Batch.of([[4, 5, 6, 2], [7, 2]]), Batch.of([[1, 3, 4, 5, 2], [1, 6, 7, 8, 2]])
+    with record(model, dtype=dtype) as seen:
+        state = model.start(source)
+        for time in range(4):
+            state, _ = model.step(state, target.ids[:, time])
+    (kept,) = seen
+    assert (kept.name, kept.kind, kept.shape) == ("attention", "cross", (2, 1, 4, 4))
+    assert isinstance(kept.formula.score, Additive)
+    with record(model) as whole:
+        model(source, target)
+    torch.testing.assert_close(kept.weights(), whole["attention"].weights(), atol=2e-3, rtol=0)
+    assert (kept.weights()[1, :, :, 2:] == 0).all()
+
+
+@pytest.mark.parametrize("dtype", [None, torch.float16])
+def test_a_cache_that_fills_up_is_recorded_as_it_was_at_the_last_step(dtype: torch.dtype | None) -> None:
+    """Steps write into one cache: a copy taken at the first step would lack all the later words."""
+    block = BlockConfig(model_dim=8, num_heads=2, feedforward_dim=8)
+    model = TransformerConfig(block=block, encoder_layers=1, decoder_layers=1).build(9, 9).eval()
+    source, target = Batch.of([[4, 5, 6, 2]]), Batch.of([[1, 3, 4, 5, 2]])
+    with record(model) as whole:
+        model(source, target)
+    with record(model, dtype=dtype) as seen:
+        state = model.start(source)
+        for time in range(4):
+            state, _ = model.step(state, target.ids[:, time])
+    name = "decoder.0.attention.attention"
+    torch.testing.assert_close(seen[name].weights()[..., :4], whole[name].weights(), atol=5e-3, rtol=0)
+    assert len(seen) == 3  # encoder, decoder on itself, decoder on the encoder
+
+
+def test_a_second_pass_over_the_same_tensors_is_a_second_record() -> None:
+    site, x = Attention(), torch.randn(1, 1, 3, 4)
+    with record(site) as seen:
+        site.run(x, x, x)
+        site.run(x, x, x)
+    assert [kept.shape for kept in seen] == [(1, 1, 3, 3), (1, 1, 3, 3)]
+
+
+def test_recording_keeps_no_graph_and_leaves_gradients_alone() -> None:
+    layer = MultiHeadAttention(query_dim=8, num_heads=2)
+    x = torch.randn(2, 3, 8)
+    layer(x).sum().backward()
+    expected = layer.query.weight.grad.clone()
+    layer.zero_grad()
+    with record(layer) as seen:
+        layer(x).sum().backward()
+    assert torch.equal(layer.query.weight.grad, expected)
+    assert not seen["attention"].query.requires_grad
+    assert not seen["attention"].weights().requires_grad

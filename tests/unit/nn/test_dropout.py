@@ -1,0 +1,60 @@
+"""Dropout by sixteen random bits a value."""
+
+import pytest
+import torch
+
+from foveate.nn.dropout import add_dropped, dropout
+
+ONES = torch.ones(1000, 301)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
+def test_a_share_of_the_values_is_zero_and_the_rest_makes_up_for_it(rate: float) -> None:
+    kept = dropout(ONES, rate)
+    assert (kept == 0).float().mean().item() == pytest.approx(rate, abs=0.005)
+    assert kept.mean().item() == pytest.approx(1, abs=0.02)
+    assert len(kept.unique()) == 2
+
+
+def test_rows_and_columns_are_dropped_independently() -> None:
+    zeros = (dropout(ONES, 0.5) == 0).double()
+    assert zeros.mean(0).std().item() == pytest.approx(0.5 / 1000**0.5, rel=0.2)
+    assert zeros.mean(1).std().item() == pytest.approx(0.5 / 301**0.5, rel=0.2)
+    neighbours = (zeros[:, 1:] * zeros[:, :-1]).mean().item()
+    assert neighbours == pytest.approx(0.25, abs=0.005)
+
+
+def test_the_seed_decides_and_nothing_else() -> None:
+    torch.manual_seed(3)
+    first = dropout(ONES, 0.3)
+    torch.manual_seed(3)
+    assert torch.equal(dropout(ONES, 0.3), first)
+    assert not torch.equal(dropout(ONES, 0.3), first)
+
+
+def test_the_gradient_passes_where_the_value_did() -> None:
+    x = torch.randn(40, 5, requires_grad=True)
+    y = dropout(x, 0.4)
+    (gradient,) = torch.autograd.grad(y.sum(), x)
+    torch.testing.assert_close(y, x * gradient)
+
+
+def test_a_residual_adds_what_was_kept() -> None:
+    x, y = torch.randn(40, 5, requires_grad=True), torch.randn(40, 5, requires_grad=True)
+    added = add_dropped(x, y, 0.4)
+    to_x, to_y = torch.autograd.grad(added.sum(), (x, y))
+    assert (to_x == 1).all()
+    torch.testing.assert_close(added, x + y * to_y)
+
+
+@pytest.mark.parametrize(("rate", "training"), [(0.0, True), (0.5, False)])
+def test_there_is_nothing_to_drop_outside_training(rate: float, training: bool) -> None:
+    x = torch.randn(3, 4)
+    assert dropout(x, rate, training) is x
+    assert torch.equal(add_dropped(x, x, rate, training), 2 * x)
+
+
+def test_a_rate_of_one_is_refused() -> None:
+    with pytest.raises(ValueError, match="rate") as refusal:
+        dropout(ONES, 1.0)
+    assert str(refusal.value) == "A dropout rate lies in [0, 1), got 1.0."

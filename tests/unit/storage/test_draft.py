@@ -1,0 +1,111 @@
+"""Files and folders appear whole or not at all, and what cannot be written is said in one sentence."""
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from foveate.errors import SetupError
+from foveate.storage.draft import disk_errors, draft_folder, remove_stale, replace_file, write_file
+
+
+def fill(target: Path, text: str) -> None:
+    with draft_folder(target) as folder:
+        (folder / "a.txt").write_text(text)
+
+
+def fill_in_part(target: Path) -> None:
+    with draft_folder(target) as folder:
+        (folder / "a.txt").write_text("ne")
+        raise KeyboardInterrupt
+
+
+def test_a_folder_appears_with_all_of_its_files(tmp_path: Path) -> None:
+    with draft_folder(tmp_path / "deep" / "data") as folder:
+        (folder / "a.txt").write_text("a")
+        assert not (tmp_path / "deep" / "data").exists()
+    assert [path.name for path in (tmp_path / "deep").rglob("*")] == ["data", "a.txt"]
+
+
+def test_an_interrupted_folder_leaves_what_was_there(tmp_path: Path) -> None:
+    fill(tmp_path / "data", "old")
+    with pytest.raises(KeyboardInterrupt):
+        fill_in_part(tmp_path / "data")
+    assert (tmp_path / "data" / "a.txt").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+def test_a_replacement_cut_anywhere_leaves_the_old_folder_or_the_new_one(
+    tmp_path: Path, run_until_call: Callable[[Callable[[], object], int], bool]
+) -> None:
+    number, died, seen = 0, True, set()
+    while died:
+        number += 1
+        here = tmp_path / str(number)
+        fill(here / "data", "old")
+        died = run_until_call(lambda here=here: fill(here / "data", "new"), number)
+        remove_stale(here)
+        assert [path.name for path in here.iterdir()] == ["data"]
+        seen.add((here / "data" / "a.txt").read_text())
+    assert seen == {"old", "new"}
+
+
+def test_everything_is_flushed_before_the_name_appears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flushed: list[str] = []
+    fsync = os.fsync
+
+    def spy(descriptor: int) -> None:
+        flushed.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
+        assert (tmp_path / "data").exists() == (flushed[-1] == tmp_path.name)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", spy)
+    fill(tmp_path / "data", "new")
+    assert flushed == ["a.txt", f".tmp-data-{os.getpid()}", tmp_path.name]
+
+
+def test_a_file_is_replaced_entirely_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "best.json"
+    write_file(path, b"old")
+
+    def broken(temporary: Path) -> None:
+        temporary.write_text("ne")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        replace_file(path, broken)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 1_500_000}))
+    with pytest.raises(SetupError) as caught, draft_folder(tmp_path / "data"):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert str(caught.value) == (
+        f"The disk is full: 1.5 MB are free at {tmp_path}. Free some space or choose another place; "
+        "what was saved before is untouched."
+    )
+    with (
+        pytest.raises(SetupError, match=r"2\.0 MB are needed, 1\.5 MB are free"),
+        draft_folder(tmp_path / "b", size=2_000_000),
+    ):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_refuses_is_named_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SetupError) as caught, draft_folder(tmp_path / "file" / "run" / "data"):
+        pass
+    assert str(caught.value) == (
+        f"{tmp_path}/file/run/data cannot be written: Not a directory. Check the place or choose another; "
+        "what was saved before is untouched."
+    )
+
+
+def test_other_errors_pass_through(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), disk_errors(tmp_path):
+        raise ZeroDivisionError
