@@ -197,18 +197,25 @@ def test_a_wrong_value(training: Refused, corpus: Path, assignment: str, sentenc
 
 
 @pytest.mark.parametrize(
-    ("settings", "reason"),
+    ("settings", "sentence"),
     [
-        (["model=transformer", "model.block.num_heads=3"], "query_dim=256 does not divide into num_heads=3."),
-        (["model.hidden_dim=0"], "hidden_dim=0 and num_layers=1 must be at least 1."),
-        (["model.embedding_dim=-4"], ""),
-        (["model=transformer", "model.block.model_dim=0"], ""),
+        (["model=transformer", "model.block.num_heads=3"], "model.block.num_heads=3 does not divide model_dim=256."),
+        (["model.hidden_dim=0"], "model.hidden_dim must be at least 1, got 0."),
+        (["model.embedding_dim=-4"], "model.embedding_dim must be at least 1, got -4."),
+        (["model.dropout=1.5"], "model.dropout is a probability of dropping and lies in [0, 1), got 1.5."),
+        (["model=transformer", "model.block.model_dim=0"], "model.block.model_dim must be at least 1, got 0."),
     ],
 )
-def test_a_model_whose_sizes_do_not_fit(refused: Refused, settings: list[str], reason: str) -> None:
-    code, said = refused("plan", "--no-tune", *(word for setting in settings for word in ("--set", setting)))
+def test_sizes_and_rates_that_cannot_be(refused: Refused, settings: list[str], sentence: str) -> None:
+    words = (word for setting in settings for word in ("--set", setting))
+    assert refused("plan", "--no-tune", *words) == (2, f"foveate plan: {sentence}")
+
+
+def test_a_model_whose_parts_do_not_fit(refused: Refused) -> None:
+    code, said = refused("plan", "--no-tune", "--set", "model=transformer", "--set", "model.block.model_dim=15",
+        "--set", "model.block.num_heads=3")  # fmt: skip
     assert code == 2
-    assert said.startswith(f"foveate plan: The model cannot be built as configured: {reason}")
+    assert said.startswith("foveate plan: The model cannot be built as configured: Sinusoidal positions pair sines")
 
 
 def test_a_file_that_is_no_toml(training: Refused, tmp_path: Path) -> None:
@@ -334,6 +341,15 @@ def test_damaged_weights(refused: Refused, foveate: Any, run: Path) -> None:
     )
     (run / "model.json").unlink()
     assert foveate("translate", run, "abc", "--no-tune").code == 0
+
+
+def test_a_tokeniser_of_another_run(refused: Refused, run: Path) -> None:
+    path = run / "source.tokeniser.json"
+    CharacterTokeniser.train(["another alphabet"]).save(path)
+    code, said = refused("translate", run, "abc")
+    assert code == 3
+    assert said.startswith(f"foveate translate: {path} is not the tokeniser that this model was trained with: ")
+    assert said.endswith("Restore the file of this run.")
 
 
 def test_a_changed_tokeniser(refused: Refused, run: Path) -> None:

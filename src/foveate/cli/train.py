@@ -58,7 +58,9 @@ def run(arguments: argparse.Namespace) -> int:
     require_new(folder)
     prepare_machine(arguments, quiet=arguments.quiet)
     task, reports = TranslateTask.prepare(config, folder)
-    create_run(folder, "translate", to_dict(config))  # last: data that cannot be used leave nothing to resume
+    create_run(
+        folder, "translate", to_dict(config), task.digests
+    )  # last: data that cannot be used leave nothing to resume
     for part, report in reports.items():
         say(f"{part}: {report}")
     return train(task, config, folder, quiet=arguments.quiet)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from foveate.attention import AdditiveConfig, Attention, ScoreConfig, padding
 from foveate.data.batch import Batch
 from foveate.models.recurrent import Memory, RecurrentSeq2Seq, RecurrentState, attend, attend_step
+from foveate.nn.limit import require_positive, require_rates
 from foveate.nn.packing import Packing
 from foveate.nn.recurrent import Cell, RecurrentConfig, RecurrentEncoder, RecurrentLayer, StackState
 
@@ -26,6 +27,15 @@ class BahdanauConfig:
     """"lecture_gru" is the paper's cell; "gru" is torch's, and faster."""
     score: ScoreConfig = AdditiveConfig()
     dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        require_positive(
+            embedding_dim=self.embedding_dim,
+            hidden_dim=self.hidden_dim,
+            encoder_layers=self.encoder_layers,
+            maxout_dim=self.maxout_dim,
+        )
+        require_rates(dropout=self.dropout)
 
     @classmethod
     def paper(cls) -> "BahdanauConfig":

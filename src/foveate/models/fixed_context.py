@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from foveate.data.batch import Batch
 from foveate.models.recurrent import Memory, RecurrentSeq2Seq, RecurrentState
+from foveate.nn.limit import require_positive, require_rates
 from foveate.nn.packing import Packing
 from foveate.nn.recurrent import Cell, RecurrentConfig, RecurrentDecoder, RecurrentEncoder, StackState
 
@@ -25,6 +26,10 @@ class FixedContextConfig:
     skip: bool = False
     layer_norm: bool = False
     dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        require_positive(embedding_dim=self.embedding_dim, hidden_dim=self.hidden_dim, num_layers=self.num_layers)
+        require_rates(dropout=self.dropout)
 
     def build(self, source_vocab: int, target_vocab: int) -> "FixedContext":
         return FixedContext(self, source_vocab, target_vocab)

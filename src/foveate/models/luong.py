@@ -10,6 +10,7 @@ from foveate.attention import Attention, GeneralConfig, ScoreConfig, padding
 from foveate.data.batch import Batch
 from foveate.models.fixed_context import direction_dim
 from foveate.models.recurrent import Memory, RecurrentSeq2Seq, RecurrentState, attend, attend_step
+from foveate.nn.limit import require_positive, require_rates
 from foveate.nn.packing import Packing
 from foveate.nn.recurrent import Cell, RecurrentConfig, RecurrentDecoder, RecurrentEncoder, StackState
 
@@ -31,6 +32,10 @@ class LuongConfig:
     skip: bool = False
     layer_norm: bool = False
     dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        require_positive(embedding_dim=self.embedding_dim, hidden_dim=self.hidden_dim, num_layers=self.num_layers)
+        require_rates(dropout=self.dropout)
 
     @classmethod
     def paper(cls) -> "LuongConfig":

@@ -16,6 +16,7 @@ from foveate.models.seq2seq import Seq2Seq, selected_sentences
 from foveate.nn.block import BlockConfig, DecoderBlock, EncoderBlock
 from foveate.nn.dropout import dropout
 from foveate.nn.flat import FlatBlock, FlatBlocks
+from foveate.nn.limit import require_positive
 from foveate.nn.linear import PackedWeight, may_pack, packed_product
 from foveate.nn.multihead import KeyValue
 from foveate.nn.packing import Packing
@@ -37,6 +38,9 @@ class TransformerConfig:
     """Which of the three vocabulary matrices are one: none; target embedding and output; or all three, which needs
     one vocabulary for source and target."""
     output_bias: bool = False
+
+    def __post_init__(self) -> None:
+        require_positive(encoder_layers=self.encoder_layers, decoder_layers=self.decoder_layers)
 
     @classmethod
     def base(cls) -> "TransformerConfig":

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from foveate.attention import Positions, ScaledDot, ScoreConfig, Visibility, causal, padding
 from foveate.nn.dropout import add_dropped
 from foveate.nn.feedforward import Activation, FeedForward
+from foveate.nn.limit import require_positive, require_rates
 from foveate.nn.multihead import KeyValue, MultiHeadAttention
 from foveate.nn.packing import Packing
 
@@ -30,6 +31,16 @@ class BlockConfig:
     attention_dropout: float = 0.0
     feedforward_dropout: float = 0.0
     score: ScoreConfig = ScaledDot()
+
+    def __post_init__(self) -> None:
+        require_positive(model_dim=self.model_dim, num_heads=self.num_heads, feedforward_dim=self.feedforward_dim)
+        require_rates(
+            dropout=self.dropout,
+            attention_dropout=self.attention_dropout,
+            feedforward_dropout=self.feedforward_dropout,
+        )
+        if self.model_dim % self.num_heads:
+            raise ValueError(f"num_heads={self.num_heads} does not divide model_dim={self.model_dim}")
 
 
 class Residual(nn.Module):

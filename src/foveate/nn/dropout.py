@@ -7,6 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from foveate.nn.limit import require_rates
+
 STEPS = 1 << 16
 """Rates are multiples of 1/65536; what is kept is scaled by the rate that is used, so the mean is exact."""
 
@@ -29,8 +31,7 @@ def add_dropped(
 
 def _keep(like: Tensor, rate: float) -> tuple[Tensor, float]:
     """Bytes of 0 and 1, and what makes up for the zeros."""
-    if not 0.0 <= rate < 1.0:
-        raise ValueError(f"A dropout rate lies in [0, 1), got {rate}.")
+    require_rates(rate=rate)
     limit = round(rate * STEPS)
     count = math.prod(like.shape)
     draws = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None)

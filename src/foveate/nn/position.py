@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from foveate.nn.limit import require_positive
+
 
 class Sinusoid(nn.Module):
     """p(pos, 2j) = sin(pos · base^(−2j/d)),  p(pos, 2j+1) = cos(pos · base^(−2j/d)),  j = 0 … d/2 − 1
@@ -92,6 +94,9 @@ class LearnedConfig:
     """Trained vectors, up to `max_length` positions."""
 
     max_length: int = 512
+
+    def __post_init__(self) -> None:
+        require_positive(max_length=self.max_length)
 
     def build(self, model_dim: int) -> LearnedPosition:
         return LearnedPosition(model_dim, self.max_length)

@@ -10,6 +10,7 @@ from torch.nn.functional import linear
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from foveate.nn.dropout import dropout
+from foveate.nn.limit import require_positive, require_rates
 
 Cell = Literal["rnn", "lstm", "gru", "lecture_gru"]
 LayerState = tuple[Float[Tensor, "batch hidden_dim"], ...]
@@ -129,8 +130,8 @@ class RecurrentConfig:
     """Between layers."""
 
     def __post_init__(self) -> None:
-        if self.hidden_dim < 1 or self.num_layers < 1:
-            raise ValueError(f"hidden_dim={self.hidden_dim} and num_layers={self.num_layers} must be at least 1.")
+        require_positive(hidden_dim=self.hidden_dim, num_layers=self.num_layers)
+        require_rates(dropout=self.dropout)
 
 
 class RecurrentEncoder(nn.Module):

@@ -28,6 +28,8 @@ class Run:
     folder: Path
     task: str
     config: dict[str, Any]
+    tokenisers: dict[str, str]
+    """Digests of the tokenisers that the model was trained with, by file name."""
 
 
 def require_new(folder: Path) -> None:
@@ -40,12 +42,13 @@ def require_new(folder: Path) -> None:
         raise UsageError(f"{folder} is a file. Name a folder for the run.")
 
 
-def create_run(folder: Path, task: str, config: Mapping[str, Any]) -> None:
+def create_run(folder: Path, task: str, config: Mapping[str, Any], tokenisers: Mapping[str, str] | None = None) -> None:
     """Makes a folder a run. Raises UsageError as `require_new` does."""
     require_new(folder)
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / "config.json", {"format": FORMAT, "task": task, "config": dict(config)})
+    content = {"format": FORMAT, "task": task, "tokenisers": dict(tokenisers or {}), "config": dict(config)}
+    write_json(folder / "config.json", content)
 
 
 def read_run(folder: Path) -> Run:
@@ -63,7 +66,7 @@ def read_run(folder: Path) -> Run:
             f"{path} has run format {content.get('format')!r}, but this version of foveate reads format {FORMAT}. "
             "Install the version of foveate that made the run, or train again."
         )
-    for name, expected in (("task", str), ("config", dict)):
+    for name, expected in (("task", str), ("config", dict), ("tokenisers", dict)):
         if not isinstance(content.get(name), expected):
             raise DamagedError(f"{path} has no {name}: it is damaged. Restore it from a copy of the run.")
-    return Run(Path(folder), content["task"], content["config"])
+    return Run(Path(folder), content["task"], content["config"], content["tokenisers"])

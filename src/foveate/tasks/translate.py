@@ -1,6 +1,6 @@
 """Translate: sequences in, sequences out. Sentences, spellings and pronunciations, dates: anything written in pairs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -118,6 +118,12 @@ class TranslateTask:
         return cls(config, source, target, training, validation)
 
     @property
+    def digests(self) -> dict[str, str]:
+        """The tokenisers' digests by file name, to be kept with the run."""
+        sides = (self.source_tokeniser, self.target_tokeniser)
+        return {name: tokeniser.digest() for name, tokeniser in zip(TOKENISERS, sides, strict=True)}
+
+    @property
     def steps_per_epoch(self) -> int:
         return self.plan.steps_per_epoch
 
@@ -164,9 +170,16 @@ def build_model(config: TranslateConfig, source_vocab: int, target_vocab: int) -
             raise UsageError(f"The model cannot be built as configured: {error}") from error
 
 
-def load_tokenisers(run: Path) -> tuple[Tokeniser, Tokeniser]:
-    """The tokenisers of a run; raises DataError when a file is missing or is not what was saved."""
+def load_tokenisers(run: Path, digests: Mapping[str, str] | None = None) -> tuple[Tokeniser, Tokeniser]:
+    """The tokenisers of a run; raises DataError when a file is missing, is not what was saved, or is another run's."""
     source, target = (load_tokeniser(run / name) for name in TOKENISERS)
+    for name, tokeniser in zip(TOKENISERS, (source, target), strict=True):
+        expected = (digests or {}).get(name, tokeniser.digest())
+        if tokeniser.digest() != expected:
+            raise DataError(
+                f"{run / name} is not the tokeniser that this model was trained with: its digest is "
+                f"{tokeniser.digest()[:12]}…, the run's {expected[:12]}…. Restore the file of this run."
+            )
     return source, target
 
 

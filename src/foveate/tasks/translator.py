@@ -87,9 +87,10 @@ class Translator:
         Raises DataError when the folder is not a run, has no trained weights, or is damaged.
         """
         folder = Path(run)
-        settings = {name: value for name, value in read_run(folder).config.items() if name != "train"}
+        saved = read_run(folder)
+        settings = {name: value for name, value in saved.config.items() if name != "train"}
         config = build(TranslateConfig, settings, where=f"{folder / 'config.json'}:")
-        source, target = load_tokenisers(folder)
+        source, target = load_tokenisers(folder, saved.tokenisers)
         model = build_model(config, source.vocab_size, target.vocab_size)
         tensors, _ = load_weights(folder, note)
         restore_model(model, tensors, source=folder)

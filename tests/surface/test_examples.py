@@ -1,0 +1,123 @@
+"""Every example runs, at a small size: examples are documentation, and documentation has to be true."""
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from foveate.cli.setup import resolve
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+RUNS = sorted(EXAMPLES.glob("*/run.py"))
+CONFIGURATIONS = sorted(EXAMPLES.glob("*/*.toml"))
+
+
+def load(name: str) -> ModuleType:
+    """`examples/<name>/run.py` as a module."""
+    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / name / "run.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Runs an example in an empty folder, as `python examples/<name>/run.py --small …` would."""
+    monkeypatch.chdir(tmp_path)
+    return lambda name, *arguments: load(name).main(["--small", *arguments])
+
+
+def test_every_example_has_a_test_here() -> None:
+    assert {path.parent.name for path in RUNS} == {"bottleneck", "pronunciation", "reverse", "verses"}
+
+
+@pytest.mark.parametrize("path", RUNS, ids=lambda path: path.parent.name)
+def test_an_example_says_what_it_shows_and_how_to_run_it(path: Path) -> None:
+    said = load(path.parent.name).__doc__
+    assert said is not None
+    assert f"python examples/{path.parent.name}/run.py" in said
+
+
+@pytest.mark.parametrize("path", CONFIGURATIONS, ids=lambda path: path.parent.name)
+def test_every_configuration_of_an_example_loads(path: Path) -> None:
+    assert resolve({}, str(path), {}, []).train.steps > 0
+
+
+def test_the_demo_trains_scores_draws_and_reports(
+    example: Callable[..., Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert example("pronunciation", "--out", "out") == 0
+    said = capfd.readouterr().out
+    report = (tmp_path / "out/report.html").read_text(encoding="utf-8")
+    assert "PER" in said
+    assert "all attention" in said
+    assert 'translate out/run "foveate" --align' in said
+    for part in ("Training", "Scores", "Samples", "Model card", "PER", "<svg"):
+        assert part in report
+    assert "http" not in report.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_the_demo_uses_a_finished_training_as_it_is(
+    example: Callable[..., Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    example("pronunciation", "--out", "out")
+    before = (tmp_path / "out/run/model.safetensors").read_bytes()
+    capfd.readouterr()
+    assert example("pronunciation", "--out", "out") == 0
+    assert "is trained already" in capfd.readouterr().out
+    assert (tmp_path / "out/run/model.safetensors").read_bytes() == before
+
+
+def test_the_demo_goes_on_after_an_interruption(
+    example: Callable[..., Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    example("pronunciation", "--out", "out")
+    before = (tmp_path / "out/run/model.safetensors").read_bytes()
+    for name in ("model.json", "model.safetensors"):
+        (tmp_path / "out/run" / name).unlink()
+    capfd.readouterr()
+    assert example("pronunciation", "--out", "out") == 0
+    assert "going on where it stopped" in capfd.readouterr().out
+    assert (tmp_path / "out/run/model.safetensors").read_bytes() == before
+
+
+@pytest.mark.parametrize(("source", "target"), [("persian", "english"), ("russian", "english")])
+def test_verses_are_translated_and_drawn(example: Callable[..., Any], tmp_path: Path, source: str, target: str) -> None:
+    assert example("verses", "--source", source, "--target", target, "--out", "out") == 0
+    assert (tmp_path / "out/alignment-1.svg").read_text(encoding="utf-8").startswith("<svg")
+
+
+def test_no_book_of_the_verses_is_on_two_sides(tmp_path: Path) -> None:
+    verses = load("verses")
+    verses.split(tmp_path, "english", "german", most=None)
+    lines = {part: (tmp_path / f"{part}.tsv").read_text("utf-8").splitlines() for part in ("train", "valid", "test")}
+    assert not verses.VALID_BOOKS & verses.TEST_BOOKS
+    assert sum(map(len, lines.values())) == 5705
+    assert min(map(len, lines.values())) >= 300
+
+
+@pytest.mark.parametrize("rule", ["copy", "reverse", "sort"])
+def test_the_toy_rules_run(example: Callable[..., Any], rule: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert 0.0 <= example("reverse", "--rule", rule) <= 1.0
+    assert "links (source-target)" in capfd.readouterr().out
+
+
+def test_the_bottleneck_is_measured_by_length_and_drawn(example: Callable[..., Any], tmp_path: Path) -> None:
+    curves = example("bottleneck", "--out", "out")
+    assert set(curves) == {"fixed context", "Bahdanau"}
+    for curve in curves.values():
+        assert list(curve) == [5, 10, 15, 20, 25, 30, 35, 40]
+    assert (tmp_path / "out/accuracy.svg").read_text(encoding="utf-8").startswith("<svg")
+
+
+def test_the_bottleneck_compares_translations_on_request(example: Callable[..., Any], tmp_path: Path) -> None:
+    rows = "".join(f"a{letter} b{letter} c{letter}\tx{letter} y{letter} z{letter}\n" for letter in "defghijklmnopq")
+    for part in ("train", "valid", "test"):
+        (tmp_path / f"{part}.tsv").write_text(rows, encoding="utf-8")
+    curves = example("bottleneck", "--data", str(tmp_path), "--out", "out")
+    assert set(curves["Bahdanau"]) == {4}
