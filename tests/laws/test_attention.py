@@ -74,7 +74,11 @@ def random_case(seed: int) -> Case:
     side = rng.choice(["left", "right"]) if queries == keys else "right"
     start = 0 if side == "left" else rng.choice([0, 0, rng.randint(0, 4)])
     at = Positions.of(queries, keys, query_start=start, key_lengths=rng.choice([None, lengths]), side=side)
-    shapes = ((batch, heads, queries, dim), (batch, kv_heads, keys, key_dim), (batch, kv_heads, keys, rng.choice([2, dim])))
+    shapes = (
+        (batch, heads, queries, dim),
+        (batch, kv_heads, keys, key_dim),
+        (batch, kv_heads, keys, rng.choice([2, dim])),
+    )
     query, key, value = (torch.randn(shape, dtype=dtype) for shape in shapes)
     return Case(attention, query, key, value, at, f"{score} {attention.visibility} {dtype} bias={bias is not None}")
 
@@ -96,7 +100,9 @@ def outcome(case: Case, path: object | None) -> list[Tensor]:
 
 def in_double(case: Case) -> Case:
     attention = copy.deepcopy(case.attention).double()
-    return replace(case, attention=attention, query=case.query.double(), key=case.key.double(), value=case.value.double())
+    return replace(
+        case, attention=attention, query=case.query.double(), key=case.key.double(), value=case.value.double()
+    )
 
 
 def error(got: Tensor, exact: Tensor) -> float:

@@ -15,12 +15,12 @@ reach = st.one_of(st.integers(0, 6), st.just(math.inf))
 leaf = st.one_of(st.sampled_from(["everything", "causal", "padding"]), st.tuples(st.just("window"), reach, reach))
 tree = st.recursive(
     leaf,
-    lambda inner: st.one_of(
-        st.tuples(st.sampled_from(["&", "|"]), inner, inner), st.tuples(st.just("~"), inner)
-    ),
+    lambda inner: st.one_of(st.tuples(st.sampled_from(["&", "|"]), inner, inner), st.tuples(st.just("~"), inner)),
     max_leaves=5,
 )
-place = st.tuples(st.integers(1, 5), st.integers(1, 5), st.integers(0, 4), st.lists(st.integers(0, 5), min_size=2, max_size=2))
+place = st.tuples(
+    st.integers(1, 5), st.integers(1, 5), st.integers(0, 4), st.lists(st.integers(0, 5), min_size=2, max_size=2)
+)
 
 
 def rule(tree: str | tuple) -> Visibility:

@@ -48,8 +48,12 @@ class Plan:
     paths: tuple[PlannedPath, ...]
 
     def __str__(self) -> str:
-        others = "; ".join(f"{path.name} refused: {', '.join(path.reasons)}" for path in self.paths if path.reasons)
-        return f"{self.chosen} ({self.because}{'; ' + others if others else ''})"
+        others = [
+            f"{path.name} refused: {', '.join(path.reasons)}" if path.reasons else f"{path.name} would do, but slower"
+            for path in self.paths
+            if path.name != self.chosen
+        ]
+        return f"{self.chosen} ({'; '.join([self.because, *others])})"
 
 
 class Attention(nn.Module):
@@ -64,6 +68,7 @@ class Attention(nn.Module):
     The self-attention that the Persian lecture prints with rounded weights, without scaling, from query and key
     alone (the lecture writes [0.0, 0.5, 0.5] for the first row):
 
+    >>> import torch
     >>> from foveate.attention import Attention, Dot
     >>> query = torch.tensor([[1., 0, 2], [2, 2, 2], [2, 1, 3]])[None, None]
     >>> key = torch.tensor([[0., 1, 1], [4, 4, 0], [2, 3, 1]])[None, None]
@@ -87,7 +92,7 @@ class Attention(nn.Module):
         kind: Literal["self", "cross"] = "self",
         paths: Sequence[Path] = PATHS,
     ) -> None:
-        """`kind` only labels records; `paths` may be extended by a path of your own, tried in the given order."""
+        """`kind` only labels records; `paths` may be extended by a path of your own; of those that accept, the best-ranked runs."""
         super().__init__()
         self.score: Score = ScaledDot() if score is None else score
         self.visibility = everything() if visibility is None else visibility
@@ -126,7 +131,7 @@ class Attention(nn.Module):
         key_features: Float[Tensor, "batch #heads key feature"] | None = None,
         dropout: float = 0.0,
     ) -> Float[Tensor, "batch heads query value_head_dim"]:
-        """The context, by the first path that computes exactly this attention.
+        """The context, by the fastest path that computes exactly this attention.
 
         `dropout` is the probability with which a weight is dropped (training only). Raises as `explain` does.
         """
@@ -167,9 +172,10 @@ class Attention(nn.Module):
     def _positions(self, query: Tensor, key: Tensor, value: Tensor | None, at: Positions | None) -> Positions:
         _check_shapes(query, key, value)
         if at is None:
-            if query.shape[-2] != key.shape[-2] and self.visibility.reads_query_position:
+            compares = self.visibility.reads_query_position or self.bias is not None
+            if query.shape[-2] != key.shape[-2] and compares:
                 raise ValueError(
-                    f"{self.visibility} compares positions, but {query.shape[-2]} queries and {key.shape[-2]} keys do "
+                    f"{self.visibility if self.bias is None else 'The bias'} compares positions, but {query.shape[-2]} queries and {key.shape[-2]} keys do "
                     "not say where they stand. Pass at=Positions.of(query=..., key=..., query_start=...)."
                 )
             return Positions.of(query.shape[-2], key.shape[-2], device=query.device)

@@ -116,7 +116,7 @@ def record(model: nn.Module, *, dtype: torch.dtype | None = None) -> Iterator[Re
 
 
 def is_recording() -> bool:
-    """Whether some recording is on: shortcuts that bypass attentions then stand back."""
+    """Whether some recording is on: shortcuts that bypass attentions then call `note` themselves."""
     return _active.get() is not None
 
 

@@ -142,7 +142,7 @@ class Transformer(Seq2Seq[TransformerState]):
         memory = tuple(KeyValue(*(kept.contiguous() for kept in layer)) for layer in projected)
         rows = source.size * beam
         cache = tuple(layer.key.new_zeros(2, rows, layer.key.shape[1], 0, layer.key.shape[3]) for layer in memory)
-        plain = not torch.is_grad_enabled() and not self.training and not is_recording()
+        plain = not torch.is_grad_enabled() and not self.training
         flat = self._flat.of(self._decoder) if plain else None
         return TransformerState(memory, _memory_at(beam, source), cache, beam, 0, flat)
 
@@ -160,11 +160,7 @@ class Transformer(Seq2Seq[TransformerState]):
     def _step_blocks(
         self, state: TransformerState, x: Float[Tensor, "rows model_dim"]
     ) -> Float[Tensor, "rows model_dim"]:
-        room = state.cache[0].shape[3] if state.cache else 0
-        at = Positions.of(1, room, query_start=state.time, device=x.device)
-        at = replace(at, zeroed=True)  # the room that is still free
-        now = torch.full((1, 1, state.beam, 1), state.time, device=x.device)
-        memory_at = replace(state.memory_at, query=now, aligned=False)
+        at, memory_at = _standing(state)
         for block, cache, memory in zip(self._decoder, state.cache, state.memory, strict=True):
             x = _step_block(block, x, cache, memory, state.time, at, memory_at)
         return x
@@ -206,6 +202,15 @@ def _with_room(state: TransformerState) -> TransformerState:
     return replace(state, cache=cache)
 
 
+def _standing(state: TransformerState) -> tuple[Positions, Positions]:
+    """Where the queries of a step stand among the words so far, and among the source's."""
+    rooms = state.cache[0]
+    at = Positions.of(1, rooms.shape[3], query_start=state.time, device=rooms.device)
+    at = replace(at, zeroed=True)  # the room that is still free
+    now = torch.full((1, 1, state.beam, 1), state.time, device=rooms.device)
+    return at, replace(state.memory_at, query=now, aligned=False)
+
+
 def _widened(source: Batch) -> Batch:
     """Padded to a multiple of `CACHE_STEP` positions."""
     missing = -source.length % CACHE_STEP
@@ -224,8 +229,9 @@ def _step_flat(
     heads = state.memory[0].key.shape[1]
     hidden = torch.zeros_like(real, dtype=x.dtype).masked_fill_(~real, -torch.inf)
     memory_bias = hidden.expand(-1, heads, -1, -1).flatten(0, 1)
+    watched_at = _standing(state) if is_recording() else None
     for block, cache, memory in zip(blocks, state.cache, state.memory, strict=True):
-        x = block.step(x, cache, memory, time=state.time, past=past, memory_bias=memory_bias)
+        x = block.step(x, cache, memory, time=state.time, past=past, memory_bias=memory_bias, watched_at=watched_at)
     return x
 
 

@@ -2,7 +2,7 @@
 
 At a batch of one, calling modules, choosing paths and building masks costs more than the arithmetic. A flat block
 computes what `DecoderBlock` computes, for one new position of every row, from weights that are joined and packed
-once. `tests/laws` hold the two together; whatever it does not know (other scores, recording, training) is left to
+once. `tests/laws` hold the two together; whatever it does not know (other scores and rules, training) is left to
 the block.
 """
 
@@ -14,10 +14,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm, linear
 
-from foveate.attention import Dot
+from foveate.attention import Attention, Dot, Positions, Softmax, causal, padding
+from foveate.attention.record import note
 from foveate.nn.block import DecoderBlock, Residual
 from foveate.nn.feedforward import ACTIVATIONS, Activation
-from foveate.nn.linear import may_pack, packed_product, packed_product_add, packed_weight
+from foveate.nn.linear import MadeOf, may_pack, packed_product, packed_product_add, packed_weight
 from foveate.nn.multihead import KeyValue
 
 
@@ -66,14 +67,18 @@ class FlatBlock:
     heads: int
     scales: tuple[float, float]
     """What multiplies the products of queries and keys, in self-attention and in cross-attention."""
+    sites: tuple[Attention, Attention]
+    """The two attentions, for recordings."""
 
     @classmethod
     def of(cls, block: DecoderBlock) -> "FlatBlock | None":
         """The block flattened; None where it has something that only the block itself can compute."""
         attention, cross = block.attention, block.cross_attention
-        scores = [site.attention.score for site in (attention, cross)]
-        factors = [score.factor(attention.head_dim) for score in scores if isinstance(score, Dot)]
-        if len(factors) < len(scores) or attention.num_kv_heads != attention.num_heads:
+        sites = (attention.attention, cross.attention)
+        factors = [site.score.factor(attention.head_dim) for site in sites if isinstance(site.score, Dot)]
+        plain = all(site.bias is None and type(site.normaliser) is Softmax for site in sites)
+        usual = (sites[0].visibility, sites[1].visibility) == (causal(), padding())
+        if len(factors) < len(sites) or not (plain and usual) or attention.num_kv_heads != attention.num_heads:
             return None
         residuals = (block.attention_residual, block.cross_residual, block.feedforward_residual)
         return cls(
@@ -88,6 +93,7 @@ class FlatBlock:
             activation=block.feedforward.activation,
             heads=attention.num_heads,
             scales=(factors[0], factors[1]),
+            sites=sites,
         )
 
     def step(
@@ -99,22 +105,30 @@ class FlatBlock:
         time: int,
         past: Float[Tensor, "1 1 filled"],
         memory_bias: Float[Tensor, "products 1 key"],
+        watched_at: tuple[Positions, Positions] | None = None,
     ) -> Float[Tensor, "rows model_dim"]:
         """The block's output for the position `time` of every row; its keys and values are written into the cache.
 
         `past` and `memory_bias` are 0 where a query may look and −∞ elsewhere; `filled` covers the positions so far.
+        `watched_at` says where queries and keys of the two attentions stand, when a recording is on.
         """
         rows, heads = len(x), self.heads
         joined = self.joined(self._before(x, 0)).view(rows, 3, heads, -1)
         cache[:, :, :, time] = joined[:, 1:].transpose(0, 1)
+        if watched_at is not None:
+            note(self.sites[0], "self", joined[:, 0, :, None], cache[0], watched_at[0])
         keys, values = (kept.flatten(0, 1)[:, : past.shape[-1]] for kept in cache)
         context = _attend(joined[:, 0].reshape(rows * heads, 1, -1), keys, values, past, self.scales[0])
         x = self._after(self.output.added_to(x, context.view(rows, -1)), 0)
 
         sentences = len(memory.key)
         query = self.cross_query(self._before(x, 1)).view(sentences, -1, heads, context.shape[-1])
-        query = query.transpose(1, 2).flatten(0, 1)
-        context = _attend(query, memory.key.flatten(0, 1), memory.value.flatten(0, 1), memory_bias, self.scales[1])
+        query = query.transpose(1, 2)
+        if watched_at is not None:
+            note(self.sites[1], "cross", query, memory.key, watched_at[1])
+        context = _attend(
+            query.flatten(0, 1), memory.key.flatten(0, 1), memory.value.flatten(0, 1), memory_bias, self.scales[1]
+        )
         context = context.unflatten(0, (sentences, heads)).transpose(1, 2).reshape(rows, -1)
         x = self._after(self.cross_output.added_to(x, context), 1)
 
@@ -136,20 +150,14 @@ class FlatBlocks:
     """The flat forms of a decoder's blocks, made on first use and again whenever a weight has changed."""
 
     def __init__(self) -> None:
-        self._made_of: tuple[tuple[int, int, bool], ...] = ()
+        self._made_of = MadeOf()
         self._blocks: tuple[FlatBlock, ...] | None = None
 
     def of(self, blocks: tuple[DecoderBlock, ...]) -> tuple[FlatBlock, ...] | None:
         """None where some block cannot be flattened."""
-        made_of = tuple(
-            (weight.data_ptr(), -1 if weight.is_inference() else weight._version, may_pack(weight))
-            for block in blocks
-            for weight in block.parameters()
-        )
-        if made_of != self._made_of:
+        if self._made_of.changes_to(*(weight for block in blocks for weight in block.parameters())):
             flat = [FlatBlock.of(block) for block in blocks]
             self._blocks = None if None in flat else tuple(flat)  # type: ignore[arg-type]
-            self._made_of = made_of
         return self._blocks
 
     def __deepcopy__(self, memo: object) -> "FlatBlocks":

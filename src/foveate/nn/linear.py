@@ -10,17 +10,36 @@ from torch.nn.functional import linear
 from foveate import machine
 
 
+class MadeOf:
+    """Which weights something was prepared from: their places in memory, and how often they had been written to."""
+
+    def __init__(self) -> None:
+        self._state: tuple[tuple[int, int, bool], ...] = ()
+        self._kept: tuple[Tensor, ...] = ()
+
+    def changes_to(self, *weights: Tensor) -> bool:
+        """Whether these are other weights or other values than at the last call."""
+        state = tuple(
+            (weight.data_ptr(), -1 if weight.is_inference() else weight._version, may_pack(weight))
+            for weight in weights
+        )
+        if state == self._state:
+            return False
+        # Holding on to the memory keeps its address from being given to another weight.
+        self._state, self._kept = state, tuple(weight.detach() for weight in weights)
+        return True
+
+
 class PackedWeight:
     """A weight in oneDNN's own layout, made on first use and again whenever the weight it was made of has changed."""
 
     def __init__(self) -> None:
-        self._made_of: tuple[int, int] | None = None
+        self._made_of = MadeOf()
         self._packed: Tensor | None = None
 
     def of(self, weight: Float[Tensor, "outputs inputs"]) -> Tensor:
-        made_of = (weight.data_ptr(), -1 if weight.is_inference() else weight._version)
-        if self._packed is None or made_of != self._made_of:
-            self._packed, self._made_of = packed_weight(weight), made_of
+        if self._made_of.changes_to(weight) or self._packed is None:
+            self._packed = packed_weight(weight)
         return self._packed
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "PackedWeight":

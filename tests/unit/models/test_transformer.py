@@ -1,11 +1,13 @@
 """The Transformer: presets, ties, positions and caches."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
+from foveate.attention import AdditiveConfig, record, window
 from foveate.data.batch import Batch
 from foveate.models import Transformer, TransformerConfig
 from foveate.nn import BlockConfig, LearnedConfig
@@ -75,3 +77,28 @@ def test_dropping_a_sentence_drops_its_memory_and_reordering_copies_none() -> No
     kept = model.select(state, torch.tensor([3, 2]))
     torch.testing.assert_close(kept.memory[0].key, state.memory[0].key[1:])
     assert int(kept.memory_at.real.sum()) == 2
+
+
+@torch.no_grad()
+def test_only_blocks_of_the_usual_kind_are_stepped_from_prepared_weights() -> None:
+    source = Batch.of([[4, 2]])
+    assert small().start(source).flat is not None
+    assert small(block=replace(BLOCK, score=AdditiveConfig(hidden_dim=3))).start(source).flat is None
+    windowed = small()
+    windowed.decoder[1].attention.attention.visibility = window(left=1, right=0)
+    assert windowed.start(source).flat is None
+
+
+@torch.no_grad()
+def test_a_recording_that_begins_between_two_steps_sees_the_second() -> None:
+    model = small()
+    state, _ = model.step(model.start(Batch.of([[4, 5, 2]]), beam=2), torch.tensor([1, 1]))
+    expected = model.step(model.select(state, torch.tensor([0, 1])), torch.tensor([3, 4]))[1]
+    with record(model) as seen:
+        _, logits = model.step(state, torch.tensor([3, 4]))
+    assert torch.equal(logits, expected)
+    assert [kept.kind for kept in seen] == ["self", "cross"] * 2
+    for kept in seen:
+        torch.testing.assert_close(kept.weights().sum(-1), torch.ones(kept.shape[:3]))
+    assert (seen.of_kind("self")[0].weights() > 0).sum(-1).flatten().tolist() == [2] * 4
+    assert (seen.of_kind("cross")[0].weights() > 0).sum(-1).flatten().tolist() == [3] * 4

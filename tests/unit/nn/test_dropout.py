@@ -57,4 +57,4 @@ def test_there_is_nothing_to_drop_outside_training(rate: float, training: bool) 
 def test_a_rate_of_one_is_refused() -> None:
     with pytest.raises(ValueError, match="rate") as refusal:
         dropout(ONES, 1.0)
-    assert str(refusal.value) == "A dropout rate lies in [0, 1), got 1.0."
+    assert str(refusal.value) == "rate is a probability of dropping and lies in [0, 1), got 1.0"

@@ -146,4 +146,4 @@ def test_the_number_of_weights_does_not_depend_on_the_length() -> None:
 def test_an_empty_stack_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 1") as refusal:
         RecurrentConfig(num_layers=0)
-    assert str(refusal.value) == "hidden_dim=256 and num_layers=0 must be at least 1."
+    assert str(refusal.value) == "num_layers must be at least 1, got 0"

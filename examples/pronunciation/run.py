@@ -1,0 +1,113 @@
+"""Spelling to pronunciation: a bidirectional GRU reads letters, a GRU with Bahdanau attention writes phones.
+
+    python examples/pronunciation/run.py
+
+This is what `make demo` runs. It sets 1,000 test and 1,000 validation words of the CMU dictionary aside, trains on
+the other 122,926 with the settings of `run.toml`, scores the test words, shows where the model looked for each phone,
+and writes a report. Everything goes through the command line of Foveate, so each step can be repeated by hand:
+
+    foveate train translate examples/pronunciation/run.toml --source demo/data/train.tsv --out demo/run ...
+    foveate evaluate demo/run --source demo/data/test.tsv --report demo/report.html
+    foveate translate demo/run "foveate" --align
+
+Run it again and a finished training is used as it is; an interrupted one goes on where it stopped.
+
+The split is by word, at random, as is usual for this task: a test word is never trained on, but its relatives may be
+("abandon" in training, "abandoned" in the test).
+"""
+
+import argparse
+import lzma
+import random
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from foveate import tune
+from foveate.cli import main as foveate
+from foveate.cli.setup import resolve
+from foveate.tasks.plan import plan
+
+HERE = Path(__file__).parent
+RECIPE = HERE / "run.toml"
+DICTIONARY = HERE.parent / "data" / "cmudict.tsv.xz"
+SEED = 1
+SHOWN = 3
+MINUTES = 3.5
+SMALL = ["train.steps=4", "train.validate_every=2", "model.hidden_dim=8", "model.embedding_dim=8", "model.maxout_dim=8"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("demo"), help="folder for data, run and report (demo)")
+    parser.add_argument("--small", action="store_true", help="a few words and steps: tries the code, learns nothing")
+    arguments = parser.parse_args(argv)
+    started = time.monotonic()
+    data, run = arguments.out / "data", arguments.out / "run"
+    test = split(data, held_out=10 if arguments.small else 1000, most=300 if arguments.small else None)
+    code = train(data, run, SMALL if arguments.small else None)
+    if code:
+        return code
+    say(f"\nHow well it does on {len(test):,} words it has never seen (PER: phone error, SER: words with any error):")
+    report = arguments.out / "report.html"
+    code = foveate(["evaluate", str(run), "--source", str(data / "test.tsv"), "--report", str(report)])
+    say(f"\n{SHOWN} of these words, and where it looked for each phone:")
+    shown = [word for word in test if 7 <= len(word) <= 9][:SHOWN]
+    code = code or foveate(["translate", str(run), *shown, "--align"])
+    say(f"That took {time.monotonic() - started:.0f} seconds. The report, with curves and pictures: {report}")
+    say(f'Now a word of your own:\n\n    {shlex.quote(command())} translate {run} "foveate" --align\n')
+    return code
+
+
+def split(folder: Path, *, held_out: int, most: int | None) -> list[str]:
+    """Write train.tsv, valid.tsv and test.tsv, always the same for the same seed; returns the test words."""
+    with lzma.open(DICTIONARY, "rt", encoding="utf-8") as file:
+        rows = file.readlines()
+    random.Random(SEED).shuffle(rows)
+    parts = {"test": rows[:held_out], "valid": rows[held_out : 2 * held_out], "train": rows[2 * held_out : most]}
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, part in parts.items():
+        (folder / f"{name}.tsv").write_text("".join(part), encoding="utf-8")
+    return [row.split("\t")[0] for row in parts["test"]]
+
+
+def train(data: Path, run: Path, settings: Sequence[str] | None) -> int:
+    """Train, or go on with a training that was interrupted, or leave a finished one as it is."""
+    if (run / "model.json").exists():
+        say(f"{run} is trained already. (`make clean`, or another --out, starts anew.)")
+        return 0
+    if (run / "checkpoints").exists():
+        say(f"{run} was interrupted: going on where it stopped.")
+        return foveate(["resume", str(run)])
+    shutil.rmtree(run, ignore_errors=True)
+    settings = [f"train.steps={steps_in(MINUTES)}"] if settings is None else settings
+    files = ["--source", str(data / "train.tsv"), "--valid-source", str(data / "valid.tsv"), "--out", str(run)]
+    return foveate(["train", "translate", str(RECIPE), *files, *(f"--set={setting}" for setting in settings)])
+
+
+def steps_in(minutes: float) -> int:
+    """The steps of the recipe, or as many as this machine can make: the learning rate has to have sunk by the end."""
+    config = resolve({}, str(RECIPE), {}, [])
+    tune()
+    seconds = plan(config, lengths=(10, 9), vocab=50).seconds
+    steps = min(config.train.steps, max(int(minutes * 60 / seconds), 500))
+    say(f"A step takes {seconds * 1000:.0f} ms here: {steps:,} steps, about {steps * seconds / 60:.1f} minutes.")
+    return steps
+
+
+def command() -> str:
+    """The `foveate` of the environment that runs this."""
+    beside = Path(sys.executable).parent / "foveate"
+    near = Path.cwd() in beside.parents
+    return str(beside.relative_to(Path.cwd()) if near else beside) if beside.exists() else "foveate"
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+"""Every test runs on one thread, from the same seed, without a network."""
+
+import os
+import random
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import jaxtyping
+import numpy as np
+import pytest
+import torch
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["TRANSFORMERS_OFFLINE"] = "1"
+torch.set_num_threads(1)
+
+LOCAL = ("127.0.0.1", "::1", "localhost")
+_connect = socket.socket.connect
+
+
+def _connect_locally(self: socket.socket, address: Any) -> None:
+    if self.family in (socket.AF_INET, socket.AF_INET6) and address[0] not in LOCAL:
+        raise AssertionError(f"A test reached for the network: {address}. Tests run without one.")
+    _connect(self, address)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_network() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", _connect_locally)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def same_seed() -> None:
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def unchecked() -> Iterator[None]:
+    """As users run the package: without the type checker of the tests, which would speak before our own messages."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
