@@ -22,8 +22,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from foveate.train import Loss, Plateau, TrainConfig, fit
 from foveate.storage.manifest import file_digest
+from foveate.train import Loss, Plateau, TrainConfig, fit
 
 CONFIG = TrainConfig(
     steps=150,

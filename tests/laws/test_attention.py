@@ -90,7 +90,7 @@ def outcome(case: Case, path: object | None) -> list[Tensor]:
         context = case.attention.explain(*inputs, at=case.at).context
     else:
         context = path.run(case.attention, *inputs, at=case.at, key_features=None, dropout=0.0)
-    weights = [p for p in case.attention.parameters()]
+    weights = list(case.attention.parameters())
     torch.manual_seed(1)
     direction = torch.randn(context.shape, dtype=torch.float64).to(context.dtype)
     gradients = torch.autograd.grad((context * direction).sum(), inputs + weights, allow_unused=True)

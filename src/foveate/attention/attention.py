@@ -92,7 +92,7 @@ class Attention(nn.Module):
         kind: Literal["self", "cross"] = "self",
         paths: Sequence[Path] = PATHS,
     ) -> None:
-        """`kind` only labels records; `paths` may be extended by a path of your own; of those that accept, the best-ranked runs."""
+        """`kind` only labels records. `paths` may be extended by your own; the best-ranked that accepts runs."""
         super().__init__()
         self.score: Score = ScaledDot() if score is None else score
         self.visibility = everything() if visibility is None else visibility
@@ -172,11 +172,12 @@ class Attention(nn.Module):
     def _positions(self, query: Tensor, key: Tensor, value: Tensor | None, at: Positions | None) -> Positions:
         _check_shapes(query, key, value)
         if at is None:
+            rule = str(self.visibility) if self.bias is None else "The bias"
             compares = self.visibility.reads_query_position or self.bias is not None
             if query.shape[-2] != key.shape[-2] and compares:
                 raise ValueError(
-                    f"{self.visibility if self.bias is None else 'The bias'} compares positions, but {query.shape[-2]} queries and {key.shape[-2]} keys do "
-                    "not say where they stand. Pass at=Positions.of(query=..., key=..., query_start=...)."
+                    f"{rule} compares positions, but {query.shape[-2]} queries and {key.shape[-2]} keys do not say "
+                    "where they stand. Pass at=Positions.of(query=..., key=..., query_start=...)."
                 )
             return Positions.of(query.shape[-2], key.shape[-2], device=query.device)
         for name, tensor, places in (("query", query, at.query.shape[-2]), ("key", key, at.key.shape[-1])):

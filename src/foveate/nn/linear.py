@@ -80,7 +80,7 @@ def packs(x: Float[Tensor, "*shape inputs"], weight: Float[Tensor, "outputs inpu
 
 def packed_weight(weight: Float[Tensor, "outputs inputs"]) -> Tensor:
     """A weight in oneDNN's own layout."""
-    return torch.ops.mkldnn._reorder_linear_weight(weight.detach())
+    return torch.ops.mkldnn._reorder_linear_weight(weight.detach(), 32)
 
 
 def packed_product(

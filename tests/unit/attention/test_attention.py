@@ -89,7 +89,9 @@ def test_a_bias_adds_to_scores_and_never_hides() -> None:
 
 def test_a_plan_says_which_path_runs_and_why_the_others_do_not(plain_machine: None) -> None:
     x = torch.randn(1, 2, 6, 8)
-    assert str(Attention(visibility=causal()).plan(x, x)) == "sdpa (ScaledDot + causal() + Softmax)"
+    assert str(Attention(visibility=causal()).plan(x, x)) == (
+        "sdpa (ScaledDot + causal() + Softmax; product would do, but slower; materialised would do, but slower)"
+    )
     additive = Attention(AdditiveConfig().build(query_dim=8, key_dim=8), visibility=padding())
     assert str(additive.plan(x, x)) == (
         "materialised (Additive + padding() + Softmax; product refused: Additive is not a dot product; "
