@@ -71,7 +71,16 @@ def write(folder: Path) -> Path:
 
 def train(recipe: Path, data: Path, run: Path, settings: Sequence[str]) -> None:
     """Both models see the same batches in the same order and are trained by the same recipe."""
-    files = ["--source", str(data / "train.tsv"), "--valid-source", str(data / "valid.tsv"), "--out", str(run)]
+    files = [
+        "--source",
+        str(data / "train.tsv"),
+        "--valid-source",
+        str(data / "valid.tsv"),
+        "--out",
+        str(run),
+        "--threads",
+        "1",
+    ]
     if foveate(["train", "translate", str(recipe), *files, *(f"--set={setting}" for setting in settings)]):
         sys.exit(f"Training stopped. Remove {run} to start it anew.")
 
