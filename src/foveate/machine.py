@@ -127,9 +127,8 @@ def _short_attention(dtype: torch.dtype) -> int:
             scaled_dot_product_attention(query, query, query, attn_mask=visible).sum().backward()
 
         plain_seconds, fused_seconds = _race(plain, fused, repeats=5)
-        if plain_seconds > fused_seconds:
-            break
-        longest = length
+        if plain_seconds < fused_seconds:
+            longest = length
     return longest
 
 
