@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from foveate.data.batch import Batch
+from foveate.nn.loss import cross_entropy
 from foveate.nn.packing import Packing
 
 State = TypeVar("State")
@@ -27,6 +28,10 @@ class Seq2Seq(nn.Module, ABC, Generic[State]):
     @abstractmethod
     def forward(self, source: Batch, target: Batch) -> Float[Tensor, "tokens vocab"]:
         """Teacher-forced logits of the real target positions, sentence after sentence: the order of `predicted`."""
+
+    def loss(self, source: Batch, target: Batch, *, label_smoothing: float = 0.0) -> Float[Tensor, ""]:
+        """Cross-entropy of the real target positions, in nats, summed: what training makes small."""
+        return cross_entropy(self(source, target), self.predicted(target), label_smoothing=label_smoothing)
 
     @abstractmethod
     def start(self, source: Batch, beam: int = 1) -> State:

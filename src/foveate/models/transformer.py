@@ -18,6 +18,7 @@ from foveate.nn.dropout import dropout
 from foveate.nn.flat import FlatBlock, FlatBlocks
 from foveate.nn.limit import require_positive
 from foveate.nn.linear import PackedWeight, may_pack, packed_product
+from foveate.nn.loss import projected_cross_entropy
 from foveate.nn.multihead import KeyValue
 from foveate.nn.packing import Packing
 from foveate.nn.position import PositionConfig, SinusoidalConfig
@@ -129,8 +130,23 @@ class Transformer(Seq2Seq[TransformerState]):
             x = block(x, at=at, packing=packing)
         return self.encoder_norm(x), packing
 
+    def loss(self, source: Batch, target: Batch, *, label_smoothing: float = 0.0) -> Float[Tensor, ""]:
+        if self.output_bias is not None or not torch.is_grad_enabled():
+            return super().loss(source, target, label_smoothing=label_smoothing)
+        return projected_cross_entropy(
+            self.hidden(source, target),
+            self.output_table,
+            self.predicted(target),
+            label_smoothing=label_smoothing,
+        )
+
+    @property
+    def output_table(self) -> Float[Tensor, "vocab model_dim"]:
+        """The matrix that makes logits: its own, or the target embedding."""
+        return self.target_embedding.weight if self.output_weight is None else self.output_weight
+
     def logits(self, hidden: Float[Tensor, "tokens model_dim"]) -> Float[Tensor, "tokens vocab"]:
-        weight = self.target_embedding.weight if self.output_weight is None else self.output_weight
+        weight = self.output_table
         if may_pack(weight):
             return packed_product(hidden, self._packed.of(weight), self.output_bias)
         return linear(hidden, weight, self.output_bias)

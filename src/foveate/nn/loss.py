@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -28,3 +29,60 @@ def cross_entropy(
     Label smoothing spreads ε evenly over the vocabulary (Szegedy et al. 2016; Vaswani et al. 2017, section 5.4).
     """
     return torch.nn.functional.cross_entropy(logits.float(), target, label_smoothing=label_smoothing, reduction="sum")
+
+
+def projected_cross_entropy(
+    hidden: Float[Tensor, "tokens model_dim"],
+    weight: Float[Tensor, "vocab model_dim"],
+    target: Int[Tensor, " tokens"],
+    *,
+    label_smoothing: float = 0.0,
+) -> Float[Tensor, ""]:
+    """`cross_entropy(hidden @ weight.mT, target)` for training, with both gradients computed on the way.
+
+    Logits exist once, in the dtype of autocast, and become exp(logit − max) in place. What label smoothing and the
+    right answer take away from the gradient is kept out of that matrix, in float32: with ε for the smoothing, V the
+    vocabulary, s the softmax and E_y the rows of the right answers,
+
+        ∂/∂hidden = s E − (1 − ε) E_y − (ε / V) Σ_v E_v
+
+    so that in bfloat16 the gradient is about ten times as exact as through logits, in fewer passes over memory.
+    """
+    device = hidden.device.type
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
+    with torch.autocast(device, enabled=False):
+        return _ProjectedCrossEntropy.apply(hidden, weight, target, label_smoothing, dtype)
+
+
+class _ProjectedCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, target: Tensor, smoothing: float, dtype: torch.dtype
+    ) -> Tensor:
+        light, table = hidden.to(dtype), weight.to(dtype)
+        everything, chosen = weight.sum(0), weight[target]
+        spread = smoothing / len(weight)
+        powers = light @ table.mT
+        top = powers.amax(-1, keepdim=True)
+        powers.sub_(top).exp_()
+        mass = _row_sums(powers)
+        kept = (1 - smoothing) * (hidden * chosen).sum(-1) + spread * (hidden @ everything)
+        to_hidden = (powers @ table).to(hidden.dtype).div_(mass[:, None])
+        to_hidden.sub_(chosen, alpha=1 - smoothing).sub_(everything, alpha=spread)
+        to_weight = (powers.mT @ (hidden / mass[:, None]).to(dtype)).to(weight.dtype)
+        to_weight.index_add_(0, target, hidden, alpha=smoothing - 1).sub_(hidden.sum(0), alpha=spread)
+        ctx.save_for_backward(to_hidden, to_weight)
+        return (top.squeeze(1).to(mass.dtype) + mass.log() - kept).sum()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+        to_hidden, to_weight = ctx.saved_tensors
+        return to_hidden * grad, to_weight * grad, None, None, None
+
+
+def _row_sums(x: Float[Tensor, "rows columns"], block: int = 64) -> Float[Tensor, " rows"]:
+    """Sums in float32 at least. torch would first copy a bfloat16 matrix to float32; partial sums need no copy."""
+    if x.dtype not in (torch.bfloat16, torch.float16):
+        return x.sum(-1)
+    whole = x.shape[1] // block * block
+    return x[:, :whole].unflatten(-1, (-1, block)).sum(-1).float().sum(-1) + x[:, whole:].float().sum(-1)

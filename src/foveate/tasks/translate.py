@@ -132,9 +132,8 @@ class TranslateTask:
         return self.training.batch(self.plan.examples(step))
 
     def loss(self, batch: PairBatch) -> Loss:
-        target = Seq2Seq.predicted(batch.target)
-        logits = self.model(batch.source, batch.target)
-        return Loss(cross_entropy(logits, target, label_smoothing=self.config.label_smoothing), len(target))
+        total = self.model.loss(batch.source, batch.target, label_smoothing=self.config.label_smoothing)
+        return Loss(total, batch.target.num_tokens - batch.target.size)
 
     def validate(self) -> dict[str, float]:
         """Cross-entropy in nats per token (without smoothing), its exponential, and teacher-forced token accuracy."""
