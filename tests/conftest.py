@@ -45,3 +45,14 @@ def unchecked() -> Iterator[None]:
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture(autouse=True)
+def machine_as_it_comes() -> Iterator[None]:
+    """No test inherits the switches that another one has tuned: commands that run inside the process tune it."""
+    from foveate import machine
+
+    machine.use(machine.Tuning())
+    torch.set_num_threads(1)
+    yield
+    machine.use(machine.Tuning())

