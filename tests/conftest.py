@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +15,8 @@ import torch
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TRANSFORMERS_OFFLINE"] = "1"
 torch.set_num_threads(1)
+# A suite started in the background inherits an ignored SIGINT, and the tests of Ctrl-C would wait for nothing.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 LOCAL = ("127.0.0.1", "::1", "localhost")
 _connect = socket.socket.connect
