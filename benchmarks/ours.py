@@ -17,10 +17,8 @@ from foveate import machine
 from foveate.data.batch import Batch
 from foveate.decode import BeamConfig, GreedyConfig, decode
 from foveate.models.marian import from_marian
-from foveate.models.seq2seq import Seq2Seq
 from foveate.models.transformer import Transformer, TransformerConfig
 from foveate.nn.block import BlockConfig
-from foveate.nn.loss import cross_entropy
 from foveate.nn.position import SinusoidalConfig
 
 

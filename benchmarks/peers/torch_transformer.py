@@ -51,7 +51,7 @@ class TorchTransformer(TraineeModule):
 
 
 def same_dropout_places(transformer: nn.Transformer) -> None:
-    """Off inside attention and feed-forward, where the other engines have none; no option of the constructor does it."""
+    """Off inside attention and feed-forward, where the other engines have none; no option does it."""
     for layer in [*transformer.encoder.layers, *transformer.decoder.layers]:
         layer.dropout.p = 0.0
         for name in ("self_attn", "multihead_attn"):
