@@ -151,7 +151,7 @@ def main() -> None:
             print(f"\n{setting}\n{_table(results[setting])}", flush=True)
     for worker in workers.values():
         worker.close()
-    settings = {name: str(value) for name, value in vars(arguments).items() if name != "worker"}
+    settings = race.settings(arguments)
     result = {
         "machine": race.machine(arguments.threads),
         "size": vars(Size()),

@@ -5,6 +5,7 @@ works at a time: the runner goes round all engines of all workers, a small job e
 machine then disturbs all alike, and medians of ratios within one run can be trusted where seconds cannot.
 """
 
+import argparse
 import ctypes
 import json
 import os
@@ -166,6 +167,15 @@ def machine(threads: int) -> dict[str, Any]:
         "threads": threads,
         "load": list(os.getloadavg()),
         "versions": versions,
+    }
+
+
+def settings(arguments: argparse.Namespace) -> dict[str, str]:
+    """What was asked for, without the folders of this machine."""
+    return {
+        name: value.name if isinstance(value, Path) else str(value)
+        for name, value in vars(arguments).items()
+        if name != "worker"
     }
 
 

@@ -159,7 +159,7 @@ def report(readings: dict[str, race.Reading], arguments: argparse.Namespace, cor
         "machine": race.machine(arguments.threads),
         "corpus": corpus,
         "size": vars(Size()),
-        "settings": {name: str(value) for name, value in vars(arguments).items() if name != "worker"},
+        "settings": race.settings(arguments),
         "ratios": ratios,
         "rows": {
             label: {
