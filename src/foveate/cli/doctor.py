@@ -22,7 +22,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     import torch
 
-    from foveate import machine
+    from foveate import machine, native
     from foveate.attention.selftest import self_test
 
     print(f"foveate {version('foveate')}, Python {platform.python_version()}, {platform.platform()}")
@@ -32,6 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"{package} {version(package)}")
         except PackageNotFoundError:
             print(f"{package} is not installed (pip install 'foveate[{extra}]')")
+    print(f"native kernels: {native.state()}")
     print(f"switches: {machine.tune()}")
     outcome = self_test()
     print(f"self-test: {outcome}")

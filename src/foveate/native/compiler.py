@@ -1,0 +1,176 @@
+"""From a C++ file to a loaded library: found in the cache, or compiled into it."""
+
+import ctypes
+import functools
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+FLAGS = (
+    "-std=c++17",
+    "-O3",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-ffp-contract=fast",
+    "-Wno-psabi",
+    "-shared",
+    "-fPIC",
+)
+"""Not -ffast-math: kernels must tell NaN and infinity apart from numbers."""
+SECONDS = 120
+
+
+class CompilationError(Exception):
+    """Why kernels do not run here."""
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """A loaded library, or None and the reason."""
+
+    library: ctypes.CDLL | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A C++ compiler of this machine."""
+
+    command: str
+    version: str
+
+    def __str__(self) -> str:
+        number = re.search(r"\d+(\.\d+)+", re.sub(r"\(.*?\)", "", self.version))
+        return f"{Path(self.command).name} {number[0] if number else ''}".strip()
+
+
+@functools.cache
+def load(package: str, name: str) -> Kernels:
+    """The kernels of the C++ file `name` in `package`, compiled if this machine has not done so before."""
+    try:
+        return Kernels(_open(_compiled(_source(package, name), Path(name).stem)))
+    except CompilationError as problem:
+        return Kernels(None, str(problem))
+
+
+def forget() -> None:
+    """Look at the environment and the compilers anew; libraries in use stay loaded."""
+    load.cache_clear()
+    _compiler.cache_clear()
+
+
+def state() -> str:
+    """One line for `foveate doctor`: "in use (g++ 12.2.0, AVX-512)", or why not."""
+    try:
+        compiler = _compiler()
+        _open(_compiled(_prelude() + 'extern "C" int64_t answer() { return 42; }\n', "probe"))
+    except CompilationError as problem:
+        return f"not in use ({problem}); plain torch runs instead"
+    return f"in use ({', '.join([str(compiler), *_vectors()])})"
+
+
+@functools.cache
+def _compiler() -> Compiler:
+    if os.environ.get("FOVEATE_NATIVE") == "0":
+        raise CompilationError("FOVEATE_NATIVE=0")
+    if platform.system() == "Windows":
+        raise CompilationError("not made for Windows")
+    names = [name for name in (os.environ.get("CXX"), "c++", "g++", "clang++") if name]
+    for name in names:
+        command = shutil.which(name)
+        if command is None:
+            continue
+        asked = subprocess.run([command, "--version"], capture_output=True, text=True, timeout=SECONDS)
+        if asked.returncode == 0:
+            return Compiler(command, asked.stdout.splitlines()[0] if asked.stdout else "")
+    raise CompilationError(f"no C++ compiler: none of {', '.join(names)} runs")
+
+
+def _source(package: str, name: str) -> str:
+    return _prelude() + f'#line 1 "{name}"\n' + (resources.files(package) / name).read_text(encoding="utf-8")
+
+
+def _prelude() -> str:
+    return (resources.files("foveate.native") / "prelude.h").read_text(encoding="utf-8")
+
+
+def _compiled(source: str, stem: str) -> Path:
+    """The library of this source, made by this compiler for this processor."""
+    compiler = _compiler()
+    identity = "\0".join([source, *FLAGS, compiler.command, compiler.version, _processor()])
+    file = f"{stem}-{hashlib.sha256(identity.encode()).hexdigest()[:32]}.so"
+    folder = _folder()
+    if not (folder / file).exists():
+        _compile(compiler, source, folder / file)
+    return folder / file
+
+
+def _compile(compiler: Compiler, source: str, target: Path) -> None:
+    """Written beside its place and renamed into it: processes that compile at once do not see each other's halves."""
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix="compiling-") as work:
+        text, library = Path(work, "kernel.cpp"), Path(work, "kernel.so")
+        text.write_text(source, encoding="utf-8")
+        for processor in _FOR_THIS_PROCESSOR:
+            command = [compiler.command, *FLAGS, *processor, str(text), "-o", str(library)]
+            try:
+                done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+            except (OSError, subprocess.TimeoutExpired) as problem:
+                raise CompilationError(f"{compiler} did not finish: {problem}") from None
+            if done.returncode == 0:
+                library.replace(target)
+                return
+        raise CompilationError(f"{compiler} failed: {(done.stderr.strip().splitlines() or ['without a word'])[0]}")
+
+
+_FOR_THIS_PROCESSOR = (("-march=native", "-mprefer-vector-width=512"), ("-march=native",), ("-mcpu=native",), ())
+"""The first that the compiler knows."""
+
+
+def _open(library: Path) -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL(str(library))
+    except OSError as problem:
+        raise CompilationError(f"cannot load {library}: {problem}") from None
+
+
+def _folder() -> Path:
+    """The user's cache, or a private temporary folder where it cannot be written."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser(), "foveate", "native")
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=cache):
+            return cache
+    except OSError:
+        return _temporary_folder()
+
+
+@functools.cache
+def _temporary_folder() -> Path:
+    try:
+        return Path(tempfile.mkdtemp(prefix="foveate-native-"))
+    except OSError as problem:
+        raise CompilationError(f"no folder can be written: {problem}") from None
+
+
+@functools.cache
+def _processor() -> str:
+    """What -march=native depends on: one home folder may serve many machines."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    described = {line for line in lines if line.startswith(("model name", "flags", "Features", "CPU part"))}
+    return "\n".join([platform.machine(), platform.processor(), *sorted(described)])
+
+
+def _vectors() -> list[str]:
+    flags = set(_processor().split())
+    known = (("avx512f", "AVX-512"), ("avx2", "AVX2"), ("asimd", "NEON"), ("sse2", "SSE2"))
+    return [name for flag, name in known if flag in flags][:1]
