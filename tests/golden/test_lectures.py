@@ -9,7 +9,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from foveate.attention import Additive, AdditiveConfig, Attention, Dot, Positions, ScaledDot, causal, record
+from foveate.attention import (
+    Additive,
+    AdditiveConfig,
+    Attention,
+    AttentionConfig,
+    Dot,
+    Positions,
+    ScaledDot,
+    causal,
+    record,
+)
 from foveate.attention.paths import PATHS
 from foveate.data.batch import Batch
 from foveate.models import BahdanauConfig
@@ -135,7 +145,9 @@ def test_scaled_weights_and_causal_weights(projected: tuple[Tensor, Tensor, Tens
 
 
 def test_the_layer_with_the_lectures_matrices_gives_the_same() -> None:
-    layer = MultiHeadAttention(query_dim=4, num_heads=1, head_dim=3, output_dim=3, score=Dot())
+    layer = MultiHeadAttention(
+        query_dim=4, num_heads=1, head_dim=3, output_dim=3, attention=AttentionConfig(score=Dot())
+    )
     with torch.no_grad():
         for part, matrix in ((layer.query, W_Q), (layer.key, W_K), (layer.value, W_V), (layer.output, torch.eye(3))):
             part.weight.copy_(matrix.T)
@@ -240,7 +252,9 @@ def test_bahdanaus_weights_of_the_fourth_word() -> None:
 @torch.no_grad()
 def test_a_model_looks_with_the_state_before_the_step() -> None:
     """The weights of word 4 come from s_3, the state after word 3: the score is not written with s_t."""
-    config = BahdanauConfig(embedding_dim=4, hidden_dim=5, maxout_dim=3, score=AdditiveConfig(hidden_dim=6))
+    config = BahdanauConfig(
+        embedding_dim=4, hidden_dim=5, maxout_dim=3, attention=AttentionConfig(score=AdditiveConfig(hidden_dim=6))
+    )
     model = config.build(9, 9).eval()
     source, target = Batch.of([[4, 5, 6, 2]]), Batch.of([[1, 3, 4, 5, 6, 2]])
     with record(model) as seen:

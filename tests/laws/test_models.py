@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from foveate.attention import AdditiveConfig, Dot, GeneralConfig, ScaledDot, record
+from foveate.attention import AdditiveConfig, AttentionConfig, Dot, GeneralConfig, ScaledDot, record
 from foveate.data.batch import Batch
 from foveate.decode import BeamConfig, GreedyConfig, Hypothesis, beam_size, decode
 from foveate.models import (
@@ -51,7 +51,12 @@ def bahdanaus() -> Iterator[tuple[str, ModelConfig]]:
     cells = ("gru", "lecture_gru", "lstm")
     for (name, score), cell, layers in itertools.product(scores.items(), cells, (1, 2)):
         config = BahdanauConfig(
-            embedding_dim=6, hidden_dim=7, encoder_layers=layers, maxout_dim=4, cell=cell, score=score
+            embedding_dim=6,
+            hidden_dim=7,
+            encoder_layers=layers,
+            maxout_dim=4,
+            cell=cell,
+            attention=AttentionConfig(score=score),
         )
         yield f"bahdanau {name} {cell} {layers}", config
 
@@ -67,7 +72,7 @@ def luongs() -> Iterator[tuple[str, ModelConfig]]:
             hidden_dim=8,
             num_layers=layers,
             bidirectional=bidirectional,
-            score=score,
+            attention=AttentionConfig(score=score),
             input_feeding=feeding,
             skip=layers > 1,
             layer_norm=layers > 1,
@@ -86,7 +91,9 @@ def transformers() -> Iterator[tuple[str, ModelConfig]]:
             block=block, encoder_layers=2, decoder_layers=2, position=position, share=share, output_bias=share == "all"
         )
         yield f"transformer {norm} {name} {share}", config
-    general = BlockConfig(model_dim=8, num_heads=2, feedforward_dim=12, score=GeneralConfig())
+    attention = AttentionConfig(score=GeneralConfig())
+    sites = dict.fromkeys(("encoder_attention", "decoder_attention", "cross_attention"), attention)
+    general = BlockConfig(model_dim=8, num_heads=2, feedforward_dim=12, **sites)
     yield "transformer general", TransformerConfig(block=general, encoder_layers=1, decoder_layers=1)
 
 

@@ -17,7 +17,7 @@ from foveate.data.synthetic import synthetic
 TINY = (
     *("--no-tune", "--threads", "1", "--quiet"),
     *("--set", "model.hidden_dim=16", "--set", "model.embedding_dim=8", "--set", "model.maxout_dim=8"),
-    *("--set", "model.score.hidden_dim=8", "--set", "data.max_tokens=256", "--set", "train.log_every=1"),
+    *("--set", "model.attention.score.hidden_dim=8", "--set", "data.max_tokens=256", "--set", "train.log_every=1"),
 )
 STEPS = ("--set", "train.steps=120", "--set", "train.validate_every=40", "--set", "train.save_every=40")
 

@@ -1,20 +1,25 @@
 """One attention: score → bias → visibility → normaliser → context, with three verbs: explain, run and plan."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from foveate.attention import record
+from foveate.attention.bias import Bias
 from foveate.attention.normaliser import Normaliser, Softmax
 from foveate.attention.paths import PATHS
 from foveate.attention.paths.materialised import materialise
-from foveate.attention.paths.path import Bias, Path
+from foveate.attention.paths.path import Path
 from foveate.attention.position import Positions
-from foveate.attention.score import FactoredScore, ScaledDot, Score
+from foveate.attention.score import FactoredScore, PlacedScore, ScaledDot, Score
+from foveate.attention.transform import Transform
 from foveate.attention.visibility import Visibility, everything
+
+Centre = Callable[[Tensor, Positions], Float[Tensor, "#batch #heads query 1"]]
+"""From queries to where in the keys each wants to look, as in the local attention of Luong et al. 2015."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,25 +89,40 @@ class Attention(nn.Module):
 
     def __init__(
         self,
-        score: Score | None = None,
+        score: Score | PlacedScore | None = None,
         *,
         visibility: Visibility | None = None,
         bias: Bias | None = None,
+        transforms: Sequence[Transform] = (),
         normaliser: Normaliser | None = None,
+        centre: Centre | None = None,
+        reweight: Bias | None = None,
         kind: Literal["self", "cross"] = "self",
         paths: Sequence[Path] = PATHS,
     ) -> None:
-        """`kind` only labels records. `paths` may be extended by your own; the best-ranked that accepts runs."""
+        """`transforms` change queries and keys first, in their order. `centre` says where in the keys each query wants
+        to look, for rules and biases that read `Positions.centre`. Normalised weights are multiplied by exp(reweight).
+        `kind` only labels records. `paths` may be extended by your own; the best-ranked that accepts runs.
+        """
         super().__init__()
-        self.score: Score = ScaledDot() if score is None else score
+        self.score: Score | PlacedScore = ScaledDot() if score is None else score
         self.visibility = everything() if visibility is None else visibility
-        self.bias = bias
+        self.bias, self.reweight = bias, reweight
+        self.transforms = tuple(transforms)
+        for index, part in enumerate(self.transforms):
+            if isinstance(part, nn.Module):
+                self.add_module(f"transform_{index}", part)
+        self.centre = centre
         self.normaliser: Normaliser = Softmax() if normaliser is None else normaliser
         self.kind = kind
         self.paths = tuple(paths)
 
     def key_features(self, key: Float[Tensor, "batch heads key key_dim"]) -> Tensor | None:
-        """The key's part of the score, to be computed once and passed to every `run` on the same keys."""
+        """The key's part of the score, to be computed once and passed to every `run` on the same keys; None where
+        there is none, or where it depends on positions.
+        """
+        if self.transforms:
+            return None
         return self.score.key_features(key) if isinstance(self.score, FactoredScore) else None
 
     def explain(
@@ -117,7 +137,7 @@ class Attention(nn.Module):
 
         Raises ValueError when shapes do not fit, or when the rule needs positions that were not given.
         """
-        at = self._positions(query, key, value, at)
+        query, key, at = self._placed(query, key, value, at)
         seen = materialise(self, query, key, value, at=at)
         return Explanation(seen.scores, seen.visible.expand_as(seen.scores), seen.weights, seen.context)
 
@@ -135,7 +155,7 @@ class Attention(nn.Module):
 
         `dropout` is the probability with which a weight is dropped (training only). Raises as `explain` does.
         """
-        at = self._positions(query, key, value, at)
+        query, key, at = self._placed(query, key, value, at)
         record.note(self, self.kind, query, key, at)
         path = self._choose(query, key, at)
         return path.run(self, query, key, value, at=at, key_features=key_features, dropout=dropout)
@@ -148,19 +168,26 @@ class Attention(nn.Module):
         at: Positions | None = None,
     ) -> Plan:
         """Which path `run` would take for inputs of this size, and what the others answer."""
-        at = self._positions(query, key, None, at)
+        query, key, at = self._placed(query, key, None, at)
         chosen = self._choose(query, key, at)
         answers = tuple(
-            PlannedPath(path.name, tuple(path.refuses(self, query, key, at)), *path.cost(self, query, key))
+            PlannedPath(path.name, tuple(path.refuses(self, query, key, at)), *path.cost(self, query, key, at))
             for path in self.paths
         )
         because = f"{type(self.score).__name__} + {self.visibility} + {type(self.normaliser).__name__}"
         return Plan(chosen.name, because, answers)
 
+    @property
+    def is_plain(self) -> bool:
+        """Nothing but a score, a visibility and softmax: what kernels for dot products compute."""
+        extras = (self.bias, self.reweight, self.centre)
+        return self.normaliser == Softmax() and not self.transforms and all(part is None for part in extras)
+
     def extra_repr(self) -> str:
         parts = [] if isinstance(self.score, nn.Module) else [f"score={self.score}"]
         parts += [f"visibility={self.visibility}", f"normaliser={self.normaliser}"]
-        return ", ".join(parts if self.bias is None else [*parts, f"bias={self.bias}"])
+        optional = ("bias", "transforms", "centre", "reweight")
+        return ", ".join([*parts, *(f"{name}={getattr(self, name)}" for name in optional if getattr(self, name))])
 
     def _choose(self, query: Tensor, key: Tensor, at: Positions) -> Path:
         accepting = [path for path in self.paths if not path.refuses(self, query, key, at)]
@@ -169,11 +196,26 @@ class Attention(nn.Module):
         reasons = "; ".join(f"{path.name}: {', '.join(path.refuses(self, query, key, at))}" for path in self.paths)
         raise ValueError(f"No path accepts this attention ({reasons}). Add `materialised`, which accepts every one.")
 
+    def _placed(
+        self, query: Tensor, key: Tensor, value: Tensor | None, at: Positions | None
+    ) -> tuple[Tensor, Tensor, Positions]:
+        """Queries and keys as they are scored, and where they stand."""
+        at = self._positions(query, key, value, at)
+        if self.centre is not None:
+            at = replace(at, centre=self.centre(query, at))
+        for transform in self.transforms:
+            query, key = transform.query(query, at), transform.key(key, at)
+        return query, key, at
+
     def _positions(self, query: Tensor, key: Tensor, value: Tensor | None, at: Positions | None) -> Positions:
         _check_shapes(query, key, value)
         if at is None:
-            rule = str(self.visibility) if self.bias is None else "The bias"
-            compares = self.visibility.reads_query_position or self.bias is not None
+            placed: dict[str, object] = {"The bias": self.bias, "The weighting": self.reweight}
+            placed["A transform"] = self.transforms
+            if isinstance(self.score, PlacedScore):
+                placed[type(self.score).__name__] = self.score
+            rule = next((name for name, part in placed.items() if part), str(self.visibility))
+            compares = self.visibility.reads_query_position or any(placed.values())
             if query.shape[-2] != key.shape[-2] and compares:
                 raise ValueError(
                     f"{rule} compares positions, but {query.shape[-2]} queries and {key.shape[-2]} keys do not say "

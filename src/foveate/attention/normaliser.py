@@ -27,8 +27,10 @@ class Normaliser(Protocol):
         scores: Float[Tensor, "batch heads query key"],
         visible: Bool[Tensor, "#batch #heads #query #key"],
         statistic: Float[Tensor, "batch heads query"],
+        *,
+        first: int = 0,
     ) -> Float[Tensor, "batch heads query key"]:
-        """The weights of some keys, given the statistic of the whole row."""
+        """The weights of some keys, from number `first` on, given the statistic of the whole row."""
         ...
 
 
@@ -62,5 +64,11 @@ class Softmax:
         scores: Float[Tensor, "batch heads query key"],
         visible: Bool[Tensor, "#batch #heads #query #key"],
         statistic: Float[Tensor, "batch heads query"],
+        *,
+        first: int = 0,
     ) -> Float[Tensor, "batch heads query key"]:
         return torch.where(visible, (scores - statistic[..., None]).exp(), 0.0).to(scores.dtype)
+
+
+NormaliserConfig = Softmax
+"""The normalisers that a configuration can name."""

@@ -1,10 +1,10 @@
 """Where queries and keys stand: the facts that a visibility rule or a bias reads."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 
@@ -31,6 +31,17 @@ class Positions:
     zeroed: bool = False
     """True when the caller knows that keys and values which are padding, or lie behind every query in the free room of
     a cache, are zero, so that no path needs to make them so."""
+    centre: Float[Tensor, "#batch #heads query 1"] | None = None
+    """Where in the keys each query wants to look: the prediction of local attention, a real number."""
+    query_segment: Int[Tensor, "#batch #heads query 1"] | None = None
+    """Which of several packed sequences a query belongs to."""
+    key_segment: Int[Tensor, "#batch #heads 1 key"] | None = None
+    previous: Float[Tensor, "batch heads query all_keys"] | None = None
+    """Weights of the step before each query, over all keys: what location-aware scores look at."""
+    first_key: int = 0
+    """How many keys were cut off in front: rules about the place in the batch, not the position, need it."""
+    uncut_keys: int | None = None
+    """How many keys there were before any were cut off; None: these are all."""
 
     @classmethod
     def of(
@@ -68,20 +79,49 @@ class Positions:
     def device(self) -> torch.device:
         return self.query.device
 
+    @property
+    def key_lengths(self) -> Int[Tensor, "#batch 1 1 1"]:
+        """The true number of keys of each example."""
+        if self.real is None:
+            return torch.full((1, 1, 1, 1), self.key.shape[-1], device=self.device)
+        return self.real.sum(-1, keepdim=True)
+
     def select(self, examples: Int[Tensor, " new_batch"]) -> "Positions":
         """Some examples of the batch; parts that all examples share stay shared."""
-        query, key, real = (
-            part if part is None or part.shape[0] == 1 else part[examples] for part in (self.query, self.key, self.real)
-        )
-        assert query is not None
-        assert key is not None
-        return replace(self, query=query, key=key, real=real)
+        parts = {name: getattr(self, name) for name in _BATCHED}
+        chosen: dict[str, Any] = {
+            name: part if part is None or part.shape[0] == 1 else part[examples] for name, part in parts.items()
+        }
+        return replace(self, **chosen)
 
     def rows(self, rows: slice) -> "Positions":
         """The same keys seen by some of the queries."""
-        return replace(self, query=self.query[..., rows, :], aligned=False)
+        parts = {name: getattr(self, name) for name in _BY_QUERY}
+        chosen: dict[str, Any] = {
+            name: part if part is None or part.shape[2] == 1 else part[:, :, rows] for name, part in parts.items()
+        }
+        return replace(self, query=self.query[..., rows, :], aligned=False, **chosen)
 
     def columns(self, columns: slice) -> "Positions":
         """Some of the keys seen by the same queries."""
-        real = None if self.real is None else self.real[..., columns]
-        return replace(self, key=self.key[..., columns], real=real, aligned=False)
+        first, _, step = columns.indices(self.key.shape[-1])
+        if step != 1:
+            raise ValueError(f"Keys are cut in one piece, not in steps of {step}.")
+        parts = {name: getattr(self, name) for name in _BY_KEY}
+        chosen: dict[str, Any] = {name: None if part is None else part[..., columns] for name, part in parts.items()}
+        uncut = self.key.shape[-1] if self.uncut_keys is None else self.uncut_keys
+        return replace(self, aligned=False, first_key=self.first_key + first, uncut_keys=uncut, **chosen)
+
+    def followed_by(self, later: "Positions") -> "Positions":
+        """These queries and later ones, looking at the keys of the later ones."""
+        both = {name: (getattr(self, name), getattr(later, name)) for name in ("query", *_BY_QUERY)}
+        joined: dict[str, Any] = {
+            name: None if one is None or other is None else torch.cat([one, other], dim=2)
+            for name, (one, other) in both.items()
+        }
+        return replace(later, aligned=False, **joined)
+
+
+_BY_QUERY = ("centre", "query_segment", "previous")
+_BY_KEY = ("key", "real", "key_segment")
+_BATCHED = ("query", *_BY_QUERY, *_BY_KEY)

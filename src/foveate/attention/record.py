@@ -50,7 +50,9 @@ class AttentionRecord:
         query = self.query[:, :, rows].to(_precise(self.formula, self.query))
         visible = self.formula.visibility(at)
         scores = biased_scores(self.formula, query, key, at=at)
-        return self.formula.normaliser.tile(scores, visible, self.statistic[:, :, rows])
+        first = columns.indices(self.key.shape[2])[0]
+        weights = self.formula.normaliser.tile(scores, visible, self.statistic[:, :, rows], first=first)
+        return weights if self.formula.reweight is None else weights * self.formula.reweight(at).exp().to(weights.dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +175,7 @@ def _joined(earlier: AttentionRecord, at: Positions, query: Tensor, key: Tensor,
     """One more row. The keys are taken anew: a cache that fills up holds more of them at every step."""
     return replace(
         earlier,
-        at=replace(earlier.at, query=torch.cat([earlier.at.query, at.query], dim=-2), aligned=False),
+        at=earlier.at.followed_by(at),
         query=torch.cat([earlier.query, query], dim=2),
         key=key,
         statistic=torch.cat([earlier.statistic, rows], dim=2),

@@ -14,6 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from foveate.attention.position import Positions
+
 
 @runtime_checkable
 class Score(Protocol):
@@ -40,6 +42,18 @@ class FactoredScore(Score, Protocol):
         self,
         query_features: Float[Tensor, "batch heads query feature"],
         key_features: Float[Tensor, "batch heads key feature"],
+    ) -> Float[Tensor, "batch heads query key"]: ...
+
+
+@runtime_checkable
+class PlacedScore(Protocol):
+    """A score that also depends on where queries and keys stand."""
+
+    def scores_at(
+        self,
+        query: Float[Tensor, "batch heads query query_dim"],
+        key: Float[Tensor, "batch heads key key_dim"],
+        at: Positions,
     ) -> Float[Tensor, "batch heads query key"]: ...
 
 

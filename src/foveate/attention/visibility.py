@@ -3,8 +3,10 @@
 True means *may look*. A rule never touches scores; the attention turns "not visible" into a weight of exactly 0.
 """
 
+import ast
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 
@@ -13,6 +15,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from foveate.attention.position import Positions
+from foveate.suggestion import did_you_mean
 
 
 class Visibility(ABC):
@@ -32,6 +35,17 @@ class Visibility(ABC):
 
     @abstractmethod
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads #query #key"]: ...
+
+    @classmethod
+    def parse(cls, text: str) -> "Visibility":
+        """The rule that prints as `text`; only the rules of this package are called, nothing else is run.
+
+        >>> Visibility.parse("causal() & window(left=128, right=0)")
+        causal() & window(left=128, right=0)
+
+        Raises ValueError for anything else.
+        """
+        return _Reader(text).rule()
 
     @property
     def reads_query_position(self) -> bool:
@@ -103,13 +117,15 @@ class Padding(Visibility):
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch 1 1 #key"]:
         if self.lengths is None:
             return Everything()(at) if at.real is None else at.real
-        keys = at.key.shape[-1]
+        here = at.key.shape[-1]
+        keys = here if at.uncut_keys is None else at.uncut_keys
         if int(self.lengths.max()) > keys:
             raise ValueError(
                 f"`key` has {keys} positions, but padding(lengths) names a sequence of {int(self.lengths.max())}. "
                 "Pass the keys' lengths, not the queries'."
             )
-        return (torch.arange(keys, device=at.device) < self.lengths.to(at.device)[:, None])[:, None, None, :]
+        place = at.first_key + torch.arange(here, device=at.device)
+        return (place < self.lengths.to(at.device)[:, None])[:, None, None, :]
 
     @property
     def reads_query_position(self) -> bool:
@@ -215,6 +231,53 @@ def padding(lengths: Int[Tensor, " batch"] | None = None) -> Visibility:
     # # . .
     """
     return Padding(lengths)
+
+
+@dataclass(frozen=True)
+class _Reader:
+    text: str
+
+    def rule(self) -> Visibility:
+        try:
+            return self._rule(ast.parse(self.text.strip(), mode="eval").body)
+        except (SyntaxError, TypeError) as error:
+            raise ValueError(f"{self.text!r} cannot be read as a visibility rule: {error}. {_EXAMPLE}") from error
+
+    def _rule(self, node: ast.expr) -> Visibility:
+        match node:
+            case ast.BinOp(left=left, op=ast.BitAnd(), right=right):
+                return self._rule(left) & self._rule(right)
+            case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+                return self._rule(left) | self._rule(right)
+            case ast.UnaryOp(op=ast.Invert(), operand=operand):
+                return ~self._rule(operand)
+            case ast.Call(func=ast.Name(id=name), args=arguments, keywords=keywords) if name in _RULES:
+                named = {keyword.arg: _literal(keyword.value) for keyword in keywords if keyword.arg is not None}
+                return _RULES[name](*map(_literal, arguments), **named)
+            case ast.Call(func=ast.Name(id=name)):
+                raise ValueError(
+                    f"there is no visibility rule {name!r}.{did_you_mean(name, _RULES)} There are: {', '.join(_RULES)}."
+                )
+        raise ValueError(f"{ast.unparse(node)!r} is no visibility rule. {_EXAMPLE}")
+
+
+_RULES: dict[str, Callable[..., Visibility]] = {
+    "everything": everything,
+    "causal": causal,
+    "window": window,
+    "padding": padding,
+}
+_EXAMPLE = 'Write one as code: "causal() & window(left=128, right=0)".'
+
+
+def _literal(node: ast.expr) -> object:
+    """A number, a text, a list of them, or math.inf."""
+    if ast.unparse(node) == "math.inf":
+        return math.inf
+    try:
+        return ast.literal_eval(node)
+    except ValueError as error:
+        raise ValueError(f"{ast.unparse(node)!r} is no number, text or list of them") from error
 
 
 def _parts(rule: Visibility, kind: type[Combined]) -> tuple[Visibility, ...]:

@@ -11,7 +11,7 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeVar, cast
 
-from foveate.config.field import defaults_of, help_for, hints_of, kind_of
+from foveate.config.field import defaults_of, help_for, hints_of, is_written, kind_of
 from foveate.config.toml import shown
 from foveate.errors import UsageError
 from foveate.suggestion import did_you_mean
@@ -57,6 +57,8 @@ class _Builder:
             return _literal(arguments, value, where)
         if origin is tuple:
             return self._tuple(arguments, value, where)
+        if is_written(annotation):
+            return _read(annotation, value, where)
         if dataclasses.is_dataclass(annotation):
             return self._dataclass(cast(type, annotation), value, where, default)
         return _scalar(annotation, value, where)
@@ -187,6 +189,16 @@ def _scalar(annotation: Any, value: Any, where: str) -> Any:
     if annotation is float and not math.isfinite(value):
         raise UsageError(f"{_name(where)} must be a finite number, got {value}.")
     return value
+
+
+def _read(cls: Any, value: Any, where: str) -> Any:
+    """A value that is written as text, by the class's own `parse`."""
+    if not isinstance(value, str):
+        raise UsageError(f"{_name(where)} must be text, got {shown(value)}.")
+    try:
+        return cls.parse(value)
+    except ValueError as error:
+        raise UsageError(_located(str(error), where, ())) from error
 
 
 def _literal(choices: tuple[Any, ...], value: Any, where: str) -> Any:

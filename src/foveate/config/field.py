@@ -48,6 +48,11 @@ def is_choice(annotation: Any) -> bool:
     return len(dataclasses_in(annotation)) > 1
 
 
+def is_written(annotation: Any) -> bool:
+    """Whether values of this class stand in a configuration as text: `parse` reads what `repr` writes."""
+    return isinstance(annotation, type) and hasattr(annotation, "parse")
+
+
 @functools.cache
 def hints_of(cls: type) -> dict[str, Any]:
     return typing.get_type_hints(cls)

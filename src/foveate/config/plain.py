@@ -5,7 +5,7 @@ import textwrap
 import typing
 from typing import Any, Literal
 
-from foveate.config.field import dataclasses_in, defaults_of, help_for, hints_of, is_choice, kind_of
+from foveate.config.field import dataclasses_in, defaults_of, help_for, hints_of, is_choice, is_written, kind_of
 from foveate.config.toml import inline, key_text, shown
 
 
@@ -24,6 +24,8 @@ def _plain(annotation: Any, value: Any) -> Any:
     if isinstance(value, (tuple, list)):
         inner = [member for member in typing.get_args(_tuple_in(annotation)) if member is not Ellipsis] or [Any]
         return [_plain(inner[min(i, len(inner) - 1)], part) for i, part in enumerate(value)]
+    if is_written(type(value)):
+        return repr(value)
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return value
     cls: type = type(value)
@@ -57,7 +59,7 @@ def _toml_table(annotation: Any, value: Any, path: tuple[str, ...], comments: bo
         if not field.init:
             continue
         part, about = getattr(value, field.name), _comment(cls, field, hints[field.name]) if comments else []
-        if dataclasses.is_dataclass(part):
+        if dataclasses.is_dataclass(part) and not is_written(type(part)):
             tables += ["", *about, *_toml_table(hints[field.name], part, (*path, field.name), comments)]
         elif part is not None:
             lines += [*about, f"{key_text(field.name)} = {inline(_plain(hints[field.name], part))}"]

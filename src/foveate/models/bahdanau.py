@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from foveate.attention import AdditiveConfig, Attention, ScoreConfig, padding
+from foveate.attention import AdditiveConfig, AnyMechanismConfig, AttentionConfig, padding
 from foveate.data.batch import Batch
 from foveate.models.recurrent import Memory, RecurrentSeq2Seq, RecurrentState, attend, attend_step
 from foveate.nn.limit import require_positive, require_rates
@@ -25,7 +25,7 @@ class BahdanauConfig:
     maxout_dim: int = 256
     cell: Cell = "gru"
     """"lecture_gru" is the paper's cell; "gru" is torch's, and faster."""
-    score: ScoreConfig = AdditiveConfig()
+    attention: AnyMechanismConfig = AttentionConfig(score=AdditiveConfig())
     dropout: float = 0.1
 
     def __post_init__(self) -> None:
@@ -45,7 +45,7 @@ class BahdanauConfig:
             hidden_dim=1000,
             maxout_dim=500,
             cell="lecture_gru",
-            score=AdditiveConfig(hidden_dim=1000),
+            attention=AttentionConfig(score=AdditiveConfig(hidden_dim=1000)),
             dropout=0.0,
         )
 
@@ -71,8 +71,9 @@ class Bahdanau(RecurrentSeq2Seq):
         super().__init__(source_vocab, target_vocab, config.embedding_dim, config.dropout, encoder)
         hidden_dim, memory_dim = config.hidden_dim, encoder.output_dim
         self.bridge = nn.Linear(hidden_dim, hidden_dim)
-        score = config.score.build(query_dim=hidden_dim, key_dim=memory_dim)
-        self.attention = Attention(score, visibility=padding(), kind="cross")
+        self.attention = config.attention.build(
+            query_dim=hidden_dim, key_dim=memory_dim, visibility=padding(), kind="cross"
+        )
         self.decoder = RecurrentLayer(config.cell, config.embedding_dim + memory_dim, hidden_dim)
         self.readout = nn.Linear(hidden_dim + config.embedding_dim + memory_dim, 2 * config.maxout_dim)
         self.output = nn.Linear(config.maxout_dim, target_vocab)

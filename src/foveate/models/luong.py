@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from foveate.attention import Attention, GeneralConfig, ScoreConfig, padding
+from foveate.attention import AnyMechanismConfig, AttentionConfig, GeneralConfig, padding
 from foveate.data.batch import Batch
 from foveate.models.fixed_context import direction_dim
 from foveate.models.recurrent import Memory, RecurrentSeq2Seq, RecurrentState, attend, attend_step
@@ -17,7 +17,7 @@ from foveate.nn.recurrent import Cell, RecurrentConfig, RecurrentDecoder, Recurr
 
 @dataclass(frozen=True, kw_only=True)
 class LuongConfig:
-    """Stacked recurrent layers; the score "dot", "general" or "additive" (the paper's "concat")."""
+    """Stacked recurrent layers; attention with the score "dot", "general" or "additive" (the paper's "concat")."""
 
     embedding_dim: int = 256
     hidden_dim: int = 256
@@ -26,7 +26,7 @@ class LuongConfig:
     cell: Cell = "lstm"
     bidirectional: bool = False
     """The paper's encoder reads forwards only."""
-    score: ScoreConfig = GeneralConfig()
+    attention: AnyMechanismConfig = AttentionConfig(score=GeneralConfig())
     input_feeding: bool = True
     """Hand h̃ to the next step. Without it all target positions are computed at once, and training is faster."""
     skip: bool = False
@@ -71,8 +71,9 @@ class Luong(RecurrentSeq2Seq):
         super().__init__(source_vocab, target_vocab, config.embedding_dim, config.dropout, encoder)
         self.input_feeding = config.input_feeding
         self.decoder = RecurrentDecoder(stack, config.embedding_dim + (hidden_dim if config.input_feeding else 0))
-        score = config.score.build(query_dim=hidden_dim, key_dim=hidden_dim)
-        self.attention = Attention(score, visibility=padding(), kind="cross")
+        self.attention = config.attention.build(
+            query_dim=hidden_dim, key_dim=hidden_dim, visibility=padding(), kind="cross"
+        )
         self.combine = nn.Linear(2 * hidden_dim, hidden_dim, bias=False)
         self.output = nn.Linear(hidden_dim, target_vocab, bias=False)
 

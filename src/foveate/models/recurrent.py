@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from foveate.attention import Attention, Positions
+from foveate.attention import Mechanism, Positions
 from foveate.data.batch import Batch
 from foveate.models.seq2seq import Seq2Seq, selected_sentences
 from foveate.nn.dropout import dropout
@@ -93,7 +93,7 @@ class RecurrentSeq2Seq(Seq2Seq[RecurrentState]):
 
 
 def attend(
-    attention: Attention,
+    attention: Mechanism,
     query: Float[Tensor, "sentences query query_dim"],
     memory: Memory,
     at: Positions,
@@ -104,7 +104,7 @@ def attend(
 
 
 def attend_step(
-    attention: Attention, query: Float[Tensor, "rows query_dim"], state: RecurrentState
+    attention: Mechanism, query: Float[Tensor, "rows query_dim"], state: RecurrentState
 ) -> Float[Tensor, "rows key_dim"]:
     """The same for one decoding step: the hypotheses of a sentence are queries to one memory, which is not copied."""
     memory = state.memory

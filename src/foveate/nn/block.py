@@ -7,8 +7,16 @@ from typing import Literal
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from foveate.attention import Positions, ScaledDot, ScoreConfig, Visibility, causal, padding
-from foveate.nn.dropout import add_dropped
+from foveate.attention import (
+    AnyMechanismConfig,
+    AttentionConfig,
+    MechanismConfig,
+    Positions,
+    Visibility,
+    causal,
+    padding,
+)
+from foveate.nn.dropout import add_dropped, add_dropped_and_norm
 from foveate.nn.feedforward import Activation, FeedForward
 from foveate.nn.limit import require_positive, require_rates
 from foveate.nn.multihead import KeyValue, MultiHeadAttention
@@ -30,7 +38,9 @@ class BlockConfig:
     """On what each residual adds, and on embeddings: where the paper has it."""
     attention_dropout: float = 0.0
     feedforward_dropout: float = 0.0
-    score: ScoreConfig = ScaledDot()
+    encoder_attention: AnyMechanismConfig = AttentionConfig()
+    decoder_attention: AnyMechanismConfig = AttentionConfig()
+    cross_attention: AnyMechanismConfig = AttentionConfig()
 
     def __post_init__(self) -> None:
         require_positive(model_dim=self.model_dim, num_heads=self.num_heads, feedforward_dim=self.feedforward_dim)
@@ -57,7 +67,7 @@ class Residual(nn.Module):
     ) -> Float[Tensor, "*shape model_dim"]:
         if self.place == "pre":
             return add_dropped(x, f(self.norm(x)), self.dropout, self.training)
-        return self.norm(add_dropped(x, f(x), self.dropout, self.training))
+        return add_dropped_and_norm(x, f(x), self.dropout, self.norm, self.training)
 
 
 class EncoderBlock(nn.Module):
@@ -65,7 +75,8 @@ class EncoderBlock(nn.Module):
 
     def __init__(self, config: BlockConfig, visibility: Visibility | None = None) -> None:
         super().__init__()
-        self.attention = _multihead(config, padding() if visibility is None else visibility, "self")
+        rule = padding() if visibility is None else visibility
+        self.attention = _multihead(config, config.encoder_attention, rule, "self")
         self.feedforward = _feedforward(config)
         self.attention_residual, self.feedforward_residual = Residual(config), Residual(config)
 
@@ -81,8 +92,9 @@ class DecoderBlock(nn.Module):
 
     def __init__(self, config: BlockConfig, visibility: Visibility | None = None) -> None:
         super().__init__()
-        self.attention = _multihead(config, causal() if visibility is None else visibility, "self")
-        self.cross_attention = _multihead(config, padding(), "cross")
+        rule = causal() if visibility is None else visibility
+        self.attention = _multihead(config, config.decoder_attention, rule, "self")
+        self.cross_attention = _multihead(config, config.cross_attention, padding(), "cross")
         self.feedforward = _feedforward(config)
         self.attention_residual, self.cross_residual = Residual(config), Residual(config)
         self.feedforward_residual = Residual(config)
@@ -107,13 +119,15 @@ class DecoderBlock(nn.Module):
         return self.feedforward_residual(x, self.feedforward)
 
 
-def _multihead(config: BlockConfig, visibility: Visibility, kind: Literal["self", "cross"]) -> MultiHeadAttention:
+def _multihead(
+    config: BlockConfig, attention: MechanismConfig, visibility: Visibility, kind: Literal["self", "cross"]
+) -> MultiHeadAttention:
     return MultiHeadAttention(
         query_dim=config.model_dim,
         num_heads=config.num_heads,
         bias=config.bias,
         dropout=config.attention_dropout,
-        score=config.score,
+        attention=attention,
         visibility=visibility,
         kind=kind,
     )

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm, linear
 
-from foveate.attention import Attention, Dot, Positions, Softmax, causal, padding
+from foveate.attention import Attention, Dot, Positions, causal, padding
 from foveate.attention.record import note
 from foveate.nn.block import DecoderBlock, Residual
 from foveate.nn.feedforward import ACTIVATIONS, Activation
@@ -75,10 +75,10 @@ class FlatBlock:
         """The block flattened; None where it has something that only the block itself can compute."""
         attention, cross = block.attention, block.cross_attention
         sites = (attention.attention, cross.attention)
-        factors = [site.score.factor(attention.head_dim) for site in sites if isinstance(site.score, Dot)]
-        plain = all(site.bias is None and type(site.normaliser) is Softmax for site in sites)
+        plain = [site for site in sites if isinstance(site, Attention) and site.is_plain]
+        factors = [site.score.factor(attention.head_dim) for site in plain if isinstance(site.score, Dot)]
         usual = (sites[0].visibility, sites[1].visibility) == (causal(), padding())
-        if len(factors) < len(sites) or not (plain and usual) or attention.num_kv_heads != attention.num_heads:
+        if len(factors) < len(sites) or not usual or attention.num_kv_heads != attention.num_heads:
             return None
         residuals = (block.attention_residual, block.cross_residual, block.feedforward_residual)
         return cls(
@@ -93,7 +93,7 @@ class FlatBlock:
             activation=block.feedforward.activation,
             heads=attention.num_heads,
             scales=(factors[0], factors[1]),
-            sites=sites,
+            sites=(plain[0], plain[1]),
         )
 
     def step(

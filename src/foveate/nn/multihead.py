@@ -5,17 +5,9 @@ from typing import Literal, NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
-from foveate.attention import (
-    Attention,
-    Explanation,
-    Positions,
-    ScaledDot,
-    ScoreConfig,
-    Visibility,
-)
-from foveate.nn.linear import Linear
+from foveate.attention import AttentionConfig, Explanation, MechanismConfig, Positions, Visibility, everything
+from foveate.nn.linear import Linear, linear
 from foveate.nn.packing import Packing
 
 
@@ -32,7 +24,8 @@ class MultiHeadAttention(nn.Module):
     Queries, keys and values may have different widths (`query_dim, key_dim, value_dim`); each head scores in
     `head_dim`, carries `value_head_dim`, and W^O maps the `num_heads · value_head_dim` of all heads to `output_dim`.
     Everything defaults to `query_dim` and equal heads. `num_kv_heads < num_heads` shares keys and values between
-    groups of heads. The lectures write no biases; `bias=True` adds them to the four projections.
+    groups of heads. The lectures write no biases; `bias=True` adds them to the four projections. `attention` is what
+    the heads do: by default scaled dot-product attention, or any other mechanism by its configuration.
 
     Two layouts: padded (`batch length dim`), or tokens without padding (`tokens dim`) when packings are given.
 
@@ -52,7 +45,7 @@ class MultiHeadAttention(nn.Module):
         output_dim: int | None = None,
         bias: bool = False,
         dropout: float = 0.0,
-        score: ScoreConfig | None = None,
+        attention: MechanismConfig | None = None,
         visibility: Visibility | None = None,
         kind: Literal["self", "cross"] = "self",
     ) -> None:
@@ -74,8 +67,13 @@ class MultiHeadAttention(nn.Module):
             nn.init.xavier_uniform_(projection.weight)
             if bias:
                 nn.init.zeros_(projection.bias)
-        built = (score or ScaledDot()).build(query_dim=self.head_dim, key_dim=self.head_dim, num_heads=num_heads)
-        self.attention = Attention(built, visibility=visibility, kind=kind)
+        self.attention = (attention or AttentionConfig()).build(
+            query_dim=self.head_dim,
+            key_dim=self.head_dim,
+            num_heads=num_heads,
+            visibility=visibility or everything(),
+            kind=kind,
+        )
 
     def forward(
         self,

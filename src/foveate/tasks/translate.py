@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from foveate.attention import AdditiveConfig
 from foveate.config import setting
 from foveate.data.batch import PairBatch
 from foveate.data.batching import BatchPlan
@@ -54,7 +53,7 @@ class TranslateConfig:
     source_tokeniser: TokeniserConfig = setting(CharacterConfig(), "how source text becomes tokens")
     target_tokeniser: TokeniserConfig = setting(CharacterConfig(), "how target text becomes tokens")
     joint_vocabulary: bool = setting(False, "train the source's tokeniser on both sides and use it for both")
-    model: ModelConfig = setting(BahdanauConfig(score=AdditiveConfig()), "the architecture")
+    model: ModelConfig = setting(BahdanauConfig(), "the architecture")
     label_smoothing: float = setting(0.1, "probability spread over the vocabulary in the training loss")
     decode: DecodeConfig = setting(BeamConfig(), "how translations are searched for")
     seed: int = setting(0, "seed of initial weights, of the held-out choice and of the order of batches")

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from foveate.attention import AdditiveConfig, Dot, GeneralConfig
+from foveate.attention import AdditiveConfig, AttentionConfig, Dot, GeneralConfig
 from foveate.data.batch import Batch
 from foveate.models import BahdanauConfig, FixedContextConfig, LuongConfig
 
@@ -26,7 +26,11 @@ def spread(model: torch.nn.Module) -> torch.nn.Module:
 def test_bahdanau() -> None:
     """s_0 = tanh(W_s ←h_1); e_ij = vᵀ tanh(W s_{i−1} + U h_j); c = Σ α h; s_i = GRU(s_{i−1}, [E y; c]); maxout."""
     config = BahdanauConfig(
-        embedding_dim=4, hidden_dim=3, maxout_dim=5, cell="lecture_gru", score=AdditiveConfig(hidden_dim=6)
+        embedding_dim=4,
+        hidden_dim=3,
+        maxout_dim=5,
+        cell="lecture_gru",
+        attention=AttentionConfig(score=AdditiveConfig(hidden_dim=6)),
     )
     model = spread(config.build(9, 9))
     x = model.source_embedding(torch.tensor([SOURCE]))
@@ -61,7 +65,9 @@ def attentional(model: torch.nn.Module, state: Tensor, memory: Tensor, score: Te
 def test_luong(name: str, feeding: bool) -> None:
     """h_t = LSTM(h_{t−1}, [E y_{t−1}; h̃_{t−1}]); a_t = softmax(score(h_t, h̄)); h̃_t = tanh(W_c [c_t; h_t])."""
     scores = {"dot": Dot(), "general": GeneralConfig(), "concat": AdditiveConfig(hidden_dim=5)}
-    config = LuongConfig(embedding_dim=4, hidden_dim=6, score=scores[name], input_feeding=feeding)
+    config = LuongConfig(
+        embedding_dim=4, hidden_dim=6, attention=AttentionConfig(score=scores[name]), input_feeding=feeding
+    )
     model = spread(config.build(9, 9))
     lstm = model.encoder.forwards[0].rnn
     outputs, (h, c) = lstm(model.source_embedding(torch.tensor([SOURCE])))
@@ -103,7 +109,7 @@ def test_a_fixed_context_is_the_last_state_fed_at_every_step() -> None:
 def test_the_papers_sizes() -> None:
     bahdanau = BahdanauConfig.paper()
     assert (bahdanau.embedding_dim, bahdanau.hidden_dim, bahdanau.maxout_dim) == (620, 1000, 500)
-    assert (bahdanau.cell, bahdanau.score) == ("lecture_gru", AdditiveConfig(hidden_dim=1000))
+    assert (bahdanau.cell, bahdanau.attention.score) == ("lecture_gru", AdditiveConfig(hidden_dim=1000))
     luong = LuongConfig.paper()
     assert (luong.num_layers, luong.hidden_dim, luong.cell, luong.input_feeding) == (4, 1000, "lstm", True)
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from foveate.attention import Dot
+from foveate.attention import AttentionConfig, Dot
 from foveate.config import build, to_dict
 from foveate.data.batch import Batch
 from foveate.decode import Stepper
@@ -83,7 +83,7 @@ def test_tied_weights_count_once() -> None:
 
 def test_a_dot_product_of_different_widths_is_refused_before_training() -> None:
     with pytest.raises(ValueError, match="width") as refusal:
-        BahdanauConfig(hidden_dim=6, score=Dot()).build(9, 9)
+        BahdanauConfig(hidden_dim=6, attention=AttentionConfig(score=Dot())).build(9, 9)
     assert str(refusal.value) == (
         "Dot needs queries and keys of one width, got 6 and 12. Choose equal widths, or the score "
         '"general" or "additive", which learn to join different ones.'

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from foveate.attention import AdditiveConfig, record, window
+from foveate.attention import AdditiveConfig, AttentionConfig, record, window
 from foveate.data.batch import Batch
 from foveate.models import Transformer, TransformerConfig
 from foveate.nn import BlockConfig, LearnedConfig
@@ -83,7 +83,12 @@ def test_dropping_a_sentence_drops_its_memory_and_reordering_copies_none() -> No
 def test_only_blocks_of_the_usual_kind_are_stepped_from_prepared_weights() -> None:
     source = Batch.of([[4, 2]])
     assert small().start(source).flat is not None
-    assert small(block=replace(BLOCK, score=AdditiveConfig(hidden_dim=3))).start(source).flat is None
+    assert (
+        small(block=replace(BLOCK, decoder_attention=AttentionConfig(score=AdditiveConfig(hidden_dim=3))))
+        .start(source)
+        .flat
+        is None
+    )
     windowed = small()
     windowed.decoder[1].attention.attention.visibility = window(left=1, right=0)
     assert windowed.start(source).flat is None

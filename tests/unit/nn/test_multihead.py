@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from foveate.attention import AdditiveConfig, Dot, GeneralConfig, Positions, causal, padding
+from foveate.attention import AdditiveConfig, AttentionConfig, Dot, GeneralConfig, Positions, ScaledDot, causal, padding
 from foveate.nn import MultiHeadAttention, Packing
 
 
@@ -85,15 +85,17 @@ def test_groups_of_heads_can_share_keys_and_values() -> None:
 
 @pytest.mark.parametrize("score", [Dot(), GeneralConfig(), AdditiveConfig(hidden_dim=3)], ids=repr)
 def test_any_score_serves(score: object) -> None:
-    layer = MultiHeadAttention(query_dim=8, num_heads=2, score=score)
+    layer = MultiHeadAttention(query_dim=8, num_heads=2, attention=AttentionConfig(score=score))
     x = torch.randn(2, 5, 8)
     assert layer(x).shape == (2, 5, 8)
     assert len(layer.explain(x).weights.unique()) > 10
 
 
-@pytest.mark.parametrize("score", [None, AdditiveConfig(hidden_dim=3)], ids=["dot", "additive"])
+@pytest.mark.parametrize("score", [ScaledDot(), AdditiveConfig(hidden_dim=3)], ids=["dot", "additive"])
 def test_tokens_without_padding_give_what_padded_sentences_give(score: object) -> None:
-    layer = MultiHeadAttention(query_dim=8, num_heads=2, bias=True, score=score, visibility=causal() & padding())
+    layer = MultiHeadAttention(
+        query_dim=8, num_heads=2, bias=True, attention=AttentionConfig(score=score), visibility=causal() & padding()
+    )
     lengths = torch.tensor([3, 5, 1])
     packing, at = Packing(lengths, 5), Positions.of(5, 5, key_lengths=lengths)
     x = torch.randn(3, 5, 8)

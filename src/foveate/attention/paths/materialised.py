@@ -9,7 +9,7 @@ from torch import Tensor
 from foveate.attention.paths.hidden import nothing_to_silence, silence, weigh
 from foveate.attention.paths.path import Cost, Formula, share_heads
 from foveate.attention.position import Positions
-from foveate.attention.score import FactoredScore
+from foveate.attention.score import FactoredScore, PlacedScore
 
 
 class Materialised(NamedTuple):
@@ -29,7 +29,9 @@ def biased_scores(
 ) -> Float[Tensor, "batch heads query key"]:
     """score(q, k) + bias, before anything is hidden."""
     score = formula.score
-    if key_features is not None and isinstance(score, FactoredScore):
+    if isinstance(score, PlacedScore):
+        scores = score.scores_at(query, key, at)
+    elif key_features is not None and isinstance(score, FactoredScore):
         scores = score.compare(score.query_features(query), key_features)
     else:
         scores = score(query, key)
@@ -56,6 +58,8 @@ def materialise(
             (key_features,) = silence(visible, key_features.expand(-1, heads, -1, -1))
     scores = biased_scores(formula, query, key, at=at, key_features=key_features)
     weights = formula.normaliser(scores, visible)
+    if formula.reweight is not None:
+        weights = weights * formula.reweight(at).exp().to(weights.dtype)
     dropped = torch.nn.functional.dropout(weights, dropout) if dropout else weights
     return Materialised(scores, visible, weights, weigh(dropped, value, visible))
 
@@ -68,7 +72,7 @@ class MaterialisedPath:
     def refuses(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
         return []
 
-    def cost(self, formula: Formula, query: Tensor, key: Tensor) -> Cost:
+    def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
         pairs = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
         return Cost(4.0 * pairs * key.shape[3], 3.0 * pairs * query.element_size())
 

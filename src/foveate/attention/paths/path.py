@@ -1,18 +1,15 @@
 """What every way to execute an attention answers."""
 
-from collections.abc import Callable
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Float
 from torch import Tensor
 
+from foveate.attention.bias import Bias
 from foveate.attention.normaliser import Normaliser
 from foveate.attention.position import Positions
-from foveate.attention.score import Score
+from foveate.attention.score import PlacedScore, Score
 from foveate.attention.visibility import Visibility
-
-Bias = Callable[[Positions], Float[Tensor, "#batch #heads #query #key"]]
-"""Floats added to the scores. A bias never hides: hiding is the visibility's business."""
 
 
 class Cost(NamedTuple):
@@ -26,15 +23,20 @@ class Cost(NamedTuple):
 class Formula(Protocol):
     """The parts of an attention, as a path reads them."""
 
-    score: Score
+    score: Score | PlacedScore
     visibility: Visibility
     bias: Bias | None
     normaliser: Normaliser
+    reweight: Bias | None
+    """Weights are multiplied by exp(reweight) after they are normalised; None: they stay."""
 
 
 @runtime_checkable
 class Path(Protocol):
-    """One way to execute: it computes exactly the attention it is given, or says why not. It never drops a part."""
+    """One way to execute: it computes exactly the attention it is given, or says why not. It never drops a part.
+
+    Queries and keys reach a path as they are scored: the attention's transforms are behind them.
+    """
 
     name: str
 
@@ -42,7 +44,7 @@ class Path(Protocol):
         """Why this path does not serve this attention; empty when it does."""
         ...
 
-    def cost(self, formula: Formula, query: Tensor, key: Tensor) -> Cost: ...
+    def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost: ...
 
     def rank(self, formula: Formula, query: Tensor, key: Tensor) -> float:
         """Among the paths that accept, the lowest rank runs: 0 is the best of all at this size, 9 a last resort."""

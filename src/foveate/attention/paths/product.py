@@ -30,7 +30,7 @@ class ProductPath:
             reasons.append(f"made for CPUs, not for {key.device.type}")
         return reasons
 
-    def cost(self, formula: Formula, query: Tensor, key: Tensor) -> Cost:
+    def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
         pairs = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
         return Cost(4.0 * pairs * key.shape[3], pairs * (4.0 + query.element_size()))
 

@@ -24,7 +24,7 @@ class SDPAPath:
     def refuses(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
         return dot_product_reasons(formula, query, key)
 
-    def cost(self, formula: Formula, query: Tensor, key: Tensor) -> Cost:
+    def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
         pairs = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
         flops = 4.0 * pairs * key.shape[3]
         if isinstance(formula.visibility, Everything) and formula.bias is None:
@@ -84,6 +84,8 @@ def dot_product_reasons(formula: Formula, query: Tensor, key: Tensor) -> list[st
         reasons.append(f"queries are {query.shape[-1]} wide and keys {key.shape[-1]}")
     if type(formula.normaliser) is not Softmax:
         reasons.append(f"{formula.normaliser} is not softmax")
+    if formula.reweight is not None:
+        reasons.append("weights are reweighted after softmax")
     if query.dtype not in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
         reasons.append(f"no kernel for {query.dtype}")
     return reasons
