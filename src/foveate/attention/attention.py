@@ -14,7 +14,7 @@ from foveate.attention.paths import PATHS
 from foveate.attention.paths.materialised import materialise
 from foveate.attention.paths.path import Path
 from foveate.attention.position import Positions
-from foveate.attention.score import FactoredScore, PlacedScore, ScaledDot, Score
+from foveate.attention.score import KeyedScore, PlacedScore, ScaledDot, Score
 from foveate.attention.transform import Transform
 from foveate.attention.visibility import Visibility, everything
 
@@ -123,7 +123,7 @@ class Attention(nn.Module):
         """
         if self.transforms:
             return None
-        return self.score.key_features(key) if isinstance(self.score, FactoredScore) else None
+        return self.score.key_features(key) if isinstance(self.score, KeyedScore) else None
 
     def explain(
         self,

@@ -30,7 +30,8 @@ def biased_scores(
     """score(q, k) + bias, before anything is hidden."""
     score = formula.score
     if isinstance(score, PlacedScore):
-        scores = score.scores_at(query, key, at)
+        kept = {} if key_features is None else {"key_features": key_features}
+        scores = score.scores_at(query, key, at, **kept)
     elif key_features is not None and isinstance(score, FactoredScore):
         scores = score.compare(score.query_features(query), key_features)
     else:

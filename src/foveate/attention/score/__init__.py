@@ -1,0 +1,49 @@
+"""How well a query and a key match: dot products, small networks, places."""
+
+from foveate.attention.score.additive import Additive, AdditiveConfig
+from foveate.attention.score.cosine import Cosine, CosineConfig
+from foveate.attention.score.location import (
+    FeedbackScore,
+    Location,
+    LocationAware,
+    LocationAwareConfig,
+    LocationConfig,
+)
+from foveate.attention.score.product import Dot, General, GeneralConfig, ScaledDot
+from foveate.attention.score.relative import ShawRelative, ShawRelativeConfig
+from foveate.attention.score.score import FactoredScore, KeyedScore, PlacedScore, Score
+
+ScoreConfig = (
+    Dot
+    | ScaledDot
+    | GeneralConfig
+    | AdditiveConfig
+    | CosineConfig
+    | LocationConfig
+    | LocationAwareConfig
+    | ShawRelativeConfig
+)
+"""The scores that a configuration can name."""
+
+__all__ = [
+    "Additive",
+    "AdditiveConfig",
+    "Cosine",
+    "CosineConfig",
+    "Dot",
+    "FactoredScore",
+    "FeedbackScore",
+    "General",
+    "GeneralConfig",
+    "KeyedScore",
+    "Location",
+    "LocationAware",
+    "LocationAwareConfig",
+    "LocationConfig",
+    "PlacedScore",
+    "ScaledDot",
+    "Score",
+    "ScoreConfig",
+    "ShawRelative",
+    "ShawRelativeConfig",
+]

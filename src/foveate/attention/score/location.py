@@ -1,0 +1,193 @@
+"""Scores that look at places: where the query alone points, and where the step before looked."""
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import conv1d
+
+from foveate.attention.position import Positions
+from foveate.attention.score.score import PlacedScore, project
+
+
+@runtime_checkable
+class FeedbackScore(PlacedScore, Protocol):
+    """A score that reads the weights of the step before (`Positions.previous`), so that steps follow one another."""
+
+    def first(self, at: Positions) -> Float[Tensor, "batch 1 1 key"]:
+        """What stands for the weights before the first step."""
+        ...
+
+
+class Location(nn.Module):
+    """score(q, k_j) = (W q)_j: the query alone says where to look
+
+    Luong et al. 2015, "location": a = softmax(W_a h_t) with W_a of `max_length × query_dim`. Places past the end of a
+    source are hidden like any padding, which truncates to its length and renormalises. The keys' content plays no
+    part:
+
+    >>> score = Location(query_dim=2, max_length=4)
+    >>> q, at = torch.randn(1, 1, 1, 2), Positions.of(query=1, key=3)
+    >>> torch.equal(score.scores_at(q, torch.zeros(1, 1, 3, 5), at), score.scores_at(q, torch.ones(1, 1, 3, 5), at))
+    True
+
+    Raises ValueError for a key past `max_length`: there is no row of W for it.
+    """
+
+    def __init__(self, *, query_dim: int, max_length: int, num_heads: int = 1) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(num_heads, query_dim, max_length))
+        nn.init.uniform_(self.weight, -(query_dim**-0.5), query_dim**-0.5)
+
+    def scores_at(
+        self,
+        query: Float[Tensor, "batch heads query query_dim"],
+        key: Float[Tensor, "batch heads key key_dim"],
+        at: Positions,
+    ) -> Float[Tensor, "batch heads query key"]:
+        everywhere = project(query, self.weight)
+        place = self._place(at).expand(*everywhere.shape[:-1], -1)
+        return everywhere.gather(-1, place)
+
+    def _place(self, at: Positions) -> Int[Tensor, "#batch #heads 1 key"]:
+        """The row of W for each key; any row for padding, which is hidden."""
+        place = at.key if at.real is None else torch.where(at.real, at.key, 0)
+        last = self.weight.shape[-1] - 1
+        if place.numel() and int(place.max()) > last:
+            raise ValueError(
+                f"Location-based attention has learned to point at positions 0 to {last}, but a key stands at "
+                f"{int(place.max())}. Shorten the input, or train with a larger max_length."
+            )
+        return place.clamp(min=0)
+
+    def extra_repr(self) -> str:
+        num_heads, query_dim, max_length = self.weight.shape
+        return f"query_dim={query_dim}, max_length={max_length}, num_heads={num_heads}"
+
+
+class LocationAware(nn.Module):
+    """score_t(q, k_j) = wᵀ tanh(W q + V k_j + U f_tj + b),  f_t = F ∗ α_{t−1}
+
+    Chorowski et al. 2015, equations 8 and 9: additive attention that also sees, through a convolution, where the
+    step before looked. `channels` filters of `width` places (odd, so that a filter is centred). The weights before
+    the first step are uniform over the real keys, as in ESPnet; the paper does not say. The paper's sharpening is
+    `Softmax(temperature=...)`. `Positions.previous` holds the weights before each query, over all keys.
+
+    >>> score = LocationAware(query_dim=2, key_dim=3, hidden_dim=4, channels=1, width=3)
+    >>> at = Positions.of(query=1, key=5, key_lengths=torch.tensor([4]))
+    >>> score.first(at)
+    tensor([[[[0.2500, 0.2500, 0.2500, 0.2500, 0.0000]]]])
+    """
+
+    def __init__(
+        self,
+        *,
+        query_dim: int,
+        key_dim: int,
+        hidden_dim: int,
+        channels: int = 10,
+        width: int = 101,
+        num_heads: int = 1,
+    ) -> None:
+        super().__init__()
+        if width % 2 == 0:
+            raise ValueError(f"width={width} must be odd: a filter is centred on its key.")
+        self.query_weight = nn.Parameter(torch.empty(num_heads, query_dim, hidden_dim))
+        self.key_weight = nn.Parameter(torch.empty(num_heads, key_dim, hidden_dim))
+        self.feature_weight = nn.Parameter(torch.empty(num_heads, channels, hidden_dim))
+        self.filters = nn.Parameter(torch.empty(channels, 1, width))
+        self.bias = nn.Parameter(torch.zeros(num_heads, hidden_dim))
+        self.vector = nn.Parameter(torch.empty(num_heads, hidden_dim))
+        sizes = (query_dim, key_dim, channels, width, hidden_dim)
+        weights = (self.query_weight, self.key_weight, self.feature_weight, self.filters, self.vector)
+        for weight, fan_in in zip(weights, sizes, strict=True):
+            nn.init.uniform_(weight, -(fan_in**-0.5), fan_in**-0.5)
+
+    def first(self, at: Positions) -> Float[Tensor, "batch 1 1 key"]:
+        """Uniform over the real keys; zeros where there are none."""
+        if at.real is None:
+            return torch.full((1, 1, 1, at.key.shape[-1]), 1 / max(at.key.shape[-1], 1), device=at.device)
+        return at.real / at.key_lengths.clamp(min=1)
+
+    def key_features(
+        self, key: Float[Tensor, "batch heads key key_dim"]
+    ) -> Float[Tensor, "batch heads key hidden_dim"]:
+        return project(key, self.key_weight)
+
+    def scores_at(
+        self,
+        query: Float[Tensor, "batch heads query query_dim"],
+        key: Float[Tensor, "batch heads key key_dim"],
+        at: Positions,
+        *,
+        key_features: Float[Tensor, "batch heads key hidden_dim"] | None = None,
+    ) -> Float[Tensor, "batch heads query key"]:
+        if at.previous is None:
+            raise ValueError(
+                "Location-aware attention looks at the weights of the step before, and `at.previous` is missing. "
+                "Recurrent decoders keep them; where all queries attend at once, choose another score."
+            )
+        features = self.key_features(key) if key_features is None else key_features
+        here = slice(at.first_key, at.first_key + key.shape[2])
+        seen = project(self._convolved(at.previous.to(query.dtype))[..., here, :], self.feature_weight[:, None])
+        hidden = (project(query, self.query_weight) + self.bias[:, None, :])[..., :, None, :] + features[
+            ..., None, :, :
+        ]
+        return (torch.tanh(hidden + seen) * self.vector[:, None, None, :]).sum(-1)
+
+    def _convolved(
+        self, previous: Float[Tensor, "batch heads query all_keys"]
+    ) -> Float[Tensor, "batch heads query all_keys channels"]:
+        rows = previous.reshape(-1, 1, previous.shape[-1])
+        found = conv1d(rows, self.filters, padding=self.filters.shape[-1] // 2)
+        return found.mT.unflatten(0, previous.shape[:-1])
+
+    def extra_repr(self) -> str:
+        num_heads, query_dim, hidden_dim = self.query_weight.shape
+        key_dim, (channels, _, width) = self.key_weight.shape[1], self.filters.shape
+        sizes = f"query_dim={query_dim}, key_dim={key_dim}, hidden_dim={hidden_dim}, num_heads={num_heads}"
+        return f"{sizes}, channels={channels}, width={width}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocationConfig:
+    """(W q)_j: the query alone says where to look (Luong et al. 2015)."""
+
+    max_length: int = 512
+    """The longest source, in tokens."""
+
+    def __post_init__(self) -> None:
+        if self.max_length < 1:
+            raise ValueError(f"max_length={self.max_length} must be at least 1")
+
+    def build(self, *, query_dim: int, key_dim: int, num_heads: int = 1) -> Location:
+        return Location(query_dim=query_dim, max_length=self.max_length, num_heads=num_heads)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocationAwareConfig:
+    """wᵀ tanh(W q + V k + U f + b) with f the step before, convolved (Chorowski et al. 2015). In recurrent decoders."""
+
+    hidden_dim: int | None = None
+    """By default the query's width."""
+    channels: int = 10
+    width: int = 101
+    """Places that a filter covers: odd."""
+
+    def __post_init__(self) -> None:
+        if self.channels < 1:
+            raise ValueError(f"channels={self.channels} must be at least 1")
+        if self.width < 1 or self.width % 2 == 0:
+            raise ValueError(f"width={self.width} must be odd: a filter is centred on its key")
+
+    def build(self, *, query_dim: int, key_dim: int, num_heads: int = 1) -> LocationAware:
+        return LocationAware(
+            query_dim=query_dim,
+            key_dim=key_dim,
+            hidden_dim=self.hidden_dim or query_dim,
+            channels=self.channels,
+            width=self.width,
+            num_heads=num_heads,
+        )

@@ -1,0 +1,109 @@
+"""Scores that are products of vectors: dot, scaled dot, general."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from foveate.attention.score.score import project, require_equal_width
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dot:
+    """score(q, k) = q · k
+
+    Luong et al. 2015, "dot". Var(q · k) = d for unit-variance entries, which is why `ScaledDot` exists.
+    """
+
+    def factor(self, head_dim: int) -> float:
+        """What multiplies q · k."""
+        return 1.0
+
+    def query_features(self, query: Float[Tensor, "batch heads query dim"]) -> Float[Tensor, "batch heads query dim"]:
+        return query * self.factor(query.shape[-1])
+
+    def key_features(self, key: Float[Tensor, "batch heads key dim"]) -> Float[Tensor, "batch heads key dim"]:
+        return key
+
+    def compare(
+        self,
+        query_features: Float[Tensor, "batch heads query dim"],
+        key_features: Float[Tensor, "batch heads key dim"],
+    ) -> Float[Tensor, "batch heads query key"]:
+        return query_features @ key_features.mT
+
+    def __call__(
+        self, query: Float[Tensor, "batch heads query query_dim"], key: Float[Tensor, "batch heads key key_dim"]
+    ) -> Float[Tensor, "batch heads query key"]:
+        require_equal_width(type(self).__name__, query, key)
+        return self.compare(self.query_features(query), self.key_features(key))
+
+    def build(self, *, query_dim: int, key_dim: int, num_heads: int = 1) -> "Dot":
+        """Itself: there is nothing to learn."""
+        if query_dim != key_dim:
+            raise ValueError(
+                f"{type(self).__name__} needs queries and keys of one width, got {query_dim} and {key_dim}. "
+                'Choose equal widths, or the score "general" or "additive", which learn to join different ones.'
+            )
+        return self
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaledDot(Dot):
+    """score(q, k) = µ q · k, with µ = 1/√d unless `scale` says otherwise
+
+    Vaswani et al. 2017, equation 1. The Russian lecture leaves µ free and calls 1/√E the special case.
+
+    >>> q = torch.tensor([[[[3.0, 4.0, 0.0, 0.0]]]])
+    >>> ScaledDot()(q, q).item(), ScaledDot(scale=0.1)(q, q).item()
+    (12.5, 2.5)
+    """
+
+    scale: float | None = None
+
+    def factor(self, head_dim: int) -> float:
+        return 1 / math.sqrt(head_dim) if self.scale is None else self.scale
+
+
+class General(nn.Module):
+    """score(q, k) = qᵀ W k
+
+    Luong et al. 2015, "general" (multiplicative, bilinear). W is `query_dim × key_dim`, one per head or one for all.
+    """
+
+    def __init__(self, *, query_dim: int, key_dim: int, num_heads: int = 1) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(num_heads, query_dim, key_dim))
+        nn.init.uniform_(self.weight, -(key_dim**-0.5), key_dim**-0.5)
+
+    def query_features(self, query: Float[Tensor, "batch heads query dim"]) -> Float[Tensor, "batch heads query dim"]:
+        return query
+
+    def key_features(self, key: Float[Tensor, "batch heads key key_dim"]) -> Float[Tensor, "batch heads key query_dim"]:
+        return project(key, self.weight.mT)
+
+    def compare(
+        self,
+        query_features: Float[Tensor, "batch heads query dim"],
+        key_features: Float[Tensor, "batch heads key dim"],
+    ) -> Float[Tensor, "batch heads query key"]:
+        return query_features @ key_features.mT
+
+    def forward(
+        self, query: Float[Tensor, "batch heads query query_dim"], key: Float[Tensor, "batch heads key key_dim"]
+    ) -> Float[Tensor, "batch heads query key"]:
+        return self.compare(query, self.key_features(key))
+
+    def extra_repr(self) -> str:
+        num_heads, query_dim, key_dim = self.weight.shape
+        return f"query_dim={query_dim}, key_dim={key_dim}, num_heads={num_heads}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneralConfig:
+    """qᵀ W k (Luong et al. 2015)."""
+
+    def build(self, *, query_dim: int, key_dim: int, num_heads: int = 1) -> General:
+        return General(query_dim=query_dim, key_dim=key_dim, num_heads=num_heads)

@@ -1,0 +1,79 @@
+"""How well a query and a key match: e_ij = score(q_i, k_j).
+
+A score is any callable on `(query, key)`. The ones here also say which part belongs to the key alone
+(`key_features`), so that a decoder computes it once per sentence and not once per word:
+
+    score(q, k) = compare(query_features(q), key_features(k))
+"""
+
+from typing import Protocol, runtime_checkable
+
+from jaxtyping import Float
+from torch import Tensor
+
+from foveate.attention.position import Positions
+
+
+@runtime_checkable
+class Score(Protocol):
+    """Any callable that scores every query against every key."""
+
+    def __call__(
+        self, query: Float[Tensor, "batch heads query query_dim"], key: Float[Tensor, "batch heads key key_dim"]
+    ) -> Float[Tensor, "batch heads query key"]: ...
+
+
+@runtime_checkable
+class KeyedScore(Protocol):
+    """A score with a part that the key alone decides, to be computed once and kept."""
+
+    def key_features(
+        self, key: Float[Tensor, "batch heads key key_dim"]
+    ) -> Float[Tensor, "batch heads key feature"]: ...
+
+
+@runtime_checkable
+class FactoredScore(Score, Protocol):
+    """A score whose key part can be computed once and kept."""
+
+    def query_features(
+        self, query: Float[Tensor, "batch heads query query_dim"]
+    ) -> Float[Tensor, "batch heads query feature"]: ...
+
+    def key_features(
+        self, key: Float[Tensor, "batch heads key key_dim"]
+    ) -> Float[Tensor, "batch heads key feature"]: ...
+
+    def compare(
+        self,
+        query_features: Float[Tensor, "batch heads query feature"],
+        key_features: Float[Tensor, "batch heads key feature"],
+    ) -> Float[Tensor, "batch heads query key"]: ...
+
+
+@runtime_checkable
+class PlacedScore(Protocol):
+    """A score that also depends on where queries and keys stand.
+
+    One that is a `KeyedScore` too is handed what it made of the keys as `key_features=`.
+    """
+
+    def scores_at(
+        self,
+        query: Float[Tensor, "batch heads query query_dim"],
+        key: Float[Tensor, "batch heads key key_dim"],
+        at: Positions,
+    ) -> Float[Tensor, "batch heads query key"]: ...
+
+
+def require_equal_width(name: str, query: Tensor, key: Tensor) -> None:
+    if query.shape[-1] != key.shape[-1]:
+        raise ValueError(
+            f"{name} needs queries and keys of one width, got {query.shape[-1]} and {key.shape[-1]}. "
+            "Project one of them, or use General or Additive, which join different widths."
+        )
+
+
+def project(x: Tensor, weight: Tensor) -> Tensor:
+    """x · W with a matrix per head; one matrix for all heads makes one product instead of one per example."""
+    return x @ (weight.reshape(weight.shape[-2:]) if weight.shape[0] == 1 else weight)
