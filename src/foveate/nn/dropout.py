@@ -1,5 +1,12 @@
-"""Dropout whose noise costs a quarter of torch's on a CPU: sixteen random bits a value, four values a draw."""
+"""Dropout, alone or on what a residual adds, with noise that is cheap on a CPU: sixteen random bits a value.
 
+With a compiler the noise is a hash of one random number and the place, and dropout, residual and layer norm are one
+pass (`dropout.cpp`); without one, random words are drawn and compared. Both are functions of torch's seed, but not the
+same function.
+"""
+
+import ctypes
+import functools
 import math
 from typing import Any
 
@@ -7,17 +14,24 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from foveate import native
 from foveate.nn.limit import require_rates
 
 STEPS = 1 << 16
 """Rates are multiples of 1/65536; what is kept is scaled by the rate that is used, so the mean is exact."""
+BLOCK, STRIP = 64, 32
+"""Rows that share a partial sum, and columns that share their random words, in the kernels."""
 
 
 def dropout(x: Float[Tensor, "*shape"], rate: float, training: bool = True) -> Float[Tensor, "*shape"]:
     """Zero each value with probability `rate` and divide the rest by 1 − rate (Srivastava et al. 2014)."""
     if not training or rate == 0.0:
         return x
-    return _Dropout.apply(x, rate) if x.device.type == "cpu" else nn.functional.dropout(x, rate)
+    if x.device.type != "cpu":
+        return nn.functional.dropout(x, rate)
+    if _fused(None, x):
+        return _Fused.apply(None, x, rate, None, None, 0.0)
+    return _Dropout.apply(x, rate)
 
 
 def add_dropped(
@@ -26,7 +40,92 @@ def add_dropped(
     """x + dropout(y), the residual of a Transformer block, in one pass."""
     if not training or rate == 0.0:
         return x + y
-    return _AddDropped.apply(x, y, rate) if x.device.type == "cpu" else x + nn.functional.dropout(y, rate)
+    if x.device.type != "cpu":
+        return x + nn.functional.dropout(y, rate)
+    if _fused(x, y):
+        return _Fused.apply(x, y, rate, None, None, 0.0)
+    return _AddDropped.apply(x, y, rate)
+
+
+def add_dropped_and_norm(
+    x: Float[Tensor, "*shape dim"], y: Float[Tensor, "*shape dim"], rate: float, norm: nn.LayerNorm, training: bool
+) -> Float[Tensor, "*shape dim"]:
+    """LayerNorm(x + dropout(y)), in one pass where training on a CPU allows."""
+    rate = rate if training else 0.0
+    if x.device.type == "cpu" and torch.is_grad_enabled() and norm.bias is not None and _fused(x, y):
+        return _Fused.apply(x, y, rate, norm.weight, norm.bias, norm.eps)
+    return norm(add_dropped(x, y, rate, training))
+
+
+@functools.cache
+def kernels() -> ctypes.CDLL | None:
+    """The compiled kernels, or None where there is no compiler."""
+    return native.load("foveate.nn", "dropout.cpp").library
+
+
+def _fused(x: Tensor | None, y: Tensor) -> bool:
+    return (
+        y.dtype in (torch.float32, torch.bfloat16)
+        and y.device.type == "cpu"
+        and y.dim() > 0
+        and y.shape[-1] % STRIP == 0
+        and y.numel() > 0
+        and (x is None or (x.dtype is torch.float32 and x.shape == y.shape))
+        and kernels() is not None
+    )
+
+
+class _Fused(torch.autograd.Function):
+    """norm(x + dropout(y)) without masks in memory; x and the norm may be left out."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor | None, y: Tensor, rate: float, gain: Tensor | None, bias: Tensor | None, epsilon: float
+    ) -> Tensor:
+        library = kernels()
+        assert library is not None
+        require_rates(rate=rate)
+        limit = round(rate * STEPS)
+        seed = int(torch.empty((), dtype=torch.int64).random_()) if limit else 0
+        ctx.noise = (ctypes.c_uint64(seed), ctypes.c_int64(limit), ctypes.c_double(STEPS / (STEPS - limit)))
+        ctx.half, ctx.adds, ctx.shape = ctypes.c_int64(y.dtype is torch.bfloat16), x is not None, y.shape
+        width = y.shape[-1]
+        ctx.sizes = [ctypes.c_int64(size) for size in (y.numel() // width, width)]
+        x, y = None if x is None else x.contiguous(), y.contiguous()
+        dtype = y.dtype if x is None else torch.float32
+        total = torch.empty_like(y, dtype=dtype)
+        normed = None if gain is None else torch.empty_like(total)
+        mean, rstd = (None if gain is None else total.new_empty(y.numel() // width) for _ in range(2))
+        inputs = (native.address(x), native.address(y), ctx.half, *ctx.noise)
+        norm = (native.address(gain), native.address(bias), ctypes.c_double(epsilon))
+        outputs = (native.address(total), ctypes.c_int64(dtype is torch.bfloat16))
+        rest = map(native.address, (normed, mean, rstd))
+        library.forward(*inputs, *norm, *outputs, *rest, *ctx.sizes, native.threads())
+        if normed is None:
+            return total
+        ctx.save_for_backward(gain, total, mean, rstd)
+        return normed
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        library = kernels()
+        assert library is not None
+        gain, total, mean, rstd = ctx.saved_tensors or (None,) * 4
+        rows, width = (size.value for size in ctx.sizes)
+        if grad.dtype not in (torch.float32, torch.bfloat16):
+            grad = grad.float()
+        grad = grad.contiguous()
+        dtype = torch.bfloat16 if ctx.half.value else torch.float32
+        to_y = torch.empty(ctx.shape, dtype=dtype)
+        to_x = torch.empty(ctx.shape) if gain is not None and ctx.adds else None
+        parts = None if gain is None else torch.empty(-(-rows // BLOCK), 2, width)
+        inputs = (native.address(grad), ctypes.c_int64(grad.dtype is torch.bfloat16), ctx.half, *ctx.noise)
+        places = map(native.address, (gain, total, mean, rstd, to_x, to_y, parts))
+        library.backward(*inputs, *places, *ctx.sizes, native.threads())
+        if parts is None:
+            return grad if ctx.adds else None, to_y, None, None, None, None
+        to_gain, to_bias = parts.sum(0)
+        return to_x, to_y, None, to_gain, to_bias, None
 
 
 def _keep(like: Tensor, rate: float) -> tuple[Tensor, float]:

@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import gelu, relu, silu
 
+from foveate.nn import bfloat16
 from foveate.nn.dropout import dropout
 from foveate.nn.linear import Linear
 
@@ -33,5 +34,9 @@ class FeedForward(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def forward(self, x: Float[Tensor, "*shape model_dim"]) -> Float[Tensor, "*shape model_dim"]:
+        joined = self.activation == "relu" and not (self.training and self.dropout)
+        if joined and bfloat16.applies(x, self.expand.weight) and bfloat16.applies(x, self.contract.weight):
+            expand, contract = ((layer.weight, layer.bias) for layer in (self.expand, self.contract))
+            return bfloat16.feedforward(x, expand, contract)
         hidden = ACTIVATIONS[self.activation](self.expand(x))
         return self.contract(dropout(hidden, self.dropout, self.training))

@@ -1,13 +1,15 @@
-"""Linear layers that, in inference on a CPU, keep their weights in the layout that oneDNN multiplies fastest."""
+"""Linear layers: through our own kernels in bfloat16 training on a CPU; in inference there, with weights in the layout
+that oneDNN multiplies fastest."""
 
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.functional import linear
+from torch.nn import functional
 
 from foveate import machine
+from foveate.nn import bfloat16
 
 
 class MadeOf:
@@ -60,6 +62,17 @@ class Linear(nn.Linear):
         if packs(x, self.weight):
             return packed_product(x, self._packed.of(self.weight), self.bias)
         return linear(x, self.weight, self.bias)
+
+
+def linear(
+    x: Float[Tensor, "*shape inputs"],
+    weight: Float[Tensor, "outputs inputs"],
+    bias: Float[Tensor, " outputs"] | None = None,
+) -> Float[Tensor, "*shape outputs"]:
+    """y = W x + b, by our own kernels where they apply."""
+    if bfloat16.applies(x, weight):
+        return bfloat16.linear(x, weight, bias)
+    return functional.linear(x, weight, bias)
 
 
 def may_pack(weight: Float[Tensor, "*shape"]) -> bool:

@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from foveate.nn import bfloat16
+
 
 @dataclass(frozen=True, eq=False)
 class Loss:
@@ -50,34 +52,52 @@ def projected_cross_entropy(
     """
     device = hidden.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
+    kernels = bfloat16.applies(hidden, weight)
     with torch.autocast(device, enabled=False):
-        return _ProjectedCrossEntropy.apply(hidden, weight, target, label_smoothing, dtype)
+        return _ProjectedCrossEntropy.apply(hidden, weight, target, label_smoothing, dtype, kernels)
 
 
 class _ProjectedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, target: Tensor, smoothing: float, dtype: torch.dtype
+        ctx: Any, hidden: Tensor, weight: Tensor, target: Tensor, smoothing: float, dtype: torch.dtype, kernels: bool
     ) -> Tensor:
-        light, table = hidden.to(dtype), weight.to(dtype)
         everything, chosen = weight.sum(0), weight[target]
         spread = smoothing / len(weight)
-        powers = light @ table.mT
-        top = powers.amax(-1, keepdim=True)
-        powers.sub_(top).exp_()
-        mass = _row_sums(powers)
+        softmax = _by_kernels if kernels else _by_torch
+        total, to_hidden, to_weight = softmax(hidden, weight, dtype)
         kept = (1 - smoothing) * (hidden * chosen).sum(-1) + spread * (hidden @ everything)
-        to_hidden = (powers @ table).to(hidden.dtype).div_(mass[:, None])
         to_hidden.sub_(chosen, alpha=1 - smoothing).sub_(everything, alpha=spread)
-        to_weight = (powers.mT @ (hidden / mass[:, None]).to(dtype)).to(weight.dtype)
-        to_weight.index_add_(0, target, hidden, alpha=smoothing - 1).sub_(hidden.sum(0), alpha=spread)
-        ctx.save_for_backward(to_hidden, to_weight)
-        return (top.squeeze(1).to(mass.dtype) + mass.log() - kept).sum()
+        to_weight.index_add_(0, target, hidden.to(weight.dtype), alpha=smoothing - 1)
+        to_weight.sub_(hidden.sum(0), alpha=spread)
+        ctx.save_for_backward(to_hidden.to(hidden.dtype), to_weight)
+        return (total - kept).sum()
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None, None]:
         to_hidden, to_weight = ctx.saved_tensors
-        return to_hidden * grad, to_weight * grad, None, None, None
+        return to_hidden * grad, to_weight * grad, None, None, None, None
+
+
+def _by_torch(hidden: Tensor, weight: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """Each row's log Σ exp of its logits, and what the softmax gives to both gradients."""
+    light, table = hidden.to(dtype), weight.to(dtype)
+    powers = light @ table.mT
+    top = powers.amax(-1, keepdim=True)
+    powers.sub_(top).exp_()
+    mass = _row_sums(powers)
+    to_hidden = (powers @ table).to(hidden.dtype).div_(mass[:, None])
+    to_weight = (powers.mT @ (hidden / mass[:, None]).to(dtype)).to(weight.dtype)
+    return top.squeeze(1).to(mass.dtype) + mass.log(), to_hidden, to_weight
+
+
+def _by_kernels(hidden: Tensor, weight: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """The same in fewer passes over memory."""
+    powers = bfloat16.product(hidden.to(dtype).contiguous(), weight)
+    top, mass = bfloat16.exponentials_(powers)
+    to_hidden = bfloat16.to_inputs(powers, weight, torch.float32).div_(mass[:, None])
+    to_weight, _ = bfloat16.to_weights(powers, (hidden / mass[:, None]).to(dtype).contiguous(), False)
+    return top + mass.log(), to_hidden, to_weight
 
 
 def _row_sums(x: Float[Tensor, "rows columns"], block: int = 64) -> Float[Tensor, " rows"]:

@@ -1,0 +1,162 @@
+"""Training products in bfloat16 through our own kernels, where the processor has instructions for them.
+
+Under autocast torch casts every weight before a product, copies the bias before it adds to it, sums bias gradients in
+a pass of their own and rounds weight gradients to bfloat16. The kernels in `bfloat16.cpp` read weights in float32,
+round them while they arrange them, and leave weight gradients in float32. Elsewhere `applies` says no.
+"""
+
+import ctypes
+import functools
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from foveate import native
+
+TINY = 1 << 16
+"""Products of fewer multiplications are left to torch."""
+
+
+@functools.cache
+def kernels() -> ctypes.CDLL | None:
+    """The compiled kernels, or None where there is no compiler or no such processor."""
+    library = native.load("foveate.nn", "bfloat16.cpp").library
+    return library if library is not None and library.supported() else None
+
+
+def applies(x: Float[Tensor, "*shape inputs"], weight: Float[Tensor, "outputs inputs"]) -> bool:
+    """Whether this product is ours: training on a CPU under bfloat16 autocast."""
+    return (
+        x.device.type == "cpu"
+        and torch.is_grad_enabled()
+        and torch.is_autocast_enabled("cpu")
+        and torch.get_autocast_dtype("cpu") is torch.bfloat16
+        and x.dtype in (torch.float32, torch.bfloat16)
+        and weight.dtype is torch.float32
+        and weight.shape[0] % 2 == weight.shape[1] % 2 == 0
+        and x.numel() * weight.shape[0] >= TINY
+        and kernels() is not None
+    )
+
+
+def linear(
+    x: Float[Tensor, "*shape inputs"], weight: Float[Tensor, "outputs inputs"], bias: Float[Tensor, " outputs"] | None
+) -> Float[Tensor, "*shape outputs"]:
+    """W x + b in bfloat16, where `applies`."""
+    return _Linear.apply(x.flatten(0, -2), weight, bias).view(*x.shape[:-1], weight.shape[0])
+
+
+def feedforward(
+    x: Float[Tensor, "*shape inputs"],
+    expand: tuple[Float[Tensor, "hidden inputs"], Float[Tensor, " hidden"]],
+    contract: tuple[Float[Tensor, "outputs hidden"], Float[Tensor, " outputs"]],
+) -> Float[Tensor, "*shape outputs"]:
+    """W_2 max(0, W_1 x + b_1) + b_2 in bfloat16, where `applies` to both products."""
+    y = _FeedForward.apply(x.flatten(0, -2), *expand, *contract)
+    return y.view(*x.shape[:-1], y.shape[-1])
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        light = x.detach().to(torch.bfloat16).contiguous()
+        ctx.save_for_backward(light, weight)
+        ctx.dtype, ctx.bias = x.dtype, bias is not None
+        return product(light, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        light, weight = ctx.saved_tensors
+        grad = grad.to(torch.bfloat16).contiguous()
+        to_x = to_inputs(grad, weight, ctx.dtype) if ctx.needs_input_grad[0] else None
+        to_weight, to_bias = to_weights(grad, light, ctx.bias)
+        return to_x, to_weight, to_bias
+
+
+class _FeedForward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, expand: Tensor, b1: Tensor, contract: Tensor, b2: Tensor) -> Tensor:
+        light = x.detach().to(torch.bfloat16).contiguous()
+        hidden = product(light, expand, b1, relu=True)
+        ctx.save_for_backward(light, hidden, expand, contract)
+        ctx.dtype = x.dtype
+        return product(hidden, contract, b2)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        light, hidden, expand, contract = ctx.saved_tensors
+        grad = grad.to(torch.bfloat16).contiguous()
+        to_contract = to_weights(grad, hidden, True)
+        to_hidden = to_inputs(grad, contract, torch.bfloat16, gate=hidden)
+        to_expand = to_weights(to_hidden, light, True)
+        return to_inputs(to_hidden, expand, ctx.dtype), *to_expand, *to_contract
+
+
+def product(
+    x: Float[Tensor, "rows inputs"],
+    weight: Float[Tensor, "outputs inputs"],
+    bias: Float[Tensor, " outputs"] | None = None,
+    *,
+    relu: bool = False,
+) -> Float[Tensor, "rows outputs"]:
+    """x Wᵀ + b for x in bfloat16 and W in float32."""
+    rows, width, columns = *x.shape, weight.shape[0]
+    weight = weight.detach().contiguous()
+    y = x.new_empty(rows, columns)
+    room, sizes = _room(width, columns), _sizes(rows, width, columns, int(relu))
+    _library().forward(*map(native.address, (x, weight, bias, room, y)), *sizes, native.threads())
+    return y
+
+
+def to_inputs(
+    grad: Float[Tensor, "rows outputs"],
+    weight: Float[Tensor, "outputs inputs"],
+    dtype: torch.dtype,
+    *,
+    gate: Float[Tensor, "rows inputs"] | None = None,
+) -> Float[Tensor, "rows inputs"]:
+    """grad W, and 0 where the gate is not positive."""
+    rows, columns, width = *grad.shape, weight.shape[1]
+    weight = weight.detach().contiguous()
+    y = grad.new_empty(rows, width, dtype=dtype)
+    room, half = _room(columns, width), ctypes.c_int64(dtype is torch.bfloat16)
+    places = map(native.address, (grad, weight, gate, room, y))
+    _library().backward(*places, half, *_sizes(rows, width, columns), native.threads())
+    return y
+
+
+def to_weights(
+    grad: Float[Tensor, "rows outputs"], x: Float[Tensor, "rows inputs"], bias: bool
+) -> tuple[Float[Tensor, "outputs inputs"], Float[Tensor, " outputs"] | None]:
+    """gradᵀ x in float32, and the sum of grad's rows."""
+    rows, columns, width = *grad.shape, x.shape[1]
+    to_weight = grad.new_empty(columns, width, dtype=torch.float32)
+    to_bias = grad.new_empty(columns, dtype=torch.float32) if bias else None
+    room = _room(rows, width)
+    places = map(native.address, (grad, x, room, to_weight, to_bias))
+    _library().outer(*places, *_sizes(rows, width, columns), native.threads())
+    return to_weight, to_bias
+
+
+def exponentials_(logits: Float[Tensor, "rows vocab"]) -> tuple[Float[Tensor, " rows"], Float[Tensor, " rows"]]:
+    """exp(logit − largest) in place of bfloat16 logits; each row's largest logit, and the sum of what it became."""
+    top, mass = (logits.new_empty(len(logits), dtype=torch.float32) for _ in range(2))
+    _library().exponentials(*map(native.address, (logits, top, mass)), *_sizes(*logits.shape), native.threads())
+    return top, mass
+
+
+def _library() -> ctypes.CDLL:
+    library = kernels()
+    assert library is not None
+    return library
+
+
+def _room(summed: int, columns: int) -> Tensor:
+    """Memory for the panels of a matrix."""
+    return torch.empty((summed + 1) // 2 * (-(-columns // 64) * 64), dtype=torch.int32)
+
+
+def _sizes(*sizes: int) -> list[ctypes.c_int64]:
+    return [ctypes.c_int64(size) for size in sizes]
