@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.attention import Positions, Visibility, causal, everything, padding, window
+from foveate.attention import Positions, Visibility, causal, everything, padding, visibility, window
 
 reach = st.one_of(st.integers(0, 6), st.just(math.inf))
 # Rules are drawn as plain data and built inside the tests: the runtime type checker draws random numbers of its own,
@@ -61,8 +61,8 @@ def test_operators_are_those_of_boolean_algebra(one: object, other: object, wher
 @given(tree)
 def test_a_rule_prints_as_the_code_that_makes_it(drawn: object) -> None:
     a = rule(drawn)
-    names = {"everything": everything, "causal": causal, "padding": padding, "window": window, "math": math}
-    assert eval(repr(a), names) == a
+    assert eval(repr(a), {"math": math, **vars(visibility)}) == a
+    assert Visibility.parse(repr(a)) == a
 
 
 @given(tree, place)

@@ -42,6 +42,8 @@ class Positions:
     """How many keys were cut off in front: rules about the place in the batch, not the position, need it."""
     uncut_keys: int | None = None
     """How many keys there were before any were cut off; None: these are all."""
+    uncut_real: Bool[Tensor, "#batch 1 1 all_keys"] | None = None
+    """Which keys were real before any were cut off; None: `real` says it."""
 
     @classmethod
     def of(
@@ -81,10 +83,12 @@ class Positions:
 
     @property
     def key_lengths(self) -> Int[Tensor, "#batch 1 1 1"]:
-        """The true number of keys of each example."""
-        if self.real is None:
-            return torch.full((1, 1, 1, 1), self.key.shape[-1], device=self.device)
-        return self.real.sum(-1, keepdim=True)
+        """The true number of keys of each example, those that were cut off included."""
+        real = self.real if self.uncut_real is None else self.uncut_real
+        if real is None:
+            keys = self.key.shape[-1] if self.uncut_keys is None else self.uncut_keys
+            return torch.full((1, 1, 1, 1), keys, device=self.device)
+        return real.sum(-1, keepdim=True)
 
     def select(self, examples: Int[Tensor, " new_batch"]) -> "Positions":
         """Some examples of the batch; parts that all examples share stay shared."""
@@ -110,7 +114,9 @@ class Positions:
         parts = {name: getattr(self, name) for name in _BY_KEY}
         chosen: dict[str, Any] = {name: None if part is None else part[..., columns] for name, part in parts.items()}
         uncut = self.key.shape[-1] if self.uncut_keys is None else self.uncut_keys
-        return replace(self, aligned=False, first_key=self.first_key + first, uncut_keys=uncut, **chosen)
+        real = self.real if self.uncut_real is None else self.uncut_real
+        placed: dict[str, Any] = {"first_key": self.first_key + first, "uncut_keys": uncut, "uncut_real": real}
+        return replace(self, aligned=False, **placed, **chosen)
 
     def followed_by(self, later: "Positions") -> "Positions":
         """These queries and later ones, looking at the keys of the later ones."""
@@ -124,4 +130,4 @@ class Positions:
 
 _BY_QUERY = ("centre", "query_segment", "previous")
 _BY_KEY = ("key", "real", "key_segment")
-_BATCHED = ("query", *_BY_QUERY, *_BY_KEY)
+_BATCHED = ("query", *_BY_QUERY, *_BY_KEY, "uncut_real")

@@ -33,8 +33,8 @@ def test_rules_that_change_nothing_disappear() -> None:
 
 
 def test_rules_print_as_code_with_the_brackets_they_need() -> None:
-    rule = (causal() | window(left=math.inf, right=2)) & ~(padding() & causal())
-    assert repr(rule) == "(causal() | window(left=math.inf, right=2)) & ~(padding() & causal())"
+    rule = (padding() | window(left=math.inf, right=2)) & ~(padding() & causal())
+    assert repr(rule) == "(padding() | window(left=math.inf, right=2)) & ~(padding() & causal())"
     assert repr(padding(torch.tensor([2, 3]))) == "padding([2, 3])"
 
 

@@ -1,0 +1,70 @@
+"""Who may look at whom: small immutable rules over absolute positions, combined with `&`, `|` and `~`.
+
+True means *may look*. A rule never touches scores; the attention turns "not visible" into a weight of exactly 0.
+"""
+
+from foveate.attention.visibility.edge import Edges, Predicate, edges, predicate
+from foveate.attention.visibility.grid import Neighbourhood, neighbourhood
+from foveate.attention.visibility.pattern import bigbird, longformer, sparse
+from foveate.attention.visibility.reach import Reach, Span
+from foveate.attention.visibility.rule import And, Everything, Not, Nothing, Or, Visibility, everything, nothing
+from foveate.attention.visibility.segment import Padding, Prefix, SameSegment, padding, prefix, same_segment
+from foveate.attention.visibility.sparse import (
+    Chunk,
+    GlobalTokens,
+    RandomBlocks,
+    StridedBlock,
+    Summary,
+    block,
+    chunk,
+    global_tokens,
+    random_blocks,
+    summary,
+)
+from foveate.attention.visibility.window import Around, Causal, Dilated, Window, around, causal, dilated, window
+
+__all__ = [
+    "And",
+    "Around",
+    "Causal",
+    "Chunk",
+    "Dilated",
+    "Edges",
+    "Everything",
+    "GlobalTokens",
+    "Neighbourhood",
+    "Not",
+    "Nothing",
+    "Or",
+    "Padding",
+    "Predicate",
+    "Prefix",
+    "RandomBlocks",
+    "Reach",
+    "SameSegment",
+    "Span",
+    "StridedBlock",
+    "Summary",
+    "Visibility",
+    "Window",
+    "around",
+    "bigbird",
+    "block",
+    "causal",
+    "chunk",
+    "dilated",
+    "edges",
+    "everything",
+    "global_tokens",
+    "longformer",
+    "neighbourhood",
+    "nothing",
+    "padding",
+    "predicate",
+    "prefix",
+    "random_blocks",
+    "same_segment",
+    "sparse",
+    "summary",
+    "window",
+]

@@ -1,0 +1,114 @@
+"""A graph as visibility, and rules of your own."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from foveate.attention.position import Positions
+from foveate.attention.visibility.rule import Visibility
+
+PRINTED = 64
+"""Edges up to which a graph prints as the code that makes it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Edges(Visibility):
+    """Query i sees key j where there is an edge j → i, numbered as the caller gave them."""
+
+    index: Int[Tensor, "2 edges"]
+    """Sources (the keys) above targets (the queries)."""
+    self_loops: bool
+    """Whether every node also sees itself, by edges that stand behind the caller's."""
+
+    def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
+        visible = self._matrix(at)
+        return visible | (at.query == at.key) if self.self_loops else visible
+
+    def _matrix(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
+        """From a small table that holds just the positions at hand."""
+        if not at.query.numel() or not at.key.numel() or not self.index.shape[1]:
+            return (at.query == at.key) & False
+        first, low = int(at.query.amin()), int(at.key.amin())
+        rows, columns = int(at.query.amax()) - first + 1, int(at.key.amax()) - low + 1
+        source, target = self.index.to(at.device)
+        here = (target >= first) & (target < first + rows) & (source >= low) & (source < low + columns)
+        table = torch.zeros(rows, columns, dtype=torch.bool, device=at.device)
+        table[target[here] - first, source[here] - low] = True
+        return table[at.query - first, at.key - low]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Edges):
+            return NotImplemented
+        return self.self_loops == other.self_loops and torch.equal(self.index, other.index)
+
+    def __hash__(self) -> int:
+        return hash((self.self_loops, self.index.shape[1], tuple(self.index[:, :8].flatten().tolist())))
+
+    def __repr__(self) -> str:
+        loops = ", self_loops=True" if self.self_loops else ""
+        if self.index.shape[1] <= PRINTED:
+            return f"edges({self.index.tolist()}{loops})"
+        return f"edges(<{self.index.shape[1]} edges>{loops})"
+
+
+@dataclass(frozen=True)
+class Predicate(Visibility):
+    function: Callable[[Positions], Tensor]
+
+    def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads #query #key"]:
+        return self.function(at)
+
+    def __repr__(self) -> str:
+        return f"predicate({getattr(self.function, '__name__', self.function)})"
+
+
+def edges(
+    index: Int[Tensor, "2 edges"] | Int[Tensor, " edges"] | Sequence[Sequence[int]] | Sequence[int],
+    *,
+    pointers: Int[Tensor, " nodes_and_one"] | Sequence[int] | None = None,
+    self_loops: bool = False,
+) -> Visibility:
+    """A graph: node i sees node j where there is an edge j → i. `index` holds sources above targets.
+
+    With `pointers`, the graph is in compressed rows: `index` is one list of sources, and those of node i stand from
+    `pointers[i]` to `pointers[i + 1]`. `self_loops=True` lets every node see itself, too.
+
+    >>> print(edges([[0, 1, 2], [1, 2, 0]]).picture(3, 3))
+    . . #
+    # . .
+    . # .
+    >>> edges([2, 0, 1], pointers=[0, 1, 2, 3]) == edges([[2, 0, 1], [0, 1, 2]])
+    True
+    """
+    sources: Any = torch.as_tensor(index)
+    if pointers is not None:
+        counts = torch.as_tensor(pointers).diff()
+        if sources.dim() != 1 or int(counts.sum()) != len(sources):
+            raise ValueError(
+                f"Pointers end at {int(counts.sum())}, but `index` has shape {tuple(sources.shape)}: "
+                "compressed rows need one list of sources and pointers from 0 to its length."
+            )
+        sources = torch.stack([sources, torch.arange(len(counts), device=sources.device).repeat_interleave(counts)])
+    if sources.dim() != 2 or len(sources) != 2:
+        raise ValueError(f"`index` has shape {tuple(sources.shape)}, but edges are two rows: sources above targets.")
+    return Edges(sources.long(), self_loops)
+
+
+def predicate(function: Callable[[Positions], Tensor]) -> Visibility:
+    """A rule of your own: any function from positions to a Bool. It joins the others with `&`, `|` and `~`.
+
+    >>> from foveate.attention import causal
+    >>> def even(at):
+    ...     return at.key % 2 == 0
+    >>> causal() & predicate(even)
+    causal() & predicate(even)
+    >>> print((causal() & predicate(even)).picture(3, 3))
+    # . .
+    # . .
+    # . #
+    """
+    return Predicate(function)

@@ -1,0 +1,278 @@
+"""What a rule is, and the Boolean algebra of rules: `&`, `|` and `~`, which simplify what they can prove."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from foveate.attention.position import Positions
+from foveate.attention.visibility.reach import EVERYWHERE, NOWHERE, Reach, intersection, union
+
+SAMPLED_ROWS = 64
+"""Of how many queries visible keys are counted where there are too many pairs to count them all."""
+COUNTED_PAIRS = 2**20
+
+
+class Visibility(ABC):
+    """A rule: from positions to a Bool that says, for each query and key, whether the query may look.
+
+    The answer may leave axes of size 1 where the rule does not depend on them; it broadcasts to
+    `batch heads query key`.
+
+    >>> from foveate.attention import causal, padding, window
+    >>> print((causal() & ~window(left=1, right=0)).picture(4, 4))
+    . . . .
+    . . . .
+    # . . .
+    # # . .
+    >>> causal() & window(left=2, right=5) & padding()
+    window(left=2, right=0) & padding()
+    """
+
+    @abstractmethod
+    def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads #query #key"]: ...
+
+    @classmethod
+    def parse(cls, text: str) -> "Visibility":
+        """The rule that prints as `text`; only the rules of this package are called, nothing else is run.
+
+        >>> Visibility.parse("window(left=128, right=0) & padding()")
+        window(left=128, right=0) & padding()
+
+        Raises ValueError for anything else.
+        """
+        from foveate.attention.visibility.notation import read  # it knows every rule, and rules know this class
+
+        return read(text)
+
+    @property
+    def reads_query_position(self) -> bool:
+        """Whether the answer depends on where a query stands: then `at` must say it."""
+        return True
+
+    @property
+    def width(self) -> float:
+        """About how many keys a query sees at most; infinite when that grows with the length."""
+        return float("inf")
+
+    def reach(self, at: Positions) -> Reach:
+        """Spans of positions outside of which a query sees nothing; inside it may or may not."""
+        return EVERYWHERE
+
+    def bounds(self, at: Positions) -> tuple[Tensor, Tensor]:
+        """The first and the last position that each query may see; first > last where it sees nothing."""
+        return self.reach(at).hull(at)
+
+    def pairs(self, at: Positions, heads: int = 1) -> float:
+        """How many pairs are visible: counted, or, beyond a million, estimated from some of the queries."""
+        batch = max(part.shape[0] for part in (at.query, at.key, at.real) if part is not None)
+        queries, keys = at.query.shape[2], at.key.shape[-1]
+        stride = 1 if queries * keys <= COUNTED_PAIRS else max(1, queries // SAMPLED_ROWS)
+        visible = self(at.rows(slice(stride // 2, None, stride)))
+        visible = visible.expand(batch, visible.shape[1], len(range(stride // 2, queries, stride)), keys)
+        return float(visible.float().mean()) * batch * heads * queries * keys if visible.numel() else 0.0
+
+    def density(self, at: Positions) -> float:
+        """The part of all pairs that is visible."""
+        batch = max(part.shape[0] for part in (at.query, at.key, at.real) if part is not None)
+        return self.pairs(at) / max(batch * at.query.shape[2] * at.key.shape[-1], 1)
+
+    def picture(self, query: int, key: int) -> str:
+        """Rows are queries, columns keys; `#` is visible, `.` is not."""
+        visible = self(Positions.of(query, key)).expand(1, 1, query, key)[0, 0]
+        return "\n".join(" ".join("#" if cell else "." for cell in row) for row in visible.tolist())
+
+    def meet(self, other: "Visibility") -> "Visibility | None":
+        """One simpler rule for `self & other`, if this rule knows one."""
+        return None
+
+    def join(self, other: "Visibility") -> "Visibility | None":
+        """One simpler rule for `self | other`, if this rule knows one."""
+        return None
+
+    def __and__(self, other: "Visibility") -> "Visibility":
+        parts = _simplified((*_parts(self, And), *_parts(other, And)), _meet)
+        return parts[0] if len(parts) == 1 else And(parts)
+
+    def __or__(self, other: "Visibility") -> "Visibility":
+        parts = _simplified((*_parts(self, Or), *_parts(other, Or)), _join)
+        return parts[0] if len(parts) == 1 else Or(parts)
+
+    def __invert__(self) -> "Visibility":
+        return Not(self)
+
+
+@dataclass(frozen=True)
+class Everything(Visibility):
+    def __call__(self, at: Positions) -> Bool[Tensor, "1 1 1 1"]:
+        return torch.ones(1, 1, 1, 1, dtype=torch.bool, device=at.device)
+
+    @property
+    def reads_query_position(self) -> bool:
+        return False
+
+    def __invert__(self) -> Visibility:
+        return Nothing()
+
+    def __repr__(self) -> str:
+        return "everything()"
+
+
+@dataclass(frozen=True)
+class Nothing(Visibility):
+    width = 0.0
+
+    def __call__(self, at: Positions) -> Bool[Tensor, "1 1 1 1"]:
+        return torch.zeros(1, 1, 1, 1, dtype=torch.bool, device=at.device)
+
+    @property
+    def reads_query_position(self) -> bool:
+        return False
+
+    def reach(self, at: Positions) -> Reach:
+        return NOWHERE
+
+    def __invert__(self) -> Visibility:
+        return Everything()
+
+    def __repr__(self) -> str:
+        return "nothing()"
+
+
+@dataclass(frozen=True, eq=False)
+class Combined(Visibility):
+    rules: tuple[Visibility, ...]
+
+    @property
+    def reads_query_position(self) -> bool:
+        return any(rule.reads_query_position for rule in self.rules)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Combined):
+            return NotImplemented
+        return type(self) is type(other) and frozenset(self.rules) == frozenset(other.rules)
+
+    def __hash__(self) -> int:
+        return hash((type(self), frozenset(self.rules)))
+
+
+class And(Combined):
+    def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads #query #key"]:
+        return reduce(torch.logical_and, (rule(at) for rule in self.rules))
+
+    @property
+    def width(self) -> float:
+        return min(rule.width for rule in self.rules)
+
+    def reach(self, at: Positions) -> Reach:
+        return reduce(lambda one, other: intersection(one, other, at), (rule.reach(at) for rule in self.rules))
+
+    def __repr__(self) -> str:
+        return " & ".join(f"({rule})" if isinstance(rule, Or) else f"{rule}" for rule in self.rules)
+
+
+class Or(Combined):
+    def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads #query #key"]:
+        return reduce(torch.logical_or, (rule(at) for rule in self.rules))
+
+    @property
+    def width(self) -> float:
+        return sum(rule.width for rule in self.rules)
+
+    def reach(self, at: Positions) -> Reach:
+        return reduce(union, (rule.reach(at) for rule in self.rules))
+
+    def __repr__(self) -> str:
+        return " | ".join(f"{rule}" for rule in self.rules)
+
+
+@dataclass(frozen=True)
+class Not(Visibility):
+    rule: Visibility
+
+    def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads #query #key"]:
+        return ~self.rule(at)
+
+    @property
+    def reads_query_position(self) -> bool:
+        return self.rule.reads_query_position
+
+    def __invert__(self) -> Visibility:
+        return self.rule
+
+    def __repr__(self) -> str:
+        return f"~({self.rule})" if isinstance(self.rule, Combined) else f"~{self.rule}"
+
+
+def everything() -> Visibility:
+    """Every query sees every key.
+
+    >>> print(everything().picture(2, 3))
+    # # #
+    # # #
+    """
+    return Everything()
+
+
+def nothing() -> Visibility:
+    """No query sees any key: what remains when rules contradict each other.
+
+    >>> from foveate.attention import causal
+    >>> causal() & ~causal()
+    nothing()
+    """
+    return Nothing()
+
+
+Simplify = Callable[[Visibility, Visibility], Visibility | None]
+
+
+def _simplified(rules: tuple[Visibility, ...], simplify: Simplify) -> tuple[Visibility, ...]:
+    """The fewest rules that pairwise simplification leaves; each stands where the first of its parts stood."""
+    kept: list[Visibility] = []
+    for rule in rules:
+        place = len(kept)
+        index = 0
+        while index < len(kept):
+            simpler = simplify(kept[index], rule)
+            if simpler is None:
+                index += 1
+                continue
+            rule, place = simpler, min(place, index)
+            del kept[index]
+            index = 0
+        kept.insert(place, rule)
+    return tuple(kept)
+
+
+def _meet(one: Visibility, other: Visibility) -> Visibility | None:
+    for rule, beside in ((one, other), (other, one)):
+        if rule == beside or isinstance(beside, Everything) or isinstance(rule, Nothing):
+            return rule
+        if rule == Not(beside):
+            return Nothing()
+        if isinstance(beside, Or) and rule in beside.rules:
+            return rule
+    simpler = one.meet(other)
+    return other.meet(one) if simpler is None else simpler
+
+
+def _join(one: Visibility, other: Visibility) -> Visibility | None:
+    for rule, beside in ((one, other), (other, one)):
+        if rule == beside or isinstance(rule, Everything) or isinstance(beside, Nothing):
+            return rule
+        if rule == Not(beside):
+            return Everything()
+        if isinstance(beside, And) and rule in beside.rules:
+            return rule
+    simpler = one.join(other)
+    return other.join(one) if simpler is None else simpler
+
+
+def _parts(rule: Visibility, kind: type[Combined]) -> tuple[Visibility, ...]:
+    """`(a & b) & c` is one conjunction of three."""
+    return rule.rules if isinstance(rule, kind) else (rule,)

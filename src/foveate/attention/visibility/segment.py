@@ -1,0 +1,147 @@
+"""Rules about which sequence, and which part of it, a key belongs to."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from foveate.attention.position import Positions
+from foveate.attention.visibility.reach import Reach, Span
+from foveate.attention.visibility.rule import Everything, Visibility
+
+
+@dataclass(frozen=True, eq=False)
+class Padding(Visibility):
+    lengths: Int[Tensor, " batch"] | None = None
+
+    def __call__(self, at: Positions) -> Bool[Tensor, "#batch 1 1 #key"]:
+        if self.lengths is None:
+            return Everything()(at) if at.real is None else at.real
+        here = at.key.shape[-1]
+        keys = here if at.uncut_keys is None else at.uncut_keys
+        if int(self.lengths.max()) > keys:
+            raise ValueError(
+                f"`key` has {keys} positions, but padding(lengths) names a sequence of {int(self.lengths.max())}. "
+                "Pass the keys' lengths, not the queries'."
+            )
+        place = at.first_key + torch.arange(here, device=at.device)
+        return (place < self.lengths.to(at.device)[:, None])[:, None, None, :]
+
+    @property
+    def reads_query_position(self) -> bool:
+        return False
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Padding):
+            return NotImplemented
+        if self.lengths is None or other.lengths is None:
+            return self.lengths is other.lengths
+        return torch.equal(self.lengths, other.lengths)
+
+    def __hash__(self) -> int:
+        return hash(None if self.lengths is None else tuple(self.lengths.tolist()))
+
+    def __repr__(self) -> str:
+        return "padding()" if self.lengths is None else f"padding({self.lengths.tolist()})"
+
+
+@dataclass(frozen=True)
+class Prefix(Visibility):
+    length: int | tuple[int, ...]
+
+    def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads 1 key"]:
+        return at.key < self._length(at)
+
+    @property
+    def reads_query_position(self) -> bool:
+        return False
+
+    @property
+    def width(self) -> float:
+        return self.length if isinstance(self.length, int) else max(self.length)
+
+    def reach(self, at: Positions) -> Reach:
+        return Reach((Span(-math.inf, self._length(at) - 1),))
+
+    def meet(self, other: Visibility) -> Visibility | None:
+        return Prefix(min(both)) if (both := self._lengths(other)) else None
+
+    def join(self, other: Visibility) -> Visibility | None:
+        return Prefix(max(both)) if (both := self._lengths(other)) else None
+
+    def _lengths(self, other: Visibility) -> tuple[int, int] | None:
+        if isinstance(other, Prefix) and isinstance(self.length, int) and isinstance(other.length, int):
+            return self.length, other.length
+        return None
+
+    def _length(self, at: Positions) -> Int[Tensor, "#batch 1 1 1"]:
+        return torch.tensor(self.length, device=at.device).reshape(-1, 1, 1, 1)
+
+    def __repr__(self) -> str:
+        return f"prefix({list(self.length) if isinstance(self.length, tuple) else self.length})"
+
+
+@dataclass(frozen=True)
+class SameSegment(Visibility):
+    def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
+        if at.query_segment is None or at.key_segment is None:
+            missing = "query_segment" if at.query_segment is None else "key_segment"
+            raise ValueError(
+                f"same_segment() compares segments, but `at` has no {missing}. "
+                "Pass at=Positions(..., query_segment=..., key_segment=...)."
+            )
+        return at.query_segment == at.key_segment
+
+    def __repr__(self) -> str:
+        return "same_segment()"
+
+
+def padding(lengths: Int[Tensor, " batch"] | Sequence[int] | None = None) -> Visibility:
+    """The keys that are real are visible, padding is not.
+
+    Without `lengths` the rule reads `Positions.real`, so that one rule serves every batch of a model;
+    with `lengths` it holds for one right-padded batch, for use by hand.
+
+    >>> print(padding(torch.tensor([2])).picture(2, 4))
+    # # . .
+    # # . .
+    """
+    return Padding(lengths if lengths is None or isinstance(lengths, Tensor) else torch.tensor(lengths))
+
+
+def prefix(length: int | Sequence[int]) -> Visibility:
+    """Everybody sees the first `length` positions: one number, or one for each example.
+
+    A language model that reads a prompt in both directions is a union:
+
+    >>> from foveate.attention import causal
+    >>> print((causal() | prefix(3)).picture(5, 5))
+    # # # . .
+    # # # . .
+    # # # . .
+    # # # # .
+    # # # # #
+
+    Reference: Raffel et al. 2020 (T5), figure 4, "causal with prefix".
+    """
+    lengths = (length,) if isinstance(length, int) else tuple(length)
+    if not lengths or min(lengths) < 0:
+        raise ValueError(f"A prefix has {length} positions: give 0 or more, or one such number for each example.")
+    return Prefix(length if isinstance(length, int) else lengths)
+
+
+def same_segment() -> Visibility:
+    """Several sequences packed into one row: a query sees the keys of its own sequence.
+
+    >>> which = torch.tensor([0, 0, 1, 1, 1])
+    >>> at = Positions(
+    ...     query=torch.arange(5)[None, None, :, None], key=torch.arange(5)[None, None, None],
+    ...     query_segment=which[None, None, :, None], key_segment=which[None, None, None],
+    ... )
+    >>> same_segment()(at)[0, 0].int().tolist()
+    [[1, 1, 0, 0, 0], [1, 1, 0, 0, 0], [0, 0, 1, 1, 1], [0, 0, 1, 1, 1], [0, 0, 1, 1, 1]]
+    """
+    return SameSegment()

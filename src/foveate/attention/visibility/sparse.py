@@ -1,0 +1,262 @@
+"""Sparse patterns: blocks, chunks, global positions and random blocks."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from foveate.attention.position import Positions
+from foveate.attention.visibility.reach import EVERYWHERE, Reach, Span
+from foveate.attention.visibility.rule import Visibility, everything
+from foveate.attention.visibility.window import Count, number
+
+
+@dataclass(frozen=True)
+class Chunk(Visibility):
+    size: int
+    left: Count
+    right: Count
+
+    def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
+        distance = at.query // self.size - at.key // self.size
+        return (distance <= self.left) & (-distance <= self.right)
+
+    @property
+    def width(self) -> float:
+        return (self.left + self.right + 1) * self.size
+
+    def reach(self, at: Positions) -> Reach:
+        chunk = (at.query // self.size).double()
+        return Reach((Span((chunk - self.left) * self.size, (chunk + self.right + 1) * self.size - 1),))
+
+    def meet(self, other: Visibility) -> Visibility | None:
+        if not isinstance(other, Chunk):
+            return None
+        if other.size == self.size:
+            return _chunk(self.size, min(self.left, other.left), min(self.right, other.right))
+        finer, coarser = sorted((self, other), key=lambda rule: rule.size)
+        return finer if (finer.left, finer.right) == (0, 0) and coarser.size % finer.size == 0 else None
+
+    def join(self, other: Visibility) -> Visibility | None:
+        if isinstance(other, Chunk) and other.size == self.size:
+            return _chunk(self.size, max(self.left, other.left), max(self.right, other.right))
+        return None
+
+    def __repr__(self) -> str:
+        if (self.left, self.right) == (0, 0):
+            return f"block({self.size})"
+        right = f", right={number(self.right)}" if self.right else ""
+        return f"chunk({self.size}, left={number(self.left)}{right})"
+
+
+@dataclass(frozen=True)
+class StridedBlock(Visibility):
+    size: int
+
+    def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
+        groups = -(-(at.key.shape[-1] if at.uncut_keys is None else at.uncut_keys) // self.size)
+        return at.query % groups == at.key % groups
+
+    def __repr__(self) -> str:
+        return f"block({self.size}, strided=True)"
+
+
+@dataclass(frozen=True)
+class Summary(Visibility):
+    block: int
+    count: int
+
+    def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads 1 key"]:
+        return at.key % self.block >= self.block - self.count
+
+    @property
+    def reads_query_position(self) -> bool:
+        return False
+
+    def reach(self, at: Positions) -> Reach:
+        if not at.key.numel():
+            return EVERYWHERE
+        blocks = range(int(at.key.amin()) // self.block, int(at.key.amax()) // self.block + 1)
+        ends = [float((index + 1) * self.block - 1) for index in blocks]
+        return Reach(tuple(Span(end - self.count + 1, end) for end in ends))
+
+    def __repr__(self) -> str:
+        return f"summary(block={self.block}, count={self.count})"
+
+
+@dataclass(frozen=True)
+class GlobalTokens(Visibility):
+    positions: int | tuple[int, ...]
+
+    def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
+        return self._among(at.query) | self._among(at.key)
+
+    @property
+    def width(self) -> float:
+        return self.positions if isinstance(self.positions, int) else len(self.positions)
+
+    def reach(self, at: Positions) -> Reach:
+        everywhere = torch.where(self._among(at.query), torch.inf, -torch.inf).double()
+        rows = Span(-everywhere, everywhere)
+        if isinstance(self.positions, int):
+            return Reach((rows, Span(0.0, self.positions - 1.0)))
+        return Reach((rows, *(Span(float(position), float(position)) for position in self.positions)))
+
+    def _among(self, places: Int[Tensor, "#batch #heads #query #key"]) -> Bool[Tensor, "#batch #heads #query #key"]:
+        if isinstance(self.positions, int):
+            return (places >= 0) & (places < self.positions)
+        return torch.isin(places, torch.tensor(self.positions, device=places.device))
+
+    def __repr__(self) -> str:
+        return f"global_tokens({list(self.positions) if isinstance(self.positions, tuple) else self.positions})"
+
+
+@dataclass(frozen=True)
+class RandomBlocks(Visibility):
+    block: int
+    count: int
+    seed: int
+
+    def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
+        chosen, inverse = self._chosen(at)
+        visible = torch.zeros((), dtype=torch.bool, device=at.device)
+        key_block = at.key // self.block
+        for column in chosen.unbind(-1):
+            visible = visible | (self._of_query(column, inverse, at) == key_block)
+        return visible if visible.dim() else visible.reshape(1, 1, 1, 1)
+
+    @property
+    def width(self) -> float:
+        return self.block * self.count
+
+    def reach(self, at: Positions) -> Reach:
+        chosen, inverse = self._chosen(at)
+        firsts = [self._of_query(column, inverse, at).double() * self.block for column in chosen.unbind(-1)]
+        return Reach(tuple(Span(first, first + self.block - 1) for first in firsts))
+
+    def _of_query(self, column: Tensor, inverse: Tensor, at: Positions) -> Tensor:
+        """From one choice for each example and query block to one for each query."""
+        batch = max(len(column), at.query.shape[0])
+        column = column.expand(batch, -1)
+        index = inverse.expand(batch, *inverse.shape[1:])
+        return column.gather(1, index.flatten(1)).reshape(index.shape)
+
+    def _chosen(self, at: Positions) -> tuple[Int[Tensor, "#batch query_block chosen"], Tensor]:
+        """The key blocks of every query block at hand: those with the smallest of their pseudo-random numbers."""
+        keys = at.key_lengths
+        blocks, inverse = (at.query // self.block).unique(return_inverse=True)
+        key_blocks = -(-keys[:, 0, 0] // self.block)  # batch 1
+        number = torch.arange(int(key_blocks.max()), device=at.device)
+        mixed = _mixed(_mixed(_mixed(torch.tensor(self.seed, device=at.device)) ^ blocks[:, None]) ^ number)
+        mixed = torch.where(number < key_blocks[:, :, None], mixed, torch.iinfo(torch.int64).max)
+        smallest = mixed.topk(min(self.count, len(number)), dim=-1, largest=False)
+        return torch.where(smallest.values == torch.iinfo(torch.int64).max, -1, smallest.indices), inverse
+
+    def __repr__(self) -> str:
+        return f"random_blocks(block={self.block}, count={self.count}, seed={self.seed})"
+
+
+def block(size: int, *, strided: bool = False) -> Visibility:
+    """The sequence is cut into blocks of `size`; a query sees its own block.
+
+    >>> print(block(2).picture(4, 4))
+    # # . .
+    # # . .
+    . . # #
+    . . # #
+    >>> print(block(2, strided=True).picture(4, 4))
+    # . # .
+    . # . #
+    # . # .
+    . # . #
+
+    `strided=True` is what the Long Range Arena's code does under the name of local attention: its reshape groups
+    positions that lie a number of blocks apart, so that nothing is local. It is here to compare with.
+
+    Reference: Tay et al. 2021 (Long Range Arena), "local attention".
+    """
+    _require_positive("A block", size)
+    return StridedBlock(size) if strided else Chunk(size, 0, 0)
+
+
+def chunk(size: int, *, left: Count = 0, right: Count = 0) -> Visibility:
+    """Streaming: a query sees its whole chunk, `left` chunks before it and `right` after; `math.inf` for all.
+
+    >>> print(chunk(2, left=1).picture(6, 6))
+    # # . . . .
+    # # . . . .
+    # # # # . .
+    # # # # . .
+    . . # # # #
+    . . # # # #
+    """
+    _require_positive("A chunk", size)
+    if left < 0 or right < 0:
+        raise ValueError(f"A chunk reaches left={left} and right={right} chunks: neither may be negative.")
+    return _chunk(size, left, right)
+
+
+def summary(*, block: int, count: int) -> Visibility:
+    """Everybody sees the last `count` positions of every block: columns that others may write summaries into.
+
+    >>> print(summary(block=3, count=1).picture(2, 6))
+    . . # . . #
+    . . # . . #
+    """
+    if not 0 < count <= block:
+        raise ValueError(f"A block of {block} has no {count} last positions: choose 1 to {block}.")
+    return Summary(block, count)
+
+
+def global_tokens(positions: int | Sequence[int]) -> Visibility:
+    """A few positions (the first ones, if a number is given) see everything and are seen by everybody.
+
+    >>> print(global_tokens(1).picture(3, 4))
+    # # # #
+    # . . .
+    # . . .
+
+    Reference: Beltagy et al. 2020 (Longformer), section 3.1, without their second set of projections.
+    """
+    if isinstance(positions, int) and positions < 0:
+        raise ValueError(f"{positions} global tokens are impossible: give 0 or more, or a list of positions.")
+    return GlobalTokens(positions if isinstance(positions, int) else tuple(positions))
+
+
+def random_blocks(*, block: int, count: int, seed: int = 0) -> Visibility:
+    """Each block of queries sees `count` blocks of keys, drawn once: by `seed`, its number and the number of blocks.
+
+    An example's own length counts, so that padding draws nothing else.
+
+    >>> print(random_blocks(block=2, count=1, seed=1).picture(6, 6))
+    . . # # . .
+    . . # # . .
+    . . . . # #
+    . . . . # #
+    . . # # . .
+    . . # # . .
+
+    Reference: Zaheer et al. 2020 (BigBird), section 2.
+    """
+    _require_positive("A block", block)
+    return RandomBlocks(block, count, seed)
+
+
+def _chunk(size: int, left: Count, right: Count) -> Visibility:
+    return everything() if left == right == math.inf else Chunk(size, left, right)
+
+
+def _mixed(number: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
+    """A pseudo-random non-negative integer for each integer, the same on every machine (as in splitmix64)."""
+    number = number * -7046029254386353131 + 1442695040888963407
+    number = (number ^ ((number >> 30) & 0x3FFFFFFFF)) * -4658895280553007687
+    number = (number ^ ((number >> 27) & 0x1FFFFFFFFF)) * -7723592293110705685
+    return ((number ^ ((number >> 31) & 0x1FFFFFFFF)) >> 2) & 0x1FFFFFFFFFFFFFFF
+
+
+def _require_positive(what: str, size: int) -> None:
+    if size < 1:
+        raise ValueError(f"{what} has {size} positions: at least 1 is needed.")

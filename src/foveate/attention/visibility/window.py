@@ -1,0 +1,218 @@
+"""Rules about the distance between a query and a key."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from foveate.attention.position import Positions
+from foveate.attention.visibility.reach import Reach, Span
+from foveate.attention.visibility.rule import Visibility, everything
+
+Count = int | float
+"""A number of keys, or math.inf."""
+
+
+@dataclass(frozen=True)
+class Causal(Visibility):
+    def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
+        return at.key <= at.query
+
+    def reach(self, at: Positions) -> Reach:
+        return Reach((Span(-math.inf, at.query),))
+
+    def meet(self, other: Visibility) -> Visibility | None:
+        return _window(min(math.inf, other.left), 0) if isinstance(other, Window) else None
+
+    def join(self, other: Visibility) -> Visibility | None:
+        return _window(math.inf, other.right) if isinstance(other, Window) else None
+
+    def __repr__(self) -> str:
+        return "causal()"
+
+
+@dataclass(frozen=True)
+class Window(Visibility):
+    left: Count
+    right: Count
+
+    def __post_init__(self) -> None:
+        _require_counts("A window", left=self.left, right=self.right)
+
+    def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
+        distance = at.query - at.key
+        return (distance <= self.left) & (-distance <= self.right)
+
+    @property
+    def width(self) -> float:
+        return self.left + self.right + 1
+
+    def reach(self, at: Positions) -> Reach:
+        return Reach((Span(at.query.double() - self.left, at.query.double() + self.right),))
+
+    def meet(self, other: Visibility) -> Visibility | None:
+        if isinstance(other, Window):
+            return _window(min(self.left, other.left), min(self.right, other.right))
+        return None
+
+    def join(self, other: Visibility) -> Visibility | None:
+        # Both hold the query itself, so no gap can lie between them.
+        if isinstance(other, Window):
+            return _window(max(self.left, other.left), max(self.right, other.right))
+        return None
+
+    def __repr__(self) -> str:
+        return f"window(left={number(self.left)}, right={number(self.right)})"
+
+
+@dataclass(frozen=True)
+class Dilated(Visibility):
+    left: Count
+    right: Count
+    step: int
+
+    def __post_init__(self) -> None:
+        _require_counts("A dilated window", left=self.left, right=self.right)
+        if self.step < 1:
+            raise ValueError(f"A dilated window looks at every step={self.step} keys: at least 1 is needed.")
+
+    def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
+        distance = at.query - at.key
+        near = (distance <= self.left * self.step) & (-distance <= self.right * self.step)
+        return near & (distance % self.step == 0)
+
+    @property
+    def width(self) -> float:
+        return (self.left + self.right) * self.step + 1
+
+    def reach(self, at: Positions) -> Reach:
+        left, right = self.left * self.step, self.right * self.step
+        return Reach((Span(at.query.double() - left, at.query.double() + right),))
+
+    def meet(self, other: Visibility) -> Visibility | None:
+        if isinstance(other, Causal):
+            return Dilated(self.left, 0, self.step)
+        if isinstance(other, Window):
+            return Dilated(self._least(self.left, other.left), self._least(self.right, other.right), self.step)
+        if isinstance(other, Dilated) and other.step == self.step:
+            return Dilated(min(self.left, other.left), min(self.right, other.right), self.step)
+        return None
+
+    def _least(self, counted: Count, keys: Count) -> Count:
+        return counted if math.isinf(keys) else min(counted, int(keys) // self.step)
+
+    def __repr__(self) -> str:
+        return f"dilated(left={number(self.left)}, right={number(self.right)}, step={self.step})"
+
+
+@dataclass(frozen=True)
+class Around(Visibility):
+    left: Count
+    right: Count
+
+    def __post_init__(self) -> None:
+        _require_counts("A window", left=self.left, right=self.right)
+
+    def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
+        distance = (at.query if at.centre is None else at.centre.detach()) - at.key
+        return (distance <= self.left) & (-distance <= self.right)
+
+    @property
+    def width(self) -> float:
+        return self.left + self.right + 1
+
+    def reach(self, at: Positions) -> Reach:
+        # No rounding to whole positions here: `first` and `last` need not be keys.
+        centre = (at.query if at.centre is None else at.centre.detach()).to(torch.float64)
+        slack = 0.0 if at.centre is None else 1.0  # a float32 difference may round to the border
+        return Reach((Span(centre - self.left - slack, centre + self.right + slack),))
+
+    def meet(self, other: Visibility) -> Visibility | None:
+        if isinstance(other, Around):
+            return Around(min(self.left, other.left), min(self.right, other.right))
+        return None
+
+    def join(self, other: Visibility) -> Visibility | None:
+        # The centre lies in both, but it is a real number: keys on either side of it leave no gap.
+        if isinstance(other, Around):
+            return Around(max(self.left, other.left), max(self.right, other.right))
+        return None
+
+    def __repr__(self) -> str:
+        return f"around(left={number(self.left)}, right={number(self.right)})"
+
+
+def causal() -> Visibility:
+    """A query sees the keys up to its own position: the triangle M of masked self-attention.
+
+    >>> print(causal().picture(3, 3))
+    # . .
+    # # .
+    # # #
+    """
+    return Causal()
+
+
+def window(*, left: Count, right: Count) -> Visibility:
+    """A query sees `left` keys before itself, itself, and `right` keys after; `math.inf` reaches everything.
+
+    `window(left=2, right=0)` is the truncated self-attention of streaming speech models.
+
+    >>> print(window(left=1, right=0).picture(4, 4))
+    # . . .
+    # # . .
+    . # # .
+    . . # #
+    >>> window(left=math.inf, right=0)
+    causal()
+    """
+    return _window(left, right)
+
+
+def dilated(*, left: Count, right: Count, step: int) -> Visibility:
+    """A window with gaps: `left` keys before the query, itself and `right` after, `step` apart.
+
+    >>> print(dilated(left=1, right=1, step=2).picture(5, 5))
+    # . # . .
+    . # . # .
+    # . # . #
+    . # . # .
+    . . # . #
+
+    Reference: Beltagy et al. 2020 (Longformer), figure 2c.
+    """
+    return Dilated(left, right, step) if step != 1 else _window(left, right)
+
+
+def around(*, left: Count, right: Count) -> Visibility:
+    """A query sees the keys within [p − left, p + right] of the centre p that it predicted, a real number.
+
+    The centre is `Positions.centre`; without one it is the query's own position, as in local-m.
+
+    >>> centre = torch.tensor([0.2, 2.5])[None, None, :, None]
+    >>> at = Positions(query=torch.arange(2)[None, None, :, None], key=torch.arange(5)[None, None, None], centre=centre)
+    >>> around(left=1, right=1)(at)[0, 0].int().tolist()
+    [[1, 1, 0, 0, 0], [0, 0, 1, 1, 0]]
+
+    Reference: Luong et al. 2015, section 3.2.
+    """
+    return Around(left, right)
+
+
+def number(value: Count) -> str:
+    """As it is written in code."""
+    return "math.inf" if math.isinf(value) else str(value)
+
+
+def _window(left: Count, right: Count) -> Visibility:
+    """The plainest rule for a window: kernels know some by name."""
+    if left == math.inf and right == math.inf:
+        return everything()
+    return Causal() if left == math.inf and right == 0 else Window(left, right)
+
+
+def _require_counts(what: str, *, left: Count, right: Count) -> None:
+    if left < 0 or right < 0:
+        raise ValueError(f"{what} reaches left={left} and right={right}: neither may be negative.")
