@@ -38,6 +38,9 @@ class Positions:
     key_segment: Int[Tensor, "#batch #heads 1 key"] | None = None
     previous: Float[Tensor, "batch heads query all_keys"] | None = None
     """Weights of the step before each query, over all keys: what location-aware scores look at."""
+    query_bucket: Int[Tensor, "#batch #heads query rounds"] | None = None
+    """Which chunk of which bucket each query looks into, in each round of hashing."""
+    key_bucket: Int[Tensor, "#batch #heads rounds key"] | None = None
     first_key: int = 0
     """How many keys were cut off in front: rules about the place in the batch, not the position, need it."""
     uncut_keys: int | None = None
@@ -128,6 +131,6 @@ class Positions:
         return replace(later, aligned=False, **joined)
 
 
-_BY_QUERY = ("centre", "query_segment", "previous")
-_BY_KEY = ("key", "real", "key_segment")
+_BY_QUERY = ("centre", "query_segment", "previous", "query_bucket")
+_BY_KEY = ("key", "real", "key_segment", "key_bucket")
 _BATCHED = ("query", *_BY_QUERY, *_BY_KEY, "uncut_real")
