@@ -3,6 +3,9 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
 
 typedef float Vec __attribute__((vector_size(64)));
 typedef int32_t VecInt __attribute__((vector_size(64)));
@@ -19,27 +22,50 @@ static inline void store(float* to, Vec x) { std::memcpy(to, &x, sizeof x); }
 static inline Vec fill(float x) { return Vec{} + x; }
 
 static inline float sum(Vec x) {
-    float parts[LANES], total = 0;
-    store(parts, x);
-    for (int stride = LANES / 2; stride; stride /= 2)
-        for (int i = 0; i < stride; i++) parts[i] += parts[i + stride];
-    total = parts[0];
-    return total;
+    typedef float Half __attribute__((vector_size(32)));
+    typedef float Quarter __attribute__((vector_size(16)));
+    Half halves[2];
+    std::memcpy(halves, &x, sizeof x);
+    halves[0] += halves[1];
+    Quarter quarters[2];
+    std::memcpy(quarters, halves, sizeof quarters);
+    quarters[0] += quarters[1];
+    return (quarters[0][0] + quarters[0][2]) + (quarters[0][1] + quarters[0][3]);
 }
 
-static inline Vec where(VecInt test, Vec yes, Vec no) {
-    VecInt a, b;
-    std::memcpy(&a, &yes, sizeof a);
-    std::memcpy(&b, &no, sizeof b);
-    VecInt chosen = (test & a) | (~test & b);
-    std::memcpy(&yes, &chosen, sizeof yes);
-    return yes;
+static inline Vec where(VecInt test, Vec yes, Vec no) { return test ? yes : no; }
+
+// The smaller and the larger of x and a limit; NaN stays NaN.
+static inline Vec at_most(Vec x, float limit) {
+#ifdef __AVX512F__
+    return (Vec)_mm512_maskz_min_ps(0xFFFF, (__m512)fill(limit), (__m512)x);
+#else
+    return where(fill(limit) < x, fill(limit), x);
+#endif
+}
+
+static inline Vec at_least(Vec x, float limit) {
+#ifdef __AVX512F__
+    return (Vec)_mm512_maskz_max_ps(0xFFFF, (__m512)fill(limit), (__m512)x);
+#else
+    return where(fill(limit) > x, fill(limit), x);
+#endif
+}
+
+// 1 / x to the last bit or two, for normal x.
+static inline Vec reciprocal(Vec x) {
+#ifdef __AVX512F__
+    Vec rough = (Vec)_mm512_maskz_rcp14_ps(0xFFFF, (__m512)x);
+    return rough + rough * (1.0f - x * rough);
+#else
+    return 1.0f / x;
+#endif
 }
 
 // e^x to 2 units in the last place for -87 <= x <= 88; smaller arguments give 0, larger ones infinity, NaN stays NaN.
 static inline Vec exp(Vec x) {
     const Vec magic = fill(12582912.0f);  // 1.5 · 2²³: adding it rounds to an integer
-    Vec clamped = where(x > fill(89.0f), fill(89.0f), where(x < fill(-87.3f), fill(-87.3f), x));
+    Vec clamped = at_least(at_most(x, 89.0f), -87.3f);
     Vec rounded = clamped * 1.44269504f + magic;
     Vec n = rounded - magic;
     Vec r = clamped - n * 0.693359375f + n * 2.12194440e-4f;
