@@ -5,9 +5,13 @@ from foveate.nn.feedforward import FeedForward
 from foveate.nn.multihead import KeyValue, MultiHeadAttention
 from foveate.nn.packing import Packing
 from foveate.nn.position import LearnedConfig, LearnedPosition, PositionConfig, Sinusoid, SinusoidalConfig
+from foveate.nn.ran import RAN, RANConfig, RANEncoder, RANExplanation
+from foveate.nn.ran_head import RANHead
+from foveate.nn.ran_layer import RANOutput, RANState
 from foveate.nn.recurrent import LectureGRU, RecurrentConfig, RecurrentDecoder, RecurrentEncoder, RecurrentLayer
 
 __all__ = [
+    "RAN",
     "BlockConfig",
     "DecoderBlock",
     "EncoderBlock",
@@ -19,6 +23,12 @@ __all__ = [
     "MultiHeadAttention",
     "Packing",
     "PositionConfig",
+    "RANConfig",
+    "RANEncoder",
+    "RANExplanation",
+    "RANHead",
+    "RANOutput",
+    "RANState",
     "RecurrentConfig",
     "RecurrentDecoder",
     "RecurrentEncoder",
