@@ -1,20 +1,19 @@
-"""What this machine is good at: four switches, measured at start-up and turned on only where they gain.
+"""What this machine is good at: switches that are measured at start-up and turned on only where they gain.
 
 1. oneDNN for float32 matrix products. Some CPUs run torch's default BLAS at a third of their speed. The switch that
    routes products to oneDNN is named after bfloat16, so it is kept only if float32 accuracy is kept, by test.
 2. An allocator policy (glibc): large tensors stop being returned to the system and page-faulted anew.
-3. Plain matmul–softmax–matmul attention at short lengths, where fused kernels lose more than they save.
-4. Weights in oneDNN's own layout for inference, where the default BLAS is slow at a few dozen rows.
+3. Weights in oneDNN's own layout for inference, where the default BLAS is slow at a few dozen rows.
+4. Which way to execute an attention is the fastest: `attention.calibration` measures that, the rates are kept here.
 """
 
 import ctypes
 import platform
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
-from torch.nn.functional import scaled_dot_product_attention
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,27 +22,20 @@ class Tuning:
 
     onednn_matmul: bool = False
     allocator: bool = False
-    short_attention: int = 0
-    """Up to this many keys, dot-product attention in float32 on CPU runs as plain matrix products."""
-    short_attention_bfloat16: int = 0
-    """The same in bfloat16, where torch's fused kernel has a slow backward."""
-
     packed_rows: int = 0
     """From this many rows on, inference multiplies with weights in oneDNN's own layout; 0: never."""
+    rates: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """How fast each way to execute an attention is here, for the planner; empty: as on the machine of this project."""
 
     def __str__(self) -> str:
         onednn = "oneDNN" if self.onednn_matmul else "torch's default"
         allocator = "large tensors keep their pages" if self.allocator else "system default"
-        short = f"up to {self.short_attention} keys in float32, {self.short_attention_bfloat16} in bfloat16"
         packed = f"from {self.packed_rows} rows on" if self.packed_rows else "never"
+        attention = f"measured {len(self.rates)} path variants" if self.rates else "by default rates"
         return (
-            f"float32 products: {onednn}; allocator: {allocator}; plain attention: {short}; "
-            f"packed weights in inference: {packed}"
+            f"float32 products: {onednn}; allocator: {allocator}; packed weights in inference: {packed}; "
+            f"choice of attention paths: {attention}"
         )
-
-    def short_attention_for(self, dtype: torch.dtype) -> int:
-        """Up to how many keys plain products are the faster attention."""
-        return self.short_attention_bfloat16 if dtype == torch.bfloat16 else self.short_attention
 
 
 _current = Tuning()
@@ -71,9 +63,7 @@ def tune() -> Tuning:
     use(replace(_current, onednn_matmul=False))
     allocator = _current.allocator or _keep_pages()
     use(Tuning(onednn_matmul=_onednn_gains(), allocator=allocator))
-    short, short_bfloat16 = (_short_attention(dtype) for dtype in (torch.float32, torch.bfloat16))
-    rows = _packed_rows()
-    use(replace(_current, short_attention=short, short_attention_bfloat16=short_bfloat16, packed_rows=rows))
+    use(replace(_current, packed_rows=_packed_rows()))
     return _current
 
 
@@ -108,28 +98,8 @@ def _onednn_gains() -> bool:
             use(before)
 
     default_error, onednn_error = error(a @ b), error(through_onednn())
-    onednn_seconds, default_seconds = _race(through_onednn, lambda: a @ b)
+    onednn_seconds, default_seconds = race(through_onednn, lambda: a @ b)
     return onednn_error <= max(4 * default_error, 1e-6) and onednn_seconds * 1.05 <= default_seconds
-
-
-def _short_attention(dtype: torch.dtype) -> int:
-    """The largest length, up to 256, at which plain products train faster than the fused kernel, masks included."""
-    longest, generator = 0, torch.Generator().manual_seed(0)
-    for length in (32, 128, 256):
-        query = torch.randn(2048 // length, 4, length, 32, dtype=dtype, requires_grad=True, generator=generator)
-        visible = torch.ones(len(query), 1, 1, length, dtype=torch.bool)
-
-        def plain(query: torch.Tensor = query, visible: torch.Tensor = visible) -> None:
-            scores = torch.where(visible, query @ query.mT, -torch.inf)
-            (scores.softmax(-1, dtype=torch.float32).to(dtype) @ query).sum().backward()
-
-        def fused(query: torch.Tensor = query, visible: torch.Tensor = visible) -> None:
-            scaled_dot_product_attention(query, query, query, attn_mask=visible).sum().backward()
-
-        plain_seconds, fused_seconds = _race(plain, fused, repeats=5)
-        if plain_seconds < fused_seconds:
-            longest = length
-    return longest
 
 
 @torch.inference_mode()
@@ -154,13 +124,13 @@ def _packed_rows() -> int:
 
         exact = x.double() @ weights[0].double().mT
         errors = [float((products()[0] - exact).abs().max() / exact.abs().max()) for products in (ours, theirs)]
-        packed_seconds, plain_seconds = _race(ours, theirs)
+        packed_seconds, plain_seconds = race(ours, theirs)
         if errors[0] <= max(4 * errors[1], 1e-6) and packed_seconds * 1.05 < plain_seconds:
             return rows
     return 0
 
 
-def _race(*works: Callable[[], object], repeats: int = 15) -> list[float]:
+def race(*works: Callable[[], object], repeats: int = 15) -> list[float]:
     """The fastest run of each in seconds. They take turns, so that a busy moment of the machine hits all alike."""
     fastest = [float("inf")] * len(works)
     for turn in range(repeats + 1):

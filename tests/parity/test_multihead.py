@@ -113,14 +113,11 @@ def test_attention_is_the_fused_kernel(path: object, kv_heads: int, triangle: bo
     torch.testing.assert_close(attention.run(query, key, value), expected, **ROUNDING)
 
 
-@pytest.mark.parametrize("short", [0, 256])
-def test_the_switch_for_short_lengths_changes_the_path_and_not_the_answer(short: int) -> None:
-    before = machine.use(machine.Tuning(short_attention=short))
-    try:
-        x = torch.randn(2, 2, 9, 4, dtype=torch.float64)
-        attention = Attention(visibility=causal())
-        assert attention.plan(x, x).chosen == ("product" if short else "sdpa")
-        expected = scaled_dot_product_attention(x, x, x, is_causal=True)
-        torch.testing.assert_close(attention.run(x, x, x), expected, **ROUNDING)
-    finally:
-        machine.use(before)
+@pytest.mark.parametrize("fast", ["product", "sdpa"])
+def test_the_machines_rates_change_the_path_and_not_the_answer(fast: str) -> None:
+    x, attention = torch.randn(2, 2, 9, 4, dtype=torch.float64), Attention(visibility=causal())
+    rates = {f"{path.name} float32 inference": [1.0 if path.name == fast else 2.0] + [0.0] * 5 for path in PATHS}
+    machine.use(machine.Tuning(rates=rates))
+    assert attention.plan(x, x).chosen == fast
+    expected = scaled_dot_product_attention(x, x, x, is_causal=True)
+    torch.testing.assert_close(attention.run(x, x, x), expected, **ROUNDING)

@@ -17,11 +17,11 @@ def as_it_was() -> Iterator[None]:
 
 
 def test_the_default_is_torch_as_it_comes() -> None:
-    assert machine.current() == Tuning(onednn_matmul=False, allocator=False, short_attention=0)
+    assert machine.current() == Tuning(onednn_matmul=False, allocator=False)
 
 
 def test_use_returns_what_was_in_force_and_putting_that_back_restores_it() -> None:
-    mine = Tuning(onednn_matmul=True, short_attention=64)
+    mine = Tuning(onednn_matmul=True, packed_rows=8)
     before = machine.use(mine)
     assert machine.current() == mine
     assert machine.use(before) == mine
@@ -32,8 +32,7 @@ def test_use_returns_what_was_in_force_and_putting_that_back_restores_it() -> No
 def test_tuning_measures_puts_in_force_and_keeps_float32_exact() -> None:
     tuning = machine.tune()
     assert machine.current() == tuning
-    assert 0 <= tuning.short_attention <= 256
-    assert tuning.short_attention == 0 or tuning.short_attention in (32, 64, 128, 256)
+    assert tuning.packed_rows in (0, 1, 8, 32)
     a, b = torch.randn(200, 300), torch.randn(300, 100)
     exact = a.double() @ b.double()
     assert ((a @ b).double() - exact).abs().max() <= 1e-5 * exact.abs().max()
@@ -49,8 +48,9 @@ def test_tuning_draws_no_random_numbers_of_ours() -> None:
 
 
 def test_a_tuning_says_what_is_on() -> None:
-    on = Tuning(onednn_matmul=True, allocator=True, short_attention=64)
-    assert str(on).startswith(
-        "float32 products: oneDNN; allocator: large tensors keep their pages; plain attention: up to 64 keys"
+    on = Tuning(onednn_matmul=True, allocator=True, packed_rows=8, rates={"sdpa float32 training": (1.0,)})
+    assert str(on) == (
+        "float32 products: oneDNN; allocator: large tensors keep their pages; packed weights in inference: from 8 rows "
+        "on; choice of attention paths: measured 1 path variants"
     )
-    assert str(Tuning()).startswith("float32 products: torch's default; allocator: system default; plain attention: ")
+    assert str(Tuning()).startswith("float32 products: torch's default; allocator: system default; packed weights in ")

@@ -7,7 +7,8 @@ from typing import Literal
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from foveate.attention import record
+from foveate import machine
+from foveate.attention import planner, record
 from foveate.attention.bias import Bias
 from foveate.attention.normaliser import Normaliser, Softmax
 from foveate.attention.paths import PATHS
@@ -18,8 +19,13 @@ from foveate.attention.score import KeyedScore, PlacedScore, ScaledDot, Score
 from foveate.attention.transform import Transform
 from foveate.attention.visibility import Visibility, everything
 
+REMEMBERED = 4096
+"""Choices of paths kept by one attention."""
 Centre = Callable[[Tensor, Positions], Float[Tensor, "#batch #heads query 1"]]
 """From queries to where in the keys each wants to look, as in the local attention of Luong et al. 2015."""
+
+
+Shows = Literal["exact", "implied", "projected"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +36,10 @@ class Explanation:
     visible: Bool[Tensor, "batch heads query key"]
     weights: Float[Tensor, "batch heads query key"]
     context: Float[Tensor, "batch heads query value_head_dim"]
+    shows: Shows = "exact"
+    """exact: the weights that are computed with; implied: they follow from the formula but are never made when it runs;
+    projected: over mixtures of keys, not over keys.
+    """
 
 
 @dataclass(frozen=True)
@@ -42,6 +52,8 @@ class PlannedPath:
     flops: float
     bytes: float
     """Memory beyond inputs and output, at the peak."""
+    seconds: float
+    """The planner's estimate; forward and backward when gradients are wanted."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +65,27 @@ class Plan:
     paths: tuple[PlannedPath, ...]
 
     def __str__(self) -> str:
+        mine = next(path for path in self.paths if path.name == self.chosen)
         others = [
-            f"{path.name} refused: {', '.join(path.reasons)}" if path.reasons else f"{path.name} would do, but slower"
+            f"{path.name} refused: {', '.join(path.reasons)}"
+            if path.reasons
+            else f"{path.name} would take {path.seconds / mine.seconds:.1f} times as long"
             for path in self.paths
             if path.name != self.chosen
         ]
         return f"{self.chosen} ({'; '.join([self.because, *others])})"
+
+    def table(self) -> str:
+        """A line for each path, the fastest first: estimated time, arithmetic and memory, or why it refuses."""
+        ranked = sorted(self.paths, key=lambda path: (bool(path.reasons), path.seconds))
+        width = max(len(path.name) for path in ranked)
+        lines = []
+        for path in ranked:
+            numbers = f"{path.seconds * 1e3:10.3f} ms  {path.flops / 1e6:10.1f} MFLOP  {path.bytes / 2**20:8.1f} MiB"
+            mark = "→" if path.name == self.chosen else " "
+            answer = f"refuses: {', '.join(path.reasons)}" if path.reasons else numbers
+            lines.append(f"{mark} {path.name:{width}}  {answer}")
+        return "\n".join(lines)
 
 
 class Attention(nn.Module):
@@ -87,6 +114,9 @@ class Attention(nn.Module):
     tensor([1.9366, 6.6831, 1.5951])
     """
 
+    shows: Shows = "exact"
+    """Which weights `explain` shows."""
+
     def __init__(
         self,
         score: Score | PlacedScore | None = None,
@@ -102,7 +132,8 @@ class Attention(nn.Module):
     ) -> None:
         """`transforms` change queries and keys first, in their order. `centre` says where in the keys each query wants
         to look, for rules and biases that read `Positions.centre`. Normalised weights are multiplied by exp(reweight).
-        `kind` only labels records. `paths` may be extended by your own; the best-ranked that accepts runs.
+        `kind` only labels records. `paths` may be extended by your own; of those that accept, the one that should be
+        the fastest runs.
         """
         super().__init__()
         self.score: Score | PlacedScore = ScaledDot() if score is None else score
@@ -116,6 +147,8 @@ class Attention(nn.Module):
         self.normaliser: Normaliser = Softmax() if normaliser is None else normaliser
         self.kind = kind
         self.paths = tuple(paths)
+        self._chosen: dict[object, Path] = {}
+        self._tuned = machine.current()
 
     def key_features(self, key: Float[Tensor, "batch heads key key_dim"]) -> Tensor | None:
         """The key's part of the score, to be computed once and passed to every `run` on the same keys; None where
@@ -139,7 +172,7 @@ class Attention(nn.Module):
         """
         query, key, at = self._placed(query, key, value, at)
         seen = materialise(self, query, key, value, at=at)
-        return Explanation(seen.scores, seen.visible.expand_as(seen.scores), seen.weights, seen.context)
+        return Explanation(seen.scores, seen.visible.expand_as(seen.scores), seen.weights, seen.context, self.shows)
 
     def run(
         self,
@@ -170,10 +203,7 @@ class Attention(nn.Module):
         """Which path `run` would take for inputs of this size, and what the others answer."""
         query, key, at = self._placed(query, key, None, at)
         chosen = self._choose(query, key, at)
-        answers = tuple(
-            PlannedPath(path.name, tuple(path.refuses(self, query, key, at)), *path.cost(self, query, key, at))
-            for path in self.paths
-        )
+        answers = tuple(self._answer(path, query, key, at) for path in self.paths)
         because = f"{type(self.score).__name__} + {self.visibility} + {type(self.normaliser).__name__}"
         return Plan(chosen.name, because, answers)
 
@@ -190,11 +220,34 @@ class Attention(nn.Module):
         return ", ".join([*parts, *(f"{name}={getattr(self, name)}" for name in optional if getattr(self, name))])
 
     def _choose(self, query: Tensor, key: Tensor, at: Positions) -> Path:
+        """The path that should be the fastest. The choice is remembered for calls of the same kind and size."""
+        training = planner.is_training(query, key)
+        kind = (query.shape, key.shape, query.dtype, query.device.type, training, at.aligned)
+        if self._tuned is not machine.current():
+            self._tuned = machine.current()
+            self._chosen.clear()
+        remembered = self._chosen.get(kind)
+        if remembered is not None and not remembered.refuses(self, query, key, at):
+            return remembered
         accepting = [path for path in self.paths if not path.refuses(self, query, key, at)]
-        if accepting:
-            return min(accepting, key=lambda path: path.rank(self, query, key))
-        reasons = "; ".join(f"{path.name}: {', '.join(path.refuses(self, query, key, at))}" for path in self.paths)
-        raise ValueError(f"No path accepts this attention ({reasons}). Add `materialised`, which accepts every one.")
+        if not accepting:
+            reasons = "; ".join(f"{path.name}: {', '.join(path.refuses(self, query, key, at))}" for path in self.paths)
+            raise ValueError(
+                f"No path accepts this attention ({reasons}). Add `materialised`, which accepts every one."
+            )
+        if len(self._chosen) > REMEMBERED:
+            self._chosen.clear()
+        self._chosen[kind] = min(
+            accepting, key=lambda path: planner.seconds(path, self, query, key, at, training=training)
+        )
+        return self._chosen[kind]
+
+    def _answer(self, path: Path, query: Tensor, key: Tensor, at: Positions) -> PlannedPath:
+        reasons = tuple(path.refuses(self, query, key, at))
+        cost = path.cost(self, query, key, at)
+        training = planner.is_training(query, key)
+        took = planner.seconds(path, self, query, key, at, training=training)
+        return PlannedPath(path.name, reasons, cost.flops, cost.bytes, took)
 
     def _placed(
         self, query: Tensor, key: Tensor, value: Tensor | None, at: Positions | None

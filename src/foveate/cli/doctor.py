@@ -13,6 +13,12 @@ OPTIONAL = {
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--calibrate",
+        action="store_true",
+        help="measure every way to execute an attention (about two minutes) and keep the rates for all later runs",
+    )
+    parser.add_argument("--threads", type=int, metavar="N", help="calibrate for this many threads")
     parser.epilog = "Exit code 4 when the self-test fails. Paste the output into a bug report."
 
 
@@ -23,8 +29,11 @@ def run(arguments: argparse.Namespace) -> int:
     import torch
 
     from foveate import machine, native
+    from foveate.attention import calibration
     from foveate.attention.selftest import self_test
 
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
     print(f"foveate {version('foveate')}, Python {platform.python_version()}, {platform.platform()}")
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {_devices()}")
     for package, extra in OPTIONAL.items():
@@ -33,7 +42,14 @@ def run(arguments: argparse.Namespace) -> int:
         except PackageNotFoundError:
             print(f"{package} is not installed (pip install 'foveate[{extra}]')")
     print(f"native kernels: {native.state()}")
-    print(f"switches: {machine.tune()}")
+    machine.tune()
+    if arguments.calibrate:
+        print("calibrating (about two minutes) …", flush=True)
+        found = calibration.calibrate()
+        print(f"calibrated: {found}; kept in {calibration.save(found)}")
+    if not calibration.use_kept():
+        calibration.scale()
+    print(f"switches: {machine.current()}")
     outcome = self_test()
     print(f"self-test: {outcome}")
     return 0 if outcome.passed else 4

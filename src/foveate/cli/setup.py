@@ -57,7 +57,12 @@ def prepare_machine(arguments: argparse.Namespace, *, quiet: bool = False) -> No
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     if not arguments.no_tune:
-        tuning = machine.tune()
+        from foveate.attention import calibration
+
+        machine.tune()
+        if not calibration.use_kept():
+            calibration.scale()
+        tuning = machine.current()
         if not quiet:
             say(f"Tuned for this machine: {tuning}. (--no-tune leaves torch as it comes.)")
 

@@ -104,7 +104,7 @@ def _prelude() -> str:
 def _compiled(source: str, stem: str) -> Path:
     """The library of this source, made by this compiler for this processor."""
     compiler = _compiler()
-    identity = "\0".join([source, *FLAGS, compiler.command, compiler.version, _processor()])
+    identity = "\0".join([source, *FLAGS, compiler.command, compiler.version, processor()])
     file = f"{stem}-{hashlib.sha256(identity.encode()).hexdigest()[:32]}.so"
     folder = _folder()
     if not (folder / file).exists():
@@ -160,7 +160,7 @@ def _temporary_folder() -> Path:
 
 
 @functools.cache
-def _processor() -> str:
+def processor() -> str:
     """What -march=native depends on: one home folder may serve many machines."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
@@ -171,6 +171,6 @@ def _processor() -> str:
 
 
 def _vectors() -> list[str]:
-    flags = set(_processor().split())
+    flags = set(processor().split())
     known = (("avx512f", "AVX-512"), ("avx2", "AVX2"), ("asimd", "NEON"), ("sse2", "SSE2"))
     return [name for flag, name in known if flag in flags][:1]

@@ -1,7 +1,5 @@
 """Shapes, refusals and plans of one attention. That explain = run is tests/laws/test_attention.py."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -18,15 +16,7 @@ from foveate.attention import (
     padding,
     window,
 )
-from foveate.attention.paths import SDPAPath
-
-
-@pytest.fixture
-def plain_machine() -> Iterator[None]:
-    """torch as it comes, whatever was tuned before."""
-    before = machine.use(machine.Tuning())
-    yield
-    machine.use(before)
+from foveate.attention.paths import PATHS, Cost, MaterialisedPath, ProductPath, SDPAPath
 
 
 @pytest.fixture
@@ -87,19 +77,53 @@ def test_a_bias_adds_to_scores_and_never_hides() -> None:
     assert torch.equal(seen.visible[0, 0], distance >= 0)
 
 
-def test_a_plan_says_which_path_runs_and_why_the_others_do_not(plain_machine: None) -> None:
-    x = torch.randn(1, 2, 6, 8)
-    assert str(Attention(visibility=causal()).plan(x, x)) == (
-        "sdpa (ScaledDot + causal() + Softmax; product would do, but slower; materialised would do, but slower)"
+def test_a_plan_says_which_path_runs_and_why_the_others_do_not() -> None:
+    x, three = torch.randn(1, 2, 6, 8), (ProductPath(), SDPAPath(), MaterialisedPath())
+    seconds = {"product": 2.0, "sdpa": 1.0, "materialised": 4.0}
+    rates = {f"{name} float32 inference": [rate] + [0.0] * 5 for name, rate in seconds.items()}
+    machine.use(machine.Tuning(rates=rates))
+    plan = Attention(visibility=causal(), paths=three).plan(x, x)
+    assert str(plan) == (
+        "sdpa (ScaledDot + causal() + Softmax; product would take 2.0 times as long; "
+        "materialised would take 4.0 times as long)"
     )
-    additive = Attention(AdditiveConfig().build(query_dim=8, key_dim=8), visibility=padding())
+    assert [line.split()[:3] for line in plan.table().splitlines()] == [
+        ["→", "sdpa", "1000.000"],
+        ["product", "2000.000", "ms"],
+        ["materialised", "4000.000", "ms"],
+    ]
+    additive = Attention(AdditiveConfig().build(query_dim=8, key_dim=8), visibility=padding(), paths=three)
     assert str(additive.plan(x, x)) == (
         "materialised (Additive + padding() + Softmax; product refused: Additive is not a dot product; "
         "sdpa refused: Additive is not a dot product)"
     )
 
 
-def test_a_plan_counts_arithmetic_and_memory(plain_machine: None) -> None:
+def test_a_path_of_ones_own_runs_where_it_is_faster() -> None:
+    class Constant(MaterialisedPath):
+        name = "constant"
+
+        def cost(self, *arguments: object) -> Cost:
+            return Cost(flops=0.0, bytes=0.0, tiles=0.0)
+
+        def run(self, formula: object, query: torch.Tensor, *arguments: object, **named: object) -> torch.Tensor:
+            return torch.full_like(query, 7.0)
+
+    x = torch.randn(1, 2, 300, 8)
+    mine = Attention(paths=(*PATHS, Constant()))
+    assert mine.plan(x, x).chosen == "constant"
+    assert (mine.run(x, x, x) == 7).all()
+
+
+def test_gigabytes_are_dearer_than_a_little_time() -> None:
+    x = torch.empty(1, 8, 60_000, 64, device="meta")
+    paths = (MaterialisedPath(), SDPAPath())
+    rates = {"materialised float32 inference": [1.0] + [0.0] * 5, "sdpa float32 inference": [2.0] + [0.0] * 5}
+    machine.use(machine.Tuning(rates=rates | {f"meta {name}": rate for name, rate in rates.items()}))
+    assert Attention(paths=paths).plan(x, x).chosen == "sdpa"
+
+
+def test_a_plan_counts_arithmetic_and_memory() -> None:
     x = torch.randn(2, 4, 100, 16)
     paths = {path.name: path for path in Attention(visibility=causal()).plan(x, x).paths}
     pairs = 2 * 4 * 100 * 100

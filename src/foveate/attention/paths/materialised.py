@@ -77,9 +77,6 @@ class MaterialisedPath:
         pairs = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
         return Cost(4.0 * pairs * key.shape[3], 3.0 * pairs * query.element_size())
 
-    def rank(self, formula: Formula, query: Tensor, key: Tensor) -> float:
-        return 9.0
-
     def run(
         self,
         formula: Formula,

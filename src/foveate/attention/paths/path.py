@@ -13,10 +13,16 @@ from foveate.attention.visibility import Visibility
 
 
 class Cost(NamedTuple):
-    """Arithmetic and extra memory of one call."""
+    """What one call does, for the planner to estimate its time."""
 
     flops: float
+    """Of the forward pass."""
     bytes: float
+    """Memory beyond inputs and output, at the peak."""
+    tiles: float = 1.0
+    """How many pieces are computed one after the other."""
+    pairs: float | None = None
+    """Scores computed, over all heads; None: as many as `flops` of dot products."""
 
 
 @runtime_checkable
@@ -45,10 +51,6 @@ class Path(Protocol):
         ...
 
     def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost: ...
-
-    def rank(self, formula: Formula, query: Tensor, key: Tensor) -> float:
-        """Among the paths that accept, the lowest rank runs: 0 is the best of all at this size, 9 a last resort."""
-        ...
 
     def run(
         self,

@@ -10,7 +10,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from foveate import machine
 from foveate.attention.paths.hidden import finite, nothing_to_silence, silence
 from foveate.attention.paths.materialised import materialise
 from foveate.attention.paths.path import Cost, Formula, share_heads
@@ -20,7 +19,7 @@ from foveate.attention.score import FactoredScore
 
 
 class ProductPath:
-    """Dot products under softmax, up to the length at which `machine.tune` found it faster than the fused kernel."""
+    """Dot products under softmax; the faster way at short lengths."""
 
     name = "product"
 
@@ -33,9 +32,6 @@ class ProductPath:
     def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
         pairs = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
         return Cost(4.0 * pairs * key.shape[3], pairs * (4.0 + query.element_size()))
-
-    def rank(self, formula: Formula, query: Tensor, key: Tensor) -> float:
-        return 0.5 if key.shape[2] <= machine.current().short_attention_for(query.dtype) else 2.0
 
     def run(
         self,

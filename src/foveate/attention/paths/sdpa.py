@@ -33,9 +33,6 @@ class SDPAPath:
             return Cost(flops / 2, 0.0)
         return Cost(flops, float(pairs // query.shape[1]) * (1 if formula.bias is None else query.element_size()))
 
-    def rank(self, formula: Formula, query: Tensor, key: Tensor) -> float:
-        return 1.0
-
     def run(
         self,
         formula: Formula,
@@ -84,6 +81,8 @@ def dot_product_reasons(formula: Formula, query: Tensor, key: Tensor) -> list[st
         reasons.append(f"queries are {query.shape[-1]} wide and keys {key.shape[-1]}")
     if type(formula.normaliser) is not Softmax:
         reasons.append(f"{formula.normaliser} is not softmax")
+    elif formula.normaliser.temperature != 1.0 and formula.bias is not None:
+        reasons.append("the temperature divides the bias too")
     if formula.reweight is not None:
         reasons.append("weights are reweighted after softmax")
     if query.dtype not in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
@@ -92,8 +91,9 @@ def dot_product_reasons(formula: Formula, query: Tensor, key: Tensor) -> list[st
 
 
 def dot_product_scale(formula: Formula, query: Tensor) -> float:
-    """What multiplies the products of queries and key features."""
-    return formula.score.factor(query.shape[-1]) if isinstance(formula.score, Dot) else 1.0
+    """What multiplies the products of queries and key features: the score's factor, divided by the temperature."""
+    factor = formula.score.factor(query.shape[-1]) if isinstance(formula.score, Dot) else 1.0
+    return factor / formula.normaliser.temperature if isinstance(formula.normaliser, Softmax) else factor
 
 
 def _mask(

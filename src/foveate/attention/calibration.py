@@ -1,0 +1,254 @@
+"""How fast each path is on this machine: measured, fitted and kept, for the planner."""
+
+import hashlib
+import itertools
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path as File
+
+import torch
+from torch import Tensor
+
+from foveate import machine, native
+from foveate.attention.attention import Attention
+from foveate.attention.paths.path import Path
+from foveate.attention.planner import FEATURES, Rates, default_rates, features, rate_key, seconds
+from foveate.attention.position import Positions
+from foveate.attention.score import AdditiveConfig, ScaledDot
+from foveate.attention.visibility import Visibility, causal, everything, padding, window
+
+SIZES = (  # batch, heads, queries, keys, head_dim
+    (64, 8, 16, 16, 32),
+    (80, 8, 26, 26, 32),
+    (32, 8, 1, 48, 32),
+    (32, 4, 50, 50, 64),
+    (8, 8, 1, 512, 64),
+    (32, 1, 30, 30, 256),
+    (8, 8, 128, 128, 64),
+    (4, 8, 256, 256, 64),
+    (8, 4, 200, 333, 32),
+    (2, 8, 512, 512, 64),
+    (1, 8, 1024, 1024, 64),
+    (1, 4, 2048, 2048, 32),
+    (1, 2, 4096, 4096, 64),
+)
+RULES: tuple[Visibility, ...] = (
+    everything(),
+    causal(),
+    padding(),
+    causal() & padding(),
+    window(left=32, right=0),
+    window(left=256, right=0),
+    window(left=64, right=64),
+)
+ADDITIVE = ((32, 1, 1, 30, 128), (32, 1, 24, 24, 256), (8, 1, 64, 64, 256), (4, 1, 256, 256, 128), (8, 4, 40, 40, 32))
+LARGEST = 2**29
+"""Bytes beyond which a path is not tried."""
+LONGEST = 1.0
+"""Seconds beyond which a path is not tried, by the rates known before."""
+REPEATS = 3
+
+
+@dataclass(frozen=True)
+class Case:
+    """One attention with its inputs."""
+
+    attention: Attention
+    inputs: tuple[Tensor, Tensor, Tensor]
+    at: Positions
+    training: bool
+
+    def accepting(self) -> list[Path]:
+        query, key, _ = self.inputs
+        return [path for path in self.attention.paths if not path.refuses(self.attention, query, key, self.at)]
+
+    def run(self, path: Path) -> Callable[[], object]:
+        """One call of this path: the forward pass, and the backward when training."""
+
+        def forward() -> Tensor:
+            return path.run(self.attention, *self.inputs, at=self.at, key_features=None, dropout=0.0)
+
+        def training() -> None:
+            context = forward()
+            context.backward(torch.ones_like(context))
+            for tensor in self.inputs:
+                tensor.grad = None
+
+        return training if self.training else forward
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What one path took for one case."""
+
+    key: str
+    features: tuple[float, ...]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Rates with how well they tell the times they were fitted to."""
+
+    rates: Rates
+    samples: int
+    error: float
+    """The median relative error of the estimates."""
+
+    def __str__(self) -> str:
+        fitted = f"{self.samples} measurements of {len(self.rates)} path variants"
+        return f"{fitted}, median error of the estimates {self.error:.0%}"
+
+
+def calibrate(*, patience: float = 120.0, report: Callable[[str], None] = lambda line: None) -> Calibration:
+    """Measure every path over a grid of attentions for about `patience` seconds, and fit the rates."""
+    samples: list[Sample] = []
+    started = time.monotonic()
+    for number, case in enumerate(cases()):
+        if time.monotonic() - started > patience:
+            report(f"stopped after {number} cases: the time is up")
+            break
+        samples += measured(case)
+    return fit(samples)
+
+
+def scale() -> None:
+    """Put rates in force that fit this machine roughly, in about two seconds: the default ones, each path's multiplied
+    by how much longer or shorter it took for a few attentions.
+    """
+    ratios: dict[str, list[float]] = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        for size in SIZES[1:2] + SIZES[6:8]:
+            probe = case(size, causal() & padding(), dtype, training=True, additive=False)
+            for sample in measured(probe):
+                expected = sum(r * f for r, f in zip(default_rates()[sample.key], sample.features, strict=True))
+                ratios.setdefault(sample.key.removesuffix(" training"), []).append(math.log(sample.seconds / expected))
+    factors = {name: math.exp(sum(logs) / len(logs)) for name, logs in ratios.items()}
+    rates = {
+        name: [rate * factors.get(name.rsplit(" ", 1)[0], 1.0) for rate in default]
+        for name, default in default_rates().items()
+    }
+    machine.use(replace(machine.current(), rates=rates))
+
+
+def cases(seed: int = 0) -> Iterator[Case]:
+    """Attentions over the grid in random order, so that any beginning covers all kinds."""
+    generator = torch.Generator().manual_seed(seed)
+    axes = list(itertools.product(SIZES, RULES, (torch.float32, torch.bfloat16), (False, True)))
+    dots = [(size, rule, dtype, training, False) for size, rule, dtype, training in axes]
+    extra = itertools.product(ADDITIVE, (padding(),), (torch.float32, torch.bfloat16), (False, True), (True,))
+    every = [*dots, *extra]
+    for index in torch.randperm(len(every), generator=generator).tolist():
+        yield case(*every[index])
+
+
+def case(
+    size: tuple[int, int, int, int, int], rule: Visibility, dtype: torch.dtype, training: bool, additive: bool
+) -> Case:
+    """One attention of this size with random inputs."""
+    batch, heads, queries, keys, dim = size
+    generator = torch.Generator().manual_seed(sum(size))
+
+    def tensor(length: int) -> Tensor:
+        drawn = torch.randn(batch, heads, length, dim, generator=generator)
+        return drawn.to(dtype).requires_grad_(training)
+
+    lengths = torch.randint(max(keys // 2, 1), keys + 1, (batch,), generator=generator)
+    at = Positions.of(queries, keys, query_start=0 if queries == keys else keys - queries if keys > queries else 0)
+    if rule not in (everything(), causal()):
+        padded = Positions.of(queries, keys, key_lengths=lengths)
+        at = replace(at, real=padded.real)
+    score = AdditiveConfig().build(query_dim=dim, key_dim=dim) if additive else ScaledDot()
+    attention = Attention(score, visibility=rule).to(dtype)
+    return Case(attention, (tensor(queries), tensor(keys), tensor(keys)), at, training)
+
+
+def measured(case: Case) -> list[Sample]:
+    """The times of all accepting paths that are not hopeless; they take turns, and the fastest of each counts."""
+    query, key, _ = case.inputs
+    tried = []
+    for path in case.accepting():
+        cost = path.cost(case.attention, query, key, case.at)
+        expected = seconds(path, case.attention, query, key, case.at, training=case.training)
+        if cost.bytes < LARGEST and expected < LONGEST:
+            tried.append((path, features(cost, query, key)))
+    with torch.set_grad_enabled(case.training):
+        times = machine.race(*(case.run(path) for path, _ in tried), repeats=REPEATS)
+    keys = (rate_key(path.name, query.dtype, training=case.training) for path, _ in tried)
+    return [Sample(name, parts, took) for name, (_, parts), took in zip(keys, tried, times, strict=True)]
+
+
+def fit(samples: Sequence[Sample]) -> Calibration:
+    """Non-negative rates that make the relative errors small."""
+    rates: dict[str, list[float]] = {}
+    errors = []
+    for name in sorted({sample.key for sample in samples}):
+        mine = [sample for sample in samples if sample.key == name]
+        took = torch.tensor([sample.seconds for sample in mine], dtype=torch.float64)
+        relative = torch.tensor([sample.features for sample in mine], dtype=torch.float64) / took[:, None]
+        found = _non_negative(relative, torch.ones(len(mine), dtype=torch.float64))
+        rates[name] = found.tolist()
+        errors += (relative @ found - 1).abs().tolist()
+    middle = sorted(errors)[len(errors) // 2] if errors else math.nan
+    return Calibration(rates, len(samples), middle)
+
+
+def _non_negative(matrix: Tensor, target: Tensor) -> Tensor:
+    """min ‖A x − b‖ with x ≥ 0 (Lawson and Hanson 1974, chapter 23)."""
+    scale = matrix.norm(dim=0).clamp(min=1e-300)
+    matrix = matrix / scale
+    x = torch.zeros(matrix.shape[1], dtype=matrix.dtype)
+    free = torch.zeros_like(x, dtype=torch.bool)
+    for _ in range(3 * len(x)):
+        gradient = matrix.T @ (target - matrix @ x)
+        gradient[free] = -torch.inf
+        if gradient.max() <= 1e-9:
+            break
+        free[int(gradient.argmax())] = True
+        while True:
+            trial = torch.zeros_like(x)
+            trial[free] = torch.linalg.lstsq(matrix[:, free], target[:, None]).solution[:, 0]
+            if (trial[free] > 0).all():
+                x = trial
+                break
+            bad = free & (trial <= 0)
+            step = (x[bad] / (x[bad] - trial[bad]).clamp(min=1e-300)).min()
+            x = x + step * (trial - x)
+            free &= x > 1e-12
+            x[~free] = 0.0
+    return x / scale
+
+
+def save(calibration: Calibration, file: File | None = None) -> File:
+    """Keep the rates for this machine, torch and number of threads."""
+    file = file or own_file()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_suffix(f".{os.getpid()}")
+    told = {"features": FEATURES, "torch": torch.__version__, "threads": torch.get_num_threads()}
+    kept = {name: [float(f"{rate:.4g}") for rate in rates] for name, rates in calibration.rates.items()}
+    partial.write_text(json.dumps({**told, "rates": kept}, indent=1) + "\n", encoding="utf-8")
+    partial.replace(file)
+    return file
+
+
+def use_kept() -> bool:
+    """Put the rates that were kept for this machine in force, if there are any."""
+    try:
+        kept = json.loads(own_file().read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    if tuple(kept.get("features", ())) != FEATURES:
+        return False
+    machine.use(replace(machine.current(), rates=kept["rates"]))
+    return True
+
+
+def own_file() -> File:
+    """Where this machine's rates lie: another torch, thread count or processor has others."""
+    cache = File(os.environ.get("XDG_CACHE_HOME") or File("~/.cache").expanduser(), "foveate")
+    identity = f"{native.processor()}\n{torch.__version__}\n{torch.get_num_threads()}\n{native.state()}"
+    return cache / f"rates-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"

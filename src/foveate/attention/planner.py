@@ -1,0 +1,73 @@
+"""Which path runs: the one that should take the least time, by what it says it does and what this machine was measured
+to take for that.
+
+seconds = Σ_f rate_f · feature_f, with one set of rates for each path, number type and for inference or training. Rates
+come from `foveate doctor --calibrate`; without one, from the machine this project was made on.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import resources
+
+import torch
+from torch import Tensor
+
+from foveate import machine
+from foveate.attention.paths.path import Cost, Formula, Path
+from foveate.attention.position import Positions
+
+FEATURES = ("calls", "tiles", "matrices", "pairs", "flops", "rows")
+"""What takes time: being called, each tile, each head's matrix in it, each pair of query and key, each floating-point
+operation, each number of query, key and value."""
+ASSUMED = {"cpu": (3e-5, 3e-5, 2e-7, 3e-9, 2e-11, 1e-9), "other": (3e-5, 3e-5, 0.0, 2e-12, 2e-14, 1e-12)}
+"""For a path that nobody has measured, and for devices without a calibration."""
+ROOM, DEARNESS = 2.0**28, 2e-9
+"""Beyond this many bytes, each costs so many seconds: rather a little slower than gigabytes larger."""
+
+Rates = Mapping[str, Sequence[float]]
+
+
+def seconds(path: Path, formula: Formula, query: Tensor, key: Tensor, at: Positions, *, training: bool) -> float:
+    """How long this path should take; forward and backward when training."""
+    rates = rates_of(path.name, query, training=training)
+    cost = path.cost(formula, query, key, at)
+    took = sum(rate * much for rate, much in zip(rates, features(cost, query, key), strict=True))
+    return took + max(cost.bytes - ROOM, 0.0) * DEARNESS
+
+
+def features(cost: Cost, query: Tensor, key: Tensor) -> tuple[float, ...]:
+    """What a call consists of, in the order of `FEATURES`."""
+    matrices = query.shape[0] * query.shape[1]
+    rows = matrices * (query.shape[2] * query.shape[3] + 2 * key.shape[2] * key.shape[3])
+    pairs = cost.flops / (4.0 * max(query.shape[3], 1)) if cost.pairs is None else cost.pairs
+    return (1.0, cost.tiles, cost.tiles * matrices, pairs, cost.flops, float(rows))
+
+
+def rates_of(name: str, query: Tensor, *, training: bool) -> Sequence[float]:
+    """The rates of a path for tensors such as `query`."""
+    kind = rate_key(name, query.dtype, training=training)
+    device = query.device.type
+    if device != "cpu":
+        return machine.current().rates.get(f"{device} {kind}", ASSUMED["other"])
+    measured = machine.current().rates or default_rates()
+    return measured.get(kind) or default_rates().get(kind) or ASSUMED["cpu"]
+
+
+def rate_key(name: str, dtype: torch.dtype, *, training: bool) -> str:
+    """ "product float32 training": number types of one width are taken to be alike."""
+    light = dtype in (torch.bfloat16, torch.float16)
+    return f"{name} {'bfloat16' if light else 'float32'} {'training' if training else 'inference'}"
+
+
+def is_training(*tensors: Tensor) -> bool:
+    """Whether a backward pass will follow."""
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+
+@cache
+def default_rates() -> Rates:
+    """Measured on the machine this project was made on."""
+    text = (resources.files("foveate.attention") / "rates.json").read_text(encoding="utf-8")
+    rates: dict[str, list[float]] = json.loads(text)["rates"]
+    return rates

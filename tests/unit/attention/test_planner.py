@@ -1,0 +1,75 @@
+"""The planner's estimates, and the calibration that makes them."""
+
+from pathlib import Path as File
+
+import pytest
+import torch
+
+from foveate import machine
+from foveate.attention import Attention, calibration, planner
+from foveate.attention.calibration import Sample, fit
+from foveate.attention.paths import PATHS
+from foveate.attention.visibility import causal
+
+
+def test_every_path_has_default_rates_for_each_number_type_and_mode() -> None:
+    for path in PATHS:
+        for dtype in ("float32", "bfloat16"):
+            for mode in ("inference", "training"):
+                if path.name != "additive" or dtype == "float32":
+                    assert len(planner.default_rates()[f"{path.name} {dtype} {mode}"]) == len(planner.FEATURES)
+
+
+def test_rates_are_found_again_from_the_times_they_make() -> None:
+    torch.manual_seed(0)
+    truth = [2e-4, 0.0, 1e-6, 3e-9, 0.0, 1e-9]
+    drawn = (torch.rand(60, 6) * torch.tensor([0.0, 50.0, 500.0, 1e6, 1e8, 1e6])).tolist()
+    samples = [
+        Sample(
+            "product float32 inference",
+            (1.0, *rest[1:]),
+            sum(r * f for r, f in zip(truth, (1.0, *rest[1:]), strict=True)),
+        )
+        for rest in drawn
+    ]
+    found = fit(samples)
+    assert found.error < 1e-6
+    assert found.rates["product float32 inference"] == pytest.approx(truth, rel=1e-3, abs=1e-12)
+
+
+def test_rates_are_never_negative() -> None:
+    samples = [Sample("a", (1.0, float(n), 0.0, 0.0, 0.0, 0.0), 1.0 / n) for n in range(1, 20)]
+    assert min(fit(samples).rates["a"]) >= 0
+
+
+def test_a_calibration_is_kept_and_found_again(tmp_path: File, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert not calibration.use_kept()
+    found = calibration.calibrate(patience=1.0)
+    assert found.samples > 0
+    file = calibration.save(found)
+    assert file.is_relative_to(tmp_path)
+    assert calibration.use_kept()
+    assert machine.current().rates.keys() == found.rates.keys()
+
+
+def test_a_kept_calibration_of_another_version_is_left_alone(tmp_path: File, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    calibration.own_file().parent.mkdir(parents=True, exist_ok=True)
+    calibration.own_file().write_text('{"features": ["calls"], "rates": {}}')
+    assert not calibration.use_kept()
+    calibration.own_file().write_text("half a file")
+    assert not calibration.use_kept()
+
+
+def test_scaling_keeps_every_rate_and_changes_them_path_by_path() -> None:
+    calibration.scale()
+    assert machine.current().rates.keys() == planner.default_rates().keys()
+
+
+def test_a_choice_is_made_anew_when_the_rates_change() -> None:
+    x, attention = torch.randn(1, 2, 40, 8), Attention(visibility=causal())
+    for fast in ("sdpa", "product", "sdpa"):
+        rates = {f"{path.name} float32 inference": [float(path.name != fast)] + [0.0] * 5 for path in PATHS}
+        machine.use(machine.Tuning(rates=rates))
+        assert attention.plan(x, x).chosen == fast
