@@ -1,23 +1,52 @@
 """The algebra of attention: scores, visibility and normalisers are values; an `Attention` joins them."""
 
 from foveate.attention.attention import Attention, Explanation, Plan
-from foveate.attention.bias import Alibi, AlibiConfig, Bias
+from foveate.attention.bias import (
+    Alibi,
+    AlibiConfig,
+    Bias,
+    BiasConfig,
+    Gaussian,
+    GaussianConfig,
+    RelativeBuckets,
+    RelativeBucketsConfig,
+)
+from foveate.attention.choice import Reinforce, choices
 from foveate.attention.configuration import AnyMechanismConfig, AttentionConfig
+from foveate.attention.local import LocalMonotonicConfig, LocalPredictiveConfig, PredictedCentre
 from foveate.attention.mechanism import Mechanism, MechanismConfig
-from foveate.attention.normaliser import Normaliser, Softmax
+from foveate.attention.normaliser import (
+    Entmax,
+    Hard,
+    HardConfig,
+    Normaliser,
+    NormaliserConfig,
+    ReLU,
+    Sigmoid,
+    Softmax,
+    Sparsemax,
+)
 from foveate.attention.position import Positions
 from foveate.attention.record import AttentionRecord, Recording, record
 from foveate.attention.score import (
     Additive,
     AdditiveConfig,
+    Cosine,
+    CosineConfig,
     Dot,
     General,
     GeneralConfig,
+    Location,
+    LocationAware,
+    LocationAwareConfig,
+    LocationConfig,
     ScaledDot,
     Score,
     ScoreConfig,
+    ShawRelative,
+    ShawRelativeConfig,
 )
-from foveate.attention.transform import Rotary, Transform
+from foveate.attention.transform import QKNorm, QKNormConfig, Rotary, Transform, TransformConfig
 from foveate.attention.visibility import (
     Visibility,
     around,
@@ -52,27 +81,55 @@ __all__ = [
     "AttentionConfig",
     "AttentionRecord",
     "Bias",
+    "BiasConfig",
+    "Cosine",
+    "CosineConfig",
     "Dot",
+    "Entmax",
     "Explanation",
+    "Gaussian",
+    "GaussianConfig",
     "General",
     "GeneralConfig",
+    "Hard",
+    "HardConfig",
+    "LocalMonotonicConfig",
+    "LocalPredictiveConfig",
+    "Location",
+    "LocationAware",
+    "LocationAwareConfig",
+    "LocationConfig",
     "Mechanism",
     "MechanismConfig",
     "Normaliser",
+    "NormaliserConfig",
     "Plan",
     "Positions",
+    "PredictedCentre",
+    "QKNorm",
+    "QKNormConfig",
+    "ReLU",
     "Recording",
+    "Reinforce",
+    "RelativeBuckets",
+    "RelativeBucketsConfig",
     "Rotary",
     "ScaledDot",
     "Score",
     "ScoreConfig",
+    "ShawRelative",
+    "ShawRelativeConfig",
+    "Sigmoid",
     "Softmax",
+    "Sparsemax",
     "Transform",
+    "TransformConfig",
     "Visibility",
     "around",
     "bigbird",
     "block",
     "causal",
+    "choices",
     "chunk",
     "dilated",
     "edges",

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
+from jaxtyping import Float, Int
+from torch import Tensor, nn
 
 from foveate.attention.position import Positions
 
@@ -38,6 +38,70 @@ def _slopes(num_heads: int) -> list[float]:
     return slopes + [2 ** (-4 * (2 * head + 1) / power) for head in range(num_heads - power)]
 
 
+@dataclass(frozen=True)
+class Gaussian:
+    """bias_ij = −(j − p_i)² / (2 σ²), with p_i the place where query i wants to look, or else where it stands
+
+    Reference: Luong et al. 2015, equation 10, where exp(bias) multiplies the weights.
+
+    >>> Gaussian(sigma=1.0)(Positions.of(query=1, key=5, query_start=2)).flatten()
+    tensor([-2.0000, -0.5000, -0.0000, -0.5000, -2.0000])
+    """
+
+    sigma: float
+
+    def __call__(self, at: Positions) -> Float[Tensor, "#batch #heads query key"]:
+        centre = at.query if at.centre is None else at.centre
+        return (at.key - centre) ** 2 / (-2 * self.sigma**2)
+
+
+class RelativeBuckets(nn.Module):
+    """bias_ij = b_h[bucket(j − i)]: one trained number for each head and each range of distances
+
+    Near distances have a bucket each, farther ones share buckets that widen logarithmically up to `max_distance`, and
+    all beyond share the last. With `bidirectional` half of the buckets are for keys after the query; without it, for
+    decoders, all keys after the query fall into the first. Reference: Raffel et al. 2020 (T5), section 2.1.
+
+    >>> bias = RelativeBuckets(num_heads=1, num_buckets=8, max_distance=16, bidirectional=False)
+    >>> bias.bucket(-torch.arange(20))
+    tensor([0, 1, 2, 3, 4, 4, 5, 5, 6, 6, 6, 6, 7, 7, 7, 7, 7, 7, 7, 7])
+    """
+
+    def __init__(
+        self, *, num_heads: int, num_buckets: int = 32, max_distance: int = 128, bidirectional: bool = True
+    ) -> None:
+        super().__init__()
+        self.num_buckets, self.max_distance, self.bidirectional = num_buckets, max_distance, bidirectional
+        self.weight = nn.Parameter(torch.empty(num_buckets, num_heads))
+        nn.init.normal_(self.weight, std=0.1)
+
+    def forward(self, at: Positions) -> Float[Tensor, "#batch heads query key"]:
+        bucket = self.bucket(at.key - at.query)
+        if bucket.shape[1] == 1:
+            return self.weight[bucket[:, 0]].permute(0, 3, 1, 2)
+        heads = torch.arange(self.weight.shape[1], device=bucket.device)[:, None, None]
+        return self.weight[bucket, heads]
+
+    def bucket(self, distance: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
+        """The number of the bucket of a distance j − i."""
+        buckets, first = self.num_buckets, torch.zeros_like(distance)
+        if self.bidirectional:
+            buckets //= 2
+            first = (distance > 0) * buckets
+            distance = distance.abs()
+        else:
+            distance = (-distance).clamp(min=0)
+        near = buckets // 2
+        # In float32 as T5 has it: the edges between buckets depend on how the logarithm is rounded.
+        far = torch.log(distance.clamp(min=1).float() / near) / math.log(self.max_distance / near) * (buckets - near)
+        return first + torch.where(distance < near, distance, (near + far.long()).clamp(max=buckets - 1))
+
+    def extra_repr(self) -> str:
+        num_heads = self.weight.shape[1]
+        settings = f"num_buckets={self.num_buckets}, max_distance={self.max_distance}"
+        return f"num_heads={num_heads}, {settings}, bidirectional={self.bidirectional}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class AlibiConfig:
     """A penalty that grows with the distance, steeper in some heads than in others (Press et al. 2022)."""
@@ -46,5 +110,47 @@ class AlibiConfig:
         return Alibi(num_heads)
 
 
-BiasConfig = AlibiConfig
+@dataclass(frozen=True, kw_only=True)
+class GaussianConfig:
+    """A penalty that grows with the square of the distance."""
+
+    sigma: float
+
+    def __post_init__(self) -> None:
+        if self.sigma <= 0:
+            raise ValueError(f"sigma={self.sigma} must be positive")
+
+    def build(self, *, num_heads: int, head_dim: int) -> Gaussian:
+        return Gaussian(self.sigma)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelativeBucketsConfig:
+    """A trained number for each head and range of distances (T5)."""
+
+    num_buckets: int = 32
+    max_distance: int = 128
+    bidirectional: bool = True
+    """False in a decoder's self-attention, where no key comes after the query."""
+
+    def __post_init__(self) -> None:
+        sides = 2 if self.bidirectional else 1
+        if self.num_buckets < 2 * sides or self.num_buckets % sides:
+            raise ValueError(f"num_buckets={self.num_buckets} must be at least {2 * sides}, and even for two sides")
+        if self.max_distance <= self.num_buckets // sides // 2:
+            raise ValueError(
+                f"max_distance={self.max_distance} must exceed {self.num_buckets // sides // 2}, "
+                "the distances that have a bucket each"
+            )
+
+    def build(self, *, num_heads: int, head_dim: int) -> RelativeBuckets:
+        return RelativeBuckets(
+            num_heads=num_heads,
+            num_buckets=self.num_buckets,
+            max_distance=self.max_distance,
+            bidirectional=self.bidirectional,
+        )
+
+
+BiasConfig = AlibiConfig | GaussianConfig | RelativeBucketsConfig
 """The biases that a configuration can name."""

@@ -5,6 +5,7 @@ from typing import Literal
 
 from foveate.attention.attention import Attention
 from foveate.attention.bias import BiasConfig
+from foveate.attention.local import LocalMonotonicConfig, LocalPredictiveConfig
 from foveate.attention.normaliser import NormaliserConfig, Softmax
 from foveate.attention.score import ScaledDot, ScoreConfig
 from foveate.attention.transform import TransformConfig
@@ -38,10 +39,10 @@ class AttentionConfig:
             visibility=demanded & self.visibility,
             bias=None if self.bias is None else self.bias.build(num_heads=num_heads, head_dim=key_dim),
             transforms=[transform.build(head_dim=key_dim, num_heads=num_heads) for transform in self.transforms],
-            normaliser=self.normaliser,
+            normaliser=self.normaliser.build(),
             kind=kind,
         )
 
 
-AnyMechanismConfig = AttentionConfig
+AnyMechanismConfig = AttentionConfig | LocalMonotonicConfig | LocalPredictiveConfig
 """The mechanisms that a configuration can name."""

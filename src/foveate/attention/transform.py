@@ -1,11 +1,12 @@
 """What happens to queries and keys before they are scored: a tuple of transforms, because papers differ in order."""
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 from foveate.attention.position import Positions
 
@@ -23,11 +24,16 @@ class Transform(Protocol):
     ) -> Float[Tensor, "batch kv_heads key dim"]: ...
 
 
+RotaryLayout = Literal["interleaved", "halves"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rotary:
     """Turns the pair (x_2j, x_2j+1) of a vector at position p by the angle p · base^(−2j/d).
 
-    Su et al. 2021, equation 34. The product of a turned query and a turned key depends on i − j only:
+    Su et al. 2021, equation 34. `layout="halves"` pairs x_j with x_{j+d/2} instead, as GPT-NeoX and Llama do.
+    `dims` turns only that many features, the first ones, and leaves the others (`partial_rotary_factor` elsewhere).
+    The product of a turned query and a turned key depends on i − j only:
 
     >>> q, k = torch.randn(1, 1, 1, 8), torch.randn(1, 1, 1, 8)
     >>> def product(i, j):
@@ -38,34 +44,116 @@ class Rotary:
     """
 
     base: float = 10000.0
+    dims: int | None = None
+    """How many features turn; all by default."""
+    layout: RotaryLayout = "interleaved"
+    """Which features make a pair: neighbours, or one from each half."""
+
+    def __post_init__(self) -> None:
+        if self.dims is not None and (self.dims < 2 or self.dims % 2):
+            raise ValueError(f"dims={self.dims} must be positive and even: features turn in pairs")
 
     def query(
         self, query: Float[Tensor, "batch heads query dim"], at: Positions
     ) -> Float[Tensor, "batch heads query dim"]:
-        return rotated(query, at.query[..., 0], self.base)
+        return self._turned(query, at.query[..., 0])
 
     def key(
         self, key: Float[Tensor, "batch kv_heads key dim"], at: Positions
     ) -> Float[Tensor, "batch kv_heads key dim"]:
-        return rotated(key, at.key[..., 0, :], self.base)
+        return self._turned(key, at.key[..., 0, :])
 
     def build(self, *, head_dim: int, num_heads: int) -> "Rotary":
-        if head_dim % 2:
-            raise ValueError(f"Rotary turns pairs: head_dim={head_dim} must be even.")
+        if head_dim % 2 and self.dims is None:
+            raise ValueError(f"Rotary turns pairs: head_dim={head_dim} must be even. Or turn some features: dims.")
+        if self.dims is not None and self.dims > head_dim:
+            raise ValueError(f"Rotary turns dims={self.dims} features, but heads are only head_dim={head_dim} wide.")
         return self
+
+    def _turned(self, x: Tensor, position: Tensor) -> Tensor:
+        if self.dims is None or self.dims == x.shape[-1]:
+            return rotated(x, position, self.base, self.layout)
+        turned = rotated(x[..., : self.dims], position, self.base, self.layout)
+        return torch.cat([turned, x[..., self.dims :]], -1)
 
 
 def rotated(
-    x: Float[Tensor, "batch heads length dim"], position: Int[Tensor, "#batch #heads length"], base: float = 10000.0
+    x: Float[Tensor, "batch heads length dim"],
+    position: Int[Tensor, "#batch #heads length"],
+    base: float = 10000.0,
+    layout: RotaryLayout = "interleaved",
 ) -> Float[Tensor, "batch heads length dim"]:
-    """Each neighbouring pair of features turned by an angle proportional to the position."""
+    """Each pair of features turned by an angle proportional to the position."""
     # In float64: a float32 angle at position 10,000 is already off by half a thousandth.
     pairs = torch.arange(0, x.shape[-1], 2, device=x.device, dtype=torch.float64)
     angle = position[..., None] * base ** (-pairs / x.shape[-1])
     cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
+    if layout == "halves":
+        first, second = x.chunk(2, -1)
+        return torch.cat([first * cos - second * sin, first * sin + second * cos], -1)
     even, odd = x[..., 0::2], x[..., 1::2]
     return torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(-2)
 
 
-TransformConfig = Rotary
+QKNormKind = Literal["l2", "rms", "layer"]
+
+
+class QKNorm(nn.Module):
+    """Queries and keys of one length before they are scored, so that scores cannot grow without bound
+
+    * `l2`: q ← g q/‖q‖, k ← k/‖k‖ with one trained g (Henry et al. 2020, equation 3): the score is g cos(q, k), times
+      the 1/√d of a scaled dot product if that follows; choose the score "dot" for the paper's form.
+    * `rms`: q ← γ_q q/rms(q), k ← γ_k k/rms(k) with a trained vector γ each, one for all heads.
+    * `layer`: LayerNorm(q), LayerNorm(k) without shift (Dehghani et al. 2023, section 2.1).
+
+    >>> at, x = Positions.of(query=2, key=2), torch.tensor([[[[3.0, 4.0], [300.0, 400.0]]]])
+    >>> QKNorm(head_dim=2, norm="l2").key(x, at).flatten()
+    tensor([0.6000, 0.8000, 0.6000, 0.8000])
+    """
+
+    def __init__(self, *, head_dim: int, norm: QKNormKind = "rms", scale: float = 10.0, eps: float = 1e-6) -> None:
+        super().__init__()
+        self.norm, self.eps = norm, eps
+        if norm == "l2":
+            self.scale = nn.Parameter(torch.tensor(float(scale)))
+        else:
+            self.query_weight = nn.Parameter(torch.ones(head_dim))
+            self.key_weight = nn.Parameter(torch.ones(head_dim))
+
+    def query(
+        self, query: Float[Tensor, "batch heads query dim"], at: Positions
+    ) -> Float[Tensor, "batch heads query dim"]:
+        return self._normed(query) * (self.scale if self.norm == "l2" else self.query_weight)
+
+    def key(
+        self, key: Float[Tensor, "batch kv_heads key dim"], at: Positions
+    ) -> Float[Tensor, "batch kv_heads key dim"]:
+        normed = self._normed(key)
+        return normed if self.norm == "l2" else normed * self.key_weight
+
+    def _normed(self, x: Tensor) -> Tensor:
+        if self.norm == "l2":
+            return normalize(x, dim=-1, eps=self.eps)
+        centred = x - x.mean(-1, keepdim=True) if self.norm == "layer" else x
+        return centred * (centred.square().mean(-1, keepdim=True) + self.eps).rsqrt()
+
+    def extra_repr(self) -> str:
+        return f"norm={self.norm!r}, eps={self.eps:g}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class QKNormConfig:
+    """Queries and keys of one length before they are scored."""
+
+    kind: ClassVar[str] = "qk_norm"
+    norm: QKNormKind = "rms"
+    scale: float = 10.0
+    """What "l2" starts to multiply cosines by; the others start at 1 per feature."""
+    eps: float = 1e-6
+
+    def build(self, *, head_dim: int, num_heads: int) -> QKNorm:
+        return QKNorm(head_dim=head_dim, norm=self.norm, scale=self.scale, eps=self.eps)
+
+
+TransformConfig = Rotary | QKNormConfig
 """The transforms that a configuration can name."""

@@ -1,6 +1,8 @@
 """An attention from plain data, part by part."""
 
 import math
+import tomllib
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,6 +10,7 @@ import torch
 from foveate.attention import AdditiveConfig, AttentionConfig, Positions, Visibility, causal, padding, window
 from foveate.config import build, to_dict, to_toml
 from foveate.errors import UsageError
+from foveate.models import LuongConfig
 
 
 def test_every_part_has_a_name() -> None:
@@ -16,8 +19,9 @@ def test_every_part_has_a_name() -> None:
         {
             "score": "additive",
             "visibility": "causal() & window(left=128, right=0)",
-            "bias": {},
-            "transforms": [{"base": 500.0}],
+            "bias": "alibi",
+            "transforms": [{"kind": "rotary", "base": 500.0}, "qk_norm"],
+            "normaliser": {"kind": "entmax", "alpha": 1.3},
         },
     )
     assert config.score == AdditiveConfig()
@@ -25,6 +29,55 @@ def test_every_part_has_a_name() -> None:
     assert built.visibility == padding() & causal() & window(left=128, right=0)
     x = torch.randn(1, 2, 3, 4)
     assert built.run(x, x, x).shape == (1, 2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("score", '"dot"'),
+        ("score", '{ kind = "scaled_dot", scale = 0.3 }'),
+        ("score", '"general"'),
+        ("score", '"additive"'),
+        ("score", '{ kind = "cosine", beta = 5.0, learned = true }'),
+        ("score", '{ kind = "location", max_length = 40 }'),
+        ("score", '{ kind = "location_aware", channels = 3, width = 5 }'),
+        ("score", '{ kind = "shaw_relative", radius = 4 }'),
+        ("normaliser", '{ kind = "softmax", temperature = 0.5 }'),
+        ("normaliser", '{ kind = "relu", normalised = false }'),
+        ("normaliser", '{ kind = "sigmoid", bias = -1.5 }'),
+        ("normaliser", '"sparsemax"'),
+        ("normaliser", '"entmax"'),
+        ("normaliser", '{ kind = "hard", mode = "sample", expectation = 0.5 }'),
+        ("bias", '"alibi"'),
+        ("bias", '{ kind = "gaussian", sigma = 3.0 }'),
+        ("bias", '{ kind = "relative_buckets", bidirectional = false }'),
+        ("transforms", '[{ kind = "rotary", dims = 2, layout = "halves" }, { kind = "qk_norm", norm = "l2" }]'),
+    ],
+)
+def test_one_line_of_toml_chooses_every_part(part: str, value: str) -> None:
+    """And what is chosen is written as TOML that chooses the same, and computes."""
+    config = build(AttentionConfig, tomllib.loads(f"{part} = {value}"))
+    assert config != AttentionConfig()
+    assert build(AttentionConfig, tomllib.loads(to_toml(config))) == config
+    attention = config.build(query_dim=4, key_dim=4, num_heads=2, visibility=padding())
+    x = torch.randn(1, 2, 3, 4)
+    at = replace(Positions.of(3, 3), previous=torch.full((1, 2, 3, 3), 1 / 3))
+    context = attention.run(x, x, x, at=at)
+    assert context.shape == (1, 2, 3, 4)
+    assert context.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        '"local_monotonic"',
+        '{ kind = "local_predictive", window = 3, score = "dot", renormalise = true }',
+        '"attention"',
+    ],
+)
+def test_one_line_of_toml_chooses_a_mechanism(value: str) -> None:
+    config = build(LuongConfig, tomllib.loads(f"attention = {value}"))
+    assert build(LuongConfig, tomllib.loads(to_toml(config))) == config
 
 
 def test_a_configuration_comes_back_from_what_it_writes() -> None:

@@ -15,7 +15,7 @@ class ShawRelative(nn.Module):
 
     Shaw et al. 2018, equation 4, with one trained vector a for each distance from −`radius` to `radius`, shared by
     the heads; whatever is farther away counts as `radius` away. The product with the 2 · `radius` + 1 vectors is
-    made once and then gathered, so nothing of size query × key × dim exists. The paper's second term, vectors added to the
+    made once and gathered: nothing of size query × key × dim exists. The paper's second term, vectors added to the
     *values* (equation 3), is left out: the context would no longer be Σ α v, and the paper finds it of little use
     beside the first (its table 4).
 

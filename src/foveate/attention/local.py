@@ -1,0 +1,118 @@
+"""Local attention: every query looks into a window around one place, and most at its middle."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from foveate.attention.attention import Attention
+from foveate.attention.bias import Gaussian
+from foveate.attention.position import Positions
+from foveate.attention.score import GeneralConfig, ScoreConfig
+from foveate.attention.visibility import Visibility, around, window
+
+
+class PredictedCentre(nn.Module):
+    """p_t = S · sigmoid(vᵀ tanh(W h_t)), a real number between 0 and S, the true length of that source
+
+    Luong et al. 2015, equation 9. S is never the padded length:
+
+    >>> centre = PredictedCentre(query_dim=4, hidden_dim=4)
+    >>> torch.nn.init.zeros_(centre.vector)
+    Parameter containing:
+    tensor([[0., 0., 0., 0.]], requires_grad=True)
+    >>> at = Positions.of(query=1, key=9, key_lengths=torch.tensor([9, 4]))
+    >>> centre(torch.randn(2, 1, 1, 4), at).flatten().tolist()
+    [4.5, 2.0]
+    """
+
+    def __init__(self, *, query_dim: int, hidden_dim: int, num_heads: int = 1) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(num_heads, query_dim, hidden_dim))
+        self.vector = nn.Parameter(torch.empty(num_heads, hidden_dim))
+        for weight, fan_in in ((self.weight, query_dim), (self.vector, hidden_dim)):
+            nn.init.uniform_(weight, -(fan_in**-0.5), fan_in**-0.5)
+
+    def forward(
+        self, query: Float[Tensor, "batch heads query query_dim"], at: Positions
+    ) -> Float[Tensor, "batch heads query 1"]:
+        hidden = torch.tanh(query @ self.weight)
+        place = (hidden * self.vector[:, None]).sum(-1, keepdim=True)
+        # bfloat16 knows three digits: too few to point into a long source.
+        return at.key_lengths * place.to(torch.promote_types(place.dtype, torch.float32)).sigmoid()
+
+    def extra_repr(self) -> str:
+        num_heads, query_dim, hidden_dim = self.weight.shape
+        return f"query_dim={query_dim}, hidden_dim={hidden_dim}, num_heads={num_heads}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalMonotonicConfig:
+    """local-m of Luong et al. 2015: the t-th query looks into the window t − D … t + D."""
+
+    window: int = 10
+    """D, the keys on either side."""
+    score: ScoreConfig = GeneralConfig()
+
+    def __post_init__(self) -> None:
+        _require_window(self.window)
+
+    def build(
+        self,
+        *,
+        query_dim: int,
+        key_dim: int,
+        num_heads: int = 1,
+        visibility: Visibility,
+        kind: Literal["self", "cross"],
+    ) -> Attention:
+        score = self.score.build(query_dim=query_dim, key_dim=key_dim, num_heads=num_heads)
+        return Attention(score, visibility=visibility & window(left=self.window, right=self.window), kind=kind)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalPredictiveConfig:
+    """local-p of Luong et al. 2015: each query predicts where to look, and looks less at keys away from there
+
+    α_ts = softmax over |s − p_t| ≤ D of score(h_t, h̄_s), times exp(−(s − p_t)² / (2σ²)) with σ = D/2
+
+    A row sums to at most 1, as published; with `renormalise` the Gaussian is added to the scores instead, and a row
+    sums to 1. The prediction learns through the Gaussian alone: which keys are in the window is not differentiable.
+    """
+
+    window: int = 10
+    """D, the keys on either side of the predicted place."""
+    score: ScoreConfig = GeneralConfig()
+    hidden_dim: int | None = None
+    """Of the prediction; by default the query's width."""
+    renormalise: bool = False
+    """Whether rows sum to 1; the paper's do not."""
+
+    def __post_init__(self) -> None:
+        _require_window(self.window)
+
+    def build(
+        self,
+        *,
+        query_dim: int,
+        key_dim: int,
+        num_heads: int = 1,
+        visibility: Visibility,
+        kind: Literal["self", "cross"],
+    ) -> Attention:
+        gaussian = Gaussian(self.window / 2)
+        return Attention(
+            self.score.build(query_dim=query_dim, key_dim=key_dim, num_heads=num_heads),
+            visibility=visibility & around(left=self.window, right=self.window),
+            bias=gaussian if self.renormalise else None,
+            reweight=None if self.renormalise else gaussian,
+            centre=PredictedCentre(query_dim=query_dim, hidden_dim=self.hidden_dim or query_dim, num_heads=num_heads),
+            kind=kind,
+        )
+
+
+def _require_window(width: int) -> None:
+    if width < 1:
+        raise ValueError(f"window={width} must be at least 1: the Gaussian's width is half of it")

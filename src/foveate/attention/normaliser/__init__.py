@@ -1,0 +1,23 @@
+"""From scores to weights: softmax, and what may stand in its place."""
+
+from foveate.attention.normaliser.gate import ReLU, Sigmoid
+from foveate.attention.normaliser.hard import Choice, Hard, HardConfig
+from foveate.attention.normaliser.normaliser import Normaliser
+from foveate.attention.normaliser.softmax import Softmax
+from foveate.attention.normaliser.sparse import Entmax, Sparsemax
+
+NormaliserConfig = Softmax | ReLU | Sigmoid | Sparsemax | Entmax | HardConfig
+"""The normalisers that a configuration can name."""
+
+__all__ = [
+    "Choice",
+    "Entmax",
+    "Hard",
+    "HardConfig",
+    "Normaliser",
+    "NormaliserConfig",
+    "ReLU",
+    "Sigmoid",
+    "Softmax",
+    "Sparsemax",
+]

@@ -1,0 +1,147 @@
+"""Hard attention: each query looks at one key."""
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from foveate.attention.normaliser.normaliser import Rows, Scores, Visible, Weights, closed, precise
+from foveate.attention.normaliser.softmax import Softmax
+
+HardMode = Literal["argmax", "sample", "straight_through", "gumbel"]
+
+
+class Choice(NamedTuple):
+    """What one call of sampled attention chose, with the gradients that the choice itself has not."""
+
+    log_probability: Float[Tensor, "batch heads query"]
+    """log p of the key that was chosen; 0 where no key was."""
+    entropy: Float[Tensor, "batch heads query"]
+    """H of the distribution it was chosen from, in nats."""
+
+
+listener: ContextVar[Callable[[Choice], None] | None] = ContextVar("foveate_choices", default=None)
+"""Who wants to hear of choices: see `foveate.attention.choice`."""
+
+
+class Hard(nn.Module):
+    """α_i is 1 at one key and 0 elsewhere; in evaluation always at the key with the largest score.
+
+    While training, by `mode`:
+
+    * `argmax`: the same. Scores get no gradient.
+    * `sample`: the key is drawn from softmax(e / T). Scores get no gradient through the weights; `choices()` hands out
+      log p of what was drawn, and `Reinforce` makes a loss of it. With probability `expectation`, an example uses the
+      distribution in place of a draw, as Xu et al. do to steady training (there 0.5).
+    * `straight_through`: the largest score, with the gradient of softmax(e / T).
+    * `gumbel`: the key is drawn by argmax(e + Gumbel noise), with the gradient of softmax((e + noise) / T).
+
+    Records of `sample` and `gumbel` show the distribution that is drawn from; those of the other modes the choice. The
+    first of equal scores counts as the largest.
+
+    >>> scores, visible = torch.tensor([[[[2.0, 5.0, 9.0]]]]), torch.tensor([[[[True, True, False]]]])
+    >>> Hard(mode="argmax")(scores, visible).flatten()
+    tensor([0., 1., 0.])
+
+    Reference: Xu et al. 2015, section 4.1 (sampling); Jang et al. 2017 (straight-through Gumbel-softmax).
+    """
+
+    def __init__(self, *, mode: HardMode = "argmax", temperature: float = 1.0, expectation: float = 0.0) -> None:
+        super().__init__()
+        self.mode, self.temperature, self.expectation = mode, temperature, expectation
+        self._softmax = Softmax(temperature=temperature)
+        # A draw by the largest of e + noise follows softmax(e), whatever the temperature of its gradient.
+        self._distribution = Softmax() if mode == "gumbel" else self._softmax
+
+    def forward(self, scores: Scores, visible: Visible) -> Weights:
+        if not self.training or self.mode == "argmax":
+            return _one_hot(scores, visible)
+        if self.mode == "sample":
+            return self._sampled(scores, visible)
+        noise = torch.zeros_like(scores)
+        if self.mode == "gumbel":
+            noise = -torch.empty_like(precise(scores)).exponential_().log().to(scores.dtype)
+        chosen: Tensor = _StraightThrough.apply(
+            self._softmax(scores + noise, visible), _one_hot(scores + noise, visible)
+        )
+        return chosen
+
+    def _sampled(self, scores: Scores, visible: Visible) -> Weights:
+        distribution = self._softmax(precise(scores), visible)
+        seen = visible.any(-1)
+        with torch.no_grad():
+            # An empty row draws among all keys, and nothing of it is kept.
+            drawn_from = torch.where(seen[..., None], distribution, 1.0).flatten(0, -2)
+            place = drawn_from.multinomial(1).view(*scores.shape[:-1], 1)
+            chosen = torch.where(visible, torch.zeros_like(scores).scatter(-1, place, 1.0), 0.0)
+        self._tell(distribution, place, seen)
+        if not self.expectation:
+            return chosen
+        soft = torch.rand(len(scores), 1, 1, 1, device=scores.device) < self.expectation
+        return torch.where(soft, distribution.to(scores.dtype), chosen)
+
+    def _tell(self, distribution: Weights, place: Tensor, seen: Tensor) -> None:
+        tell = listener.get()
+        if tell is None:
+            return
+        positive = distribution > 0
+        logs = torch.where(positive, distribution, 1.0).log()
+        log_probability = torch.where(seen, logs.gather(-1, place)[..., 0], 0.0)
+        tell(Choice(log_probability, -(distribution * logs).sum(-1)))
+
+    def statistic(self, scores: Scores, visible: Visible) -> Rows:
+        """Of what is drawn from: log Σ_j exp(e_ij / T). Otherwise the number of the chosen key; −1 for an empty row."""
+        if self.mode in ("sample", "gumbel"):
+            return self._distribution.statistic(scores, visible)
+        place = closed(precise(scores), visible).argmax(-1)
+        return torch.where(visible.any(-1), place, -1).to(precise(scores).dtype)
+
+    def tile(self, scores: Scores, visible: Visible, statistic: Rows, *, first: int = 0) -> Weights:
+        if self.mode in ("sample", "gumbel"):
+            return self._distribution.tile(scores, visible, statistic)
+        place = first + torch.arange(scores.shape[-1], device=scores.device)
+        return (visible & (place == statistic[..., None])).to(scores.dtype)
+
+    def extra_repr(self) -> str:
+        return f"mode={self.mode!r}, temperature={self.temperature:g}, expectation={self.expectation:g}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HardConfig:
+    """One key instead of a mixture (Xu et al. 2015)."""
+
+    mode: HardMode = "straight_through"
+    """How it learns: not at all, by REINFORCE on draws, by softmax's gradient, or by Gumbel noise."""
+    temperature: float = 1.0
+    expectation: float = 0.0
+    """How often "sample" uses the distribution in place of a draw; the paper's value is 0.5."""
+
+    def __post_init__(self) -> None:
+        if self.temperature <= 0:
+            raise ValueError(f"temperature={self.temperature} must be positive")
+        if not 0 <= self.expectation < 1:
+            raise ValueError(f"expectation={self.expectation} must be at least 0 and below 1")
+
+    def build(self) -> Hard:
+        return Hard(mode=self.mode, temperature=self.temperature, expectation=self.expectation)
+
+
+class _StraightThrough(torch.autograd.Function):
+    """Forward the choice, backward the mixture."""
+
+    @staticmethod
+    def forward(ctx: Any, soft: Tensor, chosen: Tensor) -> Tensor:
+        return chosen.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return grad, None
+
+
+def _one_hot(scores: Scores, visible: Visible) -> Weights:
+    place = closed(scores.detach(), visible).argmax(-1, keepdim=True)
+    return torch.where(visible, torch.zeros_like(scores).scatter(-1, place, 1.0), 0.0)

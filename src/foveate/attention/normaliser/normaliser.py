@@ -1,0 +1,38 @@
+"""From scores to weights. A hidden key weighs exactly 0; a row that sees nothing is all zeros."""
+
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+Scores = Float[Tensor, "batch heads query key"]
+Weights = Float[Tensor, "batch heads query key"]
+Visible = Bool[Tensor, "#batch #heads #query #key"]
+Rows = Float[Tensor, "batch heads query"]
+
+
+@runtime_checkable
+class Normaliser(Protocol):
+    """Makes weights from scores, and can make any tile of them again from one number per row."""
+
+    def __call__(self, scores: Scores, visible: Visible) -> Weights: ...
+
+    def statistic(self, scores: Scores, visible: Visible) -> Rows:
+        """The number of each row that, with a score, gives its weight."""
+        ...
+
+    def tile(self, scores: Scores, visible: Visible, statistic: Rows, *, first: int = 0) -> Weights:
+        """The weights of some keys, from number `first` on, given the statistic of the whole row."""
+        ...
+
+
+def closed(scores: Scores, visible: Visible) -> Scores:
+    """Hidden scores as −∞; an empty row as zeros, because softmax of −∞ alone is NaN, and its gradient too."""
+    fill = torch.where(visible.any(-1, keepdim=True), -torch.inf, 0.0).to(scores.dtype)
+    return torch.where(visible, scores, fill)
+
+
+def precise(scores: Scores) -> Scores:
+    """float32 at least: what thresholds and sums over a row need."""
+    return scores.to(torch.promote_types(scores.dtype, torch.float32))

@@ -1,0 +1,48 @@
+"""Softmax: every visible key weighs something."""
+
+from dataclasses import dataclass
+
+import torch
+
+from foveate.attention.normaliser.normaliser import Rows, Scores, Visible, Weights, closed, precise
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """α_ij = exp(e_ij / T) / Σ_j' exp(e_ij' / T) over the visible j'; 0 when nothing is visible.
+
+    A temperature T below 1 sharpens, above 1 flattens. The lectures print softmax([2, 4, 4]) as [0.0, 0.5, 0.5]; the
+    true values are
+
+    >>> scores, visible = torch.tensor([[[[2.0, 4.0, 4.0]]]]), torch.ones(1, 1, 1, 1, dtype=torch.bool)
+    >>> Softmax()(scores, visible).flatten()
+    tensor([0.0634, 0.4683, 0.4683])
+    >>> Softmax(temperature=0.5)(scores, visible).flatten()         # nearer to what is printed
+    tensor([0.0091, 0.4955, 0.4955])
+    """
+
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.temperature <= 0:
+            raise ValueError(f"temperature={self.temperature} must be positive")
+
+    def build(self) -> "Softmax":
+        return self
+
+    def __call__(self, scores: Scores, visible: Visible) -> Weights:
+        weights = closed(self.tempered(scores), visible).softmax(-1)
+        return torch.where(visible, weights, 0.0)
+
+    def statistic(self, scores: Scores, visible: Visible) -> Rows:
+        """log Σ_j exp(e_ij / T); −∞ for an empty row."""
+        return torch.where(visible, self.tempered(precise(scores)), -torch.inf).logsumexp(-1)
+
+    def tile(self, scores: Scores, visible: Visible, statistic: Rows, *, first: int = 0) -> Weights:
+        return torch.where(visible, (self.tempered(scores) - statistic[..., None]).exp(), 0.0).to(scores.dtype)
+
+    def tempered(self, scores: Scores) -> Scores:
+        return scores if self.temperature == 1.0 else scores / self.temperature
+
+    def __repr__(self) -> str:
+        return "Softmax()" if self.temperature == 1.0 else f"Softmax(temperature={self.temperature:g})"
