@@ -1,10 +1,22 @@
-"""Ways to execute an attention, the best-ranked that accepts runs."""
+"""Ways to execute an attention; the planner chooses among those that accept."""
 
+from foveate.attention.paths.additive import AdditivePath
+from foveate.attention.paths.chunked import ChunkedPath
 from foveate.attention.paths.materialised import MaterialisedPath
 from foveate.attention.paths.path import Cost, Formula, Path
 from foveate.attention.paths.product import ProductPath
 from foveate.attention.paths.sdpa import SDPAPath
 
-PATHS: tuple[Path, ...] = (ProductPath(), SDPAPath(), MaterialisedPath())
+PATHS: tuple[Path, ...] = (ProductPath(), SDPAPath(), AdditivePath(), ChunkedPath(), MaterialisedPath())
 
-__all__ = ["PATHS", "Cost", "Formula", "MaterialisedPath", "Path", "ProductPath", "SDPAPath"]
+__all__ = [
+    "PATHS",
+    "AdditivePath",
+    "ChunkedPath",
+    "Cost",
+    "Formula",
+    "MaterialisedPath",
+    "Path",
+    "ProductPath",
+    "SDPAPath",
+]

@@ -65,6 +65,12 @@ def materialise(
     return Materialised(scores, visible, weights, weigh(dropped, value, visible))
 
 
+def terms(formula: Formula) -> int:
+    """How many numbers a plain score makes of each pair before it sums them: the hidden units of an additive one."""
+    vector = getattr(formula.score, "vector", None)
+    return vector.shape[-1] if isinstance(vector, Tensor) else 1
+
+
 class MaterialisedPath:
     """Accepts everything; O(query · key) memory."""
 
@@ -75,7 +81,8 @@ class MaterialisedPath:
 
     def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
         pairs = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
-        return Cost(4.0 * pairs * key.shape[3], 3.0 * pairs * query.element_size())
+        numbers = float(pairs * terms(formula))
+        return Cost(4.0 * pairs * key.shape[3], 3.0 * numbers * query.element_size(), pairs=numbers)
 
     def run(
         self,

@@ -1,0 +1,102 @@
+"""Additive attention (Bahdanau et al. 2015) on a CPU without the (query, key, hidden) tensor of tanh."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from foveate.attention.normaliser import Softmax
+from foveate.attention.paths.chunked import by_rows, seen_keys
+from foveate.attention.paths.hidden import nothing_to_silence, silence, weigh
+from foveate.attention.paths.materialised import terms
+from foveate.attention.paths.pairwise import pair_weights, unavailable
+from foveate.attention.paths.path import Cost, Formula, share_heads
+from foveate.attention.position import Positions
+from foveate.attention.score import Additive
+from foveate.attention.visibility import Everything
+
+ROOM = 2**26
+"""Bytes that the weights may take; where they would take more, blocks of queries come one after the other."""
+
+
+class AdditivePath:
+    """vᵀ tanh(W_q q + W_k k) in one native kernel, with softmax or before any other normaliser.
+
+    Hidden pairs cost nothing. Memory is O((query + key) · hidden) and the weights, or a block of them; the backward
+    pass computes the terms again.
+    """
+
+    name = "additive"
+
+    def refuses(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
+        reasons = []
+        if not isinstance(formula.score, Additive) or type(formula.score).compare is not Additive.compare:
+            reasons.append(f"{type(formula.score).__name__} is not additive")
+        if key.device.type != "cpu":
+            reasons.append(f"made for CPUs, not for {key.device.type}")
+        if query.dtype not in (torch.float32, torch.bfloat16):
+            reasons.append(f"computes in float32, not in {query.dtype}")
+        if torch.compiler.is_compiling():
+            reasons.append("cannot be traced")
+        if not reasons and (missing := unavailable()):
+            reasons.append(missing)
+        return reasons
+
+    def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
+        matrices, hidden = query.shape[0] * query.shape[1], terms(formula)
+        pairs = matrices * query.shape[2] * key.shape[2]
+        rows = min(_rows(query, key), query.shape[2])
+        features = 2.0 * matrices * (query.shape[2] + key.shape[2]) * hidden
+        held = 4.0 * (features + 3.0 * matrices * rows * key.shape[2])
+        return Cost(5.0 * pairs * hidden, held, max(1.0, -(-query.shape[2] // max(rows, 1))), float(pairs))
+
+    def run(
+        self,
+        formula: Formula,
+        query: Float[Tensor, "batch heads query query_dim"],
+        key: Float[Tensor, "batch kv_heads key key_dim"],
+        value: Float[Tensor, "batch kv_heads key value_head_dim"],
+        *,
+        at: Positions,
+        key_features: Float[Tensor, "batch #heads key feature"] | None = None,
+        dropout: float = 0.0,
+    ) -> Float[Tensor, "batch heads query value_head_dim"]:
+        score, rows = formula.score, _rows(query, key)
+        assert isinstance(score, Additive)
+        hides, once = not isinstance(formula.visibility, Everything), query.shape[2] <= rows
+        visible = formula.visibility(at) if hides and once else None
+        values = share_heads(value, query.shape[1])
+        if hides and not nothing_to_silence(formula.visibility, at):
+            seen = seen_keys(formula.visibility, at, rows) if visible is None else visible
+            values = silence(seen, values)[0]
+            key = key if key_features is not None else silence(seen, share_heads(key, query.shape[1]))[0]
+        if key_features is None:
+            key_features = score.key_features(share_heads(key, query.shape[1]))
+        features = key_features.float()
+
+        def block(query: Tensor, at: Positions) -> Tensor:
+            here = formula.visibility(at) if hides and visible is None else visible
+            weights = _weights(formula, query, features, here, at)
+            dropped = torch.nn.functional.dropout(weights, dropout) if dropout else weights
+            return weigh(dropped.to(query.dtype), values, _ALL if here is None else here)
+
+        return by_rows(block, query, at, rows)
+
+
+_ALL = torch.ones(1, 1, 1, 1, dtype=torch.bool)
+
+
+def _weights(
+    formula: Formula, query: Tensor, features: Tensor, visible: Tensor | None, at: Positions
+) -> Float[Tensor, "batch heads query key"]:
+    score, softmax = formula.score, formula.normaliser == Softmax()
+    assert isinstance(score, Additive)
+    bias = None if formula.bias is None else formula.bias(at).float()
+    pair = (score.query_features(query).float(), features, score.vector.float())
+    weights = pair_weights(*pair, visible=visible, bias=bias, softmax=softmax)
+    if not softmax:
+        weights = formula.normaliser(weights, _ALL if visible is None else visible)
+    return weights if formula.reweight is None else weights * formula.reweight(at).exp().float()
+
+
+def _rows(query: Tensor, key: Tensor) -> int:
+    return max(1, ROOM // max(1, 4 * query.shape[0] * query.shape[1] * key.shape[2]))

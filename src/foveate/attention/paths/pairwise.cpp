@@ -1,0 +1,317 @@
+// Scores e_ij = Σ_h v_h f(a_ih + b_jh) of every query with every visible key, and their gradients, without a tensor of
+// all pairs times all hidden units. Hidden units come in vectors of 16; callers pad their number with zeros.
+//
+// f = tanh: tanh(s) = 1 − 2r with r = 1 / (1 + e^{2s}), and its derivative is 4(r − r²). Four reciprocals base one
+// division. From three queries on, e^{2s} is the product e^{2a} e^{2b}, so that no exponential is left in the loop over
+// pairs; e^{2s} is then cut at 2³¹, where r vanishes beside 1, so that four denominators can be multiplied.
+// Features beyond ±20, whose exponentials would overflow, are summed before the exponential is taken.
+// f = leaky ReLU: the pair of graph attention (GATv2).
+
+struct Problem {
+    const float *query, *key, *vector;  // (batch·heads, queries, hidden), (batch·heads, keys, hidden), (heads or 1, hidden)
+    const uint8_t* visible;             // null: all
+    const float* bias;                  // null: none
+    float *query_scratch, *key_scratch; // as query and key, or null where no exponentials are to be kept
+    float* weights;                     // forward: out, (batch·heads, queries, keys)
+    const float* grad_scores;           // backward: in, as weights
+    float *grad_query, *grad_key;       // backward: out
+    float* grad_vector;                 // backward: out, (batch·heads, hidden)
+    int64_t visible_stride[4], bias_stride[4];
+    int64_t batch, heads, queries, keys, hidden, vector_heads;
+    int64_t softmax;                    // 0: weights are the scores
+    int64_t leaky;                      // 0: tanh
+    int64_t threads;
+    float slope;                        // of the leaky ReLU
+};
+
+constexpr float FAR = 20, CUT = 2147483648.0f;
+constexpr int64_t TILE = 16, KEYS = 32;
+
+// ---- the pair functions: Σ_h v_h value_h, and g · value_h and g · slope_h for the gradient --------------------------------------
+
+template <class Denominator>
+struct Tanh {
+    static constexpr float BASE = 1, FACTOR = -2, GAIN = 4;  // f = BASE + FACTOR · value, f' = GAIN · slope
+    explicit Tanh(const Problem&) {}
+
+    template <int N>
+    inline Vec weigh(const Vec* a, const Vec* b, const Vec* v) const {
+        Vec d[N];
+        for (int n = 0; n < N; n++) d[n] = Denominator::of(a[n], b[n]);
+        if constexpr (N == 1) return v[0] * reciprocal(d[0]);
+        for (int n = 0; n < N; n++) d[n] = at_most(d[n], CUT);
+        Vec d0 = d[0], d1 = d[1], d2 = d[2], d3 = d[3];
+        Vec first = d0 * d1, second = d2 * d3;
+        return ((v[0] * d1 + v[1] * d0) * second + (v[2] * d3 + v[3] * d2) * first) * reciprocal(first * second);
+    }
+
+    template <int N>
+    inline void differentiate(Vec g, const Vec* a, const Vec* b, Vec* value, Vec* slope) const {
+        for (int n = 0; n < N; n++) value[n] = reciprocal(Denominator::of(a[n], b[n]));
+        for (int n = 0; n < N; n++) {
+            Vec r = value[n];
+            value[n] = g * r;
+            slope[n] = value[n] - value[n] * r;
+        }
+    }
+};
+
+struct OfExponentials {
+    static inline Vec of(Vec a, Vec b) { return a * b + 1.0f; }
+};
+
+struct OfFeatures {
+    static inline Vec of(Vec a, Vec b) { return exp(at_least(at_most(2.0f * (a + b), 21.487562f), -80.0f)) + 1.0f; }
+};
+
+struct LeakyReLU {
+    static constexpr float BASE = 0, FACTOR = 1, GAIN = 1;
+    Vec below;
+    explicit LeakyReLU(const Problem& p) : below(fill(p.slope)) {}
+
+    template <int N>
+    inline Vec weigh(const Vec* a, const Vec* b, const Vec* v) const {
+        Vec total = {};
+        for (int n = 0; n < N; n++) {
+            Vec s = a[n] + b[n];
+            total += v[n] * where(s < Vec{}, below * s, s);
+        }
+        return total;
+    }
+
+    template <int N>
+    inline void differentiate(Vec g, const Vec* a, const Vec* b, Vec* value, Vec* slope) const {
+        for (int n = 0; n < N; n++) {
+            Vec s = a[n] + b[n];
+            slope[n] = where(s < Vec{}, below * g, g);
+            value[n] = slope[n] * s;
+        }
+    }
+};
+
+// ---- what both directions read --------------------------------------------------------------------------------------
+
+struct Row {  // of visibility and bias: one query, all keys
+    const uint8_t* visible;
+    const float* bias;
+    int64_t visible_step, bias_step;
+
+    Row(const Problem& p, int64_t head, int64_t i) {
+        int64_t b = head / p.heads, h = head % p.heads;
+        const int64_t *v = p.visible_stride, *s = p.bias_stride;
+        visible = p.visible ? p.visible + b * v[0] + h * v[1] + i * v[2] : nullptr;
+        bias = p.bias ? p.bias + b * s[0] + h * s[1] + i * s[2] : nullptr;
+        visible_step = v[3], bias_step = s[3];
+    }
+    inline bool sees(int64_t j) const { return !visible || visible[j * visible_step]; }
+    inline float shift(int64_t j) const { return bias ? bias[j * bias_step] : 0.0f; }
+};
+
+struct Head {  // the features of one example and head, as exponentials where that is safe
+    const float *query, *key, *vector;
+    bool exponentials;
+
+    Head(const Problem& p, int64_t head) {
+        query = p.query + head * p.queries * p.hidden;
+        key = p.key + head * p.keys * p.hidden;
+        vector = p.vector + (p.vector_heads == 1 ? 0 : head % p.heads) * p.hidden;
+        exponentials = p.query_scratch && !std::isnan(p.query_scratch[head * p.queries * p.hidden]);
+        if (exponentials) {
+            query = p.query_scratch + head * p.queries * p.hidden;
+            key = p.key_scratch + head * p.keys * p.hidden;
+        }
+    }
+};
+
+static inline bool near(const float* x, int64_t count) {
+    VecInt far = {};
+    for (int64_t n = 0; n < count; n += LANES) {
+        Vec value = load(x + n);
+        far |= ~((value <= fill(FAR)) & (value >= fill(-FAR)));
+    }
+    for (int lane = 0; lane < LANES; lane++)
+        if (far[lane]) return false;
+    return true;
+}
+
+static inline void exponentials(const float* x, float* y, int64_t count) {
+    for (int64_t n = 0; n < count; n += LANES) store(y + n, exp(2.0f * load(x + n)));
+}
+
+static bool seen(const Problem& p, int64_t head, int64_t j) {
+    if (!p.visible) return true;
+    int64_t rows = p.visible_stride[2] ? p.queries : 1;
+    for (int64_t i = rows; i-- > 0;)
+        if (Row(p, head, i).sees(j)) return true;
+    return false;
+}
+
+// The exponentials of one head; NaN as the first number where they cannot be taken. Keys that no query sees have no say.
+static void prepare(const Problem& p, int64_t head) {
+    const float *query = p.query + head * p.queries * p.hidden, *key = p.key + head * p.keys * p.hidden;
+    float *query_out = p.query_scratch + head * p.queries * p.hidden, *key_out = p.key_scratch + head * p.keys * p.hidden;
+    bool safe = near(query, p.queries * p.hidden);
+    for (int64_t j = 0; safe && j < p.keys; j++)
+        if (seen(p, head, j)) {
+            safe = near(key + j * p.hidden, p.hidden);
+            if (safe) exponentials(key + j * p.hidden, key_out + j * p.hidden, p.hidden);
+        }
+    if (safe)
+        exponentials(query, query_out, p.queries * p.hidden);
+    else
+        query_out[0] = NAN;
+}
+
+// ---- forward --------------------------------------------------------------------------------------------------------
+
+template <class Pair>
+static inline float score(const Pair& pair, const float* a, const float* b, const float* v, int64_t hidden) {
+    Vec total = {};
+    int64_t h = 0;
+    for (; h + 4 * LANES <= hidden; h += 4 * LANES) {
+        Vec as[4], bs[4], vs[4];
+        for (int n = 0; n < 4; n++)
+            as[n] = load(a + h + n * LANES), bs[n] = load(b + h + n * LANES), vs[n] = load(v + h + n * LANES);
+        total += pair.template weigh<4>(as, bs, vs);
+    }
+    for (; h < hidden; h += LANES) {
+        Vec as = load(a + h), bs = load(b + h), vs = load(v + h);
+        total += pair.template weigh<1>(&as, &bs, &vs);
+    }
+    return sum(total);
+}
+
+// Softmax over what is visible, in place. A row that sees nothing becomes zeros.
+static void normalise(float* scores, const Row& row, int64_t keys) {
+    float largest = -INFINITY, total = 0;
+    for (int64_t j = 0; j < keys; j++) {
+        if (!row.sees(j)) scores[j] = -INFINITY;
+        largest = scores[j] > largest ? scores[j] : largest;
+    }
+    int64_t j = 0;
+    Vec totals = {};
+    for (; j + LANES <= keys; j += LANES) {
+        Vec e = exp(load(scores + j) - largest);
+        totals += e;
+        store(scores + j, e);
+    }
+    total = sum(totals);
+    if (j < keys) {
+        float rest[LANES];
+        for (int n = 0; n < LANES; n++) rest[n] = j + n < keys ? scores[j + n] : -INFINITY;
+        store(rest, exp(load(rest) - largest));
+        for (int n = 0; j + n < keys; n++) total += scores[j + n] = rest[n];
+    }
+    for (j = 0; j < keys; j++) scores[j] = row.sees(j) ? scores[j] / total : 0.0f;
+}
+
+template <class Pair>
+static void forward_rows(const Problem& p, const Head& features, int64_t head, int64_t first, int64_t last) {
+    Pair pair(p);
+    float base = 0;
+    for (int64_t h = 0; h < p.hidden; h++) base += Pair::BASE * features.vector[h];
+    for (int64_t i = first; i < last; i++) {
+        Row row(p, head, i);
+        float* out = p.weights + (head * p.queries + i) * p.keys;
+        const float* a = features.query + i * p.hidden;
+        for (int64_t j = 0; j < p.keys; j++) {
+            if (!row.sees(j)) {
+                out[j] = 0;
+                continue;
+            }
+            float total = score(pair, a, features.key + j * p.hidden, features.vector, p.hidden);
+            out[j] = base + Pair::FACTOR * total + row.shift(j);
+        }
+        if (p.softmax) normalise(out, row, p.keys);
+    }
+}
+
+extern "C" int64_t size_of_problem() { return sizeof(Problem); }
+
+extern "C" void forward(const Problem* problem) {
+    const Problem& p = *problem;
+    int64_t heads = p.batch * p.heads, tiles = (p.queries + TILE - 1) / TILE;
+    if (p.query_scratch) parallel(heads, p.threads, [&](int64_t head) { prepare(p, head); });
+    parallel(heads * tiles, p.threads, [&](int64_t task) {
+        int64_t head = task / tiles, first = task % tiles * TILE, last = first + TILE;
+        Head features(p, head);
+        if (last > p.queries) last = p.queries;
+        if (p.leaky)
+            forward_rows<LeakyReLU>(p, features, head, first, last);
+        else if (features.exponentials)
+            forward_rows<Tanh<OfExponentials>>(p, features, head, first, last);
+        else
+            forward_rows<Tanh<OfFeatures>>(p, features, head, first, last);
+    });
+}
+
+// ---- backward -------------------------------------------------------------------------------------------------------
+
+// The gradients of 16·N hidden units from number `h` on, for one example and head.
+template <class Pair, int N>
+static void backward_units(const Problem& p, const Head& features, int64_t head, int64_t h) {
+    Pair pair(p);
+    alignas(64) float keys[KEYS][N * LANES], grad_keys[KEYS][N * LANES];
+    const float* grads = p.grad_scores + head * p.queries * p.keys;
+    float* grad_query = p.grad_query + head * p.queries * p.hidden + h;
+    Vec values[N] = {}, gain[N];
+    double base = 0;
+    for (int n = 0; n < N; n++) gain[n] = Pair::GAIN * load(features.vector + h + n * LANES);
+    for (int64_t first = 0; first < p.keys; first += KEYS) {
+        int64_t count = p.keys - first < KEYS ? p.keys - first : KEYS;
+        for (int64_t j = 0; j < count; j++)
+            std::memcpy(keys[j], features.key + (first + j) * p.hidden + h, sizeof keys[j]);
+        std::memset(grad_keys, 0, sizeof grad_keys);
+        for (int64_t i = 0; i < p.queries; i++) {
+            Row row(p, head, i);
+            const float* grad = grads + i * p.keys + first;
+            Vec a[N], total[N] = {}, seen[N] = {};
+            for (int n = 0; n < N; n++) a[n] = load(features.query + i * p.hidden + h + n * LANES);
+            for (int64_t j = 0; j < count; j++) {
+                if (!row.sees(first + j)) continue;
+                Vec b[N], value[N], slope[N], g = fill(grad[j]);
+                for (int n = 0; n < N; n++) b[n] = load(keys[j] + n * LANES);
+                pair.template differentiate<N>(g, a, b, value, slope);
+                base += grad[j];
+                for (int n = 0; n < N; n++) {
+                    seen[n] += value[n];
+                    total[n] += slope[n];
+                    store(grad_keys[j] + n * LANES, load(grad_keys[j] + n * LANES) + slope[n]);
+                }
+            }
+            for (int n = 0; n < N; n++) {
+                values[n] += seen[n];
+                float* out = grad_query + i * p.hidden + n * LANES;
+                store(out, (first ? load(out) : Vec{}) + gain[n] * total[n]);
+            }
+        }
+        for (int64_t j = 0; j < count; j++)
+            for (int n = 0; n < N; n++)
+                store(p.grad_key + (head * p.keys + first + j) * p.hidden + h + n * LANES,
+                      gain[n] * load(grad_keys[j] + n * LANES));
+    }
+    for (int n = 0; n < N; n++)
+        store(p.grad_vector + head * p.hidden + h + n * LANES, Pair::BASE * (float)base + Pair::FACTOR * values[n]);
+}
+
+template <class Pair>
+static void backward_task(const Problem& p, const Head& features, int64_t head, int64_t h) {
+    if (h + 4 * LANES <= p.hidden) return backward_units<Pair, 4>(p, features, head, h);
+    for (; h < p.hidden; h += LANES) backward_units<Pair, 1>(p, features, head, h);
+}
+
+extern "C" void backward(const Problem* problem) {
+    const Problem& p = *problem;
+    int64_t heads = p.batch * p.heads, parts = (p.hidden + 4 * LANES - 1) / (4 * LANES);
+    if (p.query_scratch) parallel(heads, p.threads, [&](int64_t head) { prepare(p, head); });
+    parallel(heads * parts, p.threads, [&](int64_t task) {
+        int64_t head = task / parts, h = task % parts * 4 * LANES;
+        Head features(p, head);
+        if (p.leaky)
+            backward_task<LeakyReLU>(p, features, head, h);
+        else if (features.exponentials)
+            backward_task<Tanh<OfExponentials>>(p, features, head, h);
+        else
+            backward_task<Tanh<OfFeatures>>(p, features, head, h);
+    });
+}
