@@ -117,7 +117,7 @@ class Transformer(Seq2Seq[TransformerState]):
         at = Positions.of(inputs.shape[1], inputs.shape[1], device=inputs.device)
         memory_at = _memory_at(inputs.shape[1], source)
         for block in self._decoder:
-            memory = block.cross_attention.remember(encoded, packing=source_packing)
+            memory = block.cross_attention.remember_tokens(encoded, source_packing, packing)
             x = block(x, memory, at=at, memory_at=memory_at, packing=packing)
         return self.decoder_norm(x)
 

@@ -26,7 +26,7 @@ def kernels() -> ctypes.CDLL | None:
     return library if library is not None and library.supported() else None
 
 
-def applies(x: Float[Tensor, "*shape inputs"], weight: Float[Tensor, "outputs inputs"]) -> bool:
+def applies(x: Float[Tensor, "*shape dim"], weight: Float[Tensor, "outputs inputs"]) -> bool:
     """Whether this product is ours: training on a CPU under bfloat16 autocast."""
     return (
         x.device.type == "cpu"

@@ -19,7 +19,7 @@ from foveate.attention import (
 from foveate.nn.dropout import add_dropped, add_dropped_and_norm
 from foveate.nn.feedforward import Activation, FeedForward
 from foveate.nn.limit import require_positive, require_rates
-from foveate.nn.multihead import KeyValue, MultiHeadAttention
+from foveate.nn.multihead import KeyValue, MultiHeadAttention, PackedKeyValue
 from foveate.nn.packing import Packing
 
 
@@ -102,20 +102,15 @@ class DecoderBlock(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "tokens model_dim"],
-        memory: KeyValue,
+        memory: KeyValue | PackedKeyValue,
         *,
         at: Positions,
         memory_at: Positions,
-        packing: Packing | None = None,
+        packing: Packing,
     ) -> Float[Tensor, "tokens model_dim"]:
-        """Teacher-forced: all target positions at once. `memory` comes from `cross_attention.remember`."""
+        """Teacher-forced: all target positions at once. `memory` comes from `cross_attention.remember_tokens`."""
         x = self.attention_residual(x, lambda x: self.attention(x, at=at, packing=packing))
-
-        def cross(x: Tensor) -> Tensor:
-            queries = self.cross_attention.queries(x, packing)
-            return self.cross_attention.attend(queries, memory, at=memory_at, packing=packing)
-
-        x = self.cross_residual(x, cross)
+        x = self.cross_residual(x, lambda x: self.cross_attention.look_up(x, memory, at=memory_at, packing=packing))
         return self.feedforward_residual(x, self.feedforward)
 
 

@@ -6,7 +6,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from foveate.attention import AttentionConfig, Explanation, MechanismConfig, Positions, Visibility, everything
+from foveate.attention import (
+    Attention,
+    AttentionConfig,
+    Explanation,
+    MechanismConfig,
+    Positions,
+    Visibility,
+    everything,
+)
+from foveate.attention.paths import packed
+from foveate.attention.record import is_recording, note
 from foveate.nn.linear import Linear, linear
 from foveate.nn.packing import Packing
 
@@ -16,6 +26,13 @@ class KeyValue(NamedTuple):
 
     key: Float[Tensor, "batch kv_heads key head_dim"]
     value: Float[Tensor, "batch kv_heads key value_head_dim"]
+
+
+class PackedKeyValue(NamedTuple):
+    """Projected keys and values of tokens without padding, beside each other."""
+
+    joined: Float[Tensor, "tokens keys_and_values"]
+    packing: Packing
 
 
 class MultiHeadAttention(nn.Module):
@@ -86,6 +103,9 @@ class MultiHeadAttention(nn.Module):
         key_packing: Packing | None = None,
     ) -> Float[Tensor, "batch query output_dim"] | Float[Tensor, "tokens output_dim"]:
         """Self-attention without `key`; `value` defaults to `key`. With packings, inputs and output are tokens."""
+        if key is None and value is None and packing is not None and at is not None and self._packs(query, packing):
+            joined = self._joined(query, self.query, self.key, self.value)
+            return self._attend_packed(joined, None, (packing, packing), at)
         queries, memory = self.project(query, key, value, packing=packing, key_packing=key_packing)
         return self.attend(queries, memory, at=at, packing=packing)
 
@@ -114,9 +134,7 @@ class MultiHeadAttention(nn.Module):
         if key is not None or value is not None:
             key, key_packing = (query, packing) if key is None else (key, key_packing)
             return self.queries(query, packing), self.remember(key, value, packing=key_packing)
-        layers = (self.query, self.key, self.value)
-        bias = None if self.query.bias is None else torch.cat([layer.bias for layer in layers])
-        joined = linear(query, torch.cat([layer.weight for layer in layers]), bias)
+        joined = self._joined(query, self.query, self.key, self.value)
         if packing is not None:
             joined = packing.unpack(joined)
         widths = [layer.out_features for layer in (self.query, self.key, self.value)]
@@ -132,6 +150,27 @@ class MultiHeadAttention(nn.Module):
         """Project keys and values only."""
         keys = self._heads(self.key(key), self.num_kv_heads, packing)
         return KeyValue(keys, self._heads(self.value(key if value is None else value), self.num_kv_heads, packing))
+
+    def remember_tokens(
+        self, key: Float[Tensor, "tokens key_dim"], packing: Packing, queries: Packing
+    ) -> KeyValue | PackedKeyValue:
+        """Keys and values for `look_up` by queries of that packing: without padding where attention runs so."""
+        if self._packs(key, packing, queries):
+            return PackedKeyValue(self._joined(key, self.key, self.value), packing)
+        return self.remember(key, packing=packing)
+
+    def look_up(
+        self,
+        query: Float[Tensor, "tokens query_dim"],
+        memory: KeyValue | PackedKeyValue,
+        *,
+        at: Positions,
+        packing: Packing,
+    ) -> Float[Tensor, "tokens output_dim"]:
+        """Queries project and attend to what `remember_tokens` kept."""
+        if isinstance(memory, PackedKeyValue):
+            return self._attend_packed(self.query(query), memory.joined, (packing, memory.packing), at)
+        return self.attend(self.queries(query, packing), memory, at=at, packing=packing)
 
     def attend(
         self,
@@ -152,3 +191,33 @@ class MultiHeadAttention(nn.Module):
     ) -> Float[Tensor, "batch heads length dim"]:
         padded = projected if packing is None else packing.unpack(projected)
         return padded.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+    def _joined(self, x: Tensor, *layers: Linear) -> Tensor:
+        """Several projections of the same input in one product."""
+        bias = None if layers[0].bias is None else torch.cat([layer.bias for layer in layers])
+        return linear(x, torch.cat([layer.weight for layer in layers]), bias)
+
+    def _packs(self, x: Tensor, *packings: Packing) -> bool:
+        """Whether attention runs without padding, on projections of `x`."""
+        plain = self.num_kv_heads == self.num_heads and self.value_head_dim == self.head_dim
+        longest = max(packing.length for packing in packings)
+        dropped = self.training and self.dropout > 0
+        return plain and not dropped and not packed.refuses(self.attention, x, head_dim=self.head_dim, longest=longest)
+
+    def _attend_packed(
+        self, query: Tensor, memory: Tensor | None, packings: tuple[Packing, Packing], at: Positions
+    ) -> Tensor:
+        assert isinstance(self.attention, Attention)
+        if is_recording():
+            key = query[:, self._width :] if memory is None else memory
+            seen = [each[:, : self._width] for each in (query, key)]
+            looks, looked_at = (
+                self._heads(each, self.num_heads, packing) for each, packing in zip(seen, packings, strict=True)
+            )
+            note(self.attention, self.attention.kind, looks, looked_at, at)
+        starts = (packings[0].starts, packings[1].starts)
+        return self.output(packed.packed_attention(self.attention, query, memory, starts, self.num_heads))
+
+    @property
+    def _width(self) -> int:
+        return self.num_heads * self.head_dim

@@ -28,6 +28,8 @@ class Packing:
         self.place: Int[Tensor, " tokens"] = self.index % length
         """Each token's position in its own sequence."""
         self.full = self.index.numel() == self.batch * length
+        self.starts: Int[Tensor, " sequences_and_end"] = torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
+        """Where each sequence's tokens begin, and where the last one's end."""
 
     def pack(self, padded: Shaped[Tensor, "batch length *dims"]) -> Shaped[Tensor, "tokens *dims"]:
         flat = padded.reshape(self.batch * self.length, *padded.shape[2:])

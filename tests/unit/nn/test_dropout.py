@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from foveate.nn.dropout import add_dropped, dropout
+from foveate.nn.dropout import add_dropped, add_dropped_and_norm, dropout, kernels
 
-ONES = torch.ones(1000, 301)
+ONES = torch.ones(1000, 320)
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
@@ -33,14 +33,14 @@ def test_the_seed_decides_and_nothing_else() -> None:
 
 
 def test_the_gradient_passes_where_the_value_did() -> None:
-    x = torch.randn(40, 5, requires_grad=True)
+    x = torch.randn(40, 32, requires_grad=True)
     y = dropout(x, 0.4)
     (gradient,) = torch.autograd.grad(y.sum(), x)
     torch.testing.assert_close(y, x * gradient)
 
 
 def test_a_residual_adds_what_was_kept() -> None:
-    x, y = torch.randn(40, 5, requires_grad=True), torch.randn(40, 5, requires_grad=True)
+    x, y = torch.randn(40, 32, requires_grad=True), torch.randn(40, 32, requires_grad=True)
     added = add_dropped(x, y, 0.4)
     to_x, to_y = torch.autograd.grad(added.sum(), (x, y))
     assert (to_x == 1).all()
@@ -58,3 +58,30 @@ def test_a_rate_of_one_is_refused() -> None:
     with pytest.raises(ValueError, match="rate") as refusal:
         dropout(ONES, 1.0)
     assert str(refusal.value) == "rate is a probability of dropping and lies in [0, 1), got 1.0"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+def test_a_residual_and_its_norm_in_one_pass_are_the_two_after_one_another(rate: float, dtype: torch.dtype) -> None:
+    norm = torch.nn.LayerNorm(64)
+    torch.nn.init.normal_(norm.weight)
+    torch.nn.init.normal_(norm.bias)
+    x, y = torch.randn(130, 64, requires_grad=True), torch.randn(130, 64).to(dtype).requires_grad_()
+    torch.manual_seed(5)
+    factor = add_dropped(torch.zeros(130, 64), torch.ones(130, 64).to(dtype), rate)
+    torch.manual_seed(5)
+    ours = add_dropped_and_norm(x, y, rate, norm, True)
+    theirs = norm(x + factor * y) if kernels() else ours
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+    leaves, grad = [x, y, *norm.parameters()], torch.randn(130, 64)
+    gradients = (torch.autograd.grad(each, leaves, grad, retain_graph=True) for each in (ours, theirs))
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_without_a_compiler_random_words_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("foveate.nn.dropout.kernels", lambda: None)
+    test_the_seed_decides_and_nothing_else()
+    test_the_gradient_passes_where_the_value_did()
+    test_a_residual_adds_what_was_kept()
+    test_rows_and_columns_are_dropped_independently()

@@ -1,0 +1,123 @@
+"""Dot products under softmax over short sequences without padding, in one kernel each way (`packed.cpp`).
+
+Tokens lie one sentence after the other, heads beside each other, as projections leave them: nothing is gathered into a
+padded batch, no mask is built and nothing is computed for padding. This is no `Path`: paths take padded tensors.
+`refuses` says where a caller has to go through `Attention.run`.
+"""
+
+import ctypes
+import functools
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from foveate import native
+from foveate.attention.attention import Attention
+from foveate.attention.mechanism import Mechanism
+from foveate.attention.score import Dot, ScaledDot
+from foveate.attention.visibility import causal, padding
+
+LONGEST = 128
+"""Up to this many positions the kernel, which multiplies in float32 vectors, keeps up with products of matrices."""
+
+
+@functools.cache
+def kernels() -> ctypes.CDLL | None:
+    """The compiled kernels, or None where there is no compiler."""
+    return native.load("foveate.attention.paths", "packed.cpp").library
+
+
+def refuses(attention: Mechanism, x: Float[Tensor, "tokens dim"], *, head_dim: int, longest: int) -> list[str]:
+    """Why this attention over projections of `x`, in sentences of up to `longest`, does not run packed."""
+    reasons = []
+    if not (isinstance(attention, Attention) and attention.is_plain and type(attention.score) in (Dot, ScaledDot)):
+        reasons.append("made for dot products under softmax")
+    if attention.visibility not in (causal(), padding()):
+        reasons.append(f"made for causal() and padding(), not for {attention.visibility}")
+    if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.bfloat16):
+        reasons.append(f"made for float32 and bfloat16 on CPUs, not for {x.dtype} on {x.device.type}")
+    if head_dim % 16 or head_dim > 256:
+        reasons.append(f"made for heads of 16, 32, … 256 numbers, not of {head_dim}")
+    if longest > LONGEST:
+        reasons.append(f"made for up to {LONGEST} positions, not for {longest}")
+    if not reasons and kernels() is None:
+        reasons.append("needs a C++ compiler")
+    return reasons
+
+
+def packed_attention(
+    attention: Attention,
+    query: Float[Tensor, "tokens joined"],
+    memory: Float[Tensor, "memory_tokens keys_and_values"] | None,
+    starts: tuple[Int[Tensor, " sentences_and_end"], Int[Tensor, " sentences_and_end"]],
+    heads: int,
+) -> Float[Tensor, "tokens values"]:
+    """The contexts of all heads beside each other, where nothing `refuses`.
+
+    `memory` holds [keys; values] of every token. Without it, `query` holds [queries; keys; values]. `starts` say where
+    the sentences of queries and of keys begin, and where the last one ends. Recording is the caller's business.
+    """
+    assert isinstance(attention.score, Dot)
+    width = query.shape[1] if memory is not None else query.shape[1] // 3
+    scale = attention.score.factor(width // heads)
+    return _Packed.apply(query, memory, *starts, heads, attention.visibility == causal(), scale)
+
+
+class _Packed(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        query: Tensor,
+        memory: Tensor | None,
+        query_starts: Tensor,
+        key_starts: Tensor,
+        heads: int,
+        causal: bool,
+        scale: float,
+    ) -> Tensor:
+        library = kernels()
+        assert library is not None
+        query = query.contiguous()
+        memory = None if memory is None else memory.to(query.dtype).contiguous()
+        width = query.shape[1] if memory is not None else query.shape[1] // 3
+        context = query.new_empty(len(query), width)
+        statistic = query.new_empty(heads, len(query), dtype=torch.float32)
+        ctx.rest = (
+            *(ctypes.c_int64(size) for size in (len(query_starts) - 1, heads, width // heads, int(causal))),
+            ctypes.c_double(scale),
+        )
+        half = ctypes.c_int64(query.dtype is torch.bfloat16)
+        starts = (native.address(query_starts), native.address(key_starts))
+        outputs = (native.address(context), native.address(statistic))
+        library.forward(*_parts(query, memory, width), half, *starts, *ctx.rest, *outputs, native.threads())
+        ctx.save_for_backward(query, memory, query_starts, key_starts, statistic)
+        ctx.width = width
+        return context
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        library = kernels()
+        assert library is not None
+        query, memory, query_starts, key_starts, statistic = ctx.saved_tensors
+        grad = grad.to(query.dtype).contiguous()
+        to_query = torch.empty_like(query)
+        to_memory = None if memory is None else torch.empty_like(memory)
+        half = ctypes.c_int64(query.dtype is torch.bfloat16)
+        starts = (native.address(query_starts), native.address(key_starts))
+        given = (native.address(grad), native.address(statistic))
+        outputs = _parts(to_query, to_memory, ctx.width)[::2]
+        inputs = (*_parts(query, memory, ctx.width), half, *starts, *ctx.rest)
+        library.backward(*inputs, *given, *outputs, native.threads())
+        return to_query, to_memory, None, None, None, None, None
+
+
+def _parts(query: Tensor, memory: Tensor | None, width: int) -> tuple[ctypes.c_void_p | ctypes.c_int64, ...]:
+    """Where queries, keys and values begin, each with the distance from token to token."""
+    places = [(query, 0), (query, 1), (query, 2)] if memory is None else [(query, 0), (memory, 0), (memory, 1)]
+    parts: list[ctypes.c_void_p | ctypes.c_int64] = []
+    for tensor, place in places:
+        parts.append(ctypes.c_void_p(tensor.data_ptr() + place * width * tensor.element_size()))
+        parts.append(ctypes.c_int64(tensor.shape[1]))
+    return tuple(parts)
