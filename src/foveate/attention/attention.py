@@ -188,10 +188,30 @@ class Attention(nn.Module):
 
         `dropout` is the probability with which a weight is dropped (training only). Raises as `explain` does.
         """
+        source = key
         query, key, at = self._placed(query, key, value, at)
-        record.note(self, self.kind, query, key, at)
+        record.note(self, self.kind, query, key, at, source=source)
         path = self._choose(query, key, at)
         return path.run(self, query, key, value, at=at, key_features=key_features, dropout=dropout)
+
+    def step(
+        self,
+        query: Float[Tensor, "batch heads query query_dim"],
+        key: Float[Tensor, "batch kv_heads key key_dim"],
+        value: Float[Tensor, "batch kv_heads key value_head_dim"],
+        *,
+        at: Positions | None = None,
+        key_features: Float[Tensor, "batch #heads key feature"] | None = None,
+    ) -> tuple[
+        Float[Tensor, "batch heads query value_head_dim"],
+        Float[Tensor, "batch heads query key"],
+    ]:
+        """The context and the weights, for decoders that hand the weights on to the next step."""
+        source = key
+        query, key, at = self._placed(query, key, value, at)
+        record.note(self, self.kind, query, key, at, source=source)
+        seen = materialise(self, query, key, value, at=at, key_features=key_features)
+        return seen.context, seen.weights
 
     def plan(
         self,
@@ -214,10 +234,10 @@ class Attention(nn.Module):
         return self.normaliser == Softmax() and not self.transforms and all(part is None for part in extras)
 
     def extra_repr(self) -> str:
-        parts = [] if isinstance(self.score, nn.Module) else [f"score={self.score}"]
-        parts += [f"visibility={self.visibility}", f"normaliser={self.normaliser}"]
-        optional = ("bias", "transforms", "centre", "reweight")
-        return ", ".join([*parts, *(f"{name}={getattr(self, name)}" for name in optional if getattr(self, name))])
+        names = ("score", "visibility", "normaliser", "bias", "transforms", "centre", "reweight")
+        parts = {name: getattr(self, name) for name in names}
+        listed = (f"{name}={part}" for name, part in parts.items() if part and not isinstance(part, nn.Module))
+        return ", ".join(listed)
 
     def _choose(self, query: Tensor, key: Tensor, at: Positions) -> Path:
         """The path that should be the fastest. The choice is remembered for calls of the same kind and size."""

@@ -102,6 +102,11 @@ class LocalPredictiveConfig:
         visibility: Visibility,
         kind: Literal["self", "cross"],
     ) -> Attention:
+        if kind == "self" and not _sees_later(visibility):
+            raise ValueError(
+                "local_predictive points into a sequence of known length, and a decoder's past has none: steps would "
+                'not be the whole. Choose it for the encoder or for cross-attention, or "local_monotonic".'
+            )
         gaussian = Gaussian(self.window / 2)
         return Attention(
             self.score.build(query_dim=query_dim, key_dim=key_dim, num_heads=num_heads),
@@ -116,3 +121,7 @@ class LocalPredictiveConfig:
 def _require_window(width: int) -> None:
     if width < 1:
         raise ValueError(f"window={width} must be at least 1: the Gaussian's width is half of it")
+
+
+def _sees_later(visibility: Visibility) -> bool:
+    return bool(visibility(Positions.of(1, 2)).expand(1, 1, 1, 2)[..., 1])

@@ -123,8 +123,19 @@ def is_recording() -> bool:
 
 
 @torch.no_grad()
-def note(attention: nn.Module, kind: Literal["self", "cross"], query: Tensor, key: Tensor, at: Positions) -> None:
-    """Keep what `attention` is about to look at, if a recording is on and the module belongs to its model."""
+def note(
+    attention: nn.Module,
+    kind: Literal["self", "cross"],
+    query: Tensor,
+    key: Tensor,
+    at: Positions,
+    *,
+    source: Tensor | None = None,
+) -> None:
+    """Keep what `attention` is about to look at, if a recording is on and the module belongs to its model.
+
+    `source` is what the keys were made from, by which a decoder's next step is known; the keys themselves by default.
+    """
     recording = _active.get()
     if recording is None or (name := recording.names.get(id(attention))) is None:
         return
@@ -133,11 +144,12 @@ def note(attention: nn.Module, kind: Literal["self", "cross"], query: Tensor, ke
     with torch.autocast(query.device.type, enabled=False):
         rows = statistic(attention, query, key, at)
     queries, keys = (part if recording.dtype is None else part.to(recording.dtype) for part in (query, key))
+    source = key if source is None else source.detach()
     earlier = recording.last.get(name)
-    if earlier is not None and _continues(recording.records[earlier.index], earlier.key, key, at):
+    if earlier is not None and _continues(recording.records[earlier.index], earlier.key, source, at):
         recording.records[earlier.index] = _joined(recording.records[earlier.index], at, queries, keys, rows)
         return
-    recording.last[name] = _Last(len(recording.records), key)
+    recording.last[name] = _Last(len(recording.records), source)
     recording.records.append(AttentionRecord(name, kind, attention, at, queries, keys, rows))
 
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from foveate.attention import AdditiveConfig, AnyMechanismConfig, AttentionConfig, padding
 from foveate.data.batch import Batch
-from foveate.models.recurrent import Memory, RecurrentSeq2Seq, RecurrentState, attend, attend_step
+from foveate.models.recurrent import Memory, RecurrentSeq2Seq, RecurrentState, attend_row, attend_step
 from foveate.nn.limit import require_positive, require_rates
 from foveate.nn.packing import Packing
 from foveate.nn.recurrent import Cell, RecurrentConfig, RecurrentEncoder, RecurrentLayer, StackState
@@ -83,10 +83,9 @@ class Bahdanau(RecurrentSeq2Seq):
         memory = self.remember(self.encode(source, length))
         (state,), _ = self.initial(memory)
         embedded = self.drop(self.target_embedding(target.ids[:, :-1]))
-        before, contexts = [], []
+        before, contexts, previous = [], [], self.first_weights(memory)
         for time, here in enumerate(embedded.unbind(1)):
-            query = state[0][:, None]
-            context = attend(self.attention, query, memory, memory.at.rows(slice(time, time + 1)))[:, 0]
+            context, previous = attend_row(self.attention, state[0], memory, time, previous)
             before.append(state[0])
             contexts.append(context)
             state = self.decoder.step(torch.cat([here, context], -1), state)
@@ -118,7 +117,7 @@ class Bahdanau(RecurrentSeq2Seq):
     ) -> tuple[RecurrentState, Float[Tensor, "rows vocab"]]:
         embedded = self.target_embedding(token)
         before = state.layers[0][0]
-        context = attend_step(self.attention, before, state)
+        context, previous = attend_step(self.attention, before, state)
         layer = self.decoder.step(torch.cat([embedded, context], -1), state.layers[0])
         logits = self.logits(before, embedded, context)
-        return replace(state, layers=(layer,), time=state.time + 1), logits
+        return replace(state, layers=(layer,), time=state.time + 1, previous=previous), logits

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from foveate.attention import AnyMechanismConfig, AttentionConfig, GeneralConfig, padding
 from foveate.data.batch import Batch
 from foveate.models.fixed_context import direction_dim
-from foveate.models.recurrent import Memory, RecurrentSeq2Seq, RecurrentState, attend, attend_step
+from foveate.models.recurrent import Memory, RecurrentSeq2Seq, RecurrentState, attend_in_turn, attend_row, attend_step
 from foveate.nn.limit import require_positive, require_rates
 from foveate.nn.packing import Packing
 from foveate.nn.recurrent import Cell, RecurrentConfig, RecurrentDecoder, RecurrentEncoder, StackState
@@ -90,11 +90,11 @@ class Luong(RecurrentSeq2Seq):
     ) -> Float[Tensor, "batch length hidden_dim"]:
         layers, feed = self.initial(memory)
         assert feed is not None
-        attentional = []
+        attentional, previous = [], self.first_weights(memory)
         for time, here in enumerate(embedded.unbind(1)):
             hidden, layers = self.decoder.step(torch.cat([here, feed], -1), layers)
-            at = memory.at.rows(slice(time, time + 1))
-            feed = self._attentional(attend(self.attention, hidden[:, None], memory, at)[:, 0], hidden)
+            context, previous = attend_row(self.attention, hidden, memory, time, previous)
+            feed = self._attentional(context, hidden)
             attentional.append(feed)
         return torch.stack(attentional, dim=1)
 
@@ -102,7 +102,7 @@ class Luong(RecurrentSeq2Seq):
         self, embedded: Float[Tensor, "batch length embedding_dim"], memory: Memory
     ) -> Float[Tensor, "batch length hidden_dim"]:
         hidden = self.decoder(embedded, self.initial(memory)[0])
-        return self._attentional(attend(self.attention, hidden, memory, memory.at), hidden)
+        return self._attentional(attend_in_turn(self.attention, hidden, memory), hidden)
 
     def _attentional(
         self, context: Float[Tensor, "*shape hidden_dim"], hidden: Float[Tensor, "*shape hidden_dim"]
@@ -122,6 +122,8 @@ class Luong(RecurrentSeq2Seq):
         embedded = self.target_embedding(token)
         inputs = embedded if state.feed is None else torch.cat([embedded, state.feed], -1)
         hidden, layers = self.decoder.step(inputs, state.layers)
-        attentional = self._attentional(attend_step(self.attention, hidden, state), hidden)
+        context, previous = attend_step(self.attention, hidden, state)
+        attentional = self._attentional(context, hidden)
         feed = attentional if self.input_feeding else None
-        return replace(state, layers=layers, feed=feed, time=state.time + 1), self.output(attentional)
+        state = replace(state, layers=layers, feed=feed, time=state.time + 1, previous=previous)
+        return state, self.output(attentional)

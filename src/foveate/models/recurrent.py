@@ -6,7 +6,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from foveate.attention import Mechanism, Positions
+from foveate.attention import Attention, Mechanism, Positions
+from foveate.attention.score import FeedbackScore
 from foveate.data.batch import Batch
 from foveate.models.seq2seq import Seq2Seq, selected_sentences
 from foveate.nn.dropout import dropout
@@ -44,6 +45,8 @@ class RecurrentState:
     """What the last step hands to the next beside the state: Luong's h̃ when inputs are fed."""
     beam: int
     time: int
+    previous: Float[Tensor, "rows key"] | None = None
+    """The weights of the last step, where the score looks at them."""
 
 
 class RecurrentSeq2Seq(Seq2Seq[RecurrentState]):
@@ -72,7 +75,7 @@ class RecurrentSeq2Seq(Seq2Seq[RecurrentState]):
     def start(self, source: Batch, beam: int = 1) -> RecurrentState:
         memory = self.remember(self.encode(source))
         layers, feed = self.initial(memory)
-        state = RecurrentState(memory, layers, feed, 1, 0)
+        state = RecurrentState(memory, layers, feed, 1, 0, self.first_weights(memory))
         if beam == 1:
             return state
         rows = torch.arange(source.size, device=source.ids.device).repeat_interleave(beam)
@@ -87,9 +90,21 @@ class RecurrentSeq2Seq(Seq2Seq[RecurrentState]):
         """Add what the score can compute from the keys alone; nothing where nothing attends."""
         return memory
 
+    def first_weights(self, memory: Memory) -> Float[Tensor, "sentences key"] | None:
+        """What stands for the weights before the first step, where the score looks at them."""
+        return first_weights(getattr(self, "attention", None), memory)
+
     def initial(self, memory: Memory) -> tuple[StackState, Tensor | None]:
         """The decoder's state before the first word."""
         raise NotImplementedError
+
+
+def first_weights(attention: nn.Module | None, memory: Memory) -> Float[Tensor, "sentences key"] | None:
+    """The weights before the first step; None where no score looks at them, and steps may be taken all at once."""
+    score = getattr(attention, "score", None)
+    if not isinstance(score, FeedbackScore):
+        return None
+    return score.first(memory.at).expand(len(memory.hidden), 1, 1, -1)[:, 0, 0].to(memory.hidden.dtype)
 
 
 def attend(
@@ -97,22 +112,61 @@ def attend(
     query: Float[Tensor, "sentences query query_dim"],
     memory: Memory,
     at: Positions,
+    previous: Float[Tensor, "sentences query key"] | None = None,
+) -> tuple[Float[Tensor, "sentences query key_dim"], Float[Tensor, "sentences query key"] | None]:
+    """c_t = Σ_i α_ti h_i: keys and values are both the memory, with one head. With weights of the step before, also
+    the weights.
+    """
+    hidden, queries = memory.hidden[:, None], query[:, None]
+    if previous is None:
+        return attention.run(queries, hidden, hidden, at=at, key_features=memory.features)[:, 0], None
+    assert isinstance(attention, Attention)
+    at = replace(at, previous=previous[:, None])
+    context, weights = attention.step(queries, hidden, hidden, at=at, key_features=memory.features)
+    return context[:, 0], weights[:, 0]
+
+
+def attend_row(
+    attention: Mechanism,
+    query: Float[Tensor, "sentences query_dim"],
+    memory: Memory,
+    time: int,
+    previous: Float[Tensor, "sentences key"] | None,
+) -> tuple[Float[Tensor, "sentences key_dim"], Float[Tensor, "sentences key"] | None]:
+    """The same for the query at one time."""
+    before = None if previous is None else previous[:, None]
+    context, weights = attend(attention, query[:, None], memory, memory.at.rows(slice(time, time + 1)), before)
+    return context[:, 0], None if weights is None else weights[:, 0]
+
+
+def attend_in_turn(
+    attention: Mechanism, query: Float[Tensor, "sentences query query_dim"], memory: Memory
 ) -> Float[Tensor, "sentences query key_dim"]:
-    """c_t = Σ_i α_ti h_i: keys and values are both the memory, with one head."""
-    hidden = memory.hidden[:, None]
-    return attention.run(query[:, None], hidden, hidden, at=at, key_features=memory.features)[:, 0]
+    """All queries at once, unless the score looks at the weights of the step before: then one after the other."""
+    assert isinstance(attention, nn.Module)
+    previous, contexts = first_weights(attention, memory), []
+    if previous is None:
+        return attend(attention, query, memory, memory.at)[0]
+    for time, now in enumerate(query.unbind(1)):
+        context, previous = attend_row(attention, now, memory, time, previous)
+        contexts.append(context)
+    return torch.stack(contexts, dim=1)
 
 
 def attend_step(
     attention: Mechanism, query: Float[Tensor, "rows query_dim"], state: RecurrentState
-) -> Float[Tensor, "rows key_dim"]:
+) -> tuple[Float[Tensor, "rows key_dim"], Float[Tensor, "rows key"] | None]:
     """The same for one decoding step: the hypotheses of a sentence are queries to one memory, which is not copied."""
     memory = state.memory
     grouped = query.view(-1, state.beam, query.shape[-1])
+    previous = None if state.previous is None else state.previous.unflatten(0, (-1, state.beam))
     now = torch.full((1, 1, state.beam, 1), state.time, device=query.device)
-    return attend(attention, grouped, memory, replace(memory.at, query=now, aligned=False)).flatten(0, 1)
+    at = replace(memory.at, query=now, aligned=False)
+    context, weights = attend(attention, grouped, memory, at, previous)
+    return context.flatten(0, 1), None if weights is None else weights.flatten(0, 1)
 
 
 def _rows(state: RecurrentState, rows: Int[Tensor, " new_rows"]) -> RecurrentState:
     layers = tuple(tuple(part[rows] for part in layer) for layer in state.layers)
-    return replace(state, layers=layers, feed=None if state.feed is None else state.feed[rows])
+    feed, previous = (None if part is None else part[rows] for part in (state.feed, state.previous))
+    return replace(state, layers=layers, feed=feed, previous=previous)
