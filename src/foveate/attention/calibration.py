@@ -125,6 +125,8 @@ def scale() -> None:
         for size in SIZES[1:2] + SIZES[6:8]:
             probe = case(size, causal() & padding(), dtype, training=True, additive=False)
             for sample in measured(probe):
+                if sample.key not in default_rates():
+                    continue
                 expected = sum(r * f for r, f in zip(default_rates()[sample.key], sample.features, strict=True))
                 ratios.setdefault(sample.key.removesuffix(" training"), []).append(math.log(sample.seconds / expected))
     factors = {name: math.exp(sum(logs) / len(logs)) for name, logs in ratios.items()}

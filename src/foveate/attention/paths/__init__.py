@@ -2,18 +2,20 @@
 
 from foveate.attention.paths.additive import AdditivePath
 from foveate.attention.paths.chunked import ChunkedPath
+from foveate.attention.paths.flex import FlexPath
 from foveate.attention.paths.materialised import MaterialisedPath
 from foveate.attention.paths.path import Cost, Formula, Path
 from foveate.attention.paths.product import ProductPath
 from foveate.attention.paths.sdpa import SDPAPath
 
-PATHS: tuple[Path, ...] = (ProductPath(), SDPAPath(), AdditivePath(), ChunkedPath(), MaterialisedPath())
+PATHS: tuple[Path, ...] = (ProductPath(), SDPAPath(), AdditivePath(), FlexPath(), ChunkedPath(), MaterialisedPath())
 
 __all__ = [
     "PATHS",
     "AdditivePath",
     "ChunkedPath",
     "Cost",
+    "FlexPath",
     "Formula",
     "MaterialisedPath",
     "Path",

@@ -1,0 +1,149 @@
+"""torch's FlexAttention: rules and biases compiled into one fused kernel that skips the blocks nobody sees."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
+
+from foveate.attention.paths.hidden import finite, nothing_to_silence, silence
+from foveate.attention.paths.materialised import materialise
+from foveate.attention.paths.path import Cost, Formula, share_heads
+from foveate.attention.paths.sdpa import dot_product_reasons, dot_product_scale
+from foveate.attention.position import Positions
+from foveate.attention.score import FactoredScore
+from foveate.attention.visibility import Everything, Visibility
+
+BLOCK = 128
+
+
+@dataclass(frozen=True)
+class FlexPath:
+    """Dot products under softmax with any rule that looks at one pair at a time, and any bias, which is made for all
+    pairs; without one, O(length) memory.
+
+    Made for GPUs. On a CPU torch compiles for every size anew, seconds to half a minute each, and has no backward: it
+    refuses there unless you allow it with `FlexPath(on_cpu=True)` and do not train.
+    """
+
+    on_cpu: bool = False
+    name: str = "flex"
+
+    def refuses(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
+        reasons = [*dot_product_reasons(formula, query, key), *self._device_reasons(query, key)]
+        if not formula.visibility.by_pair:
+            reasons.append(f"{formula.visibility} cannot be asked about one pair alone")
+        if isinstance(formula.bias, nn.Module):
+            reasons.append("no gradients for a learned bias")
+        if key.shape[2] == 0 or query.shape[2] == 0:
+            reasons.append("nothing to look at")
+        return reasons
+
+    def _device_reasons(self, query: Tensor, key: Tensor) -> list[str]:
+        reasons = []
+        training = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad)
+        if query.device.type == "cpu" and not self.on_cpu:
+            reasons.append("compiles for every size anew on a CPU; FlexPath(on_cpu=True) allows it")
+        elif query.device.type == "cpu" and training:
+            reasons.append("no backward on a CPU")
+        elif query.device.type not in ("cpu", "cuda", "xpu"):
+            reasons.append(f"no kernel for {query.device.type}")
+        if query.dtype == torch.float64:
+            reasons.append("no kernel for torch.float64")
+        return reasons
+
+    def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
+        pairs = float(query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2])
+        if not isinstance(formula.visibility, Everything):
+            pairs = min(formula.visibility.pairs(at, query.shape[1]) * (query.shape[0] if _shared(at) else 1), pairs)
+        table = query.shape[2] * key.shape[2] * 4.0 * query.shape[1] if formula.bias is not None else 0.0
+        return Cost(4.0 * pairs * key.shape[3], table)
+
+    def run(
+        self,
+        formula: Formula,
+        query: Float[Tensor, "batch heads query query_dim"],
+        key: Float[Tensor, "batch kv_heads key key_dim"],
+        value: Float[Tensor, "batch kv_heads key value_head_dim"],
+        *,
+        at: Positions,
+        key_features: Float[Tensor, "batch #heads key feature"] | None = None,
+        dropout: float = 0.0,
+    ) -> Float[Tensor, "batch heads query value_head_dim"]:
+        assert isinstance(formula.score, FactoredScore)
+        heads = query.shape[1]
+        features = formula.score.key_features(share_heads(key, heads)) if key_features is None else key_features
+        features, values = features.expand(-1, heads, -1, -1), share_heads(value, heads)
+        if not nothing_to_silence(formula.visibility, at):
+            features, values = silence(formula.visibility(at), features, values)
+        if dropout or not finite(features, values):
+            # Dropped weights and hidden NaN are the reference's business.
+            return materialise(formula, query, key, value, at=at, key_features=key_features, dropout=dropout).context
+        return _kernel()(
+            query.contiguous(),
+            features.contiguous(),
+            values.contiguous(),
+            score_mod=None if formula.bias is None else _score_mod(formula, at),
+            block_mask=None if isinstance(formula.visibility, Everything) else _block_mask(formula, query, at),
+            scale=dot_product_scale(formula, query),
+        )
+
+
+@functools.cache
+def _kernel() -> Callable[..., Any]:
+    return torch.compile(flex_attention, dynamic=False)
+
+
+def _block_mask(formula: Formula, query: Tensor, at: Positions) -> BlockMask:
+    """Which blocks are seen; kept for rules that ask for nothing but places, because finding out takes long."""
+    if at.aligned and at.real is None and at.key_segment is None:
+        return _kept_mask(formula.visibility, at.query.shape[2], str(query.device))
+    return _made_mask(formula.visibility, at, None if _shared(at) else query.shape[0])
+
+
+@functools.lru_cache(maxsize=64)
+def _kept_mask(rule: Visibility, length: int, device: str) -> BlockMask:
+    return _made_mask(rule, Positions.of(length, length, device=device), None)
+
+
+def _made_mask(rule: Visibility, at: Positions, batch: int | None) -> BlockMask:
+    def sees(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        return rule(_pair(at, b, h, q, k))
+
+    lengths = (at.query.shape[2], at.key.shape[3])
+    return create_block_mask(sees, batch, None, *lengths, device=str(at.device), BLOCK_SIZE=BLOCK)
+
+
+def _score_mod(formula: Formula, at: Positions) -> Callable[..., Tensor]:
+    assert formula.bias is not None
+    table = formula.bias(at)
+
+    def biased(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        return score + _entry(table, b, h, q, k).to(score.dtype)
+
+    return biased
+
+
+def _shared(at: Positions) -> bool:
+    """Whether all examples of the batch stand alike."""
+    parts = (at.query, at.key, at.real, at.query_segment, at.key_segment, at.centre)
+    return all(part is None or part.shape[0] == 1 for part in parts)
+
+
+def _pair(at: Positions, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Positions:
+    """One query and one key of one example and head, as scalars: the compiler knows no shapes inside a kernel."""
+    names = ("query", "key", "real", "centre", "query_segment", "key_segment")
+    chosen: dict[str, Any] = {
+        name: None if (part := getattr(at, name)) is None else _entry(part, b, h, q, k) for name in names
+    }
+    return replace(at, aligned=False, **chosen)
+
+
+def _entry(table: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    """The number for one pair, from a tensor that may be shared along any axis."""
+    place = (b, h, q, k)
+    return table[tuple(index if size > 1 else 0 for index, size in zip(place, table.shape, strict=True))]
