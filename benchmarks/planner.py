@@ -1,0 +1,113 @@
+"""Does the planner choose well? Every accepting path is timed on a grid of attentions that calibration has not seen.
+
+foveate doctor --calibrate --threads 1
+python benchmarks/planner.py --threads 1 --cases 200                     # about five minutes
+"""
+
+import argparse
+import random
+import statistics
+import time
+from collections.abc import Iterator
+
+import race
+import torch
+
+from foveate import machine
+from foveate.attention import calibration, causal, everything, padding, planner, window
+from foveate.attention.calibration import Case, case
+
+WITHIN = 1.1
+LONGEST = 0.5
+"""Seconds; a path that should take longer than this is not timed."""
+
+
+def cases(count: int) -> Iterator[Case]:
+    rng = random.Random(2024)
+    made = 0
+    while made < count:
+        queries = rng.choice([1, 7, 16, 24, 40, 60, 100, 180, 256, 400, 700, 1024, 1500, 3000])
+        keys = queries if rng.random() < 0.75 else rng.choice([12, 33, 64, 200, 480, 900])
+        heads, dim = rng.choice([(1, 256), (4, 64), (8, 32), (8, 64), (6, 96)])
+        batch = rng.choice([1, 4, 16, 64])
+        if batch * heads * queries * keys * dim > 2e9:
+            continue
+        reach = rng.choice([16, 64, 200, 500])
+        rule = rng.choice([everything(), causal(), padding(), causal() & padding(), window(left=reach, right=0)])
+        rule = rng.choice([rule, window(left=reach, right=reach)])
+        additive = rng.random() < 0.15 and batch * heads * queries * keys * dim < 1.5e8
+        dtype = torch.float32 if additive else rng.choice([torch.float32, torch.bfloat16])
+        made += 1
+        yield case((batch, heads, queries, keys, dim), rule, dtype, rng.random() < 0.6, additive)
+
+
+def timed(probe: Case, rounds: int) -> dict[str, float]:
+    """CPU seconds of every path that is not hopeless; they take turns, and the fastest of each counts."""
+    query, key, _ = probe.inputs
+    jobs = {}
+    for path in probe.accepting():
+        expected = planner.seconds(path, probe.attention, query, key, probe.at, training=probe.training)
+        if expected < LONGEST and path.cost(probe.attention, query, key, probe.at).bytes < calibration.LARGEST:
+            jobs[path.name] = probe.run(path)
+    took = dict.fromkeys(jobs, float("inf"))
+    with torch.set_grad_enabled(probe.training):
+        for turn in range(rounds + 1):
+            for name, job in jobs.items():
+                started = time.process_time()
+                job()
+                if turn:
+                    took[name] = min(took[name], time.process_time() - started)
+    return took
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--cases", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=4)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    machine.tune()
+    known = calibration.use_kept()
+    print("rates of this machine" if known else "no rates kept for this machine: run foveate doctor --calibrate")
+    regrets, beside_sdpa, rows = [], [], []
+    for probe in cases(arguments.cases):
+        query, key, _ = probe.inputs
+        with torch.set_grad_enabled(probe.training):
+            chosen = probe.attention.plan(query, key, at=probe.at).chosen
+        took = timed(probe, arguments.rounds)
+        regret = took[chosen] / min(took.values())
+        regrets.append(regret)
+        if "sdpa" in took:
+            beside_sdpa.append(took[chosen] / took["sdpa"])
+        shape = (*query.shape[:3], key.shape[2], query.shape[3])
+        rule, dtype = str(probe.attention.visibility), str(query.dtype).removeprefix("torch.")
+        rows.append(
+            {
+                "shape": shape,
+                "rule": rule,
+                "dtype": dtype,
+                "training": probe.training,
+                "chosen": chosen,
+                "seconds": took,
+            }
+        )
+        if regret > WITHIN:
+            best = min(took, key=lambda name: took[name])
+            mode = "training" if probe.training else "inference"
+            print(f"{regret:5.2f} × {best:12} instead: {chosen:12} {shape} {rule} {dtype} {mode}", flush=True)
+    good = sum(regret <= WITHIN for regret in regrets) / len(regrets)
+    print(
+        f"within 10 % of the best: {good:.1%} of {len(regrets)}; "
+        f"median {statistics.median(regrets):.3f}, worst {max(regrets):.2f}"
+    )
+    print(
+        f"slower than SDPA by more than 10 %: {sum(r > WITHIN for r in beside_sdpa)} of {len(beside_sdpa)}; "
+        f"median against SDPA {statistics.median(1 / r for r in beside_sdpa):.2f} × as fast"
+    )
+    where = race.save("planner", {"machine": race.machine(arguments.threads), "rows": rows})
+    print(f"kept in {where.name}")
+
+
+if __name__ == "__main__":
+    main()
