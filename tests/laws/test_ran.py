@@ -355,6 +355,21 @@ def test_pieces_of_documents_that_end_at_different_times(variant: str) -> None:
     torch.testing.assert_close(output.document, whole.document, **SAME)
 
 
+@pytest.mark.parametrize("variant", ["causal", "streaming"])
+def test_a_document_may_wait_while_others_go_on(variant: str) -> None:
+    network = built(**VARIANTS[variant])
+    x, _ = documents(13, 20)
+    whole, state = network(x, torch.tensor([13, 20])), network.start(2)
+    for waiting, going in ((x[:1, :4], x[1:, :8]), (x[:1, :0], x[1:, 8:16]), (x[:1, 4:13], x[1:, 16:20])):
+        piece = torch.randn(2, 9, 8, dtype=x.dtype)
+        piece[0, : waiting.shape[1]], piece[1, : going.shape[1]] = waiting[0], going[0]
+        output = network.extend(piece, state, torch.tensor([waiting.shape[1], going.shape[1]]))
+        state = output.state
+    torch.testing.assert_close(output.document, whole.document, **SAME)
+    torch.testing.assert_close(output.tokens[0, :9], whole.tokens[0, 4:13], **SAME)
+    torch.testing.assert_close(output.tokens[1, :4], whole.tokens[1, 16:], **SAME)
+
+
 def test_a_cell_handed_on_alone_is_not_the_whole() -> None:
     """The published way to go on: the residual and the old cells are lost."""
     network = built(causal=True, num_layers=1)
@@ -367,6 +382,7 @@ def test_a_cell_handed_on_alone_is_not_the_whole() -> None:
 
 def test_gradients_are_finite(network: RAN) -> None:
     x, lengths = documents(9, 5, 0, 13)
+    x[torch.arange(13) >= lengths[:, None]] = torch.nan
     x.requires_grad_()
     output = network(x, lengths)
     (output.tokens.square().sum() + output.document.square().sum()).backward()

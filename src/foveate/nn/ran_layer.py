@@ -232,7 +232,7 @@ class RANLayer(nn.Module):
             begun = begun | live
             keys.append(key)
             values.append(value)
-            raws.append(torch.where(live, raw, 0.0))
+            raws.append(raw)
         cells, lives = torch.cat([state.cells, torch.stack(raws, 1)], 1), torch.cat([state.live, windows.live], 1)
         return keys, values, RANState(cell, previous, cells, lives, state.lengths + windows.token.sum(1))
 
