@@ -30,11 +30,11 @@ def choices() -> Iterator[list[Choice]]:
 
 
 class Reinforce(nn.Module):
-    """−Σ_n [ log p(y|s̃ⁿ) + λ_r (log p(y|s̃ⁿ) − b) log p(s̃ⁿ) + λ_e H[s̃ⁿ] ], with log p(y|s̃) − b held constant
+    """−Σ_n [ λ_r (log p(y|s̃ⁿ) − b) log p(s̃ⁿ) + λ_e H[s̃ⁿ] ]: what sampled attention adds to the loss −Σ_n log p(y|s̃ⁿ)
 
-    With λ_r = 1 and λ_e = 0 its gradient is an unbiased estimate of that of −Σ_s p(s) log p(y|s). The baseline follows
-    b ← 0.9 b + 0.1 · mean of log p(y|s̃), from the first mean on, and takes in a batch after it has been judged: a
-    baseline that depended on the draw would bias the estimate. Minimise what it returns.
+    With λ_r = 1 and λ_e = 0 the gradient of the whole is an unbiased estimate of that of −Σ_s p(s) log p(y|s). The
+    factor log p(y|s̃) − b is held constant. The baseline follows b ← 0.9 b + 0.1 · mean of log p(y|s̃), from the first
+    mean on, and takes in a batch after it has been judged: one that depended on the draw would bias the estimate.
 
     Reference: Xu et al. 2015, equations 12 and 13.
     """
@@ -56,7 +56,7 @@ class Reinforce(nn.Module):
         if self.training:
             self.baseline.copy_(self.decay * baseline + (1 - self.decay) * reward.mean())
             self.started.fill_(True)
-        total = log_likelihood
+        total = torch.zeros_like(advantage)
         for choice in made:
             total = total + advantage * choice.log_probability.flatten(1).sum(-1)
             total = total + self.entropy_weight * choice.entropy.flatten(1).sum(-1)

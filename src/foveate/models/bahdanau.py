@@ -71,9 +71,8 @@ class Bahdanau(RecurrentSeq2Seq):
         super().__init__(source_vocab, target_vocab, config.embedding_dim, config.dropout, encoder)
         hidden_dim, memory_dim = config.hidden_dim, encoder.output_dim
         self.bridge = nn.Linear(hidden_dim, hidden_dim)
-        self.attention = config.attention.build(
-            query_dim=hidden_dim, key_dim=memory_dim, visibility=padding(), kind="cross"
-        )
+        attention = config.attention.build(query_dim=hidden_dim, key_dim=memory_dim, visibility=padding(), kind="cross")
+        self.attend_by(attention)
         self.decoder = RecurrentLayer(config.cell, config.embedding_dim + memory_dim, hidden_dim)
         self.readout = nn.Linear(hidden_dim + config.embedding_dim + memory_dim, 2 * config.maxout_dim)
         self.output = nn.Linear(config.maxout_dim, target_vocab)

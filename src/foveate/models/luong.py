@@ -71,9 +71,8 @@ class Luong(RecurrentSeq2Seq):
         super().__init__(source_vocab, target_vocab, config.embedding_dim, config.dropout, encoder)
         self.input_feeding = config.input_feeding
         self.decoder = RecurrentDecoder(stack, config.embedding_dim + (hidden_dim if config.input_feeding else 0))
-        self.attention = config.attention.build(
-            query_dim=hidden_dim, key_dim=hidden_dim, visibility=padding(), kind="cross"
-        )
+        attention = config.attention.build(query_dim=hidden_dim, key_dim=hidden_dim, visibility=padding(), kind="cross")
+        self.attend_by(attention)
         self.combine = nn.Linear(2 * hidden_dim, hidden_dim, bias=False)
         self.output = nn.Linear(hidden_dim, target_vocab, bias=False)
 

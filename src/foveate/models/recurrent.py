@@ -1,16 +1,19 @@
 """What the recurrent encoder–decoders share: embeddings, an encoder, and an explicit state."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from foveate.attention import Attention, Mechanism, Positions
+from foveate.attention import Attention, Hard, Mechanism, Positions, Reinforce, choices
+from foveate.attention.normaliser import Choice
 from foveate.attention.score import FeedbackScore
 from foveate.data.batch import Batch
 from foveate.models.seq2seq import Seq2Seq, selected_sentences
 from foveate.nn.dropout import dropout
+from foveate.nn.loss import cross_entropy
 from foveate.nn.recurrent import RecurrentEncoder, StackState
 
 
@@ -62,12 +65,34 @@ class RecurrentSeq2Seq(Seq2Seq[RecurrentState]):
             nn.init.normal_(embedding.weight, std=0.1)
         self.encoder = encoder
         self.dropout = dropout
+        self.reinforce: Reinforce | None = None
+
+    def attend_by(self, attention: Mechanism) -> None:
+        """Take an attention; one that draws what it looks at brings its way of learning with it."""
+        assert isinstance(attention, nn.Module)
+        self.attention: Mechanism = attention
+        normaliser = getattr(attention, "normaliser", None)
+        if isinstance(normaliser, Hard) and normaliser.mode == "sample":
+            self.reinforce = Reinforce(reward_weight=normaliser.reward_weight, entropy_weight=normaliser.entropy_weight)
 
     def encode(self, source: Batch, queries: int = 1) -> Memory:
         """Read the sources; `queries` is how many decoder positions will look at them."""
         hidden, final = self.encoder(self.drop(self.source_embedding(source.ids)), source.lengths)
         at = Positions.of(queries, source.ids.shape[1], key_lengths=source.lengths)
         return Memory(hidden, replace(at, zeroed=True), final)  # the encoder's outputs are zero at padding
+
+    def loss(self, source: Batch, target: Batch, *, label_smoothing: float = 0.0) -> Float[Tensor, ""]:
+        """Cross-entropy; where attention draws what it looks at, also what teaches it to draw well."""
+        if self.reinforce is None or not self.training:
+            return super().loss(source, target, label_smoothing=label_smoothing)
+        with choices() as made:
+            logits = self(source, target)
+        predicted = self.predicted(target)
+        earned = torch.stack([-cross_entropy(*words) for words in _by_sentence(logits, predicted, target)])
+        spoken = torch.arange(target.ids.shape[1] - 1, device=logits.device) < target.lengths[:, None] - 1
+        drawn = Choice(*(torch.cat(parts, -1) * spoken[:, None] for parts in zip(*made, strict=True)))
+        taught = self.reinforce(earned.detach(), [drawn])
+        return cross_entropy(logits, predicted, label_smoothing=label_smoothing) + taught
 
     def drop(self, x: Float[Tensor, "*shape dim"]) -> Float[Tensor, "*shape dim"]:
         return dropout(x, self.dropout, self.training)
@@ -164,6 +189,13 @@ def attend_step(
     at = replace(memory.at, query=now, aligned=False)
     context, weights = attend(attention, grouped, memory, at, previous)
     return context.flatten(0, 1), None if weights is None else weights.flatten(0, 1)
+
+
+def _by_sentence(
+    logits: Float[Tensor, "tokens vocab"], predicted: Int[Tensor, " tokens"], target: Batch
+) -> Iterator[tuple[Tensor, Tensor]]:
+    lengths = (target.lengths - 1).tolist()
+    return zip(logits.split(lengths), predicted.split(lengths), strict=True)
 
 
 def _rows(state: RecurrentState, rows: Int[Tensor, " new_rows"]) -> RecurrentState:

@@ -1,46 +1,255 @@
-"""From scores to weights."""
+"""From scores to weights: what every normaliser keeps to, and each against its definition."""
 
+import pytest
 import torch
+from torch import Tensor
 
-from foveate.attention import Normaliser, Softmax
+from foveate.attention import (
+    Attention,
+    Entmax,
+    Hard,
+    HardConfig,
+    Normaliser,
+    ReLU,
+    Sigmoid,
+    Softmax,
+    Sparsemax,
+    causal,
+    record,
+)
 
 VISIBLE = torch.tensor([[[[True, True, False], [False, False, False]]]])
 SCORES = torch.tensor([[[[1.0, 3.0, 50.0], [1.0, 2.0, 3.0]]]])
+SMOOTH: tuple[Normaliser, ...] = (
+    Softmax(),
+    Softmax(temperature=0.3),
+    ReLU(),
+    ReLU(normalised=False),
+    Sigmoid(),
+    Sigmoid(bias=-2.0),
+    Sparsemax(),
+    Entmax(),
+    Entmax(alpha=1.1),
+    Entmax(alpha=3.0),
+)
+EVERY: tuple[Normaliser, ...] = (*SMOOTH, Hard(mode="argmax"), Hard(mode="straight_through").eval())
+SUMS = tuple(one for one in EVERY if not isinstance(one, Sigmoid) and one != ReLU(normalised=False))
 
 
-def test_hidden_keys_weigh_nothing_and_an_empty_row_is_zero() -> None:
-    weights = Softmax()(SCORES, VISIBLE)
-    torch.testing.assert_close(weights[0, 0, 0, :2], torch.tensor([1.0, 3.0]).softmax(0))
-    assert weights[0, 0, 0, 2] == 0
-    assert (weights[0, 0, 1] == 0).all()
+@pytest.fixture
+def scores() -> Tensor:
+    return 2 * torch.randn(2, 3, 4, 7, dtype=torch.float64)
 
 
-def test_scores_as_large_as_they_get_do_not_overflow() -> None:
-    weights = Softmax()(SCORES * 1e30, torch.ones_like(VISIBLE))
-    assert weights.isfinite().all()
-    torch.testing.assert_close(weights.sum(-1), torch.ones(1, 1, 2))
+@pytest.fixture
+def visible() -> Tensor:
+    seen = torch.rand(2, 1, 4, 7) < 0.6
+    seen[0, :, 2] = False
+    return seen
 
 
-def test_an_empty_row_has_finite_gradients() -> None:
-    scores = SCORES.clone().requires_grad_()
-    Softmax()(scores, VISIBLE).square().sum().backward()
-    assert scores.grad.isfinite().all()
-    assert (scores.grad[0, 0, 1] == 0).all()
+@pytest.mark.parametrize("normaliser", EVERY, ids=repr)
+def test_hidden_keys_weigh_nothing_and_an_empty_row_is_zero(
+    normaliser: Normaliser, scores: Tensor, visible: Tensor
+) -> None:
+    weights = normaliser(scores, visible)
+    hidden = ~visible.expand_as(weights)
+    assert (weights[hidden] == 0).all()
+    assert (weights >= 0).all()
+    moved = torch.where(visible, scores, 1e3 * torch.randn_like(scores))
+    assert torch.equal(normaliser(moved, visible), weights)
+    poisoned = torch.where(visible, scores, torch.nan)
+    assert torch.equal(normaliser(poisoned, visible), weights)
 
 
-def test_any_tile_follows_from_one_number_a_row() -> None:
-    softmax = Softmax()
-    statistic = softmax.statistic(SCORES, VISIBLE)
-    assert statistic[0, 0, 1] == -torch.inf
-    tile = softmax.tile(SCORES[..., 1:], VISIBLE[..., 1:], statistic)
-    torch.testing.assert_close(tile, softmax(SCORES, VISIBLE)[..., 1:])
-    assert isinstance(softmax, Normaliser)
+@pytest.mark.parametrize("normaliser", SUMS, ids=repr)
+def test_rows_sum_to_one(normaliser: Normaliser, scores: Tensor, visible: Tensor) -> None:
+    weights = normaliser(scores.abs(), visible)
+    torch.testing.assert_close(weights.sum(-1), visible.any(-1).double().expand(2, 3, 4))
 
 
-def test_the_statistic_is_float32_at_least() -> None:
+@pytest.mark.parametrize("normaliser", SMOOTH, ids=repr)
+def test_gradients_are_those_of_finite_differences_and_zero_where_nothing_is_seen(
+    normaliser: Normaliser, scores: Tensor, visible: Tensor
+) -> None:
+    scores.requires_grad_()
+    assert torch.autograd.gradcheck(lambda scores: normaliser(scores, visible), scores)
+    (gradient,) = torch.autograd.grad(normaliser(scores, visible).square().sum(), scores)
+    assert gradient.isfinite().all()
+    assert (gradient[~visible.expand_as(gradient)] == 0).all()
+
+
+@pytest.mark.parametrize("normaliser", [Sparsemax(), Entmax(alpha=1.3)], ids=repr)
+def test_gradients_have_gradients(normaliser: Normaliser, scores: Tensor, visible: Tensor) -> None:
+    assert torch.autograd.gradgradcheck(lambda scores: normaliser(scores, visible), scores.requires_grad_())
+
+
+@pytest.mark.parametrize("normaliser", EVERY, ids=repr)
+def test_any_tile_follows_from_one_number_a_row(normaliser: Normaliser, scores: Tensor, visible: Tensor) -> None:
+    statistic, columns = normaliser.statistic(scores, visible), slice(2, 6)
+    assert statistic.shape == scores.shape[:3]
+    tile = normaliser.tile(scores[..., columns], visible[..., columns], statistic, first=2)
+    torch.testing.assert_close(tile, normaliser(scores, visible)[..., columns], atol=1e-12, rtol=1e-9)
+    assert isinstance(normaliser, Normaliser)
+
+
+@pytest.mark.parametrize("normaliser", EVERY, ids=repr)
+def test_the_statistic_is_float32_at_least(normaliser: Normaliser) -> None:
     for dtype, kept in (
         (torch.bfloat16, torch.float32),
         (torch.float32, torch.float32),
         (torch.float64, torch.float64),
     ):
-        assert Softmax().statistic(SCORES.to(dtype), VISIBLE).dtype == kept
+        assert normaliser.statistic(SCORES.to(dtype), VISIBLE).dtype == kept
+        assert normaliser(SCORES.to(dtype), VISIBLE).dtype == dtype
+
+
+@pytest.mark.parametrize("normaliser", SUMS, ids=repr)
+def test_scores_as_large_as_they_get_do_not_overflow(normaliser: Normaliser) -> None:
+    weights = normaliser(SCORES * 1e30, torch.ones_like(VISIBLE))
+    assert weights.isfinite().all()
+    torch.testing.assert_close(weights.sum(-1), torch.ones(1, 1, 2))
+
+
+def test_a_temperature_divides_the_scores(scores: Tensor, visible: Tensor) -> None:
+    torch.testing.assert_close(Softmax(temperature=0.25)(scores, visible), Softmax()(4 * scores, visible))
+    torch.testing.assert_close(Softmax(temperature=1e6)(SCORES, VISIBLE)[0, 0, 0, :2], torch.full((2,), 0.5))
+
+
+@pytest.mark.parametrize("bias", [None, lambda at: -0.3 * (at.query - at.key).abs().float()])
+def test_every_path_honours_a_temperature_or_refuses_it(bias: object) -> None:
+    attention = Attention(normaliser=Softmax(temperature=0.2), bias=bias, visibility=causal()).double()
+    x = torch.randn(2, 2, 6, 4, dtype=torch.float64)
+    expected = attention.explain(x, x, x).context
+    torch.testing.assert_close(attention.run(x, x, x), expected)
+    at = attention._positions(x, x, x, None)
+    for path in attention.paths:
+        if not path.refuses(attention, x, x, at):
+            found = path.run(attention, x, x, x, at=at, key_features=None, dropout=0.0)
+            torch.testing.assert_close(found, expected)
+
+
+def test_softmax_near_zero_temperature_is_the_hard_choice(scores: Tensor, visible: Tensor) -> None:
+    hard = Hard(mode="argmax")(scores, visible)
+    distances = [(Softmax(temperature=t)(scores, visible) - hard).abs().max() for t in (1.0, 0.1, 0.01, 1e-4)]
+    assert distances == sorted(distances, reverse=True)
+    assert distances[-1] < 1e-9
+
+
+def test_relu_divides_by_the_sum_of_what_is_positive(visible: Tensor) -> None:
+    scores = torch.tensor([[[[3.0, 1.0, -5.0], [-1.0, -2.0, -3.0]]]])
+    everything = torch.ones(1, 1, 1, 1, dtype=torch.bool)
+    assert ReLU()(scores, everything)[0, 0].tolist() == [[0.75, 0.25, 0.0], [0.0, 0.0, 0.0]]
+    assert ReLU(normalised=False)(scores, everything)[0, 0].tolist() == [[3.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
+
+
+def test_sparsemax_is_the_nearest_point_of_the_simplex(scores: Tensor) -> None:
+    """No distribution is nearer to the scores than it: not a vertex, not a random one."""
+    everything = torch.ones(1, 1, 1, 1, dtype=torch.bool)
+    found = Sparsemax()(scores, everything)
+    distance = (found - scores).square().sum(-1)
+    others = torch.cat([torch.eye(7), torch.distributions.Dirichlet(torch.full((7,), 0.3)).sample((500,))]).double()
+    for other in others:
+        assert ((other - scores).square().sum(-1) >= distance - 1e-12).all()
+    assert (found == 0).any()
+
+
+def test_ties_are_shared_by_sparsemax() -> None:
+    scores, everything = torch.tensor([[[[1.0, 1.0, 1.0, -9.0]]]]), torch.ones(1, 1, 1, 1, dtype=torch.bool)
+    torch.testing.assert_close(Sparsemax()(scores, everything).flatten(), torch.tensor([1 / 3, 1 / 3, 1 / 3, 0]))
+
+
+def test_entmax_leads_from_softmax_to_sparsemax(scores: Tensor, visible: Tensor) -> None:
+    torch.testing.assert_close(Entmax(alpha=2.0)(scores, visible), Sparsemax()(scores, visible))
+    near = [(Entmax(alpha=1 + step)(scores, visible) - Softmax()(scores, visible)).abs().max() for step in (0.3, 0.03)]
+    assert near[1] < 0.2 * near[0]
+    zeros = [int((Entmax(alpha=alpha)(scores, visible) == 0).sum()) for alpha in (1.01, 1.5, 2.0, 4.0)]
+    assert zeros == sorted(zeros)
+
+
+def test_entmax_maximises_its_regularised_score(scores: Tensor) -> None:
+    """Σ p e + H_α(p), H_α(p) = Σ (p − p^α) / (α (α − 1)): the definition, against random distributions."""
+    alpha, everything = 1.5, torch.ones(1, 1, 1, 1, dtype=torch.bool)
+
+    def value(p: Tensor) -> Tensor:
+        return (p * scores + (p - p**alpha) / (alpha * (alpha - 1))).sum(-1)
+
+    best = value(Entmax(alpha=alpha)(scores, everything))
+    for other in torch.distributions.Dirichlet(torch.full((7,), 0.5)).sample((500,)).double():
+        assert (value(other.expand_as(scores)) <= best + 1e-12).all()
+
+
+def test_straight_through_chooses_forwards_and_mixes_backwards(scores: Tensor, visible: Tensor) -> None:
+    hard, soft = Hard(mode="straight_through", temperature=0.7), Softmax(temperature=0.7)
+    direction = torch.randn_like(scores)
+    scores.requires_grad_()
+    weights = hard(scores, visible)
+    assert set(weights.unique().tolist()) == {0.0, 1.0}
+    assert torch.equal(weights.detach(), Hard(mode="argmax")(scores, visible))
+    (through,) = torch.autograd.grad((weights * direction).sum(), scores)
+    (mixed,) = torch.autograd.grad((soft(scores, visible) * direction).sum(), scores)
+    torch.testing.assert_close(through, mixed)
+
+
+@pytest.mark.parametrize("mode", ["sample", "gumbel"])
+def test_draws_follow_the_distribution(mode: str) -> None:
+    scores, visible = torch.tensor([1.0, 2.0, 0.0, 5.0]), torch.tensor([True, True, True, False])
+    many = Hard(mode=mode)(scores.expand(1, 1, 20000, 4), visible.expand(1, 1, 1, 4))
+    assert set(many.unique().tolist()) == {0.0, 1.0}
+    assert (many.sum(-1) == 1).all()
+    expected = Softmax()(scores[None, None, None], visible[None, None, None]).flatten()
+    torch.testing.assert_close(many.mean((0, 1, 2)), expected, atol=0.015, rtol=0)
+
+
+def test_gumbels_gradient_is_that_of_its_own_noisy_softmax(scores: Tensor, visible: Tensor) -> None:
+    scores.requires_grad_()
+    weights = Hard(mode="gumbel", temperature=0.5)(scores, visible)
+    (gradient,) = torch.autograd.grad((weights * torch.randn_like(weights)).sum(), scores)
+    assert gradient.isfinite().all()
+    torch.testing.assert_close(gradient.sum(-1), torch.zeros(2, 3, 4, dtype=torch.float64))  # as softmax's
+    assert (gradient != 0).any()
+
+
+@pytest.mark.parametrize("mode", ["argmax", "sample", "straight_through", "gumbel"])
+def test_in_evaluation_the_largest_score_is_chosen(mode: str, scores: Tensor, visible: Tensor) -> None:
+    hard = HardConfig(mode=mode).build().eval()
+    expected = Hard(mode="argmax")(scores, visible)
+    for _ in range(3):
+        assert torch.equal(hard(scores, visible), expected)
+
+
+@pytest.mark.parametrize("mode", ["sample", "gumbel"])
+def test_records_of_draws_show_the_distribution_and_draw_nothing(mode: str) -> None:
+    attention = Attention(normaliser=Hard(mode=mode), visibility=causal())
+    x = torch.randn(1, 1, 5, 4)
+    torch.manual_seed(3)
+    alone = attention.run(x, x, x)
+    torch.manual_seed(3)
+    with record(attention) as seen:
+        watched = attention.run(x, x, x)
+        (kept,) = seen.records
+        shown = kept.weights()
+    assert torch.equal(alone, watched)
+    torch.testing.assert_close(shown, Attention(visibility=causal()).explain(x, x, x).weights)
+
+
+def test_the_first_of_equal_scores_is_chosen() -> None:
+    scores, visible = torch.ones(1, 1, 1, 4), torch.tensor([[[[False, True, True, True]]]])
+    hard = Hard(mode="argmax")
+    assert hard(scores, visible).flatten().tolist() == [0, 1, 0, 0]
+    tile = hard.tile(scores[..., 1:], visible[..., 1:], hard.statistic(scores, visible), first=1)
+    assert tile.flatten().tolist() == [1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Softmax(temperature=0.0), "temperature=0.0 must be positive"),
+        (lambda: Entmax(alpha=1.0), "alpha=1.0 must be greater than 1; at 1 it is softmax"),
+        (lambda: HardConfig(expectation=1.0), "expectation=1.0 must be at least 0 and below 1"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(make: object, message: str) -> None:
+    with pytest.raises(ValueError, match="must be") as refusal:
+        make()
+    assert str(refusal.value) == message

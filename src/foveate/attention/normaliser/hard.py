@@ -19,7 +19,7 @@ class Choice(NamedTuple):
     """What one call of sampled attention chose, with the gradients that the choice itself has not."""
 
     log_probability: Float[Tensor, "batch heads query"]
-    """log p of the key that was chosen; 0 where no key was."""
+    """log p of the key that was drawn; 0 where none was."""
     entropy: Float[Tensor, "batch heads query"]
     """H of the distribution it was chosen from, in nats."""
 
@@ -50,9 +50,18 @@ class Hard(nn.Module):
     Reference: Xu et al. 2015, section 4.1 (sampling); Jang et al. 2017 (straight-through Gumbel-softmax).
     """
 
-    def __init__(self, *, mode: HardMode = "argmax", temperature: float = 1.0, expectation: float = 0.0) -> None:
+    def __init__(
+        self,
+        *,
+        mode: HardMode = "argmax",
+        temperature: float = 1.0,
+        expectation: float = 0.0,
+        reward_weight: float = 1.0,
+        entropy_weight: float = 0.0,
+    ) -> None:
         super().__init__()
         self.mode, self.temperature, self.expectation = mode, temperature, expectation
+        self.reward_weight, self.entropy_weight = reward_weight, entropy_weight
         self._softmax = Softmax(temperature=temperature)
         # A draw by the largest of e + noise follows softmax(e), whatever the temperature of its gradient.
         self._distribution = Softmax() if mode == "gumbel" else self._softmax
@@ -78,19 +87,19 @@ class Hard(nn.Module):
             drawn_from = torch.where(seen[..., None], distribution, 1.0).flatten(0, -2)
             place = drawn_from.multinomial(1).view(*scores.shape[:-1], 1)
             chosen = torch.where(visible, torch.zeros_like(scores).scatter(-1, place, 1.0), 0.0)
-        self._tell(distribution, place, seen)
-        if not self.expectation:
-            return chosen
-        soft = torch.rand(len(scores), 1, 1, 1, device=scores.device) < self.expectation
-        return torch.where(soft, distribution.to(scores.dtype), chosen)
+        soft = torch.zeros(len(scores), 1, 1, dtype=torch.bool, device=scores.device)
+        if self.expectation:
+            soft = torch.rand(soft.shape, device=scores.device) < self.expectation
+        self._tell(distribution, place, seen & ~soft)
+        return torch.where(soft[..., None], distribution.to(scores.dtype), chosen)
 
-    def _tell(self, distribution: Weights, place: Tensor, seen: Tensor) -> None:
+    def _tell(self, distribution: Weights, place: Tensor, drawn: Tensor) -> None:
         tell = listener.get()
         if tell is None:
             return
         positive = distribution > 0
         logs = torch.where(positive, distribution, 1.0).log()
-        log_probability = torch.where(seen, logs.gather(-1, place)[..., 0], 0.0)
+        log_probability = torch.where(drawn, logs.gather(-1, place)[..., 0], 0.0)
         tell(Choice(log_probability, -(distribution * logs).sum(-1)))
 
     def statistic(self, scores: Scores, visible: Visible) -> Rows:
@@ -119,6 +128,10 @@ class HardConfig:
     temperature: float = 1.0
     expectation: float = 0.0
     """How often "sample" uses the distribution in place of a draw; the paper's value is 0.5."""
+    reward_weight: float = 1.0
+    """λ_r: how much "sample" learns from what its draws earned, in recurrent decoders."""
+    entropy_weight: float = 0.0
+    """λ_e: how much "sample" is kept from deciding early."""
 
     def __post_init__(self) -> None:
         if self.temperature <= 0:
@@ -127,7 +140,13 @@ class HardConfig:
             raise ValueError(f"expectation={self.expectation} must be at least 0 and below 1")
 
     def build(self) -> Hard:
-        return Hard(mode=self.mode, temperature=self.temperature, expectation=self.expectation)
+        return Hard(
+            mode=self.mode,
+            temperature=self.temperature,
+            expectation=self.expectation,
+            reward_weight=self.reward_weight,
+            entropy_weight=self.entropy_weight,
+        )
 
 
 class _StraightThrough(torch.autograd.Function):
