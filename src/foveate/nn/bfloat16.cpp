@@ -6,6 +6,8 @@
 #ifdef __AVX512BF16__
 #include <immintrin.h>
 
+#include <initializer_list>
+
 constexpr int64_t PANEL = 64, ROWS = 6, BLOCK = 252, COLUMNS = 96, PAIRS = 256;
 
 struct Output {
@@ -29,6 +31,19 @@ static inline __m512 widened(__m256i half) {
 }
 
 static inline __m256i rounded(__m512 x) { return (__m256i)_mm512_cvtneps_pbh(x); }
+
+// e^x to 2 units in the last place for x ≤ 0; NaN stays NaN.
+static inline __m512 exponential(__m512 x) {
+    x = _mm512_max_ps(_mm512_set1_ps(-104.0f), x);
+    __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)), 8);
+    __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), x);
+    r = _mm512_fmadd_ps(n, _mm512_set1_ps(2.12194440e-4f), r);
+    __m512 p = _mm512_set1_ps(1.9875691500e-4f);
+    for (float next :
+         {1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f, 1.0f, 1.0f})
+        p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(next));
+    return _mm512_scalef_ps(p, n);
+}
 
 static void finish(__m512 value, const Output& out, int64_t at, int64_t column, __mmask16 mask) {
     if (out.bias) value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(mask, out.bias + column));
@@ -222,7 +237,7 @@ void exponentials(uint16_t* rows_of, float* top, float* mass, int64_t rows, int6
             for (int64_t n = 0; n < width; n += 16) {
                 __mmask16 mask = first(width - n);
                 __m512 value = widened(_mm256_maskz_loadu_epi16(mask, values + n));
-                __m512 power = (__m512)exp((Vec)_mm512_sub_ps(value, _mm512_set1_ps(highest)));
+                __m512 power = exponential(_mm512_sub_ps(value, _mm512_set1_ps(highest)));
                 total = _mm512_mask_add_ps(total, mask, total, power);
                 _mm256_mask_storeu_epi16(values + n, mask, rounded(power));
             }

@@ -1,9 +1,12 @@
 """Products in bfloat16 by our own kernels: held to float64, and to torch's own error in the same precision."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor
 
+from foveate import native
 from foveate.nn import bfloat16
 from foveate.nn.feedforward import FeedForward
 from foveate.nn.linear import linear
@@ -26,6 +29,13 @@ def error(result: Tensor, exact: Tensor) -> float:
 
 def without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bfloat16, "kernels", lambda: None)
+
+
+def test_a_processor_with_the_instructions_gets_the_kernels() -> None:
+    """A mistake in the C++ must not hide behind the way without kernels."""
+    information = Path("/proc/cpuinfo")
+    able = information.exists() and "avx512_bf16" in information.read_text()
+    assert (bfloat16.kernels() is not None) == (able and native.load("foveate.nn", "bfloat16.cpp").library is not None)
 
 
 @pytest.mark.parametrize(("rows", "inputs", "outputs"), SIZES)

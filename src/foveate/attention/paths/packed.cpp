@@ -173,6 +173,14 @@ static float softmax(float* scores, int64_t width, int64_t seen, float scale) {
     return top + std::log(mass);
 }
 
+// Memory of a thread that is kept for the next task, on the border of a cache line.
+static float* room(int64_t size) {
+    static thread_local std::vector<float> memory;
+    if (memory.size() < (size_t)(size + LANES)) memory.resize((size_t)(size + LANES));
+    uintptr_t start = (uintptr_t)memory.data(), line = LANES * sizeof(float);
+    return (float*)((start + line - 1) / line * line);
+}
+
 struct Sizes {
     const int64_t *queries, *keys;  // where each sentence begins, and where the last one ends
     int64_t heads, dim, causal;
@@ -212,23 +220,23 @@ static void forward_block(
         }
 }
 
-struct Room {
+struct Parts {
     float *query, *key, *value, *grad, *turned_key, *turned_value, *scores, *other, *to_key, *to_value;
 };
 
 template <int64_t R>
 static void backward_block(
-    const Sizes& sizes, const Sentence& here, int64_t first, const Room& room, const float* statistic, int64_t tokens,
+    const Sizes& sizes, const Sentence& here, int64_t first, const Parts& at, const float* statistic, int64_t tokens,
     void* to_query, int64_t stride, int64_t half
 ) {
     int64_t dim = sizes.dim, width = here.width, seen[R];
     Vec context[R * 16];
-    against<R>(room.query + first * dim, room.turned_key, dim, width, room.scores);
-    against<R>(room.grad + first * dim, room.turned_value, dim, width, room.other);
+    against<R>(at.query + first * dim, at.turned_key, dim, width, at.scores);
+    against<R>(at.grad + first * dim, at.turned_value, dim, width, at.other);
     for (int64_t r = 0; r < R; r++) {
         seen[r] = sizes.causal ? std::min(first + r + 1, here.keys) : here.keys;
         float kept = statistic[here.head * tokens + here.query + first + r];
-        float *weights = room.scores + r * width, *grads = room.other + r * width;
+        float *weights = at.scores + r * width, *grads = at.other + r * width;
         Vec along = {};
         for (int64_t j = 0; j < width; j += LANES) {
             VecInt sees = places(j) < (int32_t)seen[r];
@@ -244,13 +252,13 @@ static void backward_block(
             store(grads + j, where(places(j) < (int32_t)seen[r], grad, Vec{}));
         }
     }
-    scattered<R>(room.scores, width, room.grad + first * dim, dim, seen, room.to_value);
-    scattered<R>(room.other, width, room.query + first * dim, dim, seen, room.to_key);
-    gathered<R>(room.other, width, room.key, dim, seen, context);
+    scattered<R>(at.scores, width, at.grad + first * dim, dim, seen, at.to_value);
+    scattered<R>(at.other, width, at.query + first * dim, dim, seen, at.to_key);
+    gathered<R>(at.other, width, at.key, dim, seen, context);
     for (int64_t r = 0; r < R; r++)
         for (int64_t d = 0; d < dim; d += LANES) {
-            int64_t at = (here.query + first + r) * stride + here.head * dim + d;
-            write(to_query, half, at, context[(r * dim + d) / LANES]);
+            int64_t place = (here.query + first + r) * stride + here.head * dim + d;
+            write(to_query, half, place, context[(r * dim + d) / LANES]);
         }
 }
 
@@ -265,10 +273,9 @@ void forward(
     Sizes sizes{queries, keys, heads, dim, causal, (float)scale};
     Tokens q{query, query_stride, half}, k{key, key_stride, half}, v{value, value_stride, half};
     parallel(sentences * heads, threads, [=, &sizes](int64_t task) {
-        static thread_local std::vector<float> memory;
         Sentence here(sizes, task);
-        memory.resize((size_t)((here.queries + 2 * here.keys + here.width) * dim + QUERIES * here.width));
-        float *q_rows = memory.data(), *v_rows = q_rows + here.queries * dim, *turned = v_rows + here.keys * dim;
+        float* q_rows = room((here.queries + 2 * here.keys + here.width) * dim + QUERIES * here.width);
+        float *v_rows = q_rows + here.queries * dim, *turned = v_rows + here.keys * dim;
         float *k_rows = turned + here.width * dim, *scores = k_rows + here.keys * dim;
         gather(q, here.query, here.queries, here.head, dim, q_rows);
         gather(k, here.key, here.keys, here.head, dim, k_rows);
@@ -292,33 +299,31 @@ void backward(
     Tokens q{query, query_stride, half}, k{key, key_stride, half}, v{value, value_stride, half};
     Tokens g{grad, heads * dim, half};
     parallel(sentences * heads, threads, [=, &sizes](int64_t task) {
-        static thread_local std::vector<float> memory;
         Sentence here(sizes, task);
         int64_t many = here.queries * dim, few = here.keys * dim, wide = here.width * dim;
-        memory.resize((size_t)(2 * many + 4 * few + 2 * wide + 2 * QUERIES * here.width));
-        Room room;
-        float* next = memory.data();
+        float* next = room(2 * many + 4 * few + 2 * wide + 2 * QUERIES * here.width);
+        Parts at;
         auto cut = [&next](int64_t size) { return (next += size) - size; };
-        room.query = cut(many), room.grad = cut(many), room.key = cut(few), room.value = cut(few);
-        room.to_key = cut(few), room.to_value = cut(few), room.turned_key = cut(wide), room.turned_value = cut(wide);
-        room.scores = cut(QUERIES * here.width), room.other = cut(QUERIES * here.width);
-        gather(q, here.query, here.queries, here.head, dim, room.query);
-        gather(g, here.query, here.queries, here.head, dim, room.grad);
-        gather(k, here.key, here.keys, here.head, dim, room.key);
-        gather(v, here.key, here.keys, here.head, dim, room.value);
-        turn(room.key, here.keys, dim, room.turned_key, here.width);
-        turn(room.value, here.keys, dim, room.turned_value, here.width);
-        std::fill(room.to_key, room.to_key + 2 * few, 0.0f);
+        at.query = cut(many), at.grad = cut(many), at.key = cut(few), at.value = cut(few);
+        at.to_key = cut(few), at.to_value = cut(few), at.turned_key = cut(wide), at.turned_value = cut(wide);
+        at.scores = cut(QUERIES * here.width), at.other = cut(QUERIES * here.width);
+        gather(q, here.query, here.queries, here.head, dim, at.query);
+        gather(g, here.query, here.queries, here.head, dim, at.grad);
+        gather(k, here.key, here.keys, here.head, dim, at.key);
+        gather(v, here.key, here.keys, here.head, dim, at.value);
+        turn(at.key, here.keys, dim, at.turned_key, here.width);
+        turn(at.value, here.keys, dim, at.turned_value, here.width);
+        std::fill(at.to_key, at.to_key + 2 * few, 0.0f);
         int64_t first = 0, tokens = sizes.queries[sentences];
         for (; first + QUERIES <= here.queries; first += QUERIES)
-            backward_block<QUERIES>(sizes, here, first, room, statistic, tokens, to_query, query_stride, half);
+            backward_block<QUERIES>(sizes, here, first, at, statistic, tokens, to_query, query_stride, half);
         for (; first < here.queries; first++)
-            backward_block<1>(sizes, here, first, room, statistic, tokens, to_query, query_stride, half);
+            backward_block<1>(sizes, here, first, at, statistic, tokens, to_query, query_stride, half);
         for (int64_t j = 0; j < here.keys; j++)
             for (int64_t d = 0; d < dim; d += LANES) {
-                int64_t at = here.head * dim + d;
-                write(to_key, half, (here.key + j) * key_stride + at, load(room.to_key + j * dim + d));
-                write(to_value, half, (here.key + j) * value_stride + at, load(room.to_value + j * dim + d));
+                int64_t place = here.head * dim + d;
+                write(to_key, half, (here.key + j) * key_stride + place, load(at.to_key + j * dim + d));
+                write(to_value, half, (here.key + j) * value_stride + place, load(at.to_value + j * dim + d));
             }
     });
 }
