@@ -1,0 +1,123 @@
+"""Rotary and QK-norm: what they do, and that their order is data."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from foveate.attention import Attention, Dot, Positions, QKNorm, QKNormConfig, Rotary
+
+
+@pytest.fixture
+def x() -> Tensor:
+    return torch.randn(2, 2, 5, 8, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "halves"])
+@pytest.mark.parametrize("dims", [None, 4])
+def test_each_pair_turns_by_its_angle(x: Tensor, layout: str, dims: int | None) -> None:
+    turned = Rotary(base=100.0, dims=dims, layout=layout).query(x, Positions.of(5, 5, query_start=3))
+    width = dims or 8
+    for j in range(width // 2):
+        first, second = (2 * j, 2 * j + 1) if layout == "interleaved" else (j, j + width // 2)
+        for i in range(5):
+            angle = (i + 3) * 100.0 ** (-2 * j / width)
+            a, b = x[..., i, first], x[..., i, second]
+            torch.testing.assert_close(turned[..., i, first], a * math.cos(angle) - b * math.sin(angle))
+            torch.testing.assert_close(turned[..., i, second], a * math.sin(angle) + b * math.cos(angle))
+    assert torch.equal(turned[..., width:], x[..., width:])
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "halves"])
+def test_products_of_turned_vectors_depend_on_the_distance_alone(x: Tensor, layout: str) -> None:
+    attention = Attention(transforms=(Rotary(layout=layout, dims=6),))
+    at = Positions.of(5, 5)
+    moved = replace(at, query=at.query + 1000, key=at.key + 1000)
+    one, other = (attention.explain(x, x, x, at=here).scores for here in (at, moved))
+    torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("norm", ["l2", "rms", "layer"])
+def test_lengths_do_not_matter_after_qk_norm(x: Tensor, norm: str) -> None:
+    attention = Attention(transforms=(QKNorm(head_dim=8, norm=norm, eps=1e-30),)).double()
+    small, large = (attention.explain(scale * x, scale * x, x).weights for scale in (0.1, 100.0))
+    torch.testing.assert_close(small, large)
+
+
+def test_l2_norm_with_dot_is_a_cosine_times_a_learned_number(x: Tensor) -> None:
+    norm = QKNorm(head_dim=8, norm="l2", scale=7.0).double()
+    scores = Attention(Dot(), transforms=(norm,)).explain(x, x, x).scores
+    unit = x / x.norm(dim=-1, keepdim=True)
+    torch.testing.assert_close(scores, 7.0 * unit @ unit.mT)
+    (gradient,) = torch.autograd.grad(scores.sum(), norm.scale)
+    torch.testing.assert_close(gradient, (unit @ unit.mT).sum())
+
+
+def test_rms_and_layer_norm_are_torchs(x: Tensor) -> None:
+    for norm, same in (
+        ("rms", torch.nn.RMSNorm(8, eps=1e-6)),
+        ("layer", torch.nn.LayerNorm(8, eps=1e-6, bias=False)),
+    ):
+        ours = QKNorm(head_dim=8, norm=norm)
+        torch.nn.init.normal_(ours.query_weight)
+        torch.nn.init.normal_(ours.key_weight)
+        for weight, found in (
+            (ours.query_weight, ours.query(x.float(), Positions.of(5, 5))),
+            (ours.key_weight, ours.key(x.float(), Positions.of(5, 5))),
+        ):
+            with torch.no_grad():
+                same.weight.copy_(weight)
+            torch.testing.assert_close(found, same(x.float()))
+
+
+def test_order_is_data(x: Tensor) -> None:
+    """A norm with weights and a rotation do not commute; both orders are attentions, and each is what it says."""
+    rotary, norm = Rotary(base=10.0), QKNorm(head_dim=8).double()
+    torch.nn.init.uniform_(norm.query_weight, 0.5, 2.0)
+    torch.nn.init.uniform_(norm.key_weight, 0.5, 2.0)
+    at = Positions.of(5, 5)
+    first, second = Attention(transforms=(rotary, norm)), Attention(transforms=(norm, rotary))
+    assert not torch.allclose(first.explain(x, x, x).scores, second.explain(x, x, x).scores)
+    by_hand = (
+        (first, norm.query(rotary.query(x, at), at), norm.key(rotary.key(x, at), at)),
+        (second, rotary.query(norm.query(x, at), at), rotary.key(norm.key(x, at), at)),
+    )
+    for attention, query, key in by_hand:
+        torch.testing.assert_close(attention.explain(x, x, x).scores, query @ key.mT / math.sqrt(8))
+        torch.testing.assert_close(attention.run(x, x, x), attention.explain(x, x, x).context)
+        gradients = torch.autograd.grad(attention.run(x, x, x).square().sum(), list(attention.parameters()))
+        assert all((gradient != 0).all() for gradient in gradients)
+
+
+def test_an_even_norm_without_weights_commutes_with_rotation(x: Tensor) -> None:
+    """Rotations keep lengths: order matters through the weights alone."""
+    rotary, norm = Rotary(), QKNorm(head_dim=8).double()
+    first, second = Attention(transforms=(rotary, norm)), Attention(transforms=(norm, rotary))
+    torch.testing.assert_close(first.run(x, x, x), second.run(x, x, x))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Rotary(dims=3), "dims=3 must be positive and even: features turn in pairs"),
+        (
+            lambda: Rotary().build(head_dim=5, num_heads=1),
+            "Rotary turns pairs: head_dim=5 must be even. Or turn some features: dims.",
+        ),
+        (
+            lambda: Rotary(dims=6).build(head_dim=4, num_heads=1),
+            "Rotary turns dims=6 features, but heads are only head_dim=4 wide.",
+        ),
+    ],
+)
+def test_rotations_that_make_no_sense_are_refused(make: object, message: str) -> None:
+    with pytest.raises(ValueError, match="dim") as refusal:
+        make()
+    assert str(refusal.value) == message
+
+
+def test_configurations_build_them() -> None:
+    assert repr(QKNormConfig(norm="l2").build(head_dim=4, num_heads=2)) == "QKNorm(norm='l2', eps=1e-06)"
+    assert Rotary(dims=2).build(head_dim=5, num_heads=2) == Rotary(dims=2)
