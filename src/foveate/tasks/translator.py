@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from foveate.attention import Attention, AttentionRecord, record
+from foveate.attention import AttentionRecord, record
 from foveate.config import build
 from foveate.data.batch import Batch
 from foveate.data.tokeniser import BOS, EOS, Tokeniser
@@ -101,7 +101,10 @@ class Translator:
     @property
     def attends(self) -> bool:
         """Whether there is any attention to look at."""
-        return any(isinstance(module, Attention) and module.kind == "cross" for module in self.model.modules())
+        return any(
+            getattr(module, "kind", "") == "cross" and not name.startswith("encoder.")
+            for name, module in self.model.named_modules()
+        )
 
     def forced(self, source: str, target: str) -> Translation:
         """A given translation as if the model had made it, with the model's probability of it.
@@ -156,9 +159,12 @@ class Translator:
             end = [EOS] if translation.finished else []
             with record(self.model) as seen:
                 self.model(Batch.of([source]), Batch.of([[BOS, *best, *end]]))
-            weights = _choose(seen.of_kind("cross"), head or Head())
             columns = [*self.source_tokeniser.pieces(source[:-1]), END]
             rows = [*self.target_tokeniser.pieces(best), *(END for _ in end)]
+            # An encoder may look across at something of its own; projected keys stand for no token.
+            sites = [site for site in seen.of_kind("cross") if not site.name.startswith("encoder.")]
+            fitting = [site for site in sites if site.shape[2:] == (len(rows), len(columns))]
+            weights = _choose(fitting, head or Head())
             alignments.append(Alignment.of(columns, rows, weights))
         return alignments
 
