@@ -15,7 +15,7 @@ from foveate.data.batch import Batch
 from foveate.models.seq2seq import Seq2Seq, selected_sentences
 from foveate.nn.block import BlockConfig, DecoderBlock, EncoderBlock
 from foveate.nn.dropout import dropout
-from foveate.nn.flat import FlatBlock, FlatBlocks
+from foveate.nn.flat import FlatBlock, FlatBlocks, Sight
 from foveate.nn.limit import require_positive
 from foveate.nn.linear import PackedWeight, may_pack, packed_product
 from foveate.nn.loss import projected_cross_entropy
@@ -59,6 +59,7 @@ class TransformerState:
     memory: tuple[KeyValue, ...]
     """Per layer, the encoder's output as keys and values: one per sentence, shared by its hypotheses."""
     memory_at: Positions
+    memory_lengths: Int[Tensor, " sentences"]
     cache: tuple[Float[Tensor, "2 rows heads room head_dim"], ...]
     """Per layer, keys and values of the words so far: one per row."""
     beam: int
@@ -160,7 +161,7 @@ class Transformer(Seq2Seq[TransformerState]):
         cache = tuple(layer.key.new_zeros(2, rows, layer.key.shape[1], 0, layer.key.shape[3]) for layer in memory)
         plain = not torch.is_grad_enabled() and not self.training
         flat = self._flat.of(self._decoder) if plain else None
-        return TransformerState(memory, _memory_at(beam, source), cache, beam, 0, flat)
+        return TransformerState(memory, _memory_at(beam, source), source.lengths.long(), cache, beam, 0, flat)
 
     def step(
         self, state: TransformerState, token: Int[Tensor, " rows"]
@@ -183,12 +184,12 @@ class Transformer(Seq2Seq[TransformerState]):
 
     def select(self, state: TransformerState, rows: Int[Tensor, " new_rows"]) -> TransformerState:
         sentences = selected_sentences(rows, state.beam, len(state.memory[0].key))
-        memory, memory_at = state.memory, state.memory_at
+        memory, memory_at, lengths = state.memory, state.memory_at, state.memory_lengths
         if sentences is not None:
             memory = tuple(KeyValue(*(kept.index_select(0, sentences) for kept in layer)) for layer in memory)
-            memory_at = memory_at.select(sentences)
+            memory_at, lengths = memory_at.select(sentences), lengths[sentences]
         cache = tuple(layer.index_select(1, rows) for layer in state.cache)
-        return replace(state, memory=memory, memory_at=memory_at, cache=cache)
+        return replace(state, memory=memory, memory_at=memory_at, memory_lengths=lengths, cache=cache)
 
     @property
     def _decoder(self) -> tuple[DecoderBlock, ...]:
@@ -237,17 +238,10 @@ def _step_flat(
     blocks: tuple[FlatBlock, ...], state: TransformerState, x: Float[Tensor, "rows model_dim"]
 ) -> Float[Tensor, "rows model_dim"]:
     """The same as stepping through the blocks, from their prepared weights."""
-    filled = state.time + 1 + -(state.time + 1) % CACHE_STEP
-    past = x.new_zeros(1, 1, filled)
-    past[:, :, state.time + 1 :] = -torch.inf
-    real = state.memory_at.real
-    assert real is not None
-    heads = state.memory[0].key.shape[1]
-    hidden = torch.zeros_like(real, dtype=x.dtype).masked_fill_(~real, -torch.inf)
-    memory_bias = hidden.expand(-1, heads, -1, -1).flatten(0, 1)
+    sight = Sight(state.memory[0], state.memory_lengths, state.cache[0], time=state.time, step=CACHE_STEP)
     watched_at = _standing(state) if is_recording() else None
     for block, cache, memory in zip(blocks, state.cache, state.memory, strict=True):
-        x = block.step(x, cache, memory, time=state.time, past=past, memory_bias=memory_bias, watched_at=watched_at)
+        x = block.step(x, cache, memory, sight=sight, watched_at=watched_at)
     return x
 
 

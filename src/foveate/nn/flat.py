@@ -2,18 +2,21 @@
 
 At a batch of one, calling modules, choosing paths and building masks costs more than the arithmetic. A flat block
 computes what `DecoderBlock` computes, for one new position of every row, from weights that are joined and packed
-once. `tests/laws` hold the two together; whatever it does not know (other scores and rules, training) is left to
-the block.
+once; an attention is one kernel (`flat.cpp`) where there is a compiler, else three products. `tests/laws` hold flat
+and full blocks together; whatever a flat one does not know (other scores and rules, training) is left to the block.
 """
 
+import ctypes
+import functools
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm, linear
 
+from foveate import native
 from foveate.attention import Attention, Dot, Positions, causal, padding
 from foveate.attention.record import note
 from foveate.nn.block import DecoderBlock, Residual
@@ -102,34 +105,26 @@ class FlatBlock:
         cache: Float[Tensor, "2 rows heads room head_dim"],
         memory: KeyValue,
         *,
-        time: int,
-        past: Float[Tensor, "1 1 filled"],
-        memory_bias: Float[Tensor, "products 1 key"],
+        sight: "Sight",
         watched_at: tuple[Positions, Positions] | None = None,
     ) -> Float[Tensor, "rows model_dim"]:
-        """The block's output for the position `time` of every row; its keys and values are written into the cache.
+        """The block's output for the newest position of every row; its keys and values are written into the cache.
 
-        `past` and `memory_bias` are 0 where a query may look and −∞ elsewhere; `filled` covers the positions so far.
         `watched_at` says where queries and keys of the two attentions stand, when a recording is on.
         """
-        rows, heads = len(x), self.heads
+        rows, heads = x.shape[0], self.heads
         joined = self.joined(self._before(x, 0)).view(rows, 3, heads, -1)
-        cache[:, :, :, time] = joined[:, 1:].transpose(0, 1)
+        cache[:, :, :, sight.time] = joined[:, 1:].transpose(0, 1)
         if watched_at is not None:
             note(self.sites[0], "self", joined[:, 0, :, None], cache[0], watched_at[0])
-        keys, values = (kept.flatten(0, 1)[:, : past.shape[-1]] for kept in cache)
-        context = _attend(joined[:, 0].reshape(rows * heads, 1, -1), keys, values, past, self.scales[0])
-        x = self._after(self.output.added_to(x, context.view(rows, -1)), 0)
+        context = sight.of_past(joined[:, 0], cache, self.scales[0])
+        x = self._after(self.output.added_to(x, context), 0)
 
-        sentences = len(memory.key)
-        query = self.cross_query(self._before(x, 1)).view(sentences, -1, heads, context.shape[-1])
-        query = query.transpose(1, 2)
+        query = self.cross_query(self._before(x, 1)).view(rows, heads, -1)
         if watched_at is not None:
-            note(self.sites[1], "cross", query, memory.key, watched_at[1])
-        context = _attend(
-            query.flatten(0, 1), memory.key.flatten(0, 1), memory.value.flatten(0, 1), memory_bias, self.scales[1]
-        )
-        context = context.unflatten(0, (sentences, heads)).transpose(1, 2).reshape(rows, -1)
+            grouped = query.unflatten(0, (memory.key.shape[0], -1)).transpose(1, 2)
+            note(self.sites[1], "cross", grouped, memory.key, watched_at[1])
+        context = sight.of_memory(query, memory, self.scales[1])
         x = self._after(self.cross_output.added_to(x, context), 1)
 
         hidden = self.expand(self._before(x, 2), self.activation)
@@ -165,6 +160,84 @@ class FlatBlocks:
 
     def __reduce__(self) -> tuple[type["FlatBlocks"], tuple[()]]:
         return FlatBlocks, ()
+
+
+class Sight:
+    """What the attentions of one step see: the positions up to `time`, and each sentence's real memory."""
+
+    def __init__(
+        self,
+        memory: KeyValue,
+        lengths: Int[Tensor, " sentences"],
+        cache: Float[Tensor, "2 rows heads room head_dim"],
+        *,
+        time: int,
+        step: int,
+    ) -> None:
+        """`step`: without kernels, as many positions at a time are looked at, the later ones masked."""
+        self.time, self.lengths = time, lengths
+        dim = cache.shape[-1]
+        known = cache.dtype in (torch.float32, torch.bfloat16) and cache.device.type == "cpu" and dim % 16 == 0
+        self.library = kernels() if known and dim <= 256 and memory.key.is_contiguous() else None
+        if self.library is not None:
+            places = max(-(-place // 16) * 16 for place in (cache.shape[3], memory.key.shape[2]))
+            self.scores = torch.empty(cache.shape[1] * cache.shape[2] * places)
+            return
+        self.past = cache.new_zeros(1, 1, time + 1 + -(time + 1) % step)
+        self.past[:, :, time + 1 :] = -torch.inf
+        real = torch.arange(memory.key.shape[2], device=lengths.device) < lengths[:, None]
+        hidden = torch.zeros_like(real, dtype=cache.dtype).masked_fill_(~real, -torch.inf)
+        self.memory_bias = hidden[:, None].expand(-1, memory.key.shape[1], -1).flatten(0, 1)[:, None]
+
+    def of_past(
+        self,
+        query: Float[Tensor, "rows heads head_dim"],
+        cache: Float[Tensor, "2 rows heads room head_dim"],
+        scale: float,
+    ) -> Float[Tensor, "rows values"]:
+        rows, heads, dim = query.shape
+        if self.library is not None:
+            return self._by_kernel(query, cache[0], cache[1], self.time + 1, None, scale)
+        keys, values = (kept.flatten(0, 1)[:, : self.past.shape[-1]] for kept in cache)
+        return _attend(query.reshape(rows * heads, 1, dim), keys, values, self.past, scale).view(rows, -1)
+
+    def of_memory(
+        self, query: Float[Tensor, "rows heads head_dim"], memory: KeyValue, scale: float
+    ) -> Float[Tensor, "rows values"]:
+        if self.library is not None:
+            return self._by_kernel(query, memory.key, memory.value, 0, self.lengths, scale)
+        rows, heads, dim = query.shape
+        sentences = memory.key.shape[0]
+        grouped = query.view(sentences, -1, heads, dim).transpose(1, 2).flatten(0, 1)
+        context = _attend(grouped, memory.key.flatten(0, 1), memory.value.flatten(0, 1), self.memory_bias, scale)
+        return context.unflatten(0, (sentences, heads)).transpose(1, 2).reshape(rows, -1)
+
+    def _by_kernel(
+        self, query: Tensor, key: Tensor, value: Tensor, count: int, counts: Tensor | None, scale: float
+    ) -> Tensor:
+        assert self.library is not None
+        rows, heads, dim = query.shape
+        context = query.new_empty(rows, heads * dim)
+        sizes = (query.dtype is torch.bfloat16, rows, rows // key.shape[0], heads, dim, key.shape[2], count)
+        self.library.attend(
+            native.address(query),
+            ctypes.c_int64(query.stride(0)),
+            native.address(key),
+            native.address(value),
+            *map(ctypes.c_int64, sizes),
+            native.address(counts),
+            ctypes.c_double(scale),
+            native.address(self.scores),
+            native.address(context),
+            native.threads(),
+        )
+        return context
+
+
+@functools.cache
+def kernels() -> ctypes.CDLL | None:
+    """The compiled kernel, or None where there is no compiler."""
+    return native.load("foveate.nn", "flat.cpp").library
 
 
 def _attend(
