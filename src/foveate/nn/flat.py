@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn.functional import layer_norm, linear
+from torch.nn.functional import linear
 
 from foveate import native
 from foveate.attention import Attention, Dot, Positions, causal, padding
@@ -138,7 +138,7 @@ class FlatBlock:
 
     def _norm(self, x: Tensor, place: int) -> Tensor:
         norm = self.norms[place]
-        return layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+        return torch.layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
 
 
 class FlatBlocks:
