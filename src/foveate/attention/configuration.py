@@ -5,6 +5,7 @@ from typing import Literal
 
 from foveate.attention.attention import Attention
 from foveate.attention.bias import BiasConfig
+from foveate.attention.efficient import EfficientConfig
 from foveate.attention.local import LocalMonotonicConfig, LocalPredictiveConfig
 from foveate.attention.normaliser import NormaliserConfig, Softmax
 from foveate.attention.score import ScaledDot, ScoreConfig
@@ -44,5 +45,5 @@ class AttentionConfig:
         )
 
 
-AnyMechanismConfig = AttentionConfig | LocalMonotonicConfig | LocalPredictiveConfig
+AnyMechanismConfig = AttentionConfig | LocalMonotonicConfig | LocalPredictiveConfig | EfficientConfig
 """The mechanisms that a configuration can name."""

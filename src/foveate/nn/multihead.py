@@ -91,6 +91,12 @@ class MultiHeadAttention(nn.Module):
             visibility=visibility or everything(),
             kind=kind,
         )
+        if getattr(self.attention, "shares_query_and_key", False):
+            if self.num_kv_heads != num_heads:
+                raise ValueError(
+                    f"Queries and keys are one here, so num_kv_heads={num_kv_heads} must equal num_heads={num_heads}."
+                )
+            self.key = self.query
 
     def forward(
         self,

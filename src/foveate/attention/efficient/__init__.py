@@ -1,0 +1,51 @@
+"""Attentions by other formulas than softmax over all pairs, with the same verbs: run, explain, plan.
+
+linear        φ(q) Σ φ(k) vᵀ, φ = elu + 1        prefix sums       implied weights
+performer     the same, φ by random features      prefix sums       implied weights
+linformer     softmax over mixtures of keys       not causal        projected weights
+reformer      softmax inside hashed buckets       sort and chunk    exact weights, mostly 0
+sinkhorn      own block and a sorted mixture      block by block    implied weights
+synthesizer   softmax of made-up scores           all pairs         exact weights
+local_block, sparse, longformer, bigbird          softmax over a pattern of positions
+"""
+
+from foveate.attention.efficient.linear import LinearAttention, LinearConfig
+from foveate.attention.efficient.linformer import LinformerAttention, LinformerConfig
+from foveate.attention.efficient.pattern import BigbirdConfig, LocalBlockConfig, LongformerConfig, SparseConfig
+from foveate.attention.efficient.performer import PerformerAttention, PerformerConfig
+from foveate.attention.efficient.reformer import ReformerAttention, ReformerConfig
+from foveate.attention.efficient.sinkhorn import SinkhornAttention, SinkhornConfig
+from foveate.attention.efficient.synthesizer import SynthesizerConfig
+
+EfficientConfig = (
+    LinearConfig
+    | PerformerConfig
+    | LinformerConfig
+    | ReformerConfig
+    | SinkhornConfig
+    | SynthesizerConfig
+    | LocalBlockConfig
+    | SparseConfig
+    | LongformerConfig
+    | BigbirdConfig
+)
+"""The mechanisms of this package that a configuration can name."""
+
+__all__ = [
+    "BigbirdConfig",
+    "EfficientConfig",
+    "LinearAttention",
+    "LinearConfig",
+    "LinformerAttention",
+    "LinformerConfig",
+    "LocalBlockConfig",
+    "LongformerConfig",
+    "PerformerAttention",
+    "PerformerConfig",
+    "ReformerAttention",
+    "ReformerConfig",
+    "SinkhornAttention",
+    "SinkhornConfig",
+    "SparseConfig",
+    "SynthesizerConfig",
+]

@@ -1,0 +1,48 @@
+"""What a rule asks of a formula that has no weight for each pair: to be causal, and to pass over some keys."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from foveate.attention.position import Positions
+from foveate.attention.visibility import And, Visibility, causal, everything
+
+
+@dataclass(frozen=True)
+class Demand:
+    """A conjunction sorted into what such formulas can honour and what they cannot.
+
+    >>> from foveate.attention import causal, padding, window
+    >>> demand = demand_of(causal() & padding() & window(left=2, right=2))
+    >>> demand.causal, demand.others
+    (False, (window(left=2, right=0),))
+    """
+
+    causal: bool
+    of_keys: tuple[Visibility, ...]
+    """Rules that hide a key from all queries or from none."""
+    others: tuple[Visibility, ...]
+
+    def keys(self, at: Positions) -> Bool[Tensor, "#batch #heads 1 key"]:
+        """Which keys are not hidden from everybody."""
+        seen = torch.ones(1, 1, 1, at.key.shape[-1], dtype=torch.bool, device=at.device)
+        for rule in self.of_keys:
+            seen = seen & rule(at)
+        return seen
+
+
+def demand_of(rule: Visibility) -> Demand:
+    parts = [part for part in (rule.rules if isinstance(rule, And) else (rule,)) if part != everything()]
+    of_keys = tuple(part for part in parts if not part.reads_query_position)
+    others = tuple(part for part in parts if part.reads_query_position and part != causal())
+    return Demand(causal() in parts, of_keys, others)
+
+
+def require(mechanism: str, rule: Visibility, *, may_be_causal: bool, way_out: str) -> None:
+    """ValueError where the rule is more than causal() and rules about keys alone."""
+    demand = demand_of(rule)
+    unmet = [*(["causal()"] if demand.causal and not may_be_causal else []), *map(str, demand.others)]
+    if unmet:
+        raise ValueError(f"{mechanism} cannot honour {' & '.join(unmet)}: {way_out}")

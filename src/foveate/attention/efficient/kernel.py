@@ -1,0 +1,169 @@
+"""Attention whose scores are products of features: sums over keys come first, and no weight for a pair is ever made."""
+
+from typing import Literal, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from foveate.attention.attention import Attention
+from foveate.attention.efficient.demand import demand_of
+from foveate.attention.efficient.proportional import Proportional
+from foveate.attention.normaliser import Normaliser, Softmax
+from foveate.attention.paths.hidden import finite
+from foveate.attention.paths.materialised import MaterialisedPath, materialise
+from foveate.attention.paths.path import Cost, Formula, share_heads
+from foveate.attention.position import Positions
+from foveate.attention.score import FactoredScore
+from foveate.attention.visibility import Visibility
+
+CHUNK = 64
+"""Positions per chunk of a causal pass: inside a chunk weights exist, between chunks only sums do."""
+
+
+@runtime_checkable
+class KernelScore(FactoredScore, Protocol):
+    """A score that is κ(q, k) = φ(q) · φ(k) with φ > 0, or its logarithm."""
+
+    @property
+    def logarithmic(self) -> bool:
+        """Whether the score is log κ, under softmax, rather than κ, under `Proportional`: the weights are the same."""
+        ...
+
+    def num_features(self, head_dim: int) -> int: ...
+
+    def positive_query(
+        self, features: Float[Tensor, "batch heads query feature"]
+    ) -> Float[Tensor, "batch heads query feature"]:
+        """φ(q), up to a factor per query."""
+        ...
+
+    def positive_key(
+        self, features: Float[Tensor, "batch heads key feature"], seen: Bool[Tensor, "#batch #heads 1 key"]
+    ) -> Float[Tensor, "batch heads key feature"]:
+        """φ(k), up to a factor per head; 0 for keys that nobody sees."""
+        ...
+
+
+class KernelPath:
+    """context_i = φ(q_i) Σ_j φ(k_j) v_jᵀ / φ(q_i) Σ_j φ(k_j):  O(n · features · value_head_dim), nothing of size n².
+
+    `causal()` turns the sums over j into running sums, chunk by chunk. Weights that are dropped must exist first: with
+    dropout the materialised form computes, and so it does where something visible is not finite.
+    """
+
+    name = "kernel"
+
+    def refuses(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
+        if not isinstance(formula.score, KernelScore):
+            return [f"{type(formula.score).__name__} is no product of positive features"]
+        reasons = []
+        if not isinstance(formula.normaliser, _normaliser_for(formula.score)):
+            reasons.append(f"{formula.normaliser} is no division by the row's sum")
+        if formula.bias is not None or formula.reweight is not None:
+            reasons.append("a bias of pairs is no product of features")
+        demand = demand_of(formula.visibility)
+        if query.shape[2] > 1:
+            reasons += [f"{rule} is no sum over all or over all earlier keys" for rule in demand.others]
+            if demand.causal and not at.aligned:
+                reasons.append("running sums need query i and key i in one place")
+        return reasons
+
+    def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
+        (batch, heads, queries, dim), keys = query.shape, key.shape[2]
+        score = formula.score
+        features = score.num_features(dim) if isinstance(score, KernelScore) else dim
+        made = 0.0 if features == dim else 2.0 * dim
+        flops = batch * heads * features * (queries + keys) * (made + 2.0 * dim)
+        states = keys / CHUNK if demand_of(formula.visibility).causal else 1.0
+        size = max(query.element_size(), 4)
+        return Cost(flops, size * batch * heads * features * (queries + keys + states * (dim + 1.0)))
+
+    def rank(self, formula: Formula, query: Tensor, key: Tensor) -> float:
+        score = formula.score
+        few = isinstance(score, KernelScore) and 2 * key.shape[2] < score.num_features(query.shape[-1])
+        return 9.5 if few else 1.0
+
+    def run(
+        self,
+        formula: Formula,
+        query: Float[Tensor, "batch heads query query_dim"],
+        key: Float[Tensor, "batch kv_heads key key_dim"],
+        value: Float[Tensor, "batch kv_heads key value_head_dim"],
+        *,
+        at: Positions,
+        key_features: Float[Tensor, "batch #heads key feature"] | None = None,
+        dropout: float = 0.0,
+    ) -> Float[Tensor, "batch heads query value_head_dim"]:
+        score, heads = formula.score, query.shape[1]
+        assert isinstance(score, KernelScore)
+        demand = demand_of(formula.visibility)
+        running = demand.causal and query.shape[2] > 1
+        seen = formula.visibility(at) if query.shape[2] == 1 else demand.keys(at)
+        seen = seen.expand(*seen.shape[:3], key.shape[2])
+        if seen.shape[1] == 1 or key.shape[1] == heads:
+            values = torch.where(seen.mT, value, 0.0)
+            features = torch.where(seen.mT, key, 0.0) if key_features is None else key_features
+        else:
+            values, features = (
+                share_heads(value, heads),
+                share_heads(key, heads) if key_features is None else key_features,
+            )
+            values, features = torch.where(seen.mT, values, 0.0), torch.where(seen.mT, features, 0.0)
+        if key_features is None:
+            features = score.key_features(features)
+        features = torch.where(seen.mT, features, 0.0)
+        if dropout or not finite(features, values):
+            return materialise(formula, query, key, value, at=at, key_features=key_features, dropout=dropout).context
+        precise = torch.promote_types(query.dtype, torch.float32)
+        phi_q = score.positive_query(score.query_features(query).to(precise))
+        phi_k = share_heads(score.positive_key(features.to(precise), seen), heads)
+        with_ones = torch.nn.functional.pad(share_heads(values, heads).to(precise), (0, 1), value=1.0)
+        sums = running_sums(phi_q, phi_k, with_ones) if running else phi_q @ (phi_k.mT @ with_ones)
+        total = sums[..., -1:] + (formula.normaliser.eps if isinstance(formula.normaliser, Proportional) else 0.0)
+        context = sums[..., :-1] / torch.where(total > 0, total, 1.0)
+        return torch.where(total > 0, context, 0.0).to(value.dtype)
+
+
+def running_sums(
+    phi_q: Float[Tensor, "batch heads length feature"],
+    phi_k: Float[Tensor, "batch heads length feature"],
+    value: Float[Tensor, "batch heads length dim"],
+    chunk: int = CHUNK,
+) -> Float[Tensor, "batch heads length dim"]:
+    """Σ_{j ≤ i} (φ(q_i) · φ(k_j)) v_j for every i: the recurrence S_i = S_{i−1} + φ(k_i) v_iᵀ, a chunk at a time.
+
+    >>> ones = torch.ones(1, 1, 4, 1)
+    >>> running_sums(ones, ones, torch.tensor([1.0, 2.0, 3.0, 4.0]).view(1, 1, 4, 1), chunk=2).flatten()
+    tensor([ 1.,  3.,  6., 10.])
+    """
+    length = value.shape[2]
+    chunk = min(chunk, length)
+    parts = [torch.nn.functional.pad(part, (0, 0, 0, -length % chunk)) for part in (phi_q, phi_k, value)]
+    q, k, v = (part.unflatten(2, (-1, chunk)) for part in parts)
+    sums = (q @ k.mT).tril() @ v
+    if q.shape[2] > 1:
+        states = (k[:, :, :-1].mT @ v[:, :, :-1]).cumsum(2)
+        sums = sums + q @ torch.nn.functional.pad(states, (0, 0, 0, 0, 1, 0))
+    return sums.flatten(2, 3)[:, :, :length]
+
+
+class KernelAttention(Attention):
+    """An attention by a kernel. Its weights are implied: `explain` makes them, `run` does not."""
+
+    def __init__(
+        self,
+        score: KernelScore,
+        normaliser: Normaliser | None = None,
+        *,
+        visibility: Visibility | None = None,
+        kind: Literal["self", "cross"] = "self",
+    ) -> None:
+        paths = (KernelPath(), MaterialisedPath())
+        super().__init__(score, visibility=visibility, normaliser=normaliser or Softmax(), kind=kind, paths=paths)
+
+    shows = "implied"
+
+
+def _normaliser_for(score: KernelScore) -> type:
+    return Softmax if score.logarithmic else Proportional

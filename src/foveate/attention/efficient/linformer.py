@@ -1,0 +1,193 @@
+"""Linformer: keys and values are mixed down to a fixed number before anybody looks at them."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from foveate.attention.attention import Attention, Explanation, Plan
+from foveate.attention.efficient.demand import demand_of, require
+from foveate.attention.paths.path import share_heads
+from foveate.attention.position import Positions
+from foveate.attention.score import Dot, ScaledDot
+from foveate.attention.visibility import Visibility, everything, padding
+
+Sharing = Literal["none", "heads", "key_value"]
+
+
+class LinformerAttention(nn.Module):
+    """context = softmax(Q (E K)ᵀ / √d) F V,  E and F of `projected_length × max_length`
+
+    O(n · projected_length). `explain` shows weights over the mixtures, batch heads query projected_length. Hidden keys
+    are zero before they are mixed, so padding has no say, whatever its length (published code of the Long Range Arena
+    mixes it in). A mixture holds the whole sequence: no rule that compares positions can be honoured, and no sequence
+    longer than `max_length`.
+
+    >>> attention = LinformerAttention(max_length=64, projected_length=3)
+    >>> x = torch.randn(1, 1, 40, 8)
+    >>> seen = attention.explain(query=x, key=x, value=x)
+    >>> seen.weights.shape, seen.shows
+    (torch.Size([1, 1, 40, 3]), 'projected')
+
+    Reference: Wang et al. 2020, equation 7; `share` as in section 4 ("none", "heads": headwise, "key_value").
+    """
+
+    def __init__(
+        self,
+        *,
+        max_length: int,
+        projected_length: int,
+        num_heads: int = 1,
+        share: Sharing = "heads",
+        visibility: Visibility | None = None,
+        kind: Literal["self", "cross"] = "self",
+    ) -> None:
+        super().__init__()
+        self.visibility = everything() if visibility is None else visibility
+        require(
+            "Linformer",
+            self.visibility,
+            may_be_causal=False,
+            way_out="each of its keys is a mixture of all. Use it in an encoder or across, where nothing compares "
+            'positions, and another kind here, such as "attention", "linear" or "performer".',
+        )
+        self.max_length, self.share = max_length, share
+        shape = (num_heads if share == "none" else 1, projected_length, max_length)
+        self.key_mixing = nn.Parameter(torch.randn(shape) * projected_length**-0.5)
+        self.value_mixing = None
+        if share != "key_value":
+            self.value_mixing = nn.Parameter(torch.randn(shape) * projected_length**-0.5)
+        # Not a submodule: a recording could not tell weights over mixtures from weights over keys.
+        self._over_mixtures = (Attention(ScaledDot(), visibility=padding(), kind=kind),)
+
+    @property
+    def projected(self) -> Attention:
+        """Softmax attention over the mixtures."""
+        return self._over_mixtures[0]
+
+    def key_features(self, key: Float[Tensor, "batch heads key key_dim"]) -> None:
+        """None: the mixtures depend on which keys are visible."""
+
+    def explain(
+        self,
+        query: Float[Tensor, "batch heads query query_dim"],
+        key: Float[Tensor, "batch kv_heads key key_dim"],
+        value: Float[Tensor, "batch kv_heads key value_head_dim"],
+        *,
+        at: Positions | None = None,
+    ) -> Explanation:
+        """Scores, weights and context over the mixtures. Raises ValueError past `max_length`."""
+        keys, values, there = self._mixed(query, key, value, at)
+        return replace(self.projected.explain(query, keys, values, at=there), shows="projected")
+
+    def run(
+        self,
+        query: Float[Tensor, "batch heads query query_dim"],
+        key: Float[Tensor, "batch kv_heads key key_dim"],
+        value: Float[Tensor, "batch kv_heads key value_head_dim"],
+        *,
+        at: Positions | None = None,
+        key_features: Float[Tensor, "batch #heads key feature"] | None = None,
+        dropout: float = 0.0,
+    ) -> Float[Tensor, "batch heads query value_head_dim"]:
+        """The context, by the fastest path over the mixtures. Raises ValueError past `max_length`."""
+        keys, values, there = self._mixed(query, key, value, at)
+        return self.projected.run(query, keys, values, at=there, dropout=dropout)
+
+    def plan(
+        self,
+        query: Float[Tensor, "batch heads query query_dim"],
+        key: Float[Tensor, "batch kv_heads key key_dim"],
+        *,
+        at: Positions | None = None,
+    ) -> Plan:
+        """Which path looks at the mixtures; its arithmetic and memory include the mixing."""
+        keys, _, there = self._mixed(query, key, key, at)
+        plan = self.projected.plan(query, keys, at=there)
+        mixing = 4.0 * keys.numel() * key.shape[2]
+        room = 2.0 * keys.numel() * keys.element_size()
+        paths = tuple(replace(path, flops=path.flops + mixing, bytes=path.bytes + room) for path in plan.paths)
+        return replace(plan, paths=paths, because=f"{keys.shape[2]} mixtures of {key.shape[2]} keys, {plan.because}")
+
+    def extra_repr(self) -> str:
+        mixtures = self.key_mixing.shape[1]
+        return f"max_length={self.max_length}, projected_length={mixtures}, share={self.share!r}"
+
+    def _mixed(
+        self, query: Tensor, key: Tensor, value: Tensor, at: Positions | None
+    ) -> tuple[Tensor, Tensor, Positions]:
+        at = Positions.of(query.shape[2], key.shape[2], device=key.device) if at is None else at
+        seen = demand_of(self.visibility).keys(at).expand(-1, -1, 1, key.shape[2])
+        place = self._places(at, seen)
+        if self.share == "none" or seen.shape[1] > 1:
+            key, value = share_heads(key, query.shape[1]), share_heads(value, query.shape[1])
+        key, value = torch.where(seen.mT, key, 0.0), torch.where(seen.mT, value, 0.0)
+        value_mixing = self.key_mixing if self.value_mixing is None else self.value_mixing
+        there = Positions.of(query.shape[2], self.key_mixing.shape[1], device=key.device)
+        real = seen.any(-1, keepdim=True)
+        if not bool(real.all()):
+            there = replace(there, real=real.expand(-1, -1, 1, self.key_mixing.shape[1]))
+        return _mix(self.key_mixing, key, place), _mix(value_mixing, value, place), there
+
+    def _places(self, at: Positions, seen: Bool[Tensor, "#batch #heads 1 key"]) -> Tensor:
+        """Which column of E belongs to each key. Hidden keys have none of their own: they are zero."""
+        last = int(torch.where(seen, at.key, 0).max()) if at.key.numel() else 0
+        if last >= self.max_length:
+            raise ValueError(
+                f"Linformer was built for {self.max_length} positions, but a key stands at position {last}. "
+                "Shorten the input, or train with a larger max_length."
+            )
+        return at.key.clamp(0, self.max_length - 1)[:, :, 0]
+
+
+def _mix(
+    mixing: Float[Tensor, "#heads projected max_length"],
+    x: Float[Tensor, "batch heads key dim"],
+    place: Tensor,
+) -> Float[Tensor, "batch heads projected dim"]:
+    """E X, with the columns of E that belong to the places of X."""
+    if place.shape[:2] == (1, 1):
+        return mixing[:, :, place[0, 0]].to(x.dtype) @ x
+    if len(mixing) == 1:
+        return mixing[0][:, place].permute(1, 2, 0, 3).to(x.dtype) @ x
+    columns = mixing[:, None].expand(-1, len(place), -1, -1)
+    index = place.expand(-1, len(mixing), -1).transpose(0, 1)[:, :, None].expand(-1, -1, mixing.shape[1], -1)
+    return columns.gather(-1, index).transpose(0, 1).to(x.dtype) @ x
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinformerConfig:
+    """Softmax over a fixed number of mixtures of the keys (Wang et al. 2020); not causal."""
+
+    max_length: int = 512
+    """The longest sequence of keys, in tokens."""
+    projected_length: int = 128
+    """How many mixtures there are."""
+    share: Sharing = "heads"
+    """Which mixings are one: none; those of all heads; or these and those of keys and values."""
+
+    def __post_init__(self) -> None:
+        for name in ("max_length", "projected_length"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be positive.")
+
+    def build(
+        self,
+        *,
+        query_dim: int,
+        key_dim: int,
+        num_heads: int = 1,
+        visibility: Visibility,
+        kind: Literal["self", "cross"],
+    ) -> LinformerAttention:
+        Dot().build(query_dim=query_dim, key_dim=key_dim)  # says why widths must be equal
+        return LinformerAttention(
+            max_length=self.max_length,
+            projected_length=self.projected_length,
+            num_heads=num_heads,
+            share=self.share,
+            visibility=visibility,
+            kind=kind,
+        )

@@ -1,0 +1,158 @@
+"""Synthesizer: weights that no key has a say in."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from foveate.attention.attention import Attention
+from foveate.attention.paths.materialised import MaterialisedPath
+from foveate.attention.position import Positions
+from foveate.attention.visibility import Visibility
+
+
+class Synthetic(nn.Module):
+    """What the three synthetic scores share: a number for every position of the key, up to `max_length`."""
+
+    max_length: int
+
+    def rows(
+        self, query: Float[Tensor, "batch heads query dim"], at: Positions
+    ) -> Float[Tensor, "#batch #heads query max_length"]:
+        raise NotImplementedError
+
+    def scores_at(
+        self,
+        query: Float[Tensor, "batch heads query dim"],
+        key: Float[Tensor, "batch heads key dim"],
+        at: Positions,
+    ) -> Float[Tensor, "batch heads query key"]:
+        last = int(at.query.max()) if at.real is None else int(torch.where(at.real, at.key, 0).max())
+        if last >= self.max_length:
+            raise ValueError(
+                f"The Synthesizer was built for {self.max_length} positions, but the input reaches position {last}. "
+                "Shorten the input, or train with a larger max_length."
+            )
+        shape = (*query.shape[:3], key.shape[2])
+        rows, columns = self.rows(query, at).to(query.dtype), at.key.clamp(0, self.max_length - 1)
+        if columns.shape[:2] == (1, 1):
+            return rows[..., columns[0, 0, 0]].expand(shape)
+        return rows.expand(*shape[:3], -1).gather(-1, columns.expand(shape))
+
+    def _row_numbers(self, at: Positions) -> Int[Tensor, "#batch #heads query"]:
+        return at.query[..., 0].clamp(0, self.max_length - 1)
+
+
+class DenseSynthetic(Synthetic):
+    """score_i = W₂ relu(W₁ x_i + b₁) + b₂, a row of `max_length` numbers from the query alone
+
+    Tay et al. 2021, equation 3. The paper's x_i is the layer's input; ours is the projected query of each head, a
+    linear map of it.
+    """
+
+    def __init__(self, *, query_dim: int, num_heads: int, max_length: int) -> None:
+        super().__init__()
+        self.max_length = max_length
+        self.first_weight = nn.Parameter(torch.randn(num_heads, query_dim, query_dim) * query_dim**-0.5)
+        self.first_bias = nn.Parameter(torch.zeros(num_heads, 1, query_dim))
+        self.second_weight = nn.Parameter(torch.randn(num_heads, query_dim, max_length) * query_dim**-0.5)
+        self.second_bias = nn.Parameter(torch.zeros(num_heads, 1, max_length))
+
+    def rows(
+        self, query: Float[Tensor, "batch heads query dim"], at: Positions
+    ) -> Float[Tensor, "batch heads query max_length"]:
+        hidden = torch.relu(query @ self.first_weight + self.first_bias)
+        return hidden @ self.second_weight + self.second_bias
+
+
+class RandomSynthetic(Synthetic):
+    """score_ij = R_ij, the same for every input: Tay et al. 2021, equation 5, with R trained."""
+
+    def __init__(self, *, num_heads: int, max_length: int) -> None:
+        super().__init__()
+        self.max_length = max_length
+        self.table = nn.Parameter(torch.randn(num_heads, max_length, max_length))
+
+    def rows(
+        self, query: Float[Tensor, "batch heads query dim"], at: Positions
+    ) -> Float[Tensor, "#batch heads query max_length"]:
+        return _picked(self.table, self._row_numbers(at))
+
+
+class FactorisedSynthetic(Synthetic):
+    """score_ij = r_i · s_j with r, s of `rank` numbers, the same for every input: Tay et al. 2021, equation 8."""
+
+    def __init__(self, *, num_heads: int, max_length: int, rank: int) -> None:
+        super().__init__()
+        self.max_length = max_length
+        self.of_query = nn.Parameter(torch.randn(num_heads, max_length, rank) * rank**-0.25)
+        self.of_key = nn.Parameter(torch.randn(num_heads, max_length, rank) * rank**-0.25)
+
+    def rows(
+        self, query: Float[Tensor, "batch heads query dim"], at: Positions
+    ) -> Float[Tensor, "#batch heads query max_length"]:
+        return _picked(self.of_query, self._row_numbers(at)) @ self.of_key.mT
+
+
+def _picked(table: Float[Tensor, "heads max_length dim"], rows: Tensor) -> Float[Tensor, "#batch heads query dim"]:
+    """The rows of each head's table at some positions."""
+    if rows.shape[:2] == (1, 1):
+        return table[None, :, rows[0, 0]]
+    rows = rows.expand(-1, len(table), -1)[..., None].expand(-1, -1, -1, table.shape[-1])
+    return table.expand(len(rows), -1, -1, -1).gather(2, rows)
+
+
+Form = Literal["dense", "random", "factorised"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SynthesizerConfig:
+    """Weights from the query alone, or from nothing but the positions (Tay et al. 2021).
+
+    `softmax(score) V` with all pairs made: it saves the product of queries and keys, not the n² weights.
+
+    >>> from foveate.attention import everything
+    >>> _ = torch.manual_seed(0)
+    >>> fixed = SynthesizerConfig(form="random", max_length=8).build(
+    ...     query_dim=4, key_dim=4, visibility=everything(), kind="self")
+    >>> one, other = torch.randn(2, 1, 1, 3, 4)
+    >>> torch.equal(fixed.explain(one, one, one).weights, fixed.explain(other, other, other).weights)
+    True
+    """
+
+    form: Form = "factorised"
+    """dense: a network of the query; random: a trained table of n × n; factorised: the table as a product."""
+    max_length: int = 512
+    """The longest sequence, in tokens."""
+    rank: int = 8
+    """The inner width of the factorised table."""
+
+    def __post_init__(self) -> None:
+        for name in ("max_length", "rank"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be positive.")
+
+    def build(
+        self,
+        *,
+        query_dim: int,
+        key_dim: int,
+        num_heads: int = 1,
+        visibility: Visibility,
+        kind: Literal["self", "cross"],
+    ) -> Attention:
+        if kind == "cross":
+            raise ValueError(
+                "The Synthesizer does not look at keys, so it cannot find anything in another sequence. "
+                'Choose another kind for cross-attention, such as "attention".'
+            )
+        score: Synthetic
+        if self.form == "dense":
+            score = DenseSynthetic(query_dim=query_dim, num_heads=num_heads, max_length=self.max_length)
+        elif self.form == "random":
+            score = RandomSynthetic(num_heads=num_heads, max_length=self.max_length)
+        else:
+            score = FactorisedSynthetic(num_heads=num_heads, max_length=self.max_length, rank=self.rank)
+        return Attention(score, visibility=visibility, kind=kind, paths=(MaterialisedPath(),))
