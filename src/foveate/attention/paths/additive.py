@@ -10,6 +10,7 @@ from foveate.attention.paths.hidden import nothing_to_silence, silence, weigh
 from foveate.attention.paths.materialised import terms
 from foveate.attention.paths.pairwise import pair_weights, unavailable
 from foveate.attention.paths.path import Cost, Formula, share_heads
+from foveate.attention.paths.weighted import suits, weigh_few
 from foveate.attention.position import Positions
 from foveate.attention.score import Additive
 from foveate.attention.visibility import Everything
@@ -47,7 +48,7 @@ class AdditivePath:
         rows = min(_rows(query, key), query.shape[2])
         features = 2.0 * matrices * (query.shape[2] + key.shape[2]) * hidden
         held = 4.0 * (features + 3.0 * matrices * rows * key.shape[2])
-        return Cost(5.0 * pairs * hidden, held, max(1.0, -(-query.shape[2] // max(rows, 1))), float(pairs))
+        return Cost(5.0 * pairs * hidden, held, float(max(1, -(-query.shape[2] // max(rows, 1)))), float(pairs))
 
     def run(
         self,
@@ -67,7 +68,7 @@ class AdditivePath:
         values = share_heads(value, query.shape[1])
         if hides and not nothing_to_silence(formula.visibility, at):
             seen = seen_keys(formula.visibility, at, rows) if visible is None else visible
-            values = silence(seen, values)[0]
+            values = values if suits(query, values) else silence(seen, values)[0]
             key = key if key_features is not None else silence(seen, share_heads(key, query.shape[1]))[0]
         if key_features is None:
             key_features = score.key_features(share_heads(key, query.shape[1]))
@@ -77,6 +78,8 @@ class AdditivePath:
             here = formula.visibility(at) if hides and visible is None else visible
             weights = _weights(formula, query, features, here, at)
             dropped = torch.nn.functional.dropout(weights, dropout) if dropout else weights
+            if suits(query, values):
+                return weigh_few(dropped, values, here)
             return weigh(dropped.to(query.dtype), values, _ALL if here is None else here)
 
         return by_rows(block, query, at, rows)

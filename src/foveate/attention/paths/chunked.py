@@ -34,7 +34,7 @@ class ChunkedPath:
         pairs = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
         rows = rows_in(formula, query, key)
         held = 3.0 * bytes_of_row(formula, query, key) * min(rows, query.shape[2])
-        tiles = max(1.0, -(-query.shape[2] // rows))
+        tiles = float(max(1, -(-query.shape[2] // rows)))
         # The forward pass runs twice when training: a third more of forward and backward together.
         return Cost(4 / 3 * 4.0 * pairs * key.shape[3], held, tiles, 4 / 3 * pairs * terms(formula))
 

@@ -1,0 +1,89 @@
+"""Blocks of queries: exact, with the gradients of everything that takes part, in memory for one block."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from foveate.attention import AdditiveConfig, Attention, GeneralConfig, Positions, ScaledDot, Softmax, causal, padding
+from foveate.attention.paths import ChunkedPath, Path, chunked
+
+PATH = ChunkedPath()
+
+
+@pytest.fixture(autouse=True)
+def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two queries, or for scores with hidden units one."""
+    monkeypatch.setattr(chunked, "ROOM", 2 * 2 * 2 * 7 * 4)
+
+
+class Learnt(nn.Module):
+    """A bias that is learnt, and a score that nobody has heard of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slope = nn.Parameter(torch.tensor(0.3))
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        return -self.slope * (query[..., :, None, :] - key[..., None, :, :]).square().sum(-1)
+
+
+def sites() -> list[Attention]:
+    torch.manual_seed(0)
+    slope = nn.Parameter(torch.tensor(0.2))
+    learnt = Attention(Learnt(), visibility=causal(), bias=lambda at: slope * (at.query - at.key).float())
+    learnt.slope = slope
+    return [
+        learnt,
+        Attention(ScaledDot(), visibility=causal() & padding(), normaliser=Softmax(temperature=0.5)),
+        Attention(GeneralConfig().build(query_dim=4, key_dim=4), reweight=lambda at: -0.1 * at.key.float()),
+        Attention(AdditiveConfig(hidden_dim=5).build(query_dim=4, key_dim=4, num_heads=2), visibility=padding()),
+    ]
+
+
+def outcome(site: Attention, *, whole: bool) -> list[Tensor]:
+    torch.manual_seed(1)
+    query, key, value = (torch.randn(2, heads, 7, 4).requires_grad_() for heads in (2, 1, 1))
+    at = Positions.of(7, 7, key_lengths=torch.tensor([5, 0]))
+    if whole:
+        context = site.explain(query, key, value, at=at).context
+    else:
+        context = PATH.run(site, query, key, value, at=at, key_features=None, dropout=0.0)
+    direction = torch.randn(context.shape)
+    return [context, *torch.autograd.grad((context * direction).sum(), [query, key, value, *site.parameters()])]
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_blocks_give_what_the_whole_gives_gradients_of_every_part_included(number: int) -> None:
+    site = sites()[number]
+    for one, other in zip(outcome(site, whole=False), outcome(site, whole=True), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-4)
+
+
+def test_dropped_weights_are_the_same_on_the_way_back() -> None:
+    x = torch.randn(2, 2, 7, 4)
+    value = torch.eye(7).expand(2, 2, 7, 7).clone().requires_grad_()
+    torch.manual_seed(3)
+    kept = PATH.run(Attention(), x, x, value, at=Positions.of(7, 7), key_features=None, dropout=0.5)
+    (grad,) = torch.autograd.grad(kept.sum(), value)
+    torch.testing.assert_close(grad[..., 0], kept.detach().sum(2), atol=1e-6, rtol=0)
+
+
+def test_the_cost_counts_blocks_and_their_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunked, "ROOM", 2**24)
+    site, at = Attention(), Positions.of(4096, 4096)
+    x = torch.zeros(1, 8, 4096, 64)
+    cost = PATH.cost(site, x, x, at)
+    assert cost.bytes <= 3 * 2**24
+    assert cost.tiles == 32
+    assert (
+        cost.bytes < 0.1 * next(path for path in site.paths if path.name == "materialised").cost(site, x, x, at).bytes
+    )
+
+
+def test_no_queries_and_no_keys_are_no_trouble() -> None:
+    site = Attention()
+    for queries, keys in ((0, 3), (3, 0)):
+        query, key = torch.zeros(1, 1, queries, 4), torch.zeros(1, 1, keys, 4)
+        context = PATH.run(site, query, key, key, at=Positions.of(queries, keys), key_features=None, dropout=0.0)
+        assert context.shape == (1, 1, queries, 4)
+        assert isinstance(PATH, Path)
