@@ -6,25 +6,56 @@ measured against the same formula in float64.
 
 import copy
 import itertools
+import math
 import random
 from dataclasses import dataclass, replace
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from foveate.attention import (
     AdditiveConfig,
+    Alibi,
     Attention,
+    Bias,
+    CosineConfig,
     Dot,
+    Entmax,
+    Gaussian,
     GeneralConfig,
+    Hard,
+    LocationAware,
+    LocationAwareConfig,
+    LocationConfig,
     Positions,
+    PredictedCentre,
+    QKNorm,
+    RelativeBuckets,
+    ReLU,
+    Rotary,
     ScaledDot,
+    ShawRelativeConfig,
+    Sigmoid,
+    Softmax,
+    Sparsemax,
+    Transform,
     Visibility,
+    around,
+    block,
     causal,
+    chunk,
+    dilated,
+    edges,
     everything,
+    global_tokens,
+    neighbourhood,
     padding,
+    prefix,
+    random_blocks,
     record,
+    same_segment,
+    summary,
     window,
 )
 from foveate.attention.paths import PATHS
@@ -45,15 +76,76 @@ class Case:
     at: Positions
     name: str
 
+    @property
+    def placed(self) -> tuple[Tensor, Tensor, Positions]:
+        """Queries and keys as a path meets them."""
+        return self.attention._placed(self.query, self.key, self.value, self.at)
+
 
 def rules(rng: random.Random) -> Visibility:
     simple = [everything(), causal(), padding(), window(left=rng.randint(0, 3), right=rng.randint(0, 3))]
-    one, other = rng.choice(simple), rng.choice(simple)
+    one, other = rng.choice(simple), rng.choice([*simple, *patterns(rng)])
     return rng.choice([one, one & other, one | other, one & ~other, ~one, one & other & padding()])
+
+
+def patterns(rng: random.Random) -> list[Visibility]:
+    left, right, size = rng.randint(0, 3), rng.randint(0, 3), rng.randint(1, 4)
+    graph = [[rng.randint(0, 8) for _ in range(10)] for _ in range(2)]
+    return [
+        dilated(left=left, right=right, step=size),
+        around(left=left, right=right),
+        block(size),
+        block(size, strided=True),
+        chunk(size, left=rng.choice([left, math.inf]), right=right),
+        summary(block=size, count=rng.randint(1, size)),
+        global_tokens(rng.choice([left, [right, 5]])),
+        random_blocks(block=size, count=right, seed=left),
+        prefix(left),
+        same_segment(),
+        neighbourhood(columns=size, reach=(left, right)),
+        edges(graph, self_loops=rng.choice([True, False])),
+    ]
 
 
 def distance_bias(at: Positions) -> Tensor:
     return -0.3 * (at.query - at.key).abs().float()
+
+
+PLACED = [
+    CosineConfig(beta=3.0, learned=True),
+    LocationConfig(max_length=16),
+    LocationAwareConfig(hidden_dim=4, channels=2, width=3),
+    ShawRelativeConfig(radius=2),
+]
+EQUAL = (Dot, CosineConfig, ShawRelativeConfig)
+"""Scores that compare queries and keys of one width."""
+NORMALISERS = [
+    Softmax(temperature=0.5),
+    Softmax(temperature=3.0),
+    ReLU(),
+    ReLU(normalised=False),
+    Sigmoid(bias=-1.0),
+    Sparsemax(),
+    Entmax(),
+    Entmax(alpha=1.2),
+    Hard(mode="argmax"),
+    Hard(mode="straight_through"),
+]
+SUMLESS = (ReLU(), ReLU(normalised=False), Sigmoid(bias=-1.0))
+"""Whose rows need not sum to 1."""
+
+
+def learned_bias(rng: random.Random, heads: int) -> Bias:
+    buckets = RelativeBuckets(num_heads=heads, num_buckets=6, max_distance=8, bidirectional=rng.choice([True, False]))
+    return rng.choice([buckets, Alibi(heads), Gaussian(sigma=2.5)])
+
+
+def orders(rng: random.Random, dim: int) -> tuple[Transform, ...]:
+    norm = QKNorm(head_dim=dim, norm=rng.choice(["l2", "rms"]), scale=3.0, eps=1e-3)
+    if dim == 1:
+        return (norm,)
+    rotary = Rotary(base=100.0, dims=rng.choice([None, 2]), layout=rng.choice(["interleaved", "halves"]))
+    return rng.choice([(rotary,), (rotary, norm), (norm, rotary)])
 
 
 def random_case(seed: int) -> Case:
@@ -63,24 +155,46 @@ def random_case(seed: int) -> Case:
     heads = kv_heads * group
     queries, keys, dim = rng.randint(1, 7), rng.randint(1, 9), rng.choice([1, 4, 8])
     dtype = rng.choice([torch.float32, torch.float32, torch.bfloat16, torch.float64])
-    score = rng.choice([Dot(), ScaledDot(), ScaledDot(scale=0.7), GeneralConfig(), AdditiveConfig(hidden_dim=5)])
-    key_dim = dim if isinstance(score, Dot) else rng.choice([dim, 3])
+    score = rng.choice([Dot(), ScaledDot(), ScaledDot(scale=0.7), GeneralConfig(), AdditiveConfig(hidden_dim=5), None])
+    score = rng.choice(PLACED) if score is None else score
+    key_dim = dim if isinstance(score, EQUAL) else rng.choice([dim, 3])
     built = score.build(query_dim=dim, key_dim=key_dim, num_heads=rng.choice([1, heads]))
-    if isinstance(built, nn.Module):
-        built = built.to(dtype)
-    bias = rng.choice([None, None, distance_bias])
-    attention = Attention(built, visibility=rules(rng), bias=bias)
+    normaliser = rng.choice([Softmax(), None])
+    normaliser = rng.choice(NORMALISERS) if normaliser is None else normaliser
+    bias = rng.choice([None, None, distance_bias, None if dtype == torch.bfloat16 else learned_bias(rng, heads)])
+    transforms = rng.choice([(), (), orders(rng, dim)]) if dim == key_dim else ()
+    local = rng.random() < 0.1
+    attention = Attention(
+        built,
+        visibility=rules(rng),
+        bias=bias,
+        normaliser=normaliser,
+        transforms=transforms,
+        centre=PredictedCentre(query_dim=dim, hidden_dim=3) if local else None,
+        reweight=Gaussian(sigma=2.0) if local else None,
+    )
+    if local or (normaliser != Softmax() and not isinstance(normaliser, Softmax | Sigmoid)):
+        dtype = torch.float64  # where a choice, a kink or an edge of a window falls depends on rounding
+    attention = attention.to(dtype)
     lengths = torch.tensor([rng.randint(0, keys) for _ in range(batch)])
     side = rng.choice(["left", "right"]) if queries == keys else "right"
     start = 0 if side == "left" else rng.choice([0, 0, rng.randint(0, 4)])
     at = Positions.of(queries, keys, query_start=start, key_lengths=rng.choice([None, lengths]), side=side)
+    segments = [torch.tensor([rng.randint(0, 1) for _ in range(length)]) for length in (queries, keys)]
+    at = replace(at, query_segment=segments[0][None, None, :, None], key_segment=segments[1][None, None, None])
+    if rng.choice([True, False]):
+        at = replace(
+            at, centre=torch.tensor([keys * rng.random() for _ in range(batch * queries)]).view(batch, 1, -1, 1)
+        )
+    if isinstance(built, LocationAware):
+        at = replace(at, previous=torch.rand(batch, heads, queries, keys))
     shapes = (
         (batch, heads, queries, dim),
         (batch, kv_heads, keys, key_dim),
         (batch, kv_heads, keys, rng.choice([2, dim])),
     )
     query, key, value = (torch.randn(shape, dtype=dtype) for shape in shapes)
-    return Case(attention, query, key, value, at, f"{score} {attention.visibility} {dtype} bias={bias is not None}")
+    return Case(attention, query, key, value, at, f"{attention} {dtype}")
 
 
 def outcome(case: Case, path: object | None) -> list[Tensor]:
@@ -89,7 +203,8 @@ def outcome(case: Case, path: object | None) -> list[Tensor]:
     if path is None:
         context = case.attention.explain(*inputs, at=case.at).context
     else:
-        context = path.run(case.attention, *inputs, at=case.at, key_features=None, dropout=0.0)
+        query, key, at = case.attention._placed(*inputs, case.at)
+        context = path.run(case.attention, query, key, inputs[2], at=at, key_features=None, dropout=0.0)
     weights = list(case.attention.parameters())
     torch.manual_seed(1)
     direction = torch.randn(context.shape, dtype=torch.float64).to(context.dtype)
@@ -128,7 +243,7 @@ def test_every_path_that_accepts_computes_what_explain_shows(chunk: int) -> None
     for seed in range(chunk, CASES, CHUNKS):
         case = random_case(seed)
         exact, reference = outcome(in_double(case), None), outcome(case, None)
-        accepting = [path for path in PATHS if not path.refuses(case.attention, case.query, case.key, case.at)]
+        accepting = [path for path in PATHS if not path.refuses(case.attention, *case.placed)]
         assert accepting, case.name
         for path in accepting:
             for got, eager, truth in zip(outcome(case, path), reference, exact, strict=True):
@@ -142,7 +257,12 @@ def test_rows_sum_to_one_or_to_zero_and_hidden_weights_are_zero(chunk: int) -> N
         case = in_double(random_case(seed))
         seen = case.attention.explain(case.query, case.key, case.value, at=case.at)
         assert (seen.weights[~seen.visible] == 0).all()
-        torch.testing.assert_close(seen.weights.sum(-1), seen.visible.any(-1).double())
+        if case.attention.normaliser in SUMLESS:
+            assert (seen.weights >= 0).all()
+        elif case.attention.reweight is not None:
+            assert (seen.weights.sum(-1) <= 1 + 1e-9).all()
+        else:
+            torch.testing.assert_close(seen.weights.sum(-1), seen.visible.any(-1).double())
         assert (seen.context[~seen.visible.any(-1)] == 0).all()
 
 
@@ -151,17 +271,21 @@ def test_rows_sum_to_one_or_to_zero_and_hidden_weights_are_zero(chunk: int) -> N
 def test_hidden_keys_and_values_cannot_influence_the_context(path: object, poison: float) -> None:
     for seed in range(300):
         case = random_case(seed)
-        if path.refuses(case.attention, case.query, case.key, case.at):
+        if path.refuses(case.attention, *case.placed):
             continue
         seen = case.attention.explain(case.query, case.key, case.value, at=case.at)
         column = seed % case.key.shape[2]
         blind = ~seen.visible[..., column]
         key, value = case.key.clone(), case.value.clone()
         key[:, :, column], value[:, :, column] = poison, poison
-        rest = {"at": case.at, "key_features": None, "dropout": 0.0}
         with torch.no_grad():
-            before = path.run(case.attention, case.query, case.key, case.value, **rest)
-            after = path.run(case.attention, case.query, key, value, **rest)
+            before, after = (
+                path.run(case.attention, queries, keys, values, at=at, key_features=None, dropout=0.0)
+                for values, (queries, keys, at) in (
+                    (case.value, case.placed),
+                    (value, replace(case, key=key, value=value).placed),
+                )
+            )
         difference = (before - after)[blind].abs().double()
         limit = FLOOR[case.query.dtype] * max(1.0, float(before.abs().max()))
         assert not difference.isnan().any(), f"seed {seed}: {case.name}"

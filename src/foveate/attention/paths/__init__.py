@@ -1,6 +1,7 @@
 """Ways to execute an attention; the planner chooses among those that accept."""
 
 from foveate.attention.paths.additive import AdditivePath
+from foveate.attention.paths.banded import BandedPath
 from foveate.attention.paths.chunked import ChunkedPath
 from foveate.attention.paths.flex import FlexPath
 from foveate.attention.paths.materialised import MaterialisedPath
@@ -8,11 +9,20 @@ from foveate.attention.paths.path import Cost, Formula, Path
 from foveate.attention.paths.product import ProductPath
 from foveate.attention.paths.sdpa import SDPAPath
 
-PATHS: tuple[Path, ...] = (ProductPath(), SDPAPath(), AdditivePath(), FlexPath(), ChunkedPath(), MaterialisedPath())
+PATHS: tuple[Path, ...] = (
+    ProductPath(),
+    SDPAPath(),
+    AdditivePath(),
+    BandedPath(),
+    FlexPath(),
+    ChunkedPath(),
+    MaterialisedPath(),
+)
 
 __all__ = [
     "PATHS",
     "AdditivePath",
+    "BandedPath",
     "ChunkedPath",
     "Cost",
     "FlexPath",

@@ -23,6 +23,7 @@ class Edges(Visibility):
     """Sources (the keys) above targets (the queries)."""
     self_loops: bool
     """Whether every node also sees itself, by edges that stand behind the caller's."""
+    by_pair = True
 
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
         visible = self._matrix(at)

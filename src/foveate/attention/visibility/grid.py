@@ -14,6 +14,7 @@ from foveate.attention.visibility.rule import Visibility
 class Neighbourhood(Visibility):
     columns: int
     reach_of: tuple[int, int]
+    by_pair = True
 
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
         rows, columns = self.reach_of
@@ -21,7 +22,7 @@ class Neighbourhood(Visibility):
         return near_row & ((at.query % self.columns - at.key % self.columns).abs() <= columns)
 
     @property
-    def width(self) -> float:
+    def width(self) -> int | float:
         # Spans run along the rows, so what lies beside the patch is passed over and not skipped.
         return 2 * self.reach_of[0] * self.columns + 2 * self.reach_of[1] + 1
 

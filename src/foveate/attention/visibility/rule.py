@@ -55,7 +55,12 @@ class Visibility(ABC):
         return True
 
     @property
-    def width(self) -> float:
+    def by_pair(self) -> bool:
+        """Whether the answer about a query and a key depends on these two alone, whatever else is asked about."""
+        return False
+
+    @property
+    def width(self) -> int | float:
         """About how many keys a query sees at most; infinite when that grows with the length."""
         return float("inf")
 
@@ -108,6 +113,8 @@ class Visibility(ABC):
 
 @dataclass(frozen=True)
 class Everything(Visibility):
+    by_pair = True
+
     def __call__(self, at: Positions) -> Bool[Tensor, "1 1 1 1"]:
         return torch.ones(1, 1, 1, 1, dtype=torch.bool, device=at.device)
 
@@ -124,7 +131,7 @@ class Everything(Visibility):
 
 @dataclass(frozen=True)
 class Nothing(Visibility):
-    width = 0.0
+    by_pair, width = True, 0.0
 
     def __call__(self, at: Positions) -> Bool[Tensor, "1 1 1 1"]:
         return torch.zeros(1, 1, 1, 1, dtype=torch.bool, device=at.device)
@@ -148,6 +155,10 @@ class Combined(Visibility):
     rules: tuple[Visibility, ...]
 
     @property
+    def by_pair(self) -> bool:
+        return all(rule.by_pair for rule in self.rules)
+
+    @property
     def reads_query_position(self) -> bool:
         return any(rule.reads_query_position for rule in self.rules)
 
@@ -165,7 +176,7 @@ class And(Combined):
         return reduce(torch.logical_and, (rule(at) for rule in self.rules))
 
     @property
-    def width(self) -> float:
+    def width(self) -> int | float:
         return min(rule.width for rule in self.rules)
 
     def reach(self, at: Positions) -> Reach:
@@ -180,7 +191,7 @@ class Or(Combined):
         return reduce(torch.logical_or, (rule(at) for rule in self.rules))
 
     @property
-    def width(self) -> float:
+    def width(self) -> int | float:
         return sum(rule.width for rule in self.rules)
 
     def reach(self, at: Positions) -> Reach:
@@ -196,6 +207,10 @@ class Not(Visibility):
 
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads #query #key"]:
         return ~self.rule(at)
+
+    @property
+    def by_pair(self) -> bool:
+        return self.rule.by_pair
 
     @property
     def reads_query_position(self) -> bool:

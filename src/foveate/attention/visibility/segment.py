@@ -17,6 +17,10 @@ from foveate.attention.visibility.rule import Everything, Visibility
 class Padding(Visibility):
     lengths: Int[Tensor, " batch"] | None = None
 
+    @property
+    def by_pair(self) -> bool:
+        return self.lengths is None
+
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch 1 1 #key"]:
         if self.lengths is None:
             return Everything()(at) if at.real is None else at.real
@@ -52,6 +56,10 @@ class Padding(Visibility):
 class Prefix(Visibility):
     length: int | tuple[int, ...]
 
+    @property
+    def by_pair(self) -> bool:
+        return isinstance(self.length, int)
+
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads 1 key"]:
         return at.key < self._length(at)
 
@@ -60,7 +68,7 @@ class Prefix(Visibility):
         return False
 
     @property
-    def width(self) -> float:
+    def width(self) -> int | float:
         return self.length if isinstance(self.length, int) else max(self.length)
 
     def reach(self, at: Positions) -> Reach:
@@ -86,6 +94,8 @@ class Prefix(Visibility):
 
 @dataclass(frozen=True)
 class SameSegment(Visibility):
+    by_pair = True
+
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
         if at.query_segment is None or at.key_segment is None:
             missing = "query_segment" if at.query_segment is None else "key_segment"

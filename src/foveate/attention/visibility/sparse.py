@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from jaxtyping import Bool, Int
@@ -19,13 +20,14 @@ class Chunk(Visibility):
     size: int
     left: Count
     right: Count
+    by_pair = True
 
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
         distance = at.query // self.size - at.key // self.size
         return (distance <= self.left) & (-distance <= self.right)
 
     @property
-    def width(self) -> float:
+    def width(self) -> int | float:
         return (self.left + self.right + 1) * self.size
 
     def reach(self, at: Positions) -> Reach:
@@ -68,6 +70,7 @@ class StridedBlock(Visibility):
 class Summary(Visibility):
     block: int
     count: int
+    by_pair = True
 
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads 1 key"]:
         return at.key % self.block >= self.block - self.count
@@ -90,12 +93,13 @@ class Summary(Visibility):
 @dataclass(frozen=True)
 class GlobalTokens(Visibility):
     positions: int | tuple[int, ...]
+    by_pair = True
 
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
         return self._among(at.query) | self._among(at.key)
 
     @property
-    def width(self) -> float:
+    def width(self) -> int | float:
         return self.positions if isinstance(self.positions, int) else len(self.positions)
 
     def reach(self, at: Positions) -> Reach:
@@ -121,39 +125,29 @@ class RandomBlocks(Visibility):
     seed: int
 
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
-        chosen, inverse = self._chosen(at)
-        visible = torch.zeros((), dtype=torch.bool, device=at.device)
-        key_block = at.key // self.block
-        for column in chosen.unbind(-1):
-            visible = visible | (self._of_query(column, inverse, at) == key_block)
-        return visible if visible.dim() else visible.reshape(1, 1, 1, 1)
+        visible, key_block = (at.query == at.key) & False, at.key // self.block
+        for chosen in self._chosen(at):
+            visible = visible | (chosen == key_block)
+        return visible
 
     @property
-    def width(self) -> float:
+    def width(self) -> int | float:
         return self.block * self.count
 
     def reach(self, at: Positions) -> Reach:
-        chosen, inverse = self._chosen(at)
-        firsts = [self._of_query(column, inverse, at).double() * self.block for column in chosen.unbind(-1)]
+        firsts = [chosen.double() * self.block for chosen in self._chosen(at)]
         return Reach(tuple(Span(first, first + self.block - 1) for first in firsts))
 
-    def _of_query(self, column: Tensor, inverse: Tensor, at: Positions) -> Tensor:
-        """From one choice for each example and query block to one for each query."""
-        batch = max(len(column), at.query.shape[0])
-        column = column.expand(batch, -1)
-        index = inverse.expand(batch, *inverse.shape[1:])
-        return column.gather(1, index.flatten(1)).reshape(index.shape)
-
-    def _chosen(self, at: Positions) -> tuple[Int[Tensor, "#batch query_block chosen"], Tensor]:
-        """The key blocks of every query block at hand: those with the smallest of their pseudo-random numbers."""
-        keys = at.key_lengths
-        blocks, inverse = (at.query // self.block).unique(return_inverse=True)
-        key_blocks = -(-keys[:, 0, 0] // self.block)  # batch 1
-        number = torch.arange(int(key_blocks.max()), device=at.device)
-        mixed = _mixed(_mixed(_mixed(torch.tensor(self.seed, device=at.device)) ^ blocks[:, None]) ^ number)
-        mixed = torch.where(number < key_blocks[:, :, None], mixed, torch.iinfo(torch.int64).max)
-        smallest = mixed.topk(min(self.count, len(number)), dim=-1, largest=False)
-        return torch.where(smallest.values == torch.iinfo(torch.int64).max, -1, smallest.indices), inverse
+    def _chosen(self, at: Positions) -> list[Int[Tensor, "#batch #heads query 1"]]:
+        """The first, second … key block that each query sees."""
+        keys = -(-at.key_lengths[:, 0, 0, 0] // self.block)
+        # Queries of padding may stand before 0; they get what the first block gets.
+        own = (at.query // self.block).clamp(min=0)
+        queries = int(own.amax()) + 1 if own.numel() else 0
+        table = torch.stack([_drawn(self.seed, self.count, queries, number) for number in keys.tolist()])
+        table = table.to(at.device)  # batch query_block chosen
+        example = torch.arange(len(table), device=at.device)[:, None, None, None]
+        return list(table[example, own].unbind(-1))
 
     def __repr__(self) -> str:
         return f"random_blocks(block={self.block}, count={self.count}, seed={self.seed})"
@@ -247,6 +241,15 @@ def random_blocks(*, block: int, count: int, seed: int = 0) -> Visibility:
 
 def _chunk(size: int, left: Count, right: Count) -> Visibility:
     return everything() if left == right == math.inf else Chunk(size, left, right)
+
+
+@lru_cache(maxsize=256)
+def _drawn(seed: int, count: int, query_blocks: int, key_blocks: int) -> Int[Tensor, "query_block chosen"]:
+    """For each block of queries, the key blocks with the smallest of their pseudo-random numbers; −1 for none."""
+    query, key = torch.arange(query_blocks), torch.arange(key_blocks)
+    mixed = _mixed(_mixed(_mixed(torch.tensor(seed)) ^ query[:, None]) ^ key)
+    chosen = mixed.argsort(dim=-1)[:, :count]
+    return torch.nn.functional.pad(chosen, (0, count - chosen.shape[1]), value=-1)
 
 
 def _mixed(number: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:

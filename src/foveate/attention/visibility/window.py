@@ -17,6 +17,8 @@ Count = int | float
 
 @dataclass(frozen=True)
 class Causal(Visibility):
+    by_pair = True
+
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
         return at.key <= at.query
 
@@ -37,6 +39,7 @@ class Causal(Visibility):
 class Window(Visibility):
     left: Count
     right: Count
+    by_pair = True
 
     def __post_init__(self) -> None:
         _require_counts("A window", left=self.left, right=self.right)
@@ -46,7 +49,7 @@ class Window(Visibility):
         return (distance <= self.left) & (-distance <= self.right)
 
     @property
-    def width(self) -> float:
+    def width(self) -> int | float:
         return self.left + self.right + 1
 
     def reach(self, at: Positions) -> Reach:
@@ -72,6 +75,7 @@ class Dilated(Visibility):
     left: Count
     right: Count
     step: int
+    by_pair = True
 
     def __post_init__(self) -> None:
         _require_counts("A dilated window", left=self.left, right=self.right)
@@ -84,7 +88,7 @@ class Dilated(Visibility):
         return near & (distance % self.step == 0)
 
     @property
-    def width(self) -> float:
+    def width(self) -> int | float:
         return (self.left + self.right) * self.step + 1
 
     def reach(self, at: Positions) -> Reach:
@@ -111,6 +115,7 @@ class Dilated(Visibility):
 class Around(Visibility):
     left: Count
     right: Count
+    by_pair = True
 
     def __post_init__(self) -> None:
         _require_counts("A window", left=self.left, right=self.right)
@@ -120,7 +125,7 @@ class Around(Visibility):
         return (distance <= self.left) & (-distance <= self.right)
 
     @property
-    def width(self) -> float:
+    def width(self) -> int | float:
         return self.left + self.right + 1
 
     def reach(self, at: Positions) -> Reach:

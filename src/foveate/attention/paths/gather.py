@@ -1,0 +1,73 @@
+"""Every query with keys of its own: decoders whose examples look at different places."""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from foveate.attention.paths.layout import Rows, Tile, stretches
+from foveate.attention.paths.materialised import materialise
+from foveate.attention.paths.path import Formula
+from foveate.attention.position import Positions
+from foveate.attention.score import PlacedScore
+
+
+def worth_gathering(formula: Formula, at: Positions, layout: list[Tile]) -> Rows | None:
+    """Each query's own keys, where examples look at places so different that a common piece is much wider."""
+    spread = any(part is not None and part.shape[0] * part.shape[1] > 1 for part in (at.centre, at.query))
+    if not spread or at.previous is not None or at.query_bucket is not None or not _only_positions(formula):
+        return None
+    rows = stretches(formula.visibility, at)
+    if (
+        rows is None
+        or rows.first.shape[1] > 1
+        or 4 * rows.width * at.query.shape[2] > sum(tile.pairs for tile in layout)
+    ):
+        return None
+    return rows
+
+
+def _only_positions(formula: Formula) -> bool:
+    """Whether rule and score may be asked about single pairs: nothing in them counts places in the batch."""
+    return formula.visibility.by_pair and not isinstance(formula.score, PlacedScore)
+
+
+def gathered(
+    formula: Formula,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    at: Positions,
+    key_features: Tensor | None,
+    dropout: float,
+    rows: Rows,
+) -> Tensor:
+    """Every query becomes an example of its own, with `rows.width` keys."""
+    batch, queries = query.shape[0], query.shape[2]
+    first = rows.first.expand(batch, -1, queries, 1)
+    index = (first[:, 0] + torch.arange(rows.width, device=at.device)).flatten(1)  # batch query·width
+
+    def taken(tensor: Tensor) -> Tensor:
+        tensor = tensor.expand(batch, *tensor.shape[1:])
+        own = tensor.gather(2, index[:, None, :, None].expand(-1, tensor.shape[1], -1, tensor.shape[3]))
+        return own.unflatten(2, (queries, rows.width)).transpose(1, 2).flatten(0, 1)
+
+    def alone(tensor: Tensor) -> Tensor:
+        return tensor.expand(batch, -1, queries, -1).transpose(1, 2).flatten(0, 1)[:, :, None]
+
+    here = replace(
+        at,
+        query=alone(at.query),
+        key=taken(at.key.mT).mT,
+        real=None if at.real is None else taken(at.real.mT).mT,
+        centre=None if at.centre is None else alone(at.centre),
+        query_segment=None if at.query_segment is None else alone(at.query_segment),
+        key_segment=None if at.key_segment is None else taken(at.key_segment.mT).mT,
+        aligned=False,
+        uncut_real=None,
+    )
+    features = None if key_features is None else taken(key_features)
+    context = materialise(
+        formula, alone(query), taken(key), taken(value), at=here, key_features=features, dropout=dropout
+    ).context
+    return context[:, :, 0].unflatten(0, (batch, queries)).transpose(1, 2)

@@ -1,0 +1,164 @@
+"""Which keys a tile of queries needs, from how far its rule reaches: spans of positions become pieces of the keys."""
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from foveate.attention.position import Positions
+from foveate.attention.visibility import Visibility
+from foveate.attention.visibility.reach import Span
+
+GAP = 16
+"""Pieces of keys that lie so near to one another are taken as one: joining pieces copies them."""
+FINE = 16
+"""Rows over which a span is taken as one piece."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Some neighbouring queries, and every key that one of them may see."""
+
+    rows: slice
+    columns: tuple[slice, ...]
+    """Disjoint and in order; empty where nothing is visible."""
+
+    @property
+    def pairs(self) -> int:
+        return (self.rows.stop - self.rows.start) * sum(piece.stop - piece.start for piece in self.columns)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A stretch of keys for each query, of one width for all of them."""
+
+    first: Int[Tensor, "#batch #heads query 1"]
+    width: int
+
+
+def tiles(visibility: Visibility, at: Positions, size: int) -> list[Tile]:
+    """Tiles of `size` queries with their keys."""
+    queries, keys = at.query.shape[2], at.key.shape[-1]
+    reach = visibility.reach(at)
+    starts = range(0, queries, size)
+    # Rows are looked at a few at a time: blocks that jump from one query to the next leave room between them.
+    fine = math.gcd(size, FINE)
+    pieces: list[list[tuple[int, int]]] = [[] for _ in starts]
+    for span in reach.spans:
+        for number, bounds in enumerate(_columns(span, at, fine)):
+            pieces[number * fine // size].append(bounds)
+    return [
+        Tile(slice(start, min(start + size, queries)), _merged(piece, keys))
+        for start, piece in zip(starts, pieces, strict=True)
+    ]
+
+
+def stretches(visibility: Visibility, at: Positions) -> Rows | None:
+    """The keys of each query on its own, where the keys stand one after the other; None where they do not."""
+    keys = at.key.shape[-1]
+    if not keys or not _consecutive(at.key):
+        return None
+    first, last = visibility.bounds(at)
+    low = at.key[..., :1]
+    start = (first - low).ceil().clamp(0, keys)
+    stop = (last - low).floor().clamp(-1, keys - 1) + 1
+    width = int((stop - start).amax().clamp(min=1))
+    return Rows(start.clamp(max=keys - width).long(), width)
+
+
+def joined(tensor: Float[Tensor, "batch heads key dim"], columns: tuple[slice, ...]) -> Tensor:
+    """The pieces of a tensor in one; a single piece is not copied."""
+    if len(columns) == 1:
+        return tensor[:, :, columns[0]]
+    return torch.cat([tensor[:, :, piece] for piece in columns] or [tensor[:, :, :0]], dim=2)
+
+
+def visible_in(visibility: Visibility, at: Positions, tile: Tile) -> Bool[Tensor, "#batch #heads query key"]:
+    """What the rule says about the pairs of a tile."""
+    here = at.rows(tile.rows)
+    parts = []
+    for piece in tile.columns:
+        visible = visibility(here.columns(piece))
+        parts.append(visible.expand(*visible.shape[:2], tile.rows.stop - tile.rows.start, piece.stop - piece.start))
+    return parts[0] if len(parts) == 1 else over_keys(parts)
+
+
+def placed(bias: Float[Tensor, "#batch #heads #query #key"], rows: slice, piece: slice) -> Tensor:
+    """A bias or rule over a tile, with no axis of size 1 left for its queries and keys."""
+    return bias.expand(*bias.shape[:2], rows.stop - rows.start, piece.stop - piece.start)
+
+
+def over_keys(parts: list[Tensor]) -> Tensor:
+    """Pieces side by side, which may leave different axes unexpanded."""
+    batch, heads = (max(part.shape[axis] for part in parts) for axis in (0, 1))
+    return torch.cat([part.expand(batch, heads, -1, -1) for part in parts], dim=-1)
+
+
+def pieces_between(
+    tensor: Float[Tensor, "batch heads key dim"], layout: list[Tile]
+) -> tuple[tuple[Tensor, ...], list[int]]:
+    """The tensor cut wherever a tile begins or ends, so that gradients come back in pieces and not at full length."""
+    cuts = {0, tensor.shape[2]}
+    for tile in layout:
+        cuts.update(*((piece.start, piece.stop) for piece in tile.columns))
+    places = sorted(cuts)
+    return tensor.split([stop - start for start, stop in pairwise(places)], dim=2), places
+
+
+def between(cut: tuple[tuple[Tensor, ...], list[int]], columns: tuple[slice, ...]) -> Tensor:
+    """What `joined` gives, from a tensor that was cut."""
+    parts, places = cut
+    chosen: list[Tensor] = []
+    for piece in columns:
+        chosen += parts[places.index(piece.start) : places.index(piece.stop)]
+    return chosen[0] if len(chosen) == 1 else torch.cat(chosen, dim=2)
+
+
+def _columns(span: Span, at: Positions, size: int) -> list[tuple[int, int]]:
+    """For each tile, from which key to which (not included) the span goes over all its queries."""
+    queries = at.query.shape[2]
+    count = -(-queries // size)
+    first, last = _filled(span.first, at), _filled(span.last, at)
+    empty = first > last
+    first = _by_tile(first.masked_fill(empty, math.inf), count, size, math.inf).amin(-1)
+    last = _by_tile(last.masked_fill(empty, -math.inf), count, size, -math.inf).amax(-1)
+    keys = at.key.shape[-1]
+    if at.key.shape[:2] == (1, 1) and _consecutive(at.key):
+        low = float(at.key[0, 0, 0, 0])
+        start = (first - low).ceil().clamp(0, keys).flatten(0, 1).amin(0)
+        stop = ((last - low).floor() + 1).clamp(0, keys).flatten(0, 1).amax(0)
+        return [(int(a), int(b)) for a, b in zip(start.tolist(), stop.tolist(), strict=True)]
+    inside = (at.key >= first[..., None]) & (at.key <= last[..., None])  # batch heads tile key
+    any_inside = inside.flatten(0, 1).any(0)
+    place = torch.arange(keys, device=at.device)
+    start = torch.where(any_inside, place, keys).amin(-1)
+    stop = torch.where(any_inside, place + 1, 0).amax(-1)
+    return list(zip(start.tolist(), stop.tolist(), strict=True))
+
+
+def _filled(bound: Tensor | float, at: Positions) -> Tensor:
+    value = bound.double() if isinstance(bound, Tensor) else torch.tensor(bound, dtype=torch.float64, device=at.device)
+    return value.expand(torch.broadcast_shapes(value.shape, (1, 1, at.query.shape[2], 1)))
+
+
+def _by_tile(bound: Float[Tensor, "#batch #heads query 1"], count: int, size: int, fill: float) -> Tensor:
+    padded = torch.nn.functional.pad(bound[..., 0], (0, count * size - bound.shape[2]), value=fill)
+    return padded.unflatten(-1, (count, size))
+
+
+def _merged(pieces: list[tuple[int, int]], keys: int) -> tuple[slice, ...]:
+    """Overlapping and neighbouring pieces as one."""
+    merged: list[tuple[int, int]] = []
+    for start, stop in sorted(piece for piece in pieces if piece[0] < piece[1]):
+        if merged and start <= merged[-1][1] + GAP:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], stop))
+        else:
+            merged.append((start, stop))
+    return tuple(slice(start, stop) for start, stop in merged)
+
+
+def _consecutive(key: Int[Tensor, "#batch #heads 1 key"]) -> bool:
+    return bool((key.diff() == 1).all())

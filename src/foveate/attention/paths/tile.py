@@ -1,0 +1,71 @@
+"""Any score, bias and normaliser, tile by tile, through automatic differentiation."""
+
+import torch
+from torch import Tensor, nn
+
+from foveate.attention.paths.hidden import finite, silence, weigh
+from foveate.attention.paths.layout import Tile, between, over_keys, pieces_between, placed, visible_in
+from foveate.attention.paths.materialised import biased_scores
+from foveate.attention.paths.path import Formula, share_heads
+from foveate.attention.position import Positions
+from foveate.attention.score import FactoredScore
+
+
+def by_tile(
+    formula: Formula,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    at: Positions,
+    key_features: Tensor | None,
+    dropout: float,
+    layout: list[Tile],
+) -> Tensor:
+    """Any score, bias and normaliser, through automatic differentiation."""
+    heads = query.shape[1]
+    if key_features is None and isinstance(formula.score, FactoredScore) and finite(key):
+        key_features = formula.score.key_features(share_heads(key, heads))
+    keys, values = (pieces_between(share_heads(part, heads), layout) for part in (key, value))
+    features = None if key_features is None else pieces_between(key_features.expand(-1, heads, -1, -1), layout)
+    contexts = []
+    for tile in layout:
+        queries = query[:, :, tile.rows]
+        if not tile.columns:
+            # A sum over no keys: zeros that belong to the graph.
+            contexts.append(values[0][0][:, :, :0].sum(2, keepdim=True).expand(-1, -1, queries.shape[2], -1))
+            continue
+        ours = None if features is None else between(features, tile.columns)
+        here, there = between(keys, tile.columns), between(values, tile.columns)
+        contexts.append(_one_tile(formula, queries, here, there, ours, at, dropout, tile))
+    return torch.cat(contexts, dim=2)
+
+
+def _one_tile(
+    formula: Formula,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    key_features: Tensor | None,
+    at: Positions,
+    dropout: float,
+    tile: Tile,
+) -> Tensor:
+    """What `materialise` does, over pieces of the keys."""
+    visible = visible_in(formula.visibility, at, tile)
+    key, value = silence(visible, key, value)
+    if key_features is not None:
+        (key_features,) = silence(visible, key_features)
+    here, start, scores, reweights = at.rows(tile.rows), 0, [], []
+    for piece in tile.columns:
+        part = slice(start, start + piece.stop - piece.start)
+        start = part.stop
+        features = None if key_features is None else key_features[:, :, part]
+        columns = here.columns(piece)
+        scores.append(biased_scores(formula, query, key[:, :, part], at=columns, key_features=features))
+        if formula.reweight is not None:
+            reweights.append(placed(formula.reweight(columns), tile.rows, piece))
+    weights = formula.normaliser(torch.cat(scores, dim=-1), visible)
+    if reweights:
+        weights = weights * over_keys(reweights).exp().to(weights.dtype)
+    dropped = nn.functional.dropout(weights, dropout) if dropout else weights
+    return weigh(dropped, value, visible)

@@ -1,0 +1,175 @@
+"""The banded path over rules that reach only so far, in tiles so small that short inputs have many."""
+
+import random
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from foveate.attention import (
+    AdditiveConfig,
+    Attention,
+    GeneralConfig,
+    Positions,
+    ScaledDot,
+    Visibility,
+    around,
+    bigbird,
+    block,
+    causal,
+    chunk,
+    dilated,
+    global_tokens,
+    longformer,
+    neighbourhood,
+    padding,
+    predicate,
+    prefix,
+    random_blocks,
+    sparse,
+    window,
+)
+from foveate.attention.normaliser import Hard, ReLU, Sigmoid, Softmax, Sparsemax
+from foveate.attention.paths import fused
+from foveate.attention.paths.banded import BandedPath
+
+RULES = (
+    window(left=3, right=0),
+    window(left=2, right=3) & padding(),
+    dilated(left=2, right=1, step=2),
+    block(4) & causal(),
+    chunk(3, left=1) & padding(),
+    around(left=2, right=1),
+    neighbourhood(columns=4, reach=1),
+    longformer(window=4, tokens=1) & padding(),
+    bigbird(block=2, window=1, tokens=1, random=1),
+    random_blocks(block=3, count=2, seed=2) & padding(),
+    global_tokens([3, 9]),
+    prefix(3) | window(left=1, right=1),
+    window(left=5, right=0) & ~block(4),
+    window(left=4, right=4) & predicate(lambda at: (at.key + at.query) % 3 != 0),
+)
+
+
+def case(seed: int, rule: Visibility, score: object, bias: object = None) -> tuple[Attention, list[Tensor], Positions]:
+    rng, _ = random.Random(seed), torch.manual_seed(seed)
+    batch, heads, keys = rng.randint(1, 2), rng.choice([2, 4]), rng.randint(1, 25)
+    queries = rng.choice([keys, rng.randint(1, 25)])
+    lengths = torch.tensor([rng.randint(0, keys) for _ in range(batch)])
+    side = rng.choice(["left", "right"]) if queries == keys else "right"
+    at = Positions.of(queries, keys, key_lengths=rng.choice([None, lengths]), side=side)
+    if rng.random() < 0.5:
+        at = replace(at, centre=torch.rand(batch, 1, queries, 1, dtype=torch.float64) * keys)
+    built = score.build(query_dim=4, key_dim=4, num_heads=heads)
+    attention = Attention(built, visibility=rule, bias=bias).double()
+    inputs = [torch.randn(batch, heads, queries, 4), *(torch.randn(batch, 2, keys, 4) for _ in range(2))]
+    return attention, [tensor.double() for tensor in inputs], at
+
+
+def outcome(attention: Attention, inputs: list[Tensor], at: Positions, path: BandedPath | None) -> list[Tensor]:
+    inputs = [tensor.detach().clone().requires_grad_() for tensor in inputs]
+    context = attention.explain(*inputs, at=at).context if path is None else path.run(attention, *inputs, at=at)
+    weights = list(attention.parameters())
+    direction = torch.cos(torch.arange(context.numel()).double()).reshape(context.shape)
+    gradients = torch.autograd.grad((context * direction).sum(), inputs + weights, allow_unused=True)
+    zeros = (torch.zeros_like(tensor) for tensor in inputs + weights)
+    return [context] + [zero if g is None else g for g, zero in zip(gradients, zeros, strict=True)]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_a_band_is_the_whole_with_its_gradients(rule: Visibility) -> None:
+    scores = (ScaledDot(), GeneralConfig(), AdditiveConfig(hidden_dim=3))
+    biases = (None, lambda at: -0.2 * (at.query - at.key).abs())
+    for seed in range(12):
+        attention, inputs, at = case(seed, rule, scores[seed % 3], biases[seed % 2])
+        path = BandedPath(tile=3 + seed % 5)
+        assert not path.refuses(attention, inputs[0], inputs[1], at)
+        for got, exact in zip(outcome(attention, inputs, at, path), outcome(attention, inputs, at, None), strict=True):
+            torch.testing.assert_close(got, exact, atol=1e-12, rtol=0, msg=lambda m, s=seed: f"seed {s}: {m}")
+
+
+def test_other_normalisers_and_reweighting_run_in_the_band() -> None:
+    for normaliser in (Softmax(temperature=0.5), Sparsemax(), ReLU(), Sigmoid(), Hard(mode="straight_through")):
+        attention, inputs, at = case(5, window(left=2, right=1) & padding(), ScaledDot())
+        attention.normaliser, attention.reweight = normaliser, lambda at: -(0.1 * (at.query - at.key) ** 2)
+        path = BandedPath(tile=4)
+        for got, exact in zip(outcome(attention, inputs, at, path), outcome(attention, inputs, at, None), strict=True):
+            torch.testing.assert_close(got, exact, atol=1e-12, rtol=0)
+
+
+def test_a_bias_that_learns_gets_its_gradient() -> None:
+    table = nn.Parameter(torch.randn(64))
+    attention, inputs, at = case(3, window(left=2, right=2), ScaledDot(), lambda at: table[(at.query - at.key) % 64])
+    whole = attention.explain(*inputs, at=at).context
+    gradients = []
+    for context in (BandedPath(tile=3).run(attention, *inputs, at=at), whole):
+        gradients += torch.autograd.grad(context.square().sum(), [table])
+    torch.testing.assert_close(gradients[0], gradients[1])
+
+
+def test_weights_too_many_to_keep_are_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    attention, inputs, at = case(8, window(left=3, right=2) & padding(), ScaledDot())
+    kept = outcome(attention, inputs, at, BandedPath(tile=4))
+    monkeypatch.setattr(fused, "KEPT", 0)
+    for one, other in zip(kept, outcome(attention, inputs, at, BandedPath(tile=4)), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-13, rtol=0)
+
+
+def test_examples_that_look_at_different_places_gather_their_own_keys() -> None:
+    torch.manual_seed(0)
+    centre = torch.tensor([3.3, 150.8, 199.0, 0.0]).double()[:, None, None, None]
+    at = replace(Positions.of(1, 200, query_start=7, key_lengths=torch.tensor([200, 160, 200, 0])), centre=centre)
+    inputs = [torch.randn(4, 2, 1, 8).double(), *(torch.randn(4, 2, 200, 8).double() for _ in range(2))]
+    for score in (ScaledDot(), AdditiveConfig(hidden_dim=5)):
+        attention = Attention(
+            score.build(query_dim=8, key_dim=8, num_heads=2),
+            visibility=around(left=5, right=5) & padding(),
+            reweight=lambda at: -((at.key - at.centre) ** 2) / 12,
+        ).double()
+        seen = []
+        attention.score = Watched(attention.score, seen)
+        context = BandedPath().run(attention, *inputs, at=at)
+        assert seen == [12]
+        torch.testing.assert_close(context, attention.explain(*inputs, at=at).context, atol=1e-12, rtol=0)
+
+
+class Watched(nn.Module):
+    """Notes how many keys it was given."""
+
+    def __init__(self, score: object, seen: list[int]) -> None:
+        super().__init__()
+        self.score, self.seen = score, seen
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        self.seen.append(key.shape[2])
+        return self.score(query, key)
+
+
+def test_it_refuses_what_reaches_everywhere_and_draws() -> None:
+    x, at = torch.randn(1, 1, 4, 2), Positions.of(4, 4)
+    assert BandedPath().refuses(Attention(visibility=causal()), x, x, at) == [
+        "causal() reaches as far as there are keys"
+    ]
+    assert BandedPath().refuses(Attention(visibility=sparse(block=2)), x, x, at)
+    drawing = Attention(visibility=window(left=1, right=0), normaliser=Hard(mode="sample"))
+    assert BandedPath().refuses(drawing, x, x, at)
+    assert not BandedPath().refuses(drawing.eval(), x, x, at)
+
+
+def test_hidden_nan_stays_in_its_place() -> None:
+    x = torch.randn(1, 1, 40, 4)
+    value = x.clone()
+    value[:, :, 17] = float("nan")
+    context = BandedPath(tile=8).run(
+        Attention(visibility=window(left=2, right=1)), x, x, value, at=Positions.of(40, 40)
+    )
+    assert context[0, 0].isnan().any(-1).nonzero().flatten().tolist() == [16, 17, 18, 19]
+
+
+def test_dropout_falls_on_weights() -> None:
+    torch.manual_seed(0)
+    x, value = (part.expand(4000, 1, 12, -1) for part in (torch.randn(1, 1, 12, 4), torch.eye(12)))
+    attention, path = Attention(visibility=window(left=2, right=0)), BandedPath(tile=5)
+    kept = path.run(attention, x, x, value, at=Positions.of(12, 12), dropout=0.5).mean(0)
+    torch.testing.assert_close(kept, attention.explain(x, x, value).weights[0], atol=0.05, rtol=0)
