@@ -104,9 +104,7 @@ class Positions:
     def rows(self, rows: slice) -> "Positions":
         """The same keys seen by some of the queries."""
         parts = {name: getattr(self, name) for name in _BY_QUERY}
-        chosen: dict[str, Any] = {
-            name: part if part is None or part.shape[2] == 1 else part[:, :, rows] for name, part in parts.items()
-        }
+        chosen: dict[str, Any] = {name: None if part is None else part[:, :, rows] for name, part in parts.items()}
         return replace(self, query=self.query[..., rows, :], aligned=False, **chosen)
 
     def columns(self, columns: slice) -> "Positions":

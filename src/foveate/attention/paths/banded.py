@@ -42,7 +42,9 @@ class BandedPath:
         width, size = formula.visibility.width, self._size(formula)
         pairs = float(matrices * queries * min(keys, width + min(size, queries)))
         numbers = pairs * terms(formula)
-        return Cost(4.0 * pairs * key.shape[3], numbers * max(4, query.element_size()), float(-(-queries // size)), numbers)
+        return Cost(
+            4.0 * pairs * key.shape[3], numbers * max(4, query.element_size()), float(-(-queries // size)), numbers
+        )
 
     def run(
         self,
