@@ -22,6 +22,7 @@ from foveate.nn.loss import projected_cross_entropy
 from foveate.nn.multihead import KeyValue
 from foveate.nn.packing import Packing
 from foveate.nn.position import PositionConfig, SinusoidalConfig
+from foveate.nn.ran import RANConfig, RANEncoder
 
 CACHE_STEP = 16
 """Caches grow by this many positions: CPU kernels run short, odd lengths several times slower than multiples of 16."""
@@ -32,6 +33,9 @@ class TransformerConfig:
     """Encoder and decoder stacks of equal blocks. The defaults suit some ten thousand sentence pairs."""
 
     block: BlockConfig = BlockConfig(model_dim=256, num_heads=8, feedforward_dim=1024, norm="pre")
+    encoder: RANConfig | None = None
+    """Another encoder than blocks: "ran", the recurrent attention network for long documents. It takes over the blocks'
+    model_dim, and has num_layers of its own."""
     encoder_layers: int = 3
     decoder_layers: int = 3
     position: PositionConfig = SinusoidalConfig()
@@ -95,7 +99,7 @@ class Transformer(Seq2Seq[TransformerState]):
         if self.position.max_length is not None:
             self.target_position = config.position.build(model_dim)
         self.max_length = self.position.max_length
-        self.encoder = nn.ModuleList(EncoderBlock(config.block) for _ in range(config.encoder_layers))
+        self.encoder = _encoder(config)
         self.decoder = nn.ModuleList(DecoderBlock(config.block) for _ in range(config.decoder_layers))
         pre = config.block.norm == "pre"
         self.encoder_norm = nn.LayerNorm(model_dim) if pre else nn.Identity()
@@ -127,6 +131,8 @@ class Transformer(Seq2Seq[TransformerState]):
         packing = Packing(source.lengths, source.ids.shape[1])
         x = self._embed(self.source_embedding, self.position, packing.pack(source.ids), packing.place)
         at = _memory_at(packing.length, source)
+        if isinstance(self.encoder, RANEncoder):
+            return self.encoder_norm(self.encoder(x, packing=packing)), packing
         for block in self.encoder:
             x = block(x, at=at, packing=packing)
         return self.encoder_norm(x), packing
@@ -200,6 +206,12 @@ class Transformer(Seq2Seq[TransformerState]):
     ) -> Float[Tensor, "tokens model_dim"]:
         x = embedding(ids) * math.sqrt(self.model_dim) + position(place)
         return dropout(x, self.dropout, self.training)
+
+
+def _encoder(config: TransformerConfig) -> nn.ModuleList | RANEncoder:
+    if config.encoder is not None:
+        return RANEncoder(replace(config.encoder, model_dim=config.block.model_dim))
+    return nn.ModuleList(EncoderBlock(config.block) for _ in range(config.encoder_layers))
 
 
 def _memory_at(queries: int, source: Batch) -> Positions:
