@@ -94,7 +94,11 @@ def _compiler() -> Compiler:
 
 
 def _source(package: str, name: str) -> str:
-    return _prelude() + f'#line 1 "{name}"\n' + (resources.files(package) / name).read_text(encoding="utf-8")
+    """The file after the prelude, or with the prelude in the place where it asks for it."""
+    text = (resources.files(package) / name).read_text(encoding="utf-8")
+    before, asks, after = text.rpartition('#include "prelude.h"\n')
+    line = (before + asks).count("\n") + 1
+    return f'{before}{_prelude()}#line {line} "{name}"\n{after}'
 
 
 def _prelude() -> str:

@@ -1,15 +1,23 @@
-// What every kernel sees: vectors, exp, and parallel loops on torch's own thread pool.
+// What every kernel sees: vectors, exp, and parallel loops on torch's own thread pool. Vectors hold 16 floats, which
+// compilers split where the processor has shorter ones, at a loss; a kernel that does not count on 16 says before
+// including this file  #define VECTORS_OF_THIS_PROCESSOR  and gets as many as fit, a divisor of 16.
 #include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#ifdef __AVX512F__
+#ifdef __SSE2__
 #include <immintrin.h>
 #endif
 
-typedef float Vec __attribute__((vector_size(64)));
-typedef int32_t VecInt __attribute__((vector_size(64)));
+#if !defined(VECTORS_OF_THIS_PROCESSOR) || defined(__AVX512F__)
 constexpr int LANES = 16;
+#elif defined(__AVX__)
+constexpr int LANES = 8;
+#else
+constexpr int LANES = 4;
+#endif
+typedef float Vec __attribute__((vector_size(4 * LANES)));
+typedef int32_t VecInt __attribute__((vector_size(4 * LANES)));
 
 static inline Vec load(const float* from) {
     Vec x;
@@ -22,31 +30,36 @@ static inline void store(float* to, Vec x) { std::memcpy(to, &x, sizeof x); }
 static inline Vec fill(float x) { return Vec{} + x; }
 
 static inline float sum(Vec x) {
-    typedef float Half __attribute__((vector_size(32)));
-    typedef float Quarter __attribute__((vector_size(16)));
-    Half halves[2];
-    std::memcpy(halves, &x, sizeof x);
-    halves[0] += halves[1];
-    Quarter quarters[2];
-    std::memcpy(quarters, halves, sizeof quarters);
-    quarters[0] += quarters[1];
-    return (quarters[0][0] + quarters[0][2]) + (quarters[0][1] + quarters[0][3]);
+    typedef float Four __attribute__((vector_size(16)));
+    Four parts[LANES / 4];
+    std::memcpy(parts, &x, sizeof x);
+    for (int stride = LANES / 8; stride; stride /= 2)
+        for (int i = 0; i < stride; i++) parts[i] += parts[i + stride];
+    return (parts[0][0] + parts[0][2]) + (parts[0][1] + parts[0][3]);
 }
 
 static inline Vec where(VecInt test, Vec yes, Vec no) { return test ? yes : no; }
 
 // The smaller and the larger of x and a limit; NaN stays NaN.
 static inline Vec at_most(Vec x, float limit) {
-#ifdef __AVX512F__
+#if defined(__AVX512F__)
     return (Vec)_mm512_maskz_min_ps(0xFFFF, (__m512)fill(limit), (__m512)x);
+#elif defined(VECTORS_OF_THIS_PROCESSOR) && defined(__AVX__)
+    return (Vec)_mm256_min_ps((__m256)fill(limit), (__m256)x);
+#elif defined(VECTORS_OF_THIS_PROCESSOR) && defined(__SSE2__)
+    return (Vec)_mm_min_ps((__m128)fill(limit), (__m128)x);
 #else
     return where(fill(limit) < x, fill(limit), x);
 #endif
 }
 
 static inline Vec at_least(Vec x, float limit) {
-#ifdef __AVX512F__
+#if defined(__AVX512F__)
     return (Vec)_mm512_maskz_max_ps(0xFFFF, (__m512)fill(limit), (__m512)x);
+#elif defined(VECTORS_OF_THIS_PROCESSOR) && defined(__AVX__)
+    return (Vec)_mm256_max_ps((__m256)fill(limit), (__m256)x);
+#elif defined(VECTORS_OF_THIS_PROCESSOR) && defined(__SSE2__)
+    return (Vec)_mm_max_ps((__m128)fill(limit), (__m128)x);
 #else
     return where(fill(limit) > x, fill(limit), x);
 #endif

@@ -1,11 +1,14 @@
 // Scores e_ij = Σ_h v_h f(a_ih + b_jh) of every query with every visible key, and their gradients, without a tensor of
-// all pairs times all hidden units. Hidden units come in vectors of 16; callers pad their number with zeros.
+// all pairs times all hidden units. Callers pad the number of hidden units with zeros to a multiple of 16.
 //
-// f = tanh: tanh(s) = 1 − 2r with r = 1 / (1 + e^{2s}), and its derivative is 4(r − r²). Four reciprocals base one
-// division. From three queries on, e^{2s} is the product e^{2a} e^{2b}, so that no exponential is left in the loop over
-// pairs; e^{2s} is then cut at 2³¹, where r vanishes beside 1, so that four denominators can be multiplied.
-// Features beyond ±20, whose exponentials would overflow, are summed before the exponential is taken.
+// f = tanh: tanh(s) = 1 − 2r with r = 1 / (1 + e^{2s}), and its derivative is 4(r − r²). From three queries on, e^{2s}
+// is the product e^{2a} e^{2b}, so that no exponential is left in the loop over pairs. Features beyond ±20, whose
+// products could overflow, are summed before the exponential is taken. In the scores four reciprocals share one
+// division; e^{2s} is then cut at 2³¹, where r vanishes beside 1, so that four denominators can be multiplied.
 // f = leaky ReLU: the pair of graph attention (GATv2).
+
+#define VECTORS_OF_THIS_PROCESSOR
+#include "prelude.h"
 
 struct Problem {
     const float *query, *key, *vector;  // (batch·heads, queries, hidden), (batch·heads, keys, hidden), (heads or 1, hidden)

@@ -1,6 +1,9 @@
 // context_i = Σ_j w_ij v_j over the visible keys, for few queries: a matrix product is slow for a row or two, and reads
 // what is hidden. One task is one example and head.
 
+#define VECTORS_OF_THIS_PROCESSOR
+#include "prelude.h"
+
 struct Sizes {
     int64_t batch, heads, queries, keys, dim, threads;
     int64_t visible_stride[4];
