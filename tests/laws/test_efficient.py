@@ -25,6 +25,10 @@ from foveate.attention.efficient import (
     SparseConfig,
     SynthesizerConfig,
 )
+from foveate.data.batch import Batch
+from foveate.decode import GreedyConfig, decode
+from foveate.models import TransformerConfig
+from foveate.nn import BlockConfig
 
 SAME = {"atol": 1e-10, "rtol": 0}
 HEADS, DIM = 2, 4
@@ -279,3 +283,32 @@ def test_weights_can_be_dropped(name: str) -> None:
     dropped = torch.stack([mechanism.run(query, key, value, dropout=0.3) for _ in range(400)])
     assert not torch.equal(dropped[0], dropped[1])
     torch.testing.assert_close(dropped.mean(0), whole, atol=0.4, rtol=0)
+
+
+def test_it_learns_in_a_transformer_and_decodes_what_the_whole_predicts(name: str) -> None:
+    """Two updates lower the loss; greedy decoding, step by step, takes the teacher-forced maximum every time."""
+    torch.manual_seed(3)
+    places = ["encoder_attention"]
+    places += [] if name.startswith(NOT_CAUSAL) else ["decoder_attention"]
+    places += [] if name.startswith(SELF_ONLY) else ["cross_attention"]
+    block = BlockConfig(
+        model_dim=8, num_heads=2, feedforward_dim=16, dropout=0.0, **dict.fromkeys(places, CONFIGS[name])
+    )
+    model = TransformerConfig(block=block, encoder_layers=1, decoder_layers=2).build(13, 13).double()
+    source = Batch.of([[5, 6, 7, 8, 9, 4, 11, 2], [9, 2], [4, 4, 10, 2]])
+    target = Batch.of([[1, 9, 8, 7, 2], [1, 4, 2], [1, 3, 3, 5, 5, 2]])
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
+    losses = []
+    for _ in range(3):
+        optimiser.zero_grad()
+        losses.append(model.loss(source, target))
+        losses[-1].backward()
+        optimiser.step()
+    assert losses[2] < losses[0]
+    model.eval()
+    with torch.no_grad():
+        found = decode(model, model.start(source), sentences=3, config=GreedyConfig(max_length=15, forbid=()))
+        for row, [hypothesis] in enumerate(found):
+            target = [1, *hypothesis.tokens, *([2] if hypothesis.finished else [])]
+            one = Batch(source.ids[row : row + 1], source.lengths[row : row + 1])
+            assert model(one, Batch.of([target])).argmax(-1).tolist() == target[1:]

@@ -70,7 +70,7 @@ def test_more_rounds_see_more() -> None:
 
 
 def test_a_later_token_does_not_move_the_chunks_of_earlier_ones() -> None:
-    """In the paper, chunks are cut from the whole sorted sequence, and a later token in a lower bucket shifts them all."""
+    """In the paper, chunks are cut from the whole sorted sequence, so a later token in a lower bucket shifts them."""
     attention = ReformerAttention(head_dim=4, buckets=2, rounds=1, chunk=2, visibility=causal()).double()
     x = torch.randn(1, 1, 12, 4, dtype=torch.float64)
     before = attention.explain(x, x, x).visible[..., :6, :6]
