@@ -13,6 +13,7 @@ from foveate.attention.bias import (
 )
 from foveate.attention.choice import Reinforce, choices
 from foveate.attention.configuration import AnyMechanismConfig, AttentionConfig
+from foveate.attention.graph_score import GatConfig, GATScore, GatV2Config, GATv2Score
 from foveate.attention.local import LocalMonotonicConfig, LocalPredictiveConfig, PredictedCentre
 from foveate.attention.mechanism import Mechanism, MechanismConfig
 from foveate.attention.normaliser import (
@@ -26,6 +27,7 @@ from foveate.attention.normaliser import (
     Softmax,
     Sparsemax,
 )
+from foveate.attention.paths.edges import EdgeWeights, edge_weights
 from foveate.attention.position import Positions
 from foveate.attention.record import AttentionRecord, Recording, record
 from foveate.attention.score import (
@@ -85,8 +87,13 @@ __all__ = [
     "Cosine",
     "CosineConfig",
     "Dot",
+    "EdgeWeights",
     "Entmax",
     "Explanation",
+    "GATScore",
+    "GATv2Score",
+    "GatConfig",
+    "GatV2Config",
     "Gaussian",
     "GaussianConfig",
     "General",
@@ -132,6 +139,7 @@ __all__ = [
     "choices",
     "chunk",
     "dilated",
+    "edge_weights",
     "edges",
     "everything",
     "global_tokens",

@@ -3,6 +3,7 @@
 from foveate.attention.paths.additive import AdditivePath
 from foveate.attention.paths.banded import BandedPath
 from foveate.attention.paths.chunked import ChunkedPath
+from foveate.attention.paths.edges import EdgesPath, EdgeWeights, edge_weights
 from foveate.attention.paths.flex import FlexPath
 from foveate.attention.paths.materialised import MaterialisedPath
 from foveate.attention.paths.path import Cost, Formula, Path
@@ -14,6 +15,7 @@ PATHS: tuple[Path, ...] = (
     SDPAPath(),
     AdditivePath(),
     BandedPath(),
+    EdgesPath(),
     FlexPath(),
     ChunkedPath(),
     MaterialisedPath(),
@@ -25,10 +27,13 @@ __all__ = [
     "BandedPath",
     "ChunkedPath",
     "Cost",
+    "EdgeWeights",
+    "EdgesPath",
     "FlexPath",
     "Formula",
     "MaterialisedPath",
     "Path",
     "ProductPath",
     "SDPAPath",
+    "edge_weights",
 ]

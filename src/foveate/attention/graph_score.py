@@ -1,0 +1,154 @@
+"""Scores of graph attention networks, and what lets a score run over edges alone."""
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.functional import leaky_relu
+
+from foveate.attention.score import FactoredScore
+
+
+@runtime_checkable
+class EdgeScore(FactoredScore, Protocol):
+    """A score that can also compare rows in pairs: the two ends of each edge."""
+
+    def pairs(
+        self,
+        query_features: Float[Tensor, "batch heads edges query_feature"],
+        key_features: Float[Tensor, "batch heads edges key_feature"],
+    ) -> Float[Tensor, "batch heads edges"]: ...
+
+
+class GATScore(nn.Module):
+    """score(q_i, k_j) = LeakyReLU(a_q · q_i + a_k · k_j)
+
+    The paper writes aᵀ[W h_i ‖ W h_j]; here W is the projection before the attention, and a is cut in two, so that
+    each node is reduced to a number before edges are looked at. The order of a node's neighbours is the same from
+    wherever it is looked at: with `a_q` at 9, the second key stays the best.
+
+    >>> score = GATScore(dim=1)
+    >>> with torch.no_grad():
+    ...     _ = score.query_vector.fill_(9.0), score.key_vector.fill_(1.0)
+    >>> score(torch.tensor([[[[0.0], [1.0]]]]), torch.tensor([[[[1.0], [2.0], [-20.0]]]]))[0, 0].tolist()
+    [[1.0, 2.0, -4.0], [10.0, 11.0, -2.2...]]
+
+    Reference: Veličković et al. 2018, equation 3.
+    """
+
+    def __init__(self, *, dim: int, num_heads: int = 1, slope: float = 0.2) -> None:
+        super().__init__()
+        self.query_vector = nn.Parameter(torch.empty(num_heads, dim, 1))
+        self.key_vector = nn.Parameter(torch.empty(num_heads, dim, 1))
+        self.slope = slope
+        for vector in (self.query_vector, self.key_vector):
+            nn.init.uniform_(vector, -(dim**-0.5), dim**-0.5)
+
+    def query_features(self, query: Float[Tensor, "batch heads query dim"]) -> Float[Tensor, "batch heads query 1"]:
+        return query @ self.query_vector
+
+    def key_features(self, key: Float[Tensor, "batch heads key dim"]) -> Float[Tensor, "batch heads key 1"]:
+        return key @ self.key_vector
+
+    def compare(
+        self, query_features: Float[Tensor, "batch heads query 1"], key_features: Float[Tensor, "batch heads key 1"]
+    ) -> Float[Tensor, "batch heads query key"]:
+        return leaky_relu(query_features + key_features.mT, self.slope)
+
+    def pairs(
+        self, query_features: Float[Tensor, "batch heads edges 1"], key_features: Float[Tensor, "batch heads edges 1"]
+    ) -> Float[Tensor, "batch heads edges"]:
+        return leaky_relu((query_features + key_features)[..., 0], self.slope)
+
+    def forward(
+        self, query: Float[Tensor, "batch heads query dim"], key: Float[Tensor, "batch heads key dim"]
+    ) -> Float[Tensor, "batch heads query key"]:
+        return self.compare(self.query_features(query), self.key_features(key))
+
+    def extra_repr(self) -> str:
+        num_heads, dim, _ = self.query_vector.shape
+        return f"dim={dim}, num_heads={num_heads}, slope={self.slope:g}"
+
+
+class GATv2Score(nn.Module):
+    """score(q_i, k_j) = aᵀ LeakyReLU(W_q q_i + W_k k_j)
+
+    Bahdanau's score with LeakyReLU in place of tanh: which neighbour is best depends on who looks. The paper's one
+    matrix over [h_i ‖ h_j] is cut in two.
+
+    Reference: Brody et al. 2022, equation 7.
+    """
+
+    def __init__(
+        self, *, query_dim: int, key_dim: int, hidden_dim: int, num_heads: int = 1, slope: float = 0.2
+    ) -> None:
+        super().__init__()
+        self.query_weight = nn.Parameter(torch.empty(num_heads, query_dim, hidden_dim))
+        self.key_weight = nn.Parameter(torch.empty(num_heads, key_dim, hidden_dim))
+        self.vector = nn.Parameter(torch.empty(num_heads, hidden_dim))
+        self.slope = slope
+        for weight, fan_in in ((self.query_weight, query_dim), (self.key_weight, key_dim), (self.vector, hidden_dim)):
+            nn.init.uniform_(weight, -(fan_in**-0.5), fan_in**-0.5)
+
+    def query_features(
+        self, query: Float[Tensor, "batch heads query dim"]
+    ) -> Float[Tensor, "batch heads query hidden_dim"]:
+        return query @ self.query_weight
+
+    def key_features(self, key: Float[Tensor, "batch heads key dim"]) -> Float[Tensor, "batch heads key hidden_dim"]:
+        return key @ self.key_weight
+
+    def compare(
+        self,
+        query_features: Float[Tensor, "batch heads query hidden_dim"],
+        key_features: Float[Tensor, "batch heads key hidden_dim"],
+    ) -> Float[Tensor, "batch heads query key"]:
+        joined = leaky_relu(query_features[..., :, None, :] + key_features[..., None, :, :], self.slope)
+        return (joined * self.vector[:, None, None, :]).sum(-1)
+
+    def pairs(
+        self,
+        query_features: Float[Tensor, "batch heads edges hidden_dim"],
+        key_features: Float[Tensor, "batch heads edges hidden_dim"],
+    ) -> Float[Tensor, "batch heads edges"]:
+        return (leaky_relu(query_features + key_features, self.slope) * self.vector[:, None, :]).sum(-1)
+
+    def forward(
+        self, query: Float[Tensor, "batch heads query dim"], key: Float[Tensor, "batch heads key dim"]
+    ) -> Float[Tensor, "batch heads query key"]:
+        return self.compare(self.query_features(query), self.key_features(key))
+
+    def extra_repr(self) -> str:
+        num_heads, query_dim, hidden_dim = self.query_weight.shape
+        key_dim = self.key_weight.shape[1]
+        return f"query_dim={query_dim}, key_dim={key_dim}, hidden_dim={hidden_dim}, num_heads={num_heads}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatConfig:
+    """LeakyReLU(a_q · q + a_k · k) (Veličković et al. 2018)."""
+
+    slope: float = 0.2
+
+    def build(self, *, query_dim: int, key_dim: int, num_heads: int = 1) -> GATScore:
+        if query_dim != key_dim:
+            raise ValueError(
+                f"GAT scores nodes of one kind: query_dim={query_dim} and key_dim={key_dim} must be equal."
+            )
+        return GATScore(dim=query_dim, num_heads=num_heads, slope=self.slope)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatV2Config:
+    """aᵀ LeakyReLU(W_q q + W_k k) (Brody et al. 2022); `hidden_dim` defaults to the query's width."""
+
+    hidden_dim: int | None = None
+    slope: float = 0.2
+
+    def build(self, *, query_dim: int, key_dim: int, num_heads: int = 1) -> GATv2Score:
+        hidden = self.hidden_dim or query_dim
+        return GATv2Score(
+            query_dim=query_dim, key_dim=key_dim, hidden_dim=hidden, num_heads=num_heads, slope=self.slope
+        )

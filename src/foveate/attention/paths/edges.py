@@ -1,0 +1,262 @@
+"""Graphs: softmax over the edges that come into each node, in time and memory linear in the number of edges.
+
+Each edge is handed to rules and biases as an example of its own, with one query and one key, so that whatever they
+say about a pair holds for the edge.
+"""
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn.functional import dropout as drop
+
+from foveate.attention.graph_score import EdgeScore
+from foveate.attention.normaliser import Softmax
+from foveate.attention.paths.path import Cost, Formula, share_heads
+from foveate.attention.position import Positions
+from foveate.attention.score import Additive, Dot, General
+from foveate.attention.visibility import And, Edges, Everything, Visibility
+
+
+class EdgeWeights(NamedTuple):
+    """The weights of a graph's edges: the caller's in the caller's order, then the self-loops that were added."""
+
+    edges: Int[Tensor, "2 edges"]
+    weights: Float[Tensor, "batch heads edges"]
+    added: Bool[Tensor, " edges"]
+    """True for self-loops that the rule added."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Graph:
+    """Different edges between the nodes at hand, by their place among queries and keys."""
+
+    source: Int[Tensor, " edges"]
+    target: Int[Tensor, " edges"]
+    visible: Bool[Tensor, "#batch #heads edges"] | None
+    """What the rules beside the graph say; None: everything is visible."""
+    at: Positions
+    """One example for each edge of each example."""
+
+
+class EdgesPath:
+    """Softmax over a graph's edges, for scores that compare rows in pairs."""
+
+    name = "edges"
+
+    def refuses(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
+        graph, beside = split(formula.visibility)
+        if graph is None:
+            return [f"{formula.visibility} is no graph"]
+        reasons = []
+        if not beside.by_pair:
+            reasons.append(f"{beside} does not judge single pairs")
+        if not isinstance(formula.score, Dot | General | Additive | EdgeScore):
+            reasons.append(f"{type(formula.score).__name__} does not compare rows in pairs")
+        if isinstance(formula.score, Dot) and query.shape[-1] != key.shape[-1]:
+            reasons.append(f"queries are {query.shape[-1]} wide and keys {key.shape[-1]}")
+        if type(formula.normaliser) is not Softmax:
+            reasons.append(f"{formula.normaliser} is not softmax")
+        if (
+            at.previous is not None
+            or at.query_bucket is not None
+            or not (_lined_up(at.query[..., 0]) and _lined_up(at.key[..., 0, :]))
+        ):
+            reasons.append("nodes do not stand one after the other")
+        return reasons
+
+    def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
+        graph, _ = split(formula.visibility)
+        number = key.shape[2] if graph is None or graph.self_loops else 0
+        number += 0 if graph is None else graph.index.shape[1]
+        pairs = float(query.shape[0] * query.shape[1] * number)
+        # Every edge moves two rows and a value, where a dense product would use each many times.
+        return Cost(
+            4.0 * pairs * key.shape[3], 4.0 * pairs * key.shape[3] * query.element_size(), 1.0, pairs * key.shape[3]
+        )
+
+    def run(
+        self,
+        formula: Formula,
+        query: Float[Tensor, "batch heads query query_dim"],
+        key: Float[Tensor, "batch kv_heads key key_dim"],
+        value: Float[Tensor, "batch kv_heads key value_head_dim"],
+        *,
+        at: Positions,
+        key_features: Float[Tensor, "batch #heads key feature"] | None = None,
+        dropout: float = 0.0,
+    ) -> Float[Tensor, "batch heads query value_head_dim"]:
+        graph = _graph(formula.visibility, at)
+        weights = _weights(formula, query, key, graph, key_features)
+        values = _silenced(share_heads(value, query.shape[1])[:, :, graph.source], graph)
+        dropped = drop(weights, dropout) if dropout else weights
+        context = value.new_zeros(*query.shape[:3], value.shape[3])
+        return context.index_add(2, graph.target, dropped[..., None] * values)
+
+
+def edge_weights(
+    formula: Formula,
+    query: Float[Tensor, "batch heads query query_dim"],
+    key: Float[Tensor, "batch kv_heads key key_dim"],
+    *,
+    at: Positions | None = None,
+) -> EdgeWeights:
+    """The weight of every edge, before dropout, in the order in which the caller gave the edges.
+
+    An edge to or from a node that is not there weighs 0. An edge that was given twice is one edge, reported twice.
+    Queries and keys are those that are scored, after any transforms.
+
+    >>> from foveate.attention import Attention, Dot, edges
+    >>> attention = Attention(Dot(), visibility=edges([[1, 0, 2], [2, 1, 0]], self_loops=True))
+    >>> x = torch.zeros(1, 1, 3, 2)
+    >>> seen = edge_weights(attention, x, x)
+    >>> seen.edges.tolist(), seen.weights.flatten().tolist(), seen.added.int().tolist()
+    ([[1, 0, 2, 0, 1, 2], [2, 1, 0, 0, 1, 2]], [0.5, 0.5, 0.5, 0.5, 0.5, 0.5], [0, 0, 0, 1, 1, 1])
+    """
+    at = Positions.of(query.shape[2], key.shape[2], device=query.device) if at is None else at
+    rule, _ = split(formula.visibility)
+    if rule is None:
+        raise ValueError(
+            f"{formula.visibility} has no edges to weigh. Use edges(...), alone or joined to others by `&`."
+        )
+    if reasons := EdgesPath().refuses(formula, query, key, at):
+        raise ValueError(f"These edges cannot be weighed one by one: {'; '.join(reasons)}. Use `explain`.")
+    graph = _graph(formula.visibility, at)
+    weights = _weights(formula, query, key, graph, None)
+    first, low, keys = int(at.query[0, 0, 0, 0]), int(at.key[0, 0, 0, 0]), key.shape[2]
+    given = rule.index.to(at.device)
+    loops = _loops(rule, at)
+    index = torch.cat([given, loops[:, ~torch.isin(loops[0], given[0][given[0] == given[1]])]], dim=1)
+    source, target = index[0] - low, index[1] - first
+    here = (source >= 0) & (source < keys) & (target >= 0) & (target < query.shape[2])
+    wanted = (target * keys + source) * here
+    codes = torch.cat([graph.target * keys + graph.source, wanted.new_full((1,), torch.iinfo(torch.int64).max)])
+    place = torch.searchsorted(codes, wanted)
+    place = torch.where(here & (codes[place] == wanted), place, len(codes) - 1)
+    found = torch.cat([weights, weights.new_zeros(*weights.shape[:2], 1)], dim=2)[:, :, place]
+    added = torch.arange(index.shape[1], device=at.device) >= given.shape[1]
+    return EdgeWeights(index, found, added)
+
+
+def split(visibility: Visibility) -> tuple[Edges | None, Visibility]:
+    """The graph in a rule, and what is joined to it by `&`."""
+    parts = visibility.rules if isinstance(visibility, And) else (visibility,)
+    graphs = [rule for rule in parts if isinstance(rule, Edges)]
+    if not graphs:
+        return None, visibility
+    rest = [rule for rule in parts if rule is not graphs[0]]
+    return graphs[0], Everything() if not rest else rest[0] if len(rest) == 1 else And(tuple(rest))
+
+
+def _graph(visibility: Visibility, at: Positions) -> _Graph:
+    rule, beside = split(visibility)
+    assert rule is not None
+    queries, keys = at.query.shape[2], at.key.shape[-1]
+    index = torch.cat([rule.index.to(at.device), _loops(rule, at)], dim=1)
+    source, target = (
+        (index[0] - at.key[0, 0, 0, :1], index[1] - at.query[0, 0, :1, 0]) if queries and keys else index[:, :0]
+    )
+    here = (source >= 0) & (source < keys) & (target >= 0) & (target < queries)
+    code = (target[here] * keys + source[here]).unique()
+    target, source = code // max(keys, 1), code % max(keys, 1)
+    placed = _by_edge(at, source, target)
+    if isinstance(beside, Everything):
+        return _Graph(source, target, None, placed)
+    visible = _of_edges(beside(placed), len(source))
+    if visible.shape[0] == visible.shape[1] == 1:
+        kept = visible[0, 0]
+        source, target = source[kept], target[kept]
+        return _Graph(source, target, None, _by_edge(at, source, target))
+    return _Graph(source, target, visible, placed)
+
+
+def _loops(rule: Edges, at: Positions) -> Int[Tensor, "2 loops"]:
+    """An edge from each node to itself, where it is both a query and a key."""
+    if not rule.self_loops:
+        return torch.zeros(2, 0, dtype=torch.long, device=at.device)
+    both = at.query[0, 0, :, 0]
+    both = both[torch.isin(both, at.key[0, 0, 0])]
+    return torch.stack([both, both])
+
+
+def _by_edge(at: Positions, source: Tensor, target: Tensor) -> Positions:
+    """Each edge (of each example, where examples differ) as an example with one query and one key."""
+    parts = (at.real, at.centre, at.query_segment, at.key_segment)
+    batch = max([1, *(part.shape[0] for part in parts if part is not None)])
+
+    def end(part: Tensor, node: Tensor) -> Tensor:
+        chosen = part.expand(batch, *part.shape[1:]).flatten(2)[:, :, node]  # batch #heads edges
+        return chosen.transpose(1, 2).flatten(0, 1)[..., None, None]
+
+    return replace(
+        at,
+        query=end(at.query, target),
+        key=end(at.key, source),
+        real=None if at.real is None else end(at.real, source),
+        centre=None if at.centre is None else end(at.centre, target),
+        query_segment=None if at.query_segment is None else end(at.query_segment, target),
+        key_segment=None if at.key_segment is None else end(at.key_segment, source),
+        aligned=False,
+        uncut_real=None,
+    )
+
+
+def _of_edges(answer: Tensor, edges: int) -> Tensor:
+    """From an answer for each edge as an example back to `#batch #heads edges`."""
+    if not edges:
+        return answer.new_zeros(1, 1, 0)
+    examples = max(answer.shape[0] // edges, 1)
+    return answer[..., 0, 0].expand(examples * edges, -1).unflatten(0, (examples, edges)).transpose(1, 2)
+
+
+def _weights(
+    formula: Formula, query: Tensor, key: Tensor, graph: _Graph, key_features: Tensor | None
+) -> Float[Tensor, "batch heads edges"]:
+    """Softmax over the edges into each node."""
+    batch, heads, queries = query.shape[:3]
+    scores = _scores(formula, query, key, graph, key_features)
+    if formula.bias is not None:
+        scores = scores + _of_edges(formula.bias(graph.at), len(graph.source)).to(scores.dtype)
+    assert isinstance(formula.normaliser, Softmax)
+    scores = formula.normaliser.tempered(scores[:, :, None])[:, :, 0]
+    if graph.visible is not None:
+        scores = torch.where(graph.visible, scores, -torch.inf)
+    into = graph.target.expand_as(scores)
+    with torch.no_grad():
+        highest = scores.new_full((batch, heads, queries), -torch.inf).scatter_reduce(2, into, scores, "amax")
+        highest = torch.where(highest == -torch.inf, 0.0, highest)[:, :, graph.target]
+    powers = (scores - highest).exp()
+    total = powers.new_zeros(batch, heads, queries).index_add(2, graph.target, powers)[:, :, graph.target]
+    weights = powers / torch.where(total == 0, 1.0, total)
+    if formula.reweight is None:
+        return weights
+    return weights * _of_edges(formula.reweight(graph.at), len(graph.source)).exp().to(weights.dtype)
+
+
+def _scores(formula: Formula, query: Tensor, key: Tensor, graph: _Graph, key_features: Tensor | None) -> Tensor:
+    score, heads = formula.score, query.shape[1]
+    assert isinstance(score, Dot | General | Additive | EdgeScore)
+    # Rows that nobody sees may hold anything, and what is made of them must not reach the weights' gradients.
+    seen = torch.zeros(key.shape[2], dtype=torch.bool, device=key.device)
+    seen[graph.source] = True
+    clean = torch.where(seen[:, None], share_heads(key, heads), 0.0)
+    features = score.key_features(clean) if key_features is None else key_features.expand(-1, heads, -1, -1)
+    sources = _silenced(features[:, :, graph.source], graph)
+    targets = score.query_features(query)[:, :, graph.target]
+    if isinstance(score, EdgeScore):
+        return score.pairs(targets, sources)
+    if isinstance(score, Additive):
+        hidden = torch.tanh(targets + sources)
+        return (hidden * score.vector.to(hidden.dtype)[:, None, :]).sum(-1)
+    return (targets * sources).sum(-1)
+
+
+def _silenced(rows: Float[Tensor, "batch heads edges dim"], graph: _Graph) -> Tensor:
+    """Zeros in place of what a hidden edge brings: 0 · NaN is NaN."""
+    return rows if graph.visible is None else torch.where(graph.visible[..., None], rows, 0.0)
+
+
+def _lined_up(places: Int[Tensor, "#batch #heads length"]) -> bool:
+    return places.shape[:2] == (1, 1) and bool((places.diff() == 1).all())

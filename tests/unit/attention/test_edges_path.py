@@ -1,0 +1,163 @@
+"""Attention over edges is attention under the graph's dense mask, with weights in the caller's order."""
+
+import random
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import leaky_relu
+
+from foveate.attention import (
+    AdditiveConfig,
+    Alibi,
+    Attention,
+    Dot,
+    GeneralConfig,
+    Positions,
+    ScaledDot,
+    causal,
+    edges,
+    everything,
+    padding,
+    predicate,
+    random_blocks,
+    same_segment,
+    window,
+)
+from foveate.attention.graph_score import GatConfig, GATScore, GatV2Config
+from foveate.attention.normaliser import ReLU, Softmax
+from foveate.attention.paths.edges import EdgesPath, edge_weights
+
+SCORES = (ScaledDot(), GeneralConfig(), AdditiveConfig(hidden_dim=3), GatConfig(), GatV2Config(hidden_dim=5))
+
+
+def case(seed: int) -> tuple[Attention, list[Tensor], Positions, Tensor]:
+    rng, _ = random.Random(seed), torch.manual_seed(seed)
+    batch, heads, keys = rng.randint(1, 3), rng.choice([2, 4]), rng.randint(1, 9)
+    queries = rng.choice([keys, rng.randint(1, 9)])
+    start = rng.choice([0, 2])
+    graph = torch.randint(0, 10, (2, rng.choice([0, 1, 20])))
+    rest = rng.choice([everything(), padding(), causal() & padding(), window(left=2, right=1), same_segment()])
+    rule = edges(graph, self_loops=rng.choice([True, False])) & rest
+    lengths = torch.tensor([rng.randint(0, keys) for _ in range(batch)])
+    at = Positions.of(queries, keys, query_start=start, key_lengths=rng.choice([None, lengths]))
+    segments = torch.randint(0, 2, (batch, keys + queries))
+    at = replace(at, query_segment=segments[:, None, :queries, None], key_segment=segments[:, None, None, queries:])
+    score = SCORES[seed % 5].build(query_dim=4, key_dim=4, num_heads=rng.choice([1, heads]))
+    bias, reweight = (
+        rng.choice([None, Alibi(heads)]),
+        rng.choice([None, lambda at: -((0.3 * (at.query - at.key)) ** 2)]),
+    )
+    normaliser = rng.choice([Softmax(), Softmax(temperature=0.5)])
+    attention = Attention(score, visibility=rule, bias=bias, reweight=reweight, normaliser=normaliser).double()
+    inputs = [torch.randn(batch, heads, queries, 4), *(torch.randn(batch, 2, keys, 4) for _ in range(2))]
+    return attention, [tensor.double() for tensor in inputs], at, graph
+
+
+def outcome(attention: Attention, inputs: list[Tensor], at: Positions, path: EdgesPath | None) -> list[Tensor]:
+    inputs = [tensor.detach().clone().requires_grad_() for tensor in inputs]
+    context = attention.explain(*inputs, at=at).context if path is None else path.run(attention, *inputs, at=at)
+    weights = list(attention.parameters())
+    direction = torch.cos(torch.arange(context.numel()).double()).reshape(context.shape)
+    gradients = torch.autograd.grad((context * direction).sum(), inputs + weights, allow_unused=True)
+    zeros = (torch.zeros_like(tensor) for tensor in inputs + weights)
+    return [context] + [zero if g is None else g for g, zero in zip(gradients, zeros, strict=True)]
+
+
+def test_edges_are_the_dense_mask_with_gradients() -> None:
+    for seed in range(150):
+        attention, inputs, at, _ = case(seed)
+        assert not EdgesPath().refuses(attention, inputs[0], inputs[1], at)
+        for got, exact in zip(
+            outcome(attention, inputs, at, EdgesPath()), outcome(attention, inputs, at, None), strict=True
+        ):
+            torch.testing.assert_close(got, exact, atol=1e-12, rtol=0, msg=lambda m, s=seed: f"seed {s}: {m}")
+
+
+def test_weights_come_in_the_callers_order_and_self_loops_after_them() -> None:
+    for seed in range(60):
+        attention, (query, key, value), at, graph = case(seed)
+        dense = attention.explain(query, key, value, at=at).weights
+        seen = edge_weights(attention, query, key, at=at)
+        assert torch.equal(seen.edges[:, : graph.shape[1]], graph)
+        assert not seen.added[: graph.shape[1]].any()
+        assert seen.added[graph.shape[1] :].all()
+        assert (seen.edges[0, seen.added] == seen.edges[1, seen.added]).all()
+        first = int(at.query[0, 0, 0, 0])
+        for column, (source, target) in enumerate(seen.edges.T.tolist()):
+            row = target - first
+            inside = 0 <= row < dense.shape[2] and source < dense.shape[3]
+            exact = dense[:, :, row, source] if inside else torch.zeros(dense.shape[:2]).double()
+            torch.testing.assert_close(seen.weights[:, :, column], exact, atol=1e-13, rtol=0)
+
+
+def test_graph_attention_networks_by_their_formula() -> None:
+    torch.manual_seed(0)
+    nodes, heads, dim = 6, 2, 4
+    projected = torch.randn(1, heads, nodes, dim)
+    graph = torch.tensor([[0, 1, 2, 3, 4, 5, 1], [1, 2, 3, 4, 5, 0, 4]])
+    score = GATScore(dim=dim, num_heads=heads)
+    attention = Attention(score, visibility=edges(graph, self_loops=True))
+    context = EdgesPath().run(attention, projected, projected, projected, at=Positions.of(nodes, nodes))
+    for head in range(heads):
+        joined_vector = torch.cat([score.query_vector[head, :, 0], score.key_vector[head, :, 0]])
+        for node in range(nodes):
+            neighbours = [*graph[0, graph[1] == node].tolist(), node]
+            pairs = torch.stack([torch.cat([projected[0, head, node], projected[0, head, j]]) for j in neighbours])
+            weights = leaky_relu(pairs @ joined_vector, 0.2).softmax(0)
+            torch.testing.assert_close(context[0, head, node], weights @ projected[0, head, neighbours])
+
+
+def test_edges_of_a_complete_graph_are_full_attention() -> None:
+    complete = torch.cartesian_prod(torch.arange(5), torch.arange(5)).T
+    x = torch.randn(2, 1, 5, 4)
+    got = EdgesPath().run(Attention(visibility=edges(complete)), x, x, x, at=Positions.of(5, 5))
+    torch.testing.assert_close(got, Attention().explain(x, x, x).context)
+
+
+def test_a_node_without_edges_gets_zero_and_garbage_without_edges_stays() -> None:
+    x = torch.randn(1, 1, 3, 2)
+    key = x.clone()
+    key[:, :, 2] = float("nan")
+    key.requires_grad_()
+    attention = Attention(Dot(), visibility=edges([[0, 1], [1, 0]]))
+    context = EdgesPath().run(attention, x, key, key, at=Positions.of(3, 3))
+    assert (context[0, 0, 2] == 0).all()
+    context.sum().backward()
+    assert context.isfinite().all()
+    assert key.grad is not None
+    assert key.grad.isfinite().all()
+
+
+def test_padding_that_differs_between_examples_hides_edges_and_what_they_bring() -> None:
+    at = Positions.of(3, 3, key_lengths=torch.tensor([2, 3]))
+    x = torch.randn(2, 1, 3, 2)
+    dirty = x.clone()
+    dirty[0, :, 2] = float("nan")
+    attention = Attention(visibility=edges([[0, 1, 2], [1, 2, 0]], self_loops=True) & padding())
+    clean = EdgesPath().run(attention, x, x, x, at=at)
+    assert torch.equal(EdgesPath().run(attention, x, dirty, dirty, at=at), clean)
+
+
+def test_refusals() -> None:
+    x, at = torch.randn(1, 1, 3, 2), Positions.of(3, 3)
+    graph, path = edges([[0, 1], [1, 2]]), EdgesPath()
+
+    def reason(attention: Attention, at: Positions = at) -> str:
+        return "; ".join(path.refuses(attention, x, x, at))
+
+    assert reason(Attention(visibility=causal())) == "causal() is no graph"
+    assert "single pairs" in reason(Attention(visibility=graph & random_blocks(block=1, count=1)))
+    assert "single pairs" in reason(Attention(visibility=graph & predicate(lambda at: at.key > 0)))
+    assert "in pairs" in reason(Attention(lambda query, key: query @ key.mT, visibility=graph))
+    assert "not softmax" in reason(Attention(visibility=graph, normaliser=ReLU()))
+    shifted = Positions.of(3, 3, key_lengths=torch.tensor([2]), side="left")
+    assert (
+        reason(Attention(visibility=graph), replace(shifted, key=shifted.key * 2))
+        == "nodes do not stand one after the other"
+    )
+    with pytest.raises(ValueError, match="no edges to weigh"):
+        edge_weights(Attention(visibility=causal()), x, x)
+    with pytest.raises(ValueError, match="cannot be weighed one by one"):
+        edge_weights(Attention(visibility=graph, normaliser=ReLU()), x, x)
