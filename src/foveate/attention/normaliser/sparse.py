@@ -41,7 +41,8 @@ class Sparsemax:
         with torch.no_grad():
             largest = below.sort(-1, descending=True).values
             rank = torch.arange(1, below.shape[-1] + 1, device=below.device)
-            last = (largest * rank > largest.cumsum(-1) - 1).sum(-1, keepdim=True) - 1
+            # A row with NaN compares false everywhere, and stays NaN.
+            last = ((largest * rank > largest.cumsum(-1) - 1).sum(-1, keepdim=True) - 1).clamp(min=0)
             support = below >= largest.gather(-1, last)
         return (torch.where(support, below, 0.0).sum(-1) - 1) / support.sum(-1)
 
