@@ -184,13 +184,8 @@ static inline float score(const Pair& pair, const float* a, const float* b, cons
     return sum(total);
 }
 
-// Softmax over what is visible, in place. A row that sees nothing becomes zeros.
-static void normalise(float* scores, const Row& row, int64_t keys) {
-    float largest = -INFINITY, total = 0;
-    for (int64_t j = 0; j < keys; j++) {
-        if (!row.sees(j)) scores[j] = -INFINITY;
-        largest = scores[j] > largest ? scores[j] : largest;
-    }
+// Softmax in place; what is hidden is −∞. A row that sees nothing becomes zeros.
+static void normalise(float* scores, float largest, const Row& row, int64_t keys) {
     int64_t j = 0;
     Vec totals = {};
     for (; j + LANES <= keys; j += LANES) {
@@ -198,14 +193,15 @@ static void normalise(float* scores, const Row& row, int64_t keys) {
         totals += e;
         store(scores + j, e);
     }
-    total = sum(totals);
-    if (j < keys) {
-        float rest[LANES];
-        for (int n = 0; n < LANES; n++) rest[n] = j + n < keys ? scores[j + n] : -INFINITY;
-        store(rest, exp(load(rest) - largest));
-        for (int n = 0; j + n < keys; n++) total += scores[j + n] = rest[n];
+    float rest[LANES], total = sum(totals);
+    for (int n = 0; n < LANES; n++) rest[n] = j + n < keys ? scores[j + n] : -INFINITY;
+    store(rest, exp(load(rest) - largest));
+    for (int n = 0; j + n < keys; n++) total += scores[j + n] = rest[n];
+    if (total > 0 && total < INFINITY) {
+        for (j = 0; j < keys; j++) scores[j] *= 1 / total;
+        return;
     }
-    for (j = 0; j < keys; j++) scores[j] = row.sees(j) ? scores[j] / total : 0.0f;
+    for (j = 0; j < keys; j++) scores[j] = row.sees(j) ? scores[j] / total : 0.0f;  // NaN somewhere, or nothing visible
 }
 
 template <class Pair>
@@ -217,15 +213,17 @@ static void forward_rows(const Problem& p, const Head& features, int64_t head, i
         Row row(p, head, i);
         float* out = p.weights + (head * p.queries + i) * p.keys;
         const float* a = features.query + i * p.hidden;
+        float largest = -INFINITY;
         for (int64_t j = 0; j < p.keys; j++) {
             if (!row.sees(j)) {
-                out[j] = 0;
+                out[j] = p.softmax ? -INFINITY : 0;
                 continue;
             }
             float total = score(pair, a, features.key + j * p.hidden, features.vector, p.hidden);
             out[j] = base + Pair::FACTOR * total + row.shift(j);
+            largest = out[j] > largest ? out[j] : largest;
         }
-        if (p.softmax) normalise(out, row, p.keys);
+        if (p.softmax) normalise(out, largest, row, p.keys);
     }
 }
 
