@@ -64,7 +64,16 @@ from foveate.models import (
     TransformerConfig,
 )
 from foveate.models.transformer import CACHE_STEP
-from foveate.nn import BlockConfig, LearnedConfig, RANConfig, SinusoidalConfig
+from foveate.nn import (
+    BinaryConfig,
+    BlockConfig,
+    IndexConfig,
+    LearnedConfig,
+    RANConfig,
+    RNNMadeConfig,
+    SinusoidalConfig,
+    UnitIntervalConfig,
+)
 from foveate.nn.loss import cross_entropy
 
 VOCAB = 13
@@ -224,6 +233,15 @@ def mechanisms() -> Iterator[tuple[str, ModelConfig]]:
         block = BlockConfig(model_dim=8, num_heads=2, feedforward_dim=12, **attentions)
         yield f"transformer {name}", TransformerConfig(block=block, encoder_layers=1, decoder_layers=1)
     block = BlockConfig(model_dim=8, num_heads=2, feedforward_dim=12)
+    small = {"block": block, "encoder_layers": 1, "decoder_layers": 1}
+    yield (
+        "transformer unit_interval binary",
+        TransformerConfig(position=UnitIntervalConfig(), target_position=BinaryConfig(), **small),
+    )
+    yield (
+        "transformer rnn_made index",
+        TransformerConfig(position=RNNMadeConfig(), target_position=IndexConfig(), **small),
+    )
     ran = RANConfig(num_heads=2, head_dim=4, window=3)
     yield "transformer ran", TransformerConfig(block=block, encoder=ran, decoder_layers=1)
 

@@ -15,14 +15,15 @@ from foveate.data.batch import Batch
 from foveate.models.seq2seq import Seq2Seq, selected_sentences
 from foveate.nn.block import BlockConfig, DecoderBlock, EncoderBlock
 from foveate.nn.dropout import dropout
-from foveate.nn.flat import FlatBlock, FlatBlocks, Sight
+from foveate.nn.flat import FlatBlock, FlatBlocks, Product, Sight
 from foveate.nn.limit import require_positive
-from foveate.nn.linear import PackedWeight, may_pack, packed_product
+from foveate.nn.linear import MadeOf, PackedWeight, may_pack, packed_product
 from foveate.nn.loss import projected_cross_entropy
 from foveate.nn.multihead import KeyValue
 from foveate.nn.packing import Packing
-from foveate.nn.position import PositionConfig, SinusoidalConfig
+from foveate.nn.position import PositionConfig, SinusoidalConfig, UnitInterval
 from foveate.nn.ran import RANConfig, RANEncoder
+from foveate.nn.step import FEW, DecoderStep
 
 CACHE_STEP = 16
 """Caches grow by this many positions: CPU kernels run short, odd lengths several times slower than multiples of 16."""
@@ -39,6 +40,8 @@ class TransformerConfig:
     encoder_layers: int = 3
     decoder_layers: int = 3
     position: PositionConfig = SinusoidalConfig()
+    target_position: PositionConfig | Literal["same"] = "same"
+    """The decoder's, where they are others than the encoder's."""
     share: Literal["none", "output", "all"] = "output"
     """Which of the three vocabulary matrices are one: none; target embedding and output; or all three, which needs
     one vocabulary for source and target."""
@@ -70,6 +73,8 @@ class TransformerState:
     time: int
     flat: tuple[FlatBlock, ...] | None = None
     """The decoder's blocks prepared for stepping, where that is possible."""
+    whole: DecoderStep | None = None
+    """All of a step for a few rows, where that is possible."""
 
 
 class Transformer(Seq2Seq[TransformerState]):
@@ -96,9 +101,17 @@ class Transformer(Seq2Seq[TransformerState]):
             nn.init.normal_(self.source_embedding.weight, std=model_dim**-0.5)
         self.position = config.position.build(model_dim)
         self.target_position = self.position
-        if self.position.max_length is not None:
+        if config.target_position != "same":
+            self.target_position = config.target_position.build(model_dim)
+        elif next(self.position.parameters(), None) is not None:
             self.target_position = config.position.build(model_dim)
-        self.max_length = self.position.max_length
+        if isinstance(self.target_position, UnitInterval):
+            raise ValueError(
+                "position goes from 0 to 1, which needs the length of the sequence, and a decoder does not know it. "
+                'Give the decoder others: target_position = { kind = "sinusoidal" }.'
+            )
+        limits = [part.max_length for part in (self.position, self.target_position) if part.max_length is not None]
+        self.max_length = min(limits, default=None)
         self.encoder = _encoder(config)
         self.decoder = nn.ModuleList(DecoderBlock(config.block) for _ in range(config.decoder_layers))
         pre = config.block.norm == "pre"
@@ -107,7 +120,7 @@ class Transformer(Seq2Seq[TransformerState]):
         self.output_weight = nn.Parameter(torch.empty(target_vocab, model_dim)) if config.share == "none" else None
         if self.output_weight is not None:
             nn.init.normal_(self.output_weight, std=model_dim**-0.5)
-        self._packed, self._flat = PackedWeight(), FlatBlocks()
+        self._packed, self._flat, self._whole = PackedWeight(), FlatBlocks(), _WholeStep()
         self.output_bias = nn.Parameter(torch.zeros(target_vocab)) if config.output_bias else None
 
     def forward(self, source: Batch, target: Batch) -> Float[Tensor, "tokens vocab"]:
@@ -129,7 +142,10 @@ class Transformer(Seq2Seq[TransformerState]):
     def encode(self, source: Batch) -> tuple[Float[Tensor, "tokens model_dim"], Packing]:
         """The encoder's output for the real source tokens, and how they are packed."""
         packing = Packing(source.lengths, source.ids.shape[1])
-        x = self._embed(self.source_embedding, self.position, packing.pack(source.ids), packing.place)
+        lengths = None
+        if isinstance(self.position, UnitInterval):
+            lengths = packing.pack(source.lengths[:, None].expand_as(source.ids))
+        x = self._embed(self.source_embedding, self.position, packing.pack(source.ids), packing.place, lengths)
         at = _memory_at(packing.length, source)
         if isinstance(self.encoder, RANEncoder):
             return self.encoder_norm(self.encoder(x, packing=packing)), packing
@@ -167,18 +183,29 @@ class Transformer(Seq2Seq[TransformerState]):
         cache = tuple(layer.key.new_zeros(2, rows, layer.key.shape[1], 0, layer.key.shape[3]) for layer in memory)
         plain = not torch.is_grad_enabled() and not self.training
         flat = self._flat.of(self._decoder) if plain else None
-        return TransformerState(memory, _memory_at(beam, source), source.lengths.long(), cache, beam, 0, flat)
+        whole = None if flat is None else self._whole.of(self, flat)
+        return TransformerState(memory, _memory_at(beam, source), source.lengths.long(), cache, beam, 0, flat, whole)
 
     def step(
         self, state: TransformerState, token: Int[Tensor, " rows"]
     ) -> tuple[TransformerState, Float[Tensor, "rows vocab"]]:
         state = _with_room(state)
+        if state.whole is not None and 0 < len(token) <= FEW and not torch.is_grad_enabled():
+            return replace(state, time=state.time + 1), self._step_whole(state.whole, state, token)
         x = self._embed(self.target_embedding, self.target_position, token, torch.full_like(token, state.time))
         if state.flat is None or torch.is_grad_enabled():
             x = self._step_blocks(state, x)
         else:
             x = _step_flat(state.flat, state, x)
         return replace(state, time=state.time + 1), self.logits(self.decoder_norm(x))
+
+    def _step_whole(
+        self, whole: DecoderStep, state: TransformerState, token: Int[Tensor, " rows"]
+    ) -> Float[Tensor, "rows vocab"]:
+        [position] = self.target_position(torch.tensor([state.time])).to(whole.dtype)
+        watched_at = _standing(state) if is_recording() else None
+        kept = (state.cache, state.memory, state.memory_lengths)
+        return whole(token, position, *kept, time=state.time, watched_at=watched_at)
 
     def _step_blocks(
         self, state: TransformerState, x: Float[Tensor, "rows model_dim"]
@@ -202,10 +229,42 @@ class Transformer(Seq2Seq[TransformerState]):
         return cast(tuple[DecoderBlock, ...], tuple(self.decoder))
 
     def _embed(
-        self, embedding: nn.Embedding, position: nn.Module, ids: Int[Tensor, " tokens"], place: Int[Tensor, " tokens"]
+        self,
+        embedding: nn.Embedding,
+        position: nn.Module,
+        ids: Int[Tensor, " tokens"],
+        place: Int[Tensor, " tokens"],
+        lengths: Int[Tensor, " tokens"] | None = None,
     ) -> Float[Tensor, "tokens model_dim"]:
-        x = embedding(ids) * math.sqrt(self.model_dim) + position(place)
+        x = embedding(ids) * math.sqrt(self.model_dim)
+        x = x + position(place, lengths).to(x.dtype)
         return dropout(x, self.dropout, self.training)
+
+
+class _WholeStep:
+    """A decoder's step prepared as a whole, on first use and again whenever a weight has changed."""
+
+    def __init__(self) -> None:
+        self._made_of = MadeOf()
+        self._step: DecoderStep | None = None
+
+    def of(self, model: Transformer, flat: tuple[FlatBlock, ...]) -> DecoderStep | None:
+        """None where there is no kernel for it."""
+        if self._made_of.changes_to(*model.parameters()):
+            embedding = model.target_embedding.weight.detach()
+            output = Product.of(model.output_table, model.output_bias)
+            norm = model.decoder_norm if isinstance(model.decoder_norm, nn.LayerNorm) else None
+            self._step = None
+            if not DecoderStep.refuses(flat, output, embedding):
+                scale = math.sqrt(model.model_dim)
+                self._step = DecoderStep(flat, embedding=embedding, scale=scale, norm=norm, output=output)
+        return self._step
+
+    def __deepcopy__(self, memo: object) -> "_WholeStep":
+        return _WholeStep()
+
+    def __reduce__(self) -> tuple[type["_WholeStep"], tuple[()]]:
+        return _WholeStep, ()
 
 
 def _encoder(config: TransformerConfig) -> nn.ModuleList | RANEncoder:

@@ -1,4 +1,8 @@
-"""What tells a model the order of its inputs: position vectors added to embeddings."""
+"""What tells a model the order of its inputs: position vectors added to embeddings.
+
+Every module here makes vectors from positions, and from the lengths of the sequences that they stand in, which all but
+`UnitInterval` leave unread. The lectures weigh them by five criteria; `tests/unit/nn/test_position.py` is their table.
+"""
 
 import math
 from dataclasses import dataclass
@@ -40,7 +44,9 @@ class Sinusoid(nn.Module):
         self.model_dim, self.base, self.layout = model_dim, base, layout
         self.register_buffer("table", self._rows(64), persistent=False)
 
-    def forward(self, position: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape model_dim"]:
+    def forward(
+        self, position: Int[Tensor, "*shape"], length: Int[Tensor, "*#shape"] | None = None
+    ) -> Float[Tensor, "*shape model_dim"]:
         longest = int(position.max()) + 1 if position.numel() else 0
         if longest > len(self.table):
             self.table = self._rows(max(longest, 2 * len(self.table))).to(self.table)
@@ -69,13 +75,113 @@ class LearnedPosition(nn.Module):
         self.weight = nn.Parameter(torch.empty(max_length, model_dim))
         nn.init.normal_(self.weight, std=model_dim**-0.5)
 
-    def forward(self, position: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape model_dim"]:
+    def forward(
+        self, position: Int[Tensor, "*shape"], length: Int[Tensor, "*#shape"] | None = None
+    ) -> Float[Tensor, "*shape model_dim"]:
         if position.numel() and int(position.max()) >= len(self.weight):
             raise ValueError(
                 f"The model has learned positions 0 to {len(self.weight) - 1}, but the input reaches position "
                 f"{int(position.max())}. Shorten the input, or train with a larger position.max_length."
             )
         return self.weight[position]
+
+
+class NoPosition(nn.Module):
+    """p(i) = 0: self-attention then takes its input for a bag of words."""
+
+    max_length: int | None = None
+
+    def __init__(self, model_dim: int) -> None:
+        super().__init__()
+        self.model_dim = model_dim
+
+    def forward(
+        self, position: Int[Tensor, "*shape"], length: Int[Tensor, "*#shape"] | None = None
+    ) -> Float[Tensor, "*shape model_dim"]:
+        return torch.zeros(*position.shape, self.model_dim, device=position.device)
+
+
+class PositionIndex(NoPosition):
+    """p(i) = i in every feature: it outgrows any embedding."""
+
+    def forward(
+        self, position: Int[Tensor, "*shape"], length: Int[Tensor, "*#shape"] | None = None
+    ) -> Float[Tensor, "*shape model_dim"]:
+        return position[..., None].expand(*position.shape, self.model_dim).to(torch.get_default_dtype())
+
+
+class UnitInterval(NoPosition):
+    """p(i) = i / (n − 1) in every feature, from 0 at the first word to 1 at the last of n
+
+    One step is shorter in a longer sentence, so "the word before" looks different in each.
+
+    >>> UnitInterval(1)(torch.arange(3), torch.tensor([3])).flatten()
+    tensor([0.0000, 0.5000, 1.0000])
+
+    Raises ValueError without lengths, which a decoder has not got before it has ended.
+    """
+
+    def forward(
+        self, position: Int[Tensor, "*shape"], length: Int[Tensor, "*#shape"] | None = None
+    ) -> Float[Tensor, "*shape model_dim"]:
+        if length is None:
+            raise ValueError(
+                "Positions between 0 and 1 need the length of the sequence, which a decoder does not know. "
+                'Give the decoder others: target_position = { kind = "sinusoidal" }.'
+            )
+        return (position / (length - 1).clamp(min=1))[..., None].expand(*position.shape, self.model_dim)
+
+
+class BinaryCode(NoPosition):
+    """p(i)_j = bit d − 1 − j of i: the digits of i in base two, the highest first
+
+    Neighbours differ by one digit or by all of them:
+
+    >>> BinaryCode(4)(torch.tensor([6, 7, 8])).int().tolist()
+    [[0, 1, 1, 0], [0, 1, 1, 1], [1, 0, 0, 0]]
+
+    Raises ValueError for a position of more than d digits.
+    """
+
+    def __init__(self, model_dim: int) -> None:
+        super().__init__(model_dim)
+        self.max_length = 2**model_dim if model_dim < 32 else None
+
+    def forward(
+        self, position: Int[Tensor, "*shape"], length: Int[Tensor, "*#shape"] | None = None
+    ) -> Float[Tensor, "*shape model_dim"]:
+        if self.max_length is not None and position.numel() and int(position.max()) >= self.max_length:
+            raise ValueError(
+                f"Position {int(position.max())} has more binary digits than the model has features "
+                f"({self.model_dim}). Shorten the input, or widen the model."
+            )
+        digit = torch.arange(self.model_dim - 1, -1, -1, device=position.device).clamp(max=62)
+        return ((position[..., None] >> digit) & 1).to(torch.get_default_dtype())
+
+
+class RNNMade(NoPosition):
+    """p(i) = h_{i+1} with h_{i+1} = GRU(x, h_i): a recurrent network run over the length, on a constant input
+
+    As long as is needed, but one step after the other. The recurrent matrices start orthogonal and large: with ordinary
+    ones the state settles within some fifty steps, and all later positions are the same.
+    """
+
+    def __init__(self, model_dim: int) -> None:
+        super().__init__(model_dim)
+        self.cell = nn.GRUCell(model_dim, model_dim)
+        self.input, self.start = nn.Parameter(torch.empty(model_dim)), nn.Parameter(torch.empty(model_dim))
+        for weight in (self.input, self.start):
+            nn.init.uniform_(weight, -1, 1)
+        for part in self.cell.weight_hh.chunk(3):
+            nn.init.orthogonal_(part.detach(), gain=5.0)
+
+    def forward(
+        self, position: Int[Tensor, "*shape"], length: Int[Tensor, "*#shape"] | None = None
+    ) -> Float[Tensor, "*shape model_dim"]:
+        states: list[Tensor] = [self.start]
+        for _ in range(int(position.max()) + 1 if position.numel() else 0):
+            states.append(self.cell(self.input, states[-1]))
+        return torch.stack(states)[position + 1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,4 +208,47 @@ class LearnedConfig:
         return LearnedPosition(model_dim, self.max_length)
 
 
-PositionConfig = SinusoidalConfig | LearnedConfig
+@dataclass(frozen=True, kw_only=True)
+class NoneConfig:
+    """No position vectors: order comes from rotary, biases or nowhere."""
+
+    def build(self, model_dim: int) -> NoPosition:
+        return NoPosition(model_dim)
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexConfig:
+    """The number itself."""
+
+    def build(self, model_dim: int) -> PositionIndex:
+        return PositionIndex(model_dim)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitIntervalConfig:
+    """From 0 at the first word to 1 at the last; for encoders, which know the length."""
+
+    def build(self, model_dim: int) -> UnitInterval:
+        return UnitInterval(model_dim)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BinaryConfig:
+    """The number's binary digits."""
+
+    def build(self, model_dim: int) -> BinaryCode:
+        return BinaryCode(model_dim)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RNNMadeConfig:
+    """The states of a recurrent network that runs over the length."""
+
+    def build(self, model_dim: int) -> RNNMade:
+        return RNNMade(model_dim)
+
+
+PositionConfig = (
+    SinusoidalConfig | LearnedConfig | NoneConfig | IndexConfig | UnitIntervalConfig | BinaryConfig | RNNMadeConfig
+)
+"""The positions that a configuration can name."""
