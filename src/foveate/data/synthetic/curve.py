@@ -1,0 +1,71 @@
+"""Dashed curves in a picture: are the two marked points joined by one of them?"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from foveate.data.synthetic.labelled import Labelled
+
+GROUND, DASH, MARK = 1, 2, 3
+"""The three levels of grey, as ids."""
+
+
+def curves(
+    count: int,
+    *,
+    seed: int = 0,
+    side: int = 32,
+    length: float = 1.0,
+    distractors: int = 3,
+    dash: int = 3,
+    gap: int = 1,
+    bend: float = 0.25,
+) -> Iterator[Labelled]:
+    """Pathfinder: label 1 when one curve joins the two marks, 0 when each mark ends a curve of its own.
+
+    Curves are `length` sides long, distractors a third of it; `bend` is how much the direction changes at each pixel,
+    in radians. Pixels row by row.
+
+    >>> example = next(curves(1, seed=4, side=16, distractors=1, length=0.9))
+    >>> for row in range(1, 13):
+    ...     print(" ".join(".-O"[id - 1] for id in example.ids[16 * row : 16 * row + 16]))
+    . . O O O . . . . . . . . . . .
+    . . O O O . . . . . . . . . . .
+    . . O O O - . . . . . . . . . .
+    . . . . . - - . . . . . . . . .
+    . . . . . . - - . . . . . . . .
+    . . . . . . - . . . . . . . . .
+    . . . . . . . . - - . . . . . .
+    . . . . . . - . . . - - . . . .
+    . . . . . . . - . . - - O O O .
+    . . . . . . . . - . . . O O O .
+    . . . . . . . . . - . . O O O .
+    . . . . . . . . . . - - . . . .
+    >>> example.label
+    1
+
+    Reference: Linsley et al. 2018; as sequences, Tay et al. 2021, section 2.2.5. Theirs are antialiased.
+    """
+    generator = np.random.default_rng(seed)
+    for _ in range(count):
+        label = int(generator.integers(2))
+        picture = np.full((side, side), GROUND)
+        steps = int(length * side)
+        long = [_walk(generator, side, steps, bend) for _ in range(2)]
+        for path in (*long, *(_walk(generator, side, max(2, steps // 3), bend) for _ in range(distractors))):
+            drawn = path[np.arange(len(path)) % (dash + gap) < dash]
+            picture[drawn[:, 0], drawn[:, 1]] = DASH
+        ends = (long[0][0], long[0][-1]) if label else (long[0][0], long[1][-1])
+        for row, column in ends:
+            picture[max(row - 1, 0) : row + 2, max(column - 1, 0) : column + 2] = MARK
+        yield Labelled(picture.ravel().tolist(), label)
+
+
+def _walk(generator: np.random.Generator, side: int, steps: int, bend: float) -> np.ndarray:
+    """The pixels of a smooth curve that stays inside."""
+    while True:
+        place, direction = generator.uniform(1, side - 2, size=2), generator.uniform(0, 2 * np.pi)
+        turns = direction + np.cumsum(bend * generator.standard_normal(steps))
+        path = place + np.cumsum(np.stack([np.sin(turns), np.cos(turns)], 1), 0)
+        if ((path >= 1) & (path <= side - 2)).all():
+            return np.rint(path).astype(int)
