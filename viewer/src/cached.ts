@@ -1,0 +1,70 @@
+/** Any provider, asked once for what does not change: tiles are kept up to 32 MB, small answers for good. */
+
+import type { Cell, Codes, Rerun, RerunAnswer, Statistics, Step, Thumbnail, TileProvider, TileRequest, Trace } from "./provider";
+import { LeastRecent } from "./recent";
+
+const TILES = 256;
+
+export class Cached implements TileProvider {
+  private readonly tiles = new LeastRecent<string, Codes>(TILES);
+  private readonly answers = new LeastRecent<string, Promise<unknown>>(1024);
+  private trace: Promise<Trace> | null = null;
+
+  constructor(private readonly inner: TileProvider) {}
+
+  meta(): Promise<Trace> {
+    return (this.trace ??= this.inner.meta());
+  }
+  known(request: TileRequest): Codes | undefined {
+    return this.tiles.get(nameOf(request));
+  }
+  async tile(request: TileRequest, signal?: AbortSignal, estimate?: (codes: Codes) => void): Promise<Codes> {
+    const known = this.known(request);
+    if (known) return known;
+    const codes = await this.inner.tile(request, signal, estimate);
+    this.tiles.set(nameOf(request), codes);
+    return codes;
+  }
+  row(site: number, head: number, query: number, signal?: AbortSignal): Promise<Float32Array> {
+    return this.inner.row(site, head, query, signal);
+  }
+  value(site: number, head: number, query: number, key: number, signal?: AbortSignal): Promise<Cell> {
+    return this.inner.value(site, head, query, key, signal);
+  }
+  counts(site: number, head: number): Promise<Uint32Array> {
+    return this.once(`counts/${site}/${head}`, () => this.inner.counts(site, head));
+  }
+  statistics(site: number): Promise<Statistics> {
+    return this.once(`statistics/${site}`, () => this.inner.statistics(site));
+  }
+  overview(site: number, head: number): Promise<Thumbnail> {
+    return this.once(`overview/${site}/${head}`, () => this.inner.overview(site, head));
+  }
+  steps(site: number, head: number, query: number, signal?: AbortSignal): Promise<Step[]> {
+    return this.inner.steps(site, head, query, signal);
+  }
+  get attached(): boolean {
+    return this.inner.rerun !== undefined;
+  }
+  rerun(request: Rerun): Promise<RerunAnswer> {
+    if (!this.inner.rerun) return Promise.reject(new Error("No model is attached."));
+    return this.inner.rerun(request);
+  }
+  other(trace: string): Cached {
+    if (!this.inner.other) throw new Error("No model is attached.");
+    return new Cached(this.inner.other(trace));
+  }
+  close(): void {
+    this.inner.close();
+  }
+
+  private once<T>(name: string, ask: () => Promise<T>): Promise<T> {
+    return this.answers.getOr(name, () => {
+      const answer = ask();
+      answer.catch(() => this.answers.delete(name));
+      return answer;
+    }) as Promise<T>;
+  }
+}
+
+const nameOf = ({ site, head, level, row, column, pool }: TileRequest): string => `${site}/${head}/${level}/${row}/${column}/${pool}`;

@@ -1,0 +1,196 @@
+/** The formula of one row, term by term, with its real numbers. Indices in symbols count from 1, as on paper. */
+
+import type { Step } from "../provider";
+import type { Head } from "./head";
+import { call, frac, math, mi, mn, mo, row, sub, subscript, sum, sup } from "./mathml";
+
+/** So many keys and features are shown; the rest is folded. */
+export const KEYS = 12;
+export const FEATURES = 8;
+
+interface Row {
+  head: Head;
+  query: number;
+  /** The keys that are shown: all, or those that weigh most, in their order. */
+  keys: number[];
+  scores: Float64Array;
+  weights: Float64Array;
+}
+
+export function stepsOf(head: Head, query: number): Step[] {
+  const scores = new Float64Array(head.keys);
+  const weights = new Float64Array(head.keys);
+  head.scores(query, 0, head.keys, scores);
+  head.row(query, 0, head.keys, weights);
+  const here: Row = { head, query, keys: shownKeys(weights), scores, weights };
+  return [...scoreSteps(here), ...visibleSteps(here), ...normaliserSteps(here), ...weightSteps(here), ...contextSteps(here)];
+}
+
+function shownKeys(weights: Float64Array): number[] {
+  const all = Array.from(weights.keys());
+  if (all.length <= KEYS) return all;
+  return all.sort((a, b) => weights[b]! - weights[a]! || a - b).slice(0, KEYS).sort((a, b) => a - b);
+}
+
+const q = (i: number): string => sub(mi("q"), mn(i + 1));
+const k = sub(mi("k"), mi("j"));
+const pair = (i: number): string => row(mn(i + 1), mi("j"));
+const e = (i: number): string => sub(mi("e"), pair(i));
+const weight = (i: number): string => sub(mi("α"), pair(i));
+
+function scoreSteps(here: Row): Step[] {
+  const { head, query: i, keys } = here;
+  const steps: Step[] = [];
+  const picked = (values: (key: number) => number): number[] => keys.map(values);
+  const before = (j: number): number => here.scores[j]! - head.biasOf(i, j);
+  if (head.dense) {
+    steps.push(step(`e${subscript(i + 1)}ⱼ`, math(e(i)), picked(before), "The scores of this query, as the model made them."));
+  } else {
+    steps.push(...(head.vector ? additiveSteps(here, before) : productSteps(here, before)));
+  }
+  if (head.site.bias) {
+    const bias = sub(mi("b"), pair(i));
+    const about = head.site.bias.kind === "distance" ? "A bias that depends on the distance is added." : "A bias is added.";
+    steps.push(step(`b${subscript(i + 1)}ⱼ`, math(bias), picked((j) => head.biasOf(i, j)), about));
+    steps.push(step(`e${subscript(i + 1)}ⱼ`, math(e(i), mo("+"), bias), picked((j) => here.scores[j]!), "Scores with their bias."));
+  }
+  return steps;
+}
+
+function vectors(here: Row): Step[] {
+  const { head, query: i, keys } = here;
+  const folded = head.feature > FEATURES ? ` The first ${FEATURES} of ${head.feature} numbers are shown.` : "";
+  const most = head.keys > keys.length ? ` The ${keys.length} keys that weigh most, of ${head.keys}.` : "";
+  const query = head.query.subarray(i * head.feature, i * head.feature + Math.min(FEATURES, head.feature));
+  const rows = keys.map((j) => Array.from(head.key.subarray(j * head.feature, j * head.feature + Math.min(FEATURES, head.feature))));
+  return [
+    step(`q${subscript(i + 1)}`, math(q(i)), Array.from(query), `The query: what this place looks for.${folded}`),
+    step("kⱼ", math(k), rows, `The keys: what each place offers.${most}${folded}`),
+  ];
+}
+
+function productSteps(here: Row, before: (key: number) => number): Step[] {
+  const { head, query: i, keys } = here;
+  const { feature } = head;
+  const factor = head.site.score.kind === "product" ? head.site.score.factor : 1;
+  const product = (j: number, f: number): number => head.query[i * feature + f]! * head.key[j * feature + f]!;
+  const shown = Math.min(FEATURES, feature);
+  const rest = (j: number): number => range(shown, feature).reduce((total, f) => total + product(j, f), 0);
+  const terms = keys.map((j) => [...range(0, shown).map((f) => product(j, f)), ...(feature > shown ? [rest(j)] : [])]);
+  const term = row(sub(mi("q"), row(mn(i + 1), mi("f"))), mo("·"), sub(mi("k"), row(mi("j"), mi("f"))));
+  const sums = keys.map((j) => range(0, feature).reduce((total, f) => total + product(j, f), 0));
+  const folded = feature > shown ? " The last column is the sum of the rest." : "";
+  const steps = [
+    ...vectors(here),
+    step("q·k", math(term), terms, `Number by number, query times key: one row a key.${folded}`),
+    step(`q${subscript(i + 1)}·kⱼ`, math(sum("f", term)), sums, "Their sums: the larger, the better query and key fit."),
+  ];
+  if (factor !== 1) {
+    const about = `Scaled by ${short(factor)}, so that scores do not grow with the number of features.`;
+    steps.push(step(`e${subscript(i + 1)}ⱼ`, math(e(i), mo("="), mn(short(factor)), mo("·"), q(i), mo("·"), k), keys.map(before), about));
+  }
+  return steps;
+}
+
+function additiveSteps(here: Row, before: (key: number) => number): Step[] {
+  const { head, query: i, keys } = here;
+  const { feature } = head;
+  const term = (j: number, f: number): number => Math.tanh(head.query[i * feature + f]! + head.key[j * feature + f]!);
+  const shown = Math.min(FEATURES, feature);
+  const terms = keys.map((j) => range(0, shown).map((f) => term(j, f)));
+  const inside = call("tanh", q(i), mo("+"), k);
+  return [
+    ...vectors(here),
+    step("tanh(q+k)", math(inside), terms, "Query and key added, and bent between −1 and 1: one row a key."),
+    step("v", math(mi("v")), Array.from(head.vector!.subarray(0, shown)), "What each of these numbers counts."),
+    step(`e${subscript(i + 1)}ⱼ`, math(e(i), mo("="), sup(mi("v"), mi("⊤")), inside), keys.map(before), "Their weighted sums: the scores."),
+  ];
+}
+
+function visibleSteps({ head, query: i, keys, weights }: Row): Step[] {
+  const hidden = weights.reduce((count, each) => count + (each < 0 ? 1 : 0), 0);
+  if (hidden === 0) return [];
+  const seen = keys.map((j) => (weights[j]! >= 0 ? 1 : 0));
+  const about = `Which keys may be seen, by ${head.site.visibility.code}: ${head.keys - hidden} of ${head.keys}. The others weigh nothing.`;
+  return [step(`visible${subscript(i + 1)}ⱼ`, math(sub(mi("visible"), pair(i))), seen, about)];
+}
+
+function normaliserSteps(here: Row): Step[] {
+  const { head, query: i, keys, scores, weights } = here;
+  const { normaliser } = head.site;
+  const statistic = head.statistic[i]!;
+  const seen = (j: number): boolean => weights[j]! >= 0;
+  const each = (value: (score: number) => number): number[] => keys.map((j) => (seen(j) ? value(scores[j]!) : 0));
+  switch (normaliser.kind) {
+    case "softmax":
+      return exponentials(here, normaliser.temperature ?? 1);
+    case "hard":
+      if (normaliser.mode === "sample" || normaliser.mode === "gumbel") {
+        return exponentials(here, normaliser.mode === "sample" ? (normaliser.temperature ?? 1) : 1);
+      }
+      return [step("argmax", math(call("argmax", e(i))), statistic + 1, "The number of the key with the largest score: it alone is looked at.")];
+    case "relu": {
+      const positive = step("max(0, e)", math(call("max", mn(0), mo(","), e(i))), each((score) => Math.max(0, score)), "Scores below 0 count as 0.");
+      const total = step("Σ", math(sum("j", call("max", mn(0), mo(","), e(i)))), statistic, "Their sum over all visible keys.");
+      return normaliser.normalised === false ? [positive] : [positive, total];
+    }
+    case "sigmoid":
+      return [step("σ(e)", math(frac(mn(1), row(mn(1), mo("+"), sup(mi("e"), row(mo("−"), e(i)))))), each((score) => 1 / (1 + Math.exp(-score - (normaliser.bias ?? 0)))), "Every key on its own, between 0 and 1: a row need not sum to 1.")];
+    case "sparsemax":
+      return [step("τ", math(sub(mi("τ"), mn(i + 1))), statistic, "The threshold: scores below it weigh exactly 0, the others what they exceed it by.")];
+    case "entmax":
+      return [step("τ", math(sub(mi("τ"), mn(i + 1))), statistic, `The threshold for (${short(normaliser.alpha ?? 1.5)} − 1)·e: below it a weight is exactly 0.`)];
+    case "proportional":
+      return [step("Σ", math(sum("j", e(i))), statistic, "The sum of all visible scores, by which each is divided.")];
+  }
+}
+
+function exponentials({ head, query: i, keys, scores, weights }: Row, temperature: number): Step[] {
+  const logSum = head.statistic[i]!;
+  const top = Math.max(...Array.from(scores).filter((_, j) => weights[j]! >= 0)) / temperature;
+  // Large scores are shown below their largest: the same weights, and numbers that can be written down.
+  const shift = Math.abs(top) > 30 && Number.isFinite(top) ? top : 0;
+  const base = temperature === 1 ? e(i) : row(e(i), mo("/"), mn(short(temperature)));
+  const power = sup(mi("e"), shift ? row(base, mo("−"), mn(short(shift))) : base);
+  const values = keys.map((j) => (weights[j]! >= 0 ? Math.exp(scores[j]! / temperature - shift) : 0));
+  const about = shift ? "Exponentials of the scores, less the largest, which changes no weight." : "Exponentials of the scores: all positive, and differences become ratios.";
+  return [
+    step("exp(e)", math(power), values, about),
+    step("Σ exp(e)", math(sum("j", power)), Math.exp(logSum - shift), "Their sum over all visible keys."),
+  ];
+}
+
+function weightSteps({ head, query: i, keys, weights }: Row): Step[] {
+  const values = keys.map((j) => Math.max(0, weights[j]!));
+  const steps: Step[] = [];
+  if (head.site.reweight) {
+    const factors = keys.map((j) => head.factorOf(i, j));
+    steps.push(step("factor", math(sub(mi("g"), pair(i))), factors, "Each weight is multiplied by this: for a Gaussian, how near the key is to the predicted centre."));
+  }
+  const total = weights.reduce((all, each) => all + Math.max(0, each), 0);
+  const about = `The weights: how much this place looks at each key. The whole row sums to ${short(total)}.`;
+  return [...steps, step(`α${subscript(i + 1)}ⱼ`, math(weight(i)), values, about)];
+}
+
+function contextSteps({ head, query: i, keys, weights }: Row): Step[] {
+  if (!head.value) return [];
+  const { value, valueFeature } = head;
+  const shown = Math.min(FEATURES, valueFeature);
+  const at = (j: number, f: number): number => value[j * valueFeature + f]!;
+  const values = keys.map((j) => range(0, shown).map((f) => at(j, f)));
+  const scaled = keys.map((j) => range(0, shown).map((f) => Math.max(0, weights[j]!) * at(j, f)));
+  const context = range(0, shown).map((f) => weights.reduce((total, each, j) => total + Math.max(0, each) * at(j, f), 0));
+  const v = sub(mi("v"), mi("j"));
+  return [
+    step("vⱼ", math(v), values, "The values: what each key has to say."),
+    step("α·v", math(weight(i), v), scaled, "Each value times its weight: one row a key."),
+    step(`c${subscript(i + 1)}`, math(sub(mi("c"), mn(i + 1)), mo("="), sum("j", row(weight(i), v))), context, "Their sum over all keys: the context, what the query takes away."),
+  ];
+}
+
+function step(symbol: string, mathml: string, numbers: Step["numbers"], about: string): Step {
+  return { symbol, mathml, numbers, about };
+}
+
+const range = (from: number, to: number): number[] => Array.from({ length: Math.max(0, to - from) }, (_, i) => from + i);
+const short = (value: number): string => String(Number(value.toPrecision(6)));

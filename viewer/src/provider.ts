@@ -1,0 +1,137 @@
+/** What a viewer asks and what answers: the same words as in Python's `foveate.inspect.tile`. */
+
+export type Pool = "peak" | "mass";
+export type Span = readonly [number, number];
+export type Semantic = "word" | "sentence";
+/** A cell pools 2^level × 2^level weights, or the tokens of a word or of a sentence. */
+export type Level = number | Semantic;
+
+export interface Sequence {
+  kind: "tokens" | "patches" | "frames" | "nodes";
+  labels?: string[] | null;
+  text?: string | null;
+  offsets?: (readonly [number, number])[] | null;
+  words?: Span[] | null;
+  sentences?: Span[] | null;
+  grid?: readonly [number, number] | null;
+  hop?: number | null;
+  edges?: (readonly [number, number])[] | null;
+}
+
+export type Score = { kind: "product"; factor: number } | { kind: "additive" } | { kind: "dense" };
+export interface Native {
+  left: number | null;
+  right: number | null;
+}
+export type Normaliser =
+  | { kind: "softmax"; temperature?: number }
+  | { kind: "relu"; normalised?: boolean }
+  | { kind: "sigmoid"; bias?: number }
+  | { kind: "sparsemax" }
+  | { kind: "entmax"; alpha?: number }
+  | { kind: "hard"; mode?: string; temperature?: number }
+  | { kind: "proportional"; eps?: number };
+export type Reweight = { kind: "dense" } | { kind: "gaussian"; sigma: number };
+
+export interface Site {
+  name: string;
+  kind: "self" | "cross" | "graph" | "recurrent";
+  layer: number;
+  heads: number;
+  kv_heads: number;
+  queries: number;
+  keys: number;
+  query: string;
+  key: string;
+  score: Score;
+  visibility: { code: string; native: Native | null };
+  bias: { kind: "distance" } | { kind: "dense" } | null;
+  normaliser: Normaliser;
+  reweight: Reweight | null;
+  shows: "exact" | "implied" | "projected";
+  formula: string;
+}
+
+export interface Trace {
+  format: "foveate-trace";
+  version: number;
+  pedigree: { model?: string; dtype?: string; foveate?: string; created?: string; difference?: number | null; [key: string]: unknown };
+  sequences: Record<string, Sequence>;
+  gold?: (readonly [number, number])[] | null;
+  sites: Site[];
+  /** Whether a model is at hand to run again. */
+  attached?: boolean;
+}
+
+/** 256 × 256 codes, row after row: see codec.ts. */
+export type Codes = Uint16Array;
+export const TILE = 256;
+export const THUMBNAIL = 64;
+
+export interface Cell {
+  weight: number;
+  rank: number;
+  lift: number;
+  visible: boolean;
+  score: number;
+}
+
+export const MEASURES = ["entropy", "distance", "sink", "diagonality", "previous", "induction"] as const;
+export type Measure = (typeof MEASURES)[number];
+export type Measures = Record<Measure, number>;
+export interface Statistics {
+  heads: Measures[];
+  estimate: boolean;
+}
+export type RowMeasures = Record<"entropy" | "distance" | "sink", number[]>;
+
+export interface Step {
+  symbol: string;
+  mathml: string;
+  numbers: number | number[] | number[][];
+  about: string;
+}
+
+export interface Thumbnail {
+  codes: Codes;
+  estimate: boolean;
+}
+
+export interface TileRequest {
+  site: number;
+  head: number;
+  level: Level;
+  row: number;
+  column: number;
+  pool: Pool;
+}
+
+export interface Rerun {
+  source: string;
+  target: string | null;
+  heads_off: [number, number][];
+  tokens_off: number[];
+}
+export interface RerunAnswer {
+  trace: string;
+  output: string[];
+  before: string[];
+}
+
+export interface TileProvider {
+  meta(): Promise<Trace>;
+  /** `estimate` hears a first guess from sampled rows where the exact tile takes long. */
+  tile(request: TileRequest, signal?: AbortSignal, estimate?: (codes: Codes) => void): Promise<Codes>;
+  row(site: number, head: number, query: number, signal?: AbortSignal): Promise<Float32Array>;
+  value(site: number, head: number, query: number, key: number, signal?: AbortSignal): Promise<Cell>;
+  /** How many keys each query of a head sees. */
+  counts(site: number, head: number, signal?: AbortSignal): Promise<Uint32Array>;
+  statistics(site: number, signal?: AbortSignal): Promise<Statistics>;
+  overview(site: number, head: number, signal?: AbortSignal): Promise<Thumbnail>;
+  steps(site: number, head: number, query: number, signal?: AbortSignal): Promise<Step[]>;
+  /** Only where a model is attached. */
+  rerun?(request: Rerun): Promise<RerunAnswer>;
+  /** The provider of a trace that `rerun` made. */
+  other?(trace: string): TileProvider;
+  close(): void;
+}

@@ -1,0 +1,87 @@
+/** The provider of a standalone page as the page sees it: the engine runs in a worker. */
+
+import type { Answer, Method, Question } from "./protocol";
+import type { Cell, Codes, Statistics, Step, Thumbnail, TileProvider, TileRequest, Trace } from "./provider";
+
+interface Open {
+  resolve(value: unknown): void;
+  reject(error: Error): void;
+  estimate: ((codes: Codes) => void) | undefined;
+}
+
+export class WorkerProvider implements TileProvider {
+  private readonly open = new Map<number, Open>();
+  private next = 0;
+
+  constructor(
+    private readonly worker: Worker,
+    payload: string,
+  ) {
+    worker.onmessage = ({ data }: MessageEvent<Answer>) => this.hear(data);
+    worker.onerror = (event) => this.fail(new Error(event.message || "The worker of the viewer failed."));
+    this.say({ start: payload });
+  }
+
+  private say(question: Question): void {
+    this.worker.postMessage(question);
+  }
+
+  private hear(answer: Answer): void {
+    const asked = this.open.get(answer.id);
+    if (!asked) return;
+    if ("estimate" in answer) return asked.estimate?.(answer.estimate);
+    this.open.delete(answer.id);
+    if ("error" in answer) asked.reject(answer.aborted ? new DOMException("called off", "AbortError") : new Error(answer.error));
+    else asked.resolve(answer.value);
+  }
+
+  private fail(error: Error): void {
+    for (const asked of this.open.values()) asked.reject(error);
+    this.open.clear();
+  }
+
+  private ask<T>(method: Method, args: unknown[], signal?: AbortSignal, estimate?: (codes: Codes) => void): Promise<T> {
+    if (signal?.aborted) return Promise.reject(new DOMException("called off", "AbortError"));
+    const id = this.next++;
+    signal?.addEventListener("abort", () => this.open.has(id) && this.say({ stop: id }), { once: true });
+    return new Promise<T>((resolve, reject) => {
+      this.open.set(id, { resolve: resolve as (value: unknown) => void, reject, estimate });
+      this.say({ id, method, args });
+    });
+  }
+
+  meta(): Promise<Trace> {
+    return this.ask("meta", []);
+  }
+  tile(request: TileRequest, signal?: AbortSignal, estimate?: (codes: Codes) => void): Promise<Codes> {
+    return this.ask("tile", [request], signal, estimate);
+  }
+  row(site: number, head: number, query: number, signal?: AbortSignal): Promise<Float32Array> {
+    return this.ask("row", [site, head, query], signal);
+  }
+  value(site: number, head: number, query: number, key: number, signal?: AbortSignal): Promise<Cell> {
+    return this.ask("value", [site, head, query, key], signal);
+  }
+  counts(site: number, head: number, signal?: AbortSignal): Promise<Uint32Array> {
+    return this.ask("counts", [site, head], signal);
+  }
+  statistics(site: number, signal?: AbortSignal): Promise<Statistics> {
+    return this.ask("statistics", [site], signal);
+  }
+  overview(site: number, head: number, signal?: AbortSignal): Promise<Thumbnail> {
+    return this.ask("overview", [site, head], signal);
+  }
+  steps(site: number, head: number, query: number, signal?: AbortSignal): Promise<Step[]> {
+    return this.ask("steps", [site, head, query], signal);
+  }
+  close(): void {
+    this.worker.terminate();
+    this.fail(new DOMException("closed", "AbortError"));
+  }
+}
+
+/** From the elements that a standalone page carries. The script of the worker is part of the page. */
+export function embedded(payload: string, script: string): WorkerProvider {
+  const url = URL.createObjectURL(new Blob([script], { type: "text/javascript" }));
+  return new WorkerProvider(new Worker(url), payload);
+}
