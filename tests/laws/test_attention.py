@@ -361,10 +361,10 @@ def test_dropout_falls_on_the_context_and_not_on_the_explained_weights() -> None
 
 def test_gradients_are_those_of_finite_differences() -> None:
     torch.manual_seed(0)
-    for score in (ScaledDot(), GeneralConfig(), AdditiveConfig(hidden_dim=3)):
+    for score in (ScaledDot(), GeneralConfig(), AdditiveConfig(hidden_dim=3), *PLACED):
         built = score.build(query_dim=2, key_dim=2)
         attention = Attention(built, visibility=causal() & padding()).double()
-        at = Positions.of(3, 3, key_lengths=torch.tensor([2, 0]))
+        at = replace(Positions.of(3, 3, key_lengths=torch.tensor([2, 0])), previous=torch.rand(2, 1, 3, 3))
         inputs = [torch.randn(2, 1, 3, 2, dtype=torch.float64, requires_grad=True) for _ in range(3)]
         assert torch.autograd.gradcheck(lambda *args, attention=attention, at=at: attention.run(*args, at=at), inputs)
 

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from foveate.attention import (
     AnyMechanismConfig,
     AttentionConfig,
+    HardConfig,
+    LocationAwareConfig,
     MechanismConfig,
     Positions,
     Visibility,
@@ -51,6 +53,8 @@ class BlockConfig:
         )
         if self.model_dim % self.num_heads:
             raise ValueError(f"num_heads={self.num_heads} does not divide model_dim={self.model_dim}")
+        for site in ("encoder_attention", "decoder_attention", "cross_attention"):
+            _require_parallel(site, getattr(self, site))
 
 
 class Residual(nn.Module):
@@ -112,6 +116,21 @@ class DecoderBlock(nn.Module):
         x = self.attention_residual(x, lambda x: self.attention(x, at=at, packing=packing))
         x = self.cross_residual(x, lambda x: self.cross_attention.look_up(x, memory, at=memory_at, packing=packing))
         return self.feedforward_residual(x, self.feedforward)
+
+
+def _require_parallel(site: str, attention: MechanismConfig) -> None:
+    """Some attention needs one step after the other, and what each step earned: recurrent decoders have that."""
+    if isinstance(getattr(attention, "score", None), LocationAwareConfig):
+        raise ValueError(
+            f'{site}.score cannot be "location_aware": it looks at the weights of the step before, and a Transformer '
+            "attends from all places at once. Choose another, or a recurrent decoder"
+        )
+    normaliser = getattr(attention, "normaliser", None)
+    if isinstance(normaliser, HardConfig) and normaliser.mode == "sample":
+        raise ValueError(
+            f'{site}.normaliser.mode cannot be "sample": only recurrent decoders learn from draws. '
+            'Choose "straight_through" or "gumbel"'
+        )
 
 
 def _multihead(

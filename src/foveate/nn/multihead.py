@@ -17,6 +17,7 @@ from foveate.attention import (
 )
 from foveate.attention.paths import packed
 from foveate.attention.record import is_recording, note
+from foveate.attention.score import FeedbackScore
 from foveate.nn.linear import Linear, linear
 from foveate.nn.packing import Packing
 
@@ -91,6 +92,11 @@ class MultiHeadAttention(nn.Module):
             visibility=visibility or everything(),
             kind=kind,
         )
+        if isinstance(getattr(self.attention, "score", None), FeedbackScore):
+            raise ValueError(
+                "Location-aware attention looks at the weights of the step before, and here all queries attend at "
+                "once. Choose another score, or a recurrent decoder."
+            )
         if getattr(self.attention, "shares_query_and_key", False):
             if self.num_kv_heads != num_heads:
                 raise ValueError(

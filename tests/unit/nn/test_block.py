@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from foveate.attention import Positions, window
-from foveate.nn import BlockConfig, DecoderBlock, EncoderBlock, Packing
+from foveate.attention import AttentionConfig, HardConfig, LocationAwareConfig, Positions, window
+from foveate.nn import BlockConfig, DecoderBlock, EncoderBlock, MultiHeadAttention, Packing
 
 CONFIG = {"model_dim": 8, "num_heads": 2, "feedforward_dim": 12}
 
@@ -55,3 +55,33 @@ def test_dropout_is_noise_in_training_and_nothing_in_use() -> None:
     assert not torch.equal(block(x, at=at, packing=packing), block(x, at=at, packing=packing))
     block.eval()
     assert torch.equal(block(x, at=at, packing=packing), block(x, at=at, packing=packing))
+
+
+@pytest.mark.parametrize(
+    ("attention", "message"),
+    [
+        (
+            AttentionConfig(score=LocationAwareConfig()),
+            'cross_attention.score cannot be "location_aware": it looks at the weights of the step before, and a '
+            "Transformer attends from all places at once. Choose another, or a recurrent decoder",
+        ),
+        (
+            AttentionConfig(normaliser=HardConfig(mode="sample")),
+            'cross_attention.normaliser.mode cannot be "sample": only recurrent decoders learn from draws. '
+            'Choose "straight_through" or "gumbel"',
+        ),
+    ],
+)
+def test_what_needs_one_step_after_the_other_is_refused(attention: AttentionConfig, message: str) -> None:
+    with pytest.raises(ValueError, match="cannot be") as refusal:
+        BlockConfig(cross_attention=attention)
+    assert str(refusal.value) == message
+
+
+def test_a_layer_that_attends_everywhere_at_once_knows_no_step_before() -> None:
+    with pytest.raises(ValueError, match="step before") as refusal:
+        MultiHeadAttention(query_dim=8, num_heads=2, attention=AttentionConfig(score=LocationAwareConfig()))
+    assert str(refusal.value) == (
+        "Location-aware attention looks at the weights of the step before, and here all queries attend at once. "
+        "Choose another score, or a recurrent decoder."
+    )
