@@ -1,0 +1,41 @@
+"""Weights as 16-bit codes: logarithmic steps of 0.03 %, and two codes for what is nothing and what is hidden."""
+
+import numpy as np
+from jaxtyping import Bool, Float, UInt16
+
+STEPS = 2048
+"""Codes per factor of two."""
+SMALLEST, HIDDEN, ZERO = 65533, 65534, 65535
+"""The code of 2^−32 and everything below it; of a cell in which nothing is visible; of a weight that is exactly 0."""
+SIZE = 256
+"""Cells along the side of a tile."""
+
+
+def encode(
+    weights: Float[np.ndarray, "rows columns"], visible: Bool[np.ndarray, "rows columns"] | None = None
+) -> UInt16[np.ndarray, "rows columns"]:
+    """round(−2048 · log2 w), between 0 (1 or more) and 65533.
+
+    >>> encode(np.array([[1.0, 0.5, 0.0, 1e-30]])).tolist()
+    [[0, 2048, 65535, 65533]]
+    >>> encode(np.array([[0.0, 0.3]]), np.array([[False, True]])).tolist()
+    [[65534, 3557]]
+    """
+    positive = weights > 0
+    logs = np.log2(weights, where=positive, out=np.zeros(weights.shape, dtype=np.float32), casting="unsafe")
+    codes = np.clip(np.rint(-STEPS * logs), 0, SMALLEST)
+    codes = np.where(positive, codes, ZERO)
+    return (codes if visible is None else np.where(visible, codes, HIDDEN)).astype(np.uint16)
+
+
+def decode(codes: UInt16[np.ndarray, "rows columns"]) -> Float[np.ndarray, "rows columns"]:
+    """The weights of codes; 0 where nothing is visible."""
+    weights = np.exp2(codes.astype(np.float32) / -STEPS)
+    return np.where(codes >= HIDDEN, np.float32(0.0), weights)
+
+
+def framed(codes: UInt16[np.ndarray, "rows columns"], size: int = SIZE) -> UInt16[np.ndarray, "size size"]:
+    """A whole tile with these codes in its upper left corner, and nothing visible outside of them."""
+    tile = np.full((size, size), HIDDEN, dtype=np.uint16)
+    tile[: codes.shape[0], : codes.shape[1]] = codes
+    return tile

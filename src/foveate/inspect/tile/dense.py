@@ -1,0 +1,114 @@
+"""The reference: every weight exists, and everything is read off it in the plainest way."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, UInt16
+
+from foveate.inspect.tile.code import SIZE, encode, framed
+from foveate.inspect.tile.measure import diagonal_band, first_real, induction_pairs
+from foveate.inspect.tile.provider import (
+    Cancelled,
+    Cell,
+    Level,
+    Pool,
+    Statistics,
+    Tile,
+    cell_of,
+    overview_level,
+    require_tile,
+)
+from foveate.inspect.trace.trace import Trace
+
+Weights = Float[np.ndarray, "heads queries keys"]
+Seen = Bool[np.ndarray, "heads queries keys"]
+
+
+class DenseProvider:
+    """Tiles of maps that are there as a whole: small ones, and the tests of every other provider.
+
+    `maps` are weights, visible pairs and scores of each site; by default they are made from the trace.
+    """
+
+    def __init__(self, trace: Trace, maps: Sequence[tuple[Weights, Seen, Weights]] | None = None) -> None:
+        self.trace = trace
+        self.maps = [self._made(number) for number in range(len(trace.sites))] if maps is None else list(maps)
+
+    def meta(self) -> dict[str, Any]:
+        return self.trace.header()
+
+    def tile(
+        self,
+        site: int,
+        head: int,
+        level: Level,
+        row: int,
+        column: int,
+        pool: Pool = "peak",
+        *,
+        cancelled: Cancelled | None = None,
+    ) -> Tile:
+        weights, visible, _ = (part[head] for part in self.maps[site])
+        rows, columns = self._spans(site, level)
+        require_tile((len(rows), len(columns)), 0, row, column, pool)
+        rows, columns = (spans[at * SIZE : (at + 1) * SIZE] for spans, at in ((rows, row), (columns, column)))
+        cells = np.zeros((len(rows), len(columns)), dtype=np.float32)
+        shown = np.zeros((len(rows), len(columns)), dtype=bool)
+        for i, (top, bottom) in enumerate(rows):
+            for j, (left, right) in enumerate(columns):
+                block = weights[top:bottom, left:right]
+                cells[i, j] = block.max() if pool == "peak" else block.sum(1).mean()
+                shown[i, j] = visible[top:bottom, left:right].any()
+        return framed(encode(cells, shown))
+
+    def row(self, site: int, head: int, query: int) -> Float[np.ndarray, " keys"]:
+        return self.maps[site][0][head, query].astype(np.float32)
+
+    def value(self, site: int, head: int, query: int, key: int) -> Cell:
+        weights, visible, scores = (part[head, query] for part in self.maps[site])
+        return cell_of(weights.astype(np.float32), visible, float(scores[key]), key)
+
+    def statistics(self, site: int, *, cancelled: Cancelled | None = None) -> list[Statistics]:
+        return [self._statistics(site, head) for head in range(self.trace.sites[site].heads)]
+
+    def overview(self, site: int, head: int) -> UInt16[np.ndarray, "64 64"]:
+        here = self.trace.sites[site]
+        level = overview_level(here.queries, here.keys)
+        return self.tile(site, head, level, 0, 0)[:64, :64]
+
+    def _made(self, number: int) -> tuple[Weights, Seen, Weights]:
+        site = self.trace.sites[number]
+        parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        for head in range(site.heads):
+            made, seen = site.weights(head)
+            shown = np.ones(made.shape, bool) if seen is None else seen.numpy()
+            parts.append((made.numpy(), shown, site.scores(head).numpy()))
+        weights, visible, scores = (np.stack(part) for part in zip(*parts, strict=True))
+        return weights, visible, scores
+
+    def _spans(self, site: int, level: Level) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        here = self.trace.sites[site]
+        if isinstance(level, str):
+            return tuple(list(self.trace.tracks[name].spans(level)) for name in (here.query, here.key))  # type: ignore[return-value]
+        step = 1 << level
+        return tuple([(at, min(at + step, n)) for at in range(0, n, step)] for n in (here.queries, here.keys))  # type: ignore[return-value]
+
+    def _statistics(self, number: int, head: int) -> Statistics:
+        site = self.trace.sites[number]
+        weights = self.maps[number][0][head].astype(np.float64)
+        query, key = site.query_position.numpy()[:, None], site.key_position.numpy()[None]
+        logs = np.log(weights, out=np.zeros_like(weights), where=weights > 0)
+        own = site.kind == "self"
+        pairs = induction_pairs(self.trace, site)
+        rows = {
+            "entropy": -(weights * logs).sum(1),
+            "distance": (weights * abs(key - query)).sum(1) if own else None,
+            "sink": weights[:, first_real(site)] if site.keys else None,
+            "diagonality": (weights * diagonal_band(site)).sum(1),
+            "previous": (weights * (key == query - 1)).sum(1) if own else None,
+            "induction": None if pairs is None else (weights * pairs).sum(1),
+        }
+        found = {name: None if row is None else row.astype(np.float32) for name, row in rows.items()}
+        received = weights.sum(0) / max(site.queries, 1)
+        return Statistics(found, received.astype(np.float32))

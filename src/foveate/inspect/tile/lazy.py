@@ -1,0 +1,231 @@
+"""Tiles from a trace: a tile is computed when it is asked for, and no map exists as a whole.
+
+Levels below 5 come from the features directly. From level 5 on they come from a pyramid of blocks of 32 × 32, built
+once per head in one pass over all rows, together with the head's statistics.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float32, UInt16
+from torch import Tensor
+
+from foveate.inspect.tile.code import SIZE, encode, framed
+from foveate.inspect.tile.pool import Cells, blocks, by_spans, coarser, pool, runs, seen
+from foveate.inspect.tile.provider import (
+    Cancelled,
+    Cell,
+    Level,
+    Pool,
+    Statistics,
+    Tile,
+    cell_of,
+    overview_level,
+    require_tile,
+    stop_if,
+)
+from foveate.inspect.tile.sweep import BASE, sweep
+from foveate.inspect.trace.site import Site
+from foveate.inspect.trace.trace import Trace
+
+KEPT = 2**30
+"""Bytes of pyramids in memory."""
+WIDE = 1 << 20
+"""Weights computed at once."""
+SAMPLES = 512
+"""Rows that an estimate reads."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pyramid:
+    cells: Cells
+    statistics: Statistics
+
+    @property
+    def size(self) -> int:
+        return 9 * self.cells.peak.numel()
+
+
+class TraceProvider:
+    """Tiles of any site of a trace, exact, in memory that grows with its length and not with its square."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self._pyramids: OrderedDict[tuple[int, int], Pyramid] = OrderedDict()
+        self._lock = Lock()
+
+    def meta(self) -> dict[str, Any]:
+        return self.trace.header()
+
+    def tile(
+        self,
+        site: int,
+        head: int,
+        level: Level,
+        row: int,
+        column: int,
+        pool: Pool = "peak",
+        *,
+        cancelled: Cancelled | None = None,
+    ) -> Tile:
+        here = self.trace.sites[site]
+        if isinstance(level, str):
+            return self._semantic(here, head, level, row, column, pool, cancelled)
+        require_tile((here.queries, here.keys), level, row, column, pool)
+        if level >= BASE:
+            cells = self._coarse(self.pyramid(site, head, cancelled=cancelled).cells, here, level, row, column)
+        else:
+            cells = _fine(here, head, level, row, column, pool, cancelled)
+        return _coded(cells, pool)
+
+    def estimate(self, site: int, head: int, level: int, row: int, column: int, pool: Pool = "peak") -> Tile:
+        """A coarse tile from some of its rows: quick, and blind to needles between them."""
+        here = self.trace.sites[site]
+        require_tile((here.queries, here.keys), level, row, column, pool)
+        top, step = row * SIZE << level, 1 << level
+        bottom = min(top + (SIZE << level), here.queries)
+        per_cell = max(1, SAMPLES // max(1, -(-(bottom - top) // step)))
+        rows = torch.arange(top, bottom, max(1, step // per_cell))
+        left = column * SIZE << level
+        right = min(left + (SIZE << level), here.keys)
+        return _coded(_sampled(here, head, rows, (top, left, right), step), pool)
+
+    def is_built(self, site: int, head: int) -> bool:
+        return (site, head) in self._pyramids
+
+    def row(self, site: int, head: int, query: int) -> Float32[np.ndarray, " keys"]:
+        return self._row(site, head, query)[0].numpy()
+
+    def value(self, site: int, head: int, query: int, key: int) -> Cell:
+        weights, visible = self._row(site, head, query)
+        score = self.trace.sites[site].scores(head, slice(query, query + 1), slice(key, key + 1))
+        return cell_of(weights.numpy(), None if visible is None else visible.numpy(), float(score), key)
+
+    def statistics(self, site: int, *, cancelled: Cancelled | None = None) -> list[Statistics]:
+        heads = range(self.trace.sites[site].heads)
+        return [self.pyramid(site, head, cancelled=cancelled).statistics for head in heads]
+
+    def head_statistics(self, site: int, head: int) -> Statistics:
+        return self.pyramid(site, head).statistics
+
+    def overview(self, site: int, head: int) -> UInt16[np.ndarray, "64 64"]:
+        here = self.trace.sites[site]
+        level = overview_level(here.queries, here.keys)
+        if level >= BASE and not self.is_built(site, head):
+            return self.estimate(site, head, level, 0, 0)[:64, :64]
+        return self.tile(site, head, level, 0, 0)[:64, :64]
+
+    def pyramid(self, site: int, head: int, *, cancelled: Cancelled | None = None) -> Pyramid:
+        """The blocks of 32 × 32 and the statistics of a head, made once."""
+        found = self._pyramids.get((site, head))
+        if found is None:
+            cells, statistics = sweep(self.trace, self.trace.sites[site], head, cancelled=cancelled)
+            found = Pyramid(cells, statistics)
+            with self._lock:
+                self._pyramids[site, head] = found
+                while len(self._pyramids) > 1 and sum(each.size for each in self._pyramids.values()) > KEPT:
+                    self._pyramids.popitem(last=False)
+        return found
+
+    def _row(self, site: int, head: int, query: int) -> tuple[Tensor, Tensor | None]:
+        weights, visible = self.trace.sites[site].weights(head, slice(query, query + 1))
+        return weights[0], None if visible is None else visible[0]
+
+    def _coarse(self, cells: Cells, site: Site, level: int, row: int, column: int) -> Cells:
+        factor = 1 << (level - BASE)
+        rows, columns = (slice(at * SIZE * factor, (at + 1) * SIZE * factor) for at in (row, column))
+        counts = [min(1 << BASE, site.queries - at) for at in range(0, site.queries, 1 << BASE)]
+        return coarser(cells.cut(rows, columns), factor, counts[rows])
+
+    def _semantic(
+        self, site: Site, head: int, level: Any, row: int, column: int, how: Pool, cancelled: Cancelled | None
+    ) -> Tile:
+        spans = [self.trace.tracks[name].spans(level) for name in (site.query, site.key)]
+        require_tile((len(spans[0]), len(spans[1])), 0, row, column, how)
+        rows, columns = (part[at * SIZE : (at + 1) * SIZE] for part, at in zip(spans, (row, column), strict=True))
+        parts, start = [], 0
+        here = slice(columns[0][0], columns[-1][1])
+        step = max(1, WIDE // (here.stop - here.start))
+        while start < len(rows):
+            stop_if(cancelled)
+            stop = start + 1
+            while stop < len(rows) and rows[stop][1] - rows[start][0] <= step:
+                stop += 1
+            weights, visible = site.weights(head, slice(rows[start][0], rows[stop - 1][1]), here)
+            parts.append(by_spans(weights, visible, rows[start:stop], columns))
+            start = stop
+        return _coded(_stacked(parts), how)
+
+
+def _fine(site: Site, head: int, level: int, row: int, column: int, how: Pool, cancelled: Cancelled | None) -> Cells:
+    """A tile below the pyramid, a few rows of cells at a time; what no row can reach is passed over."""
+    step, side = 1 << level, SIZE << level
+    left, right = column * side, min((column + 1) * side, site.keys)
+    bottom = min((row + 1) * side, site.queries)
+    width = -(-(right - left) // step)
+    rows = max(step, WIDE // max(right - left, 1) // step * step)
+    parts = []
+    for start in range(row * side, bottom, rows):
+        stop_if(cancelled)
+        here = slice(start, min(start + rows, bottom))
+        first, last = site.reach(here)
+        first, last = max(left, first) - (max(left, first) - left) % step, min(right, last)
+        count = -(-(here.stop - start) // step)
+        if first >= last:
+            nothing = torch.zeros(count, width)
+            parts.append(Cells(nothing, nothing, nothing.bool()))
+            continue
+        last = min(right, last + (left - last) % step)
+        weights, visible = site.weights(head, here, slice(first, last))
+        cells = pool(weights, visible, step, how)
+        parts.append(_placed(cells, seen(visible, step), (first - left) // step, width))
+    return _stacked(parts)
+
+
+def _placed(cells: Tensor, visible: Tensor | None, before: int, width: int) -> Cells:
+    """Cells between columns that nothing reaches."""
+    after = width - before - cells.shape[1]
+    if not before and not after:
+        return Cells(cells, cells, visible)
+    shown = torch.ones_like(cells, dtype=torch.bool) if visible is None else visible
+    padded = torch.nn.functional.pad(cells, (before, after))
+    return Cells(padded, padded, torch.nn.functional.pad(shown, (before, after)))
+
+
+def _sampled(site: Site, head: int, rows: Tensor, place: tuple[int, int, int], step: int) -> Cells:
+    top, left, right = place
+    _, counts = ((rows - top) // step).unique_consecutive(return_counts=True)
+    parts = []
+    size = max(1, WIDE // max(right - left, 1))
+    for part in rows.split(size):
+        weights, visible = site.weights(head, part, slice(left, right))
+        shown = torch.ones_like(weights[:1], dtype=torch.bool).expand_as(weights) if visible is None else visible
+        pooled = ((weights, "max"), (weights, "sum"), (shown, "any"))
+        parts.append(tuple(blocks(each, step, 1, how) for each, how in pooled))
+    peak, mass, shown = (torch.cat(part) for part in zip(*parts, strict=True))
+    starts = (counts.cumsum(0) - counts).tolist()
+    return Cells(
+        runs(peak, starts, 0, np.maximum),
+        runs(mass, starts, 0, np.add) / counts[:, None],
+        runs(shown, starts, 0, np.logical_or),
+    )
+
+
+def _stacked(parts: list[Cells]) -> Cells:
+    if len(parts) == 1:
+        return parts[0]
+    shown = None
+    if any(part.visible is not None for part in parts):
+        shown = torch.cat(
+            [torch.ones_like(p.peak, dtype=torch.bool) if p.visible is None else p.visible for p in parts]
+        )
+    return Cells(torch.cat([part.peak for part in parts]), torch.cat([part.mass for part in parts]), shown)
+
+
+def _coded(cells: Cells, how: Pool) -> Tile:
+    visible = None if cells.visible is None else cells.visible.numpy()
+    return framed(encode(cells.of(how).numpy(), visible))

@@ -1,0 +1,130 @@
+"""One pass over all rows of a head: blocks of 32 × 32 and every statistic, in memory of O(n²/1024)."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from foveate.inspect.tile.measure import centre_of, first_real, numbered, width_of
+from foveate.inspect.tile.pool import Cells, blocks
+from foveate.inspect.tile.provider import Cancelled, Statistics, stop_if
+from foveate.inspect.trace.site import Site
+from foveate.inspect.trace.trace import Trace
+
+BASE = 5
+"""The lowest level that is made in advance."""
+ROWS, COLUMNS = 256, 4096
+PAIRS = 1 << 20
+"""Weights gathered at once for induction."""
+
+
+class _Sums:
+    """What the pass adds up."""
+
+    def __init__(self, site: Site) -> None:
+        rows, columns = -(-site.queries // (1 << BASE)), -(-site.keys // (1 << BASE))
+        self.peak, self.mass = torch.zeros(rows, columns), torch.zeros(rows, columns)
+        self.visible = torch.zeros(rows, columns, dtype=torch.bool)
+        self.entropy, self.distance = torch.zeros(site.queries), torch.zeros(site.queries)
+        self.received = torch.zeros(site.keys, dtype=torch.float64)
+
+
+def sweep(trace: Trace, site: Site, head: int, *, cancelled: Cancelled | None = None) -> tuple[Cells, Statistics]:
+    """The base of a head's pyramid and its statistics. Raises CancelledError when nobody waits any more."""
+    sums = _Sums(site)
+    for start in range(0, site.queries, ROWS):
+        rows = slice(start, min(start + ROWS, site.queries))
+        first, last = site.reach(rows)
+        first = first >> BASE << BASE
+        for left in range(first, last, COLUMNS):
+            stop_if(cancelled)
+            _add(sums, site, head, rows, slice(left, min(left + COLUMNS, last)))
+    cells = Cells(sums.peak, sums.mass, None if bool(sums.visible.all()) else sums.visible)
+    own = site.kind == "self"
+    near = _near(site, head, cancelled)
+    found: dict[str, Tensor | None] = {
+        "entropy": sums.entropy,
+        "distance": sums.distance if own else None,
+        "sink": near["sink"] if site.keys else None,
+        "diagonality": near["diagonality"],
+        "previous": near["previous"] if own else None,
+        "induction": _induction(trace, site, head, cancelled),
+    }
+    rows_of = {name: None if row is None else row.numpy().astype(np.float32) for name, row in found.items()}
+    received = (sums.received / max(site.queries, 1)).numpy().astype(np.float32)
+    return cells, Statistics(rows_of, received)
+
+
+def _add(sums: _Sums, site: Site, head: int, rows: slice, columns: slice) -> None:
+    weights, visible = site.weights(head, rows, columns)
+    size = 1 << BASE
+    top, left = rows.start // size, columns.start // size
+    high, wide = -(-weights.shape[0] // size), -(-weights.shape[1] // size)
+    place = (slice(top, top + high), slice(left, left + wide))
+    sums.peak[place] = torch.maximum(sums.peak[place], blocks(blocks(weights, size, 0, "max"), size, 1, "max"))
+    by_row = blocks(weights, size, 0, "mean")
+    sums.mass[place] += blocks(by_row, size, 1, "sum")
+    if visible is None:
+        sums.visible[place] = True
+    else:
+        sums.visible[place] |= blocks(blocks(visible, size, 0, "any"), size, 1, "any")
+    sums.received[columns] += weights.sum(0)
+    sums.entropy[rows] += torch.special.entr(weights).sum(1)
+    if site.kind == "self":
+        sums.distance[rows] += _distance(site, weights, rows, columns)
+
+
+def _distance(site: Site, weights: Tensor, rows: slice, columns: slice) -> Tensor:
+    """Σ α |j − i|: two products of vectors where all keys lie on one side."""
+    query, key = site.query_position[rows].float(), site.key_position[columns].float()
+    if float(key.max()) <= float(query.min()):
+        return query * weights.sum(1) - weights @ key
+    if float(key.min()) >= float(query.max()):
+        return weights @ key - query * weights.sum(1)
+    return torch.linalg.vecdot(weights, (key - query[:, None]).abs())
+
+
+def _near(site: Site, head: int, cancelled: Cancelled | None) -> dict[str, Tensor]:
+    """The first key, the diagonal and the previous key: narrow parts of each row."""
+    found = {name: torch.zeros(site.queries) for name in ("sink", "diagonality", "previous")}
+    if not site.keys:
+        return found
+    centre, width, sink = centre_of(site), width_of(site), first_real(site)
+    for start in range(0, site.queries, ROWS):
+        stop_if(cancelled)
+        rows = slice(start, min(start + ROWS, site.queries))
+        found["sink"][rows] = site.weights(head, rows, slice(sink, sink + 1))[0][:, 0]
+        here = centre[rows]
+        low = max(0, int((here.min() - width).floor()))
+        high = min(site.keys, int((here.max() + width).ceil()) + 1)
+        if low < high:
+            weights, _ = site.weights(head, rows, slice(low, high))
+            near = (torch.arange(low, high) - here[:, None]).abs() <= width
+            found["diagonality"][rows] = (weights * near).sum(1)
+        if site.kind == "self":
+            found["previous"][rows] = _previous(site, head, rows)
+    return found
+
+
+def _previous(site: Site, head: int, rows: slice) -> Tensor:
+    wanted = site.query_position[rows] - 1
+    keys = torch.isin(site.key_position, wanted).nonzero()[:, 0]
+    weights, _ = site.weights(head, rows, keys)
+    return (weights * (site.key_position[keys] == wanted[:, None])).sum(1)
+
+
+def _induction(trace: Trace, site: Site, head: int, cancelled: Cancelled | None) -> Tensor | None:
+    """Label by label: the queries that carry it, and the keys that follow it."""
+    labels = numbered(trace, site)
+    if labels is None or site.queries != site.keys:
+        return None
+    found = torch.zeros(site.queries)
+    order = labels.argsort(stable=True)
+    for rows in order.split(labels.bincount().tolist()):
+        keys = rows[rows + 1 < site.keys] + 1
+        if not len(keys) or len(rows) < 2:
+            continue
+        for part in rows.split(max(1, PAIRS // len(keys))):
+            stop_if(cancelled)
+            weights, _ = site.weights(head, part, keys)
+            found[part] = (weights * (keys < part[:, None])).sum(1)
+    return found

@@ -1,0 +1,26 @@
+"""Traces: what was attended to, on disk or in memory, small at any length."""
+
+from foveate.inspect.trace.file import TraceWriter, is_trace, read_trace, trace_writer, write_trace
+from foveate.inspect.trace.fold import site_of
+from foveate.inspect.trace.observe import Observation, given, observe
+from foveate.inspect.trace.page import standalone
+from foveate.inspect.trace.site import Site
+from foveate.inspect.trace.trace import Pedigree, Trace
+from foveate.inspect.trace.track import Track
+
+__all__ = [
+    "Observation",
+    "Pedigree",
+    "Site",
+    "Trace",
+    "TraceWriter",
+    "Track",
+    "given",
+    "is_trace",
+    "observe",
+    "read_trace",
+    "site_of",
+    "standalone",
+    "trace_writer",
+    "write_trace",
+]

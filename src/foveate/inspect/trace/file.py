@@ -1,0 +1,121 @@
+"""Traces on disk: `trace.json`, one safetensors file per site, and a manifest; whole or absent.
+
+name.trace/trace.json                 tracks, pedigree, and what each site computes
+name.trace/site-000.safetensors       its features and statistics
+name.trace/MANIFEST                   sizes and digests
+"""
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from foveate.errors import DataError
+from foveate.inspect.trace.site import Site
+from foveate.inspect.trace.trace import Pedigree, Trace, file_of, outline, require_header
+from foveate.inspect.trace.track import Track
+from foveate.storage.manifest import DamagedError, read_json, sealed_folder, verify
+from foveate.storage.tensor import read_tensors, write_tensors
+
+HEADER = "trace.json"
+
+
+class TraceWriter:
+    """Takes site after site; none stays in memory."""
+
+    def __init__(self, folder: Path, tracks: Mapping[str, Track]) -> None:
+        self.folder, self.tracks = folder, tracks
+        self.pedigree = Pedigree()
+        self.gold: Sequence[tuple[int, int]] | None = None
+        self.headers: list[dict[str, Any]] = []
+
+    def add(self, site: Site) -> None:
+        """Write a site. Raises UsageError when it does not fit the tracks."""
+        Trace(tracks=self.tracks, sites=(site,))
+        name = file_of(len(self.headers))
+        write_tensors(self.folder / name, site.tensors)
+        self.headers.append({**site.header(), "file": name})
+
+    def finish(self) -> None:
+        header = {**outline(self.tracks, self.pedigree, self.gold), "sites": self.headers}
+        written = json.dumps(header, indent=1, ensure_ascii=False, allow_nan=False)
+        (self.folder / HEADER).write_text(written + "\n", encoding="utf-8")
+
+
+@contextlib.contextmanager
+def trace_writer(path: Path | str, tracks: Mapping[str, Track]) -> Iterator[TraceWriter]:
+    """A folder that appears when the block has ended well. Raises SetupError when the disk is full."""
+    with sealed_folder(Path(path)) as folder:
+        writer = TraceWriter(folder, tracks)
+        yield writer
+        writer.finish()
+
+
+def write_trace(trace: Trace, path: Path | str) -> Path:
+    """The whole trace as a folder."""
+    with trace_writer(path, trace.tracks) as writer:
+        writer.pedigree, writer.gold = trace.pedigree, trace.gold
+        for site in trace.sites:
+            writer.add(site)
+    return Path(path)
+
+
+def is_trace(path: Path | str) -> bool:
+    return (Path(path) / HEADER).exists()
+
+
+def read_trace(path: Path | str) -> Trace:
+    """A trace from its folder.
+
+    Raises DataError when it is no trace, another version's, or differs in one bit from what was written.
+    """
+    folder = Path(path)
+    if not is_trace(folder):
+        raise DataError(
+            f"{folder} is no trace: it has no {HEADER}. Give the folder that `foveate look … --trace` wrote."
+        )
+    header = read_json(folder / HEADER)
+    require_header(header, str(folder / HEADER))
+    verify(folder)
+    return parsed(header, lambda name: read_tensors(folder / name), str(folder / HEADER))
+
+
+def parsed(header: Mapping[str, Any], tensors_of: Any, where: str) -> Trace:
+    """A trace from its header and a function from a file's name to its tensors."""
+    try:
+        tracks = {name: Track.read(track, f"{where}: {name}") for name, track in header["sequences"].items()}
+        sites = tuple(_site(entry, tensors_of(entry["file"]), where) for entry in header["sites"])
+        gold = None if header.get("gold") is None else tuple((int(t), int(s)) for t, s in header["gold"])
+        return Trace(tracks=tracks, sites=sites, pedigree=Pedigree.read(header["pedigree"]), gold=gold)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DamagedError(f"{where} is not a whole trace: {error!r}.") from error
+
+
+def _site(entry: Mapping[str, Any], tensors: Mapping[str, Tensor], where: str) -> Site:
+    parts = {name: entry[name] for name in Site.__dataclass_fields__ if name in entry}
+    site = Site(**parts, tensors=tensors)
+    for name, shape in _shapes(site).items():
+        if name not in tensors:
+            raise DamagedError(f"{where}: {site.name} has no tensor {name!r}.")
+        if tuple(tensors[name].shape[: len(shape)]) not in {shape, (1, *shape[1:])}:
+            raise DamagedError(
+                f"{where}: {site.name} has {name!r} of {tuple(tensors[name].shape)}, expected {shape} …."
+            )
+    _ = site.built
+    return site
+
+
+def _shapes(site: Site) -> dict[str, tuple[int, ...]]:
+    """The leading sizes that tensors must have."""
+    shapes: dict[str, tuple[int, ...]] = {
+        "statistic": (site.heads, site.queries),
+        "query_position": (site.queries,),
+        "key_position": (site.keys,),
+    }
+    if site.score["kind"] == "dense":
+        return shapes | {"scores": (site.heads, site.queries, site.keys)}
+    shapes |= {"query": (site.heads, site.queries), "key": (site.kv_heads, site.keys)}
+    return shapes | ({"vector": (site.heads,)} if site.score["kind"] == "additive" else {})

@@ -1,0 +1,277 @@
+"""From a record of this package's attention to a site: scores become features, rules become data.
+
+Dot products, cosines and bilinear forms are products of features; so is location-based attention, whose keys are the
+rows of its matrix. Additive scores keep their two projections. Every other score is kept as it is, pair by pair.
+"""
+
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from foveate.attention import AttentionRecord, Positions, Visibility
+from foveate.attention.bias import Alibi, Bias, Gaussian, RelativeBuckets
+from foveate.attention.paths.path import Formula
+from foveate.attention.score import Additive, Cosine, Dot, General, Location
+from foveate.attention.visibility import And, Around, Causal, Edges, Everything, Padding, Window
+from foveate.errors import UsageError
+from foveate.inspect.trace import normal
+from foveate.inspect.trace.site import Site, SiteKind
+from foveate.inspect.trace.wording import describe
+
+Stored = Literal["float16", "float32"]
+Count = int | float
+DENSE = 4096 * 4096
+"""Pairs up to which scores, biases and bits may be kept one by one."""
+BITS = 4 * DENSE
+ROWS = 256
+
+
+def site_of(
+    record: AttentionRecord,
+    *,
+    layer: int = 0,
+    example: int = 0,
+    queries: int | None = None,
+    keys: int | None = None,
+    tracks: tuple[str, str] = ("target", "source"),
+    value: Tensor | None = None,
+    stored: Stored = "float16",
+) -> Site:
+    """One example of a record as a site. `queries` and `keys` cut off the padding behind them.
+
+    Raises UsageError where the map has to be kept pair by pair and is too large for that.
+    """
+    at, query, key = _example(record, example, queries, keys)
+    formula = record.formula
+    normaliser = getattr(formula.normaliser, "inner", formula.normaliser)
+    header = normal.header_of(normaliser)
+    score, tensors = _features(formula, query, key, at, getattr(torch, stored))
+    heads, kv_heads = query.shape[0], tensors["key"].shape[0] if "key" in tensors else query.shape[0]
+    visibility, visible = _visibility(formula.visibility, at, heads)
+    bias, added = _bias(formula.bias, at, "bias") if score["kind"] != "dense" else (None, {})
+    reweight, weighed = _reweight(formula.reweight, at)
+    positions = {
+        "query_position": at.query[0, 0, :, 0].int(),
+        "key_position": at.key[0, 0, 0].int(),
+    }
+    kept = {} if value is None else {"value": value[example, :, : key.shape[1]].to(getattr(torch, stored))}
+    if header is None:
+        header, score, tensors, reweight, weighed = _given(record, example, query.shape[1], key.shape[1])
+        bias, added = None, {}
+    site = Site(
+        name=record.name,
+        kind=_kind(record, formula.visibility),
+        layer=layer,
+        heads=heads,
+        kv_heads=kv_heads,
+        queries=query.shape[1],
+        keys=key.shape[1],
+        query=tracks[0],
+        key=tracks[1],
+        score=score,
+        visibility=visibility,
+        bias=bias,
+        normaliser=header,
+        reweight=reweight,
+        shows=getattr(formula, "shows", "exact"),
+        formula=describe(formula, normaliser, query.shape[-1]),
+        drawn=normal.is_drawn(normaliser),
+        tensors={**tensors, **visible, **added, **weighed, **positions, **kept},
+    )
+    return site.with_statistic(statistic(site))
+
+
+def statistic(site: Site) -> Tensor:
+    """The normaliser's number of every row, of the features as they are stored: so rows sum to 1 as they are shown."""
+    rows = torch.empty(site.heads, site.queries)
+    for head in range(site.heads):
+        for start in range(0, site.queries, ROWS):
+            here = slice(start, min(start + ROWS, site.queries))
+            first, last = site.reach(here)
+            scores = site.scores(head, here, slice(first, last))
+            visible = site.visible(head, here, slice(first, last))
+            seen = torch.ones_like(scores, dtype=torch.bool) if visible is None else visible
+            rows[head, here] = _of_rows(site, scores, seen, first)
+    return rows
+
+
+def _of_rows(site: Site, scores: Tensor, seen: Tensor, first: int) -> Tensor:
+    if not scores.shape[1]:  # a row that reaches nothing: what an empty row has
+        scores, seen = scores.new_zeros(len(scores), 1), torch.zeros(len(scores), 1, dtype=torch.bool)
+    found = site.built.statistic(scores[None, None], seen[None, None])[0, 0]
+    return torch.where(found >= 0, found + first, found) if site.normaliser["kind"] == "hard" else found
+
+
+def _example(
+    record: AttentionRecord, example: int, queries: int | None, keys: int | None
+) -> tuple[Positions, Tensor, Tensor]:
+    at = record.at.select(torch.tensor([example], device=record.query.device))
+    query, key = record.query[example], record.key[example]
+    if queries is not None and queries < query.shape[1]:
+        at, query = at.rows(slice(0, queries)), query[:, :queries]
+    if keys is not None and keys < key.shape[1]:
+        at, key = at.columns(slice(0, keys)), key[:, :keys]
+    if at.query.shape[1] > 1 or at.key.shape[1] > 1:
+        raise UsageError(f"{record.name}: its heads place queries and keys differently, which a trace cannot keep.")
+    return at, query.detach().cpu(), key.detach().cpu()
+
+
+def _features(
+    formula: Formula, query: Tensor, key: Tensor, at: Positions, dtype: torch.dtype
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    score = formula.score
+    weight = next(score.parameters(), None) if isinstance(score, torch.nn.Module) else None
+    precise = torch.float32 if weight is None else weight.dtype
+    q, k = query[None].to(precise), key[None].to(precise)
+    match score:
+        case Dot():
+            return {"kind": "product", "factor": score.factor(query.shape[-1])}, _kept(q, k, dtype)
+        case General() | Cosine():
+            q, k = score.query_features(q), score.key_features(k)
+            return {"kind": "product", "factor": 1.0}, _kept(q, k, dtype)
+        case Location():
+            place = score._place(at)[0, :, 0].expand(*key.shape[:2])
+            rows = score.weight.mT.expand(len(key), -1, -1)
+            k = rows.gather(1, place[..., None].expand(-1, -1, rows.shape[-1]))[None]
+            return {"kind": "product", "factor": 1.0}, _kept(q, k, dtype)
+        case Additive():
+            q, k = score.query_features(q), score.key_features(k)
+            return {"kind": "additive"}, {**_kept(q, k, dtype), "vector": score.vector.detach().float()}
+    return _dense(formula, query, key, at, dtype)
+
+
+def _kept(query: Tensor, key: Tensor, dtype: torch.dtype) -> dict[str, Tensor]:
+    kept = {"query": query[0].detach().to(dtype), "key": key[0].detach().to(dtype)}
+    if not all(bool(part.isfinite().all()) for part in kept.values()):
+        raise UsageError(
+            f"Queries or keys are not finite, or too large for {dtype}. "
+            'Record with stored="float32", or look for the NaN with `attention.explain`.'
+        )
+    return kept
+
+
+def _dense(
+    formula: Formula, query: Tensor, key: Tensor, at: Positions, dtype: torch.dtype
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Scores one by one, the bias inside."""
+    from foveate.attention.paths.materialised import biased_scores
+    from foveate.attention.paths.path import share_heads
+
+    require_small(f"The score {type(formula.score).__name__}", query.shape[1], key.shape[1])
+    keys = share_heads(key[None].float(), len(query))
+    parts = []
+    for start in range(0, query.shape[1], ROWS):
+        rows = slice(start, start + ROWS)
+        parts.append(biased_scores(formula, query[None, :, rows].float(), keys, at=at.rows(rows)).detach())
+    scores = torch.cat(parts, 2)[0]
+    small = scores.isfinite().all() and float(scores.abs().max()) < torch.finfo(dtype).max
+    return {"kind": "dense"}, {"scores": scores.to(dtype if small else torch.float32)}
+
+
+def _given(record: AttentionRecord, example: int, queries: int, keys: int) -> tuple[Any, ...]:
+    """Weights of a normaliser that only its own code knows, kept one by one."""
+    require_small(f"The normaliser {type(record.formula.normaliser).__name__}", queries, keys)
+    weights = record.weights()[example, :, :queries, :keys].detach().cpu()
+    kept = {"scores": weights.float()}
+    return {"kind": "relu", "normalised": False}, {"kind": "dense"}, kept, None, {}
+
+
+def require_small(what: str, queries: int, keys: int, limit: int = DENSE) -> None:
+    """Raises UsageError where a map of this size cannot be kept pair by pair."""
+    if queries * keys > limit:
+        raise UsageError(
+            f"{what} has to be kept pair by pair, and {queries:,} queries by {keys:,} keys are more than "
+            f"{limit:,} pairs. Record a part: fewer rows, or a shorter input."
+        )
+
+
+def _kind(record: AttentionRecord, rule: Visibility) -> SiteKind:
+    parts = rule.rules if isinstance(rule, And) else (rule,)
+    return "graph" if any(isinstance(part, Edges) for part in parts) else record.kind
+
+
+def _visibility(rule: Visibility, at: Positions, heads: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    parts = [part for part in (rule.rules if isinstance(rule, And) else (rule,)) if not isinstance(part, Everything)]
+    pads = any(isinstance(part, Padding) and part.lengths is None for part in parts)
+    near = [part for part in parts if not (isinstance(part, Padding) and part.lengths is None)]
+    real = at.real[0, 0, 0].cpu() if pads and at.real is not None and not bool(at.real.all()) else None
+    window = _window(near, at)
+    if window is not None:
+        native = {"left": _bound(window[0]), "right": _bound(window[1])}
+        return {"code": str(rule), "native": native}, {} if real is None else {"real": real}
+    queries, keys = at.query.shape[2], at.key.shape[3]
+    if queries * keys > BITS:
+        _require_written(rule, at, queries, keys)
+        kept = {} if at.real is None else {"real": at.real[0, 0, 0].cpu()}
+        centre = {} if at.centre is None else {"centre": at.centre[0, :, :, 0].float().cpu()}
+        return {"code": str(rule), "native": None}, {**kept, **centre}
+    return {"code": str(rule), "native": None}, {"visible": _packed(rule, at, heads, keys)}
+
+
+def _window(near: list[Visibility], at: Positions) -> tuple[Count, Count] | None:
+    """What one window alone says."""
+    match near:
+        case []:
+            return float("inf"), float("inf")
+        case [Causal()]:
+            return float("inf"), 0
+        case [Window(left=left, right=right)]:
+            return left, right
+        case [Around(left=left, right=right)] if at.centre is None:
+            return left, right
+    return None
+
+
+def _bound(count: Count) -> int | None:
+    return None if count == float("inf") else int(count)
+
+
+def _packed(rule: Visibility, at: Positions, heads: int, keys: int) -> Tensor:
+    parts = []
+    for start in range(0, at.query.shape[2], ROWS):
+        here = at.rows(slice(start, start + ROWS))
+        seen = rule(here)
+        bits = seen.expand(1, seen.shape[1], here.query.shape[2], keys)[0].cpu().numpy()
+        parts.append(np.packbits(bits, axis=-1, bitorder="little"))
+    return torch.from_numpy(np.concatenate(parts, axis=1))
+
+
+def _require_written(rule: Visibility, at: Positions, queries: int, keys: int) -> None:
+    """That the rule can be read back from its code and needs nothing that a trace does not keep."""
+    try:
+        known = Visibility.parse(str(rule)) == rule
+    except ValueError:
+        known = False
+    if not known or at.query_segment is not None or at.first_key:
+        require_small(f"The visibility {rule}", queries, keys, BITS)
+
+
+def _bias(bias: Bias | None, at: Positions, name: str) -> tuple[dict[str, Any] | None, dict[str, Tensor]]:
+    if bias is None:
+        return None, {}
+    if isinstance(bias, Alibi | RelativeBuckets) or (isinstance(bias, Gaussian) and at.centre is None):
+        query, key = at.query[0, 0, :, 0], at.key[0, 0, 0]
+        first, last = int(key.min() - query.max()), int(key.max() - query.min())
+        place = torch.arange(first, last + 1, device=query.device)
+        along = Positions(query=torch.zeros_like(query[:1])[None, None, :, None], key=place[None, None, None])
+        return {"kind": "distance", "first": first}, {name: bias(along)[0, :, 0].detach().float().cpu()}
+    return _pairwise(bias, at, name)
+
+
+def _pairwise(bias: Bias, at: Positions, name: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    queries, keys = at.query.shape[2], at.key.shape[3]
+    require_small("This bias", queries, keys)
+    found = bias(replace(at, aligned=False))
+    return {"kind": "dense"}, {name: found.expand(1, found.shape[1], queries, keys)[0].detach().float().cpu()}
+
+
+def _reweight(reweight: Bias | None, at: Positions) -> tuple[dict[str, Any] | None, dict[str, Tensor]]:
+    if reweight is None:
+        return None, {}
+    if isinstance(reweight, Gaussian):
+        centre = {} if at.centre is None else {"centre": at.centre[0, :, :, 0].detach().float().cpu()}
+        return {"kind": "gaussian", "sigma": reweight.sigma}, centre
+    return _pairwise(reweight, at, "reweight")

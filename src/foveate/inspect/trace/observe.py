@@ -1,0 +1,160 @@
+"""Recording for traces: everything that `record` keeps, and values, other formulas, and how far run is from explain."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from foveate.attention import Attention, AttentionRecord, Explanation, Recording, record
+from foveate.inspect.trace.fold import require_small, site_of
+from foveate.inspect.trace.site import Site, SiteKind
+from foveate.inspect.trace.track import Track
+
+CHECKED = 32
+"""Queries of each call on which explain is held against run."""
+
+__all__ = ["Observation", "observe", "site_of"]
+
+
+@dataclass(frozen=True, eq=False)
+class _Explained:
+    name: str
+    kind: SiteKind
+    seen: Explanation
+
+
+@dataclass(eq=False)
+class Observation:
+    """What `observe` has seen."""
+
+    recording: Recording
+    values: dict[int, Tensor] = field(default_factory=dict)
+    """The values of records, by the record's id."""
+    others: list[_Explained] = field(default_factory=list)
+    """Weights of mechanisms that are no `Attention`: they follow from the formula, pair by pair."""
+    difference: float | None = None
+
+    def __iter__(self) -> Iterator[AttentionRecord]:
+        return iter(self.recording.records)
+
+    def explained(self, tracks: dict[str, Track], example: int) -> Iterator[Site]:
+        """The mechanisms that are no `Attention`, as sites of given weights."""
+        from foveate.inspect.trace.trace import layer_of
+
+        for other in self.others:
+            weights = other.seen.weights[example].float().cpu()
+            queries = next(iter(tracks)) if other.kind == "self" else list(tracks)[-1]
+            keys = next(iter(tracks))
+            length = min(weights.shape[1], len(tracks[queries])) if queries in tracks else weights.shape[1]
+            if other.seen.shows == "projected" or weights.shape[2] < len(tracks[keys]):
+                keys = f"{keys} (mixed)"
+                tracks[keys] = Track(labels=tuple(f"mixture {place}" for place in range(weights.shape[2])))
+            visible = other.seen.visible[example].cpu()
+            cut = (slice(None), slice(0, length), slice(0, len(tracks[keys])))
+            yield given(
+                weights[cut], visible[cut], name=other.name, kind=other.kind, layer=layer_of(other.name),
+                tracks=(queries, keys), shows=other.seen.shows,
+            )  # fmt: skip
+
+
+def given(
+    weights: Tensor,
+    visible: Tensor | None = None,
+    *,
+    name: str = "weights",
+    kind: SiteKind = "self",
+    layer: int = 0,
+    tracks: tuple[str, str] = ("source", "source"),
+    shows: Any = "exact",
+    formula: str = "given weights",
+) -> Site:
+    """A site of weights that exist already: `heads query key`."""
+    heads, queries, keys = weights.shape
+    require_small("A map of given weights", queries, keys)
+    tensors = {
+        "scores": weights.float(),
+        "statistic": torch.zeros(heads, queries),
+        "query_position": torch.arange(queries, dtype=torch.int32),
+        "key_position": torch.arange(keys, dtype=torch.int32),
+    }
+    native: dict[str, Any] | None = {"left": None, "right": None}
+    if visible is not None and not bool(visible.all()):
+        tensors["visible"], native = packed(visible), None
+    return Site(
+        name=name, kind=kind, layer=layer, heads=heads, kv_heads=heads, queries=queries, keys=keys, query=tracks[0],
+        key=tracks[1], score={"kind": "dense"}, visibility={"code": "everything()", "native": native},
+        normaliser={"kind": "relu", "normalised": False}, shows=shows, formula=formula, tensors=tensors,
+    )  # fmt: skip
+
+
+def packed(visible: Tensor) -> Tensor:
+    """Bits of visible pairs, the least significant first."""
+    import numpy as np
+
+    return torch.from_numpy(np.packbits(visible.cpu().numpy(), axis=-1, bitorder="little"))
+
+
+@contextmanager
+def observe(model: nn.Module, *, values: bool = True, check: bool = True) -> Iterator[Observation]:
+    """Record for a trace. Answers stay bit for bit the same.
+
+    Beyond `record`: values are kept on request, mechanisms with another formula are explained (their weights are
+    implied or projected), and on some rows of every call the context of `run` is compared with that of `explain`.
+
+    >>> site = Attention()
+    >>> x = torch.randn(1, 1, 5, 4)
+    >>> with observe(site) as seen:
+    ...     _ = site.run(query=x, key=x, value=x)
+    >>> seen.difference < 1e-6
+    True
+    """
+    with record(model) as recording:
+        seen = Observation(recording)
+        watched = [(name, module) for name, module in model.named_modules() if _runs(module)]
+        for name, module in watched:
+            module.run = _watching(seen, name, module, values, check)
+        try:
+            yield seen
+        finally:
+            for _, module in watched:
+                del module.run
+
+
+def _runs(module: nn.Module) -> bool:
+    return callable(getattr(module, "run", None)) and callable(getattr(module, "explain", None))
+
+
+def _watching(seen: Observation, name: str, module: nn.Module, values: bool, check: bool) -> Callable[..., Tensor]:
+    run: Callable[..., Tensor] = module.run  # type: ignore[assignment]
+
+    def watched(query: Tensor, key: Tensor, value: Tensor, **keywords: Any) -> Tensor:
+        context = run(query, key, value, **keywords)
+        with torch.no_grad():
+            if not isinstance(module, Attention):
+                kind: SiteKind = "self" if query.shape[2] == key.shape[2] else "cross"
+                explain: Callable[..., Explanation] = module.explain  # type: ignore[assignment]
+                seen.others.append(_Explained(name, kind, explain(query, key, value, at=keywords.get("at"))))
+            else:
+                if values and seen.recording.records:
+                    seen.values[id(seen.recording.records[-1])] = value.detach()
+                if check and not keywords.get("dropout"):
+                    far = _difference(module, query, key, value, context, keywords)
+                    seen.difference = far if seen.difference is None else max(seen.difference, far)
+        return context
+
+    return watched
+
+
+def _difference(
+    attention: Attention, query: Tensor, key: Tensor, value: Tensor, context: Tensor, keywords: Mapping[str, Any]
+) -> float:
+    """|explain − run| on some rows: explain makes every weight of them."""
+    if not query.shape[2] or not key.shape[2]:
+        return 0.0
+    at = attention._positions(query, key, value, keywords.get("at"))
+    rows = slice(0, None, max(1, query.shape[2] // CHECKED))
+    exact = attention.explain(query[:, :, rows], key, value, at=at.rows(rows)).context
+    return float((exact - context[:, :, rows]).abs().max())

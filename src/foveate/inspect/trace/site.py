@@ -1,0 +1,230 @@
+"""One attention of one example, kept so small that any tile of its map follows: features, one number per row, rules."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from foveate.attention import Positions, Visibility
+from foveate.attention.normaliser import Normaliser
+from foveate.inspect.trace import normal
+
+SiteKind = Literal["self", "cross", "graph", "recurrent"]
+Rows = slice | Tensor
+"""Some of the queries or keys: a range without steps, or a list of indices."""
+TERMS = 1 << 22
+"""Numbers that an additive score makes at once."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Site:
+    """weight_ij = normalise(score(q_i, k_j) + bias_ij, statistic_i) · exp(reweight_ij) on the visible keys."""
+
+    name: str
+    """The dotted name of the module."""
+    kind: SiteKind
+    layer: int
+    heads: int
+    kv_heads: int
+    queries: int
+    keys: int
+    query: str
+    """The name of the queries' track."""
+    key: str
+    score: Mapping[str, Any]
+    visibility: Mapping[str, Any]
+    bias: Mapping[str, Any] | None = None
+    normaliser: Mapping[str, Any]
+    reweight: Mapping[str, Any] | None = None
+    shows: Literal["exact", "implied", "projected"] = "exact"
+    formula: str = ""
+    drawn: bool = False
+    """Whether the weights are a distribution that one key is drawn from."""
+    tensors: Mapping[str, Tensor] = field(repr=False)
+
+    def header(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        parts = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "tensors"}
+        return {name: dict(part) if isinstance(part, Mapping) else part for name, part in parts.items()}
+
+    @cached_property
+    def built(self) -> Normaliser:
+        """The normaliser itself."""
+        return normal.built(self.normaliser)
+
+    @cached_property
+    def native(self) -> tuple[int | float, int | float] | None:
+        """How far a query sees to the left and to the right; None where distances alone do not tell."""
+        window = self.visibility.get("native")
+        if window is None:
+            return None
+        left, right = window["left"], window["right"]
+        return (float("inf") if left is None else left, float("inf") if right is None else right)
+
+    @cached_property
+    def rule(self) -> Visibility:
+        """The rule that decides where no bits are stored."""
+        return Visibility.parse(self.visibility["code"])
+
+    @property
+    def weighs_nothing_else(self) -> bool:
+        """Whether every row sums to 1, or to 0 where it sees nothing."""
+        kind, normalised = self.normaliser["kind"], self.normaliser.get("normalised", True)
+        return kind not in ("sigmoid", "proportional") and normalised and self.reweight is None
+
+    @cached_property
+    def query_position(self) -> Tensor:
+        return self.tensors["query_position"].long()
+
+    @cached_property
+    def key_position(self) -> Tensor:
+        return self.tensors["key_position"].long()
+
+    @cached_property
+    def _sorted(self) -> bool:
+        """Whether keys stand in the order of their positions: then a window is a range of keys."""
+        return bool((self.key_position.diff() > 0).all())
+
+    def scores(self, head: int, rows: Rows = slice(None), columns: Rows = slice(None)) -> Float[Tensor, "query key"]:
+        """score + bias, before anything is hidden."""
+        if self.score["kind"] == "dense":
+            scores = self.tensors["scores"][head][rows][:, columns].to(torch.float32, copy=True)
+        else:
+            query = self.tensors["query"][head][rows].float()
+            key = self.tensors["key"][head // (self.heads // self.kv_heads)][columns].float()
+            if self.score["kind"] == "product":
+                scores = (query * self.score["factor"]) @ key.mT
+            else:
+                scores = _additive(query, key, _of_head(self.tensors["vector"], head))
+        bias = self._bias(head, rows, columns)
+        return scores if bias is None else scores.add_(bias)
+
+    def visible(
+        self, head: int, rows: Rows = slice(None), columns: Rows = slice(None)
+    ) -> Bool[Tensor, "query key"] | None:
+        """Which keys each query may look at; None where it is all of them."""
+        if "visible" in self.tensors:
+            return self._bits(head, rows, columns)
+        if self.native is None:
+            return self._ruled(head, rows, columns)
+        query, key = self.query_position[rows], self.key_position[columns]
+        real = self.tensors["real"][columns] if "real" in self.tensors else None
+        if not len(query) or not len(key):
+            return torch.zeros(len(query), len(key), dtype=torch.bool)
+        left, right = self.native
+        seen = None
+        if int(query.max()) - int(key.min()) > left:
+            seen = query[:, None] - key <= left
+        if int(key.max()) - int(query.min()) > right:
+            near = key - query[:, None] <= right
+            seen = near if seen is None else seen & near
+        if real is not None and not bool(real.all()):
+            seen = real.expand(len(query), -1) if seen is None else seen & real
+        return seen
+
+    def weights(
+        self, head: int, rows: Rows = slice(None), columns: Rows = slice(None)
+    ) -> tuple[Float[Tensor, "query key"], Bool[Tensor, "query key"] | None]:
+        """The weights of some queries over some keys, and which pairs are visible (None: all)."""
+        visible = self.visible(head, rows, columns)
+        first = columns.indices(self.keys)[0] if isinstance(columns, slice) else 0
+        statistic = self.tensors["statistic"][head][rows]
+        if isinstance(columns, Tensor) and self.normaliser["kind"] == "hard":
+            shown = (columns == statistic[:, None]).float()
+            weights = shown if visible is None else shown * visible
+        else:
+            scores = self.scores(head, rows, columns)
+            weights = normal.tile(self.built, scores, visible, statistic, first=first)
+        reweight = self._reweight(head, rows, columns)
+        return (weights if reweight is None else weights.mul_(reweight.exp())), visible
+
+    def reach(self, rows: slice) -> tuple[int, int]:
+        """The range of keys outside of which these queries, in one piece, see nothing."""
+        if self.native is not None and self._sorted:
+            query = self.query_position[rows]
+            if not len(query):
+                return 0, 0
+            left, right = self.native
+            low, high = float(query.min()) - left, float(query.max()) + right
+            return self._range(low, high)
+        if self.native is None and "visible" not in self.tensors and self._sorted:
+            first, last = self.rule.bounds(self._at(slice(None)).rows(rows))
+            return self._range(float(first.min()), float(last.max()))
+        return 0, self.keys
+
+    def with_statistic(self, statistic: Float[Tensor, "heads query"]) -> "Site":
+        return replace(self, tensors={**self.tensors, "statistic": statistic.float()})
+
+    def _range(self, low: float, high: float) -> tuple[int, int]:
+        if low > high:
+            return 0, 0
+        position = self.key_position.double()
+        first = int(torch.searchsorted(position, low))
+        return first, max(first, int(torch.searchsorted(position, high, right=True)))
+
+    def _bias(self, head: int, rows: Rows, columns: Rows) -> Tensor | None:
+        if self.bias is None:
+            return None
+        bias = _of_head(self.tensors["bias"], head)
+        if self.bias["kind"] == "dense":
+            return bias[rows][:, columns]
+        distance = self.key_position[columns] - self.query_position[rows][:, None]
+        return bias[distance - self.bias["first"]]
+
+    def _reweight(self, head: int, rows: Rows, columns: Rows) -> Tensor | None:
+        if self.reweight is None:
+            return None
+        if self.reweight["kind"] == "dense":
+            return _of_head(self.tensors["reweight"], head)[rows][:, columns]
+        centre = _of_head(self.tensors["centre"], head) if "centre" in self.tensors else self.query_position
+        away = self.key_position[columns] - centre[rows][:, None]
+        return away.float() ** 2 / (-2 * self.reweight["sigma"] ** 2)
+
+    def _bits(self, head: int, rows: Rows, columns: Rows) -> Tensor:
+        packed = _of_head(self.tensors["visible"], head)[rows]
+        place = torch.arange(self.keys)[columns]
+        return (packed[:, place >> 3] >> (place & 7).to(torch.uint8)).bitwise_and_(1).bool()
+
+    def _ruled(self, head: int, rows: Rows, columns: Rows) -> Tensor:
+        at = self._at(slice(head, head + 1))
+        at = replace(at.rows(slice(None)), **_rows_of(at, rows))
+        if isinstance(columns, slice):
+            seen = self.rule(at.columns(columns))
+        else:
+            seen = self.rule(at)
+            seen = seen.expand(*seen.shape[:3], self.keys)[..., columns]
+        width = len(torch.arange(self.keys)[columns])
+        return seen[0, 0].expand(at.query.shape[2], width)
+
+    def _at(self, heads: slice) -> Positions:
+        centre = self.tensors.get("centre")
+        if centre is not None:
+            centre = centre[:, :, None] if len(centre) == 1 else centre[heads, :, None]
+        real = self.tensors.get("real")
+        return Positions(
+            query=self.query_position[None, None, :, None],
+            key=self.key_position[None, None, None],
+            real=None if real is None else real[None, None, None],
+            centre=None if centre is None else centre[None],
+        )
+
+
+def _rows_of(at: Positions, rows: Rows) -> dict[str, Any]:
+    centre = at.centre
+    return {"query": at.query[:, :, rows], "centre": None if centre is None else centre[:, :, rows]}
+
+
+def _of_head(tensor: Tensor, head: int) -> Tensor:
+    """The part of a head, where heads may share one."""
+    return tensor[0] if len(tensor) == 1 else tensor[head]
+
+
+def _additive(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
+    """Σ_h v_h tanh(q_h + k_h), a few rows at a time."""
+    step = max(1, TERMS // max(key.numel(), 1))
+    parts = [torch.tanh(part[:, None] + key) @ vector for part in query.split(step)]
+    return torch.cat(parts) if parts else query.new_zeros(len(query), len(key))

@@ -1,0 +1,271 @@
+"""A trace: what a model attended to in one example, at every site, with the pedigree of the numbers."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from foveate.attention import AttentionRecord, Recording
+from foveate.errors import DataError, UsageError
+from foveate.inspect.trace.fold import Stored, site_of
+from foveate.inspect.trace.site import Site
+from foveate.inspect.trace.track import Track
+
+if TYPE_CHECKING:
+    from foveate.inspect.trace.observe import Observation
+
+FORMAT, VERSION = "foveate-trace", 1
+SAMPLED = 16
+"""Rows of a site on which the change by 16-bit storage is measured."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pedigree:
+    """Where the numbers come from, and how far they can be trusted."""
+
+    model: str = ""
+    configuration: Mapping[str, Any] | None = None
+    dtype: str = "float32"
+    foveate: str = field(default_factory=lambda: version("foveate"))
+    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    difference: float | None = None
+    """Largest |explain − run| of a context at recording; None: it was not measured."""
+    rounding: float | None = None
+    """Largest change of a weight by storing features in 16 bits, on sampled rows."""
+
+    @classmethod
+    def read(cls, header: Mapping[str, Any]) -> "Pedigree":
+        known: dict[str, Any] = {name: header[name] for name in cls.__dataclass_fields__ if name in header}
+        return cls(**known)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Trace:
+    """Tracks, and sites whose maps run along them.
+
+    >>> import torch
+    >>> from foveate.attention import Attention, record
+    >>> site = Attention()
+    >>> with record(site) as seen:
+    ...     _ = site.run(query=torch.eye(3)[None, None], key=torch.eye(3)[None, None], value=torch.eye(3)[None, None])
+    >>> trace = Trace.of(seen, {"words": Track.of_pieces(["▁a", "▁b", "▁c"])})
+    >>> trace.sites[0].formula, trace.sites[0].weights(0)[0][0]
+    ('softmax(q·k / √3)', tensor([0.4711, 0.2645, 0.2645]))
+    """
+
+    tracks: Mapping[str, Track]
+    sites: tuple[Site, ...]
+    pedigree: Pedigree = field(default_factory=Pedigree)
+    gold: tuple[tuple[int, int], ...] | None = None
+    """Links (target, source) that a person drew."""
+
+    def __post_init__(self) -> None:
+        for site in self.sites:
+            for name, length in ((site.query, site.queries), (site.key, site.keys)):
+                if name not in self.tracks:
+                    raise UsageError(f"{site.name} runs along {name!r}, but there are only {', '.join(self.tracks)}.")
+                if len(self.tracks[name]) != length:
+                    raise UsageError(
+                        f"{site.name} has {length} positions along {name!r}, which has {len(self.tracks[name])} "
+                        "labels. Give the labels of this very example, with its special symbols and without padding."
+                    )
+
+    @classmethod
+    def of(
+        cls,
+        recording: "Recording | Observation",
+        tracks: Mapping[str, Track] | None = None,
+        *,
+        example: int = 0,
+        layers: Iterable[int] | None = None,
+        heads: Sequence[int] | None = None,
+        stored: Stored = "float16",
+        pedigree: Pedigree | None = None,
+        gold: Iterable[tuple[int, int]] | None = None,
+    ) -> "Trace":
+        """One example of a recording. A site runs along the tracks whose lengths fit it: across, the first track is
+        the keys' ("source") and the last the queries' ("target"). Without tracks, positions are numbered.
+        """
+        sites, named = [], dict(tracks or {})
+        found = pedigree or Pedigree()
+        observed = recording if not isinstance(recording, Recording) else None
+        for record in recording:
+            names = _tracks_of(record, named)
+            layer = layer_of(record.name)
+            if layers is not None and layer not in set(layers):
+                continue
+            site = site_of(
+                record,
+                layer=layer,
+                example=example,
+                queries=len(named[names[0]]),
+                keys=len(named[names[1]]),
+                tracks=names,
+                value=None if observed is None else observed.values.get(id(record)),
+                stored=stored,
+            )
+            found = replace(found, rounding=max(found.rounding or 0.0, rounding_of(record, site, example)))
+            sites.append(site)
+        if observed is not None:
+            found = found if found.difference is not None else replace(found, difference=observed.difference)
+            sites += [
+                site for site in observed.explained(named, example) if layers is None or site.layer in set(layers)
+            ]
+        links = None if gold is None else tuple((int(t), int(s)) for t, s in gold)
+        trace = cls(tracks=named, sites=tuple(sites), pedigree=found, gold=links)
+        return trace if heads is None else trace.select(heads=heads)
+
+    def __getitem__(self, name: str) -> Site:
+        """A site by its dotted name; the last of several."""
+        return self.sites[self.index(name)]
+
+    def index(self, site: int | str) -> int:
+        """The number of a site that is given by its number or its name."""
+        if isinstance(site, str):
+            for number in reversed(range(len(self.sites))):
+                if self.sites[number].name == site:
+                    return number
+            names = ", ".join(dict.fromkeys(each.name for each in self.sites)) or "none"
+            raise UsageError(f"There is no attention {site!r} in this trace. There are: {names}.")
+        if not -len(self.sites) <= site < len(self.sites):
+            raise UsageError(f"There is no site {site}: the trace has {len(self.sites)}, counted from 0.")
+        return site % len(self.sites)
+
+    def select(
+        self,
+        *,
+        layers: Iterable[int] | None = None,
+        sites: Iterable[int | str] | None = None,
+        heads: Sequence[int] | None = None,
+        rows: slice | None = None,
+    ) -> "Trace":
+        """Some layers or sites, some heads of each, some of the queries."""
+        wanted = None if sites is None else {self.index(site) for site in sites}
+        levels = None if layers is None else set(layers)
+        kept = [
+            site
+            for number, site in enumerate(self.sites)
+            if (wanted is None or number in wanted) and (levels is None or site.layer in levels)
+        ]
+        tracks = dict(self.tracks)
+        if heads is not None:
+            kept = [_with_heads(site, heads) for site in kept]
+        if rows is not None:
+            tracks |= {f"{site.query} (part)": self.tracks[site.query].cut(rows) for site in kept}
+            kept = [_with_rows(site, rows) for site in kept]
+        return replace(self, sites=tuple(kept), tracks=tracks)
+
+    def header(self) -> dict[str, Any]:
+        """trace.json."""
+        sites = [{**site.header(), "file": file_of(number)} for number, site in enumerate(self.sites)]
+        return {**outline(self.tracks, self.pedigree, self.gold), "sites": sites}
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        from foveate.inspect.trace.page import standalone
+
+        page = escape(standalone(self), quote=True)
+        return (
+            f'<iframe sandbox="allow-scripts" srcdoc="{page}" title="What the model attended to" '
+            'style="width:100%;height:720px;border:0"></iframe>'
+        )
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}
+
+    def __repr__(self) -> str:
+        tracks = ", ".join(f"{name}: {len(track)}" for name, track in self.tracks.items())
+        return f"Trace({len(self.sites)} sites; {tracks})"
+
+
+def outline(tracks: Mapping[str, Track], pedigree: Pedigree, gold: Sequence[tuple[int, int]] | None) -> dict[str, Any]:
+    """The header without its sites."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "pedigree": asdict(pedigree),
+        "sequences": {name: track.header() for name, track in tracks.items()},
+        "gold": None if gold is None else [list(link) for link in gold],
+    }
+
+
+def file_of(number: int) -> str:
+    return f"site-{number:03d}.safetensors"
+
+
+def layer_of(name: str) -> int:
+    """The layer that a module's dotted name tells: its first number.
+
+    >>> layer_of("decoder.3.cross_attention.attention"), layer_of("attention")
+    (3, 0)
+    """
+    number = re.search(r"(?:^|\.)(\d+)(?:\.|$)", name)
+    return int(number[1]) if number else 0
+
+
+def rounding_of(record: AttentionRecord, site: Site, example: int) -> float:
+    """The largest change of a weight by the way the features are stored, on a few rows."""
+    largest = 0.0
+    for row in range(0, site.queries, max(1, site.queries // SAMPLED)):
+        rows = slice(row, row + 1)
+        exact = record.weights(rows)[example, :, 0, : site.keys].float().cpu()
+        for head in range(site.heads):
+            largest = max(largest, float((site.weights(head, rows)[0][0] - exact[head]).abs().max()))
+    return largest
+
+
+def _tracks_of(record: AttentionRecord, tracks: dict[str, Track]) -> tuple[str, str]:
+    """The names of the queries' and the keys' track; numbered ones are made where there are none."""
+    queries, keys = record.shape[2:]
+    if not tracks or (record.kind == "cross" and len(tracks) == 1):
+        for name, length in (("source", keys), ("target", queries)):
+            if record.kind == "cross" or name == "source":
+                tracks.setdefault(name, Track.numbered(length))
+    names = list(tracks)
+    if record.kind == "cross":
+        return names[-1], names[0]
+    by_place = [name for name in names if (name == "target") == ("decoder" in record.name)] or names
+    fitting = [name for name in by_place if len(tracks[name]) <= queries] or by_place
+    return fitting[0], fitting[0]
+
+
+def _with_heads(site: Site, heads: Sequence[int]) -> Site:
+    if not heads or any(not 0 <= head < site.heads for head in heads):
+        raise UsageError(f"{site.name} has {site.heads} heads, counted from 0; {list(heads)} are not among them.")
+    chosen, groups = list(heads), site.heads // site.kv_heads
+    shared = [head // groups for head in chosen]
+    pick = {"query": chosen, "scores": chosen, "statistic": chosen, "key": shared, "value": shared}
+    optional = dict.fromkeys(("vector", "bias", "reweight", "centre", "visible"), chosen)
+    tensors = {
+        name: tensor[pick[name]]
+        if name in pick
+        else (tensor[optional[name]] if name in optional and len(tensor) > 1 else tensor)
+        for name, tensor in site.tensors.items()
+    }
+    return replace(site, heads=len(chosen), kv_heads=len(chosen), tensors=tensors)
+
+
+def _with_rows(site: Site, rows: slice) -> Site:
+    along = {"query", "scores", "statistic", "visible", "centre"}
+    if site.bias is not None and site.bias["kind"] == "dense":
+        along.add("bias")
+    if site.reweight is not None and site.reweight["kind"] == "dense":
+        along.add("reweight")
+    tensors = {name: tensor[:, rows] if name in along else tensor for name, tensor in site.tensors.items()}
+    tensors["query_position"] = site.tensors["query_position"][rows]
+    queries = len(tensors["query_position"])
+    return replace(site, queries=queries, query=f"{site.query} (part)", tensors=tensors)
+
+
+def require_header(header: Mapping[str, Any], where: str) -> None:
+    """Raises DataError for what is no trace, or one of another version."""
+    if header.get("format") != FORMAT:
+        raise DataError(f"{where} is no trace: its format is {header.get('format')!r}. A trace says {FORMAT!r}.")
+    if header.get("version") != VERSION:
+        raise DataError(
+            f"{where} has trace version {header.get('version')!r}, but this version of foveate reads {VERSION}. "
+            "Install the version that wrote it, or record again."
+        )

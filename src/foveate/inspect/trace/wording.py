@@ -1,0 +1,65 @@
+"""A formula in one line: `softmax(q·k / √64) over causal()`."""
+
+from foveate.attention.bias import Alibi, Gaussian, RelativeBuckets
+from foveate.attention.normaliser import Entmax, Hard, Normaliser, ReLU, Sigmoid, Softmax, Sparsemax
+from foveate.attention.paths.path import Formula
+from foveate.attention.score import Additive, Cosine, Dot, General, Location, ScaledDot
+from foveate.attention.visibility import Everything
+
+
+def describe(formula: Formula, normaliser: Normaliser, width: int) -> str:
+    """The parts of an attention, in the order in which they are computed."""
+    score = _score(formula.score, width)
+    if formula.bias is not None:
+        score += f" + {_BIASES.get(type(formula.bias), type(formula.bias).__name__)}"
+    written = f"{_normaliser(normaliser)}({score})"
+    if formula.reweight is not None:
+        reweight = formula.reweight
+        sigma = f", σ = {reweight.sigma:g}" if isinstance(reweight, Gaussian) else ""
+        written += f" · exp({_BIASES.get(type(reweight), type(reweight).__name__)}{sigma})"
+    return written if isinstance(formula.visibility, Everything) else f"{written} over {formula.visibility}"
+
+
+_BIASES: dict[type, str] = {
+    Alibi: "−m·|i−j|",
+    RelativeBuckets: "b[bucket(j−i)]",
+    Gaussian: "−(j−p)²/2σ²",
+}
+
+
+def _score(score: object, width: int) -> str:
+    match score:
+        case ScaledDot(scale=None):
+            return f"q·k / √{width}"
+        case ScaledDot(scale=scale):
+            return f"{scale:g} q·k"
+        case Dot():
+            return "q·k"
+        case General():
+            return "qᵀ W k"
+        case Cosine():
+            return "β cos(q, k)"
+        case Location():
+            return "(W q)_j"
+        case Additive():
+            return "vᵀ tanh(W q + U k)"
+    return type(score).__name__
+
+
+def _normaliser(normaliser: Normaliser) -> str:
+    match normaliser:
+        case Softmax(temperature=1.0):
+            return "softmax"
+        case Softmax(temperature=temperature):
+            return f"softmax_T={temperature:g}"
+        case ReLU(normalised=normalised):
+            return "relu / Σ" if normalised else "relu"
+        case Sigmoid():
+            return "sigmoid"
+        case Sparsemax():
+            return "sparsemax"
+        case Entmax(alpha=alpha):
+            return f"entmax_{alpha:g}"
+        case Hard():
+            return "hard"
+    return type(normaliser).__name__.lower()
