@@ -14,6 +14,7 @@ from foveate.attention import (
     ScaledDot,
     causal,
     padding,
+    record,
     window,
 )
 from foveate.attention.paths import PATHS, Cost, MaterialisedPath, ProductPath, SDPAPath
@@ -204,3 +205,13 @@ def test_dot_products_need_one_width() -> None:
         "ScaledDot needs queries and keys of one width, got 4 and 6. "
         "Project one of them, or use General or Additive, which join different widths."
     )
+
+
+def test_a_step_gives_the_context_and_its_weights_and_is_recorded() -> None:
+    attention, x = Attention(visibility=causal()), torch.randn(1, 1, 4, 3)
+    expected = attention.explain(x, x, x)
+    with record(attention) as seen:
+        context, weights = attention.step(x, x, x)
+    assert torch.equal(context, expected.context)
+    assert torch.equal(weights, expected.weights)
+    assert len(seen) == 1

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from foveate.attention import AdditiveConfig, AttentionConfig, Dot, GeneralConfig
+from foveate.attention import AdditiveConfig, AttentionConfig, Dot, GeneralConfig, LocationAwareConfig, record
 from foveate.data.batch import Batch
 from foveate.models import BahdanauConfig, FixedContextConfig, LuongConfig
 
@@ -124,3 +124,21 @@ def test_hypotheses_share_one_memory(beam: int) -> None:
     assert half.memory.hidden.shape == (1, 4, 12)
     reordered = model.select(state, torch.arange(2 * beam))
     assert reordered.memory.hidden is state.memory.hidden
+
+
+@pytest.mark.parametrize("feeding", [True, False])
+@torch.no_grad()
+def test_location_aware_steps_look_at_the_weights_of_the_step_before(feeding: bool) -> None:
+    aware = AttentionConfig(score=LocationAwareConfig(hidden_dim=4, channels=2, width=3))
+    config = LuongConfig(embedding_dim=4, hidden_dim=6, attention=aware, input_feeding=feeding)
+    model = spread(config.build(9, 9))
+    with record(model) as seen:
+        model(Batch.of([SOURCE, [5, 2]]), Batch.of([TARGET, TARGET]))
+    before, weights = [], []
+    for kept in seen:  # a record for the whole, whose rows are the steps
+        before.append(kept.at.previous)
+        weights.append(kept.weights())
+    previous, now = torch.cat(before, 2), torch.cat(weights, 2)
+    first = torch.tensor([[0.25, 0.25, 0.25, 0.25], [0.5, 0.5, 0.0, 0.0]], dtype=torch.float64)
+    torch.testing.assert_close(previous[:, 0, 0], first)
+    torch.testing.assert_close(previous[:, :, 1:], now[:, :, :-1])
