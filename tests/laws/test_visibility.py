@@ -1,18 +1,47 @@
 """Visibility rules are a Boolean algebra over absolute positions."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.attention import Positions, Visibility, causal, everything, padding, visibility, window
+from foveate.attention import (
+    Positions,
+    Visibility,
+    block,
+    causal,
+    chunk,
+    dilated,
+    edges,
+    neighbourhood,
+    padding,
+    random_blocks,
+    summary,
+    visibility,
+    window,
+)
 
 reach = st.one_of(st.integers(0, 6), st.just(math.inf))
+small, size = st.integers(0, 3), st.integers(1, 4)
 # Rules are drawn as plain data and built inside the tests: the runtime type checker draws random numbers of its own,
 # which hypothesis forbids while it generates.
-leaf = st.one_of(st.sampled_from(["everything", "causal", "padding"]), st.tuples(st.just("window"), reach, reach))
+leaf = st.one_of(
+    st.sampled_from(["everything", "nothing", "causal", "padding", "same_segment"]),
+    st.tuples(st.just("window"), reach, reach),
+    st.tuples(st.just("around"), reach, reach),
+    st.tuples(st.just("dilated"), reach, reach, size),
+    st.tuples(st.just("chunk"), size, reach, reach),
+    st.tuples(st.just("strided"), size),
+    st.tuples(st.just("summary"), size, size),
+    st.tuples(st.just("global_tokens"), st.one_of(small, st.lists(st.integers(0, 6), max_size=2))),
+    st.tuples(st.just("random_blocks"), size, small, small),
+    st.tuples(st.just("prefix"), st.one_of(small, st.lists(small, min_size=2, max_size=2))),
+    st.tuples(st.just("neighbourhood"), size, small, small),
+    st.tuples(st.just("edges"), st.lists(st.tuples(small, small), max_size=6), st.booleans()),
+)
 tree = st.recursive(
     leaf,
     lambda inner: st.one_of(st.tuples(st.sampled_from(["&", "|"]), inner, inner), st.tuples(st.just("~"), inner)),
@@ -25,14 +54,26 @@ place = st.tuples(
 
 def rule(tree: str | tuple) -> Visibility:
     match tree:
-        case "everything":
-            return everything()
-        case "causal":
-            return causal()
-        case "padding":
-            return padding()
-        case ("window", left, right):
-            return window(left=left, right=right)
+        case str(name):
+            return getattr(visibility, name)()
+        case (("window" | "around") as name, left, right):
+            return getattr(visibility, name)(left=left, right=right)
+        case ("dilated", left, right, step):
+            return dilated(left=left, right=right, step=step)
+        case ("chunk", size, left, right):
+            return chunk(size, left=left, right=right)
+        case ("strided", size):
+            return block(size, strided=True)
+        case ("summary", size, count):
+            return summary(block=max(size, count), count=count)
+        case (("global_tokens" | "prefix") as name, which):
+            return getattr(visibility, name)(which)
+        case ("random_blocks", size, count, seed):
+            return random_blocks(block=size, count=count, seed=seed)
+        case ("neighbourhood", columns, rows, beside):
+            return neighbourhood(columns=columns, reach=(rows, beside))
+        case ("edges", pairs, loops):
+            return edges(torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).T, self_loops=loops)
         case ("&", a, b):
             return rule(a) & rule(b)
         case ("|", a, b):
@@ -43,7 +84,16 @@ def rule(tree: str | tuple) -> Visibility:
 
 
 def positions(query: int, key: int, start: int, lengths: list[int]) -> Positions:
-    return Positions.of(query, key, query_start=start, key_lengths=torch.tensor(lengths))
+    at = Positions.of(query, key, query_start=start, key_lengths=torch.tensor(lengths))
+    place = torch.arange(query + key)
+    centre = (place[:query] * 1.7 % (key + 1)).reshape(1, 1, query, 1)
+    segment = place * 7 // 3 % 2
+    return replace(
+        at,
+        centre=centre,
+        query_segment=segment[None, None, :query, None],
+        key_segment=segment[None, None, None, query:],
+    )
 
 
 def full(rule: Visibility, at: Positions) -> torch.Tensor:
@@ -71,6 +121,43 @@ def test_a_rule_that_reads_no_query_position_gives_every_query_the_same(drawn: o
     if not a.reads_query_position:
         visible = full(a, at)
         assert (visible == visible[:, :, :1]).all()
+
+
+@given(tree, place)
+def test_nothing_is_visible_outside_of_the_reach(drawn: object, where: tuple) -> None:
+    a, at = rule(drawn), positions(*where)
+    inside = torch.zeros(1, 1, 1, 1, dtype=torch.bool)
+    for span in a.reach(at).spans:
+        inside = inside | ((at.key >= span.first) & (at.key <= span.last))
+    assert not (full(a, at) & ~inside).any()
+    first, last = a.bounds(at)
+    assert not (full(a, at) & ~((at.key >= first) & (at.key <= last))).any()
+
+
+@given(tree, place, st.data())
+def test_a_tile_of_a_rule_is_cut_from_the_whole(drawn: object, where: tuple, data: st.DataObject) -> None:
+    a, at = rule(drawn), positions(*where)
+    ends = [sorted(data.draw(st.tuples(st.integers(0, n), st.integers(0, n)))) for n in where[:2]]
+    rows, columns = (slice(*pair) for pair in ends)
+    tile = full(a, at.rows(rows).columns(columns))
+    assert torch.equal(tile, full(a, at)[:, :, rows, columns])
+
+
+@given(tree, place)
+def test_pairs_are_counted(drawn: object, where: tuple) -> None:
+    a, at = rule(drawn), positions(*where)
+    assert round(a.pairs(at)) == int(full(a, at).sum())
+    assert round(a.pairs(at, heads=3)) == 3 * int(full(a, at).sum())
+    assert 0 <= a.density(at) <= 1
+
+
+@given(tree, tree)
+def test_the_order_of_a_combination_does_not_matter(one: object, other: object) -> None:
+    a, b, at = rule(one), rule(other), positions(5, 5, 0, [5, 3])
+    assert torch.equal(full(a & b, at), full(b & a, at))
+    assert a & a == a
+    assert a | a == a
+    assert ~~a == a
 
 
 @given(st.integers(1, 7), st.integers(1, 7))

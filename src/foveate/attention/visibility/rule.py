@@ -79,7 +79,7 @@ class Visibility(ABC):
         stride = 1 if queries * keys <= COUNTED_PAIRS else max(1, queries // SAMPLED_ROWS)
         visible = self(at.rows(slice(stride // 2, None, stride)))
         visible = visible.expand(batch, visible.shape[1], len(range(stride // 2, queries, stride)), keys)
-        return float(visible.float().mean()) * batch * heads * queries * keys if visible.numel() else 0.0
+        return float(visible.double().mean()) * batch * heads * queries * keys if visible.numel() else 0.0
 
     def density(self, at: Positions) -> float:
         """The part of all pairs that is visible."""

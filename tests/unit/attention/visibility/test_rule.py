@@ -1,0 +1,114 @@
+"""Pictures of rules, and what they refuse. Their algebra is tests/laws/test_visibility.py."""
+
+import math
+
+import pytest
+import torch
+
+from foveate.attention import (
+    Positions,
+    around,
+    block,
+    causal,
+    chunk,
+    dilated,
+    everything,
+    global_tokens,
+    neighbourhood,
+    nothing,
+    padding,
+    prefix,
+    window,
+)
+
+
+def picture(*rows: str) -> str:
+    return "\n".join(" ".join(row) for row in rows)
+
+
+def test_pictures() -> None:
+    assert everything().picture(2, 3) == picture("###", "###")
+    assert causal().picture(3, 3) == picture("#..", "##.", "###")
+    assert causal().picture(2, 4) == picture("#...", "##..")
+    assert window(left=1, right=1).picture(4, 4) == picture("##..", "###.", ".###", "..##")
+    assert (~causal()).picture(3, 3) == picture(".##", "..#", "...")
+    assert (causal() | padding(torch.tensor([2]))).picture(3, 4) == picture("##..", "##..", "###.")
+
+
+def test_a_window_counts_keys_beside_the_query_itself() -> None:
+    visible = window(left=2, right=3)(Positions.of(20, 20))[0, 0]
+    assert visible[10].nonzero().flatten().tolist() == [8, 9, 10, 11, 12, 13]
+
+
+def test_rules_that_change_nothing_disappear() -> None:
+    assert everything() & causal() == causal()
+    assert causal() & everything() == causal()
+    assert causal() | everything() == everything()
+
+
+def test_rules_print_as_code_with_the_brackets_they_need() -> None:
+    rule = (padding() | window(left=math.inf, right=2)) & ~(padding() & causal())
+    assert repr(rule) == "(padding() | window(left=math.inf, right=2)) & ~(padding() & causal())"
+    assert repr(padding(torch.tensor([2, 3]))) == "padding([2, 3])"
+
+
+def test_rules_are_values() -> None:
+    assert window(left=1, right=0) == window(left=1, right=0)
+    assert hash(causal() & padding()) == hash(causal() & padding())
+    assert padding(torch.tensor([2])) == padding(torch.tensor([2]))
+    assert padding(torch.tensor([2])) != padding(torch.tensor([3]))
+    assert padding() != padding(torch.tensor([3]))
+    assert padding() != causal()
+    assert hash(padding(torch.tensor([2]))) == hash(padding(torch.tensor([2])))
+
+
+def test_a_negative_window_is_refused() -> None:
+    with pytest.raises(ValueError, match="window") as refusal:
+        window(left=-1, right=0)
+    assert str(refusal.value) == "A window reaches left=-1 and right=0: neither may be negative."
+
+
+def test_what_a_rule_implies_disappears() -> None:
+    assert causal() & causal() == causal()
+    assert window(left=2, right=0) & causal() == window(left=2, right=0)
+    assert causal() & window(left=2, right=5) & padding() == window(left=2, right=0) & padding()
+    assert window(left=2, right=9) & window(left=4, right=1) == window(left=2, right=1)
+    assert window(left=2, right=0) | window(left=0, right=3) == window(left=2, right=3)
+    assert causal() | window(left=3, right=1) == window(left=math.inf, right=1)
+    assert dilated(left=5, right=5, step=2) & causal() & window(left=7, right=7) == dilated(left=3, right=0, step=2)
+    assert chunk(4, left=2) & chunk(4, left=1) == chunk(4, left=1)
+    assert block(2) & block(4) == block(2)
+    assert repr(block(3) & block(4)) == "block(3) & block(4)"
+    assert around(left=1, right=4) & around(left=3, right=2) == around(left=1, right=2)
+    assert prefix(2) & prefix(5) == prefix(2)
+    assert neighbourhood(columns=4, reach=2) & neighbourhood(columns=4, reach=(1, 3)) == neighbourhood(
+        columns=4, reach=(1, 2)
+    )
+
+
+def test_boolean_identities_disappear() -> None:
+    assert ~~padding() == padding()
+    assert ~everything() == nothing()
+    assert padding() & ~padding() == nothing()
+    assert padding() | ~padding() == everything()
+    assert padding() & (causal() | padding()) == padding()
+    assert padding() | (causal() & padding()) == padding()
+    assert nothing() | causal() == causal()
+    assert nothing() & causal() == nothing()
+    assert causal() & padding() == padding() & causal()
+    assert hash(causal() & padding()) == hash(padding() & causal())
+    assert (causal() & padding()) != (causal() | padding())
+
+
+def test_pairs_of_long_sequences_are_estimated_from_some_rows() -> None:
+    at = Positions.of(3000, 3000)
+    assert causal().pairs(at) == pytest.approx(3000 * 3001 / 2, rel=0.02)
+    assert window(left=9, right=0).pairs(at, heads=2) == pytest.approx(2 * 10 * 3000, rel=0.02)
+    assert everything().density(at) == 1
+
+
+def test_a_rule_says_how_wide_it_is() -> None:
+    assert (window(left=3, right=2) & padding()).width == 6
+    assert (window(left=3, right=2) | global_tokens(2)).width == 8
+    assert math.isinf((causal() & padding()).width)
+    assert nothing().width == 0
