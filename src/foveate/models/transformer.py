@@ -15,7 +15,7 @@ from foveate.data.batch import Batch
 from foveate.models.seq2seq import Seq2Seq, selected_sentences
 from foveate.nn.block import BlockConfig, DecoderBlock, EncoderBlock
 from foveate.nn.dropout import dropout
-from foveate.nn.flat import FlatBlock, FlatBlocks, Product, Sight
+from foveate.nn.flat import FlatBlock, FlatBlocks, Sight
 from foveate.nn.limit import require_positive
 from foveate.nn.linear import MadeOf, PackedWeight, may_pack, packed_product
 from foveate.nn.loss import projected_cross_entropy
@@ -246,18 +246,21 @@ class _WholeStep:
 
     def __init__(self) -> None:
         self._made_of = MadeOf()
+        self._blocks: tuple[FlatBlock, ...] = ()
         self._step: DecoderStep | None = None
 
     def of(self, model: Transformer, flat: tuple[FlatBlock, ...]) -> DecoderStep | None:
         """None where there is no kernel for it."""
-        if self._made_of.changes_to(*model.parameters()):
-            embedding = model.target_embedding.weight.detach()
-            output = Product.of(model.output_table, model.output_bias)
+        embedding, output, bias = model.target_embedding.weight, model.output_table, model.output_bias
+        biases = () if bias is None else (bias,)
+        if self._made_of.changes_to(embedding, output, *biases, *model.decoder_norm.parameters()) or (
+            self._blocks is not flat
+        ):
+            self._blocks, self._step = flat, None
             norm = model.decoder_norm if isinstance(model.decoder_norm, nn.LayerNorm) else None
-            self._step = None
-            if not DecoderStep.refuses(flat, output, embedding):
+            if not DecoderStep.refuses(flat, embedding, output):
                 scale = math.sqrt(model.model_dim)
-                self._step = DecoderStep(flat, embedding=embedding, scale=scale, norm=norm, output=output)
+                self._step = DecoderStep(flat, embedding.detach(), scale, norm, output.detach(), bias)
         return self._step
 
     def __deepcopy__(self, memo: object) -> "_WholeStep":

@@ -1,4 +1,5 @@
-// Attention of one new position over the keys and values that a decoder keeps: one query a row and head, no masks.
+// One new position of a decoder: its attention over the keys and values that are kept, one query a row and head and no
+// masks; and, for a few rows, the whole step.
 
 typedef uint32_t VecUnsigned __attribute__((vector_size(64)));
 typedef uint16_t VecHalf __attribute__((vector_size(32)));
@@ -26,31 +27,38 @@ static inline void put(void* to, bool half, int64_t at, Vec x) {
     std::memcpy((uint16_t*)to + at, &rounded, sizeof rounded);
 }
 
-extern "C" {
-
 // to[row, head] = softmax(scale · q Kᵀ) V over the first `count` keys, or the first counts[row / beam]. Keys and values
 // are [rows / beam, heads, room, dim]. `scores` has room for every row and head, rounded up to whole vectors.
-void attend(
-    const void* query, int64_t stride, const void* key, const void* value, int64_t half, int64_t rows, int64_t beam,
-    int64_t heads, int64_t dim, int64_t room, int64_t count, const int64_t* counts, double scale, float* scores,
-    void* to, int64_t threads
-) {
-    int64_t wide = (room + LANES - 1) / LANES * LANES, parts = dim / LANES;
-    parallel(rows * heads, rows * heads < 64 ? 1 : threads, [=](int64_t task) {
-        int64_t row = task / heads, head = task % heads, group = row / beam * heads + head;
-        int64_t seen = counts ? counts[row / beam] : count, base = group * room * dim;
+struct Attention {
+    const void* query;
+    bool half_query;
+    int64_t stride;
+    const void *key, *value;
+    bool half;
+    int64_t rows, beam, heads, dim, room, count;
+    const int64_t* counts;
+    float scale, *scores;
+    void* to;
+    bool half_to;
+};
+
+static void attention(const Attention& a, int64_t threads) {
+    int64_t wide = (a.room + LANES - 1) / LANES * LANES, parts = a.dim / LANES;
+    parallel(a.rows * a.heads, a.rows * a.heads < 64 ? 1 : threads, [=, &a](int64_t task) {
+        int64_t row = task / a.heads, head = task % a.heads, group = row / a.beam * a.heads + head;
+        int64_t seen = a.counts ? a.counts[row / a.beam] : a.count, base = group * a.room * a.dim;
         int64_t whole = (seen + LANES - 1) / LANES * LANES;
-        float* weights = scores + task * wide;
+        float* weights = a.scores + task * wide;
         Vec q[WIDEST], context[WIDEST];
         for (int64_t part = 0; part < parts; part++) {
-            q[part] = take(query, half, row * stride + head * dim + part * LANES) * (float)scale;
+            q[part] = take(a.query, a.half_query, row * a.stride + head * a.dim + part * LANES) * a.scale;
             context[part] = Vec{};
         }
         float top = -INFINITY;
         for (int64_t j = 0; j < seen; j++) {
-            Vec products = q[0] * take(key, half, base + j * dim);
+            Vec products = q[0] * take(a.key, a.half, base + j * a.dim);
             for (int64_t part = 1; part < parts; part++)
-                products += q[part] * take(key, half, base + j * dim + part * LANES);
+                products += q[part] * take(a.key, a.half, base + j * a.dim + part * LANES);
             weights[j] = sum(products);
             top = weights[j] > top ? weights[j] : top;
         }
@@ -64,9 +72,212 @@ void attend(
         float inverse = 1 / sum(masses);
         for (int64_t j = 0; j < seen; j++)
             for (int64_t part = 0; part < parts; part++)
-                context[part] += take(value, half, base + j * dim + part * LANES) * weights[j];
+                context[part] += take(a.value, a.half, base + j * a.dim + part * LANES) * weights[j];
         for (int64_t part = 0; part < parts; part++)
-            put(to, half, task * dim + part * LANES, seen ? context[part] * inverse : Vec{});
+            put(a.to, a.half_to, task * a.dim + part * LANES, seen ? context[part] * inverse : Vec{});
     });
+}
+
+// A whole step of a decoder for a few rows. It is bound by reading the weights, which pass by once; all between them is
+// float32. The structures are those of `step.py`.
+enum Activation : int64_t { NONE, RELU, GELU, SILU };
+
+struct Product {
+    const void* weight;  // [outputs, inputs]
+    const float* bias;   // or null
+    int64_t inputs, outputs;
+};
+
+struct Norm {
+    const float *weight, *bias;  // null: no norm
+    double epsilon;
+};
+
+struct Layer {
+    Product joined, output, cross_query, cross_output, expand, contract;
+    Norm norms[3];
+    double scales[2];
+};
+
+struct Decoder {
+    const Layer* layers;
+    int64_t count, width, heads, half, norm_first, activation;
+    const void* embedding;
+    double scale;
+    Norm norm;
+    Product logits;
+};
+
+struct Kept {
+    void* cache;  // [2, rows, heads, room, dim]
+    const void *key, *value;
+};
+
+constexpr int64_t STREAMS = 2, STRIP = 64;  // rows of a weight that are read side by side, and rows of a task
+constexpr int64_t AHEAD = 16384;            // bytes: weights are asked for long before, or half the time goes on waiting
+
+static inline float activated(float x, int64_t activation) {
+    switch (activation) {
+        case RELU: return x < 0 ? 0 : x;
+        case GELU: return 0.5f * x * (1 + std::erf(x * 0.70710678f));
+        case SILU: return x / (1 + std::exp(-x));
+        default: return x;
+    }
+}
+
+// Dot products of M rows of x with STREAMS rows of the weight.
+template <int M, bool HALF>
+static inline void dots(const float* x, int64_t inputs, const void* const* weights, float (*to)[STREAMS]) {
+    Vec sums[M][STREAMS] = {};
+    for (int64_t k = 0; k < inputs; k += LANES) {
+        Vec w[STREAMS];
+#pragma GCC unroll 2
+        for (int64_t j = 0; j < STREAMS; j++) {
+            w[j] = take(weights[j], HALF, k);
+            __builtin_prefetch((const char*)weights[j] + k * (HALF ? 2 : 4) + AHEAD, 0, 2);
+        }
+#pragma GCC unroll 4
+        for (int m = 0; m < M; m++) {
+            Vec value = load(x + m * inputs + k);
+#pragma GCC unroll 2
+            for (int64_t j = 0; j < STREAMS; j++) sums[m][j] += value * w[j];
+        }
+    }
+#pragma GCC unroll 4
+    for (int m = 0; m < M; m++)
+#pragma GCC unroll 2
+        for (int64_t j = 0; j < STREAMS; j++) to[m][j] = sum(sums[m][j]);
+}
+
+// to = activation(W x + b), or to += W x + b.
+template <bool HALF>
+static void multiply(
+    const Product& product, const float* x, int64_t rows, float* to, bool add, int64_t activation, int64_t threads
+) {
+    int64_t inputs = product.inputs, outputs = product.outputs, size = HALF ? 2 : 4;
+    if (inputs * outputs < 1 << 16) threads = 1;
+    parallel((outputs + STRIP - 1) / STRIP, threads, [=, &product](int64_t task) {
+        int64_t end = (task + 1) * STRIP < outputs ? (task + 1) * STRIP : outputs;
+        for (int64_t o = task * STRIP; o < end; o += STREAMS) {
+            const void* weights[STREAMS];
+            for (int64_t j = 0; j < STREAMS; j++)
+                weights[j] = (const char*)product.weight + (o + j < end ? o + j : end - 1) * inputs * size;
+            for (int64_t row = 0; row < rows; row += 4) {
+                float found[4][STREAMS];
+                int64_t here = rows - row < 4 ? rows - row : 4;
+                const float* from = x + row * inputs;
+                switch (here) {
+                    case 1: dots<1, HALF>(from, inputs, weights, found); break;
+                    case 2: dots<2, HALF>(from, inputs, weights, found); break;
+                    case 3: dots<3, HALF>(from, inputs, weights, found); break;
+                    default: dots<4, HALF>(from, inputs, weights, found);
+                }
+                for (int64_t m = 0; m < here; m++)
+                    for (int64_t j = 0; j < STREAMS && o + j < end; j++) {
+                        float value = found[m][j] + (product.bias ? product.bias[o + j] : 0);
+                        float& place = to[(row + m) * outputs + o + j];
+                        place = add ? place + value : activated(value, activation);
+                    }
+            }
+        }
+    });
+}
+
+static void normalise(const Norm& norm, const float* x, int64_t rows, int64_t width, float* to) {
+    for (int64_t row = 0; row < rows; row++, x += width, to += width) {
+        Vec total = {}, squares = {};
+        for (int64_t i = 0; i < width; i += LANES) total += load(x + i);
+        float mean = sum(total) / width;
+        for (int64_t i = 0; i < width; i += LANES) {
+            Vec away = load(x + i) - mean;
+            squares += away * away;
+        }
+        float factor = 1 / std::sqrt(sum(squares) / width + (float)norm.epsilon);
+        for (int64_t i = 0; i < width; i += LANES)
+            store(to + i, (load(x + i) - mean) * factor * load(norm.weight + i) + load(norm.bias + i));
+    }
+}
+
+extern "C" {
+
+void attend(
+    const void* query, int64_t stride, const void* key, const void* value, int64_t half, int64_t rows, int64_t beam,
+    int64_t heads, int64_t dim, int64_t room, int64_t count, const int64_t* counts, double scale, float* scores,
+    void* to, int64_t threads
+) {
+    bool short_ = half != 0;
+    attention(
+        {query, short_, stride, key, value, short_, rows, beam, heads, dim, room, count, counts, (float)scale, scores,
+         to, short_},
+        threads
+    );
+}
+
+// The logits [rows, vocab] after the tokens, which stand at `time`; 0 where a token is not in the vocabulary. `room`
+// takes 6 · rows · width, and the hidden layer or the scores of an attention; `queries` [layers, 2, rows, width] tells
+// what attentions were asked.
+int64_t step(
+    const Decoder* decoder, const Kept* kept, const int64_t* tokens, const void* position, const int64_t* lengths,
+    int64_t rows, int64_t beam, int64_t cache_room, int64_t memory_room, int64_t time, float* room, float* queries,
+    float* logits, int64_t threads
+) {
+    const Decoder& d = *decoder;
+    int64_t width = d.width, dim = width / d.heads, size = rows * width;
+    bool half = d.half != 0;
+    auto multiply_ = half ? multiply<true> : multiply<false>;
+    float *x = room, *normal = x + size, *joined = normal + size, *context = joined + 3 * size, *rest = context + size;
+    for (int64_t row = 0; row < rows; row++)
+        if (tokens[row] < 0 || tokens[row] >= d.logits.outputs) return 0;
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t i = 0; i < width; i += LANES)
+            store(
+                x + row * width + i,
+                take(d.embedding, half, tokens[row] * width + i) * (float)d.scale + take(position, half, i)
+            );
+    auto before = [&](const Norm& norm) {
+        if (!d.norm_first) return x;
+        normalise(norm, x, rows, width, normal);
+        return normal;
+    };
+    auto after = [&](const Norm& norm) {
+        if (!d.norm_first) normalise(norm, x, rows, width, x);
+    };
+    for (int64_t number = 0; number < d.count; number++, kept++, queries += 2 * size) {
+        const Layer& layer = d.layers[number];
+        multiply_(layer.joined, before(layer.norms[0]), rows, joined, false, NONE, threads);
+        for (int64_t row = 0; row < rows; row++) {
+            std::memcpy(queries + row * width, joined + row * 3 * width, width * sizeof(float));
+            for (int64_t part = 0; part < 2; part++)
+                for (int64_t i = 0; i < width; i += LANES) {
+                    int64_t head = ((part * rows + row) * d.heads + i / dim) * cache_room + time;
+                    put(kept->cache, half, head * dim + i % dim, load(joined + (row * 3 + 1 + part) * width + i));
+                }
+        }
+        const char* cache = (const char*)kept->cache;
+        const char* values = cache + size * cache_room * (half ? 2 : 4);
+        attention(
+            {queries, false, width, cache, values, half, rows, 1, d.heads, dim, cache_room, time + 1, nullptr,
+             (float)layer.scales[0], rest, context, false},
+            threads
+        );
+        multiply_(layer.output, context, rows, x, true, NONE, threads);
+        after(layer.norms[0]);
+
+        multiply_(layer.cross_query, before(layer.norms[1]), rows, queries + size, false, NONE, threads);
+        attention(
+            {queries + size, false, width, kept->key, kept->value, half, rows, beam, d.heads, dim, memory_room, 0,
+             lengths, (float)layer.scales[1], rest, context, false},
+            threads
+        );
+        multiply_(layer.cross_output, context, rows, x, true, NONE, threads);
+        after(layer.norms[1]);
+
+        multiply_(layer.expand, before(layer.norms[2]), rows, rest, false, d.activation, threads);
+        multiply_(layer.contract, rest, rows, x, true, NONE, threads);
+        after(layer.norms[2]);
+    }
+    if (d.norm.weight) normalise(d.norm, x, rows, width, x);
+    multiply_(d.logits, x, rows, logits, false, NONE, threads);
+    return 1;
 }
 }

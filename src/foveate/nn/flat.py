@@ -31,6 +31,8 @@ class Product(NamedTuple):
     weight: Tensor
     bias: Tensor | None
     packed: bool
+    plain: Tensor
+    """W as it is."""
 
     @classmethod
     def of(cls, *layers: nn.Linear) -> "Product":
@@ -38,8 +40,8 @@ class Product(NamedTuple):
         weight = layers[0].weight if len(layers) == 1 else torch.cat(tuple(layer.weight for layer in layers))
         biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
         bias = torch.cat(biases) if biases else None
-        packed = may_pack(weight)
-        return cls(packed_weight(weight) if packed else weight.detach(), bias, packed)
+        packed, plain = may_pack(weight), weight.detach()
+        return cls(packed_weight(plain) if packed else plain, bias, packed, plain)
 
     def __call__(self, x: Float[Tensor, "rows inputs"], activation: Activation | None = None) -> Tensor:
         if self.packed and activation in (None, "relu"):

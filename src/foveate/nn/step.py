@@ -1,0 +1,182 @@
+"""A whole step of a decoder in one kernel, for a few rows.
+
+One sentence at a time, a step does little more than read every weight once: no product is large enough to hide calls,
+dispatch and allocation between them. `flat.cpp` reads the weights as they lie, at the memory's speed, and computes in
+float32 whatever their precision; so it gives logits in float32. More rows are worth the matrix products of `flat.py`.
+"""
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from foveate import native
+from foveate.attention import Positions
+from foveate.attention.record import note
+from foveate.nn.feedforward import ACTIVATIONS
+from foveate.nn.flat import FlatBlock, Product, kernels
+from foveate.nn.multihead import KeyValue
+
+FEW = 8
+"""At most as many rows are stepped so. On one core with AVX-512, the time of block by block divided by this: 3.6 for
+one row, 2.0 for eight, 1.3 for sixteen; in bfloat16, whose products have their own instructions, 4.2, 1.5 and 1.0."""
+LANES = 16
+
+
+class _Product(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_void_p) for name in ("weight", "bias")]
+    _fields_ += [(name, ctypes.c_int64) for name in ("inputs", "outputs")]
+
+
+class _Norm(ctypes.Structure):
+    _fields_ = [("weight", ctypes.c_void_p), ("bias", ctypes.c_void_p), ("epsilon", ctypes.c_double)]
+
+
+class _Layer(ctypes.Structure):
+    _fields_ = [
+        *((name, _Product) for name in ("joined", "output", "cross_query", "cross_output", "expand", "contract")),
+        ("norms", _Norm * 3),
+        ("scales", ctypes.c_double * 2),
+    ]
+
+
+class _Decoder(ctypes.Structure):
+    _fields_ = [
+        ("layers", ctypes.POINTER(_Layer)),
+        *((name, ctypes.c_int64) for name in ("count", "width", "heads", "half", "norm_first", "activation")),
+        ("embedding", ctypes.c_void_p),
+        ("scale", ctypes.c_double),
+        ("norm", _Norm),
+        ("logits", _Product),
+    ]
+
+
+class _Kept(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_void_p) for name in ("cache", "key", "value")]
+
+
+class DecoderStep:
+    """From the newest tokens of a few rows to the logits of the next."""
+
+    def __init__(
+        self,
+        blocks: tuple[FlatBlock, ...],
+        embedding: Float[Tensor, "vocab model_dim"],
+        scale: float,
+        norm: nn.LayerNorm | None,
+        output: Float[Tensor, "vocab model_dim"],
+        output_bias: Float[Tensor, " vocab"] | None,
+    ) -> None:
+        """`scale` multiplies embeddings, `norm` comes after the last block."""
+        self.blocks = blocks
+        self._alive: list[Any] = [embedding]
+        self._library, first = kernels(), blocks[0]
+        self.dtype, self.width, self.vocab = embedding.dtype, embedding.shape[1], len(embedding)
+        self._hidden = first.expand.plain.shape[0]
+        layers = (_Layer * len(blocks))(*map(self._layer, blocks))
+        self._decoder = _Decoder(
+            layers=layers,
+            count=len(blocks),
+            width=self.width,
+            heads=first.heads,
+            half=self.dtype is torch.bfloat16,
+            norm_first=first.norm_first,
+            activation=1 + list(ACTIVATIONS).index(first.activation),
+            embedding=embedding.data_ptr(),
+            scale=scale,
+            norm=_Norm() if norm is None else self._norm(norm),
+            logits=self._product(output, output_bias),
+        )
+        self._alive.append(layers)
+
+    @staticmethod
+    def refuses(blocks: Sequence[FlatBlock], embedding: Tensor, output: Tensor) -> str:
+        """Why these blocks cannot be stepped so; empty where they can."""
+        if kernels() is None:
+            return "there is no compiled kernel"
+        if embedding.device.type != "cpu" or embedding.dtype not in (torch.float32, torch.bfloat16):
+            return f"weights are {embedding.dtype} on {embedding.device.type}, not float32 or bfloat16 on a CPU"
+        products = [part.plain for block in blocks for part in vars(block).values() if isinstance(part, Product)]
+        head_dim = embedding.shape[1] // blocks[0].heads
+        widths = {weight.shape[1] for weight in products} | {head_dim}
+        if any(width % LANES for width in widths) or head_dim > 16 * LANES:
+            return f"widths of {sorted(widths)} are not all multiples of {LANES}"
+        if any(
+            weight.dtype != embedding.dtype or not weight.is_contiguous() for weight in (embedding, output, *products)
+        ):
+            return "weights differ in precision or lie apart"
+        return ""
+
+    def __call__(
+        self,
+        token: Int[Tensor, " rows"],
+        position: Float[Tensor, " model_dim"],
+        cache: Sequence[Float[Tensor, "2 rows heads room head_dim"]],
+        memory: Sequence[KeyValue],
+        lengths: Int[Tensor, " sentences"],
+        *,
+        time: int,
+        watched_at: tuple[Positions, Positions] | None = None,
+    ) -> Float[Tensor, "rows vocab"]:
+        """Keys and values of the tokens, which stand at `time`, are written into the cache.
+
+        `watched_at` says where queries and keys of the two attentions stand, when a recording is on.
+        """
+        rows, sentences, room, memory_room = len(token), len(lengths), cache[0].shape[3], memory[0].key.shape[2]
+        places = max(-(-place // LANES) * LANES for place in (room, memory_room))
+        size = rows * self.width
+        work = torch.empty(6 * size + rows * max(self._hidden, self._decoder.heads * places))
+        queries = torch.empty(len(self.blocks), 2, rows, self._decoder.heads, self.width // self._decoder.heads)
+        logits = torch.empty(rows, self.vocab)
+        places_of = zip(cache, memory, strict=True)
+        kept = (_Kept * len(cache))(
+            *(_Kept(past.data_ptr(), each.key.data_ptr(), each.value.data_ptr()) for past, each in places_of)
+        )
+        assert self._library is not None
+        sizes = (rows, rows // sentences, room, memory_room, time)
+        if not self._library.step(
+            ctypes.byref(self._decoder),
+            kept,
+            *map(native.address, (token, position, lengths)),
+            *map(ctypes.c_int64, sizes),
+            *map(native.address, (work, queries, logits)),
+            native.threads(),
+        ):
+            raise IndexError(f"tokens {token.tolist()} are not all in the vocabulary of {self.vocab}")
+        if watched_at is not None:
+            self._note(queries.to(self.dtype), cache, memory, watched_at)
+        return logits
+
+    def _note(
+        self,
+        queries: Float[Tensor, "layers 2 rows heads head_dim"],
+        cache: Sequence[Tensor],
+        memory: Sequence[KeyValue],
+        at: tuple[Positions, Positions],
+    ) -> None:
+        for block, (own, cross), past, kept in zip(self.blocks, queries, cache, memory, strict=True):
+            note(block.sites[0], "self", own[:, :, None], past[0], at[0])
+            note(block.sites[1], "cross", cross.unflatten(0, (len(kept.key), -1)).transpose(1, 2), kept.key, at[1])
+
+    def _layer(self, block: FlatBlock) -> _Layer:
+        names = ("joined", "output", "cross_query", "cross_output", "expand", "contract")
+        products = {name: self._product(part.plain, part.bias) for name in names for part in [getattr(block, name)]}
+        norms = (_Norm * 3)(*map(self._norm, block.norms))
+        return _Layer(**products, norms=norms, scales=(ctypes.c_double * 2)(*block.scales))
+
+    def _product(self, weight: Tensor, bias: Tensor | None) -> _Product:
+        self._alive.append(weight)
+        return _Product(weight.data_ptr(), self._float(bias), weight.shape[1], weight.shape[0])
+
+    def _norm(self, norm: nn.LayerNorm) -> _Norm:
+        return _Norm(self._float(norm.weight), self._float(norm.bias), norm.eps)
+
+    def _float(self, vector: Tensor | None) -> int | None:
+        """Short vectors are kept in float32."""
+        if vector is None:
+            return None
+        self._alive.append(vector.detach().float().contiguous())
+        return self._alive[-1].data_ptr()

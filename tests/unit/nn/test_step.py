@@ -1,0 +1,142 @@
+"""A decoder's whole step in one kernel: the teacher-forced logits, whatever the block, and nothing else."""
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor
+
+from foveate.attention import record
+from foveate.data.batch import Batch
+from foveate.models import Transformer, TransformerConfig
+from foveate.nn import BlockConfig, LearnedConfig, SinusoidalConfig, flat
+from foveate.nn.step import FEW, DecoderStep
+
+SOURCES = [[5, 6, 7, 8, 2], [9, 2], [4, 4, 10, 2] * 5]
+TARGET = [1, 7, 8, 9, 10, 11, 6, 5, 4, 3, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 2]
+"""Longer than one step of the cache."""
+VOCAB = 77
+"""Not a multiple of what the kernel takes at a time."""
+DESIGNS = {
+    "post": TransformerConfig(block=BlockConfig(model_dim=64, num_heads=2, feedforward_dim=96)),
+    "pre, gelu": TransformerConfig(
+        block=BlockConfig(model_dim=64, num_heads=4, feedforward_dim=32, norm="pre", activation="gelu"),
+        position=LearnedConfig(max_length=40),
+        share="none",
+    ),
+    "pre, silu, output bias": TransformerConfig(
+        block=BlockConfig(model_dim=32, num_heads=1, feedforward_dim=48, norm="pre", activation="silu", bias=False),
+        position=SinusoidalConfig(layout="blocks"),
+        output_bias=True,
+    ),
+}
+
+
+def built(design: str = "post", dtype: torch.dtype = torch.float32) -> Transformer:
+    torch.manual_seed(0)
+    model = DESIGNS[design].build(VOCAB, VOCAB).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1:  # biases and norms, which start as zeros and ones
+                parameter.add_(0.1 * torch.randn_like(parameter))
+    return model.to(dtype)
+
+
+@torch.no_grad()
+def stepped(model: Transformer, beam: int = 1) -> Tensor:
+    """The logits after every word of the target, for every row."""
+    state, logits = model.start(Batch.of(SOURCES), beam), []
+    for time, word in enumerate(TARGET[:-1]):
+        state, last = model.step(state, torch.full((len(SOURCES) * beam,), word))
+        logits.append(last.float())
+        if time == 3:  # the hypotheses of a sentence are all the same, so their order must not matter
+            rows = torch.arange(len(SOURCES) * beam).view(-1, beam).flip(1)
+            state = model.select(state, rows.flatten())
+    return torch.stack(logits, 1)
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The rows of every whole step."""
+    seen: list[int] = []
+    call = DecoderStep.__call__
+
+    def spy(self: DecoderStep, token: Tensor, *arguments: object, **keywords: object) -> Tensor:
+        seen.append(len(token))
+        return call(self, token, *arguments, **keywords)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(DecoderStep, "__call__", spy)
+    return seen
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+@pytest.mark.parametrize("beam", [1, 2, 3])
+@torch.no_grad()
+def test_every_step_gives_the_teacher_forced_logits(design: str, beam: int, calls: list[int]) -> None:
+    model, rows = built(design), len(SOURCES) * beam
+    expected = model(Batch.of(SOURCES), Batch.of([TARGET] * len(SOURCES))).view(len(SOURCES), -1, VOCAB)
+    torch.testing.assert_close(stepped(model, beam), expected.repeat_interleave(beam, 0), atol=1e-5, rtol=1e-5)
+    whole = flat.kernels() is not None and rows <= FEW
+    assert calls == [rows] * (len(TARGET) - 1) * whole
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_in_bfloat16_it_errs_no_more_than_the_blocks_do(design: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    exact, model = stepped(built(design)), built(design, torch.bfloat16)
+    ours = stepped(model)
+    monkeypatch.setattr("foveate.models.transformer.FEW", 0)
+    assert (ours - exact).norm() <= 1.1 * (stepped(model) - exact).norm()
+
+
+def test_rows_do_not_depend_on_their_company_nor_on_threads() -> None:
+    model = built()
+    alone = stepped(model)
+    torch.set_num_threads(2)
+    assert torch.equal(stepped(model, 2)[::2], alone)
+
+
+@torch.no_grad()
+def test_a_changed_weight_is_seen_and_a_copy_has_its_own() -> None:
+    model = built()
+    twin, before = copy.deepcopy(model), stepped(model)
+    twin.target_embedding.weight.mul_(1.5)
+    assert torch.equal(stepped(model), before)
+    changed = twin(Batch.of(SOURCES), Batch.of([TARGET] * len(SOURCES))).view(len(SOURCES), -1, VOCAB)
+    torch.testing.assert_close(stepped(twin), changed, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_looking_changes_no_bit_and_sees_what_the_blocks_see(design: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = built(design)
+    unwatched = stepped(model)
+    with record(model) as seen:
+        assert torch.equal(stepped(model), unwatched)
+    monkeypatch.setattr("foveate.models.transformer.FEW", 0)
+    with record(model) as expected:
+        stepped(model)
+    assert len(seen) == len(expected) > 0
+    for ours, theirs in zip(seen, expected, strict=True):
+        torch.testing.assert_close(ours.weights(), theirs.weights(), atol=1e-5, rtol=1e-5)
+
+
+@torch.no_grad()
+def test_a_token_that_the_model_does_not_know_is_refused() -> None:
+    model = built()
+    state = model.start(Batch.of(SOURCES))
+    with pytest.raises(IndexError):
+        model.step(state, torch.tensor([1, VOCAB, 1]))
+
+
+@torch.no_grad()
+def test_what_the_kernel_cannot_step_has_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = built()
+    blocks = model.start(Batch.of(SOURCES)).flat
+    assert blocks is not None
+    table = model.target_embedding.weight.detach()
+    if flat.kernels() is not None:
+        assert DecoderStep.refuses(blocks, table, table) == ""
+        assert "float64" in DecoderStep.refuses(blocks, table.double(), table)
+        assert "multiples" in DecoderStep.refuses(blocks, table[:, :20], table)
+        assert "precision" in DecoderStep.refuses(blocks, table, table.bfloat16())
+    monkeypatch.setattr("foveate.nn.step.kernels", lambda: None)
+    assert "compiled" in DecoderStep.refuses(blocks, table, table)
