@@ -3,9 +3,10 @@
 All in float64, so that a difference is a mistake and not a rounding.
 """
 
+import copy
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -32,6 +33,8 @@ from foveate.nn import BlockConfig
 
 SAME = {"atol": 1e-10, "rtol": 0}
 HEADS, DIM = 2, 4
+FACTOR, FLOOR = 8.0, {torch.float32: 1e-5, torch.bfloat16: 3e-2}
+"""How much worse than the reference's own rounding a path may be, and one rounding of numbers around 1."""
 CONFIGS: dict[str, EfficientConfig] = {
     "linear": LinearConfig(),
     "linear eps": LinearConfig(eps=0.01),
@@ -143,6 +146,21 @@ def test_explain_is_run_by_every_path_with_gradients(name: str) -> None:
                 assert got.isfinite().all()
     fast = {"linear": "kernel", "performer": "kernel", "reformer": "hashed"}
     assert fast.get(name.split()[0], "run") in seen_paths
+
+
+@pytest.mark.parametrize("dtype", FLOOR)
+def test_in_less_precision_a_path_errs_little_more_than_the_reference(name: str, dtype: torch.dtype) -> None:
+    for case in cases(name, 12):
+        rounded = [part.to(dtype) for part in (case.query, case.key, case.value)]
+        exact = case.mechanism.explain(*(part.double() for part in rounded), at=case.at).context
+        light = replace(case, mechanism=copy.deepcopy(case.mechanism).to(dtype))
+        eager = light.mechanism.explain(*rounded, at=case.at).context
+        if name.startswith("reformer"):  # a vector between two buckets may fall into another
+            exact = eager.double()
+        for way, context in ways(light, *rounded):
+            assert context.dtype == dtype
+            allowed = max(FACTOR * float((eager.detach().double() - exact.detach()).abs().max()), FLOOR[dtype])
+            assert float((context.detach().double() - exact.detach()).abs().max()) <= allowed, way
 
 
 def test_weights_give_the_context_and_rows_sum_to_one_or_zero(name: str) -> None:
