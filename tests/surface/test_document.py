@@ -1,7 +1,9 @@
 """Documents are true: their links lead somewhere, their examples run, and the commands they name exist."""
 
 import doctest
+import importlib.util
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from foveate.cli import COMMANDS
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/**/*.md")])
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
 
 
 def test_the_examples_of_the_readme_run() -> None:
@@ -30,3 +32,17 @@ def test_the_readme_names_every_command_and_every_package() -> None:
         assert f"`foveate {command}" in said
     for package in (ROOT / "src/foveate").glob("*/__init__.py"):
         assert f"  {package.parent.name}/" in said
+
+
+def test_the_pages_of_mechanisms_are_those_of_the_docstrings() -> None:
+    spec = importlib.util.spec_from_file_location("build", ROOT / "docs/build.py")
+    assert spec
+    assert spec.loader
+    build = importlib.util.module_from_spec(spec)
+    sys.modules["build"] = build
+    spec.loader.exec_module(build)
+    made = build.pages(list(build.entries()))
+    assert {path.name for path in build.FOLDER.iterdir()} == {*made, "measured.json"}
+    for name, text in made.items():
+        if name.endswith(".md"):
+            assert (build.FOLDER / name).read_text(encoding="utf-8") == text, f"python docs/build.py renews {name}"
