@@ -1,7 +1,62 @@
-"""Looking inside: alignments, their pictures, and the report of a run."""
+"""Looking inside: traces of what was attended to, tiles of any map, alignments, figures, and the report of a run."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from foveate.inspect.alignment import Alignment
 from foveate.inspect.figure import png, svg, terminal, write
 from foveate.inspect.report import report
+from foveate.inspect.view import alignment, figure
 
-__all__ = ["Alignment", "png", "report", "svg", "terminal", "write"]
+if TYPE_CHECKING:
+    from foveate.inspect.comparison import Comparison, compare
+    from foveate.inspect.flow import rollout
+    from foveate.inspect.step import Step, position_steps, steps
+    from foveate.inspect.tile import DenseProvider, TileProvider, TraceProvider
+    from foveate.inspect.trace import Trace, Track, observe, read_trace, standalone, write_trace
+
+# What needs torch is imported when it is asked for: pictures of alignments need none.
+_LATER = {
+    "foveate.inspect.comparison": ("Comparison", "compare"),
+    "foveate.inspect.flow": ("rollout",),
+    "foveate.inspect.step": ("Step", "position_steps", "steps"),
+    "foveate.inspect.tile": ("DenseProvider", "TileProvider", "TraceProvider"),
+    "foveate.inspect.trace": ("Trace", "Track", "observe", "read_trace", "standalone", "write_trace"),
+}
+
+__all__ = [
+    "Alignment",
+    "Comparison",
+    "DenseProvider",
+    "Step",
+    "TileProvider",
+    "Trace",
+    "TraceProvider",
+    "Track",
+    "alignment",
+    "compare",
+    "figure",
+    "observe",
+    "png",
+    "position_steps",
+    "read_trace",
+    "report",
+    "rollout",
+    "standalone",
+    "steps",
+    "svg",
+    "terminal",
+    "write",
+    "write_trace",
+]
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _LATER.items():
+        if name in names:
+            return getattr(importlib.import_module(module), name)
+    raise AttributeError(f"module 'foveate.inspect' has no attribute {name!r}. It has: {', '.join(__all__)}.")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

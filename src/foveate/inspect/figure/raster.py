@@ -31,10 +31,12 @@ def png(
     theme: Theme = "light",
     hue: Hue = "blue",
     top: float | None = 1.0,
+    words: tuple[str, str] | None = None,
 ) -> bytes:
     """The alignment as a PNG file: source pieces are columns, target pieces rows; column labels read upwards.
 
-    The same arguments give the same bytes. The title and a description in words are kept inside as `iTXt`.
+    `words` stand at the ends of the scale when weights are shown by another measure. The same arguments give the same
+    bytes. The title and a description in words are kept inside as `iTXt`.
 
     Raises `UsageError` when there is nothing to draw or a label is not ASCII: then write an SVG, which carries all.
     """
@@ -47,7 +49,7 @@ def png(
     cell = 24 if max(rows, columns) <= 64 else max(2, 1536 // max(rows, columns))
     strongest = top_of(alignment.weights, top)
     canvas = _lay_out(_grid(levels(alignment.weights, strongest).astype(np.uint8), cell), cell, alignment, title)
-    canvas = _stack(canvas, _legend(legend(strongest, float(alignment.weights.max()))))
+    canvas = _stack(canvas, _legend(words or legend(strongest, float(alignment.weights.max()))))
     details = {"Title": title or "Alignment", "Description": alignment.describe()}
     return encode(np.pad(canvas, PAD, constant_values=PAPER), _palette(theme, hue), details)
 

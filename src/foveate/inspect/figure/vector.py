@@ -30,20 +30,21 @@ def svg(
     top: float | None = 1.0,
     reading: Reading = "auto",
     links: bool = False,
+    words: tuple[str, str] | None = None,
 ) -> str:
     """The alignment as an SVG document: source pieces are columns, target pieces rows, darker is more.
 
     Labels are drawn in their own direction. A source that reads from right to left has its columns (and the row labels)
     mirrored, so that reading begins in the corner between the labels; `reading` decides by hand. `top` is the weight
     drawn strongest: 1, so that pictures can be compared, or None for the largest. `links` outlines each row's largest
-    weight.
+    weight. `words` stand at the ends of the scale when weights are shown by another measure.
     The theme "auto" follows the reader's; the others are fixed in attributes, for papers and old programs.
 
     Raises `UsageError` when there is nothing to draw.
     """
     paint: Paint = Classed(hue) if theme == "auto" else Fixed(theme, hue)
     style = f"<style>{stylesheet(hue)}</style>" if theme == "auto" else ""
-    return _draw(alignment, paint, style, title, names, top, reading, links)
+    return _draw(alignment, paint, style, title, names, top, reading, links, words)
 
 
 def picture(alignment: Alignment, *, names: tuple[str, str] = ("source", "target")) -> str:
@@ -60,6 +61,7 @@ def _draw(
     top: float | None,
     reading: Reading,
     links: bool,
+    words: tuple[str, str] | None = None,
 ) -> str:
     if not alignment.weights.size:
         raise UsageError(
@@ -82,7 +84,7 @@ def _draw(
         *_row_labels(place, paint),
         *_column_labels(place, paint),
         *_captions(place, paint, names),
-        *_legend(place, paint, strongest, float(alignment.weights.max())),
+        *_legend(place, paint, words or legend(strongest, float(alignment.weights.max()))),
         "</svg>",
     ]
     return "\n".join(part for part in parts if part) + "\n"
@@ -193,7 +195,7 @@ def _arrow(paint: Paint, x: Pixels, y: Pixels, to_x: Pixels, to_y: Pixels) -> st
     )
 
 
-def _legend(place: Layout, paint: Paint, strongest: float, largest: float) -> Iterator[str]:
+def _legend(place: Layout, paint: Paint, words: tuple[str, str]) -> Iterator[str]:
     """A bar of the scale with plain words at its ends."""
     x = min(place.left, place.width - PAD - LEGEND)
     if place.mirrored:
@@ -207,9 +209,9 @@ def _legend(place: Layout, paint: Paint, strongest: float, largest: float) -> It
         yield f'<rect x="{_n(begin)}" y="{_n(y)}" width="{_n(end - begin)}" height="10" {paint.level(step)}/>'
     yield "</g>"
     yield f'<rect x="{_n(x)}" y="{_n(y)}" width="{LEGEND}" height="10" fill="none" {paint.ink("grid")}/>'
-    low, high = legend(strongest, largest)
-    for at, words, side in ((x, low, "left"), (x + LEGEND, high, "right")):
-        yield _text(at, y + 24, words, side, paint.ink("quiet"), f'font-size="{CAPTION}"')
+    low, high = words
+    for at, says, side in ((x, low, "left"), (x + LEGEND, high, "right")):
+        yield _text(at, y + 24, says, side, paint.ink("quiet"), f'font-size="{CAPTION}"')
 
 
 def _label(x: Pixels, y: Pixels, label: str, axis: Axis, i: int, side: str, paint: Paint, more: str = "") -> str:

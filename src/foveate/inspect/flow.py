@@ -1,0 +1,69 @@
+"""Attention rollout: how much of each input reaches a position through all layers, if every layer mixes by its weights.
+
+A picture of where information could flow, and no proof that it did: switching a token off is the honest check.
+"""
+
+import numpy as np
+import torch
+from jaxtyping import Float32
+
+from foveate.errors import UsageError
+from foveate.inspect.trace.site import Site
+from foveate.inspect.trace.trace import Trace
+
+ROWS = 512
+
+
+def rollout(
+    trace: Trace, query: int = -1, *, track: str | None = None, residual: float = 0.5
+) -> Float32[np.ndarray, " keys"]:
+    """r ← ρ r + (1 − ρ) mean_h A_hᵀ r, from the last layer to the first, begun with 1 at the query.
+
+    The vector form of the product of matrices (ρ I + (1 − ρ) Ā): no matrix is made, and memory grows with the length.
+    `residual` is ρ, the share that a residual connection carries past the attention.
+
+    >>> from foveate.inspect.trace import given
+    >>> first, last = torch.tensor([[[1.0, 0.0], [0.5, 0.5]]]), torch.tensor([[[1.0, 0.0], [1.0, 0.0]]])
+    >>> from foveate.inspect.trace import Track
+    >>> tracks = {"source": Track.numbered(2)}
+    >>> trace = Trace(tracks=tracks, sites=(given(first, name="0"), given(last, name="1", layer=1)))
+    >>> rollout(trace, query=1)
+    array([0.625, 0.375], dtype=float32)
+
+    Reference: Abnar & Zuidema 2020, section 3. Raises UsageError when the trace has no self-attention along one track.
+    """
+    sites = _layers(trace, track)
+    queries = sites[-1].queries
+    if not -queries <= query < queries:
+        raise UsageError(f"There is no query {query}: there are {queries}, counted from 0.")
+    flow = torch.zeros(queries)
+    flow[query] = 1.0
+    for site in reversed(sites):
+        flow = residual * flow + (1 - residual) * _carried(site, flow)
+    return flow.numpy()
+
+
+def _layers(trace: Trace, track: str | None) -> list[Site]:
+    own = [site for site in trace.sites if site.query == site.key and site.queries == site.keys]
+    name = track or (own[0].query if own else None)
+    sites = sorted((site for site in own if site.query == name), key=lambda site: site.layer)
+    if not sites:
+        raise UsageError(
+            "Rollout follows self-attention from layer to layer, and this trace has none"
+            + (f" along {track!r}." if track else ". Record a model that attends to itself.")
+        )
+    return sites
+
+
+def _carried(site: Site, flow: torch.Tensor) -> torch.Tensor:
+    """mean_h A_hᵀ r, a few rows at a time."""
+    carried = torch.zeros(site.keys)
+    for head in range(site.heads):
+        for start in range(0, site.queries, ROWS):
+            rows = slice(start, start + ROWS)
+            if not bool(flow[rows].any()):
+                continue
+            first, last = site.reach(slice(start, min(start + ROWS, site.queries)))
+            weights, _ = site.weights(head, rows, slice(first, last))
+            carried[first:last] += flow[rows] @ weights
+    return carried / site.heads

@@ -1,0 +1,271 @@
+"""Traces on disk and in memory: whole or refused, small, selected, and embedded in a page."""
+
+import json
+import re
+import struct
+import zlib
+from base64 import b64decode
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from foveate.attention import Attention, Positions, Rotary, bigbird, causal, padding, predicate, record
+from foveate.attention.efficient.linformer import LinformerAttention
+from foveate.attention.score import Additive
+from foveate.errors import DataError, SetupError, UsageError
+from foveate.inspect.tile import TraceProvider
+from foveate.inspect.trace import Trace, Track, given, observe, read_trace, standalone, trace_writer, write_trace
+from foveate.inspect.trace import page as page_module
+from foveate.inspect.trace.page import packed
+
+LABELS = ["▁a", "b", "▁c.", "▁d", "▁e"]
+
+
+class Layers(torch.nn.Module):
+    """Two layers of self-attention, four query heads on two key heads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(Attention(visibility=causal(), transforms=[Rotary()]) for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer.run(x, x[:, :2], x[:, :2])
+        return x
+
+
+@pytest.fixture
+def model() -> Layers:
+    return Layers()
+
+
+@pytest.fixture
+def trace(model: Layers) -> Trace:
+    with observe(model) as seen:
+        model(torch.randn(1, 4, 5, 8))
+    return Trace.of(seen, {"source": Track.of_pieces(LABELS, text="ab c. d e")})
+
+
+def test_a_trace_is_read_as_it_was_written(trace: Trace, tmp_path: Path) -> None:
+    again = read_trace(write_trace(trace, tmp_path / "a.trace"))
+    assert again.header() == trace.header()
+    for mine, right in zip(again.sites, trace.sites, strict=True):
+        assert mine.tensors.keys() == right.tensors.keys()
+        assert all(torch.equal(mine.tensors[name], right.tensors[name]) for name in right.tensors)
+
+
+def test_sites_are_written_one_after_the_other(trace: Trace, tmp_path: Path) -> None:
+    with trace_writer(tmp_path / "a.trace", trace.tracks) as writer:
+        writer.add(trace.sites[0])
+        assert [path.name for path in writer.folder.iterdir()] == ["site-000.safetensors"]
+        writer.add(trace.sites[1])
+    assert [site.name for site in read_trace(tmp_path / "a.trace").sites] == ["layers.0", "layers.1"]
+
+
+def test_a_writer_that_fails_leaves_nothing(trace: Trace, tmp_path: Path) -> None:
+    other = Trace(tracks={"source": Track.numbered(2)}, sites=(given(torch.eye(2)[None]),))
+    with trace_writer(tmp_path / "a.trace", other.tracks) as writer, pytest.raises(UsageError):
+        writer.add(trace.sites[0])
+    with pytest.raises(SetupError), trace_writer(tmp_path / "b.trace", other.tracks):
+        raise OSError(28, "No space left on device")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.trace"]
+
+
+@pytest.mark.parametrize("name", ["trace.json", "site-001.safetensors", "MANIFEST"])
+def test_one_changed_bit_is_refused(trace: Trace, tmp_path: Path, name: str) -> None:
+    path = write_trace(trace, tmp_path / "a.trace") / name
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(DataError):
+        read_trace(tmp_path / "a.trace")
+
+
+def test_a_missing_file_is_refused_by_name(trace: Trace, tmp_path: Path) -> None:
+    folder = write_trace(trace, tmp_path / "a.trace")
+    (folder / "site-000.safetensors").unlink()
+    with pytest.raises(DataError, match=r"site-000\.safetensors is missing"):
+        read_trace(folder)
+
+
+def test_another_version_is_refused_with_a_way_out(trace: Trace, tmp_path: Path) -> None:
+    path = write_trace(trace, tmp_path / "a.trace") / "trace.json"
+    path.write_text(path.read_text().replace('"version": 1', '"version": 2'))
+    with pytest.raises(DataError, match=r"has trace version 2, but this version of foveate reads 1\. Install"):
+        read_trace(tmp_path / "a.trace")
+    with pytest.raises(DataError, match=r"is no trace: it has no trace\.json"):
+        read_trace(tmp_path)
+
+
+def test_recording_measures_explain_against_run_and_the_rounding(trace: Trace) -> None:
+    assert trace.pedigree.difference is not None
+    assert trace.pedigree.rounding is not None
+    assert trace.pedigree.difference < 1e-6
+    assert 0 < trace.pedigree.rounding < 2e-3
+
+
+def test_observing_changes_no_answer_and_leaves_no_trace_in_the_model(model: Layers) -> None:
+    x = torch.randn(1, 4, 5, 8)
+    plain = model(x)
+    with observe(model):
+        assert torch.equal(model(x), plain)
+    assert "run" not in vars(model.layers[0])
+
+
+def test_features_are_kept_in_16_bits_with_values_and_the_statistic_of_what_is_kept(trace: Trace) -> None:
+    site = trace.sites[1]
+    kinds = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in site.tensors.items()}
+    assert kinds["query"] == (torch.float16, (4, 5, 8))
+    assert kinds["key"] == kinds["value"] == (torch.float16, (2, 5, 8))
+    assert site.layer == 1
+    assert site.visibility == {"code": "causal()", "native": {"left": None, "right": 0}}
+    assert torch.allclose(site.weights(3)[0].sum(1), torch.ones(5), atol=1e-6)
+
+
+def test_layers_heads_and_rows_are_selected(trace: Trace) -> None:
+    part = trace.select(layers=[1], heads=[3, 0], rows=slice(2, 4))
+    assert [site.name for site in part.sites] == ["layers.1"]
+    assert part.tracks["source (part)"].labels == ("▁c.", "▁d")
+    for place, head in enumerate((3, 0)):
+        expected = trace.sites[1].weights(head)[0][2:4]
+        assert torch.equal(part.sites[0].weights(place)[0], expected)
+    with pytest.raises(UsageError, match="has 4 heads, counted from 0"):
+        trace.select(heads=[4])
+    with pytest.raises(UsageError, match=r"There is no attention 'x'.*layers\.0, layers\.1"):
+        trace["x"]
+
+
+def test_padding_of_a_batch_is_cut_off_by_the_labels() -> None:
+    site = Attention(visibility=padding())
+    at = Positions.of(5, 5, key_lengths=torch.tensor([5, 3]))
+    with record(site) as seen:
+        site.run(x := torch.randn(2, 1, 5, 4), x, x, at=at)
+    trace = Trace.of(seen, {"source": Track.of_pieces(LABELS[:3])}, example=1, stored="float32")
+    assert "real" not in trace.sites[0].tensors
+    assert torch.allclose(trace.sites[0].weights(0)[0], seen.records[0].weights()[1, 0, :3, :3], atol=1e-6)
+
+
+def test_labels_of_another_text_are_refused() -> None:
+    site = Attention()
+    with record(site) as seen:
+        site.run(x := torch.randn(1, 1, 5, 4), x, x)
+    with pytest.raises(UsageError, match=r"has 5 positions along 'source', which has 7 labels"):
+        Trace.of(seen, {"source": Track.numbered(7)})
+
+
+def test_what_is_too_large_for_16_bits_is_refused_with_a_way_out() -> None:
+    site = Attention()
+    with record(site) as seen:
+        site.run(x := torch.full((1, 1, 2, 2), 1e6), x, x)
+    with pytest.raises(UsageError, match='Record with stored="float32"'):
+        Trace.of(seen)
+    assert torch.isfinite(Trace.of(seen, stored="float32").sites[0].weights(0)[0]).all()
+
+
+def test_a_rule_of_ones_own_is_kept_as_bits() -> None:
+    site = Attention(visibility=causal() & predicate(lambda at: at.key % 2 == 0))
+    with record(site) as seen:
+        site.run(x := torch.randn(1, 1, 9, 4), x, x)
+    here = Trace.of(seen).sites[0]
+    assert here.tensors["visible"].shape == (1, 9, 2)
+    _, visible = here.weights(0)
+    assert visible is not None
+    assert torch.equal(visible, torch.tensor([[j <= i and j % 2 == 0 for j in range(9)] for i in range(9)]))
+
+
+def test_a_rule_over_a_large_map_is_evaluated_and_no_page_claims_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    from foveate.inspect.trace import fold
+
+    monkeypatch.setattr(fold, "BITS", 100)
+    site = Attention(visibility=bigbird(block=4))
+    with record(site) as seen:
+        site.run(x := torch.randn(1, 1, 40, 4), x, x)
+    trace = Trace.of(seen, stored="float32")
+    assert "visible" not in trace.sites[0].tensors
+    weights = seen.records[0].weights()[0, 0]
+    assert np.allclose(TraceProvider(trace).row(0, 0, 17), weights[17], atol=1e-6)
+    assert torch.allclose(trace.sites[0].weights(0)[0], weights, atol=1e-6)
+    with pytest.raises(UsageError, match="a page by itself cannot evaluate it"):
+        standalone(trace)
+    own = Attention(visibility=predicate(lambda at: at.key <= at.query))
+    with record(own) as seen:
+        own.run(x, x, x)
+    with pytest.raises(UsageError, match="has to be kept pair by pair"):
+        Trace.of(seen)
+
+
+def test_mechanisms_with_another_formula_are_shown_as_projected() -> None:
+    model = torch.nn.ModuleList([LinformerAttention(max_length=8, projected_length=3)])
+    with observe(model) as seen:
+        model[0].run(x := torch.randn(1, 1, 5, 4), x, x)  # type: ignore[operator]
+    trace = Trace.of(seen, {"source": Track.of_pieces(LABELS)})
+    assert trace.sites[0].shows == "projected"
+    assert trace.sites[0].keys == 3
+    assert trace.tracks[trace.sites[0].key].labels == ("mixture 0", "mixture 1", "mixture 2")
+
+
+def test_memory_of_additive_attention_is_that_of_its_projections() -> None:
+    site = Attention(Additive(query_dim=3, key_dim=6, hidden_dim=4), kind="cross")
+    with record(site) as seen, torch.no_grad():
+        site.run(torch.randn(1, 1, 2, 3), k := torch.randn(1, 1, 7, 6), k)
+    here = Trace.of(seen).sites[0]
+    assert here.tensors["query"].shape == (1, 2, 4)
+    assert here.tensors["key"].shape == (1, 7, 4)
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in page_module.PARTS:
+        ends = "</style>" if name.endswith("css") else "</script>"
+        (tmp_path / name).write_text(f"/* {name} '{ends}' */")
+    monkeypatch.setattr(page_module, "static_folder", lambda: tmp_path)
+
+
+def unpacked(content: bytes) -> tuple[dict, bytes]:
+    body = zlib.decompress(content, -15)
+    (length,) = struct.unpack_from("<I", body)
+    return json.loads(body[4 : 4 + length]), body
+
+
+def test_the_packed_trace_holds_every_tensor_at_a_multiple_of_eight(trace: Trace) -> None:
+    header, body = unpacked(packed(trace))
+    assert header["trace"] == trace.header()
+    kinds = {"F16": np.float16, "F32": np.float32, "I32": np.int32, "U8": np.uint8, "BOOL": np.bool_}
+    for entry in header["tensors"]:
+        assert entry["offset"] % 8 == 0
+        raw = body[entry["offset"] : entry["offset"] + entry["length"]]
+        array = np.frombuffer(raw, kinds[entry["dtype"]]).reshape(entry["shape"])
+        assert np.array_equal(array, trace.sites[entry["site"]].tensors[entry["name"]].numpy())
+
+
+def test_no_label_becomes_markup_of_the_page(built: None) -> None:
+    evil = "</script><img src=x onerror=alert(1)>"
+    trace = Trace(tracks={"source": Track(labels=(evil, "b"))}, sites=(given(torch.eye(2)[None]),))
+    html = standalone(trace, title=evil)
+    assert "<img" not in html
+    assert (html.count("</script>"), html.count("</style>")) == (3, 1)
+    (content,) = re.findall(r'id="trace">([^<]*)</script>', html)
+    assert unpacked(b64decode(content))[0]["trace"]["sequences"]["source"]["labels"][0] == evil
+
+
+def test_a_page_asks_nothing_of_any_host(built: None, trace: Trace) -> None:
+    html = standalone(trace)
+    assert "http" not in html.replace("http-equiv", "")
+    assert "default-src 'none'" in html
+
+
+def test_a_notebook_shows_the_page_in_a_frame_that_may_only_run_scripts(built: None, trace: Trace) -> None:
+    html = trace._repr_html_()
+    assert html.startswith('<iframe sandbox="allow-scripts" srcdoc="&lt;!DOCTYPE html&gt;')
+    assert repr(trace) == "Trace(2 sites; source: 5)"
+
+
+def test_a_viewer_that_is_not_built_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, trace: Trace) -> None:
+    monkeypatch.setattr(page_module, "static_folder", lambda: tmp_path)
+    with pytest.raises(SetupError, match="The viewer is not built"):
+        standalone(trace)
