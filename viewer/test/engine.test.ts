@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { decode, HIDDEN, ZERO } from "../src/codec";
-import { Engine, spansOf } from "../src/engine/engine";
+import { Engine } from "../src/engine/engine";
+import { spansOf } from "../src/span";
 import { TILE, type Level, type Native, type Normaliser, type Pool, type Span } from "../src/provider";
 import { made, range, type Choice, type Made } from "./case";
 

@@ -4,7 +4,6 @@ import {
   THUMBNAIL,
   type Cell,
   type Codes,
-  type Sequence,
   type Site,
   type Span,
   type Statistics,
@@ -15,7 +14,9 @@ import {
   type Trace,
 } from "../provider";
 import { LeastRecent } from "../recent";
+import { spansOf } from "../span";
 import { Head } from "./head";
+import { overviewLevel } from "./level";
 import { Gauge, labelsOf } from "./measure";
 import type { Payload } from "./payload";
 import { codesOf, levelAxis, pooled, sampled, spanAxis, type Axis } from "./pool";
@@ -172,14 +173,4 @@ export class Engine implements TileProvider {
       return made;
     });
   }
-}
-
-export function overviewLevel(queries: number, keys: number): number {
-  return Math.max(0, Math.ceil(Math.log2(Math.max(queries, keys, 1) / THUMBNAIL)));
-}
-
-/** The spans of a sequence at a semantic level; every token for itself where it has none. */
-export function spansOf(sequence: Sequence | undefined, level: "word" | "sentence", length: number): readonly Span[] {
-  const spans = level === "word" ? sequence?.words : sequence?.sentences;
-  return spans ?? Array.from({ length }, (_, i) => [i, i + 1] as const);
 }

@@ -1,0 +1,211 @@
+/** What the reader looks at: one value for each choice, told to all panels, and kept in the address. */
+
+import { Cached } from "./cached";
+import type { Theme, Scale } from "./colour";
+import { SCALES } from "./colour";
+import type { Camera } from "./camera";
+import { joined, printable } from "./label";
+import type { Level, Pool, Semantic, Sequence, Site, Span, TileProvider, Trace } from "./provider";
+import { spansOf } from "./span";
+import { effect, signal, type Signal } from "./signal";
+import { LANGUAGES, preferred, spoken, type Language, type Word } from "./strings/strings";
+
+export const VIEWS = ["overview", "map", "text", "alignment", "steps", "compare", "run"] as const;
+export type View = (typeof VIEWS)[number];
+export type Cells = "token" | Semantic;
+export interface Brush {
+  rows: Span;
+  columns: Span;
+}
+export interface Cursor {
+  query: number;
+  key: number;
+}
+/** The second map of a comparison. */
+export interface Other {
+  site: number;
+  head: number;
+  provider: Cached;
+  trace: Trace;
+  name: string;
+}
+
+export class App {
+  readonly provider: Cached;
+  readonly view = signal<View>("map");
+  readonly site = signal(0);
+  readonly head = signal(0);
+  readonly pool = signal<Pool>("peak");
+  readonly scale = signal<Scale>("log");
+  readonly cells = signal<Cells>("token");
+  readonly camera = signal<Camera | null>(null);
+  readonly cursor = signal<Cursor | null>(null);
+  readonly brush = signal<Brush | null>(null);
+  readonly found = signal<{ queries: readonly number[]; keys: readonly number[] }>({ queries: [], keys: [] });
+  readonly choice = signal<"auto" | Theme>("auto");
+  readonly theme = signal<Theme>("light");
+  readonly language = signal<Language>("en");
+  readonly others = signal<Other[]>([]);
+  readonly against = signal<Other | null>(null);
+  /** The latest words for those who listen rather than look. */
+  readonly said = signal("");
+
+  constructor(
+    provider: TileProvider,
+    readonly trace: Trace,
+  ) {
+    this.provider = provider instanceof Cached ? provider : new Cached(provider);
+    this.language.value = preferred(navigator.languages);
+    const dark = matchMedia("(prefers-color-scheme: dark)");
+    const settle = (): void => void (this.theme.value = this.choice.value === "auto" ? (dark.matches ? "dark" : "light") : this.choice.value);
+    dark.addEventListener("change", settle);
+    effect(settle);
+    this.view.value = trace.sites.length * (trace.sites[0]?.heads ?? 1) > 1 ? "overview" : "map";
+    this.restore(location.hash);
+    effect(() => this.keep());
+    addEventListener("hashchange", () => this.restore(location.hash));
+  }
+
+  say(word: Word, values?: Record<string, string | number>): string {
+    return spoken(this.language.value, word, values);
+  }
+
+  get current(): Site {
+    return this.trace.sites[this.site.value]!;
+  }
+  sequence(side: "query" | "key", site: Site = this.current, trace: Trace = this.trace): Sequence | undefined {
+    return trace.sequences[site[side]];
+  }
+
+  /** The name of one token, or of what a token is when it has none. */
+  label(side: "query" | "key", index: number, site: Site = this.current): string {
+    const sequence = this.sequence(side, site);
+    const label = site.shows === "projected" && side === "key" ? undefined : sequence?.labels?.[index];
+    if (label !== undefined) return printable(label);
+    if (sequence?.hop) return `${(index * sequence.hop).toFixed(2)} s`;
+    if (sequence?.grid) return `${Math.floor(index / sequence.grid[1])},${index % sequence.grid[1]}`;
+    return String(index);
+  }
+
+  /** The names along one side of the map, whatever a cell is. */
+  unitLabel(side: "query" | "key", unit: number, cells: Cells = this.cells.value): string {
+    if (cells === "token") return this.label(side, unit);
+    const [begin, end] = this.spans(side, cells)[unit] ?? [0, 0];
+    const labels = this.sequence(side)?.labels;
+    if (cells === "word") return labels ? printable(joined(labels.slice(begin, end))) : this.label(side, begin);
+    return `${unit + 1}: ${this.label(side, begin)} …`;
+  }
+
+  spans(side: "query" | "key", level: Semantic): readonly Span[] {
+    const site = this.current;
+    return spansOf(this.sequence(side), level, side === "query" ? site.queries : site.keys);
+  }
+
+  get extent(): { rows: number; columns: number } {
+    const cells = this.cells.value;
+    if (cells === "token") return { rows: this.current.queries, columns: this.current.keys };
+    return { rows: this.spans("query", cells).length, columns: this.spans("key", cells).length };
+  }
+
+  levelName(level: Level): string {
+    if (typeof level === "string") return this.say("level.span", { level: this.say(`cells.${level}`) });
+    if (level === 0) return this.say("level.exact");
+    return this.say("level.pooled", { level, size: 2 ** level, pool: this.say(`pool.${this.pool.value}`).split(/[:：]/)[0]! });
+  }
+
+  choose(site: number, head: number): void {
+    const sites = this.trace.sites.length;
+    const before = this.extent;
+    this.site.value = (site + sites) % sites;
+    const { heads, queries, keys } = this.current;
+    this.head.value = (head + heads) % heads;
+    const after = this.extent;
+    if (before.rows !== after.rows || before.columns !== after.columns) {
+      this.camera.value = null;
+      this.brush.value = null;
+    }
+    const at = this.cursor.value;
+    if (at && (at.query >= queries || at.key >= keys)) this.cursor.value = null;
+    this.said.value = this.say("read.head", { site: this.current.name, head: this.head.value + 1 });
+  }
+
+  nextScale(): void {
+    this.scale.value = SCALES[(SCALES.indexOf(this.scale.value) + 1) % SCALES.length]!;
+  }
+
+  private keep(): void {
+    const camera = this.camera.value;
+    const cursor = this.cursor.value;
+    const brush = this.brush.value;
+    const kept: Record<string, string | number | undefined> = {
+      view: this.view.value,
+      site: this.site.value,
+      head: this.head.value,
+      scale: this.scale.value,
+      pool: this.pool.value,
+      cells: this.cells.value,
+      ...(camera && { x: round(camera.x), y: round(camera.y), zoom: round(camera.zoom) }),
+      ...(cursor && { query: cursor.query, key: cursor.key }),
+      ...(brush && { brush: [...brush.rows, ...brush.columns].join("-") }),
+      ...(this.choice.value !== "auto" && { theme: this.choice.value }),
+      language: this.language.value,
+    };
+    const hash = `#${Object.entries(kept).map(([name, value]) => `${name}=${value}`).join("&")}`;
+    try {
+      if (hash !== location.hash) history.replaceState(null, "", hash);
+    } catch {
+      // In a sandboxed frame there is no address to keep.
+    }
+  }
+
+  private restore(hash: string): void {
+    const told = new URLSearchParams(hash.replace(/^#/, ""));
+    const number = (name: string, below: number): number | null => {
+      const value = Number(told.get(name) ?? NaN);
+      return Number.isFinite(value) && value >= 0 && value < below ? value : null;
+    };
+    const among = <T extends string>(name: string, all: readonly T[], into: Signal<T>): void => {
+      const value = told.get(name) as T;
+      if (all.includes(value)) into.value = value;
+    };
+    among("view", VIEWS, this.view);
+    among("scale", SCALES, this.scale);
+    among("pool", ["peak", "mass"], this.pool);
+    among("cells", ["token", "word", "sentence"], this.cells);
+    among("theme", ["auto", "light", "dark"], this.choice);
+    among("language", Object.keys(LANGUAGES) as Language[], this.language);
+    this.site.value = Math.floor(number("site", this.trace.sites.length) ?? this.site.value);
+    this.head.value = Math.floor(number("head", this.current.heads) ?? Math.min(this.head.value, this.current.heads - 1));
+    const [x, y, zoom] = [number("x", Infinity), number("y", Infinity), number("zoom", 1000)];
+    if (x !== null && y !== null && zoom) this.camera.value = { x, y, zoom };
+    const [query, key] = [number("query", this.current.queries), number("key", this.current.keys)];
+    if (query !== null && key !== null) this.cursor.value = { query: Math.floor(query), key: Math.floor(key) };
+    const ends = told.get("brush")?.split("-").map(Number);
+    if (ends?.length === 4 && ends.every((end) => Number.isInteger(end))) {
+      const [top, bottom, left, right] = ends as [number, number, number, number];
+      if (top < bottom && left < right && bottom <= this.current.queries && right <= this.current.keys) this.brush.value = { rows: [top, bottom], columns: [left, right] };
+    }
+  }
+}
+
+const round = (value: number): number => Number(value.toPrecision(7));
+
+export const shown = (value: number, digits = 4): string => {
+  if (!Number.isFinite(value)) return String(value);
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  return size < 1e-4 || size >= 1e6 ? value.toExponential(digits - 2) : String(Number(value.toPrecision(digits)));
+};
+
+/** Calls off what went before. */
+export class Latest {
+  private control = new AbortController();
+  next(): AbortSignal {
+    this.control.abort();
+    this.control = new AbortController();
+    return this.control.signal;
+  }
+}
+
+/** Whether an error only says that nobody waits any more. */
+export const calledOff = (error: unknown): boolean => error instanceof DOMException && error.name === "AbortError";

@@ -1,0 +1,39 @@
+/** The door: `mount(element, provider)`. A page that says where its trace is gets a viewer by itself. */
+
+import "./style.css";
+import { App } from "./app";
+import { Cached } from "./cached";
+import { h, replace } from "./dom";
+import { HttpProvider } from "./http";
+import { found, open } from "./open";
+import type { TileProvider } from "./provider";
+import { Shell } from "./view/shell";
+
+export async function mount(element: HTMLElement, provider: TileProvider): Promise<App> {
+  element.setAttribute("aria-busy", "true");
+  const cached = new Cached(provider);
+  try {
+    const app = new App(cached, await cached.meta());
+    new Shell(element, app);
+    return app;
+  } catch (error) {
+    const message = error instanceof Error ? error.message : String(error);
+    replace(element, h("main", {}, h("h1", {}, "Foveate"), h("p", { role: "alert", className: "warning" }, message)));
+    throw error;
+  } finally {
+    element.removeAttribute("aria-busy");
+  }
+}
+
+declare global {
+  var foveate: { mount: typeof mount; open: typeof open; HttpProvider: typeof HttpProvider };
+}
+globalThis.foveate = { mount, open, HttpProvider };
+
+function start(): void {
+  const root = document.getElementById("foveate");
+  const provider = root && found(root);
+  if (root && provider) void mount(root, provider);
+}
+if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);
+else start();

@@ -1,0 +1,76 @@
+/** Two heads, or the heads of two traces: both maps and their difference, under one camera. */
+
+import type { App, Other } from "../app";
+import { Cached } from "../cached";
+import { choice, h, replace } from "../dom";
+import { open } from "../open";
+import { effect, untracked } from "../signal";
+import { differenceLayer, headLayer } from "./layer";
+import { legend } from "./legend";
+import { MapView } from "./map";
+
+export function compare(app: App): { element: HTMLElement; close: () => void } {
+  const controls = h("div", { className: "controls" });
+  const warning = h("p", { className: "warning" });
+  const maps = h("div", { className: "triple" });
+  const element = h("section", { className: "compareview", "aria-label": app.say("view.compare") }, controls, warning, maps, legend(app, true));
+  const file = h("input", { type: "file", accept: ".html,text/html" });
+  file.addEventListener("change", () => {
+    const chosen = file.files?.[0];
+    if (chosen) load(app, chosen).catch((error: unknown) => (warning.textContent = app.say("failed", { message: error instanceof Error ? error.message : String(error) })));
+  });
+  app.against.value ??= { provider: app.provider, trace: app.trace, name: app.say("compare.this"), site: app.site.value, head: (app.head.value + 1) % app.current.heads };
+  let views: MapView[] = [];
+  const stops = [
+    effect(() => {
+      const against = app.against.value!;
+      const all = untracked(() => traces(app));
+      void app.others.value;
+      const at = all.findIndex(({ provider }) => provider === against.provider);
+      const site = against.trace.sites[against.site]!;
+      replace(
+        controls,
+        choice(app.say("compare.with"), all.map(({ name }, index) => [String(index), name] as const), String(at), (index) => (app.against.value = { ...all[Number(index)]!, site: 0, head: 0 })),
+        choice(app.say("site"), against.trace.sites.map(({ name }, index) => [String(index), name] as const), String(against.site), (index) => (app.against.value = { ...against, site: Number(index), head: 0 })),
+        choice(app.say("head"), Array.from({ length: site.heads }, (_, head) => [String(head), String(head + 1)] as const), String(against.head), (head) => (app.against.value = { ...against, head: Number(head) })),
+        h("label", { className: "field" }, h("span", {}, app.say("compare.file")), file),
+      );
+    }),
+    effect(() => {
+      const against = app.against.value!;
+      const [mine, theirs] = [app.current, against.trace.sites[against.site]!];
+      const same = mine.queries === theirs.queries && mine.keys === theirs.keys;
+      const size = ({ queries, keys }: typeof mine): string => `${queries} × ${keys}`;
+      warning.textContent = same ? "" : app.say("compare.shape", { a: size(mine), b: size(theirs) });
+      for (const view of views) view.close();
+      const look = () => ({ scale: app.scale.value, theme: app.theme.value, pool: app.pool.value });
+      const first = () => headLayer(app.provider, app.site.value, app.head.value, app.cells.value, look());
+      const second = () => headLayer(against.provider, against.site, against.head, app.cells.value, look(), against.name);
+      const less = () => differenceLayer({ provider: app.provider, site: app.site.value, head: app.head.value }, against, app.cells.value, app.theme.value, app.pool.value, against.name);
+      const titles = [app.say("compare.first"), app.say("compare.second"), app.say("compare.difference")];
+      untracked(() => {
+        views = (same ? [first, second, less] : [first]).map((layer, at) => new MapView(app, layer, titles[at]!));
+        replace(maps, ...views.map((view, at) => h("figure", {}, h("figcaption", {}, titles[at]!), view.element)));
+      });
+    }),
+  ];
+  return {
+    element,
+    close: () => {
+      for (const view of views) view.close();
+      for (const stop of stops) stop();
+    },
+  };
+}
+
+const traces = (app: App): Other[] => [{ provider: app.provider, trace: app.trace, name: app.say("compare.this"), site: 0, head: 0 }, ...app.others.value];
+
+async function load(app: App, file: File): Promise<void> {
+  const page = new DOMParser().parseFromString(await file.text(), "text/html");
+  const payload = page.getElementById("trace")?.textContent;
+  if (!payload) throw new Error(`${file.name}: no trace inside`);
+  const provider = new Cached(open(payload));
+  const other: Other = { provider, trace: await provider.meta(), name: file.name, site: 0, head: 0 };
+  app.others.value = [...app.others.value, other];
+  app.against.value = other;
+}

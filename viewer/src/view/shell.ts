@@ -1,0 +1,218 @@
+/** The frame of the page: choices above, one view in the middle, the latest words below. */
+
+import { shown, VIEWS, type App, type View } from "../app";
+import { choice, h, replace } from "../dom";
+import { effect, untracked } from "../signal";
+import { LANGUAGES, type Language } from "../strings/strings";
+import { alignment } from "./alignment";
+import { compare } from "./compare";
+import { headLayer } from "./layer";
+import { legend } from "./legend";
+import { MapView } from "./map";
+import { mini } from "./mini";
+import { overview } from "./overview";
+import { Reading, strongest } from "./reading";
+import { run } from "./run";
+import { search } from "./search";
+import { steps } from "./steps";
+import { text } from "./text";
+
+interface Shown {
+  element: HTMLElement;
+  close(): void;
+}
+
+export class Shell {
+  private readonly root: HTMLElement;
+  private readonly body = h("main", { className: "view" });
+  private readonly tools = h("div", { className: "tools" });
+  private readonly help: HTMLDialogElement;
+  private readonly finder: { element: HTMLElement; input: HTMLInputElement };
+  private current: Shown | null = null;
+  private map: MapView | null = null;
+
+  constructor(
+    root: HTMLElement,
+    private readonly app: App,
+  ) {
+    this.root = root;
+    root.classList.add("foveate");
+    this.help = h("dialog", { className: "help" });
+    this.finder = search(app, (query, key) => void this.go(query, key));
+    const bar = h("header", { className: "bar" });
+    const status = h("p", { className: "status", role: "status", "aria-live": "polite" });
+    const footer = h("footer", { className: "foot" }, status, h("p", { className: "pedigree" }));
+    replace(root, bar, this.tools, this.body, footer, this.help);
+    effect(() => this.drawBar(bar));
+    effect(() => this.drawTools());
+    effect(() => this.open(app.view.value));
+    effect(() => (status.textContent = app.said.value));
+    effect(() => (footer.lastElementChild!.textContent = this.pedigree()));
+    effect(() => {
+      root.dataset["theme"] = app.theme.value;
+      root.lang = app.language.value;
+      root.dir = app.language.value === "fa" ? "rtl" : "ltr";
+      if (root.parentElement === document.body) document.documentElement.lang = app.language.value;
+    });
+    root.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  private views(): View[] {
+    return VIEWS.filter((view) => view !== "run" || (this.app.trace.attached === true && this.app.provider.attached));
+  }
+
+  private drawBar(bar: HTMLElement): void {
+    const { app } = this;
+    const tabs = this.views().map((view) => h("button", { className: "tab", "aria-current": app.view.value === view ? "page" : null, onclick: () => (app.view.value = view) }, app.say(`view.${view}`)));
+    const model = app.trace.pedigree.model;
+    replace(bar, h("h1", {}, app.say("title"), model ? h("small", {}, h("bdi", {}, String(model))) : null), h("nav", { "aria-label": app.say("title") }, ...tabs),
+      h("div", { className: "settings" },
+        choice(app.say("theme"), (["auto", "light", "dark"] as const).map((name) => [name, app.say(`theme.${name}`)] as const), app.choice.value, (name) => (app.choice.value = name)),
+        choice(app.say("language"), Object.entries(LANGUAGES) as [Language, string][], app.language.value, (name) => (app.language.value = name)),
+        h("button", { onclick: () => this.openHelp(), title: "?" }, app.say("help"))));
+  }
+
+  private drawTools(): void {
+    const { app } = this;
+    const sites = app.trace.sites.map(({ name }, at) => [String(at), name] as const);
+    const heads = Array.from({ length: app.current.heads }, (_, head) => [String(head), String(head + 1)] as const);
+    const has = (level: "words" | "sentences"): boolean => Boolean(app.sequence("query")?.[level] ?? app.sequence("key")?.[level]);
+    const cells = (["token", "word", "sentence"] as const).filter((name) => name === "token" || has(`${name}s`));
+    const changeCells = (name: (typeof cells)[number]): void => {
+      app.cells.value = name;
+      app.camera.value = null;
+    };
+    const focused = this.tools.contains(document.activeElement) && document.activeElement !== this.finder.input;
+    const label = focused ? document.activeElement!.previousElementSibling?.textContent : null;
+    replace(this.tools,
+      choice(app.say("site"), sites, String(app.site.value), (site) => app.choose(Number(site), app.head.value)),
+      choice(app.say("head"), heads, String(app.head.value), (head) => app.choose(app.site.value, Number(head))),
+      choice(app.say("scale"), (["log", "lift", "linear"] as const).map((name) => [name, app.say(`scale.${name}`)] as const), app.scale.value, (name) => (app.scale.value = name)),
+      choice(app.say("pool"), (["peak", "mass"] as const).map((name) => [name, app.say(`pool.${name}`)] as const), app.pool.value, (name) => (app.pool.value = name)),
+      cells.length > 1 || app.cells.value !== "token" ? choice(app.say("cells"), cells.map((name) => [name, app.say(`cells.${name}`)] as const), app.cells.value, changeCells) : null,
+      this.finder.element);
+    // A select that was just used is a new one now: the focus goes on.
+    if (label) for (const span of this.tools.querySelectorAll("label > span")) if (span.textContent === label) (span.nextElementSibling as HTMLElement | null)?.focus();
+  }
+
+  private open(view: View): void {
+    untracked(() => {
+      this.current?.close();
+      this.map = null;
+      this.current = this.make(view);
+      replace(this.body, this.current.element);
+      this.body.dataset["view"] = view;
+    });
+  }
+
+  private make(view: View): Shown {
+    switch (view) {
+      case "overview":
+        return overview(this.app);
+      case "text":
+        return text(this.app);
+      case "alignment":
+        return alignment(this.app);
+      case "steps":
+        return steps(this.app);
+      case "compare":
+        return compare(this.app);
+      case "run":
+        if (this.views().includes("run")) return run(this.app);
+        return this.mapView();
+      case "map":
+        return this.mapView();
+    }
+  }
+
+  private mapView(): Shown {
+    const { app } = this;
+    const layer = () => headLayer(app.provider, app.site.value, app.head.value, app.cells.value, { scale: app.scale.value, theme: app.theme.value, pool: app.pool.value });
+    const map = new MapView(app, layer, app.say("map.label"));
+    const reading = new Reading(app, (query, key) => map.hoverAt(map.unitOf("query", query), map.unitOf("key", key)));
+    const small = mini(app, (x, y) => map.look({ x, y, zoom: app.camera.value?.zoom ?? 1 }));
+    const waiting = h("p", { className: "waiting", hidden: true }, app.say("waiting"));
+    map.onwaiting = (is) => (waiting.hidden = !is);
+    let last = "";
+    map.onhover = (hover) => {
+      const name = hover ? `${hover.query}/${hover.key}/${hover.level}` : "";
+      if (name === last) return;
+      last = name;
+      void reading.read(hover);
+    };
+    this.map = map;
+    const buttons = h("div", { className: "zoom", role: "group", "aria-label": app.say("map.mini") },
+      h("button", { onclick: () => map.zoom(2), "aria-label": app.say("nearer"), title: app.say("nearer") }, "+"),
+      h("button", { onclick: () => map.zoom(0.5), "aria-label": app.say("farther"), title: app.say("farther") }, "−"),
+      h("button", { onclick: () => map.fit(), "aria-label": app.say("fit"), title: app.say("fit") }, "⤢"));
+    const element = h("section", { className: "mapview", "aria-label": app.say("view.map") }, h("div", { className: "stage" }, map.element, buttons, small.element, waiting), legend(app));
+    const both = h("div", { className: "withreading" }, element, reading.element);
+    return {
+      element: both,
+      close: () => {
+        map.close();
+        reading.close();
+        small.close();
+      },
+    };
+  }
+
+  /** To a found token: as a key, with the query that looks at it in view; its own row where the map is square. */
+  private async go(query: number | null, key: number | null): Promise<void> {
+    const { app } = this;
+    if (!["map", "compare"].includes(app.view.value)) app.view.value = "map";
+    await Promise.resolve();
+    const at = app.cursor.value;
+    const to = { query: query ?? (app.current.query === app.current.key ? key! : (at?.query ?? 0)), key: key ?? 0 };
+    if (key === null) {
+      const row = await app.provider.row(app.site.value, app.head.value, to.query).catch(() => null);
+      to.key = row ? (strongest(row, 1)[0] ?? 0) : 0;
+    }
+    app.cursor.value = to;
+    this.map?.show(to.query, to.key);
+  }
+
+  private key(event: KeyboardEvent): void {
+    const { app } = this;
+    const typing = event.target instanceof HTMLElement && event.target.matches("input,textarea,select");
+    if (typing || event.ctrlKey || event.metaKey || event.altKey || this.help.open) return;
+    const views = this.views();
+    const actions: Record<string, () => void> = {
+      "?": () => this.openHelp(),
+      "/": () => this.finder.input.focus(),
+      "[": () => app.choose(app.site.value, app.head.value - 1),
+      "]": () => app.choose(app.site.value, app.head.value + 1),
+      "{": () => app.choose(app.site.value - 1, app.head.value),
+      "}": () => app.choose(app.site.value + 1, app.head.value),
+      c: () => app.nextScale(),
+      p: () => (app.pool.value = app.pool.value === "peak" ? "mass" : "peak"),
+    };
+    VIEWS.forEach((view, at) => views.includes(view) && (actions[String(at + 1)] = () => (app.view.value = view)));
+    if (event.target instanceof HTMLCanvasElement) actions["Enter"] = () => (app.view.value = "steps");
+    const action = actions[event.key];
+    if (!action) return;
+    event.preventDefault();
+    action();
+  }
+
+  private openHelp(): void {
+    const { app } = this;
+    const lines = (["arrows", "zoom", "head", "find", "scale", "brush", "steps", "views"] as const).map((name) => h("li", {}, app.say(`keys.${name}`)));
+    replace(this.help, h("h2", {}, app.say("keys.title")), h("ul", {}, ...lines), h("button", { onclick: () => this.help.close() }, app.say("close")));
+    this.help.setAttribute("aria-label", app.say("help"));
+    this.help.showModal();
+  }
+
+  private pedigree(): string {
+    const { app } = this;
+    const { dtype, difference } = app.trace.pedigree;
+    const shows = app.current.shows;
+    return [
+      app.current.formula,
+      shows === "exact" ? "" : app.say(`shows.${shows}`),
+      app.current.visibility.code,
+      dtype ?? "",
+      typeof difference === "number" ? app.say("difference", { value: shown(difference, 3) }) : "",
+    ].filter(Boolean).join(" · ");
+  }
+}
