@@ -101,9 +101,13 @@ def test_logits_are_those_of_hugging_face(settings: dict, sources: list[list[int
     assert expected[decoder_mask.bool()].std() > 1  # there is something to compare
 
 
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[MarianMTModel, Transformer]:
-    theirs = hugging_face()
+WIDE = {"d_model": 64, "encoder_ffn_dim": 96, "decoder_ffn_dim": 96, "init_std": 0.2}
+"""Wide enough for a step of a few rows to be one kernel."""
+
+
+@pytest.fixture(scope="module", params=[{}, WIDE], ids=["narrow", "wide"])
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[MarianMTModel, Transformer]:
+    theirs = hugging_face(**request.param)
     return theirs, ours(theirs, tmp_path_factory.mktemp("marian"))
 
 
@@ -168,3 +172,17 @@ def test_beam_search_gives_what_generate_gives(
     found = decoded(model, sources, config)
 
     assert [best.tokens for sentence in found for best in sentence] == expected
+
+
+@pytest.mark.parametrize(
+    "config", [GreedyConfig(max_length=LENGTH, forbid=(PAD,)), BeamConfig(max_length=LENGTH, forbid=(PAD,))]
+)
+def test_one_sentence_at_a_time_gives_what_generate_gives(
+    pair: tuple[MarianMTModel, Transformer], sources: list[list[int]], config: GreedyConfig | BeamConfig
+) -> None:
+    theirs, model = pair
+    expected = generated(theirs, sources, num_beams=beam_size(config), early_stopping=False, length_penalty=1.0)
+
+    found = [decoded(model, [source], config)[0][0].tokens for source in sources]
+
+    assert found == expected

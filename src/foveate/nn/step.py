@@ -121,10 +121,12 @@ class DecoderStep:
         time: int,
         watched_at: tuple[Positions, Positions] | None = None,
     ) -> Float[Tensor, "rows vocab"]:
-        """Keys and values of the tokens, which stand at `time`, are written into the cache.
+        """Keys and values of the tokens, which stand at `time`, are written into the cache. Cache and memory must be
+        contiguous.
 
         `watched_at` says where queries and keys of the two attentions stand, when a recording is on.
         """
+        token, position, lengths = (part.contiguous() for part in (token, position, lengths))
         rows, sentences, room, memory_room = len(token), len(lengths), cache[0].shape[3], memory[0].key.shape[2]
         places = max(-(-place // LANES) * LANES for place in (room, memory_room))
         size = rows * self.width

@@ -120,6 +120,15 @@ def test_looking_changes_no_bit_and_sees_what_the_blocks_see(design: str, monkey
 
 
 @torch.no_grad()
+def test_tokens_may_lie_anywhere_in_memory() -> None:
+    model, words = built(), torch.tensor([[4, 9], [5, 9], [6, 9]])
+    state = model.start(Batch.of(SOURCES))
+    _, expected = model.step(state, words[:, 0].clone())
+    _, logits = model.step(state, words[:, 0])
+    assert torch.equal(logits, expected)
+
+
+@torch.no_grad()
 def test_a_token_that_the_model_does_not_know_is_refused() -> None:
     model = built()
     state = model.start(Batch.of(SOURCES))
