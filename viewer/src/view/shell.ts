@@ -23,9 +23,8 @@ interface Shown {
 }
 
 export class Shell {
-  private readonly root: HTMLElement;
   private readonly body = h("main", { className: "view" });
-  private readonly tools = h("div", { className: "tools" });
+  private readonly choices = h("div", { className: "controls" });
   private readonly help: HTMLDialogElement;
   private readonly finder: { element: HTMLElement; input: HTMLInputElement };
   private current: Shown | null = null;
@@ -35,14 +34,13 @@ export class Shell {
     root: HTMLElement,
     private readonly app: App,
   ) {
-    this.root = root;
     root.classList.add("foveate");
     this.help = h("dialog", { className: "help" });
     this.finder = search(app, (query, key) => void this.go(query, key));
     const bar = h("header", { className: "bar" });
     const status = h("p", { className: "status", role: "status", "aria-live": "polite" });
     const footer = h("footer", { className: "foot" }, status, h("p", { className: "pedigree" }));
-    replace(root, bar, this.tools, this.body, footer, this.help);
+    replace(root, bar, h("div", { className: "tools", role: "group", "aria-label": app.say("view.map") }, this.choices, this.finder.element), this.body, footer, this.help);
     effect(() => this.drawBar(bar));
     effect(() => this.drawTools());
     effect(() => this.open(app.view.value));
@@ -82,17 +80,15 @@ export class Shell {
       app.cells.value = name;
       app.camera.value = null;
     };
-    const focused = this.tools.contains(document.activeElement) && document.activeElement !== this.finder.input;
-    const label = focused ? document.activeElement!.previousElementSibling?.textContent : null;
-    replace(this.tools,
+    const used = this.choices.contains(document.activeElement) ? [...this.choices.querySelectorAll("select")].indexOf(document.activeElement as HTMLSelectElement) : -1;
+    replace(this.choices,
       choice(app.say("site"), sites, String(app.site.value), (site) => app.choose(Number(site), app.head.value)),
       choice(app.say("head"), heads, String(app.head.value), (head) => app.choose(app.site.value, Number(head))),
       choice(app.say("scale"), (["log", "lift", "linear"] as const).map((name) => [name, app.say(`scale.${name}`)] as const), app.scale.value, (name) => (app.scale.value = name)),
       choice(app.say("pool"), (["peak", "mass"] as const).map((name) => [name, app.say(`pool.${name}`)] as const), app.pool.value, (name) => (app.pool.value = name)),
-      cells.length > 1 || app.cells.value !== "token" ? choice(app.say("cells"), cells.map((name) => [name, app.say(`cells.${name}`)] as const), app.cells.value, changeCells) : null,
-      this.finder.element);
+      cells.length > 1 || app.cells.value !== "token" ? choice(app.say("cells"), cells.map((name) => [name, app.say(`cells.${name}`)] as const), app.cells.value, changeCells) : null);
     // A select that was just used is a new one now: the focus goes on.
-    if (label) for (const span of this.tools.querySelectorAll("label > span")) if (span.textContent === label) (span.nextElementSibling as HTMLElement | null)?.focus();
+    if (used >= 0) this.choices.querySelectorAll("select")[used]?.focus();
   }
 
   private open(view: View): void {

@@ -1,0 +1,27 @@
+/** Standalone pages of the example traces, put together as the exporter does it. */
+
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { deflateRawSync } from "node:zlib";
+import { assemble } from "../src/engine/payload";
+import { chinese, lecture, needle, persian, type Example } from "./trace";
+
+const STATIC = fileURLToPath(new URL("../../src/foveate/serve/static/", import.meta.url));
+const PAGES = fileURLToPath(new URL("./pages/", import.meta.url));
+export const POLICY = "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; img-src data: blob:; worker-src blob:";
+
+export function page({ trace, tensors }: Example): string {
+  const read = (name: string): string => readFileSync(STATIC + name, "utf8");
+  const payload = deflateRawSync(assemble(trace, tensors)).toString("base64");
+  return read("index.html")
+    .replace("<meta charset", () => `<meta http-equiv="Content-Security-Policy" content="${POLICY}">\n<meta charset`)
+    .replace('<link rel="stylesheet" href="viewer.css">', () => `<style>${read("viewer.css")}</style>`)
+    .replace('<script defer src="viewer.js"></script>', () => `<script type="application/octet-stream" id="trace">${payload}</script><script type="text/plain" id="worker">${read("worker.js")}</script><script>${read("viewer.js")}</script>`);
+}
+
+export const address = (name: string): string => `file://${PAGES}${name}.html`;
+
+export default function setup(): void {
+  mkdirSync(PAGES, { recursive: true });
+  for (const [name, example] of Object.entries({ lecture, needle, persian, chinese })) writeFileSync(`${PAGES}${name}.html`, page(example()));
+}

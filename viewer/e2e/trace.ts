@@ -1,0 +1,114 @@
+/** The traces that the browser tests look at: small, exact, and made here. */
+
+import { toHalf } from "../src/codec";
+import { Head } from "../src/engine/head";
+import type { Tensor } from "../src/engine/payload";
+import type { Sequence, Site, Trace } from "../src/provider";
+import { Random } from "../test/case";
+
+export interface Example {
+  trace: Trace;
+  tensors: Record<string, Tensor>[];
+}
+
+export const half = (shape: number[], values: ArrayLike<number>): Tensor => ({ dtype: "F16", shape, data: Uint16Array.from(values, toHalf) });
+export const float = (shape: number[], values: ArrayLike<number>): Tensor => ({ dtype: "F32", shape, data: Float32Array.from(values) });
+const whole = (length: number): Tensor => ({ dtype: "I32", shape: [length], data: Int32Array.from({ length }, (_, i) => i) });
+const all = (length: number): Tensor => ({ dtype: "BOOL", shape: [length], data: new Uint8Array(length).fill(1) });
+
+const SITE: Site = {
+  ...{ name: "encoder.0.self_attention.attention", kind: "self", layer: 0, heads: 1, kv_heads: 1, queries: 3, keys: 3, query: "source", key: "source" },
+  ...{ score: { kind: "product", factor: 1 }, visibility: { code: "everything()", native: { left: null, right: null } }, bias: null },
+  ...{ normaliser: { kind: "softmax" }, reweight: null, shows: "exact", formula: "softmax(q·k)" },
+} as Site;
+
+export const traceOf = (sequences: Record<string, Sequence>, sites: Site[], gold: Trace["gold"] = null): Trace => ({
+  format: "foveate-trace",
+  version: 1,
+  pedigree: { model: "example", dtype: "float32", foveate: "0.1.0", created: "2026-11-21T00:00:00Z", difference: 1.2e-7 },
+  sequences,
+  gold,
+  sites,
+});
+
+/** Adds what every site has, and the statistic of softmax or ReLU rows. */
+function finished(site: Site, given: Record<string, Tensor>): Record<string, Tensor> {
+  const tensors: Record<string, Tensor> = { ...given, query_position: whole(site.queries), key_position: whole(site.keys), real: all(site.keys) };
+  const statistic = new Float32Array(site.heads * site.queries);
+  const scores = new Float64Array(site.keys);
+  for (let h = 0; h < site.heads; h++) {
+    const head = new Head(site, h, new Map(Object.entries(tensors)));
+    for (let i = 0; i < site.queries; i++) {
+      const [from, to] = head.reach(i);
+      head.scores(i, from, to, scores);
+      const seen = scores.subarray(0, to - from);
+      statistic[h * site.queries + i] = site.normaliser.kind === "relu" ? seen.reduce((sum, e) => sum + Math.max(0, e), 0) : logSum(seen);
+    }
+  }
+  return { ...tensors, statistic: float([site.heads, site.queries], statistic) };
+}
+
+function logSum(scores: Float64Array): number {
+  const top = Math.max(...scores);
+  return top + Math.log(scores.reduce((sum, e) => sum + Math.exp(e - top), 0));
+}
+
+/** The lectures' four-dimensional self-attention (E3): plain, scaled, causal, with ReLU. */
+export function lecture(): Example {
+  const labels = ["x₁", "x₂", "x₃"];
+  const [query, key, value] = [[1, 0, 2, 2, 2, 2, 2, 1, 3], [0, 1, 1, 4, 4, 0, 2, 3, 1], [1, 2, 3, 2, 8, 0, 2, 6, 3]];
+  const given = { query: half([1, 3, 3], query!), key: half([1, 3, 3], key!), value: half([1, 3, 3], value!) };
+  const sites: Site[] = [
+    SITE,
+    { ...SITE, name: "scaled", layer: 1, score: { kind: "product", factor: 1 / Math.sqrt(3) }, formula: "softmax(q·k / √3)" },
+    { ...SITE, name: "causal", layer: 2, visibility: { code: "causal()", native: { left: null, right: 0 } } },
+    { ...SITE, name: "relu", layer: 3, normaliser: { kind: "relu" }, formula: "relu(q·k) / Σ" },
+  ];
+  const sequences = { source: { kind: "tokens" as const, labels, text: "x₁ x₂ x₃" } };
+  return { trace: traceOf(sequences, sites), tensors: sites.map((site) => finished(site, given)) };
+}
+
+export const NEEDLE = { length: 32768, query: 30100, key: 29973, feature: 8, window: 255 };
+
+/** Long, windowed, and in one row of it one key that the query looks for. */
+export function needle(): Example {
+  const { length, query: at, key: place, feature, window } = NEEDLE;
+  const random = new Random(7);
+  const numbers = (): number[] => random.array(2 * length * feature, 0.6);
+  const [query, key] = [numbers(), numbers()];
+  for (let f = 0; f < feature; f++) query[at * feature + f] = key[place * feature + f] = 2;
+  const labels = Array.from({ length }, (_, i) => (i === place ? "▁needle" : i === at ? "▁seeker" : `▁w${i % 977}`));
+  const site: Site = { ...SITE, name: "decoder.0.self_attention.attention", heads: 2, kv_heads: 2, queries: length, keys: length, score: { kind: "product", factor: 1 / Math.sqrt(feature) }, visibility: { code: `window(left=${window}, right=0)`, native: { left: window, right: 0 } }, formula: "softmax(q·k / √8)" };
+  const tensors = finished(site, { query: half([2, length, feature], query), key: half([2, length, feature], key) });
+  return { trace: traceOf({ source: { kind: "tokens", labels } }, [site]), tensors: [tensors] };
+}
+
+/** The true weight, from the stored numbers, by the formula alone. */
+export function needleWeight({ tensors }: Example, head: number): number {
+  const { length, query: at, key: place, feature, window } = NEEDLE;
+  const read = (name: string, index: number): number[] => Array.from({ length: feature }, (_, f) => fromHalf((tensors[0]![name]!.data as Uint16Array)[(head * length + index) * feature + f]!));
+  const q = read("query", at);
+  const score = (j: number): number => read("key", j).reduce((sum, k, f) => sum + k * q[f]!, 0) / Math.sqrt(feature);
+  const seen = Array.from({ length: window + 1 }, (_, n) => score(at - n));
+  return Math.exp(score(place)) / seen.reduce((sum, e) => sum + Math.exp(e), 0);
+}
+
+const fromHalf = (bits: number): number => {
+  const [sign, exponent, fraction] = [bits >> 15 ? -1 : 1, (bits >> 10) & 31, bits & 1023];
+  return exponent ? sign * 2 ** (exponent - 15) * (1 + fraction / 1024) : (sign * fraction) / 2 ** 24;
+};
+
+/** A sentence pair with its cross-attention: the links weigh most, all others a little. */
+export function pair(source: string[], target: string[], gold: [number, number][], wrong: [number, number][] = []): Example {
+  const random = new Random(3);
+  const scores = Array.from({ length: target.length * source.length }, () => random.next());
+  for (const [i, j] of [...gold.filter(([i]) => !wrong.some(([other]) => other === i)), ...wrong]) scores[i * source.length + j] = 4 + random.next();
+  const site: Site = { ...SITE, name: "decoder.0.cross_attention.attention", kind: "cross", queries: target.length, keys: source.length, query: "target", key: "source", score: { kind: "dense" }, formula: "softmax(e)" };
+  const sequences = { source: { kind: "tokens" as const, labels: source }, target: { kind: "tokens" as const, labels: target } };
+  return { trace: traceOf(sequences, [site], gold), tensors: [finished(site, { scores: half([1, target.length, source.length], scores) })] };
+}
+
+export const persian = (): Example =>
+  pair(["من", "کتاب", "را", "خواندم", "."], ["I", "read", "the", "book", "."], [[0, 0], [1, 3], [2, 2], [3, 1], [4, 4]], [[2, 1]]);
+export const chinese = (): Example =>
+  pair(["我", "昨天", "读", "了", "这", "本", "书", "。"], ["I", "read", "this", "book", "yesterday", "."], [[0, 0], [1, 2], [2, 4], [3, 6], [4, 1], [5, 7]]);
