@@ -1,5 +1,7 @@
 """Copied weights make our multi-head attention torch's, and our attention torch's fused kernel."""
 
+import re
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -7,11 +9,13 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from foveate import machine
 from foveate.attention import Attention, Positions, causal, padding
-from foveate.attention.paths import PATHS
+from foveate.attention.paths import PATHS, Path
 from foveate.nn import MultiHeadAttention
 
 ROUNDING = {"atol": 1e-12, "rtol": 0}  # float64, sums of a few dozen numbers around 1
 LENGTHS = torch.tensor([5, 2, 4])
+GENERAL = {"product", "sdpa", "chunked", "materialised"}
+"""Paths that compute plain attention in float64; the others are for other rules, scores or precisions and say so."""
 
 
 def copied(theirs: nn.MultiheadAttention, **settings: object) -> MultiHeadAttention:
@@ -103,10 +107,15 @@ def test_a_sentence_without_words_gives_zeros_where_torch_gives_nan() -> None:
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
 @pytest.mark.parametrize("kv_heads", [1, 2, 4])
 @pytest.mark.parametrize("triangle", [False, True])
-def test_attention_is_the_fused_kernel(path: object, kv_heads: int, triangle: bool) -> None:
+def test_attention_is_the_fused_kernel_or_refuses(path: Path, kv_heads: int, triangle: bool) -> None:
     query = torch.randn(2, 4, 6, 8, dtype=torch.float64)
     key, value = (torch.randn(2, kv_heads, 6, 8, dtype=torch.float64) for _ in range(2))
     attention = Attention(visibility=causal() if triangle else None, paths=(path,))
+    if reasons := path.refuses(attention, query, key, Positions.of(6, 6)):
+        assert path.name not in GENERAL
+        with pytest.raises(ValueError, match=re.escape(reasons[0])):
+            attention.run(query, key, value)
+        return
 
     expected = scaled_dot_product_attention(query, key, value, is_causal=triangle, enable_gqa=True)
 
