@@ -19,8 +19,21 @@ def silence(
     visible: Bool[Tensor, "#batch #heads #query #key"], *tensors: Float[Tensor, "batch heads key _"]
 ) -> tuple[Tensor, ...]:
     """Zero the rows that no query sees: 0 · NaN is NaN, in the product and in the gradient."""
+    if each_sees_itself(visible):
+        return tensors
     seen = visible if visible.shape[-2] == 1 else visible.any(-2, keepdim=True)
     return tuple(torch.where(seen.mT, tensor, 0.0) for tensor in tensors)
+
+
+def each_sees_itself(visible: Bool[Tensor, "#batch #heads #query #key"]) -> bool:
+    """Whether the i-th query sees the i-th key: then no row is empty and no key unseen. Cheaper to ask than either."""
+    square = visible.shape[-2] == visible.shape[-1] > 1
+    return square and bool(visible.diagonal(dim1=-2, dim2=-1).all())
+
+
+def some_row_is_empty(visible: Bool[Tensor, "#batch #heads #query #key"]) -> bool:
+    """Whether some query sees nothing."""
+    return not each_sees_itself(visible) and not bool(visible.any(-1).all())
 
 
 def finite(*tensors: Tensor) -> bool:

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from foveate.attention.paths.hidden import finite, nothing_to_silence, silence
+from foveate.attention.paths.hidden import finite, nothing_to_silence, silence, some_row_is_empty
 from foveate.attention.paths.materialised import materialise
 from foveate.attention.paths.path import Cost, Formula, share_heads
 from foveate.attention.paths.sdpa import dot_product_reasons, dot_product_scale
@@ -52,7 +52,7 @@ class ProductPath:
         if not nothing_to_silence(formula.visibility, at):
             features, values = silence(visible, features, values)
         leaks = visible.shape[-2] > 1 and not finite(features, values)
-        if dropout or leaks or not bool(visible.any(-1).all()):
+        if dropout or leaks or some_row_is_empty(visible):
             # Empty rows, hidden NaN and dropped weights are the reference's business.
             return materialise(formula, query, key, value, at=at, key_features=key_features, dropout=dropout).context
         hidden = torch.zeros_like(visible, dtype=query.dtype).masked_fill_(~visible, -torch.inf)

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from foveate.attention.normaliser import Softmax
-from foveate.attention.paths.hidden import finite, nothing_to_silence, silence
+from foveate.attention.paths.hidden import finite, nothing_to_silence, silence, some_row_is_empty
 from foveate.attention.paths.materialised import materialise
 from foveate.attention.paths.path import Cost, Formula, share_heads
 from foveate.attention.position import Positions
@@ -67,7 +67,7 @@ class SDPAPath:
             is_causal=triangle,
             scale=dot_product_scale(formula, query),
         )
-        if visible is None:
+        if visible is None or not some_row_is_empty(visible):
             return context
         return torch.where(visible.any(-1, keepdim=True), context, 0.0)
 
