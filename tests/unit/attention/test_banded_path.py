@@ -1,5 +1,6 @@
 """The banded path over rules that reach only so far, in tiles so small that short inputs have many."""
 
+import math
 import random
 from dataclasses import replace
 
@@ -33,6 +34,7 @@ from foveate.attention import (
 from foveate.attention.normaliser import Hard, ReLU, Sigmoid, Softmax, Sparsemax
 from foveate.attention.paths import fused
 from foveate.attention.paths.banded import BandedPath
+from foveate.attention.paths.tiled import TiledPath
 
 RULES = (
     window(left=3, right=0),
@@ -67,9 +69,15 @@ def case(seed: int, rule: Visibility, score: object, bias: object = None) -> tup
     return attention, [tensor.double() for tensor in inputs], at
 
 
-def outcome(attention: Attention, inputs: list[Tensor], at: Positions, path: BandedPath | None) -> list[Tensor]:
+def outcome(
+    attention: Attention, inputs: list[Tensor], at: Positions, path: BandedPath | TiledPath | None
+) -> list[Tensor]:
     inputs = [tensor.detach().clone().requires_grad_() for tensor in inputs]
-    context = attention.explain(*inputs, at=at).context if path is None else path.run(attention, *inputs, at=at)
+    context = (
+        attention.explain(*inputs, at=at).context
+        if path is None
+        else path.run(attention, *inputs, at=at, key_features=None, dropout=0.0)
+    )
     weights = list(attention.parameters())
     direction = torch.cos(torch.arange(context.numel()).double()).reshape(context.shape)
     gradients = torch.autograd.grad((context * direction).sum(), inputs + weights, allow_unused=True)
@@ -173,3 +181,18 @@ def test_dropout_falls_on_weights() -> None:
     attention, path = Attention(visibility=window(left=2, right=0)), BandedPath(tile=5)
     kept = path.run(attention, x, x, value, at=Positions.of(12, 12), dropout=0.5).mean(0)
     torch.testing.assert_close(kept, attention.explain(x, x, value).weights[0], atol=0.05, rtol=0)
+
+
+def test_one_sided_rules_run_in_tiles_a_head_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused, "AT_ONCE", 60)
+    rules = (causal(), causal() & padding(), chunk(3, left=math.inf), window(left=math.inf, right=2) & padding())
+    for seed in range(24):
+        attention, inputs, at = case(seed, rules[seed % 4], (ScaledDot(), GeneralConfig())[seed // 4 % 2])
+        monkeypatch.setattr(fused, "KEPT", 0 if seed % 3 else 2**20)
+        path = TiledPath(tile=4)
+        assert not path.refuses(attention, inputs[0], inputs[1], at)
+        for got, exact in zip(outcome(attention, inputs, at, path), outcome(attention, inputs, at, None), strict=True):
+            torch.testing.assert_close(got, exact, atol=1e-12, rtol=0, msg=lambda m, s=seed: f"seed {s}: {m}")
+    x, at = torch.randn(1, 1, 4, 2), Positions.of(4, 4)
+    assert TiledPath().refuses(Attention(), x, x, at) == ["everything() does not end at the query"]
+    assert TiledPath().refuses(Attention(visibility=causal(), normaliser=ReLU()), x, x, at)

@@ -9,6 +9,7 @@ from foveate.attention.paths.materialised import MaterialisedPath
 from foveate.attention.paths.path import Cost, Formula, Path
 from foveate.attention.paths.product import ProductPath
 from foveate.attention.paths.sdpa import SDPAPath
+from foveate.attention.paths.tiled import TiledPath
 
 PATHS: tuple[Path, ...] = (
     ProductPath(),
@@ -16,6 +17,7 @@ PATHS: tuple[Path, ...] = (
     AdditivePath(),
     BandedPath(),
     EdgesPath(),
+    TiledPath(),
     FlexPath(),
     ChunkedPath(),
     MaterialisedPath(),
@@ -35,5 +37,6 @@ __all__ = [
     "Path",
     "ProductPath",
     "SDPAPath",
+    "TiledPath",
     "edge_weights",
 ]

@@ -25,7 +25,7 @@ from foveate.attention.position import Positions
 class BandedPath:
     """Windows, chunks, blocks, patterns of global and random blocks, and windows around a centre."""
 
-    name: str = "banded"
+    name = "banded"
     tile: int | None = None
     """Queries per tile; None: by the width of the band."""
 

@@ -1,5 +1,8 @@
 """Softmax over dot products tile by tile, with the backward pass written out: rows are whole, so nothing is merged."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,8 +16,60 @@ from foveate.attention.paths.sdpa import dot_product_reasons, dot_product_scale
 from foveate.attention.position import Positions
 from foveate.attention.score import FactoredScore
 
+AT_ONCE = 2**20
+"""Scores that are computed together on a CPU: more would leave its cache."""
 KEPT = 2**28
 """Bytes of weights that are kept for the backward pass; more are computed again."""
+
+
+@dataclass(frozen=True, eq=False)
+class Hiding:
+    """What is hidden in each tile: made when it is asked for, because all tiles together may be the whole map."""
+
+    formula: Formula
+    at: Positions
+    dtype: torch.dtype
+    kept: dict[int, "Hidden"] | None
+    """By the first row of a tile, where all are kept."""
+
+    def __call__(self, tile: Tile) -> "Hidden":
+        if self.kept is None:
+            return self._made(tile)
+        if tile.rows.start not in self.kept:
+            self.kept[tile.rows.start] = self._made(tile)
+        return self.kept[tile.rows.start]
+
+    def _made(self, tile: Tile) -> "Hidden":
+        visible = visible_in(self.formula.visibility, self.at, tile)
+        blind: Tensor | None = ~visible.any(-1, keepdim=True)
+        if blind is not None and not bool(blind.any()):
+            blind = None
+        bias = _hidden(self.formula, visible, blind, self.at, tile, self.dtype)
+        if self.formula.bias is not None:
+            return Hidden(bias, 0, blind)
+        # Keys that every query of the tile sees need no bias: under causal(), all but the last.
+        partly = (~visible).flatten(0, 2).any(0).nonzero()
+        first = int(partly[0]) if len(partly) else visible.shape[-1]
+        return Hidden(bias[..., first:], first, blind)
+
+
+@dataclass(frozen=True, eq=False)
+class Hidden:
+    """−∞ on the hidden pairs of a tile, from key number `first` on, plus a bias."""
+
+    bias: Float[Tensor, "#batch #heads rows columns"]
+    first: int
+    empty: Bool[Tensor, "#batch #heads rows 1"] | None
+    """Rows that see nothing; their bias is finite."""
+
+    def of(self, example: slice, heads: slice) -> "Hidden":
+        """What some examples and heads are told."""
+
+        def part(tensor: Tensor) -> Tensor:
+            tensor = tensor if tensor.shape[0] == 1 else tensor[example]
+            return tensor if tensor.shape[1] == 1 else tensor[:, heads]
+
+        return Hidden(part(self.bias), self.first, None if self.empty is None else part(self.empty))
 
 
 def attend(
@@ -22,15 +77,29 @@ def attend(
     key: Float[Tensor, "batch heads key dim"],
     value: Float[Tensor, "batch heads key value_dim"],
     layout: list[Tile],
-    hidden: list[Float[Tensor, "#batch #heads _ _"] | None],
-    empty: list[Bool[Tensor, "#batch #heads _ 1"] | None],
+    hiding: Hiding,
     scale: float,
 ) -> Float[Tensor, "batch heads query value_dim"]:
-    """softmax(scale · Q Kᵀ + hidden) V, one tile after the other.
+    """softmax(scale · Q Kᵀ + hidden) V, one tile after the other, for as many heads at a time as fit in a cache."""
+    batch, heads = query.shape[:2]
+    together = max(1, AT_ONCE // max([1, *(tile.pairs for tile in layout)]))
+    if together >= batch * heads or query.device.type != "cpu":
+        return _Tiles.apply(query, key, value, layout, lambda tile: hiding(tile), scale)
+    together = min(together, heads)
+    rows = []
+    for example, parts in enumerate(zip(query.split(1), key.split(1), value.split(1), strict=True)):
+        cut = zip(*(part.split(together, dim=1) for part in parts), strict=True)
+        contexts = []
+        for number, inputs in enumerate(cut):
+            mine = slice(example, example + 1), slice(number * together, (number + 1) * together)
+            told = partial(_told, hiding, *mine)
+            contexts.append(_Tiles.apply(*inputs, layout, told, scale))
+        rows.append(torch.cat(contexts, dim=1))
+    return torch.cat(rows)
 
-    `hidden` is −∞ on hidden pairs (plus a bias); rows in `empty` see nothing, and their `hidden` must be finite.
-    """
-    return _Tiles.apply(query, key, value, layout, hidden, empty, scale)
+
+def _told(hiding: Hiding, example: slice, heads: slice, tile: Tile) -> Hidden:
+    return hiding(tile).of(example, heads)
 
 
 def fusing_reasons(formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
@@ -65,22 +134,16 @@ def context(
     heads = query.shape[1]
     features = formula.score.key_features(share_heads(key, heads)) if key_features is None else key_features
     features, values = features.expand(-1, heads, -1, -1), share_heads(value, heads)
-    seen = [visible_in(formula.visibility, at, tile) if tile.columns else None for tile in layout]
     if not finite(features, values):
         if nothing_to_silence(formula.visibility, at):
             return None
+        seen = [visible_in(formula.visibility, at, tile) if tile.columns else None for tile in layout]
         features, values = silence(_seen_by_any(seen, layout, key.shape[2])[:, :, None], features, values)
         if not finite(features, values):
             return None
-    hidden: list[Tensor | None] = []
-    empty: list[Tensor | None] = []
-    for visible, tile in zip(seen, layout, strict=True):
-        blind = None if visible is None else ~visible.any(-1, keepdim=True)
-        if blind is not None and not bool(blind.any()):
-            blind = None
-        hidden.append(None if visible is None else _hidden(formula, visible, blind, at, tile, query.dtype))
-        empty.append(blind)
-    return attend(query, features, values, layout, hidden, empty, dot_product_scale(formula, query))
+    pairs = sum(tile.pairs for tile in layout) * (query.shape[0] if at.real is not None else 1)
+    hiding = Hiding(formula, at, query.dtype, {} if pairs * query.element_size() <= KEPT else None)
+    return attend(query, features, values, layout, hiding, dot_product_scale(formula, query))
 
 
 def _hidden(
@@ -113,28 +176,35 @@ def _seen_by_any(seen: list[Tensor | None], layout: list[Tile], keys: int) -> Te
     return total
 
 
+Told = Callable[[Tile], Hidden]
+
+
 class _Tiles(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, layout: list[Tile], hidden: list, empty: list, scale: float
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, layout: list[Tile], hiding: Told, scale: float
     ) -> Tensor:
         context = value.new_zeros(*query.shape[:3], value.shape[3])
         pairs = sum(tile.pairs for tile in layout) * query.shape[0] * query.shape[1]
         precise = torch.promote_types(query.dtype, torch.float32)
         ctx.kept = pairs * precise.itemsize <= KEPT
         saved = []
-        for tile, bias, blind in zip(layout, hidden, empty, strict=True):
+        for tile in layout:
             if not tile.columns:
                 continue
-            scores = _scores(query[:, :, tile.rows], joined(key, tile.columns), bias, scale).to(precise)
+            hidden = hiding(tile)
+            scores = _scores(query[:, :, tile.rows] * scale, joined(key, tile.columns), hidden).to(precise)
             weights = scores.softmax(-1)
-            if blind is not None:
-                weights.masked_fill_(blind, 0.0)
-            if any(ctx.needs_input_grad):
-                saved.append(weights if ctx.kept else scores.logsumexp(-1, keepdim=True))
+            if any(ctx.needs_input_grad) and not ctx.kept:
+                highest, place = scores.max(-1, keepdim=True)
+                saved.append(highest - weights.gather(-1, place).log())  # log-sum-exp without another exponential
+            if hidden.empty is not None:
+                weights.masked_fill_(hidden.empty, 0.0)
+            if any(ctx.needs_input_grad) and ctx.kept:
+                saved.append(weights)
             context[:, :, tile.rows] = weights.to(value.dtype) @ joined(value, tile.columns)
         ctx.save_for_backward(query, key, value, *saved)
-        ctx.layout, ctx.hidden, ctx.empty, ctx.scale = layout, hidden, empty, scale
+        ctx.layout, ctx.hiding, ctx.scale = layout, hiding, scale
         return context
 
     @staticmethod
@@ -142,33 +212,33 @@ class _Tiles(torch.autograd.Function):
         query, key, value, *saved = ctx.saved_tensors
         grads = torch.zeros_like(query), torch.zeros_like(key), torch.zeros_like(value)
         numbers = iter(saved)
-        for tile, bias, blind in zip(ctx.layout, ctx.hidden, ctx.empty, strict=True):
+        for tile in ctx.layout:
             if not tile.columns:
                 continue
-            queries, keys, values = query[:, :, tile.rows], joined(key, tile.columns), joined(value, tile.columns)
+            queries, keys = query[:, :, tile.rows] * ctx.scale, joined(key, tile.columns)
             weights = next(numbers)
             if not ctx.kept:
-                scores = _scores(queries, keys, bias, ctx.scale).to(weights.dtype)
-                weights = scores.sub_(weights).exp_()
-                if blind is not None:
-                    weights.masked_fill_(blind, 0.0)
+                hidden = ctx.hiding(tile)
+                weights = _scores(queries, keys, hidden).to(weights.dtype).sub_(weights).exp_()
+                if hidden.empty is not None:
+                    weights.masked_fill_(hidden.empty, 0.0)
             above = grad[:, :, tile.rows]
             _add(grads[2], tile.columns, weights.to(grad.dtype).mT @ above)
-            grad_weights = (above @ values.mT).to(weights.dtype)
-            slope = torch.ops.aten._softmax_backward_data(grad_weights, weights, -1, weights.dtype)
-            slope = slope.mul_(ctx.scale).to(query.dtype)
-            grads[0][:, :, tile.rows] = slope @ keys
+            grad_weights = (above @ joined(value, tile.columns).mT).to(weights.dtype)
+            slope = torch.ops.aten._softmax_backward_data(grad_weights, weights, -1, weights.dtype).to(query.dtype)
+            grads[0][:, :, tile.rows] = (slope @ keys).mul_(ctx.scale)
             _add(grads[1], tile.columns, slope.mT @ queries)
-        return (*grads, None, None, None, None)
+        return (*grads, None, None, None)
 
 
-def _scores(query: Tensor, key: Tensor, bias: Tensor | None, scale: float) -> Tensor:
-    """scale · Q Kᵀ + bias in one product where the bias is shared by batch and heads."""
-    if bias is not None and bias.shape[:2] == (1, 1):
-        flat = torch.baddbmm(bias[0], query.flatten(0, 1), key.flatten(0, 1).mT, alpha=scale)
+def _scores(query: Tensor, key: Tensor, hidden: Hidden) -> Tensor:
+    """Q Kᵀ + bias, in one product where the bias is whole and shared by batch and heads."""
+    if hidden.first == 0 and hidden.bias.shape[:2] == (1, 1):
+        flat = torch.baddbmm(hidden.bias[0], query.flatten(0, 1), key.flatten(0, 1).mT)
         return flat.unflatten(0, query.shape[:2])
-    scores = (query @ key.mT).mul_(scale)
-    return scores if bias is None else scores.add_(bias)
+    scores = query @ key.mT
+    scores[..., hidden.first :] += hidden.bias
+    return scores
 
 
 def _add(total: Tensor, columns: tuple[slice, ...], part: Tensor) -> None:
