@@ -36,7 +36,9 @@ class TiledPath:
 
     def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
         matrices, queries, keys = query.shape[0] * query.shape[1], query.shape[2], key.shape[2]
-        pairs = float(matrices * queries * min(keys, (keys + min(self.tile, queries)) // 2))
+        # The last query is taken to stand at the last key, as in self-attention and with a cache.
+        seen = max(keys - queries / 2 + min(self.tile, queries) / 2, keys / 2)
+        pairs = float(matrices * queries * min(keys, seen))
         together = max(1, fused.AT_ONCE // (min(self.tile, queries) * max(keys, 1)))
         number = float(-(-queries // self.tile) * -(-matrices // together))
         return Cost(4.0 * pairs * key.shape[3], min(pairs * 4.0, float(fused.KEPT) * matrices), number, pairs)
