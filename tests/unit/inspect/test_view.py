@@ -81,5 +81,8 @@ def test_a_figure_of_words_has_the_words_as_labels() -> None:
     trace = Trace(tracks={"source": Track.of_pieces(["▁س", "لام", "▁b"])}, sites=(given(torch.rand(1, 3, 3)),))
     assert "سلام" in figure(trace, level="word").decode()
     assert figure(trace, kind="png", level="word").startswith(b"\x89PNG")
-    with pytest.raises(UsageError, match="There is no scale"):
-        figure(trace, scale="square")  # type: ignore[arg-type]
+
+
+def test_a_scale_that_does_not_exist(unchecked: None) -> None:
+    with pytest.raises(UsageError, match="There is no scale 'square': choose linear, log or lift"):
+        figure(stack(), scale="square")  # type: ignore[arg-type]

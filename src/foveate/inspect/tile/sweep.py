@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from foveate.attention.normaliser import Softmax
 from foveate.inspect.tile.measure import centre_of, first_real, numbered, width_of
 from foveate.inspect.tile.pool import Cells, blocks
 from foveate.inspect.tile.provider import Cancelled, Statistics, stop_if
@@ -13,6 +14,8 @@ from foveate.inspect.trace.trace import Trace
 BASE = 5
 """The lowest level that is made in advance."""
 ROWS, COLUMNS = 256, 4096
+LOWEST = 1e4
+"""Minus the logarithm of nothing: its exponential is 0, and 0 times it too."""
 PAIRS = 1 << 20
 """Weights gathered at once for induction."""
 
@@ -55,7 +58,7 @@ def sweep(trace: Trace, site: Site, head: int, *, cancelled: Cancelled | None = 
 
 
 def _add(sums: _Sums, site: Site, head: int, rows: slice, columns: slice) -> None:
-    weights, visible = site.weights(head, rows, columns)
+    weights, visible, entropy = _weighed(site, head, rows, columns)
     size = 1 << BASE
     top, left = rows.start // size, columns.start // size
     high, wide = -(-weights.shape[0] // size), -(-weights.shape[1] // size)
@@ -68,9 +71,23 @@ def _add(sums: _Sums, site: Site, head: int, rows: slice, columns: slice) -> Non
     else:
         sums.visible[place] |= blocks(blocks(visible, size, 0, "any"), size, 1, "any")
     sums.received[columns] += weights.sum(0)
-    sums.entropy[rows] += torch.special.entr(weights).sum(1)
+    sums.entropy[rows] += entropy
     if site.kind == "self":
         sums.distance[rows] += _distance(site, weights, rows, columns)
+
+
+def _weighed(site: Site, head: int, rows: slice, columns: slice) -> tuple[Tensor, Tensor | None, Tensor]:
+    """The weights, what is visible, and −Σ α ln α, whose logarithms softmax has made already."""
+    if not isinstance(site.built, Softmax) or site.reweight is not None:
+        weights, visible = site.weights(head, rows, columns)
+        return weights, visible, torch.special.entr(weights).sum(1)
+    visible, statistic = site.visible(head, rows, columns), site.tensors["statistic"][head][rows]
+    logs = site.scores(head, rows, columns).div_(site.built.temperature)
+    logs = logs.sub_(torch.where(statistic.isinf(), 0.0, statistic)[:, None])
+    if visible is not None:
+        logs = logs.masked_fill_(~visible, -LOWEST)
+    weights = logs.exp()
+    return weights, visible, -torch.linalg.vecdot(weights, logs)
 
 
 def _distance(site: Site, weights: Tensor, rows: slice, columns: slice) -> Tensor:

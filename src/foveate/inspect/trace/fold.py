@@ -13,6 +13,7 @@ from torch import Tensor
 
 from foveate.attention import AttentionRecord, Positions, Visibility
 from foveate.attention.bias import Alibi, Bias, Gaussian, RelativeBuckets
+from foveate.attention.normaliser import Softmax
 from foveate.attention.paths.path import Formula
 from foveate.attention.score import Additive, Cosine, Dot, General, Location
 from foveate.attention.visibility import And, Around, Causal, Edges, Everything, Padding, Window
@@ -26,7 +27,7 @@ Count = int | float
 DENSE = 4096 * 4096
 """Pairs up to which scores, biases and bits may be kept one by one."""
 BITS = 4 * DENSE
-ROWS = 256
+ROWS, COLUMNS = 256, 4096
 
 
 def site_of(
@@ -91,11 +92,32 @@ def statistic(site: Site) -> Tensor:
         for start in range(0, site.queries, ROWS):
             here = slice(start, min(start + ROWS, site.queries))
             first, last = site.reach(here)
+            if isinstance(site.built, Softmax):
+                rows[head, here] = _logsumexp(site, head, here, first, last)
+                continue
             scores = site.scores(head, here, slice(first, last))
             visible = site.visible(head, here, slice(first, last))
             seen = torch.ones_like(scores, dtype=torch.bool) if visible is None else visible
             rows[head, here] = _of_rows(site, scores, seen, first)
     return rows
+
+
+def _logsumexp(site: Site, head: int, rows: slice, first: int, last: int) -> Tensor:
+    """log Σ exp(e / T), a few keys at a time: what fits into a processor's own memory is read once."""
+    tops, sums = [], []
+    for start in range(first, last, COLUMNS):
+        columns = slice(start, min(start + COLUMNS, last))
+        scores, visible = site.scores(head, rows, columns), site.visible(head, rows, columns)
+        scores = scores.div_(site.normaliser["temperature"])
+        if visible is not None:
+            scores = scores.masked_fill_(~visible, -torch.inf)
+        top = scores.amax(1)
+        finite = torch.where(top.isinf(), 0.0, top)
+        tops.append(finite)
+        sums.append(scores.sub_(finite[:, None]).exp_().sum(1))
+    if not tops:
+        return torch.full((len(range(*rows.indices(site.queries))),), -torch.inf)
+    return (torch.stack(tops) + torch.stack(sums).log()).logsumexp(0)
 
 
 def _of_rows(site: Site, scores: Tensor, seen: Tensor, first: int) -> Tensor:
