@@ -11,6 +11,7 @@ import { effect, signal, type Signal } from "./signal";
 import { LANGUAGES, preferred, spoken, type Language, type Word } from "./strings/strings";
 
 export const VIEWS = ["overview", "map", "text", "alignment", "steps", "compare", "run"] as const;
+const SHORT = 64;
 export type View = (typeof VIEWS)[number];
 export type Cells = "token" | Semantic;
 export interface Brush {
@@ -61,6 +62,8 @@ export class App {
     dark.addEventListener("change", settle);
     effect(settle);
     this.view.value = trace.sites.length * (trace.sites[0]?.heads ?? 1) > 1 ? "overview" : "map";
+    // A short map is read by its shares, a long one by its orders of magnitude.
+    this.scale.value = Math.max(...trace.sites.map(({ queries, keys }) => Math.max(queries, keys)), 0) <= SHORT ? "linear" : "log";
     this.restore(location.hash);
     effect(() => this.keep());
     addEventListener("hashchange", () => this.restore(location.hash));

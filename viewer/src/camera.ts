@@ -19,13 +19,13 @@ export interface Extent {
 export const CLOSEST = 64;
 
 export function fitted({ rows, columns }: Extent, { width, height }: Frame): Camera {
-  const zoom = Math.min(width / Math.max(columns, 1), height / Math.max(rows, 1), 40);
+  const zoom = Math.min(width / Math.max(columns, 1), height / Math.max(rows, 1), CLOSEST);
   return { x: columns / 2, y: rows / 2, zoom };
 }
 
 /** Inside the map, neither too near nor too far. */
 export function clamped(camera: Camera, extent: Extent, frame: Frame): Camera {
-  const least = Math.min(fitted(extent, frame).zoom, CLOSEST);
+  const least = fitted(extent, frame).zoom;
   const zoom = Math.min(Math.max(camera.zoom, least), CLOSEST);
   const along = (at: number, length: number, pixels: number): number => {
     const half = pixels / zoom / 2;

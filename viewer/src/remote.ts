@@ -43,11 +43,20 @@ export class WorkerProvider implements TileProvider {
   private ask<T>(method: Method, args: unknown[], signal?: AbortSignal, estimate?: (codes: Codes) => void): Promise<T> {
     if (signal?.aborted) return Promise.reject(new DOMException("called off", "AbortError"));
     const id = this.next++;
-    signal?.addEventListener("abort", () => this.open.has(id) && this.say({ stop: id }), { once: true });
+    signal?.addEventListener("abort", () => this.callOff(id), { once: true });
     return new Promise<T>((resolve, reject) => {
       this.open.set(id, { resolve: resolve as (value: unknown) => void, reject, estimate });
       this.say({ id, method, args });
     });
+  }
+
+  /** Whoever asked need not wait for the worker to hear of it. */
+  private callOff(id: number): void {
+    const asked = this.open.get(id);
+    if (!asked) return;
+    this.open.delete(id);
+    asked.reject(new DOMException("called off", "AbortError"));
+    this.say({ stop: id });
   }
 
   meta(): Promise<Trace> {

@@ -19,7 +19,7 @@ export function compare(app: App): { element: HTMLElement; close: () => void } {
     const chosen = file.files?.[0];
     if (chosen) load(app, chosen).catch((error: unknown) => (warning.textContent = app.say("failed", { message: error instanceof Error ? error.message : String(error) })));
   });
-  app.against.value ??= { provider: app.provider, trace: app.trace, name: app.say("compare.this"), site: app.site.value, head: (app.head.value + 1) % app.current.heads };
+  app.against.value ??= { provider: app.provider, trace: app.trace, name: app.say("compare.this"), ...beside(app) };
   let views: MapView[] = [];
   const stops = [
     effect(() => {
@@ -61,6 +61,12 @@ export function compare(app: App): { element: HTMLElement; close: () => void } {
       for (const stop of stops) stop();
     },
   };
+}
+
+/** The next head; where there is but one, the next site. */
+function beside(app: App): { site: number; head: number } {
+  const [site, head, { heads }] = [app.site.value, app.head.value, app.current];
+  return heads > 1 ? { site, head: (head + 1) % heads } : { site: (site + 1) % app.trace.sites.length, head: 0 };
 }
 
 const traces = (app: App): Other[] => [{ provider: app.provider, trace: app.trace, name: app.say("compare.this"), site: 0, head: 0 }, ...app.others.value];

@@ -31,7 +31,7 @@ export function legend(app: App, difference = false): HTMLElement {
       return square;
     };
     const hatch = `repeating-linear-gradient(135deg,${css(ink.hidden)} 0 3px,${css(ink.hatch)} 3px 4px)`;
-    replace(box, scaleBox, h("span", { className: "words" }, app.say(difference ? "legend.difference" : `legend.${scale}`)), h("span", { className: "key" }, swatch(css(ink.zero)), app.say("legend.zero")), h("span", { className: "key" }, swatch(hatch), app.say("legend.hidden")));
+    replace(box, scaleBox, h("span", { className: "words" }, app.say(difference ? "legend.difference" : `legend.${scale}`)), difference ? null : h("span", { className: "key" }, swatch(css(ink.zero)), app.say("legend.zero")), h("span", { className: "key" }, swatch(hatch), app.say("legend.hidden")));
   });
   return box;
 }

@@ -38,6 +38,8 @@ export class MapView {
   private ratio = 1;
   private layer: Layer | null = null;
   private drawn = 0;
+  /** Where rulers end: the frame, or the map where it is smaller. */
+  private edge: [number, number] = [LEFT, TOP];
   private hovered: { x: number; y: number } | null = null;
   private anchor: { query: number; key: number } | null = null;
   private readonly stops: (() => void)[] = [];
@@ -174,9 +176,11 @@ export class MapView {
     this.drawTiles(camera);
     this.drawMarks(camera);
     context.restore();
+    this.edge = [Math.max(map[0], LEFT), Math.max(map[1], TOP)];
     context.strokeStyle = css(ink.grid);
     context.lineWidth = 1;
-    context.strokeRect(map[0] + 0.5 > LEFT ? map[0] - 0.5 : LEFT - 0.5, Math.max(map[1], TOP) - 0.5, Math.min(map[2], LEFT + frame.width) - Math.max(map[0], LEFT) + 1, Math.min(map[3], TOP + frame.height) - Math.max(map[1], TOP) + 1);
+    const [x, y] = this.edge;
+    context.strokeRect(x - 0.5, y - 0.5, Math.min(map[2], LEFT + frame.width) - x + 1, Math.min(map[3], TOP + frame.height) - y + 1);
     this.drawRuler("key", camera);
     this.drawRuler("query", camera);
   }
@@ -299,8 +303,9 @@ export class MapView {
     const at = across ? x : y;
     if (at < 0 || at > (across ? this.frame.width : this.frame.height)) return;
     this.context.fillStyle = css(colour);
-    if (across) this.context.fillRect(LEFT + at - 1, TOP - 6, 2.5, 6);
-    else this.context.fillRect(LEFT - 6, TOP + at - 1, 6, 2.5);
+    const [left, top] = this.edge;
+    if (across) this.context.fillRect(LEFT + at - 1, top - 6, 2.5, 6);
+    else this.context.fillRect(left - 6, TOP + at - 1, 6, 2.5);
   }
 
   /** One label, in its own direction, cut to the ruler. */
@@ -309,12 +314,11 @@ export class MapView {
     const room = (across ? TOP : LEFT) - 12;
     context.save();
     context.direction = direction(text);
-    context.textAlign = "right";
-    context.translate(across ? LEFT + middle : LEFT - 8, across ? TOP - 8 : TOP + middle);
-    // Columns are read from below upwards: joined scripts stay joined. Few short ones stand upright.
-    if (across && context.measureText(text).width > this.camera.zoom - 2) {
-      context.rotate(Math.PI / 2);
-    } else if (across) {
+    context.textAlign = across ? "left" : "right";
+    context.translate(across ? LEFT + middle : this.edge[0] - 8, across ? this.edge[1] - 8 : TOP + middle);
+    // Columns are read upwards, so that joined scripts stay joined; what is short enough stands upright.
+    if (across && context.measureText(text).width > this.camera.zoom - 2) context.rotate(-Math.PI / 2);
+    else if (across) {
       context.textAlign = "center";
       context.translate(0, -4);
     }

@@ -1,10 +1,11 @@
 /** The whole map in a corner, with what is looked at framed. A click goes there. */
 
 import type { App } from "../app";
-import { css, INK, pixels } from "../colour";
+import type { Camera } from "../camera";
+import { css, INK, pixels, type Theme } from "../colour";
 import { h } from "../dom";
 import { overviewLevel } from "../engine/level";
-import { THUMBNAIL } from "../provider";
+import { THUMBNAIL, type Codes } from "../provider";
 import { effect } from "../signal";
 
 const SIDE = 128;
@@ -20,29 +21,35 @@ export function mini(app: App, move: (x: number, y: number) => void): { element:
   const stop = effect(() => {
     const [site, head, theme] = [app.site.value, app.head.value, app.theme.value];
     const camera = app.camera.value;
-    canvas.hidden = app.cells.value !== "token" || camera === null;
+    canvas.hidden = app.cells.value !== "token";
     if (canvas.hidden) return;
-    void app.provider.overview(site, head).then(({ codes }) => {
-      const { queries, keys } = app.current;
-      const context = canvas.getContext("2d")!;
-      const whole = h("canvas", { width: THUMBNAIL, height: THUMBNAIL });
-      const painted = pixels(codes, { scale: "log", theme, pool: "peak" }, null, THUMBNAIL);
-      whole.getContext("2d")!.putImageData(new ImageData(new Uint8ClampedArray(painted.buffer as ArrayBuffer), THUMBNAIL, THUMBNAIL), 0, 0);
-      const unit = SIDE / Math.max(queries, keys);
-      const size = 2 ** overviewLevel(queries, keys);
-      const [columns, rows] = [Math.ceil(keys / size), Math.ceil(queries / size)];
-      context.clearRect(0, 0, SIDE, SIDE);
-      context.fillStyle = css(INK[theme].hidden);
-      context.fillRect(0, 0, keys * unit, queries * unit);
-      context.imageSmoothingEnabled = false;
-      context.drawImage(whole, 0, 0, columns, rows, 0, 0, keys * unit, queries * unit);
-      const half = (pixelsWide: number): number => (pixelsWide / camera!.zoom / 2) * unit;
-      const box = document.querySelector(".mapbox")?.getBoundingClientRect();
-      const [w, t] = [half((box?.width ?? 600) - 112), half((box?.height ?? 600) - 96)];
-      context.strokeStyle = css(INK[theme].cursor);
-      context.lineWidth = 2;
-      context.strokeRect(camera!.x * unit - Math.max(w, 3), camera!.y * unit - Math.max(t, 3), 2 * Math.max(w, 3), 2 * Math.max(t, 3));
-    }).catch(() => undefined);
+    draw(app, canvas, camera, theme, null);
+    const same = (): boolean => app.camera.peek() === camera && app.site.peek() === site && app.head.peek() === head;
+    void app.provider.overview(site, head).then(({ codes }) => same() && draw(app, canvas, camera, theme, codes)).catch(() => undefined);
   });
   return { element: canvas, close: stop };
+}
+
+function draw(app: App, canvas: HTMLCanvasElement, camera: Camera | null, theme: Theme, codes: Codes | null): void {
+  const { queries, keys } = app.current;
+  const context = canvas.getContext("2d")!;
+  const unit = SIDE / Math.max(queries, keys);
+  context.clearRect(0, 0, SIDE, SIDE);
+  context.fillStyle = css(INK[theme].hidden);
+  context.fillRect(0, 0, keys * unit, queries * unit);
+  if (codes) {
+    const whole = h("canvas", { width: THUMBNAIL, height: THUMBNAIL });
+    const painted = pixels(codes, { scale: "log", theme, pool: "peak" }, null, THUMBNAIL);
+    whole.getContext("2d")!.putImageData(new ImageData(new Uint8ClampedArray(painted.buffer as ArrayBuffer), THUMBNAIL, THUMBNAIL), 0, 0);
+    const size = 2 ** overviewLevel(queries, keys);
+    context.imageSmoothingEnabled = false;
+    context.drawImage(whole, 0, 0, Math.ceil(keys / size), Math.ceil(queries / size), 0, 0, keys * unit, queries * unit);
+  }
+  if (!camera) return;
+  const box = document.querySelector(".mapbox")?.getBoundingClientRect();
+  const half = (pixelsWide: number): number => Math.max(3, (Math.max(0, pixelsWide) / camera.zoom / 2) * unit);
+  const [across, down] = [half((box?.width ?? 600) - 112), half((box?.height ?? 600) - 96)];
+  context.strokeStyle = css(INK[theme].cursor);
+  context.lineWidth = 2;
+  context.strokeRect(camera.x * unit - across, camera.y * unit - down, 2 * across, 2 * down);
 }

@@ -9,7 +9,7 @@ import type { Hover } from "./map";
 const STRONGEST = 8;
 
 export class Reading {
-  readonly element = h("aside", { className: "reading" });
+  readonly element = h("div", { className: "reading", role: "region", tabIndex: 0 });
   private readonly cell = h("div", { className: "cell" });
   private readonly table = h("div", { className: "strongest" });
   private readonly asked = new Latest();

@@ -141,7 +141,8 @@ export class Shell {
       h("button", { onclick: () => map.zoom(2), "aria-label": app.say("nearer"), title: app.say("nearer") }, "+"),
       h("button", { onclick: () => map.zoom(0.5), "aria-label": app.say("farther"), title: app.say("farther") }, "−"),
       h("button", { onclick: () => map.fit(), "aria-label": app.say("fit"), title: app.say("fit") }, "⤢"));
-    const element = h("section", { className: "mapview", "aria-label": app.say("view.map") }, h("div", { className: "stage" }, map.element, buttons, small.element, waiting), legend(app));
+    const element = h("section", { className: "mapview", "aria-label": app.say("view.map") }, h("div", { className: "stage" }, map.element, buttons, waiting), legend(app));
+    reading.element.append(small.element);
     const both = h("div", { className: "withreading" }, element, reading.element);
     return {
       element: both,

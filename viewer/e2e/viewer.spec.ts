@@ -1,0 +1,190 @@
+import { AxeBuilder } from "@axe-core/playwright";
+import { expect, test, type Page } from "@playwright/test";
+import { address } from "./pages";
+import { NEEDLE, needle, needleWeight } from "./trace";
+
+/** Everything a page asked for that is not itself or made by itself. */
+async function visit(page: Page, name: string, hash = ""): Promise<string[]> {
+  const strangers: string[] = [];
+  page.on("request", (request) => {
+    if (!/^(blob|data):/.test(request.url()) && request.url().split("#")[0] !== address(name)) strangers.push(request.url());
+  });
+  page.on("pageerror", (error) => strangers.push(String(error)));
+  page.on("console", (message) => message.type() === "error" && strangers.push(message.text()));
+  await page.goto(address(name) + hash);
+  await expect(page.getByRole("heading", { level: 1 })).toBeVisible();
+  return strangers;
+}
+
+const map = (page: Page) => page.getByRole("application");
+const settled = (page: Page) => expect(page.locator(".waiting")).toBeHidden();
+
+test("a needle among 32,768 tokens is found, zoomed to and told truly", async ({ page }) => {
+  const strangers = await visit(page, "needle", "#view=map");
+  await settled(page);
+  await page.getByLabel("Search tokens").fill("seeker");
+  await page.keyboard.press("Enter");
+  await expect(page.locator(".count")).toHaveText("1 of 1");
+  await page.getByRole("button", { name: /needle/ }).first().click();
+  await settled(page);
+  const truth = needleWeight(needle(), 0);
+  await expect(page.locator(".reading .weight")).toHaveText(String(Number(truth.toPrecision(4))));
+  await expect(page.locator(".reading")).toContainText("1 of 32768");
+  await expect(page.getByRole("status")).toContainText("▁seeker looks at ▁needle");
+  expect(page.url()).toContain(`query=${NEEDLE.query}&key=${NEEDLE.key}`);
+  expect(strangers).toEqual([]);
+});
+
+test("hovering tells the weight under the pointer, at any zoom", async ({ page }) => {
+  await visit(page, "needle", `#view=map&x=${NEEDLE.key}.5&y=${NEEDLE.query}.5&zoom=16`);
+  await settled(page);
+  const box = (await map(page).boundingBox())!;
+  const middle = { x: 112 + (box.width - 112) / 2, y: 96 + (box.height - 96) / 2 };
+  await map(page).hover({ position: middle });
+  const truth = String(Number(needleWeight(needle(), 0).toPrecision(4)));
+  await expect(page.locator(".reading .weight")).toHaveText(truth);
+  await page.mouse.wheel(0, 1200);
+  await settled(page);
+  await map(page).hover({ position: { x: middle.x + 1, y: middle.y } });
+  await expect(page.locator(".reading")).toContainText("weights a cell");
+});
+
+test("another head has other weights, and the address brings them back", async ({ page }) => {
+  await visit(page, "needle", `#view=map&query=${NEEDLE.query}&key=${NEEDLE.key}`);
+  const first = await page.locator(".reading .weight").textContent();
+  await page.getByLabel("Head", { exact: true }).selectOption("1");
+  await expect(page.locator(".reading .weight")).not.toHaveText(first!);
+  const second = (await page.locator(".reading .weight").textContent())!;
+  expect(Number(second)).toBeCloseTo(needleWeight(needle(), 1), 6);
+  await page.reload();
+  await expect(page.locator(".reading .weight")).toHaveText(second);
+  await expect(page.getByLabel("Head", { exact: true })).toHaveValue("1");
+});
+
+test("the steps of the lectures' example show its numbers", async ({ page }) => {
+  const strangers = await visit(page, "lecture", "#view=steps");
+  const step = (name: string) => page.locator(".step").filter({ has: page.getByRole("heading", { name, exact: true }) });
+  await expect(step("q₁·kⱼ").locator("td")).toHaveText(["2", "4", "4"]);
+  await expect(step("α₁ⱼ").locator("td")).toHaveText(["0.0633789", "0.468311", "0.468311"]);
+  await expect(step("c₁").locator("td")).toHaveText(["1.93662", "6.6831", "1.59507"]);
+  await expect(step("c₁").locator("math munder")).toHaveCount(1);
+  await page.getByLabel("Query number").fill("2");
+  await page.keyboard.press("Enter");
+  await expect(step("q₂·kⱼ").locator("td")).toHaveText(["4", "16", "12"]);
+  await page.getByLabel("Site").selectOption("causal");
+  await expect(step("visible₂ⱼ").locator("td")).toHaveText(["1", "1", "0"]);
+  expect(strangers).toEqual([]);
+});
+
+test("a Persian sentence reads from the right and is linked to its English words", async ({ page }) => {
+  await visit(page, "persian", "#view=alignment");
+  await expect(page.locator(".sources")).toHaveAttribute("dir", "rtl");
+  await expect(page.locator(".targets")).toHaveAttribute("dir", "ltr");
+  const place = async (text: string) => (await page.locator(".sources .token", { hasText: text }).boundingBox())!.x;
+  expect(await place("من")).toBeGreaterThan(await place("کتاب"));
+  expect(await place("کتاب")).toBeGreaterThan(await place("خواندم"));
+  await expect(page.getByLabel("Links as text")).toHaveValue("0-0 1-2 1-3 3-1 4-4");
+  await expect(page.locator(".error")).toHaveText("0.2");
+  await expect(page.locator(".matrix")).toHaveAttribute("aria-label", /book → کتاب/);
+});
+
+test("a Chinese sentence is linked word by word", async ({ page }) => {
+  await visit(page, "chinese", "#view=alignment");
+  await expect(page.locator(".sources")).toHaveAttribute("dir", "ltr");
+  await expect(page.getByLabel("Links as text")).toHaveValue("0-0 1-4 2-1 4-2 6-3 7-5");
+  await expect(page.locator(".error")).toHaveText("0");
+  await page.getByRole("combobox", { name: "Links" }).selectOption("threshold");
+  await expect(page.getByLabel("Links as text")).toHaveValue("0-0 1-4 2-1 4-2 6-3 7-5");
+});
+
+test("everything can be reached from the keyboard", async ({ page }) => {
+  await visit(page, "lecture", "#view=overview");
+  await page.getByRole("button", { name: /causal, head 1/ }).focus();
+  await page.keyboard.press("Enter");
+  await expect(map(page)).toBeVisible();
+  await map(page).focus();
+  await page.keyboard.press("ArrowRight");
+  await page.keyboard.press("ArrowRight");
+  await page.keyboard.press("ArrowUp");
+  await expect(page.getByRole("status")).toHaveText("x₁ may not look at x₃.");
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("ArrowLeft");
+  await expect(page.getByRole("status")).toContainText("x₂ looks at x₂: weight 1");
+  await page.keyboard.press("b");
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("b");
+  expect(page.url()).toContain("brush=1-3-1-2");
+  await page.keyboard.press("}");
+  await expect(page.getByRole("status")).toContainText("Site relu");
+  await page.keyboard.press("c");
+  await expect(page.getByLabel("Colours")).toHaveValue("log");
+  await page.keyboard.press("p");
+  await expect(page.getByLabel("Pooling")).toHaveValue("mass");
+  await page.keyboard.press("Enter");
+  await expect(page.locator(".step").first()).toBeVisible();
+  await page.keyboard.press("3");
+  await page.getByRole("button", { name: "Text", exact: true }).focus();
+  await page.keyboard.press("3");
+  await expect(page.locator(".running .token").first()).toBeVisible();
+  await page.keyboard.press("/");
+  await page.keyboard.type("x₃");
+  await page.keyboard.press("Enter");
+  await expect(map(page)).toBeVisible();
+  await page.keyboard.press("Escape");
+  await page.getByRole("button", { name: "Help" }).focus();
+  await page.keyboard.press("?");
+  await expect(page.getByRole("dialog")).toContainText("arrows: move the cursor");
+  await page.keyboard.press("Escape");
+  await expect(page.getByRole("dialog")).toBeHidden();
+});
+
+test("axe finds nothing serious in any view, light or dark, in any language", async ({ page }) => {
+  await visit(page, "lecture");
+  for (const hash of ["view=overview", "view=map&query=1&key=1", "view=text", "view=alignment", "view=steps&theme=dark", "view=compare", "view=map&query=1&key=1&theme=dark&language=fa"]) {
+    await page.goto("about:blank");
+    await page.goto(`${address("lecture")}#${hash}`);
+    await page.waitForTimeout(600);
+    const { violations } = await new AxeBuilder({ page }).analyze();
+    expect(violations.filter(({ impact }) => impact === "serious" || impact === "critical").map(({ id, nodes }) => [hash, id, nodes[0]?.html]), hash).toEqual([]);
+  }
+});
+
+test("two heads are compared by their difference", async ({ page }) => {
+  await visit(page, "lecture", "#view=compare");
+  await expect(page.locator("figure")).toHaveCount(3);
+  await page.getByLabel("Site").nth(1).selectOption("causal");
+  const picture = () => map(page).nth(2).evaluate((canvas: HTMLCanvasElement) => canvas.toDataURL());
+  await expect.poll(async () => (await picture()).length).toBeGreaterThan(1000);
+  const other = await picture();
+  await page.getByLabel("Site").nth(1).selectOption({ index: 0 });
+  await expect.poll(picture).not.toBe(other);
+});
+
+test("the same page draws the same picture", async ({ page }) => {
+  for (const [name, hash] of [["lecture", "#view=map&query=0&key=1"], ["persian", "#view=alignment"], ["needle", `#view=map&x=${NEEDLE.key}&y=${NEEDLE.query}&zoom=20&scale=lift`]] as const) {
+    const shots: Buffer[] = [];
+    for (let round = 0; round < 2; round++) {
+      await page.goto("about:blank");
+      await visit(page, name, hash);
+      await page.waitForLoadState("load");
+      if (hash.includes("view=map")) await settled(page);
+      await page.waitForTimeout(4000);
+      shots.push(await page.screenshot({ animations: "disabled" }));
+    }
+    expect(shots[0]!.equals(shots[1]!), name).toBe(true);
+  }
+});
+
+test("cells are painted by their weights, hidden ones hatched", async ({ page }) => {
+  await visit(page, "lecture", "#view=map&site=2&scale=linear&theme=light");
+  await settled(page);
+  await page.waitForTimeout(300);
+  const colours = await map(page).evaluate((canvas: HTMLCanvasElement) => {
+    const [left, top, side] = [112 + (canvas.clientWidth - 112) / 2 - 96, 96 + (canvas.clientHeight - 96) / 2 - 96, 64];
+    const read = (row: number, column: number, dx: number): string => Array.from(canvas.getContext("2d")!.getImageData(Math.round(left + (column + 0.5) * side + dx), Math.round(top + (row + 0.5) * side), 1, 1).data.slice(0, 3)).join();
+    return { own: read(0, 0, 0), hidden: new Set([0, 1, 2, 3, 4, 5].map((dx) => read(0, 2, dx))).size, faint: read(1, 0, 0) };
+  });
+  expect(colours.own).toBe("24,37,68");
+  expect(colours.faint).toBe("247,250,252");
+  expect(colours.hidden).toBeGreaterThan(1);
+});

@@ -1,0 +1,137 @@
+import { describe, expect, test } from "vitest";
+import { clamped, fitted, levelFor, tickStep, tilesIn, toPixel, toUnit, zoomed } from "../src/camera";
+import { encode, HIDDEN, STEPS, ZERO } from "../src/codec";
+import { colourAt, differencePixels, liftShifts, pixels, strength } from "../src/colour";
+import { direction, joined, matches, printable, reading } from "../src/label";
+import { errorRate, links, pharaoh } from "../src/link";
+import { LeastRecent } from "../src/recent";
+import { effect, signal } from "../src/signal";
+import { preferred, spoken, type Word } from "../src/strings/strings";
+import english from "../src/strings/en.json";
+import persian from "../src/strings/fa.json";
+import russian from "../src/strings/ru.json";
+import chinese from "../src/strings/zh.json";
+
+const frame = { width: 800, height: 600 };
+
+describe("the camera", () => {
+  test("fits a whole map, and no further out", () => {
+    const camera = fitted({ rows: 1000, columns: 1000 }, frame);
+    expect(camera).toEqual({ x: 500, y: 500, zoom: 0.6 });
+    expect(clamped({ ...camera, zoom: 0.01 }, { rows: 1000, columns: 1000 }, frame)).toEqual(camera);
+  });
+  test("keeps the unit under the pointer where it is", () => {
+    const camera = { x: 300, y: 400, zoom: 2 };
+    const before = toUnit(camera, frame, 120, 90);
+    toUnit(zoomed(camera, 3, 120, 90, frame), frame, 120, 90).forEach((value, at) => expect(value).toBeCloseTo(before[at]!, 9));
+    expect(toPixel(camera, frame, 300, 400)).toEqual([400, 300]);
+  });
+  test("takes the least level whose cells are a pixel", () => {
+    expect([4, 1, 0.5, 0.3, 0.001].map((zoom) => levelFor(zoom, { rows: 32768, columns: 32768 }))).toEqual([0, 0, 1, 2, 7]);
+  });
+  test("asks for the tiles in sight, the middle first", () => {
+    const places = tilesIn({ x: 500, y: 500, zoom: 1 }, { rows: 1000, columns: 1000 }, frame, 0);
+    expect(places).toHaveLength(4 * 4);
+    expect(places[0]).toEqual({ level: 0, row: 1, column: 1 });
+  });
+  test("sets ticks at round numbers", () => {
+    expect([10, 1, 0.1, 0.01].map((zoom) => tickStep(zoom, 48))).toEqual([5, 50, 500, 5000]);
+  });
+});
+
+describe("colours", () => {
+  const look = { scale: "log", theme: "light", pool: "peak" } as const;
+  const tile = (codes: number[]): Uint16Array => Object.assign(new Uint16Array(65536).fill(HIDDEN), Object.fromEntries(codes.entries())) as Uint16Array;
+  test("hidden is transparent, zero is neither hidden nor faint", () => {
+    const painted = pixels(tile([HIDDEN, ZERO, encode(1e-7), encode(1)]), look);
+    expect(painted[0]).toBe(0);
+    expect(new Set(painted.subarray(0, 4)).size).toBe(4);
+  });
+  test("lift is neutral for equal shares, at every level and pooling", () => {
+    const counts = new Uint32Array(1024).fill(512);
+    for (const pool of ["peak", "mass"] as const)
+      for (const level of [0, 2]) {
+        const weight = pool === "mass" ? 2 ** level / 512 : 1 / 512;
+        const painted = pixels(tile([encode(weight)]), { scale: "lift", theme: "light", pool }, liftShifts(counts, level, 0, pool));
+        expect(painted[0]).toBe(colourAt("lift", "light", 0.5));
+      }
+  });
+  test("strengths rise with weights", () => {
+    expect(strength("log", 1)).toBe(1);
+    expect(strength("log", 1e-6)).toBeCloseTo(0, 9);
+    expect(strength("lift", 1)).toBe(0.5);
+    expect(encode(0.5)).toBe(STEPS);
+  });
+  test("differences are opposite colours, and equal weights neutral", () => {
+    const [a, b] = [tile([encode(0.5), encode(0.2), encode(0.1)]), tile([encode(0.2), encode(0.5), encode(0.1)])];
+    const painted = differencePixels(a, b, "light");
+    expect(painted[2]).toBe(colourAt("lift", "light", 0.5));
+    expect(painted[0]).toBe(differencePixels(b, a, "light")[1]);
+    expect(painted[100]).toBe(0);
+  });
+});
+
+describe("labels", () => {
+  test("what is invisible is shown, joiners stay", () => {
+    expect(["a\u202eb", " the", "\n", "", "می\u200cروم"].map(printable)).toEqual(["a\\u202eb", "␣the", "\\n", "∅", "می\u200cروم"]);
+  });
+  test("each label has its own direction, each text that of most of its letters", () => {
+    expect(["سلام", "¿qué", "...", "你好"].map(direction)).toEqual(["rtl", "ltr", "ltr", "ltr"]);
+    expect(reading(["سلام", "دنیا", "OK", "</s>"])).toBe("rtl");
+    expect(reading(["我", "。"])).toBe("ltr");
+  });
+  test("pieces of words are joined without their marks", () => {
+    expect([["▁in", "vis"], ["ba@@", "na"], ["un", "##seen"], ["▁"]].map(joined)).toEqual(["invis", "bana", "unseen", "▁"]);
+  });
+  test("search minds neither case nor compatibility forms", () => {
+    expect(matches("▁Needle", "needle")).toBe(true);
+    expect(matches("ﬁre", "fire")).toBe(true);
+    expect(matches("x", "")).toBe(false);
+  });
+});
+
+describe("links", () => {
+  const weights = [[0.1, 0.9], [0.5, 0.5], [NaN, NaN]];
+  test("the largest of each row, the first of equals, none where nothing is seen", () => {
+    expect(links(weights, null)).toEqual([[0, 1], [1, 0]]);
+    expect(links(weights, 0.5)).toEqual([[0, 1], [1, 0], [1, 1]]);
+  });
+  test("are text for word aligners, source first", () => {
+    expect(pharaoh([[0, 1], [1, 0]])).toBe("0-1 1-0");
+  });
+  test("err by what they miss and what they add", () => {
+    expect(errorRate([[0, 0], [1, 1]], [[0, 0], [1, 1]])).toBe(0);
+    expect(errorRate([[0, 0], [1, 1]], [[0, 0], [1, 2]])).toBe(0.5);
+  });
+});
+
+test("the least recently used is forgotten first", () => {
+  const kept = new LeastRecent<string, number>(2);
+  kept.set("a", 1);
+  kept.set("b", 2);
+  kept.get("a");
+  kept.set("c", 3);
+  expect(["a", "b", "c"].map((key) => kept.get(key))).toEqual([1, undefined, 3]);
+});
+
+test("an effect runs once for several changes, and not for what it did not read", async () => {
+  const [a, b, c] = [signal(1), signal(2), signal(3)];
+  const seen: number[] = [];
+  const stop = effect(() => void seen.push(a.value + b.value + c.peek()));
+  [a.value, b.value, c.value] = [10, 20, 30];
+  await Promise.resolve();
+  stop();
+  a.value = 100;
+  await Promise.resolve();
+  expect(seen).toEqual([6, 60]);
+});
+
+test("every language says everything, with the same places to fill", () => {
+  const places = (text: string): string[] => [...text.matchAll(/\{\w+\}/g)].map(([place]) => place).sort();
+  for (const strings of [persian, russian, chinese]) {
+    expect(Object.keys(strings).sort()).toEqual(Object.keys(english).sort());
+    for (const [word, text] of Object.entries(english)) expect(places(strings[word as Word])).toEqual(places(text));
+  }
+  expect(spoken("en", "search.count", { at: 1, count: 2 })).toBe("1 of 2");
+  expect(preferred(["de-CH", "fa-IR"])).toBe("fa");
+});
