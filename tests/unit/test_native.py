@@ -80,10 +80,34 @@ def test_a_file_that_does_not_compile_says_so_and_leaves_nothing(cache: Path, pa
     assert list(cache.iterdir()) == []
 
 
+def test_a_mistake_that_only_this_processors_flags_bring_out_is_not_hidden_by_weaker_flags(
+    cache: Path, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiler, "_FOR_THIS_PROCESSOR", (("-DPICKY",), ("-DWEAKER",)))
+    native.forget()
+    (tmp_path / package / "picky.cpp").write_text(f"#ifdef PICKY\n#error only here\n#endif\n{KERNEL}")
+    kernels = native.load(package, "picky.cpp")
+    assert kernels.library is None
+    assert "only here" in kernels.reason
+    assert native.state().startswith("in use (")
+    assert "; but not picky.cpp: " in native.state()
+    assert "only here" in native.state()
+
+
+def test_flags_that_the_compiler_does_not_know_are_left_out(
+    cache: Path, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiler, "_FOR_THIS_PROCESSOR", (("-march=of-tomorrow",), ("--no-such-flag",)))
+    native.forget()
+    assert native.load(package, "kernel.cpp").library is not None
+    assert native.in_use()
+
+
 def test_kernels_can_be_turned_off(cache: Path, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FOVEATE_NATIVE", "0")
     native.forget()
     assert native.load(package, "kernel.cpp") == native.Kernels(None, "FOVEATE_NATIVE=0")
+    assert not native.in_use()
     assert native.state() == "not in use (FOVEATE_NATIVE=0); plain torch runs instead"
     assert not cache.exists()
 

@@ -57,23 +57,42 @@ def load(package: str, name: str) -> Kernels:
     try:
         return Kernels(_open(_compiled(_source(package, name), Path(name).stem)))
     except CompilationError as problem:
+        _failed[name] = str(problem)
         return Kernels(None, str(problem))
+
+
+_failed: dict[str, str] = {}
+"""Files that this process could not load, and why."""
 
 
 def forget() -> None:
     """Look at the environment and the compilers anew; libraries in use stay loaded."""
-    load.cache_clear()
-    _compiler.cache_clear()
+    for kept in (load, _compiler, _for_this_processor, _obstacle):
+        kept.cache_clear()
+    _failed.clear()
+
+
+def in_use() -> bool:
+    """Whether kernels run on this machine at all."""
+    return not _obstacle()
 
 
 def state() -> str:
-    """One line for `foveate doctor`: "in use (g++ 12.2.0, AVX-512)", or why not."""
+    """One line for `foveate doctor`: "in use (g++ 12.2.0, AVX-512)", with the files that failed, or why not."""
+    if problem := _obstacle():
+        return f"not in use ({problem}); plain torch runs instead"
+    failures = "".join(f"; but not {name}: {problem}" for name, problem in _failed.items())
+    return f"in use ({', '.join([str(_compiler()), *_vectors()])}){failures}"
+
+
+@functools.cache
+def _obstacle() -> str:
+    """Why no kernel can run here; empty where they do."""
     try:
-        compiler = _compiler()
         _open(_compiled(_prelude() + 'extern "C" int64_t answer() { return 42; }\n', "probe"))
     except CompilationError as problem:
-        return f"not in use ({problem}); plain torch runs instead"
-    return f"in use ({', '.join([str(compiler), *_vectors()])})"
+        return str(problem)
+    return ""
 
 
 @functools.cache
@@ -108,7 +127,8 @@ def _prelude() -> str:
 def _compiled(source: str, stem: str) -> Path:
     """The library of this source, made by this compiler for this processor."""
     compiler = _compiler()
-    identity = "\0".join([source, *FLAGS, compiler.command, compiler.version, processor()])
+    flags = [*FLAGS, *map(" ".join, _FOR_THIS_PROCESSOR)]
+    identity = "\0".join([source, *flags, compiler.command, compiler.version, processor()])
     file = f"{stem}-{hashlib.sha256(identity.encode()).hexdigest()[:32]}.so"
     folder = _folder()
     if not (folder / file).exists():
@@ -121,20 +141,31 @@ def _compile(compiler: Compiler, source: str, target: Path) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent, prefix="compiling-") as work:
         text, library = Path(work, "kernel.cpp"), Path(work, "kernel.so")
         text.write_text(source, encoding="utf-8")
-        for processor in _FOR_THIS_PROCESSOR:
-            command = [compiler.command, *FLAGS, *processor, str(text), "-o", str(library)]
-            try:
-                done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
-            except (OSError, subprocess.TimeoutExpired) as problem:
-                raise CompilationError(f"{compiler} did not finish: {problem}") from None
-            if done.returncode == 0:
-                library.replace(target)
-                return
-        raise CompilationError(f"{compiler} failed: {(done.stderr.strip().splitlines() or ['without a word'])[0]}")
+        done = _run(compiler, *_for_this_processor(compiler), str(text), "-o", str(library))
+        if done.returncode:
+            lines = done.stderr.strip().splitlines() or ["without a word"]
+            raise CompilationError(f"{compiler} failed: {next((line for line in lines if 'error' in line), lines[0])}")
+        library.replace(target)
 
 
-_FOR_THIS_PROCESSOR = (("-march=native", "-mprefer-vector-width=512"), ("-march=native",), ("-mcpu=native",), ())
-"""The first that the compiler knows."""
+_FOR_THIS_PROCESSOR = (("-march=native", "-mprefer-vector-width=512"), ("-march=native",), ("-mcpu=native",))
+"""The first that the compiler knows. It is asked with an empty file: a mistake in a kernel is no unknown flag."""
+
+
+@functools.cache
+def _for_this_processor(compiler: Compiler) -> tuple[str, ...]:
+    for flags in _FOR_THIS_PROCESSOR:
+        if _run(compiler, *flags, "-S", "-x", "c++", os.devnull, "-o", "-").returncode == 0:
+            return flags
+    return ()
+
+
+def _run(compiler: Compiler, *arguments: str) -> subprocess.CompletedProcess[str]:
+    try:
+        command = [compiler.command, *FLAGS, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        raise CompilationError(f"{compiler} did not finish: {problem}") from None
 
 
 def _open(library: Path) -> ctypes.CDLL:

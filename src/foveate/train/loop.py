@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from foveate import machine
+from foveate import machine, native
 from foveate.config import to_dict
 from foveate.errors import UsageError
 from foveate.storage.checkpoint import Checkpoint, Checkpoints, model_tensors, restore_model, save_final
@@ -241,6 +241,7 @@ class _Run:
             "tuning": asdict(machine.current()),
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
+            "native": native.in_use(),
         }
         started = time.monotonic()
         self.checkpoints.save(

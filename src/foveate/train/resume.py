@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from foveate import native
 from foveate.errors import UsageError
 from foveate.storage.draft import disk_errors
 
@@ -57,7 +58,19 @@ def require_same(
             f"The checkpoint was made with {state['threads']} threads, this run has {torch.get_num_threads()}: "
             "last bits may differ."
         )
+    if state.get("native", native.in_use()) != native.in_use():
+        notes.append(OTHER_NOISE if native.in_use() else OTHER_NOISE_WITHOUT.format(state=native.state()))
     return notes
+
+
+OTHER_NOISE = (
+    "The checkpoint was made without compiled kernels, this run uses them: dropout draws other noise, and the weights "
+    "will be others than without the interruption. FOVEATE_NATIVE=0 goes on as the run began."
+)
+OTHER_NOISE_WITHOUT = (
+    "The checkpoint was made with compiled kernels, this run has none: {state}. Dropout draws other noise, and the "
+    "weights will be others than without the interruption. Bring the compiler back to go on as the run began."
+)
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:

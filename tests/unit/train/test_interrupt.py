@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from foveate import native
 from foveate.errors import UsageError
 from foveate.train import Constant, Outcome, TrainConfig, fit
 from foveate.train.interrupt import Interrupt
@@ -117,6 +118,26 @@ def test_another_number_of_threads_is_noted(line: Any, tmp_path: Path) -> None:
     finally:
         torch.set_num_threads(threads)
     assert f"made with {threads} threads, this run has {threads + 1}" in progress.text
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_kernels_that_came_or_went_are_noted(
+    line: Any, tmp_path: Path, before: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "in_use", lambda: before)
+    interrupted(line, tmp_path)
+    progress = At(0, lambda: None)
+    monkeypatch.setattr(native, "in_use", lambda: not before)
+    fit(line(), CONFIG, tmp_path, resume=True, progress=progress)
+    assert f"made with{'' if before else 'out'} compiled kernels" in progress.text
+    assert "dropout draws other noise" in progress.text.lower()
+
+
+def test_the_same_kernels_are_not_worth_a_note(line: Any, tmp_path: Path) -> None:
+    interrupted(line, tmp_path)
+    progress = At(0, lambda: None)
+    fit(line(), CONFIG, tmp_path, resume=True, progress=progress)
+    assert "compiled kernels" not in progress.text
 
 
 def test_a_run_without_a_checkpoint_resumes_from_its_beginning(line: Any, tmp_path: Path) -> None:
