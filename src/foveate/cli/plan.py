@@ -26,11 +26,11 @@ Nothing is trained: a random batch of this size makes a few probe steps.
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from foveate.cli.setup import prepare_machine, resolve
+    from foveate.cli.setup import RunConfig, prepare_machine, resolve
     from foveate.config import to_toml
     from foveate.tasks.plan import plan
 
-    config = resolve({}, arguments.config, {}, arguments.set)
+    config = resolve({}, arguments.config, {}, arguments.set, kind=RunConfig)
     if arguments.show:
         print(to_toml(config), end="")
         return 0

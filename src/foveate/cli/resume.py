@@ -20,13 +20,21 @@ Continues from the newest sound checkpoint; on CPU the result is the same to the
 def run(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from foveate.cli.setup import RunConfig, prepare_machine
+    from foveate.cli.setup import prepare_machine
+    from foveate.cli.task import TASKS, module_of
     from foveate.cli.training import train
     from foveate.config import build
+    from foveate.errors import DataError
     from foveate.storage.run import read_run
-    from foveate.tasks.translate import TranslateTask
 
     folder = Path(arguments.run)
-    config = build(RunConfig, read_run(folder).config, where="")
+    saved = read_run(folder)
+    if saved.task not in TASKS:
+        raise DataError(
+            f"{folder} is a run of the task {saved.task!r}, which this version of foveate does not know. "
+            f"It knows {', '.join(TASKS)}."
+        )
+    task = module_of(saved.task)
+    config = build(task.RunConfig, saved.config, where="")
     prepare_machine(arguments, quiet=arguments.quiet)
-    return train(TranslateTask.open(config, folder), config, folder, quiet=arguments.quiet, resume=True)
+    return train(saved.task, task.open_task(config, folder), config, folder, quiet=arguments.quiet, resume=True)

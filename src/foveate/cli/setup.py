@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -14,6 +14,8 @@ from foveate.config import build, override, read_toml, setting, to_dict
 from foveate.decode import Constraints, DecodeConfig
 from foveate.tasks.translate import VALIDATED, TranslateConfig
 from foveate.train import TrainConfig
+
+Run = TypeVar("Run")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,14 +31,19 @@ class RunConfig(TranslateConfig):
 
 
 def resolve(
-    base: Mapping[str, Any], toml: str | None, files: Mapping[str, str], assignments: Sequence[str]
-) -> RunConfig:
+    base: Mapping[str, Any],
+    toml: str | None,
+    files: Mapping[str, str],
+    assignments: Sequence[str],
+    *,
+    kind: type[Run] = RunConfig,  # type: ignore[assignment]
+) -> Run:
     """A TOML file if there is one, otherwise `base`; then the files, then the assignments, which win."""
     mapping: Mapping[str, Any] = base if toml is None else read_toml(toml)
     data = mapping.get("data", {})
     if files and isinstance(data, Mapping):
         mapping = {**mapping, "data": {**data, **files}}
-    return build(RunConfig, assign(mapping, assignments), imports=True)
+    return build(kind, assign(mapping, assignments), imports=True)
 
 
 def assign(mapping: Mapping[str, Any], assignments: Sequence[str]) -> Mapping[str, Any]:

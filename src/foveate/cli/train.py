@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from foveate.cli.task import TASKS, module_of, option
+
 EXAMPLE = """
 examples:
   foveate train translate --source train.en --target train.fr --out run/
@@ -17,12 +19,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     from foveate.cli.options import machine_arguments
 
     parser.epilog = EXAMPLE
-    parser.add_argument("task", choices=["translate"], help="what to train: sequences to sequences")
+    what = "; ".join(f"{name}: {task.summary}" for name, task in TASKS.items())
+    parser.add_argument("task", choices=list(TASKS), help=f"what to train; {what}")
     parser.add_argument("config", nargs="?", metavar="TOML", help="configuration file; see `foveate plan --show`")
-    parser.add_argument("--source", metavar="FILE", help="source lines, or tab-separated pairs (.gz and .xz too)")
-    parser.add_argument("--target", metavar="FILE", help="target lines, partners of the source lines")
-    parser.add_argument("--valid-source", metavar="FILE", help="validation pairs; without, some lines are held out")
-    parser.add_argument("--valid-target", metavar="FILE", help="target side of the validation pairs")
+    for name, says in {name: says for task in TASKS.values() for name, says in task.files.items()}.items():
+        parser.add_argument(option(name), metavar="FILE", help=says)
     parser.add_argument("--out", metavar="FOLDER", required=True, help="the run folder to create")
     parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="set one setting; may be repeated")
     parser.add_argument("--quiet", action="store_true", help="no progress")
@@ -35,32 +36,54 @@ def run(arguments: argparse.Namespace) -> int:
     from foveate.config import to_dict
     from foveate.errors import UsageError
     from foveate.storage.run import create_run, require_new
-    from foveate.tasks.suggestion import suggest
-    from foveate.tasks.translate import TranslateTask
 
-    named = {"source": arguments.source, "target": arguments.target}
-    named |= {"valid_source": arguments.valid_source, "valid_target": arguments.valid_target}
-    files = {name: str(Path(path).absolute()) for name, path in named.items() if path is not None}
-    if "-" in named.values():
-        raise UsageError("Training reads its data several times, so it cannot come from standard input. Save it first.")
+    task, files = module_of(arguments.task), _files(arguments)
+    first = TASKS[arguments.task].first
     base = {}
     if arguments.config is None:
-        if arguments.source is None:
-            raise UsageError("There is nothing to train on. Give --source FILE (and --target FILE), or a TOML file.")
-        suggestion = suggest(files["source"], files.get("target"))
+        if first not in files:
+            raise UsageError(
+                f"There is nothing to train on. Give {option(first)} FILE{_partner(first)}, or a TOML file."
+            )
+        suggestion = task.suggest(files)
         for reason in suggestion.reasons:
             say(reason)
         base = suggestion.settings
-    config = resolve(base, arguments.config, files, arguments.set)
-    if not config.data.source:
-        raise UsageError("data.source is missing: there is nothing to train on. Give --source FILE, or set it.")
+    config = resolve(base, arguments.config, files, arguments.set, kind=task.RunConfig)
+    if not getattr(config.data, first):
+        raise UsageError(
+            f"data.{first} is missing: there is nothing to train on. Give {option(first)} FILE, or set it."
+        )
     folder = Path(arguments.out)
     require_new(folder)
     prepare_machine(arguments, quiet=arguments.quiet)
-    task, reports = TranslateTask.prepare(config, folder)
-    create_run(
-        folder, "translate", to_dict(config), task.digests
-    )  # last: data that cannot be used leave nothing to resume
-    for part, report in reports.items():
-        say(f"{part}: {report}")
-    return train(task, config, folder, quiet=arguments.quiet)
+    prepared = task.prepare(config, folder)
+    # Last: data that cannot be used leave nothing to resume.
+    create_run(folder, arguments.task, to_dict(config), prepared.digests)
+    return train(arguments.task, prepared, config, folder, quiet=arguments.quiet)
+
+
+def _files(arguments: argparse.Namespace) -> dict[str, str]:
+    """The files that were named, by the setting of `data` they are for."""
+    from foveate.errors import UsageError
+
+    taken = TASKS[arguments.task].files
+    files = {}
+    for name in {name for task in TASKS.values() for name in task.files}:
+        path = getattr(arguments, name)
+        if path is None:
+            continue
+        if name not in taken:
+            raise UsageError(
+                f"{arguments.task} does not take {option(name)}; it takes {', '.join(map(option, taken))}."
+            )
+        if path == "-":
+            raise UsageError(
+                "Training reads its data several times, so it cannot come from standard input. Save it first."
+            )
+        files[name] = str(Path(path).absolute())
+    return files
+
+
+def _partner(first: str) -> str:
+    return " (and --target FILE)" if first == "source" else ""

@@ -31,6 +31,15 @@ class Run:
     tokenisers: dict[str, str]
     """Digests of the tokenisers that the model was trained with, by file name."""
 
+    def require(self, task: str) -> "Run":
+        """This run. Raises UsageError when it is of another task."""
+        if self.task != task:
+            raise UsageError(
+                f"{self.folder} is a run of the task {self.task}, and this is for runs of {task}. Name such a run, or "
+                f"see `foveate --help` for what can be done with {self.task}."
+            )
+        return self
+
 
 def require_new(folder: Path) -> None:
     """Raises UsageError when a run cannot begin in this folder because something is there already."""

@@ -87,7 +87,7 @@ class Translator:
         Raises DataError when the folder is not a run, has no trained weights, or is damaged.
         """
         folder = Path(run)
-        saved = read_run(folder)
+        saved = read_run(folder).require("translate")
         settings = {name: value for name, value in saved.config.items() if name != "train"}
         config = build(TranslateConfig, settings, where=f"{folder / 'config.json'}:")
         source, target = load_tokenisers(folder, saved.tokenisers)

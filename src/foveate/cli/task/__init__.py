@@ -1,0 +1,48 @@
+"""The tasks that can be trained, and what each takes from the command line.
+
+A task is a module of this package, named as its command: `RunConfig` (the task's configuration, and how to train),
+`suggest(files)`, `prepare(config, folder)`, `open_task(config, folder)`, `size(task)` in words, and
+`finish(task, config, folder)`, which leaves a report and says what to try. This file knows no torch: `--help` has to be
+quick.
+"""
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class TaskOptions:
+    """What a task is about, and the files it reads: settings of `data`, and options of the same names."""
+
+    summary: str
+    files: Mapping[str, str]
+    """Name and help of each; the first is the one without which there is nothing to train on."""
+
+    @property
+    def first(self) -> str:
+        return next(iter(self.files))
+
+
+TASKS = {
+    "translate": TaskOptions(
+        "sequences to sequences",
+        {
+            "source": "source lines, or tab-separated pairs (.gz and .xz too)",
+            "target": "target lines, partners of the source lines",
+            "valid_source": "validation pairs; without, some lines are held out",
+            "valid_target": "target side of the validation pairs",
+        },
+    ),
+}
+
+
+def option(name: str) -> str:
+    """A setting as it is written on the command line."""
+    return f"--{name.replace('_', '-')}"
+
+
+def module_of(task: str) -> Any:
+    """The module of a task."""
+    return importlib.import_module(f"foveate.cli.task.{task}")
