@@ -1,0 +1,70 @@
+"""A label for a whole text: embeddings, any encoder, pooling, and one layer on top."""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from foveate.config.field import setting
+from foveate.data.batch import Batch
+from foveate.nn.dropout import dropout
+from foveate.nn.encoder import Encoder, EncoderConfig, RNNEncoderConfig
+from foveate.nn.limit import require_positive, require_rates
+from foveate.nn.linear import Linear
+from foveate.nn.packing import Packing
+from foveate.nn.pooling import AttentionPoolingConfig, PoolingConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifierConfig:
+    """An encoder over tokens, and what makes one vector of theirs."""
+
+    encoder: EncoderConfig = RNNEncoderConfig()
+    pooling: PoolingConfig = setting(AttentionPoolingConfig(), "attention, mean, max or first")
+    embedding_dim: int = 128
+    dropout: float = setting(0.3, "on embeddings, on what the encoder says, and on the pooled vector")
+
+    def __post_init__(self) -> None:
+        require_positive(embedding_dim=self.embedding_dim)
+        require_rates(dropout=self.dropout)
+
+    def build(self, vocab: int, labels: int) -> "Classifier":
+        """For so many different tokens and labels."""
+        return Classifier(self, vocab, labels)
+
+
+class Classifier(nn.Module):
+    """p(y | x) = softmax(W c + b),  c = pool(h_1 … h_n),  h = encoder(E x)
+
+    Many to one. With attention pooling, c = Σ_i α_i h_i, and `record` shows α: where the model found its answer.
+    """
+
+    def __init__(self, config: ClassifierConfig, vocab: int, labels: int) -> None:
+        super().__init__()
+        self.dropout = config.dropout
+        self.embedding = nn.Embedding(vocab, config.embedding_dim)
+        nn.init.normal_(self.embedding.weight, std=0.1)
+        self.encoder: Encoder = config.encoder.build_for(config.embedding_dim)
+        self.pooling: nn.Module = config.pooling.build(self.encoder.output_dim)
+        self.output = Linear(self.encoder.output_dim, labels)
+
+    @property
+    def max_length(self) -> int | None:
+        """The most tokens of a text; None when there is no limit."""
+        return self.encoder.max_length
+
+    def forward(self, batch: Batch) -> Float[Tensor, "batch labels"]:
+        """Logits of the labels of each text."""
+        return self.output(self._drop(self.pooled(batch)))
+
+    def pooled(self, batch: Batch) -> Float[Tensor, "batch dim"]:
+        """One vector for each text."""
+        packing = Packing(batch.lengths, batch.length)
+        hidden = self.encoder(self._drop(self.embedding(packing.pack(batch.ids))), packing=packing)
+        return self.pooling(self._drop(hidden), packing=packing)
+
+    def parameter_count(self) -> int:
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    def _drop(self, x: Float[Tensor, "*shape dim"]) -> Float[Tensor, "*shape dim"]:
+        return dropout(x, self.dropout, self.training)

@@ -1,0 +1,109 @@
+"""A label for every word: embeddings with spellings, any encoder, and one layer on top."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import relu
+
+from foveate.config.field import setting
+from foveate.data.batch import Batch
+from foveate.data.tokeniser import UNKNOWN
+from foveate.data.word import WordBatch
+from foveate.nn.dropout import dropout
+from foveate.nn.encoder import Encoder, EncoderConfig, RNNEncoderConfig
+from foveate.nn.limit import require_positive, require_rates
+from foveate.nn.linear import Linear
+from foveate.nn.neighbour import Neighbours
+from foveate.nn.packing import Packing
+
+REACH = 2
+"""Letters on each side that are seen together: five make an ending with the letter before it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaggerConfig:
+    """An encoder over words; every word is embedded as a whole and by its spelling."""
+
+    encoder: EncoderConfig = RNNEncoderConfig()
+    embedding_dim: int = setting(128, "of whole words")
+    character_dim: int = setting(64, "of spellings, which are all there is of an unknown word; 0: none")
+    dropout: float = setting(0.3, "on embeddings and on what the encoder says")
+    word_dropout: float = setting(0.05, "words whose embedding is hidden in training, so that spellings are learned")
+
+    def __post_init__(self) -> None:
+        require_positive(embedding_dim=self.embedding_dim)
+        require_rates(dropout=self.dropout, word_dropout=self.word_dropout)
+        if self.character_dim < 0:
+            raise ValueError(f"character_dim must be at least 0, got {self.character_dim}")
+
+    def build(self, vocab: int, labels: int, characters: int = 0) -> "Tagger":
+        """For so many different words, labels and characters."""
+        return Tagger(self, vocab, labels, characters)
+
+
+class Spelling(nn.Module):
+    """s = max_j relu(W [c_{j−2} … c_{j+2}] + b) over the places j of a word's characters, its begin and its end
+
+    What a convolution finds anywhere in the word: endings, beginnings, capitals, digits.
+    """
+
+    def __init__(self, characters: int, dim: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(characters, min(dim, 32))
+        self.window = Neighbours(self.embedding.embedding_dim, dim, left=REACH, right=REACH)
+
+    def forward(self, spellings: Batch) -> Float[Tensor, "forms dim"]:
+        packing = Packing(spellings.lengths, spellings.length)
+        found = relu(self.window(self.embedding(packing.pack(spellings.ids)), packing=packing))
+        return packing.unpack(found).amax(1)  # nothing found is zero, as padding is
+
+
+class Tagger(nn.Module):
+    """p(y_i | x) = softmax(W h_i + b),  h = encoder([E x_i; s(x_i)])
+
+    Many to many, in step: as many labels as words. A batch gives what its sentences give alone.
+    """
+
+    def __init__(self, config: TaggerConfig, vocab: int, labels: int, characters: int) -> None:
+        super().__init__()
+        if config.character_dim and not characters:
+            raise ValueError("Spellings need the number of different characters. Pass characters=, or character_dim=0.")
+        self.dropout, self.word_dropout = config.dropout, config.word_dropout
+        self.embedding = nn.Embedding(vocab, config.embedding_dim)
+        nn.init.normal_(self.embedding.weight, std=0.1)
+        self.spelling = Spelling(characters, config.character_dim) if config.character_dim else None
+        self.encoder: Encoder = config.encoder.build_for(config.embedding_dim + config.character_dim)
+        self.output = Linear(self.encoder.output_dim, labels)
+
+    @property
+    def max_length(self) -> int | None:
+        """The most words of a sentence; None when there is no limit."""
+        return self.encoder.max_length
+
+    def forward(self, batch: WordBatch) -> Float[Tensor, "tokens labels"]:
+        """Logits of the labels, sentence after sentence."""
+        packing = Packing(batch.words.lengths, batch.words.length)
+        words = self.embed(batch).index_select(0, packing.pack(batch.words.ids))
+        hidden = self.encoder(self._drop(words), packing=packing)
+        return self.output(self._drop(hidden))
+
+    def embed(self, batch: WordBatch) -> Float[Tensor, "forms dim"]:
+        """The vector of each different word, before any context."""
+        parts = [self.embedding(self._hidden(batch.forms))]
+        if self.spelling is not None:
+            parts.append(self.spelling(batch.spellings))
+        return torch.cat(parts, dim=-1)
+
+    def parameter_count(self) -> int:
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    def _hidden(self, forms: Int[Tensor, " forms"]) -> Int[Tensor, " forms"]:
+        """In training some words are unknown, so that the unknown word has a vector and spellings have to serve."""
+        if not self.training or not self.word_dropout:
+            return forms
+        return forms.masked_fill(torch.rand(len(forms), device=forms.device) < self.word_dropout, UNKNOWN)
+
+    def _drop(self, x: Float[Tensor, "*shape dim"]) -> Float[Tensor, "*shape dim"]:
+        return dropout(x, self.dropout, self.training)

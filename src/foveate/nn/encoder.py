@@ -1,0 +1,226 @@
+"""Encoders: a vector for every token, from its sequence. One contract for all that the lectures compare."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar
+
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.functional import relu
+
+from foveate.attention import Positions
+from foveate.config.field import setting
+from foveate.nn.block import BlockConfig, EncoderBlock
+from foveate.nn.dropout import dropout
+from foveate.nn.limit import require_positive, require_rates
+from foveate.nn.linear import Linear
+from foveate.nn.neighbour import Neighbours, lengths_of_tokens
+from foveate.nn.packing import Packing
+from foveate.nn.position import PositionConfig, SinusoidalConfig
+from foveate.nn.ran import RANConfig, RANEncoder
+from foveate.nn.recurrent import RecurrentConfig, RecurrentEncoder
+
+
+class Encoder(nn.Module, ABC):
+    """h_1 … h_n = encode(x_1 … x_n)
+
+    Takes tokens packed without padding, or padded sequences, and answers in the same form, with zeros at padding. What
+    stands in padding, and what else is in the batch, changes nothing.
+
+    >>> import torch
+    >>> encoder = CNNEncoderConfig(hidden_dim=4).build_for(2)
+    >>> packing, x = Packing(torch.tensor([2, 3]), 3), torch.randn(2, 3, 2)
+    >>> packed, padded = encoder(packing.pack(x), packing=packing), encoder(x, packing=packing)
+    >>> packed.shape, torch.equal(packing.pack(padded), packed)
+    (torch.Size([5, 4]), True)
+    """
+
+    output_dim: int
+    max_length: int | None = None
+    """The longest sequence that there are positions for; None when there is no limit."""
+
+    def forward(
+        self, x: Float[Tensor, "tokens input_dim"] | Float[Tensor, "batch length input_dim"], *, packing: Packing
+    ) -> Float[Tensor, "tokens output_dim"] | Float[Tensor, "batch length output_dim"]:
+        if x.dim() == 3:
+            return packing.unpack(self.encode(packing.pack(x), packing))
+        return self.encode(x, packing)
+
+    @abstractmethod
+    def encode(self, x: Float[Tensor, "tokens input_dim"], packing: Packing) -> Float[Tensor, "tokens output_dim"]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class RNNEncoderConfig(RecurrentConfig):
+    """Recurrent layers: every vector has read the sentence up to its token, and from the other end too."""
+
+    kind: ClassVar[str] = "rnn"
+    hidden_dim: int = 128
+    """Per direction."""
+    bidirectional: bool = setting(True, "read from both ends: h_i = [→h_i; ←h_i]")
+
+    def build_for(self, input_dim: int) -> "RNNEncoder":
+        return RNNEncoder(self, input_dim)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CNNEncoderConfig:
+    """Convolutions: each layer sees `width` neighbours, n layers see n · (width − 1) + 1."""
+
+    kind: ClassVar[str] = "cnn"
+    hidden_dim: int = 256
+    width: int = setting(3, "tokens that a layer joins, an odd number")
+    num_layers: int = 2
+    dropout: float = setting(0.1, "on what each layer after the first adds")
+
+    def __post_init__(self) -> None:
+        require_positive(hidden_dim=self.hidden_dim, width=self.width, num_layers=self.num_layers)
+        require_rates(dropout=self.dropout)
+        if self.width % 2 == 0:
+            raise ValueError(f"width must be odd, so that a token stands in the middle, got {self.width}")
+
+    def build_for(self, input_dim: int) -> "CNNEncoder":
+        return CNNEncoder(self, input_dim)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowEncoderConfig:
+    """Fully-connected layers over a word and its neighbours: the lectures' baseline, which fails.
+
+    Without a window the same word always gets the same vector, whatever stands around it. With one, the first matrix
+    grows with every word that is let in, and what stands one word further is never seen.
+    """
+
+    kind: ClassVar[str] = "window"
+    window: int = setting(0, "neighbours on each side")
+    hidden_dim: int = 256
+    num_layers: int = 1
+
+    def __post_init__(self) -> None:
+        require_positive(hidden_dim=self.hidden_dim, num_layers=self.num_layers)
+        if self.window < 0:
+            raise ValueError(f"window must be at least 0, got {self.window}")
+
+    def build_for(self, input_dim: int) -> "WindowEncoder":
+        return WindowEncoder(self, input_dim)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerEncoderConfig:
+    """Transformer blocks: every token looks at all others, by any mechanism that `block.encoder_attention` names."""
+
+    kind: ClassVar[str] = "transformer"
+    block: BlockConfig = BlockConfig(model_dim=128, num_heads=4, feedforward_dim=512, norm="pre")
+    num_layers: int = 2
+    position: PositionConfig = SinusoidalConfig()
+
+    def __post_init__(self) -> None:
+        require_positive(num_layers=self.num_layers)
+
+    def build_for(self, input_dim: int) -> "TransformerEncoder":
+        return TransformerEncoder(self, input_dim)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RANEncoderConfig(RANConfig):
+    """The recurrent attention network: long documents, window by window, at a cost linear in their length."""
+
+    kind: ClassVar[str] = "ran"
+    model_dim: int = 128
+    num_heads: int = 4
+    head_dim: int = setting(32, "need not be model_dim / num_heads")
+    window: int = setting(64, "tokens per window")
+
+    def build_for(self, input_dim: int) -> "RecurrentAttentionEncoder":
+        return RecurrentAttentionEncoder(self, input_dim)
+
+
+EncoderConfig = RNNEncoderConfig | CNNEncoderConfig | WindowEncoderConfig | TransformerEncoderConfig | RANEncoderConfig
+"""The encoders that a configuration can name: "rnn", "cnn", "window", "transformer", "ran"."""
+
+
+class RNNEncoder(Encoder):
+    """h_i = [→h_i; ←h_i]"""
+
+    def __init__(self, config: RNNEncoderConfig, input_dim: int) -> None:
+        super().__init__()
+        self.network = RecurrentEncoder(config, input_dim, bidirectional=config.bidirectional)
+        self.output_dim = self.network.output_dim
+
+    def encode(self, x: Float[Tensor, "tokens input_dim"], packing: Packing) -> Float[Tensor, "tokens output_dim"]:
+        hidden, _ = self.network(packing.unpack(x), packing.lengths)
+        return packing.pack(hidden)
+
+
+class CNNEncoder(Encoder):
+    """x ← x + dropout(relu(W [x_{i−w} … x_{i+w}] + b)), the first layer without the sum"""
+
+    def __init__(self, config: CNNEncoderConfig, input_dim: int) -> None:
+        super().__init__()
+        side, self.output_dim, self.dropout = config.width // 2, config.hidden_dim, config.dropout
+        widths = [input_dim, *[config.hidden_dim] * (config.num_layers - 1)]
+        self.layers = nn.ModuleList(Neighbours(width, config.hidden_dim, left=side, right=side) for width in widths)
+
+    def encode(self, x: Float[Tensor, "tokens input_dim"], packing: Packing) -> Float[Tensor, "tokens output_dim"]:
+        for index, layer in enumerate(self.layers):
+            new = relu(layer(x, packing=packing))
+            x = x + dropout(new, self.dropout, self.training) if index else new
+        return x
+
+
+class WindowEncoder(Encoder):
+    """h_i = relu(W [x_{i−w}; …; x_{i+w}] + b), and then the same layers for every token alone"""
+
+    def __init__(self, config: WindowEncoderConfig, input_dim: int) -> None:
+        super().__init__()
+        self.output_dim = config.hidden_dim
+        self.first = Neighbours(input_dim, config.hidden_dim, left=config.window, right=config.window)
+        self.others = nn.ModuleList(Linear(config.hidden_dim, config.hidden_dim) for _ in range(config.num_layers - 1))
+
+    def encode(self, x: Float[Tensor, "tokens input_dim"], packing: Packing) -> Float[Tensor, "tokens output_dim"]:
+        x = relu(self.first(x, packing=packing))
+        for layer in self.others:
+            x = relu(layer(x))
+        return x
+
+
+class TransformerEncoder(Encoder):
+    """Encoder blocks over W LayerNorm(x_i) + p_i; the norm gives embeddings of any size the same say as positions."""
+
+    def __init__(self, config: TransformerEncoderConfig, input_dim: int) -> None:
+        super().__init__()
+        self.output_dim = config.block.model_dim
+        self.norm, self.project = nn.LayerNorm(input_dim), _projection(input_dim, self.output_dim)
+        self.position = config.position.build(self.output_dim)
+        self.max_length = self.position.max_length
+        self.dropout = config.block.dropout
+        self.blocks = nn.ModuleList(EncoderBlock(config.block) for _ in range(config.num_layers))
+        self.last_norm = nn.LayerNorm(self.output_dim) if config.block.norm == "pre" else nn.Identity()
+
+    def encode(self, x: Float[Tensor, "tokens input_dim"], packing: Packing) -> Float[Tensor, "tokens output_dim"]:
+        x = self.project(self.norm(x))
+        x = x + self.position(packing.place, lengths_of_tokens(packing)).to(x.dtype)
+        x = dropout(x, self.dropout, self.training)
+        at = Positions.of(packing.length, packing.length, key_lengths=packing.lengths)
+        at = replace(at, zeroed=True)  # unpacked projections are zero at padding
+        for block in self.blocks:
+            x = block(x, at=at, packing=packing)
+        return self.last_norm(x)
+
+
+class RecurrentAttentionEncoder(Encoder):
+    """A stack of recurrent attention layers."""
+
+    def __init__(self, config: RANEncoderConfig, input_dim: int) -> None:
+        super().__init__()
+        self.output_dim = config.model_dim
+        self.project = _projection(input_dim, config.model_dim)
+        settings = {field.name: getattr(config, field.name) for field in fields(RANConfig)}
+        self.encoder = RANEncoder(RANConfig(**settings))
+
+    def encode(self, x: Float[Tensor, "tokens input_dim"], packing: Packing) -> Float[Tensor, "tokens output_dim"]:
+        return self.encoder(self.project(x), packing=packing)
+
+
+def _projection(input_dim: int, output_dim: int) -> nn.Module:
+    return nn.Identity() if input_dim == output_dim else Linear(input_dim, output_dim)

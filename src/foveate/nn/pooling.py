@@ -1,0 +1,108 @@
+"""Pooling: one vector for a whole sequence of vectors."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from foveate.attention import AdditiveConfig, AnyMechanismConfig, AttentionConfig, Mechanism, Positions, padding
+from foveate.nn.packing import Packing
+
+
+class AttentionPooling(nn.Module):
+    """c = Σ_i α_i h_i  with  α = softmax_i score(q, h_i)  and a query q that is learned
+
+    What the sequence is asked is a weight like any other; where the answer was found is shown by `record`. With the
+    additive score, vᵀ tanh(W_q q + W_k h_i), it is the word attention of Yang et al. 2016, whose bias is our W_q q.
+
+    >>> from foveate.attention import record
+    >>> pooling, packing = AttentionPoolingConfig().build(4), Packing(torch.tensor([3, 2]), 3)
+    >>> with record(pooling) as seen:
+    ...     pooled = pooling(torch.randn(5, 4), packing=packing)
+    >>> pooled.shape, seen["attention"].weights().sum(-1).flatten().round(decimals=5).tolist()
+    (torch.Size([2, 4]), [1.0, 1.0])
+
+    Reference: Yang et al. 2016, "Hierarchical Attention Networks for Document Classification", equations 5 to 7.
+    """
+
+    def __init__(self, config: "AttentionPoolingConfig", dim: int) -> None:
+        super().__init__()
+        self.query = nn.Parameter(torch.randn(dim) * dim**-0.5)
+        built = config.attention.build(query_dim=dim, key_dim=dim, num_heads=1, visibility=padding(), kind="cross")
+        assert isinstance(built, nn.Module)
+        self.attention: Mechanism = built
+
+    def forward(self, x: Float[Tensor, "tokens dim"], *, packing: Packing) -> Float[Tensor, "batch dim"]:
+        keys = packing.unpack(x)[:, None]
+        query = self.query.to(x.dtype).expand(packing.batch, 1, 1, -1)
+        at = Positions.of(1, packing.length, key_lengths=packing.lengths)
+        return self.attention.run(query, keys, keys, at=at)[:, 0, 0]
+
+
+class MeanPooling(nn.Module):
+    """c = (1/n) Σ_i h_i"""
+
+    def forward(self, x: Float[Tensor, "tokens dim"], *, packing: Packing) -> Float[Tensor, "batch dim"]:
+        return packing.unpack(x).sum(1) / packing.lengths[:, None].to(x.dtype)
+
+
+class MaxPooling(nn.Module):
+    """c_j = max_i h_ij"""
+
+    def forward(self, x: Float[Tensor, "tokens dim"], *, packing: Packing) -> Float[Tensor, "batch dim"]:
+        real = torch.arange(packing.length, device=x.device) < packing.lengths[:, None]
+        return packing.unpack(x).masked_fill(~real[..., None], float("-inf")).amax(1)
+
+
+class FirstPooling(nn.Module):
+    """c = h_1, the vector of the begin symbol, as in BERT"""
+
+    def forward(self, x: Float[Tensor, "tokens dim"], *, packing: Packing) -> Float[Tensor, "batch dim"]:
+        return x.index_select(0, packing.starts[:-1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionPoolingConfig:
+    """A learned query looks for what matters."""
+
+    kind: ClassVar[str] = "attention"
+    attention: AnyMechanismConfig = AttentionConfig(score=AdditiveConfig())
+
+    def build(self, dim: int) -> AttentionPooling:
+        return AttentionPooling(self, dim)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanPoolingConfig:
+    """The mean of all vectors."""
+
+    kind: ClassVar[str] = "mean"
+
+    def build(self, dim: int) -> MeanPooling:
+        return MeanPooling()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaxPoolingConfig:
+    """The greatest value of each feature."""
+
+    kind: ClassVar[str] = "max"
+
+    def build(self, dim: int) -> MaxPooling:
+        return MaxPooling()
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstPoolingConfig:
+    """The first vector, which has to have seen the others."""
+
+    kind: ClassVar[str] = "first"
+
+    def build(self, dim: int) -> FirstPooling:
+        return FirstPooling()
+
+
+PoolingConfig = AttentionPoolingConfig | MeanPoolingConfig | MaxPoolingConfig | FirstPoolingConfig
+"""The poolings that a configuration can name: "attention", "mean", "max", "first"."""
