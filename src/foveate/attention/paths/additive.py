@@ -1,10 +1,11 @@
-"""Additive attention (Bahdanau et al. 2015) on a CPU without the (query, key, hidden) tensor of tanh."""
+"""Additive attention (Bahdanau et al. 2015) without the (query, key, hidden) tensor of tanh."""
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from foveate.attention.normaliser import Softmax
+from foveate.attention.paths import additive_gpu
 from foveate.attention.paths.chunked import by_rows, seen_keys
 from foveate.attention.paths.hidden import nothing_to_silence, silence, weigh
 from foveate.attention.paths.materialised import terms
@@ -23,7 +24,8 @@ class AdditivePath:
     """vᵀ tanh(W_q q + W_k k) in one native kernel, with softmax or before any other normaliser.
 
     Hidden pairs cost nothing. Memory is O((query + key) · hidden) and the weights, or a block of them; the backward
-    pass computes the terms again.
+    pass computes the terms again. On a GPU the kernels are Triton's and hold softmax and the context too: no weights
+    are kept, and other normalisers are refused.
     """
 
     name = "additive"
@@ -32,8 +34,12 @@ class AdditivePath:
         reasons = []
         if not isinstance(formula.score, Additive) or type(formula.score).compare is not Additive.compare:
             reasons.append(f"{type(formula.score).__name__} is not additive")
-        if key.device.type != "cpu":
-            reasons.append(f"made for CPUs, not for {key.device.type}")
+        if key.device.type not in ("cpu", "cuda"):
+            reasons.append(f"made for CPUs and CUDA, not for {key.device.type}")
+        if reasons:
+            return reasons
+        if key.device.type == "cuda":
+            return additive_gpu.reasons(formula, query)
         if query.dtype not in (torch.float32, torch.bfloat16):
             reasons.append(f"computes in float32, not in {query.dtype}")
         if torch.compiler.is_compiling():
@@ -43,6 +49,8 @@ class AdditivePath:
         return reasons
 
     def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
+        if key.device.type == "cuda":
+            return additive_gpu.cost(formula, query, key, training=torch.is_grad_enabled())
         matrices, hidden = query.shape[0] * query.shape[1], terms(formula)
         pairs = matrices * query.shape[2] * key.shape[2]
         rows = min(_rows(query, key), query.shape[2])
@@ -61,6 +69,8 @@ class AdditivePath:
         key_features: Float[Tensor, "batch #heads key feature"] | None = None,
         dropout: float = 0.0,
     ) -> Float[Tensor, "batch heads query value_head_dim"]:
+        if key.device.type == "cuda":
+            return additive_gpu.context(formula, query, key, value, at=at, key_features=key_features, dropout=dropout)
         score, rows = formula.score, _rows(query, key)
         assert isinstance(score, Additive)
         hides, once = not isinstance(formula.visibility, Everything), query.shape[2] <= rows

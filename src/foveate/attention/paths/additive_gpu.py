@@ -1,0 +1,114 @@
+"""Additive attention on a GPU: which formulas the Triton kernels serve, and what they are handed."""
+
+import math
+from functools import reduce
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from foveate.attention.normaliser import Softmax
+from foveate.attention.paths import pairwise_triton
+from foveate.attention.paths.chunked import ChunkedPath, seen_keys
+from foveate.attention.paths.hidden import nothing_to_silence, silence
+from foveate.attention.paths.materialised import terms
+from foveate.attention.paths.pairwise_triton import Seen
+from foveate.attention.paths.path import Cost, Formula, share_heads
+from foveate.attention.position import Positions
+from foveate.attention.score import Additive
+from foveate.attention.visibility import And, Causal, Everything, Padding, Visibility, Window
+
+UNBOUNDED = 2**30
+"""As many positions as no sequence has."""
+
+
+def reasons(formula: Formula, query: Tensor) -> list[str]:
+    """Why the kernels do not serve this attention on this GPU; empty when they do."""
+    found = []
+    if query.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+        found.append(f"computes in float32, not in {query.dtype}")
+    if type(formula.normaliser) is not Softmax:
+        found.append(f"on a GPU only softmax, not {formula.normaliser}")
+    if formula.reweight is not None:
+        found.append("weights are reweighted after softmax")
+    if torch.compiler.is_compiling():
+        found.append("cannot be traced")
+    if not found and (missing := pairwise_triton.unavailable(query.device)):
+        found.append(missing)
+    return found
+
+
+def cost(formula: Formula, query: Tensor, key: Tensor, *, training: bool) -> Cost:
+    """Features twice, as they are and transposed; a mask or a bias in full where the kernels do not know the rule."""
+    matrices, hidden, least = query.shape[0] * query.shape[1], terms(formula), 16
+    queries = -(-query.shape[2] // least) * least
+    pairs = float(matrices * queries * key.shape[2])
+    held = 8.0 * matrices * (queries + key.shape[2]) * hidden
+    held += 0.0 if knows(formula.visibility) else float(query.shape[0] * query.shape[2] * key.shape[2])
+    held += 0.0 if formula.bias is None else 4.0 * query.shape[1] * query.shape[2] * key.shape[2]
+    held += min(float(pairwise_triton.ROOM), 8.0 * pairs) if training else 0.0
+    return Cost(5.0 * pairs * hidden, held, 1.0, pairs)
+
+
+def knows(rule: Visibility) -> bool:
+    """Whether the kernels find out themselves who sees whom, from positions and one mask over the keys."""
+    return all(isinstance(part, Everything | Causal | Window | Padding) for part in _parts(rule))
+
+
+def seen_under(rule: Visibility, at: Positions) -> Seen:
+    """The rule as the kernels read it: how far a query sees, and a mask for the rest."""
+    left, right, masks = math.inf, math.inf, []
+    for part in _parts(rule):
+        if isinstance(part, Causal):
+            right = min(right, 0)
+        elif isinstance(part, Window):
+            left, right = min(left, part.left), min(right, part.right)
+        elif not isinstance(part, Everything):
+            masks.append(part(at))
+    mask = reduce(torch.logical_and, masks) if masks else None
+    if left == right == math.inf:
+        return Seen(mask)
+    near, far = (int(min(count, UNBOUNDED)) for count in (left, right))
+    return Seen(mask, at.query, at.key, near, far)
+
+
+def context(
+    formula: Formula,
+    query: Float[Tensor, "batch heads query query_dim"],
+    key: Float[Tensor, "batch kv_heads key key_dim"],
+    value: Float[Tensor, "batch kv_heads key value_head_dim"],
+    *,
+    at: Positions,
+    key_features: Float[Tensor, "batch #heads key feature"] | None,
+    dropout: float,
+) -> Float[Tensor, "batch heads query value_head_dim"]:
+    """What the formula says. Where weights are dropped, or a value that only some may see is not finite, plain torch
+    computes it in blocks.
+    """
+    score, normaliser, rule = formula.score, formula.normaliser, formula.visibility
+    assert isinstance(score, Additive)
+    assert isinstance(normaliser, Softmax)
+    heads = query.shape[1]
+    keys, values = share_heads(key, heads) if key_features is None else None, share_heads(value, heads)
+    shown = None
+    if not nothing_to_silence(rule, at):
+        shown = seen_keys(rule, at, max(1, pairwise_triton.ROOM // max(1, query.shape[0] * heads * key.shape[2])))
+        (values,) = silence(shown, values)
+        keys = None if keys is None else silence(shown, keys)[0]
+    alike = all(isinstance(part, Everything | Padding) for part in _parts(rule))
+    if dropout or not (alike or bool(values.detach().isfinite().all())):
+        blocks = ChunkedPath()
+        return blocks.run(formula, query, key, value, at=at, key_features=key_features, dropout=dropout)
+    if keys is not None:
+        key_features = score.key_features(keys)
+    elif shown is not None and key_features is not None:
+        (key_features,) = silence(shown, key_features.expand(-1, heads, -1, -1))
+    assert key_features is not None
+    vector = score.vector.float() / normaliser.temperature
+    bias = None if formula.bias is None else formula.bias(at).float() / normaliser.temperature
+    features = score.query_features(query), key_features, vector, values
+    return pairwise_triton.attend(*features, seen=seen_under(rule, at), bias=bias)
+
+
+def _parts(rule: Visibility) -> tuple[Visibility, ...]:
+    return rule.rules if isinstance(rule, And) else (rule,)
