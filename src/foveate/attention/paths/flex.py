@@ -10,12 +10,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
+from foveate.attention.paths.dot import dot_product_reasons, dots
 from foveate.attention.paths.hidden import finite, nothing_to_silence, silence
 from foveate.attention.paths.materialised import materialise
-from foveate.attention.paths.path import Cost, Formula, share_heads
-from foveate.attention.paths.sdpa import dot_product_reasons, dot_product_scale
+from foveate.attention.paths.path import Cost, Formula
 from foveate.attention.position import Positions
-from foveate.attention.score import FactoredScore
 from foveate.attention.visibility import Everything, Visibility
 
 BLOCK = 128
@@ -31,7 +30,7 @@ class FlexPath:
     """
 
     on_cpu: bool = False
-    name: str = "flex"
+    name = "flex"
 
     def refuses(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
         reasons = [*dot_product_reasons(formula, query, key), *self._device_reasons(query, key)]
@@ -74,22 +73,19 @@ class FlexPath:
         key_features: Float[Tensor, "batch #heads key feature"] | None = None,
         dropout: float = 0.0,
     ) -> Float[Tensor, "batch heads query value_head_dim"]:
-        assert isinstance(formula.score, FactoredScore)
-        heads = query.shape[1]
-        features = formula.score.key_features(share_heads(key, heads)) if key_features is None else key_features
-        features, values = features.expand(-1, heads, -1, -1), share_heads(value, heads)
-        if not nothing_to_silence(formula.visibility, at):
-            features, values = silence(formula.visibility(at), features, values)
-        if dropout or not finite(features, values):
+        silent = nothing_to_silence(formula.visibility, at)
+        hide = None if silent else functools.partial(silence, formula.visibility(at))
+        given = dots(formula, query, key, value, key_features, hide)
+        if dropout or not finite(given.key, given.value):
             # Dropped weights and hidden NaN are the reference's business.
             return materialise(formula, query, key, value, at=at, key_features=key_features, dropout=dropout).context
         return _kernel()(
-            query.contiguous(),
-            features.contiguous(),
-            values.contiguous(),
+            given.query.contiguous(),
+            given.key.contiguous(),
+            given.value.contiguous(),
             score_mod=None if formula.bias is None else _score_mod(formula, at),
             block_mask=None if isinstance(formula.visibility, Everything) else _block_mask(formula, query, at),
-            scale=dot_product_scale(formula, query),
+            scale=given.scale,
         )
 
 

@@ -9,12 +9,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from foveate.attention.paths.dot import dot_product_reasons, dots
 from foveate.attention.paths.hidden import finite, nothing_to_silence, silence
 from foveate.attention.paths.layout import Tile, joined, over_keys, placed, visible_in
-from foveate.attention.paths.path import Formula, share_heads
-from foveate.attention.paths.sdpa import dot_product_reasons, dot_product_scale
+from foveate.attention.paths.path import Formula
 from foveate.attention.position import Positions
-from foveate.attention.score import FactoredScore
 
 AT_ONCE = 2**20
 """Scores that are computed together on a CPU: more would leave its cache."""
@@ -130,20 +129,18 @@ def context(
     layout: list[Tile],
 ) -> Tensor | None:
     """Softmax over dot products; None where only the general way keeps what is not finite from leaking."""
-    assert isinstance(formula.score, FactoredScore)
-    heads = query.shape[1]
-    features = formula.score.key_features(share_heads(key, heads)) if key_features is None else key_features
-    features, values = features.expand(-1, heads, -1, -1), share_heads(value, heads)
-    if not finite(features, values):
+    hide = None
+    if not finite(key if key_features is None else key_features, value):
         if nothing_to_silence(formula.visibility, at):
             return None
         seen = [visible_in(formula.visibility, at, tile) if tile.columns else None for tile in layout]
-        features, values = silence(_seen_by_any(seen, layout, key.shape[2])[:, :, None], features, values)
-        if not finite(features, values):
-            return None
+        hide = partial(silence, _seen_by_any(seen, layout, key.shape[2])[:, :, None])
+    given = dots(formula, query, key, value, key_features, hide)
+    if hide is not None and not finite(given.key, given.value):
+        return None
     pairs = sum(tile.pairs for tile in layout) * (query.shape[0] if at.real is not None else 1)
     hiding = Hiding(formula, at, query.dtype, {} if pairs * query.element_size() <= KEPT else None)
-    return attend(query, features, values, layout, hiding, dot_product_scale(formula, query))
+    return attend(given.query, given.key, given.value, layout, hiding, given.scale)
 
 
 def _hidden(

@@ -4,18 +4,18 @@ Fused kernels lose more at short lengths than they save, above all in bfloat16. 
 first product, and softmax runs in float32, which at odd lengths is several times faster than in bfloat16.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from foveate.attention.paths.dot import dot_product_reasons, dots
 from foveate.attention.paths.hidden import finite, nothing_to_silence, silence, some_row_is_empty
 from foveate.attention.paths.materialised import materialise
-from foveate.attention.paths.path import Cost, Formula, share_heads
-from foveate.attention.paths.sdpa import dot_product_reasons, dot_product_scale
+from foveate.attention.paths.path import Cost, Formula
 from foveate.attention.position import Positions
-from foveate.attention.score import FactoredScore
 
 
 class ProductPath:
@@ -44,20 +44,16 @@ class ProductPath:
         key_features: Float[Tensor, "batch #heads key feature"] | None = None,
         dropout: float = 0.0,
     ) -> Float[Tensor, "batch heads query value_head_dim"]:
-        assert isinstance(formula.score, FactoredScore)
-        heads = query.shape[1]
-        features = formula.score.key_features(share_heads(key, heads)) if key_features is None else key_features
-        features, values = features.expand(-1, heads, -1, -1), share_heads(value, heads)
         visible = formula.visibility(at)
-        if not nothing_to_silence(formula.visibility, at):
-            features, values = silence(visible, features, values)
-        leaks = visible.shape[-2] > 1 and not finite(features, values)
+        hide = None if nothing_to_silence(formula.visibility, at) else partial(silence, visible)
+        given = dots(formula, query, key, value, key_features, hide)
+        leaks = visible.shape[-2] > 1 and not finite(given.key, given.value)
         if dropout or leaks or some_row_is_empty(visible):
             # Empty rows, hidden NaN and dropped weights are the reference's business.
             return materialise(formula, query, key, value, at=at, key_features=key_features, dropout=dropout).context
         hidden = torch.zeros_like(visible, dtype=query.dtype).masked_fill_(~visible, -torch.inf)
         bias = hidden if formula.bias is None else hidden + formula.bias(at).to(query.dtype)
-        return _Product.apply(query, features, values, bias, dot_product_scale(formula, query))
+        return _Product.apply(given.query, given.key, given.value, bias, given.scale)
 
 
 class _Product(torch.autograd.Function):

@@ -1,0 +1,69 @@
+"""What kernels for softmax over dot products have in common: whom they serve, and what they are given."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from foveate.attention.normaliser import Softmax
+from foveate.attention.paths.path import Formula, share_heads
+from foveate.attention.score import Cosine, Dot, General
+
+Products = Dot | General | Cosine
+"""Scores that are products of what they make of queries and of keys."""
+
+
+class Dots(NamedTuple):
+    """softmax(scale · query keyᵀ) value, with queries and keys as the score sees them."""
+
+    query: Float[Tensor, "batch heads query dim"]
+    key: Float[Tensor, "batch heads key dim"]
+    value: Float[Tensor, "batch heads key value_head_dim"]
+    scale: float
+
+
+def dot_product_reasons(formula: Formula, query: Tensor, key: Tensor) -> list[str]:
+    """Why this is not softmax over dot products; empty when it is."""
+    reasons = []
+    if not isinstance(formula.score, Products):
+        reasons.append(f"{type(formula.score).__name__} is not a dot product")
+    if isinstance(formula.score, Dot | Cosine) and query.shape[-1] != key.shape[-1]:
+        reasons.append(f"queries are {query.shape[-1]} wide and keys {key.shape[-1]}")
+    if type(formula.normaliser) is not Softmax:
+        reasons.append(f"{formula.normaliser} is not softmax")
+    elif formula.normaliser.temperature != 1.0 and formula.bias is not None:
+        reasons.append("the temperature divides the bias too")
+    if formula.reweight is not None:
+        reasons.append("weights are reweighted after softmax")
+    if query.dtype not in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+        reasons.append(f"no kernel for {query.dtype}")
+    return reasons
+
+
+def dots(
+    formula: Formula,
+    query: Float[Tensor, "batch heads query query_dim"],
+    key: Float[Tensor, "batch kv_heads key key_dim"],
+    value: Float[Tensor, "batch kv_heads key value_head_dim"],
+    key_features: Float[Tensor, "batch #heads key feature"] | None,
+    hide: Callable[..., tuple[Tensor, ...]] | None,
+) -> Dots:
+    """What a kernel multiplies. `hide` zeroes hidden keys and values, before the score's weights could meet them."""
+    score, heads = formula.score, query.shape[1]
+    assert isinstance(score, Products)
+    key, value = share_heads(key, heads), share_heads(value, heads)
+    given = None if key_features is None else key_features.expand(-1, heads, -1, -1)
+    if hide is not None:
+        key, value = hide(key if given is None else given, value)
+        given = None if given is None else key
+    features = score.key_features(key) if given is None else given
+    if isinstance(score, Dot):
+        return Dots(query, features, value, score.factor(query.shape[-1]) / _temperature(formula))
+    return Dots(score.query_features(query), features, value, 1.0 / _temperature(formula))
+
+
+def _temperature(formula: Formula) -> float:
+    assert isinstance(formula.normaliser, Softmax)
+    return formula.normaliser.temperature
