@@ -52,8 +52,16 @@ class Translator(Protocol):
         ...
 
 
+class ForcedTranslator(Protocol):
+    """An engine that cannot hold the weights and decodes with its own, as many tokens as it is told."""
+
+    def __call__(self, sources: Rows, lengths: Sequence[int]) -> list[list[int]]:
+        """Greedy outputs of these lengths; the end token counts."""
+        ...
+
+
 # A module that trains offers `trainee(size)`; one that decodes offers `translator(folder, precision, threads)`, where
-# the folder holds a Hugging Face Marian (config.json, model.safetensors).
+# the folder holds a Hugging Face Marian (config.json, model.safetensors), or `forced(size)`.
 
 
 def count_parameters(model: nn.Module) -> int:

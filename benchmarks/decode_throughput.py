@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import race
-from contract import Rows, Size
+from contract import ForcedTranslator, Rows, Size
 from corpus import VERSES, Corpus, read
 
 WORK = Path(__file__).parent / "work"
@@ -22,6 +22,8 @@ ROWS = {
     REFERENCE: ("default", "hugging_face", "float32"),
     "HF generate, fp32, tuned allocator": ("tuned", "hugging_face", "float32"),
     "HF generate, bf16, tuned allocator": ("tuned", "hugging_face", "bfloat16"),
+    "JoeyNMT, fp32": ("default", "joeynmt", "float32"),
+    "x-transformers, fp32, forced lengths": ("default", "x_transformers", "forced"),
     "CTranslate2, fp32": ("default", "ctranslate2", "float32"),
     "CTranslate2, int8": ("default", "ctranslate2", "int8"),
     "foveate, fp32": ("tuned", "ours", "float32"),
@@ -68,6 +70,8 @@ def build(engine: str, options: dict[str, Any]) -> race.Engine:
 
     kind, precision = json.loads(engine)
     module = importlib.import_module("ours" if kind == "ours" else f"peers.{kind}")
+    if precision == "forced":
+        return _forced(module.forced(Size(**options["size"])), _corpus(options))
     translate = module.translator(Path(options["weights"]), precision, options["threads"])
     inside = module.switches if kind == "ours" else contextlib.nullcontext
     corpus = _corpus(options)
@@ -77,6 +81,16 @@ def build(engine: str, options: dict[str, Any]) -> race.Engine:
         with inside():
             outputs = translate(sources, job["beam"], job["max_new_tokens"])
         return {"units": len(outputs), "tokens": sum(len(row) + 1 for row in outputs), "outputs": outputs}
+
+    return engine_
+
+
+def _forced(translate: ForcedTranslator, corpus: Corpus) -> race.Engine:
+    """An engine with weights of its own; its outputs are compared with nobody's."""
+
+    def engine_(job: dict[str, Any]) -> dict[str, Any]:
+        outputs = translate([corpus.sources[row] for row in job["rows"]], job["lengths"])
+        return {"units": len(outputs), "tokens": sum(job["lengths"]), "outputs": [row[:-1] for row in outputs]}
 
     return engine_
 
@@ -146,7 +160,11 @@ def main() -> None:
         for batch in arguments.batches:
             setting = f"{'greedy' if beam == 1 else f'beam {beam}'}, batch {batch}"
             once = jobs(arguments, len(corpus), batch, beam)
-            readings = race.race(entries, once * arguments.rounds, warm_up=once[0], say=lambda text: None)
+            for job in once:
+                worker, engine = entries[REFERENCE]
+                job["lengths"] = [len(row) + 1 for row in worker.ask(engine=engine, job=job)["outputs"]]
+            racing = {label: entry for label, entry in entries.items() if beam == 1 or ROWS[label][2] != "forced"}
+            readings = race.race(racing, once * arguments.rounds, warm_up=once[0], say=lambda text: None)
             results[setting] = _summary(readings, len(once))
             print(f"\n{setting}\n{_table(results[setting])}", flush=True)
     for worker in workers.values():
@@ -177,7 +195,9 @@ def _summary(readings: dict[str, race.Reading], jobs_a_round: int) -> dict[str, 
             "sentences_per_second": rounds[label].rate("wall"),
             "tokens_per_cpu_second": rounds[label].rate() * tokens / len(outputs),
             "times_reference": race.ratio(rounds[label], rounds[REFERENCE]),
-            "equal_outputs": sum(a == b for a, b in zip(outputs, expected, strict=True)) / len(expected),
+            "equal_outputs": None
+            if ROWS[label][2] == "forced"
+            else sum(a == b for a, b in zip(outputs, expected, strict=True)) / len(expected),
             "lengths": [lengths[int(len(lengths) * share)] for share in (0.05, 0.5, 0.95)],
             "cpu": rounds[label].cpu,
             "wall": rounds[label].wall,
@@ -202,7 +222,7 @@ def _table(summary: dict[str, Any]) -> str:
             f"{row['tokens_per_cpu_second']:.0f}",
             f"{row['sentences_per_second']:.1f}",
             f"{row['times_reference']:.2f}",
-            f"{row['equal_outputs']:.1%}",
+            "own weights" if row["equal_outputs"] is None else f"{row['equal_outputs']:.1%}",
             "/".join(str(length) for length in row["lengths"]),
         ]
         for label, row in summary.items()

@@ -1,7 +1,9 @@
 """x-transformers' XTransformer, with its options set to the common size."""
 
+from collections.abc import Sequence
+
 import torch
-from contract import PAD, Rows, Size, TraineeModule
+from contract import BOS, PAD, Rows, Size, TraineeModule
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 from x_transformers import XTransformer
@@ -42,6 +44,26 @@ class LucidTransformer(TraineeModule):
         return cross_entropy(
             logits.flatten(0, 1), labels.flatten(), ignore_index=PAD, label_smoothing=self.size.label_smoothing
         )
+
+
+class Forced:
+    """Greedy `generate` with its key–value cache. A batch goes on until its longest output is done, as in
+    Hugging Face's `generate`; what is past an output's length is cut off."""
+
+    def __init__(self, size: Size) -> None:
+        torch.manual_seed(0)
+        self.model = LucidTransformer(size).model.eval()
+
+    @torch.inference_mode()
+    def __call__(self, sources: Rows, lengths: Sequence[int]) -> list[list[int]]:
+        source = padded(sources)
+        begin = torch.full((len(sources), 1), BOS)
+        rows = self.model.generate(source, begin, max(lengths), mask=source != PAD, temperature=0.0).tolist()
+        return [row[:length] for row, length in zip(rows, lengths, strict=True)]
+
+
+def forced(size: Size) -> Forced:
+    return Forced(size)
 
 
 def trainee(size: Size) -> TraineeModule:
