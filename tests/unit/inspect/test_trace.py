@@ -223,13 +223,17 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in page_module.PARTS:
         ends = "</style>" if name.endswith("css") else "</script>"
         (tmp_path / name).write_text(f"/* {name} '{ends}' */")
+    (tmp_path / "index.html").write_text(
+        f"<!DOCTYPE html><head><title>x</title>{page_module.LINK}</head><body><div id=foveate></div>"
+        f"{page_module.SCRIPT}</body>"
+    )
     monkeypatch.setattr(page_module, "static_folder", lambda: tmp_path)
 
 
 def unpacked(content: bytes) -> tuple[dict, bytes]:
     body = zlib.decompress(content, -15)
     (length,) = struct.unpack_from("<I", body)
-    return json.loads(body[4 : 4 + length]), body
+    return json.loads(body[4 : 4 + length]), body[4 + length :]
 
 
 def test_the_packed_trace_holds_every_tensor_at_a_multiple_of_eight(trace: Trace) -> None:

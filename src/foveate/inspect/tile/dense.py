@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, UInt16
+from jaxtyping import Bool, Float, UInt16, UInt32
 
 from foveate.inspect.tile.code import SIZE, encode, framed
-from foveate.inspect.tile.measure import diagonal_band, first_real, induction_pairs
+from foveate.inspect.tile.measure import MEASURES, NOTHING, numbered
 from foveate.inspect.tile.provider import (
     Cancelled,
     Cell,
@@ -58,7 +58,7 @@ class DenseProvider:
         for i, (top, bottom) in enumerate(rows):
             for j, (left, right) in enumerate(columns):
                 block = weights[top:bottom, left:right]
-                cells[i, j] = block.max() if pool == "peak" else block.sum(1).mean()
+                cells[i, j] = block.max() if pool == "peak" and level in range(25) else block.sum(1).mean()
                 shown[i, j] = visible[top:bottom, left:right].any()
         return framed(encode(cells, shown))
 
@@ -76,6 +76,9 @@ class DenseProvider:
         here = self.trace.sites[site]
         level = overview_level(here.queries, here.keys)
         return self.tile(site, head, level, 0, 0)[:64, :64]
+
+    def counts(self, site: int, head: int) -> UInt32[np.ndarray, " queries"]:
+        return self.maps[site][1][head].sum(1).astype(np.uint32)
 
     def _made(self, number: int) -> tuple[Weights, Seen, Weights]:
         site = self.trace.sites[number]
@@ -95,20 +98,27 @@ class DenseProvider:
         return tuple([(at, min(at + step, n)) for at in range(0, n, step)] for n in (here.queries, here.keys))  # type: ignore[return-value]
 
     def _statistics(self, number: int, head: int) -> Statistics:
-        site = self.trace.sites[number]
-        weights = self.maps[number][0][head].astype(np.float64)
-        query, key = site.query_position.numpy()[:, None], site.key_position.numpy()[None]
-        logs = np.log(weights, out=np.zeros_like(weights), where=weights > 0)
-        own = site.kind == "self"
-        pairs = induction_pairs(self.trace, site)
-        rows = {
-            "entropy": -(weights * logs).sum(1),
-            "distance": (weights * abs(key - query)).sum(1) if own else None,
-            "sink": weights[:, first_real(site)] if site.keys else None,
-            "diagonality": (weights * diagonal_band(site)).sum(1),
-            "previous": (weights * (key == query - 1)).sum(1) if own else None,
-            "induction": None if pairs is None else (weights * pairs).sum(1),
-        }
-        found = {name: None if row is None else row.astype(np.float32) for name, row in rows.items()}
-        received = weights.sum(0) / max(site.queries, 1)
-        return Statistics(found, received.astype(np.float32))
+        site, maps = self.trace.sites[number], self.maps[number]
+        weights, visible = maps[0][head].astype(np.float64), maps[1][head]
+        found = {name: np.full(site.queries, np.nan, dtype=np.float32) for name in MEASURES}
+        labels = numbered(self.trace, site)
+        places = np.arange(site.keys)
+        for i, row in enumerate(weights):
+            if row.sum() <= NOTHING:
+                continue
+            p = row / row.sum()
+            away = site.key_position.numpy() - int(site.query_position[i])
+            found["entropy"][i] = -(p[p > 0] * np.log(p[p > 0])).sum()
+            found["distance"][i] = (p * abs(away)).sum()
+            found["sink"][i] = p[0]
+            off = abs(i / max(site.queries - 1, 1) - places / max(site.keys - 1, 1))
+            found["diagonality"][i] = (p * (1 - off)).sum()
+            just = (away == -1) & visible[i]
+            if just.any():
+                found["previous"][i] = p[just].sum()
+            if labels is not None:
+                follows = np.zeros(site.keys, dtype=bool)
+                follows[1:] = (labels[:-1] == labels[i]).numpy() & (places[:-1] < i)
+                if (follows & visible[i]).any():
+                    found["induction"][i] = p[follows & visible[i]].sum()
+        return Statistics(found, (weights.sum(0) / max(site.queries, 1)).astype(np.float32))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float32, UInt16
+from jaxtyping import Float32, UInt16, UInt32
 from torch import Tensor
 
 from foveate.inspect.tile.code import SIZE, encode, framed
@@ -109,8 +109,28 @@ class TraceProvider:
         heads = range(self.trace.sites[site].heads)
         return [self.pyramid(site, head, cancelled=cancelled).statistics for head in heads]
 
-    def head_statistics(self, site: int, head: int) -> Statistics:
-        return self.pyramid(site, head).statistics
+    def estimated(self, site: int) -> list[Statistics]:
+        """The statistics of some of the rows: quick at any length."""
+        here = self.trace.sites[site]
+        step = max(1, here.queries // SAMPLES)
+        part = self.trace.select(sites=[site], rows=slice(step // 2, None, step)) if step > 1 else self.trace
+        chosen = part.sites[0] if step > 1 else here
+        return [sweep(part, chosen, head)[1] for head in range(chosen.heads)]
+
+    def counts(self, site: int, head: int) -> UInt32[np.ndarray, " queries"]:
+        here = self.trace.sites[site]
+        if here.native is not None and "real" not in here.tensors and here.sorted:
+            left, right = here.native
+            key, query = here.key_position.double(), here.query_position.double()
+            low, high = torch.searchsorted(key, query - left), torch.searchsorted(key, query + right, right=True)
+            return (high - low).numpy().astype(np.uint32)
+        found = np.zeros(here.queries, dtype=np.uint32)
+        step = max(1, WIDE // max(here.keys, 1))
+        for start in range(0, here.queries, step):
+            rows = slice(start, min(start + step, here.queries))
+            visible = here.visible(head, rows)
+            found[rows] = here.keys if visible is None else visible.sum(1).numpy()
+        return found
 
     def overview(self, site: int, head: int) -> UInt16[np.ndarray, "64 64"]:
         here = self.trace.sites[site]
@@ -158,7 +178,7 @@ class TraceProvider:
             weights, visible = site.weights(head, slice(rows[start][0], rows[stop - 1][1]), here)
             parts.append(by_spans(weights, visible, rows[start:stop], columns))
             start = stop
-        return _coded(_stacked(parts), how)
+        return _coded(_stacked(parts), "mass")
 
 
 def _fine(site: Site, head: int, level: int, row: int, column: int, how: Pool, cancelled: Cancelled | None) -> Cells:

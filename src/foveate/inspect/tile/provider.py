@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Bool, Float32, UInt16
+from jaxtyping import Bool, Float32, UInt16, UInt32
 
 from foveate.errors import UsageError
 
@@ -35,17 +35,16 @@ class Cell:
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """What the rows of one head are like. A measure without a meaning here is None."""
+    """What the rows of one head are like; NaN where a measure has no meaning."""
 
-    rows: dict[str, Float32[np.ndarray, " queries"] | None]
+    rows: dict[str, Float32[np.ndarray, " queries"]]
     received: Float32[np.ndarray, " keys"]
     """The mean weight that each key gets."""
 
-    def means(self) -> dict[str, float | None]:
-        return {
-            name: None if row is None or not len(row) else float(row.mean(dtype=np.float64))
-            for name, row in self.rows.items()
-        }
+    def means(self) -> dict[str, float]:
+        """Over the rows in which a measure has a meaning; 0 where it has none in any."""
+        kept = {name: row[~np.isnan(row)] for name, row in self.rows.items()}
+        return {name: float(row.mean(dtype=np.float64)) if len(row) else 0.0 for name, row in kept.items()}
 
 
 @runtime_checkable
@@ -77,6 +76,10 @@ class TileProvider(Protocol):
     def statistics(self, site: int, *, cancelled: Cancelled | None = None) -> list[Statistics]: ...
 
     def overview(self, site: int, head: int) -> UInt16[np.ndarray, "64 64"]: ...
+
+    def counts(self, site: int, head: int) -> UInt32[np.ndarray, " queries"]:
+        """How many keys each query sees."""
+        ...
 
 
 def stop_if(cancelled: Cancelled | None) -> None:

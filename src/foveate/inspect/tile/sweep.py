@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from foveate.attention.normaliser import Softmax
-from foveate.inspect.tile.measure import centre_of, first_real, numbered, width_of
+from foveate.inspect.tile.measure import NOTHING, along, numbered
 from foveate.inspect.tile.pool import Cells, blocks
 from foveate.inspect.tile.provider import Cancelled, Statistics, stop_if
 from foveate.inspect.trace.site import Site
@@ -27,8 +27,9 @@ class _Sums:
         rows, columns = -(-site.queries // (1 << BASE)), -(-site.keys // (1 << BASE))
         self.peak, self.mass = torch.zeros(rows, columns), torch.zeros(rows, columns)
         self.visible = torch.zeros(rows, columns, dtype=torch.bool)
-        self.entropy, self.distance = torch.zeros(site.queries), torch.zeros(site.queries)
+        self.total, self.entropy, self.distance, self.off = torch.zeros(4, site.queries)
         self.received = torch.zeros(site.keys, dtype=torch.float64)
+        self.along = along(site.queries), along(site.keys)
 
 
 def sweep(trace: Trace, site: Site, head: int, *, cancelled: Cancelled | None = None) -> tuple[Cells, Statistics]:
@@ -42,19 +43,22 @@ def sweep(trace: Trace, site: Site, head: int, *, cancelled: Cancelled | None = 
             stop_if(cancelled)
             _add(sums, site, head, rows, slice(left, min(left + COLUMNS, last)))
     cells = Cells(sums.peak, sums.mass, None if bool(sums.visible.all()) else sums.visible)
-    own = site.kind == "self"
-    near = _near(site, head, cancelled)
-    found: dict[str, Tensor | None] = {
-        "entropy": sums.entropy,
-        "distance": sums.distance if own else None,
-        "sink": near["sink"] if site.keys else None,
-        "diagonality": near["diagonality"],
-        "previous": near["previous"] if own else None,
-        "induction": _induction(trace, site, head, cancelled),
+    total = torch.where(sums.total > NOTHING, sums.total, torch.nan)
+    found = {
+        # −Σ p ln p of p = α / t, from −Σ α ln α
+        "entropy": sums.entropy / total + total.log(),
+        "distance": sums.distance / total,
+        "sink": _sink(site, head) / total,
+        "diagonality": 1 - sums.off / total,
+        "previous": _previous(site, head, cancelled) / total,
+        "induction": _induction(trace, site, head, cancelled) / total,
     }
-    rows_of = {name: None if row is None else row.numpy().astype(np.float32) for name, row in found.items()}
     received = (sums.received / max(site.queries, 1)).numpy().astype(np.float32)
-    return cells, Statistics(rows_of, received)
+    return cells, Statistics({name: row.numpy().astype(np.float32) for name, row in found.items()}, received)
+
+
+def _sink(site: Site, head: int) -> Tensor:
+    return site.weights(head, slice(None), slice(0, 1))[0][:, 0] if site.keys else torch.zeros(site.queries)
 
 
 def _add(sums: _Sums, site: Site, head: int, rows: slice, columns: slice) -> None:
@@ -72,8 +76,10 @@ def _add(sums: _Sums, site: Site, head: int, rows: slice, columns: slice) -> Non
         sums.visible[place] |= blocks(blocks(visible, size, 0, "any"), size, 1, "any")
     sums.received[columns] += weights.sum(0)
     sums.entropy[rows] += entropy
-    if site.kind == "self":
-        sums.distance[rows] += _distance(site, weights, rows, columns)
+    sums.total[rows] += weights.sum(1)
+    position = site.query_position[rows].float(), site.key_position[columns].float()
+    sums.distance[rows] += _apart(weights, *position)
+    sums.off[rows] += _apart(weights, sums.along[0][rows], sums.along[1][columns])
 
 
 def _weighed(site: Site, head: int, rows: slice, columns: slice) -> tuple[Tensor, Tensor | None, Tensor]:
@@ -90,9 +96,8 @@ def _weighed(site: Site, head: int, rows: slice, columns: slice) -> tuple[Tensor
     return weights, visible, -torch.linalg.vecdot(weights, logs)
 
 
-def _distance(site: Site, weights: Tensor, rows: slice, columns: slice) -> Tensor:
-    """Σ α |j − i|: two products of vectors where all keys lie on one side."""
-    query, key = site.query_position[rows].float(), site.key_position[columns].float()
+def _apart(weights: Tensor, query: Tensor, key: Tensor) -> Tensor:
+    """Σ α |y_j − x_i|: two products of vectors where all keys lie on one side."""
     if float(key.max()) <= float(query.min()):
         return query * weights.sum(1) - weights @ key
     if float(key.min()) >= float(query.max()):
@@ -100,41 +105,26 @@ def _distance(site: Site, weights: Tensor, rows: slice, columns: slice) -> Tenso
     return torch.linalg.vecdot(weights, (key - query[:, None]).abs())
 
 
-def _near(site: Site, head: int, cancelled: Cancelled | None) -> dict[str, Tensor]:
-    """The first key, the diagonal and the previous key: narrow parts of each row."""
-    found = {name: torch.zeros(site.queries) for name in ("sink", "diagonality", "previous")}
-    if not site.keys:
-        return found
-    centre, width, sink = centre_of(site), width_of(site), first_real(site)
+def _previous(site: Site, head: int, cancelled: Cancelled | None) -> Tensor:
+    """The weight of the key just before; NaN where the query sees none."""
+    found = torch.full((site.queries,), torch.nan)
     for start in range(0, site.queries, ROWS):
         stop_if(cancelled)
         rows = slice(start, min(start + ROWS, site.queries))
-        found["sink"][rows] = site.weights(head, rows, slice(sink, sink + 1))[0][:, 0]
-        here = centre[rows]
-        low = max(0, int((here.min() - width).floor()))
-        high = min(site.keys, int((here.max() + width).ceil()) + 1)
-        if low < high:
-            weights, _ = site.weights(head, rows, slice(low, high))
-            near = (torch.arange(low, high) - here[:, None]).abs() <= width
-            found["diagonality"][rows] = (weights * near).sum(1)
-        if site.kind == "self":
-            found["previous"][rows] = _previous(site, head, rows)
+        wanted = site.query_position[rows] - 1
+        keys = torch.isin(site.key_position, wanted).nonzero()[:, 0]
+        weights, visible = site.weights(head, rows, keys)
+        just = site.key_position[keys] == wanted[:, None]
+        just = just if visible is None else just & visible
+        found[rows] = torch.where(just.any(1), (weights * just).sum(1), torch.nan)
     return found
 
 
-def _previous(site: Site, head: int, rows: slice) -> Tensor:
-    wanted = site.query_position[rows] - 1
-    keys = torch.isin(site.key_position, wanted).nonzero()[:, 0]
-    weights, _ = site.weights(head, rows, keys)
-    return (weights * (site.key_position[keys] == wanted[:, None])).sum(1)
-
-
-def _induction(trace: Trace, site: Site, head: int, cancelled: Cancelled | None) -> Tensor | None:
-    """Label by label: the queries that carry it, and the keys that follow it."""
-    labels = numbered(trace, site)
-    if labels is None or site.queries != site.keys:
-        return None
-    found = torch.zeros(site.queries)
+def _induction(trace: Trace, site: Site, head: int, cancelled: Cancelled | None) -> Tensor:
+    """Label by label: the queries that carry it, and the keys that follow it. NaN where a query sees no such key."""
+    labels, found = numbered(trace, site), torch.full((site.queries,), torch.nan)
+    if labels is None:
+        return found
     order = labels.argsort(stable=True)
     for rows in order.split(labels.bincount().tolist()):
         keys = rows[rows + 1 < site.keys] + 1
@@ -142,6 +132,8 @@ def _induction(trace: Trace, site: Site, head: int, cancelled: Cancelled | None)
             continue
         for part in rows.split(max(1, PAIRS // len(keys))):
             stop_if(cancelled)
-            weights, _ = site.weights(head, part, keys)
-            found[part] = (weights * (keys < part[:, None])).sum(1)
+            weights, visible = site.weights(head, part, keys)
+            follows = keys - 1 < part[:, None]
+            follows = follows if visible is None else follows & visible
+            found[part] = torch.where(follows.any(1), (weights * follows).sum(1), torch.nan)
     return found

@@ -257,7 +257,7 @@ def _packed(rule: Visibility, at: Positions, heads: int, keys: int) -> Tensor:
         here = at.rows(slice(start, start + ROWS))
         seen = rule(here)
         bits = seen.expand(1, seen.shape[1], here.query.shape[2], keys)[0].cpu().numpy()
-        parts.append(np.packbits(bits, axis=-1, bitorder="little"))
+        parts.append(np.packbits(bits, axis=-1))
     return torch.from_numpy(np.concatenate(parts, axis=1))
 
 
@@ -276,7 +276,8 @@ def _bias(bias: Bias | None, at: Positions, name: str) -> tuple[dict[str, Any] |
         return None, {}
     if isinstance(bias, Alibi | RelativeBuckets) or (isinstance(bias, Gaussian) and at.centre is None):
         query, key = at.query[0, 0, :, 0], at.key[0, 0, 0]
-        first, last = int(key.min() - query.max()), int(key.max() - query.min())
+        first = min(int(key.min() - query.max()), 1 - len(query))
+        last = max(int(key.max() - query.min()), len(key) - 1)
         place = torch.arange(first, last + 1, device=query.device)
         along = Positions(query=torch.zeros_like(query[:1])[None, None, :, None], key=place[None, None, None])
         return {"kind": "distance", "first": first}, {name: bias(along)[0, :, 0].detach().float().cpu()}

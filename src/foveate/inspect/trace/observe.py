@@ -91,10 +91,10 @@ def given(
 
 
 def packed(visible: Tensor) -> Tensor:
-    """Bits of visible pairs, the least significant first."""
+    """Bits of visible pairs, the first key in the highest bit."""
     import numpy as np
 
-    return torch.from_numpy(np.packbits(visible.cpu().numpy(), axis=-1, bitorder="little"))
+    return torch.from_numpy(np.packbits(visible.cpu().numpy(), axis=-1))
 
 
 @contextmanager

@@ -5,14 +5,12 @@ Nothing of the trace is ever markup: its bytes are compressed and written in bas
 
 import base64
 import json
+import re
 import struct
 import zlib
 from html import escape
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from foveate.errors import SetupError, UsageError
 from foveate.inspect.trace.trace import Trace
@@ -21,7 +19,9 @@ POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' blob:; worker-src blob:; style-src 'unsafe-inline'; "
     "img-src data: blob:; base-uri 'none'; form-action 'none'"
 )
-PARTS = ("viewer.js", "viewer.css", "worker.js")
+PARTS = ("index.html", "viewer.js", "viewer.css", "worker.js")
+LINK, SCRIPT = '<link rel="stylesheet" href="viewer.css">', '<script defer src="viewer.js"></script>'
+"""What a page by itself replaces in the page that a server sends."""
 ALIGNED = 8
 _NAMES = {"float16": "F16", "float32": "F32", "int32": "I32", "uint8": "U8", "bool": "BOOL"}
 
@@ -35,24 +35,13 @@ def standalone(trace: Trace, *, title: str = "What the model attended to") -> st
                 "by pair, and a page by itself cannot evaluate it. Select other sites or fewer rows, or open the trace "
                 "with `foveate look TRACE`, whose server can."
             )
-    viewer, style, worker = (_part(name) for name in PARTS)
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
-<title>{escape(title)}</title>
-<style>{style.replace("</style", "")}</style>
-</head>
-<body>
-<div id="viewer"></div>
-<script type="text/plain" id="worker">{_script(worker)}</script>
-<script type="application/octet-stream" id="trace">{base64.b64encode(packed(trace)).decode()}</script>
-<script type="module">{_script(viewer)}</script>
-</body>
-</html>
-"""
+    template, viewer, style, worker = (_part(name) for name in PARTS)
+    trace_ = f'<script type="application/octet-stream" id="trace">{base64.b64encode(packed(trace)).decode()}</script>'
+    worker = f'<script type="text/plain" id="worker">{_script(worker)}</script>'
+    policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+    html = template.replace(LINK, f"{policy}<style>{_style(style)}</style>")
+    html = html.replace(SCRIPT, f"{trace_}{worker}<script>{_script(viewer)}</script>")
+    return re.sub("<title>.*?</title>", lambda _: f"<title>{escape(title)}</title>", html, count=1)
 
 
 def packed(trace: Trace) -> bytes:
@@ -61,44 +50,26 @@ def packed(trace: Trace) -> bytes:
 
 
 def stream(trace: Trace) -> bytes:
-    """A 32-bit length, the JSON `{trace, tensors}`, and tensors that each begin at a multiple of eight bytes."""
-    arrays = [
-        (number, name, tensor.contiguous().numpy())
-        for number, site in enumerate(trace.sites)
-        for name, tensor in site.tensors.items()
-    ]
-    header = trace.header()
-    size = 0
-    while True:  # offsets count from the start, so they depend on the length of their own text
-        listed = _listed(arrays, 4 + size)
-        text = json.dumps({"trace": header, "tensors": listed}, ensure_ascii=False, allow_nan=False).encode()
-        padded = text + b" " * (-(4 + len(text)) % ALIGNED)
-        if len(padded) == size:
-            break
-        size = len(padded)
-    body = bytearray(struct.pack("<I", len(padded)) + padded)
-    for entry, (_, _, array) in zip(listed, arrays, strict=True):
-        body += b"\0" * (entry["offset"] - len(body))
-        body += array.tobytes()
-    return bytes(body)
+    """A 32-bit length, the JSON `{trace, tensors}`, and the tensors, whose offsets count from the end of the JSON."""
+    entries, parts, offset = [], [], 0
+    for number, site in enumerate(trace.sites):
+        for name, tensor in site.tensors.items():
+            array = tensor.contiguous().numpy()
+            raw = array.tobytes() + b"\0" * (-array.nbytes % ALIGNED)
+            entries.append(
+                {"site": number, "name": name, "dtype": _NAMES[array.dtype.name], "shape": list(array.shape),
+                 "offset": offset, "length": array.nbytes}
+            )  # fmt: skip
+            parts.append(raw)
+            offset += len(raw)
+    text = json.dumps({"trace": trace.header(), "tensors": entries}, ensure_ascii=False, allow_nan=False).encode()
+    text += b" " * (-(4 + len(text)) % ALIGNED)
+    return b"".join([struct.pack("<I", len(text)), text, *parts])
 
 
 def deflated(content: bytes) -> bytes:
     compressor = zlib.compressobj(6, zlib.DEFLATED, -15)
     return compressor.compress(content) + compressor.flush()
-
-
-def _listed(arrays: list[tuple[int, str, np.ndarray]], begin: int) -> list[dict[str, Any]]:
-    entries: list[dict[str, Any]] = []
-    for number, name, array in arrays:
-        begin += -begin % ALIGNED
-        kind = _NAMES[array.dtype.name]
-        entries.append(
-            {"site": number, "name": name, "dtype": kind, "shape": list(array.shape), "offset": begin,
-             "length": array.nbytes}
-        )  # fmt: skip
-        begin += array.nbytes
-    return entries
 
 
 def static_folder() -> Path:
@@ -120,3 +91,7 @@ def _part(name: str) -> str:
 def _script(source: str) -> str:
     """Script text in which nothing ends the element early."""
     return source.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+def _style(source: str) -> str:
+    return source.replace("</style", "<\\/style")

@@ -85,7 +85,7 @@ class Site:
         return self.tensors["key_position"].long()
 
     @cached_property
-    def _sorted(self) -> bool:
+    def sorted(self) -> bool:
         """Whether keys stand in the order of their positions: then a window is a range of keys."""
         return bool((self.key_position.diff() > 0).all())
 
@@ -144,14 +144,14 @@ class Site:
 
     def reach(self, rows: slice) -> tuple[int, int]:
         """The range of keys outside of which these queries, in one piece, see nothing."""
-        if self.native is not None and self._sorted:
+        if self.native is not None and self.sorted:
             query = self.query_position[rows]
             if not len(query):
                 return 0, 0
             left, right = self.native
             low, high = float(query.min()) - left, float(query.max()) + right
             return self._range(low, high)
-        if self.native is None and "visible" not in self.tensors and self._sorted:
+        if self.native is None and "visible" not in self.tensors and self.sorted:
             first, last = self.rule.bounds(self._at(slice(None)).rows(rows))
             return self._range(float(first.min()), float(last.max()))
         return 0, self.keys
@@ -187,7 +187,7 @@ class Site:
     def _bits(self, head: int, rows: Rows, columns: Rows) -> Tensor:
         packed = _of_head(self.tensors["visible"], head)[rows]
         place = torch.arange(self.keys)[columns]
-        return (packed[:, place >> 3] >> (place & 7).to(torch.uint8)).bitwise_and_(1).bool()
+        return (packed[:, place >> 3] >> (7 - (place & 7)).to(torch.uint8)).bitwise_and_(1).bool()
 
     def _ruled(self, head: int, rows: Rows, columns: Rows) -> Tensor:
         at = self._at(slice(head, head + 1))
