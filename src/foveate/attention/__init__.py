@@ -13,7 +13,6 @@ from foveate.attention.bias import (
 )
 from foveate.attention.choice import Reinforce, choices
 from foveate.attention.configuration import AnyMechanismConfig, AttentionConfig
-from foveate.attention.graph_score import GatConfig, GATScore, GatV2Config, GATv2Score
 from foveate.attention.local import LocalMonotonicConfig, LocalPredictiveConfig, PredictedCentre
 from foveate.attention.mechanism import Mechanism, MechanismConfig
 from foveate.attention.normaliser import (
@@ -36,6 +35,10 @@ from foveate.attention.score import (
     Cosine,
     CosineConfig,
     Dot,
+    GatConfig,
+    GATScore,
+    GatV2Config,
+    GATv2Score,
     General,
     GeneralConfig,
     Location,

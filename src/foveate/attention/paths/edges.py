@@ -12,11 +12,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import dropout as drop
 
-from foveate.attention.graph_score import EdgeScore
 from foveate.attention.normaliser import Softmax
 from foveate.attention.paths.path import Cost, Formula, share_heads
 from foveate.attention.position import Positions
 from foveate.attention.score import Additive, Dot, General
+from foveate.attention.score.graph import EdgeScore
 from foveate.attention.visibility import And, Edges, Everything, Visibility
 
 

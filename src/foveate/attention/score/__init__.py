@@ -2,6 +2,7 @@
 
 from foveate.attention.score.additive import Additive, AdditiveConfig
 from foveate.attention.score.cosine import Cosine, CosineConfig
+from foveate.attention.score.graph import EdgeScore, GatConfig, GATScore, GatV2Config, GATv2Score
 from foveate.attention.score.location import (
     FeedbackScore,
     Location,
@@ -22,6 +23,8 @@ ScoreConfig = (
     | LocationConfig
     | LocationAwareConfig
     | ShawRelativeConfig
+    | GatConfig
+    | GatV2Config
 )
 """The scores that a configuration can name."""
 
@@ -31,8 +34,13 @@ __all__ = [
     "Cosine",
     "CosineConfig",
     "Dot",
+    "EdgeScore",
     "FactoredScore",
     "FeedbackScore",
+    "GATScore",
+    "GATv2Score",
+    "GatConfig",
+    "GatV2Config",
     "General",
     "GeneralConfig",
     "KeyedScore",

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
-from foveate.attention.score import FactoredScore
+from foveate.attention.score.score import FactoredScore
 
 
 @runtime_checkable

@@ -25,9 +25,9 @@ from foveate.attention import (
     same_segment,
     window,
 )
-from foveate.attention.graph_score import GatConfig, GATScore, GatV2Config
 from foveate.attention.normaliser import ReLU, Softmax
 from foveate.attention.paths.edges import EdgesPath, edge_weights
+from foveate.attention.score import GatConfig, GATScore, GatV2Config
 
 SCORES = (ScaledDot(), GeneralConfig(), AdditiveConfig(hidden_dim=3), GatConfig(), GatV2Config(hidden_dim=5))
 
