@@ -21,11 +21,11 @@ HERE = Path(__file__).parent
 HAS_TRITON = importlib.util.find_spec("triton") is not None
 
 
-def told_by(script: str, *, interpret: bool) -> dict[str, Any]:
+def told_by(script: str, cache: Path, *, interpret: bool) -> dict[str, Any]:
     """What a script prints as JSON; nothing where triton is not installed."""
     if not HAS_TRITON:
         return {}
-    environment = {**os.environ, "TRITON_INTERPRET": "1" if interpret else "0"}
+    environment = {**os.environ, "TRITON_INTERPRET": "1" if interpret else "0", "TRITON_CACHE_DIR": str(cache)}
     command = [sys.executable, "-W", "ignore", str(HERE / script)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -33,8 +33,8 @@ def told_by(script: str, *, interpret: bool) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def interpreted() -> dict[str, Any]:
-    return told_by("interpreted.py", interpret=True)
+def interpreted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return told_by("interpreted.py", tmp_path_factory.mktemp("triton"), interpret=True)
 
 
 def test_without_triton_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,6 +63,16 @@ def test_contexts_and_gradients_are_those_of_the_formula(interpreted: dict[str, 
         return
     assert interpreted[group]
     assert {name: error for name, error in interpreted[group].items() if not error <= 1.0} == {}
+
+
+@pytest.mark.slow
+def test_they_compile_for_gpus_with_one_reciprocal_for_two_hidden_units(tmp_path: Path) -> None:
+    """A thread has as many reciprocals in its loop as pairs of its own: each iteration is two units (or two keys)."""
+    told = told_by("compiled.py", tmp_path, interpret=False)
+    assert all(answer["shared"] <= 99 * 1024 for answer in told.values()), told
+    own = {"attend, 64 rows": 32, "attend, wide": 8, "scores": 16, "weights": 16, "slopes": 16}
+    for name, pairs in own.items():
+        assert not told or told[f"{name}, sm_90"]["reciprocals"] == pairs
 
 
 def test_what_the_kernels_cannot_do_is_refused_with_a_reason() -> None:
