@@ -1,6 +1,7 @@
 """Metrics: scores of whole corpora, by the programs that papers name, with the signature that makes them comparable."""
 
 from foveate.metrics.alignment import Links, alignment_error_rate, parse_naacl, parse_pharaoh
+from foveate.metrics.classification import ClassScore, accuracy, class_scores, macro_f1
 from foveate.metrics.error import (
     character_error_rate,
     phone_error_rate,
@@ -8,19 +9,29 @@ from foveate.metrics.error import (
     word_error_rate,
 )
 from foveate.metrics.score import Score
+from foveate.metrics.span import Span, marks_spans, span_f1, span_scores, spans
 from foveate.metrics.text import corpus_bleu, corpus_chrf, corpus_ter
 
 __all__ = [
+    "ClassScore",
     "Links",
     "Score",
+    "Span",
+    "accuracy",
     "alignment_error_rate",
     "character_error_rate",
+    "class_scores",
     "corpus_bleu",
     "corpus_chrf",
     "corpus_ter",
+    "macro_f1",
+    "marks_spans",
     "parse_naacl",
     "parse_pharaoh",
     "phone_error_rate",
     "sentence_error_rate",
+    "span_f1",
+    "span_scores",
+    "spans",
     "word_error_rate",
 ]

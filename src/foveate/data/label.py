@@ -1,0 +1,71 @@
+"""Labels: the few names that a model chooses from, for each word or for a whole text."""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from foveate.errors import DataError
+from foveate.storage.draft import write_file
+from foveate.suggestion import did_you_mean
+
+FORMAT = "foveate labels 1"
+_SHOWN = 20
+
+
+class Labels:
+    """Names by number, the frequent ones first.
+
+    >>> labels = Labels.of(["NOUN", "VERB", "NOUN"])
+    >>> labels.names, labels.encode("VERB")
+    (('NOUN', 'VERB'), 1)
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = tuple(names)
+        self._numbers = {name: number for number, name in enumerate(self.names)}
+
+    @classmethod
+    def of(cls, seen: Iterable[str]) -> "Labels":
+        """All labels of the training data, equally frequent ones in the order of their code points."""
+        counts = Counter(seen)
+        return cls(sorted(counts, key=lambda name: (-counts[name], name)))
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def encode(self, name: str, where: str = "") -> int:
+        """Raises DataError for a label that was not in the training data."""
+        if name not in self._numbers:
+            shown = ", ".join(self.names[:_SHOWN]) + (", …" if len(self.names) > _SHOWN else "")
+            place = f"{where}: " if where else ""
+            raise DataError(
+                f"{place}the label {name!r} is not in the training data.{did_you_mean(name, self.names)} "
+                f"There are: {shown}."
+            )
+        return self._numbers[name]
+
+    def digest(self) -> str:
+        """SHA-256 of the names in their order."""
+        return hashlib.sha256(json.dumps(self.names).encode("ascii")).hexdigest()
+
+    def save(self, path: Path | str) -> None:
+        """Writes a JSON file, whole or not at all."""
+        record = {"format": FORMAT, "digest": self.digest(), "labels": self.names}
+        write_file(Path(path), (json.dumps(record, ensure_ascii=False, indent=1) + "\n").encode("utf-8"))
+
+    @classmethod
+    def load(cls, path: Path | str) -> "Labels":
+        """What `save` has written. Raises DataError when it is missing or damaged."""
+        try:
+            record = json.loads(Path(path).read_bytes())
+            labels = cls([str(name) for name in record["labels"]])
+            sound = record["format"] == FORMAT and record["digest"] == labels.digest()
+        except OSError as error:
+            raise DataError(f"{path}: the labels cannot be read: {error.strerror}.") from None
+        except (ValueError, KeyError, TypeError):
+            sound = False
+        if not sound:
+            raise DataError(f"{path} is damaged or no file of labels. Restore it from a copy of the run.")
+        return labels

@@ -1,0 +1,99 @@
+"""Text with labels: sentences with a tag on every word, and texts with one label each."""
+
+from collections.abc import Iterator
+from itertools import chain, islice
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+from foveate.data.text import read_lines, read_pairs
+from foveate.errors import DataError
+
+_LOOK = 100
+"""Lines that say how a file is written."""
+
+
+class Tagged(NamedTuple):
+    """A sentence, its tags, and the line it begins on."""
+
+    line: int
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+
+
+class LabelledText(NamedTuple):
+    """A text, its label, and its line."""
+
+    line: int
+    text: str
+    label: str
+
+
+def read_tagged(path: Path | str, *, columns: tuple[int, int] = (0, 1)) -> Iterator[Tagged]:
+    """Tagged sentences, from either of two ways to write them; `.gz` and `.xz` are unpacked.
+
+    A sentence a line, `I/PRON saw/VERB a/DET saw/NOUN`: the tag stands after the last slash. Or a word a line, with
+    tabs between columns and an empty line between sentences; lines without a tab that begin with # are remarks.
+    `columns` are those of word and tag, counted from 0. Which way it is, the first lines say.
+
+    Raises DataError with file and line for a word without a tag.
+    """
+    lines = enumerate(read_lines(path), start=1)
+    head = list(islice(lines, _LOOK))
+    whole = chain(head, lines)
+    if any("\t" in line for _, line in head):
+        return _by_columns(path, whole, columns)
+    return _by_slashes(path, whole)
+
+
+def read_labelled(path: Path | str, *, columns: tuple[int, int] = (0, 1)) -> Iterator[LabelledText]:
+    """Texts with their labels: two columns (counted from 0) of a tab-separated file; empty lines are passed over.
+
+    Raises DataError with file and line for a line without a label.
+    """
+    for line, text, label in read_pairs(path, columns=columns):
+        if not text.strip() and not label.strip():
+            continue
+        if not label.strip():
+            raise DataError(f"{path}:{line}: there is no label. Write the text, a tab, and the label.")
+        yield LabelledText(line, text, label.strip())
+
+
+def _by_slashes(path: Path | str, lines: Iterator[tuple[int, str]]) -> Iterator[Tagged]:
+    for number, line in lines:
+        words, tags = [], []
+        for token in line.split():
+            word, slash, tag = token.rpartition("/")
+            if not (word and slash and tag):
+                _refuse(path, number, f"{token!r} has no tag. Write word/tag, or a word and its tag with a tab between")
+            words.append(word)
+            tags.append(tag)
+        if words:
+            yield Tagged(number, tuple(words), tuple(tags))
+
+
+def _by_columns(path: Path | str, lines: Iterator[tuple[int, str]], columns: tuple[int, int]) -> Iterator[Tagged]:
+    begin, words, tags = 0, list[str](), list[str]()
+    for number, line in lines:
+        cells = [cell.strip() for cell in line.split("\t")]
+        if not line.strip():
+            if words:
+                yield Tagged(begin, tuple(words), tuple(tags))
+            words, tags = [], []
+            continue
+        if len(cells) == 1 and line.startswith("#"):
+            continue
+        word, tag = (cells[column] if column < len(cells) else "" for column in columns)
+        if not (word and tag):
+            missing = f"column {columns[1] if word else columns[0]} (counted from 0)"
+            _refuse(path, number, f"{line.strip()!r} has nothing in {missing}. Write word, tab, tag")
+        if len(word.split()) > 1:
+            _refuse(path, number, f"{word!r} is more than one word. Give each its line and its tag")
+        begin = begin if words else number
+        words.append(word)
+        tags.append(tag)
+    if words:
+        yield Tagged(begin, tuple(words), tuple(tags))
+
+
+def _refuse(path: Path | str, number: int, what: str) -> NoReturn:
+    raise DataError(f"{path}:{number}: {what}.")

@@ -1,0 +1,64 @@
+"""Accuracy, F1 of classes, and exact spans, against numbers worked out by hand."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from foveate.errors import DataError
+from foveate.metrics import accuracy, class_scores, macro_f1, marks_spans, span_f1, span_scores, spans
+
+PREDICTED = ["N", "N", "V", "N", "D", "V"]
+GOLD = ["N", "V", "V", "N", "N", "A"]
+
+
+def test_precision_recall_and_f1_of_every_class() -> None:
+    scores = {score.name: score for score in class_scores(PREDICTED, GOLD)}
+    assert [*scores] == ["N", "V", "A", "D"]
+    assert (scores["N"].precision, scores["N"].recall) == pytest.approx((200 / 3, 200 / 3))
+    assert (scores["V"].precision, scores["V"].recall, scores["V"].f1) == (50, 50, 50)
+    assert (scores["A"].precision, scores["A"].recall, scores["A"].f1) == (0, 0, 0)
+    assert scores["D"].f1 == 0
+    assert accuracy(PREDICTED, GOLD).value == 50
+    assert macro_f1(PREDICTED, GOLD).value == pytest.approx((200 / 3 + 50 + 0) / 3)
+
+
+@pytest.mark.parametrize("score", [accuracy, macro_f1])
+def test_nothing_to_score_is_said(score: object) -> None:
+    with pytest.raises(DataError, match="nothing to score"):
+        score([], [])  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("tags", "expected"),
+    [
+        ("", []),
+        ("O O", []),
+        ("B-X I-X O B-X", [("X", 0, 2), ("X", 3, 4)]),
+        ("B-X B-X", [("X", 0, 1), ("X", 1, 2)]),
+        ("I-X I-X", [("X", 0, 2)]),
+        ("B-X I-Y", [("X", 0, 1), ("Y", 1, 2)]),
+        ("B-X I-X E-X I-X", [("X", 0, 3), ("X", 3, 4)]),
+        ("S-X S-X U-Y L-Y", [("X", 0, 1), ("X", 1, 2), ("Y", 2, 3), ("Y", 3, 4)]),
+        ("B-new-age I-new-age", [("new-age", 0, 2)]),
+    ],
+)
+def test_spans_of_tags(tags: str, expected: list[tuple[str, int, int]]) -> None:
+    assert [tuple(span) for span in spans(tags.split())] == expected
+
+
+def test_a_span_counts_only_as_a_whole_and_with_its_kind() -> None:
+    gold = [["B-PER", "I-PER", "O", "B-LOC"], ["B-LOC", "O", "B-ORG", "I-ORG"]]
+    predicted = [["B-PER", "I-PER", "O", "B-ORG"], ["B-LOC", "O", "B-ORG", "O"]]
+    assert span_f1(gold, gold).value == 100
+    assert span_f1(predicted, gold).value == 50  # 2 right of 4 predicted and 4 there
+    by_kind = {score.name: (score.right, score.predicted, score.there) for score in span_scores(predicted, gold)}
+    assert by_kind == {"LOC": (1, 1, 2), "ORG": (0, 2, 1), "PER": (1, 1, 1)}
+
+
+def test_the_same_span_in_another_sentence_is_another_span() -> None:
+    assert span_f1([["B-X"], ["O"]], [["O"], ["B-X"]]).value == 0
+
+
+@pytest.mark.parametrize(("tags", "yes"), [("O B-X", True), ("B-X", False), ("O", False), ("O NOUN B-X", False)])
+def test_which_tags_are_spans(tags: Sequence[str], yes: bool) -> None:
+    assert marks_spans(str(tags).split()) is yes
