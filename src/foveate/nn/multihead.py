@@ -209,12 +209,21 @@ class MultiHeadAttention(nn.Module):
         bias = None if layers[0].bias is None else torch.cat([layer.bias for layer in layers])
         return linear(x, torch.cat([layer.weight for layer in layers]), bias)
 
+    def refuses_packed(self, x: Float[Tensor, "tokens query_dim"], longest: int) -> list[str]:
+        """Why attention over tokens like `x`, in sequences of up to `longest`, is computed with padding.
+
+        Empty where the packed kernel runs instead of a path.
+        """
+        reasons = packed.refuses(self.attention, x, head_dim=self.head_dim, longest=longest)
+        if self.num_kv_heads != self.num_heads or self.value_head_dim != self.head_dim:
+            reasons.append("made for as many heads of keys and values as of queries, equally wide")
+        if self.training and self.dropout > 0:
+            reasons.append("weights are dropped")
+        return reasons
+
     def _packs(self, x: Tensor, *packings: Packing) -> bool:
         """Whether attention runs without padding, on projections of `x`."""
-        plain = self.num_kv_heads == self.num_heads and self.value_head_dim == self.head_dim
-        longest = max(packing.length for packing in packings)
-        dropped = self.training and self.dropout > 0
-        return plain and not dropped and not packed.refuses(self.attention, x, head_dim=self.head_dim, longest=longest)
+        return not self.refuses_packed(x, max(packing.length for packing in packings))
 
     def _attend_packed(
         self, query: Tensor, memory: Tensor | None, packings: tuple[Packing, Packing], at: Positions

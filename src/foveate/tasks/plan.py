@@ -2,17 +2,19 @@
 
 import statistics
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from foveate.attention import Attention, Plan, record
+from foveate.attention import Mechanism, Plan, record
 from foveate.data.batch import Batch
 from foveate.data.tokeniser import SPECIALS
 from foveate.errors import UsageError
 from foveate.models import Seq2Seq
 from foveate.nn.loss import cross_entropy
+from foveate.nn.multihead import MultiHeadAttention
 from foveate.tasks.translate import TranslateConfig, build_model
 
 VOCABULARY = 8000
@@ -28,6 +30,8 @@ class Site:
     kind: str
     shape: tuple[int, int, int, int]
     plan: Plan
+    packed: bool
+    """Whether a kernel for tokens without padding runs in training, in place of a path."""
 
 
 @dataclass(frozen=True)
@@ -57,15 +61,25 @@ class Costs:
             f"a batch: {rows} pairs of {source} and {target} tokens; one step: {self.flops / 1e9:,.1f} GFLOP, "
             f"{self.seconds * 1e3:,.0f} ms here, {tokens / self.seconds:,.0f} target tokens per second",
         ]
-        width = max((len(site.name) for site in self.sites), default=0)
-        for site in self.sites:
-            _, heads, query, key = site.shape
-            chosen = next(path for path in site.plan.paths if path.name == site.plan.chosen)
-            lines.append(
-                f"{site.name:{width}}  {site.kind:5}  {heads} × {query} × {key}  {chosen.flops / 1e6:8.1f} MFLOP  "
-                f"{chosen.bytes / 2**20:6.1f} MiB  {site.plan}"
-            )
+        lines += [line for group in _alike(self.sites) for line in _described(group)]
         return "\n".join(lines if self.sites else [*lines, "no attention: the decoder reads one fixed vector"])
+
+
+def _alike(sites: Sequence[Site]) -> list[list[Site]]:
+    """Sites with the same question and the same answer, together."""
+    groups: dict[tuple[object, ...], list[Site]] = {}
+    for site in sites:
+        groups.setdefault((site.kind, site.shape, site.plan.because, site.packed), []).append(site)
+    return list(groups.values())
+
+
+def _described(group: Sequence[Site]) -> list[str]:
+    """What these attentions are, and what every path says to them."""
+    _, heads, query, key = group[0].shape
+    lines = ["", *(f"{site.name}" for site in group), f"  {group[0].plan.because}, {heads} heads × {query} × {key}"]
+    if group[0].packed:
+        lines.append("  → packed: one kernel over tokens without padding; with padding it would be")
+    return [*lines, *(f"  {line}" for line in group[0].plan.table().splitlines())]
 
 
 def plan(
@@ -130,12 +144,16 @@ def _timed(model: Seq2Seq, source: Batch, target: Batch, bfloat16: bool) -> floa
     return time.perf_counter() - started
 
 
-@torch.no_grad()
 def _sites(model: Seq2Seq, source: Batch, target: Batch) -> tuple[Site, ...]:
-    with record(model.eval()) as seen:
+    with torch.no_grad(), record(model.eval()) as seen:
         model(source, target)
+    modules = dict(model.named_modules())
     sites = []
     for at in seen:
-        assert isinstance(at.formula, Attention)
-        sites.append(Site(at.name, at.kind, at.shape, at.formula.plan(at.query, at.key, at=at.at)))
+        mechanism, around = modules[at.name], modules.get(at.name.rpartition(".")[0])
+        if isinstance(mechanism, Mechanism):
+            tokens = at.query.new_zeros(1, at.query.shape[1] * at.query.shape[3])
+            packed = isinstance(around, MultiHeadAttention) and not around.refuses_packed(tokens, max(at.shape[2:]))
+            plan = mechanism.plan(at.query.requires_grad_(), at.key, at=at.at)
+            sites.append(Site(at.name, at.kind, at.shape, plan, packed))
     return tuple(sites)
