@@ -57,4 +57,7 @@ def test_a_plan_says_what_a_step_costs_and_which_path_each_attention_takes(fovea
     assert said.code == 0, said.err
     assert "parameters (vocabularies 20 and 20)" in said.out
     assert "a batch: 4 pairs of 5 and 5 tokens" in said.out
-    assert "materialised (Additive + padding() + Softmax; " in said.out
+    attention = said.out[said.out.index("\nattention\n") :].splitlines()
+    assert attention[2] == "  Additive + padding() + Softmax, 1 head × 5 × 5"
+    assert attention[3].startswith("  → additive ")
+    assert any(line.split()[:3] == ["sdpa", "refuses:", "Additive"] for line in attention)

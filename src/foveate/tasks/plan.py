@@ -76,7 +76,8 @@ def _alike(sites: Sequence[Site]) -> list[list[Site]]:
 def _described(group: Sequence[Site]) -> list[str]:
     """What these attentions are, and what every path says to them."""
     _, heads, query, key = group[0].shape
-    lines = ["", *(f"{site.name}" for site in group), f"  {group[0].plan.because}, {heads} heads × {query} × {key}"]
+    many = "1 head" if heads == 1 else f"{heads} heads"
+    lines = ["", *(f"{site.name}" for site in group), f"  {group[0].plan.because}, {many} × {query} × {key}"]
     if group[0].packed:
         lines.append("  → packed: one kernel over tokens without padding; with padding it would be")
     return [*lines, *(f"  {line}" for line in group[0].plan.table().splitlines())]
