@@ -27,10 +27,19 @@ export function replace(parent: Element, ...children: Child[]): void {
   add(parent, ...children);
 }
 
+const FOCUSABLE = "button,select,input,textarea";
+
+/** Replaces controls by their like; the one in use stays in use. */
+export function refill(parent: Element, ...children: Child[]): void {
+  const used = [...parent.querySelectorAll(FOCUSABLE)].indexOf(document.activeElement!);
+  replace(parent, ...children);
+  if (used >= 0) parent.querySelectorAll<HTMLElement>(FOCUSABLE)[used]?.focus();
+}
+
 /** A choice among few: a labelled select. */
 export function choice<T extends string>(label: string, options: readonly (readonly [T, string])[], value: T, chosen: (value: T) => void): HTMLLabelElement {
-  const select = h("select", { onchange: () => chosen(select.value as T) }, ...options.map(([name, text]) => h("option", { value: name, selected: name === value }, text)));
-  return h("label", { className: "field" }, h("span", {}, label), select);
+  const select = h("select", { "aria-label": label, onchange: () => chosen(select.value as T) }, ...options.map(([name, text]) => h("option", { value: name, selected: name === value }, text)));
+  return h("label", { className: "field" }, h("span", { "aria-hidden": "true" }, label), select);
 }
 
 const MATH = "http://www.w3.org/1998/Math/MathML";

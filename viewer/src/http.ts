@@ -1,6 +1,17 @@
 /** The provider of a page that a server sends: see Python's `foveate.serve`. */
 
-import type { Cell, Codes, Rerun, RerunAnswer, Statistics, Step, Thumbnail, TileProvider, TileRequest, Trace } from "./provider";
+import { MEASURES, type Cell, type Codes, type Measure, type Measures, type Rerun, type RerunAnswer, type Statistics, type Step, type Thumbnail, type TileProvider, type TileRequest, type Trace } from "./provider";
+
+/** From this level on a server first answers with a guess, if asked for one. */
+const SLOW = 5;
+
+interface Told {
+  /** A measure that has no meaning for a head is null. */
+  heads: Record<Measure, number | null>[];
+  estimate?: boolean;
+}
+
+const estimated = (answer: Response): boolean => answer.headers.get("X-Foveate-Estimate") === "1";
 
 export class HttpProvider implements TileProvider {
   constructor(
@@ -23,9 +34,15 @@ export class HttpProvider implements TileProvider {
   meta(): Promise<Trace> {
     return this.json("trace");
   }
-  async tile({ site, head, level, row, column, pool }: TileRequest, signal?: AbortSignal): Promise<Codes> {
-    const answer = await this.get(`tile/${site}/${head}/${level}/${row}/${column}`, signal, { pool });
-    return new Uint16Array(await answer.arrayBuffer());
+  async tile({ site, head, level, row, column, pool }: TileRequest, signal?: AbortSignal, estimate?: (codes: Codes) => void): Promise<Codes> {
+    const path = `tile/${site}/${head}/${level}/${row}/${column}`;
+    if (estimate && typeof level === "number" && level >= SLOW) {
+      const guess = await this.get(path, signal, { pool, estimate: "1" });
+      const codes = new Uint16Array(await guess.arrayBuffer());
+      if (!estimated(guess)) return codes;
+      estimate(codes);
+    }
+    return new Uint16Array(await (await this.get(path, signal, { pool })).arrayBuffer());
   }
   async row(site: number, head: number, query: number, signal?: AbortSignal): Promise<Float32Array> {
     return new Float32Array(await (await this.get(`row/${site}/${head}/${query}`, signal)).arrayBuffer());
@@ -36,12 +53,14 @@ export class HttpProvider implements TileProvider {
   async counts(site: number, head: number, signal?: AbortSignal): Promise<Uint32Array> {
     return new Uint32Array(await (await this.get(`counts/${site}/${head}`, signal)).arrayBuffer());
   }
-  statistics(site: number, signal?: AbortSignal): Promise<Statistics> {
-    return this.json(`statistics/${site}`, signal);
+  async statistics(site: number, signal?: AbortSignal): Promise<Statistics> {
+    const { heads, estimate } = await this.json<Told>(`statistics/${site}`, signal);
+    const whole = (told: Told["heads"][number]): Measures => Object.fromEntries(MEASURES.map((name) => [name, told[name] ?? 0])) as Measures;
+    return { heads: heads.map(whole), estimate: estimate ?? false };
   }
   async overview(site: number, head: number, signal?: AbortSignal): Promise<Thumbnail> {
     const answer = await this.get(`overview/${site}/${head}`, signal);
-    return { codes: new Uint16Array(await answer.arrayBuffer()), estimate: answer.headers.get("X-Foveate-Estimate") === "1" };
+    return { codes: new Uint16Array(await answer.arrayBuffer()), estimate: estimated(answer) };
   }
   steps(site: number, head: number, query: number, signal?: AbortSignal): Promise<Step[]> {
     return this.json(`steps/${site}/${head}/${query}`, signal);

@@ -15,7 +15,8 @@ export interface Sequence {
   sentences?: Span[] | null;
   grid?: readonly [number, number] | null;
   hop?: number | null;
-  edges?: (readonly [number, number])[] | null;
+  /** Sources and targets. */
+  edges?: readonly [readonly number[], readonly number[]] | null;
 }
 
 export type Score = { kind: "product"; factor: number } | { kind: "additive" } | { kind: "dense" };
@@ -45,11 +46,13 @@ export interface Site {
   key: string;
   score: Score;
   visibility: { code: string; native: Native | null };
-  bias: { kind: "distance" } | { kind: "dense" } | null;
+  bias: { kind: "distance"; first?: number } | { kind: "dense" } | null;
   normaliser: Normaliser;
   reweight: Reweight | null;
   shows: "exact" | "implied" | "projected";
   formula: string;
+  /** Hard attention shown as the distribution that its one key is drawn from. */
+  drawn?: boolean;
 }
 
 export interface Trace {
@@ -90,6 +93,8 @@ export interface Step {
   mathml: string;
   numbers: number | number[] | number[][];
   about: string;
+  /** Which keys the numbers, or their rows, belong to. */
+  keys?: number[] | null;
 }
 
 export interface Thumbnail {
@@ -116,6 +121,9 @@ export interface RerunAnswer {
   trace: string;
   output: string[];
   before: string[];
+  /** Of the output before, now and then. */
+  log_probability?: number | null;
+  log_probability_before?: number | null;
 }
 
 export interface TileProvider {

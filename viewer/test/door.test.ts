@@ -67,6 +67,27 @@ test("a server is asked by the agreed addresses", async () => {
   await expect(new HttpProvider("gone/", null, answer as typeof fetch).meta()).rejects.toThrow(/404: no such site/);
 });
 
+test("a slow tile is asked for twice: a guess to show, then the tile itself", async () => {
+  const asked: string[] = [];
+  const answer = (url: string): Promise<Response> => {
+    asked.push(url);
+    const guess = url.includes("estimate=1");
+    return Promise.resolve(new Response(new Uint16Array([guess ? 1 : 2]).buffer, { headers: { "X-Foveate-Estimate": guess ? "1" : "0" } }));
+  };
+  const guesses: Uint16Array[] = [];
+  const provider = new HttpProvider("", null, answer as typeof fetch);
+  const ask = (level: number) => provider.tile({ site: 0, head: 0, level, row: 0, column: 0, pool: "peak" }, undefined, (codes) => guesses.push(codes));
+  expect([...(await ask(6)), ...(await ask(4))]).toEqual([2, 2]);
+  expect(guesses.map(([code]) => code)).toEqual([1]);
+  expect(asked).toEqual(["tile/0/0/6/0/0?pool=peak&estimate=1", "tile/0/0/6/0/0?pool=peak", "tile/0/0/4/0/0?pool=peak"]);
+});
+
+test("measures without a meaning count as 0", async () => {
+  const answer = (): Promise<Response> => Promise.resolve(Response.json({ heads: [{ entropy: 1, previous: null }], estimate: true }));
+  const { heads, estimate } = await new HttpProvider("", null, answer as typeof fetch).statistics(0);
+  expect([heads[0]!.entropy, heads[0]!.previous, heads[0]!.sink, estimate]).toEqual([1, 0, 0, true]);
+});
+
 test("a block of weights is put together from its tiles, each asked for once", async () => {
   const it = made({ queries: 300, keys: 270, heads: 1, kv_heads: 1, native: { left: null, right: 0 } });
   let asked = 0;

@@ -51,11 +51,11 @@ export class Head {
     this.keyPosition = integers(tensors.get("key_position"), keys);
     this.bias = site.bias ? part("bias", index) : null;
     this.reweight = site.reweight?.kind === "dense" ? part("reweight", index) : null;
-    this.centre = site.reweight?.kind === "gaussian" ? perHead(tensors.get("centre"), index, queries) : null;
+    this.centre = site.reweight?.kind === "gaussian" ? (perHead(tensors.get("centre"), index, queries) ?? Float32Array.from(this.queryPosition)) : null;
     const real = tensors.get("real");
     this.real = real ? (real.data as Uint8Array) : null;
     this.bits = site.visibility.native ? null : bitsOf(tensors.get("visible"), index, queries, keys);
-    if (!site.visibility.native && !this.bits) throw new Error(`${site.name}: the trace does not say which keys are visible.`);
+    if (!site.visibility.native && !this.bits) throw new Error(`${site.name} is too large for a page to hold which keys are visible by ${site.visibility.code}. Open its trace with a server: foveate look TRACE.`);
     this.finish = finisher(site.normaliser);
     this.sorted = this.keyPosition.every((at, j) => j === 0 || at >= this.keyPosition[j - 1]!);
   }
@@ -152,8 +152,9 @@ export class Head {
 
   biasOf(query: number, key: number): number {
     if (!this.bias) return 0;
-    if (this.site.bias!.kind === "dense") return this.bias[query * this.keys + key]!;
-    const index = this.keyPosition[key]! - this.queryPosition[query]! + this.queries - 1;
+    const told = this.site.bias!;
+    if (told.kind === "dense") return this.bias[query * this.keys + key]!;
+    const index = this.keyPosition[key]! - this.queryPosition[query]! - (told.first ?? 1 - this.queries);
     return this.bias[Math.min(Math.max(index, 0), this.bias.length - 1)]!;
   }
 

@@ -23,7 +23,8 @@ export function stepsOf(head: Head, query: number): Step[] {
   head.scores(query, 0, head.keys, scores);
   head.row(query, 0, head.keys, weights);
   const here: Row = { head, query, keys: shownKeys(weights), scores, weights };
-  return [...scoreSteps(here), ...visibleSteps(here), ...normaliserSteps(here), ...weightSteps(here), ...contextSteps(here)];
+  const all = [...scoreSteps(here), ...visibleSteps(here), ...normaliserSteps(here), ...weightSteps(here), ...contextSteps(here)];
+  return all.map((told) => withKeys(told, here.keys));
 }
 
 function shownKeys(weights: Float64Array): number[] {
@@ -191,6 +192,10 @@ function contextSteps({ head, query: i, keys, weights }: Row): Step[] {
 function step(symbol: string, mathml: string, numbers: Step["numbers"], about: string): Step {
   return { symbol, mathml, numbers, about };
 }
+
+/** Symbols whose numbers are of one query or of all keys together. */
+const WHOLE = /^(q[₀-₉]+|c[₀-₉]+|v|argmax|Σ.*|τ)$/;
+const withKeys = (told: Step, keys: number[]): Step => ({ ...told, keys: WHOLE.test(told.symbol) ? null : keys });
 
 const range = (from: number, to: number): number[] => Array.from({ length: Math.max(0, to - from) }, (_, i) => from + i);
 const short = (value: number): string => String(Number(value.toPrecision(6)));

@@ -3,7 +3,7 @@
 import { calledOff, Latest, shown, type App } from "../app";
 import { block } from "../block";
 import { css, cssAt, INK, strength } from "../colour";
-import { choice, h, replace } from "../dom";
+import { choice, h, refill, replace } from "../dom";
 import { direction, reading } from "../label";
 import { errorRate, links, meanOf, pharaoh, type Link } from "../link";
 import { TILE, type Level } from "../provider";
@@ -67,7 +67,7 @@ export function alignment(app: App): { element: HTMLElement; close: () => void }
       matrixBox.setAttribute("aria-label", app.say("view.alignment"));
     }),
     effect(() => {
-      replace(controls,
+      refill(controls,
         choice(app.say("alignment.rule"), [["argmax", app.say("alignment.argmax")], ["threshold", app.say("alignment.threshold")]], rule.value, (value) => (rule.value = value)),
         h("label", { className: "field" }, sliderName, slider),
         choice(app.say("alignment.heads"), [["one", app.say("alignment.one")], ["mean", app.say("alignment.mean")]], heads.value, (value) => (heads.value = value)));

@@ -2,7 +2,7 @@
 
 import type { App, Other } from "../app";
 import { Cached } from "../cached";
-import { choice, h, replace } from "../dom";
+import { choice, h, refill, replace } from "../dom";
 import { open } from "../open";
 import { effect, untracked } from "../signal";
 import { differenceLayer, headLayer } from "./layer";
@@ -28,8 +28,7 @@ export function compare(app: App): { element: HTMLElement; close: () => void } {
       void app.others.value;
       const at = all.findIndex(({ provider }) => provider === against.provider);
       const site = against.trace.sites[against.site]!;
-      replace(
-        controls,
+      refill(controls,
         choice(app.say("compare.with"), all.map(({ name }, index) => [String(index), name] as const), String(at), (index) => (app.against.value = { ...all[Number(index)]!, site: 0, head: 0 })),
         choice(app.say("site"), against.trace.sites.map(({ name }, index) => [String(index), name] as const), String(against.site), (index) => (app.against.value = { ...against, site: Number(index), head: 0 })),
         choice(app.say("head"), Array.from({ length: site.heads }, (_, head) => [String(head), String(head + 1)] as const), String(against.head), (head) => (app.against.value = { ...against, head: Number(head) })),

@@ -2,7 +2,7 @@
 
 import { shown, type App } from "../app";
 import { INK, css, pixels } from "../colour";
-import { choice, h, replace } from "../dom";
+import { choice, h, refill, replace } from "../dom";
 import { overviewLevel } from "../engine/level";
 import { MEASURES, THUMBNAIL, type Measure, type Measures, type Site } from "../provider";
 import { effect, signal, untracked } from "../signal";
@@ -49,8 +49,7 @@ export function overview(app: App): { element: HTMLElement; close: () => void } 
   const stops = [
     effect(() => {
       void app.language.value;
-      replace(
-        controls,
+      refill(controls,
         choice(app.say("sort"), [["place", app.say("sort.place")] as const, ...MEASURES.map((name) => [name, app.say(`measure.${name}`)] as const)], order.value, (name) => (order.value = name)),
         choice(app.say("kind"), (["all", "self", "cross", "graph", "recurrent"] as const).map((name) => [name, app.say(`kind.${name}`)] as const), kind.value, (name) => (kind.value = name)),
       );

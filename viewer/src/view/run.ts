@@ -1,7 +1,8 @@
 /** The model once more: with another text, or with heads or tokens switched off. */
 
-import type { App, Other } from "../app";
-import { h, replace } from "../dom";
+import { shown, type App, type Other } from "../app";
+import { h, refill, replace } from "../dom";
+import type { RerunAnswer } from "../provider";
 import { effect, signal } from "../signal";
 
 export function run(app: App): { element: HTMLElement; close: () => void } {
@@ -26,7 +27,7 @@ export function run(app: App): { element: HTMLElement; close: () => void } {
       app.against.value = other;
       const same = told.output.join(" ") === told.before.join(" ");
       app.said.value = app.say(same ? "run.same" : "run.changed");
-      replace(answer, h("p", {}, h("strong", {}, app.said.value)), h("h2", {}, app.say("run.before")), tokensOf(told.before, told.output), h("h2", {}, app.say("run.after")), tokensOf(told.output, told.before),
+      replace(answer, h("p", {}, h("strong", {}, app.said.value), likelihood(app, told)), h("h2", {}, app.say("run.before")), tokensOf(told.before, told.output), h("h2", {}, app.say("run.after")), tokensOf(told.output, told.before),
         h("button", { onclick: () => (app.view.value = "compare") }, app.say("view.compare")));
     } catch (error) {
       replace(answer, h("p", { className: "warning" }, app.say("failed", { message: error instanceof Error ? error.message : String(error) })));
@@ -43,7 +44,7 @@ export function run(app: App): { element: HTMLElement; close: () => void } {
       const add = h("button", { type: "button", onclick: () => (off.value = [...off.value.filter(([s, n]) => s !== app.site.peek() || n !== app.head.peek()), [app.site.peek(), app.head.peek()]]) }, app.say("run.add"));
       const submit = h("button", { type: "submit", className: "primary" }, app.say("run.go"));
       listChips(chips, app, off.value, (at) => (off.value = off.value.filter((_, index) => index !== at)));
-      replace(form, field(app.say("run.source"), source), field(app.say("run.target"), target), h("div", { className: "field wide" }, h("span", {}, app.say("run.heads")), chips, add), field(app.say("run.tokens"), tokens), submit, h("p", { className: "note" }, app.say("run.caption")));
+      refill(form, field(app.say("run.source"), source), field(app.say("run.target"), target), h("div", { className: "field wide" }, h("span", {}, app.say("run.heads")), chips, add), field(app.say("run.tokens"), tokens), submit, h("p", { className: "note" }, app.say("run.caption")));
     }),
     effect(() => {
       form.setAttribute("aria-busy", String(busy.value));
@@ -51,6 +52,12 @@ export function run(app: App): { element: HTMLElement; close: () => void } {
     }),
   ];
   return { element, close: () => stops.forEach((stop) => stop()) };
+}
+
+/** How likely the output before is now. */
+function likelihood(app: App, { log_probability: now, log_probability_before: before }: RerunAnswer): string {
+  if (typeof now !== "number" || typeof before !== "number") return "";
+  return ` ${app.say("run.likelihood", { before: shown(before), now: shown(now) })}`;
 }
 
 const field = (name: string, input: HTMLElement): HTMLElement => h("label", { className: "field wide" }, h("span", {}, name), input);

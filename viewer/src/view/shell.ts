@@ -1,7 +1,7 @@
 /** The frame of the page: choices above, one view in the middle, the latest words below. */
 
 import { shown, VIEWS, type App, type View } from "../app";
-import { choice, h, replace } from "../dom";
+import { choice, h, refill, replace } from "../dom";
 import { effect, untracked } from "../signal";
 import { LANGUAGES, type Language } from "../strings/strings";
 import { alignment } from "./alignment";
@@ -52,7 +52,8 @@ export class Shell {
       root.dir = app.language.value === "fa" ? "rtl" : "ltr";
       if (root.parentElement === document.body) document.documentElement.lang = app.language.value;
     });
-    root.addEventListener("keydown", (event) => this.key(event));
+    // A viewer that is the page hears keys wherever the focus is; one among others only its own.
+    (root.parentElement === document.body ? document : root).addEventListener("keydown", (event) => this.key(event as KeyboardEvent));
   }
 
   private views(): View[] {
@@ -63,7 +64,7 @@ export class Shell {
     const { app } = this;
     const tabs = this.views().map((view) => h("button", { className: "tab", "aria-current": app.view.value === view ? "page" : null, onclick: () => (app.view.value = view) }, app.say(`view.${view}`)));
     const model = app.trace.pedigree.model;
-    replace(bar, h("h1", {}, app.say("title"), model ? h("small", {}, h("bdi", {}, String(model))) : null), h("nav", { "aria-label": app.say("title") }, ...tabs),
+    refill(bar, h("h1", {}, app.say("title"), model ? h("small", {}, h("bdi", {}, String(model))) : null), h("nav", { "aria-label": app.say("title") }, ...tabs),
       h("div", { className: "settings" },
         choice(app.say("theme"), (["auto", "light", "dark"] as const).map((name) => [name, app.say(`theme.${name}`)] as const), app.choice.value, (name) => (app.choice.value = name)),
         choice(app.say("language"), Object.entries(LANGUAGES) as [Language, string][], app.language.value, (name) => (app.language.value = name)),
@@ -80,15 +81,12 @@ export class Shell {
       app.cells.value = name;
       app.camera.value = null;
     };
-    const used = this.choices.contains(document.activeElement) ? [...this.choices.querySelectorAll("select")].indexOf(document.activeElement as HTMLSelectElement) : -1;
-    replace(this.choices,
+    refill(this.choices,
       choice(app.say("site"), sites, String(app.site.value), (site) => app.choose(Number(site), app.head.value)),
       choice(app.say("head"), heads, String(app.head.value), (head) => app.choose(app.site.value, Number(head))),
       choice(app.say("scale"), (["log", "lift", "linear"] as const).map((name) => [name, app.say(`scale.${name}`)] as const), app.scale.value, (name) => (app.scale.value = name)),
       choice(app.say("pool"), (["peak", "mass"] as const).map((name) => [name, app.say(`pool.${name}`)] as const), app.pool.value, (name) => (app.pool.value = name)),
       cells.length > 1 || app.cells.value !== "token" ? choice(app.say("cells"), cells.map((name) => [name, app.say(`cells.${name}`)] as const), app.cells.value, changeCells) : null);
-    // A select that was just used is a new one now: the focus goes on.
-    if (used >= 0) this.choices.querySelectorAll("select")[used]?.focus();
   }
 
   private open(view: View): void {
@@ -202,14 +200,16 @@ export class Shell {
 
   private pedigree(): string {
     const { app } = this;
-    const { dtype, difference } = app.trace.pedigree;
+    const { dtype, difference, rounding } = app.trace.pedigree;
     const shows = app.current.shows;
     return [
       app.current.formula,
       shows === "exact" ? "" : app.say(`shows.${shows}`),
+      app.current.drawn ? app.say("shows.drawn") : "",
       app.current.visibility.code,
       dtype ?? "",
       typeof difference === "number" ? app.say("difference", { value: shown(difference, 3) }) : "",
+      typeof rounding === "number" ? app.say("rounding", { value: shown(rounding, 3) }) : "",
     ].filter(Boolean).join(" · ");
   }
 }

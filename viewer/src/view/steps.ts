@@ -21,7 +21,7 @@ export function steps(app: App): { element: HTMLElement; close: () => void } {
     replace(title, app.say("query"), " ", h("bdi", {}, app.label("query", query)), app.current.formula ? h("small", {}, app.current.formula) : null);
     const signal = latest.next();
     app.provider.steps(site, head, query, signal)
-      .then((told) => !signal.aborted && replace(list, ...told.map(item)))
+      .then((told) => !signal.aborted && replace(list, ...told.map((step) => item(app, step))))
       .catch((error: unknown) => !calledOff(error) && replace(list, app.say("failed", { message: String(error) })));
   });
   return {
@@ -33,15 +33,19 @@ export function steps(app: App): { element: HTMLElement; close: () => void } {
   };
 }
 
-function item({ symbol, mathml, numbers, about }: Step): HTMLElement {
-  return h("li", { className: "step" }, h("h3", {}, symbol), h("div", { className: "formula" }, formula(mathml)), h("p", {}, about), numberTable(symbol, numbers));
+function item(app: App, { symbol, mathml, numbers, about, keys }: Step): HTMLElement {
+  const names = keys?.map((key) => app.label("key", key)) ?? null;
+  return h("li", { className: "step" }, h("h3", {}, symbol), h("div", { className: "formula" }, formula(mathml)), h("p", {}, about), numberTable(symbol, numbers, names));
 }
 
-function numberTable(symbol: string, numbers: Step["numbers"]): HTMLElement {
+/** One number, a line of them, or one line a key; with the keys' names where they are known. */
+function numberTable(symbol: string, numbers: Step["numbers"], names: string[] | null): HTMLElement {
   if (typeof numbers === "number") return h("p", { className: "single" }, shown(numbers, 6));
-  const rows = (Array.isArray(numbers[0]) ? numbers : [numbers]) as number[][];
-  const cells = (row: number[]): HTMLElement => h("tr", {}, ...row.map((value) => h("td", { className: "number" }, shown(value, 6))));
-  return h("div", { className: "scroll", tabIndex: 0, role: "group", "aria-label": symbol }, h("table", { className: "numbers" }, h("tbody", {}, ...rows.map(cells))));
+  const lines = Array.isArray(numbers[0]) ? (numbers as number[][]) : null;
+  const cells = (row: number[], name?: string): HTMLElement => h("tr", {}, name === undefined ? null : h("th", { scope: "row" }, h("bdi", {}, name)), ...row.map((value) => h("td", { className: "number" }, shown(value, 6))));
+  const head = !lines && names ? h("thead", {}, h("tr", {}, ...names.map((name) => h("th", { scope: "col", className: "number" }, h("bdi", {}, name))))) : null;
+  const body = lines ? lines.map((row, at) => cells(row, names?.[at])) : [cells(numbers as number[])];
+  return h("div", { className: "scroll", tabIndex: 0, role: "group", "aria-label": symbol }, h("table", { className: "numbers" }, head, h("tbody", {}, ...body)));
 }
 
 const within = (at: number, length: number): number => Math.min(Math.max(0, Math.floor(at) || 0), length - 1);

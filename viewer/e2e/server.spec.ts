@@ -1,0 +1,53 @@
+import { expect, test } from "@playwright/test";
+import { address } from "./pages";
+import { served, type Served } from "./server";
+import { chinese, lecture, persian } from "./trace";
+
+let server: Served | null = null;
+test.afterEach(() => server?.close());
+
+const model = () => ({ trace: "second", output: ["I", "bought", "the", "book"], before: ["I", "read", "the", "book"], log_probability: -3.5, log_probability_before: -1.25 });
+
+test("a served page works under a strict policy and asks only its server", async ({ page }) => {
+  server = await served(lecture(), lecture(), model);
+  const strangers: string[] = [];
+  page.on("request", (request) => !request.url().startsWith(server!.url) && strangers.push(request.url()));
+  page.on("response", (answer) => answer.status() >= 400 && strangers.push(`${answer.status()} ${answer.url()}`));
+  await page.goto(`${server.url}#view=map&query=0&key=1&theme=dark`);
+  await expect(page.locator(".reading .weight")).toHaveText("0.4683");
+  await page.getByRole("button", { name: "Steps" }).click();
+  await expect(page.locator(".step").first()).toBeVisible();
+  await page.getByRole("button", { name: "Overview" }).click();
+  await expect(page.getByRole("button", { name: /relu, head 1: entropy 1/ })).toBeVisible();
+  expect(strangers.filter((url) => !url.endsWith("/favicon.ico"))).toEqual([]);
+});
+
+test("the model runs again with a head switched off, and both maps can be compared", async ({ page }) => {
+  server = await served(persian(), persian(), model);
+  await page.goto(`${server.url}#view=run`);
+  await page.getByLabel("Source text").fill("من کتاب را خریدم .");
+  await page.getByRole("button", { name: "Switch this head off" }).click();
+  await page.getByLabel("Tokens switched off").fill("2, 3");
+  await page.getByRole("button", { name: "Run", exact: true }).click();
+  await expect(page.locator(".answer mark")).toHaveText(["read", "bought"]);
+  await expect(page.locator(".answer")).toContainText("log-probability -1.25 as it ran and -3.5 now");
+  expect(server.reruns).toEqual([{ source: "من کتاب را خریدم .", target: null, heads_off: [[0, 0]], tokens_off: [2, 3] }]);
+  await page.locator(".answer").getByRole("button", { name: "Compare" }).click();
+  await expect(page.getByLabel("Compare with")).toHaveValue("1");
+  await expect(page.locator("figure")).toHaveCount(3);
+});
+
+test("without a model there is nothing to run again", async ({ page }) => {
+  await page.goto(address("lecture"));
+  await expect(page.getByRole("button", { name: "Map", exact: true })).toBeVisible();
+  await expect(page.getByRole("button", { name: "Run again" })).toHaveCount(0);
+});
+
+test("another page's trace is loaded for comparison; another size is not subtracted", async ({ page }) => {
+  server = await served(chinese(), chinese(), model);
+  await page.goto(`${server.url}#view=compare`);
+  await page.getByLabel("Another trace").setInputFiles(new URL(address("persian")).pathname);
+  await expect(page.getByLabel("Compare with")).toHaveValue("1");
+  await expect(page.locator(".warning")).toContainText("6 × 8 and 5 × 5");
+  await expect(page.locator("figure")).toHaveCount(1);
+});
