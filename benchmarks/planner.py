@@ -47,7 +47,7 @@ def timed(probe: Case, rounds: int) -> dict[str, float]:
     jobs = {}
     for path in probe.accepting():
         expected = planner.seconds(path, probe.attention, query, key, probe.at, training=probe.training)
-        if expected < LONGEST and path.cost(probe.attention, query, key, probe.at).bytes < calibration.LARGEST:
+        if expected < LONGEST and path.cost(probe.attention, query, key, probe.at).bytes < calibration.LARGEST["cpu"]:
             jobs[path.name] = probe.run(path)
     took = dict.fromkeys(jobs, float("inf"))
     with torch.set_grad_enabled(probe.training):

@@ -130,16 +130,25 @@ def _packed_rows() -> int:
     return 0
 
 
-def race(*works: Callable[[], object], repeats: int = 15) -> list[float]:
+def race(*works: Callable[[], object], repeats: int = 15, device: str = "cpu") -> list[float]:
     """The fastest run of each in seconds. They take turns, so that a busy moment of the machine hits all alike; on one
-    thread its own time counts, not what others take of the core.
+    thread of a CPU its own time counts, not what others take of the core. A GPU is waited for before and after.
     """
-    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+    alone = device == "cpu" and torch.get_num_threads() == 1
+    clock = time.process_time if alone else time.perf_counter
     fastest = [float("inf")] * len(works)
     for turn in range(repeats + 1):
         for index, work in enumerate(works):
+            _settle(device)
             start = clock()
             work()
+            _settle(device)
             if turn:  # the first turn warms up
                 fastest[index] = min(fastest[index], clock() - start)
     return fastest
+
+
+def _settle(device: str) -> None:
+    """Wait until everything that was asked of a GPU is done."""
+    if device == "cuda":
+        torch.cuda.synchronize()

@@ -22,7 +22,10 @@ from foveate.attention.position import Positions
 from foveate.attention.score import AdditiveConfig, ScaledDot
 from foveate.attention.visibility import Visibility, causal, everything, padding, window
 
-SIZES = (  # batch, heads, queries, keys, head_dim
+Size = tuple[int, int, int, int, int]
+Kind = tuple[Size, Visibility, torch.dtype, bool, bool]
+"""Size, rule, number type, whether it trains, whether the score is additive."""
+SIZES: tuple[Size, ...] = (  # batch, heads, queries, keys, head_dim
     (64, 8, 16, 16, 32),
     (80, 8, 26, 26, 32),
     (32, 8, 1, 48, 32),
@@ -46,8 +49,21 @@ RULES: tuple[Visibility, ...] = (
     window(left=256, right=0),
     window(left=64, right=64),
 )
-ADDITIVE = ((32, 1, 1, 30, 128), (32, 1, 24, 24, 256), (8, 1, 64, 64, 256), (4, 1, 256, 256, 128), (8, 4, 40, 40, 32))
-LARGEST = 2**29
+ADDITIVE: tuple[Size, ...] = (
+    (32, 1, 1, 30, 128),
+    (32, 1, 24, 24, 256),
+    (8, 1, 64, 64, 256),
+    (4, 1, 256, 256, 128),
+    (8, 4, 40, 40, 32),
+)
+LARGE: tuple[Size, ...] = (
+    (16, 8, 1024, 1024, 64),
+    (4, 16, 4096, 4096, 64),
+    (1, 8, 16384, 16384, 64),
+)
+LARGE_ADDITIVE = ((32, 1, 64, 64, 512), (8, 1, 1024, 1024, 256), (1, 8, 4096, 4096, 64))
+"""For GPUs only."""
+LARGEST = {"cpu": 2**29, "cuda": 2**33}
 """Bytes beyond which a path is not tried."""
 LONGEST = 1.0
 """Seconds beyond which a path is not tried, by the rates known before."""
@@ -105,11 +121,13 @@ class Calibration:
         return f"{fitted}, median error of the estimates {self.error:.0%}"
 
 
-def calibrate(*, patience: float = 120.0, report: Callable[[str], None] = lambda line: None) -> Calibration:
+def calibrate(
+    *, patience: float = 120.0, report: Callable[[str], None] = lambda line: None, device: str = "cpu"
+) -> Calibration:
     """Measure every path over a grid of attentions for about `patience` seconds, and fit the rates."""
     samples: list[Sample] = []
     started = time.monotonic()
-    for number, case in enumerate(cases()):
+    for number, case in enumerate(cases(device=device)):
         if time.monotonic() - started > patience:
             report(f"stopped after {number} cases: the time is up")
             break
@@ -138,23 +156,35 @@ def scale() -> None:
     machine.use(replace(machine.current(), rates=rates))
 
 
-def cases(seed: int = 0) -> Iterator[Case]:
+def cases(seed: int = 0, *, device: str = "cpu") -> Iterator[Case]:
     """Attentions over the grid in random order, so that any beginning covers all kinds."""
     rng = random.Random(seed)
-    modes = ((torch.float32, False), (torch.float32, True), (torch.bfloat16, False), (torch.bfloat16, True))
-    dots = [(size, rule, *mode, False) for size, rule, mode in itertools.product(SIZES, RULES, modes)]
-    additive = [(size, padding(), *mode, True) for size, mode in itertools.product(ADDITIVE, modes)]
+    dots, additive = grid(device)
     rng.shuffle(dots)
     rng.shuffle(additive)
     often = len(dots) // len(additive)
     for number, chosen in enumerate(dots):
         if number % often == 0 and additive:
-            yield case(*additive.pop())
-        yield case(*chosen)
+            yield case(*additive.pop(), device=device)
+        yield case(*chosen, device=device)
+
+
+def grid(device: str) -> tuple[list[Kind], list[Kind]]:
+    """What is measured of dot products, and of additive scores; larger ones on GPUs."""
+    sizes, additive_sizes = (SIZES, ADDITIVE) if device == "cpu" else (SIZES + LARGE, ADDITIVE + LARGE_ADDITIVE)
+    modes = ((torch.float32, False), (torch.float32, True), (torch.bfloat16, False), (torch.bfloat16, True))
+    dots = [(size, rule, *mode, False) for size, rule, mode in itertools.product(sizes, RULES, modes)]
+    return dots, [(size, padding(), *mode, True) for size, mode in itertools.product(additive_sizes, modes)]
 
 
 def case(
-    size: tuple[int, int, int, int, int], rule: Visibility, dtype: torch.dtype, training: bool, additive: bool
+    size: Size,
+    rule: Visibility,
+    dtype: torch.dtype,
+    training: bool,
+    additive: bool,
+    *,
+    device: str = "cpu",
 ) -> Case:
     """One attention of this size with random inputs."""
     batch, heads, queries, keys, dim = size
@@ -162,31 +192,38 @@ def case(
 
     def tensor(length: int) -> Tensor:
         drawn = torch.randn(batch, heads, length, dim, generator=generator)
-        return drawn.to(dtype).requires_grad_(training)
+        return drawn.to(device, dtype).requires_grad_(training)
 
-    lengths = torch.randint(max(keys // 2, 1), keys + 1, (batch,), generator=generator)
-    at = Positions.of(queries, keys, query_start=0 if queries == keys else keys - queries if keys > queries else 0)
+    lengths = torch.randint(max(keys // 2, 1), keys + 1, (batch,), generator=generator).to(device)
+    at = Positions.of(queries, keys, query_start=max(keys - queries, 0), device=device)
     if rule not in (everything(), causal()):
         padded = Positions.of(queries, keys, key_lengths=lengths)
         at = replace(at, real=padded.real)
     score = AdditiveConfig().build(query_dim=dim, key_dim=dim) if additive else ScaledDot()
-    attention = Attention(score, visibility=rule).to(dtype)
+    attention = Attention(score, visibility=rule).to(device, dtype)
     return Case(attention, (tensor(queries), tensor(keys), tensor(keys)), at, training)
 
 
 def measured(case: Case) -> list[Sample]:
     """The times of all accepting paths that are not hopeless; they take turns, and the fastest of each counts."""
     query, key, _ = case.inputs
-    tried = []
+    device, tried = query.device.type, []
+    room = LARGEST[device] if device == "cpu" else min(LARGEST[device], torch.cuda.mem_get_info()[0] // 2)
     for path in case.accepting():
         cost = path.cost(case.attention, query, key, case.at)
         expected = seconds(path, case.attention, query, key, case.at, training=case.training)
-        if cost.bytes < LARGEST and expected < LONGEST:
+        if cost.bytes < room and expected < LONGEST:
             tried.append((path, features(cost, query, key)))
     with torch.set_grad_enabled(case.training):
-        times = machine.race(*(case.run(path) for path, _ in tried), repeats=REPEATS)
-    keys = (rate_key(path.name, query.dtype, training=case.training) for path, _ in tried)
+        times = machine.race(*(case.run(path) for path, _ in tried), repeats=REPEATS, device=device)
+    keys = (rate_key(path.name, query.dtype, training=case.training, device=device) for path, _ in tried)
     return [Sample(name, parts, took) for name, (_, parts), took in zip(keys, tried, times, strict=True)]
+
+
+def joined(one: Calibration, other: Calibration) -> Calibration:
+    """The rates of two devices."""
+    error = max((one, other), key=lambda calibration: calibration.samples).error
+    return Calibration({**one.rates, **other.rates}, one.samples + other.samples, error)
 
 
 def fit(samples: Sequence[Sample]) -> Calibration:
@@ -255,7 +292,8 @@ def use_kept() -> bool:
 
 
 def own_file() -> File:
-    """Where this machine's rates lie: another torch, thread count or processor has others."""
+    """Where this machine's rates lie: another torch, thread count, processor or GPU has others."""
     cache = File(os.environ.get("XDG_CACHE_HOME") or File("~/.cache").expanduser(), "foveate")
-    identity = f"{native.processor()}\n{torch.__version__}\n{torch.get_num_threads()}\n{native.state()}"
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
+    identity = f"{native.processor()}{gpu}\n{torch.__version__}\n{torch.get_num_threads()}\n{native.state()}"
     return cache / f"rates-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"

@@ -22,7 +22,7 @@ FEATURES = ("calls", "tiles", "matrices", "pairs", "flops", "rows")
 operation, each number of query, key and value."""
 ASSUMED = {"cpu": (3e-5, 3e-5, 2e-7, 3e-9, 2e-11, 1e-9), "other": (3e-5, 3e-5, 0.0, 2e-12, 2e-14, 1e-12)}
 """For a path that nobody has measured, and for devices without a calibration."""
-ROOM, DEARNESS = 2.0**28, 2e-9
+ROOM = {"cpu": (2.0**28, 2e-9), "other": (2.0**31, 2e-11)}
 """Beyond this many bytes, each costs so many seconds: rather a little slower than gigabytes larger."""
 
 Rates = Mapping[str, Sequence[float]]
@@ -33,7 +33,8 @@ def seconds(path: Path, formula: Formula, query: Tensor, key: Tensor, at: Positi
     rates = rates_of(path.name, query, training=training)
     cost = path.cost(formula, query, key, at)
     took = sum(rate * much for rate, much in zip(rates, features(cost, query, key), strict=True))
-    return took + max(cost.bytes - ROOM, 0.0) * DEARNESS
+    room, dearness = ROOM["cpu" if query.device.type == "cpu" else "other"]
+    return took + max(cost.bytes - room, 0.0) * dearness
 
 
 def features(cost: Cost, query: Tensor, key: Tensor) -> tuple[float, ...]:
@@ -46,18 +47,18 @@ def features(cost: Cost, query: Tensor, key: Tensor) -> tuple[float, ...]:
 
 def rates_of(name: str, query: Tensor, *, training: bool) -> Sequence[float]:
     """The rates of a path for tensors such as `query`."""
-    kind = rate_key(name, query.dtype, training=training)
-    device = query.device.type
-    if device != "cpu":
-        return machine.current().rates.get(f"{device} {kind}", ASSUMED["other"])
+    kind = rate_key(name, query.dtype, training=training, device=query.device.type)
+    if query.device.type != "cpu":
+        return machine.current().rates.get(kind, ASSUMED["other"])
     measured = machine.current().rates or default_rates()
     return measured.get(kind) or default_rates().get(kind) or ASSUMED["cpu"]
 
 
-def rate_key(name: str, dtype: torch.dtype, *, training: bool) -> str:
-    """ "product float32 training": number types of one width are taken to be alike."""
+def rate_key(name: str, dtype: torch.dtype, *, training: bool, device: str = "cpu") -> str:
+    """ "product float32 training", "cuda sdpa bfloat16 inference": number types of one width are taken to be alike."""
     light = dtype in (torch.bfloat16, torch.float16)
-    return f"{name} {'bfloat16' if light else 'float32'} {'training' if training else 'inference'}"
+    where = "" if device == "cpu" else f"{device} "
+    return f"{where}{name} {'bfloat16' if light else 'float32'} {'training' if training else 'inference'}"
 
 
 def is_training(*tensors: Tensor) -> bool:

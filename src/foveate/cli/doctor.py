@@ -46,13 +46,19 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.calibrate:
         print("calibrating (about two minutes) …", flush=True)
         found = calibration.calibrate()
+        if torch.cuda.is_available():
+            print(f"calibrated on the CPU: {found}; now the GPU (two more minutes) …", flush=True)
+            found = calibration.joined(found, calibration.calibrate(device="cuda"))
         print(f"calibrated: {found}; kept in {calibration.save(found)}")
     if not calibration.use_kept():
         calibration.scale()
     print(f"switches: {machine.current()}")
-    outcome = self_test()
-    print(f"self-test: {outcome}")
-    return 0 if outcome.passed else 4
+    passed = True
+    for device in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
+        outcome = self_test(device)
+        passed = passed and outcome.passed
+        print(f"self-test{'' if device == 'cpu' else ' on the GPU'}: {outcome}")
+    return 0 if passed else 4
 
 
 def _devices() -> str:

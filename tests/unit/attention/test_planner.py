@@ -9,7 +9,7 @@ from foveate import machine
 from foveate.attention import Attention, calibration, planner
 from foveate.attention.calibration import Sample, fit
 from foveate.attention.paths import PATHS
-from foveate.attention.visibility import causal
+from foveate.attention.visibility import causal, padding
 
 
 def test_every_path_has_default_rates_for_each_number_type_and_mode() -> None:
@@ -73,3 +73,32 @@ def test_a_choice_is_made_anew_when_the_rates_change() -> None:
         rates = {f"{path.name} float32 inference": [float(path.name != fast)] + [0.0] * 5 for path in PATHS}
         machine.use(machine.Tuning(rates=rates))
         assert attention.plan(x, x).chosen == fast
+
+
+def test_rates_of_a_gpu_stand_beside_those_of_the_cpu() -> None:
+    assert planner.rate_key("sdpa", torch.float16, training=True, device="cuda") == "cuda sdpa bfloat16 training"
+    elsewhere, here = torch.empty(1, 1, 2, 4, device="meta"), torch.zeros(1, 1, 2, 4)
+    assert planner.rates_of("sdpa", elsewhere, training=False) == planner.ASSUMED["other"]
+    rates = {"sdpa float32 inference": [1.0] * 6, "meta sdpa float32 inference": [2.0] * 6}
+    machine.use(machine.Tuning(rates=rates))
+    assert planner.rates_of("sdpa", here, training=False) == [1.0] * 6
+    assert planner.rates_of("sdpa", elsewhere, training=False) == [2.0] * 6
+
+
+def test_a_gpu_is_measured_on_what_the_cpu_is_and_on_more() -> None:
+    for here, there in zip(calibration.grid("cpu"), calibration.grid("cuda"), strict=True):
+        assert set(here) < set(there)
+
+
+def test_a_case_lies_where_it_is_asked_to() -> None:
+    case = calibration.case((2, 1, 3, 5, 4), padding(), torch.float32, False, True, device="meta")
+    parts = (*case.inputs, *case.attention.parameters(), case.at.query, case.at.real)
+    assert {part.device.type for part in parts if part is not None} == {"meta"}
+
+
+def test_calibrations_of_two_devices_are_kept_together() -> None:
+    cpu = calibration.Calibration({"sdpa float32 inference": [1.0] * 6}, 3, 0.1)
+    gpu = calibration.Calibration({"cuda sdpa float32 inference": [1e-9] * 6}, 5, 0.2)
+    both = calibration.joined(cpu, gpu)
+    assert both.rates.keys() == {*cpu.rates, *gpu.rates}
+    assert (both.samples, both.error) == (8, 0.2)
