@@ -9,6 +9,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from foveate.data.batch import Batch
+from foveate.data.store import TokenStore
 from foveate.data.tokeniser import BOS, EOS, CharacterTokeniser, WordTokeniser
 
 
@@ -31,14 +32,14 @@ class WordBatch:
     def of(
         cls,
         sentences: Sequence[np.ndarray],
-        forms: Sequence[np.ndarray | Sequence[int]],
+        forms: TokenStore | Sequence[Sequence[int]],
         labels: Sequence[np.ndarray] | None = None,
         examples: tuple[int, ...] = (),
     ) -> "WordBatch":
         """Sentences of numbers of forms; a form's row is its id in the vocabulary, then its characters."""
         used, places = np.unique(np.concatenate(sentences), return_inverse=True)
         ends = np.cumsum([len(sentence) for sentence in sentences])[:-1]
-        rows = [np.asarray(forms[form], dtype=np.int64) for form in used]
+        rows = [np.asarray(forms[form], dtype=np.int64) for form in used.tolist()]
         joined = None if labels is None else torch.from_numpy(np.concatenate(labels).astype(np.int64))
         return cls(
             Batch.of(np.split(places, ends)),

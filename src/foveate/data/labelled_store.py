@@ -1,0 +1,199 @@
+"""Labelled sentences and texts as stored rows, and a report on those that were left out."""
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Int, UInt32
+from torch import Tensor
+
+from foveate.data.batch import Batch
+from foveate.data.label import Labels
+from foveate.data.labelled import LabelledText, Tagged
+from foveate.data.parallel import LeftOut
+from foveate.data.store import TokenStore, TokenWriter
+from foveate.data.tokeniser import BOS, EOS, UNKNOWN, CharacterTokeniser, Tokeniser, WordTokeniser
+from foveate.data.word import WordBatch, form_row
+from foveate.errors import DataError
+from foveate.storage.draft import draft_folder
+
+
+@dataclass(frozen=True, eq=False)
+class TextBatch:
+    """Texts, each between begin and end, with their labels."""
+
+    texts: Batch
+    labels: Int[Tensor, " batch"]
+    examples: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledReport:
+    """What became of the examples: nothing is cut, and nothing is left out in silence.
+
+    >>> print(LabelledReport(what="sentences", total=4, max_length=50, too_long=LeftOut(1, (2,)), tokens=50, unknown=1))
+    3 of 4 sentences are used. More than 50 tokens: line 2. 2.0 % of the tokens are unknown.
+    """
+
+    what: str
+    total: int
+    max_length: int
+    empty: LeftOut = LeftOut()
+    too_long: LeftOut = LeftOut()
+    tokens: int = 0
+    unknown: int = 0
+
+    @property
+    def used(self) -> int:
+        return self.total - self.empty.count - self.too_long.count
+
+    def __str__(self) -> str:
+        used = f"All {self.total:,}" if self.used == self.total else f"{self.used:,} of {self.total:,}"
+        said = [f"{used} {self.what} are used."]
+        if self.empty.count:
+            said.append(f"Empty: {self.empty}.")
+        if self.too_long.count:
+            said.append(f"More than {self.max_length:,} tokens: {self.too_long}.")
+        if self.unknown:
+            said.append(f"{100 * self.unknown / self.tokens:.1f} % of the tokens are unknown.")
+        return " ".join(said)
+
+
+@dataclass(frozen=True)
+class LabelledData:
+    """Rows with their labels: one label a row for texts; for sentences one a word, and the forms of the words."""
+
+    inputs: TokenStore
+    labels: TokenStore
+    lines: UInt32[np.ndarray, " rows"]
+    forms: TokenStore | None
+
+    @classmethod
+    def open(cls, folder: Path | str) -> "LabelledData":
+        """Maps what was prepared. Raises DataError when it is missing or damaged."""
+        folder = Path(folder)
+        inputs, labels, lines = (TokenStore.open(folder / name) for name in ("inputs", "labels", "lines"))
+        if not len(inputs) == len(labels) == len(lines) == lines.num_tokens:
+            raise DataError(f"{folder} is damaged: rows, labels and lines differ in number. Prepare the data anew.")
+        forms = TokenStore.open(folder / "forms") if (folder / "forms").exists() else None
+        return cls(inputs, labels, lines.tokens, forms)
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def sentences(self, examples: Sequence[int] | np.ndarray) -> WordBatch:
+        """Tagged sentences of these numbers."""
+        assert self.forms is not None
+        chosen = tuple(int(example) for example in examples)
+        rows, labels = ([store[example] for example in chosen] for store in (self.inputs, self.labels))
+        return WordBatch.of(rows, self.forms, labels, chosen)
+
+    def texts(self, examples: Sequence[int] | np.ndarray) -> TextBatch:
+        """Labelled texts of these numbers."""
+        chosen = tuple(int(example) for example in examples)
+        labels = torch.tensor([int(self.labels[example][0]) for example in chosen])
+        return TextBatch(Batch.of([self.inputs[example] for example in chosen]), labels, chosen)
+
+
+def prepare_sentences(
+    folder: Path | str,
+    sentences: Iterable[Tagged],
+    words: WordTokeniser,
+    characters: CharacterTokeniser,
+    labels: Labels,
+    *,
+    max_length: int,
+    path: str = "",
+) -> tuple[LabelledData, LabelledReport]:
+    """Store tagged sentences: numbers of forms, and every form once with its id and its characters.
+
+    Raises DataError for a tag that `labels` lacks; `path` is the file that it names.
+    """
+    tally, numbers = _Tally("sentences", max_length), dict[str, int]()
+    with _writing(Path(folder), "forms") as (writers, finish):
+        for sentence in sentences:
+            if not tally.takes(sentence.line, len(sentence.words)):
+                continue
+            row = []
+            for word in sentence.words:
+                if word not in numbers:
+                    numbers[word] = len(numbers)
+                    writers["forms"].append(form_row(word, words, characters))
+                row.append(numbers[word])
+                tally.unknown += words.encode(word) == [UNKNOWN]
+            tags = [labels.encode(tag, f"{path}:{sentence.line}") for tag in sentence.tags]
+            finish(row, tags, sentence.line)
+    return LabelledData.open(folder), tally.report()
+
+
+def prepare_texts(
+    folder: Path | str,
+    texts: Iterable[LabelledText],
+    tokeniser: Tokeniser,
+    labels: Labels,
+    *,
+    max_length: int,
+    path: str = "",
+) -> tuple[LabelledData, LabelledReport]:
+    """Store labelled texts between begin and end. Raises DataError for a label that `labels` lacks."""
+    tally = _Tally("texts", max_length)
+    with _writing(Path(folder)) as (_, finish):
+        for line, text, label in texts:
+            row = tokeniser.encode(text) if text.strip() else []
+            if tally.takes(line, len(row) + 2 if row else 0):
+                tally.unknown += row.count(UNKNOWN)
+                finish([BOS, *row, EOS], [labels.encode(label, f"{path}:{line}")], line)
+    return LabelledData.open(folder), tally.report()
+
+
+Finish = Callable[[list[int], list[int], int], None]
+
+
+@contextlib.contextmanager
+def _writing(folder: Path, *more: str) -> Iterator[tuple[dict[str, TokenWriter], Finish]]:
+    """Writers of a folder that appears whole or not at all, and what ends an example."""
+    with contextlib.ExitStack() as stack:
+        draft = stack.enter_context(draft_folder(folder))
+        names = ("inputs", "labels", "lines", *more)
+        writers = {name: stack.enter_context(TokenStore.writer(draft / name, "")) for name in names}
+
+        def finish(row: list[int], labels: list[int], line: int) -> None:
+            writers["inputs"].append(row)
+            writers["labels"].append(labels)
+            writers["lines"].append([line])
+
+        yield writers, finish
+
+
+class _Tally:
+    """Counts what is used and what is left out."""
+
+    def __init__(self, what: str, max_length: int) -> None:
+        self.what, self.max_length = what, max_length
+        self.total = self.tokens = self.unknown = 0
+        self.empty, self.too_long = LeftOut(), LeftOut()
+
+    def takes(self, line: int, length: int) -> bool:
+        self.total += 1
+        if not length:
+            self.empty = self.empty.add(line)
+        elif length > self.max_length:
+            self.too_long = self.too_long.add(line)
+        else:
+            self.tokens += length
+            return True
+        return False
+
+    def report(self) -> LabelledReport:
+        return LabelledReport(
+            what=self.what,
+            total=self.total,
+            max_length=self.max_length,
+            empty=self.empty,
+            too_long=self.too_long,
+            tokens=self.tokens,
+            unknown=self.unknown,
+        )

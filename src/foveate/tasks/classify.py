@@ -1,0 +1,189 @@
+"""Classify: one label for a whole text. Its language, its subject, whether it praises or blames."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from foveate.attention import record
+from foveate.config import build, setting
+from foveate.data.batch import Batch
+from foveate.data.label import Labels
+from foveate.data.labelled import LabelledText, read_labelled
+from foveate.data.labelled_store import LabelledData, LabelledReport, TextBatch, prepare_texts
+from foveate.data.tokeniser import BOS, EOS, CharacterConfig, Tokeniser, TokeniserConfig, load_tokeniser
+from foveate.errors import DataError, UsageError
+from foveate.inspect.alignment import Alignment
+from foveate.models.classifier import Classifier, ClassifierConfig
+from foveate.nn.pooling import AttentionPooling
+from foveate.storage.checkpoint import load_weights, restore_model
+from foveate.storage.run import read_run
+from foveate.tasks.labelling import (
+    LABELS,
+    LabellingConfig,
+    LabellingTask,
+    Parts,
+    Predicted,
+    clear,
+    groups,
+    longest,
+    require_digests,
+    require_examples,
+    seeded,
+)
+
+TOKENISER = "text.tokeniser.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifyConfig(LabellingConfig):
+    """Everything that defines a classification run, but how it is trained."""
+
+    tokeniser: TokeniserConfig = setting(CharacterConfig(), "how text becomes tokens")
+    model: ClassifierConfig = setting(ClassifierConfig(), "the architecture")
+
+    def classifier(self, vocab: int, labels: int) -> Classifier:
+        """The configured model with its initial weights, a function of the seed."""
+        return seeded(lambda: self.model.build(vocab, labels), self.seed)
+
+
+class ClassifyTask(LabellingTask[Classifier]):
+    """A classifier with its data: what training fits."""
+
+    def __init__(
+        self,
+        config: ClassifyConfig,
+        tokeniser: Tokeniser,
+        labels: Labels,
+        training: LabelledData,
+        validation: LabelledData,
+    ) -> None:
+        self.tokeniser = tokeniser
+        model = config.classifier(tokeniser.vocab_size, len(labels))
+        super().__init__(config, model, labels, training, validation, {TOKENISER: tokeniser.digest()})
+
+    @classmethod
+    def prepare(cls, config: ClassifyConfig, run: Path) -> tuple["ClassifyTask", dict[str, LabelledReport]]:
+        """Read the texts, train the tokeniser, find the labels, and store all in the run folder.
+
+        Raises DataError when files are missing or unreadable, a text has no label, or nothing is left to train on.
+        """
+        parts = Parts(config, lambda path: read_labelled(path, columns=config.data.columns))
+        tokeniser = config.tokeniser.train(example.text for example in parts("train"))
+        labels = Labels.of(example.label for example in parts("train"))
+        clear(run)
+        tokeniser.save(run / TOKENISER)
+        labels.save(run / LABELS)
+        data, reports = {}, {}
+        for part in ("train", "valid"):
+            folder, limit = run / "data" / part, longest(config, config.model.encoder)
+            data[part], reports[part] = prepare_texts(
+                folder, parts(part), tokeniser, labels, max_length=limit, path=parts.path(part)
+            )
+            require_examples(data[part], part, reports[part])
+        return cls(config, tokeniser, labels, data["train"], data["valid"]), reports
+
+    @classmethod
+    def open(cls, config: ClassifyConfig, run: Path) -> "ClassifyTask":
+        """The task of a run folder that `prepare` has filled."""
+        tokeniser, labels = load_tokeniser(run / TOKENISER), Labels.load(run / LABELS)
+        training, validation = (LabelledData.open(run / "data" / part) for part in ("train", "valid"))
+        task = cls(config, tokeniser, labels, training, validation)
+        require_digests(run, task.digests, read_run(run).tokenisers)
+        return task
+
+    def read(self, data: LabelledData, examples: Sequence[int] | np.ndarray) -> TextBatch:
+        return data.texts(examples)
+
+    def logits(self, batch: TextBatch) -> Float[Tensor, "batch labels"]:
+        return self.model(batch.texts)
+
+
+@dataclass(frozen=True)
+class Classified:
+    """A text, and how probable the model finds each label, the most probable first; none for an empty text."""
+
+    text: str
+    probabilities: dict[str, float]
+
+    @property
+    def label(self) -> str:
+        """The most probable label; empty for an empty text."""
+        return next(iter(self.probabilities), "")
+
+
+class TextClassifier:
+    """Classifies with a trained model. A result depends neither on the batch size nor on its neighbours in a batch."""
+
+    def __init__(self, model: Classifier, tokeniser: Tokeniser, labels: Labels) -> None:
+        self.model, self.tokeniser, self.labels = model.eval(), tokeniser, labels
+
+    @classmethod
+    def load(cls, run: Path | str, *, note: Callable[[str], None] = lambda sentence: None) -> "TextClassifier":
+        """The trained model of a run folder; of an unfinished run, its best checkpoint.
+
+        Raises UsageError for a run of another task, DataError when it has no weights or is damaged.
+        """
+        folder = Path(run)
+        saved = read_run(folder).require("classify")
+        settings = {name: value for name, value in saved.config.items() if name != "train"}
+        tokeniser, labels = load_tokeniser(folder / TOKENISER), Labels.load(folder / LABELS)
+        require_digests(folder, {TOKENISER: tokeniser.digest(), LABELS: labels.digest()}, saved.tokenisers)
+        config = build(ClassifyConfig, settings, where=f"{folder / 'config.json'}:")
+        model = config.classifier(tokeniser.vocab_size, len(labels))
+        tensors, _ = load_weights(folder, note)
+        restore_model(model, tensors, source=folder)
+        return cls(model, tokeniser, labels)
+
+    @torch.inference_mode()
+    def classify(self, texts: Sequence[str]) -> list[Classified]:
+        """Label each text. Raises DataError for a text with more tokens than the model has positions."""
+        rows = [self._row(text, f"Text {number}") for number, text in enumerate(texts, start=1)]
+        results = [Classified(text, {}) for text in texts]
+        for group in groups([len(row) for row in rows]):
+            shares = self.model(Batch.of([rows[index] for index in group])).float().softmax(-1)
+            for index, share in zip(group, shares, strict=True):
+                order = share.argsort(descending=True, stable=True).tolist()
+                chances = {self.labels.names[label]: float(share[label]) for label in order}
+                results[index] = Classified(texts[index], chances)
+        return results
+
+    @property
+    def attends(self) -> bool:
+        """Whether the pooling looks, so that there is something to see."""
+        return isinstance(self.model.pooling, AttentionPooling)
+
+    @torch.inference_mode()
+    def look(self, text: str) -> Alignment:
+        """Where the pooling looked for the label: one row, with a column for each token.
+
+        Raises UsageError for an empty text, or a model that pools without attention.
+        """
+        if not self.attends:
+            raise UsageError("This model pools without attention: there is no weight to look at. Train with attention.")
+        row = self._row(text, "The text")
+        if not row:
+            raise UsageError("The text is empty: there is nothing to look at.")
+        with record(self.model.pooling) as seen:
+            logits = self.model(Batch.of([row]))
+        weights = seen["attention"].weights()[0, 0].float().numpy()
+        return Alignment.of(self.tokeniser.pieces(row), [self.labels.names[int(logits.argmax())]], weights)
+
+    def predict(self, examples: Sequence[LabelledText]) -> Predicted:
+        """Labels beside the right ones, to be scored."""
+        found = [[one.label] for one in self.classify([example.text for example in examples])]
+        return Predicted(labels=found, gold=[[example.label] for example in examples])
+
+    def _row(self, text: str, name: str) -> list[int]:
+        tokens = self.tokeniser.encode(text) if text.strip() else []
+        limit = self.model.max_length
+        if limit is not None and len(tokens) + 2 > limit:
+            raise DataError(
+                f"{name} has {len(tokens)} tokens, a begin and an end, but the model has {limit} positions. "
+                "Shorten it; nothing is cut off silently."
+            )
+        return [BOS, *tokens, EOS] if tokens else []

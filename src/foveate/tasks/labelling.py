@@ -1,0 +1,232 @@
+"""What tagging and classifying share: data with labels, the loss, and what is measured."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from foveate.config import setting
+from foveate.data.batching import BatchPlan
+from foveate.data.label import Labels
+from foveate.data.labelled_store import LabelledData
+from foveate.errors import DataError, UsageError
+from foveate.metrics import Score, accuracy, macro_f1, marks_spans, span_f1
+from foveate.nn.encoder import EncoderConfig
+from foveate.nn.loss import Loss, cross_entropy
+from foveate.storage.draft import disk_errors, remove_stale
+
+Example = TypeVar("Example")
+Model = TypeVar("Model", bound=nn.Module)
+VALIDATED = ("loss", "accuracy", "macro_f1", "span_f1")
+"""What `validate` measures (spans where the tags are spans), and what may decide which checkpoint is best."""
+LABELS = "labels.json"
+BUDGET = 4096
+"""Padded tokens that a trained model reads together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledDataConfig:
+    """Where the labelled examples are and how they become batches."""
+
+    data: str = setting("", "file of labelled examples")
+    valid_data: str | None = setting(None, "validation examples; none: some training examples are held out")
+    columns: tuple[int, int] = setting((0, 1), "columns of text and label in a tab-separated file, counted from 0")
+    held_out: int = setting(1000, "examples held out for validation when no file is given; at most a tenth of all")
+    max_length: int = setting(512, "tokens of the longest example; longer ones are left out and reported")
+    max_tokens: int = setting(2048, "tokens per batch, padding counted")
+
+    def __post_init__(self) -> None:
+        for name in ("held_out", "max_length", "max_tokens"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.max_length > self.max_tokens:
+            raise ValueError(f"max_tokens must be at least max_length, {self.max_length}, got {self.max_tokens}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabellingConfig:
+    """What both tasks have in their configuration."""
+
+    data: LabelledDataConfig = LabelledDataConfig()
+    label_smoothing: float = setting(0.0, "probability spread over the labels in the training loss")
+    seed: int = setting(0, "seed of initial weights, of the held-out choice and of the order of batches")
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.label_smoothing < 1:
+            raise ValueError(f"label_smoothing must be at least 0 and less than 1, got {self.label_smoothing}")
+        if not 0 <= self.seed < 1 << 63:
+            raise ValueError(f"seed must be at least 0 and less than 2 to the power of 63, got {self.seed}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predicted:
+    """Labels of examples beside those that are right: a row a sentence, or a row with one label a text."""
+
+    labels: list[list[str]]
+    gold: list[list[str]]
+
+    def scores(self) -> list[Score]:
+        """Accuracy, the mean F1 of the classes, and F1 of exact spans where the labels mark spans."""
+        predicted, gold = self.flat
+        scores = [accuracy(predicted, gold), macro_f1(predicted, gold)]
+        return [*scores, span_f1(self.labels, self.gold)] if marks_spans(gold) else scores
+
+    @property
+    def flat(self) -> tuple[list[str], list[str]]:
+        """All labels, one after the other."""
+        return list(chain(*self.labels)), list(chain(*self.gold))
+
+
+class LabellingTask(ABC, Generic[Model]):
+    """A model that labels, with its data: what training fits."""
+
+    def __init__(
+        self,
+        config: LabellingConfig,
+        model: Model,
+        labels: Labels,
+        training: LabelledData,
+        validation: LabelledData,
+        digests: Mapping[str, str],
+    ) -> None:
+        self.config, self.model, self.labels = config, model, labels
+        self.training, self.validation = training, validation
+        self.digests = {**digests, LABELS: labels.digest()}
+        """Digests of the files that define words and labels, to be kept with the run."""
+        self.plan = self._plan(training)
+
+    @abstractmethod
+    def read(self, data: LabelledData, examples: Sequence[int] | np.ndarray) -> Any:
+        """A batch of these examples, with `labels` and `examples`."""
+
+    @abstractmethod
+    def logits(self, batch: Any) -> Float[Tensor, "labelled labels"]:
+        """What the model says about each thing that has a label."""
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self.plan.steps_per_epoch
+
+    def batch(self, step: int) -> Any:
+        """Batch number `step`: a pure function of the seed and the step."""
+        return self.read(self.training, self.plan.examples(step))
+
+    def loss(self, batch: Any) -> Loss:
+        logits = self.logits(batch)
+        total = cross_entropy(logits, batch.labels, label_smoothing=self.config.label_smoothing)
+        return Loss(total, len(batch.labels))
+
+    def validate(self) -> dict[str, float]:
+        """Cross-entropy in nats per label, accuracy and mean F1 of the classes, from 0 to 1; F1 of spans, if any."""
+        plan, total, predicted = self._plan(self.validation), 0.0, Predicted(labels=[], gold=[])
+        for step in range(plan.steps_per_epoch):
+            batch = self.read(self.validation, plan.examples(step))
+            logits = self.logits(batch)
+            total += float(cross_entropy(logits, batch.labels))
+            lengths = [len(self.validation.labels[example]) for example in batch.examples]
+            predicted.labels.extend(self._names(logits.argmax(-1), lengths))
+            predicted.gold.extend(self._names(batch.labels, lengths))
+        scores = {_KEYS[score.name]: score.value / 100 for score in predicted.scores()}
+        return {"loss": total / len(predicted.flat[1]), **scores}
+
+    def describe(self, batch: Any) -> str:
+        """The lines of the file that a batch is made of."""
+        lines = ", ".join(str(self.training.lines[example]) for example in batch.examples[:8])
+        more = f" and {len(batch.examples) - 8} more" if len(batch.examples) > 8 else ""
+        return f"the training examples of lines {lines}{more}"
+
+    def _names(self, numbers: Int[Tensor, " labelled"], lengths: Sequence[int]) -> list[list[str]]:
+        return [[self.labels.names[number] for number in row.tolist()] for row in numbers.split(list(lengths))]
+
+    def _plan(self, data: LabelledData) -> BatchPlan:
+        lengths = data.inputs.lengths
+        budget = self.config.data.max_tokens
+        return BatchPlan(lengths, np.zeros_like(lengths), max_tokens=budget, seed=self.config.seed, lines=data.lines)
+
+
+_KEYS = {"accuracy": "accuracy", "F1": "macro_f1", "span F1": "span_f1"}
+
+
+def seeded(build: Callable[[], Model], seed: int) -> Model:
+    """A model with its initial weights, a function of the seed. Raises UsageError when settings do not go together."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        try:
+            return build()
+        except (ValueError, RuntimeError, ArithmeticError) as error:  # torch's own checks of sizes raise all three
+            raise UsageError(f"The model cannot be built as configured: {error}") from error
+
+
+class Parts(Generic[Example]):
+    """The examples for training and those held out, read again and again from their files."""
+
+    def __init__(self, config: LabellingConfig, read: Callable[[str], Iterator[Example]]) -> None:
+        self.data, self.read = config.data, read
+        self.drawn: frozenset[int] = frozenset()
+        if self.data.valid_data is None:
+            total = sum(1 for _ in read(self.data.data))
+            wanted = min(self.data.held_out, total // 10)
+            if wanted < 1:
+                raise DataError(
+                    f"{self.data.data} has {total} examples: too few to hold some out for validation. "
+                    "Give at least 10, or a validation file with data.valid_data."
+                )
+            drawn = np.random.default_rng(config.seed).choice(total, size=wanted, replace=False)
+            self.drawn = frozenset(drawn.tolist())
+
+    def path(self, part: str) -> str:
+        """The file that a part comes from."""
+        return self.data.valid_data if part == "valid" and self.data.valid_data is not None else self.data.data
+
+    def __call__(self, part: str) -> Iterator[Example]:
+        """The examples of "train" or "valid", streamed."""
+        examples = self.read(self.path(part))
+        if self.data.valid_data is not None:
+            return examples
+        return (one for number, one in enumerate(examples) if (number in self.drawn) == (part == "valid"))
+
+
+def longest(config: LabellingConfig, encoder: EncoderConfig) -> int:
+    """The longest example in tokens, which learned positions may limit further."""
+    positions = getattr(getattr(encoder, "position", None), "max_length", None)
+    return min(config.data.max_length, positions or config.data.max_length)
+
+
+def clear(run: Path) -> None:
+    """Make the run folder, without what a broken-off start may have left."""
+    with disk_errors(run):
+        run.mkdir(parents=True, exist_ok=True)
+        remove_stale(run / "data")
+
+
+def require_examples(data: LabelledData, part: str, report: object) -> LabelledData:
+    """Raises DataError where nothing is left."""
+    if not len(data):
+        raise DataError(f"No example is left for the {part} data. {report} Look at the file, or raise data.max_length.")
+    return data
+
+
+def require_digests(run: Path, found: Mapping[str, str], expected: Mapping[str, str]) -> None:
+    """Raises DataError when a file is another run's."""
+    for name, digest in found.items():
+        if expected.get(name, digest) != digest:
+            raise DataError(f"{run / name} is not the file that this model was trained with. Restore that of this run.")
+
+
+def groups(lengths: Sequence[int], budget: int = BUDGET) -> Iterator[list[int]]:
+    """Numbers of texts of similar length, as many at once as the budget allows; empty texts are in none."""
+    group: list[int] = []
+    for index in sorted((i for i, length in enumerate(lengths) if length), key=lambda i: lengths[i]):
+        if group and (len(group) + 1) * lengths[index] > budget:
+            yield group
+            group = []
+        group.append(index)
+    if group:
+        yield group

@@ -1,0 +1,106 @@
+"""Sensible sizes for taggers and classifiers from a look at the data, with the reasons said."""
+
+from itertools import islice
+from typing import Any
+
+from foveate.data.labelled import read_labelled, read_tagged
+from foveate.errors import DataError
+from foveate.metrics import marks_spans
+from foveate.tasks.suggestion import SAMPLE, Suggestion
+
+LAST = "Change any of it with --set, or write a TOML file."
+BATCH = 2048
+"""Tokens of a batch."""
+
+
+def suggest_tagger(path: str) -> Suggestion:
+    """Look at tagged sentences and choose model, measure and steps. Raises DataError when there are none."""
+    sentences, words, tags, different = 0, 0, set[str](), set[str]()
+    for sentence in read_tagged(path):
+        sentences, words = sentences + 1, words + len(sentence.words)
+        tags.update(sentence.tags)
+        different.update(sentence.words)
+    if not sentences:
+        raise DataError(f"{path} has no tagged sentences. Give a file with sentences to learn from.")
+    layers, size = (2, 128) if words >= 200_000 else (1, 128) if words >= 50_000 else (1, 64)
+    measure = "span_f1" if marks_spans(tags) else "accuracy"
+    training, pace = _training(words, measure)
+    model = {
+        "encoder": {"kind": "rnn", "hidden_dim": size, "num_layers": layers},
+        "embedding_dim": size,
+        "character_dim": size // 2,
+    }
+    return Suggestion(
+        {"model": model, "min_count": 1 if words < 10_000 else 2, "train": training},
+        (
+            f"{sentences:,} sentences, {words:,} words of which {len(different):,} are different, {len(tags)} tags.",
+            f"model: a bidirectional GRU, {layers} × {size} wide, over words and their spellings",
+            f"training: {pace}",
+            LAST,
+        ),
+    )
+
+
+def suggest_classifier(path: str) -> Suggestion:
+    """Look at labelled texts and choose tokeniser, model and steps. Raises DataError when there are none."""
+    examples = read_labelled(path)
+    sample = list(islice(examples, SAMPLE))
+    total = len(sample) + sum(1 for _ in examples)
+    if not sample:
+        raise DataError(f"{path} has no labelled texts. Give a file with texts to learn from.")
+    words = sum(len(one.text.split()) for one in sample) / len(sample)
+    tokeniser, why, per_text = _tokeniser(total, words, [one.text for one in sample])
+    encoder, about = _encoder(sum(per_text) / len(per_text))
+    longest = max(512, *(length + 2 for length in per_text))
+    training, pace = _training(int(sum(per_text) * total / len(sample)), "accuracy")
+    return Suggestion(
+        {
+            "tokeniser": tokeniser,
+            "model": {"encoder": encoder},
+            "data": {"max_length": longest, "max_tokens": max(BATCH, 2 * longest)},
+            "train": training,
+        },
+        (
+            f"{total:,} texts of {words:.1f} words, {len({one.label for one in sample})} labels.",
+            f"tokeniser: {why}",
+            f"model: {about}, and attention that pools",
+            f"training: {pace}",
+            LAST,
+        ),
+    )
+
+
+def _tokeniser(total: int, words: float, texts: list[str]) -> tuple[dict[str, Any], str, list[int]]:
+    """With an upper estimate of the tokens of each text."""
+    if words < 1.5 or total < 2_000:
+        reason = "single words" if words < 1.5 else "too few texts to learn subwords from"
+        return {"kind": "character"}, f"{reason}, so characters", [len(text) for text in texts]
+    size = 8_000 if total >= 20_000 else 4_000
+    lengths = [max(len(text.split()), len(text) // 2) for text in texts]
+    return {"kind": "sentencepiece", "vocab_size": size}, f"{size:,} subwords", lengths
+
+
+def _encoder(tokens: float) -> tuple[dict[str, Any], str]:
+    if tokens <= 150:
+        return {"kind": "rnn"}, "a bidirectional GRU, 128 wide"
+    if tokens <= 600:
+        return {"kind": "cnn"}, "texts of some length, so two convolutions, 256 wide"
+    return {"kind": "ran"}, "long texts, so a recurrent attention network, window by window"
+
+
+def _training(tokens: int, measure: str) -> tuple[dict[str, Any], str]:
+    # Some thirty epochs of small data, four or so of a million words.
+    epochs = 30 if tokens < 100_000 else 10 if tokens < 1_000_000 else 4
+    steps = min(max(tokens * epochs // BATCH, 400), 20_000)
+    interval = max(steps // 20, 50)
+    settings = {
+        "steps": steps,
+        "learning_rate": 2e-3,
+        "schedule": {"kind": "cosine", "warmup": min(200, steps // 10)},
+        "validate_every": interval,
+        "save_every": interval,
+        "metric": measure,
+        "better": "higher",
+        "patience": 6,
+    }
+    return settings, f"at most {steps:,} steps, stopping when 6 validations bring no better {measure}"
