@@ -20,7 +20,15 @@ from foveate.attention.paths.path import Path
 from foveate.attention.planner import FEATURES, Rates, default_rates, features, rate_key, seconds
 from foveate.attention.position import Positions
 from foveate.attention.score import AdditiveConfig, ScaledDot
-from foveate.attention.visibility import Visibility, causal, everything, padding, window
+from foveate.attention.visibility import (
+    Visibility,
+    bigbird,
+    causal,
+    everything,
+    longformer,
+    padding,
+    window,
+)
 
 Size = tuple[int, int, int, int, int]
 Kind = tuple[Size, Visibility, torch.dtype, bool, bool]
@@ -48,13 +56,19 @@ RULES: tuple[Visibility, ...] = (
     window(left=32, right=0),
     window(left=256, right=0),
     window(left=64, right=64),
+    longformer(window=64, tokens=2),
+    bigbird(block=32),
 )
 ADDITIVE: tuple[Size, ...] = (
-    (32, 1, 1, 30, 128),
+    (1, 1, 1, 20, 64),
+    (100, 1, 1, 12, 128),
+    (50, 1, 1, 40, 256),
+    (8, 1, 5, 30, 128),
     (32, 1, 24, 24, 256),
+    (8, 4, 40, 40, 32),
     (8, 1, 64, 64, 256),
     (4, 1, 256, 256, 128),
-    (8, 4, 40, 40, 32),
+    (1, 1, 1000, 1000, 64),
 )
 LARGE: tuple[Size, ...] = (
     (16, 8, 1024, 1024, 64),
