@@ -1,6 +1,12 @@
 """foveate look"""
 
 import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from foveate.inspect import Trace
+    from foveate.tasks.translator import Translation, Translator
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -8,41 +14,126 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
     parser.epilog = """
 examples:
-  foveate look run/ "A man is riding a bicycle ."
-  foveate look run/ "A man is riding a bicycle ." --out alignment.svg --words
+  foveate look run/ --text "A man is riding a bicycle ."          opens the viewer
+  foveate look run/ "A man is riding a bicycle ."                 draws in the terminal
+  foveate look run/ "…" --out alignment.svg --words
   foveate look run/ "…" --target "…" --out links.pharaoh
+  foveate look run/ "…" --html page.html                          one file, works offline
+  foveate look run/ "…" --trace kept.trace
+  foveate look kept.trace                                         opens the viewer
+  foveate look kept.trace --site 3 --head 0 --scale log --svg head.svg
 
-By default the alignment is drawn in the terminal. The ending of --out chooses: .svg .png .txt .pharaoh
+The viewer runs on this machine only, at an address that nobody can guess. The ending of --out chooses:
+.svg .png .txt .pharaoh
 """
-    parser.add_argument("run", metavar="RUN", help="the run folder")
-    parser.add_argument("text", metavar="TEXT", help="the source text")
+    parser.add_argument("run", metavar="RUN", help="the run folder, or the folder of a trace")
+    parser.add_argument("text", metavar="TEXT", nargs="?", help="the source text, to draw in the terminal")
+    parser.add_argument("--text", dest="viewed", metavar="TEXT", help="the source text, to open in the viewer")
     parser.add_argument(
         "--target", metavar="TEXT", help="align with this target instead of the model's own translation"
     )
     parser.add_argument("--out", metavar="FILE", help="write a picture or links instead of drawing in the terminal")
     parser.add_argument("--words", action="store_true", help="merge pieces of words into words")
+    parser.add_argument("--html", metavar="FILE", help="write the viewer and the numbers as one page")
+    parser.add_argument("--trace", metavar="FOLDER", help="keep what was looked at, to open it later without the model")
+    parser.add_argument("--png", metavar="FILE", help="write one head's map as pixels")
+    parser.add_argument("--svg", metavar="FILE", help="write one head's map as a drawing")
+    parser.add_argument("--pdf", metavar="FILE", help="write one head's map as PDF (needs the package cairosvg)")
+    parser.add_argument("--site", metavar="SITE", help="attention by number or name, for --png, --svg and --pdf")
+    parser.add_argument(
+        "--scale",
+        choices=["linear", "log", "lift"],
+        default="linear",
+        help="colours of maps: log shows seven powers of ten, lift how many times an even share",
+    )
+    parser.add_argument("--no-browser", action="store_true", help="print the viewer's address and open no browser")
+    parser.add_argument("--port", type=int, default=0, metavar="N", help="port of the viewer; by default a free one")
     decode_arguments(parser)
     head_arguments(parser)
     machine_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    import shutil
+    from foveate.inspect.trace import is_trace
 
-    from foveate.cli.setup import colour_wanted, decode_config, prepare_machine, say
+    if is_trace(arguments.run):
+        return _look_at_trace(arguments)
+    return _look_at_run(arguments)
+
+
+def _look_at_trace(arguments: argparse.Namespace) -> int:
     from foveate.errors import UsageError
-    from foveate.inspect import terminal, write
-    from foveate.tasks.translator import Head, Translator
+    from foveate.inspect import read_trace
 
+    if arguments.text is not None or arguments.viewed is not None or arguments.target is not None:
+        raise UsageError("A trace holds its own text, and no model to run another one. Leave the text out.")
+    trace = read_trace(arguments.run)
+    if arguments.out is not None:
+        return _draw(arguments, trace)
+    if not _written(arguments, trace):
+        _serve(arguments, trace, None)
+    return 0
+
+
+def _look_at_run(arguments: argparse.Namespace) -> int:
+    from foveate.cli.setup import prepare_machine, say
+    from foveate.errors import UsageError
+    from foveate.tasks.translator import Translator
+
+    text = arguments.viewed if arguments.text is None else arguments.text
+    if text is None:
+        raise UsageError(
+            f'What should the model look at? Write `foveate look {arguments.run} --text "…"` to open the viewer, or '
+            "the text without --text to draw in the terminal."
+        )
     prepare_machine(arguments, quiet=True)
     translator = Translator.load(arguments.run, precision=arguments.precision, note=say)
-    if arguments.target is None:
-        (translation,) = translator.translate([arguments.text], config=decode_config(translator.config, arguments))
-    else:
-        translation = translator.forced(arguments.text, arguments.target)
+    translation = _translation(arguments, translator, text)
+    wanted = (arguments.html, arguments.trace, arguments.png, arguments.svg, arguments.pdf)
+    if arguments.viewed is None and not any(wanted):
+        return _draw_alignment(arguments, translator, translation)
+    from foveate.tasks.trace import trace_of
+
+    trace = trace_of(translator, translation)
+    if not _written(arguments, trace):
+        from foveate.serve.translation import TranslationRerunner
+
+        _serve(arguments, trace, TranslationRerunner(translator, translation, trace))
+    return 0
+
+
+def _translation(arguments: argparse.Namespace, translator: "Translator", text: str) -> "Translation":
+    from foveate.cli.setup import decode_config
+    from foveate.errors import UsageError
+
+    if arguments.target is not None:
+        return translator.forced(text, arguments.target)
+    (translation,) = translator.translate([text], config=decode_config(translator.config, arguments))
     if not translation.hypotheses:
         raise UsageError("The text is empty: there is nothing to look at.")
+    return translation
+
+
+def _draw_alignment(arguments: argparse.Namespace, translator: "Translator", translation: "Translation") -> int:
+    from foveate.tasks.translator import Head
+
     (alignment,) = translator.align([translation], Head(layer=arguments.layer, head=arguments.head))
+    return _shown(arguments, alignment)
+
+
+def _draw(arguments: argparse.Namespace, trace: "Trace") -> int:
+    from foveate.inspect import alignment
+
+    return _shown(arguments, alignment(trace, site=_site(arguments, trace), head=arguments.head))
+
+
+def _shown(arguments: argparse.Namespace, alignment: object) -> int:
+    import shutil
+
+    from foveate.cli.setup import colour_wanted, say
+    from foveate.inspect import Alignment, terminal, write
+
+    assert isinstance(alignment, Alignment)
     alignment = alignment.words() if arguments.words else alignment
     if arguments.out is None:
         print(terminal(alignment, colour=colour_wanted(), width=shutil.get_terminal_size((100, 40)).columns))
@@ -50,3 +141,78 @@ def run(arguments: argparse.Namespace) -> int:
     links = str(arguments.out).lower().endswith(".pharaoh")
     say(f"Wrote {write(alignment.without_specials() if links else alignment, arguments.out)}.")
     return 0
+
+
+def _site(arguments: argparse.Namespace, trace: "Trace") -> int | str | None:
+    """The attention that --site or --layer names."""
+    if arguments.site is not None:
+        return int(arguments.site) if arguments.site.isdecimal() else str(arguments.site)
+    if arguments.layer is None:
+        return None
+    from foveate.errors import UsageError
+
+    across = [number for number, site in enumerate(trace.sites) if site.kind == "cross"]
+    layers = across or list(range(len(trace.sites)))
+    if not -len(layers) <= arguments.layer < len(layers):
+        raise UsageError(f"There is no layer {arguments.layer}: the trace has {len(layers)}, counted from 0.")
+    return layers[arguments.layer]
+
+
+def _written(arguments: argparse.Namespace, trace: "Trace") -> bool:
+    """Whether files were asked for, which are written then."""
+    from foveate.cli.setup import say
+    from foveate.inspect import standalone, write_trace
+    from foveate.storage.draft import write_file
+
+    done = []
+    if arguments.trace:
+        done.append(write_trace(trace, arguments.trace))
+    if arguments.html:
+        write_file(Path(arguments.html), standalone(trace).encode())
+        done.append(Path(arguments.html))
+    for kind in ("svg", "png", "pdf"):
+        name = getattr(arguments, kind)
+        if name:
+            write_file(Path(name), _figure(arguments, trace, kind))
+            done.append(Path(name))
+    for path in done:
+        say(f"Wrote {path}.")
+    return bool(done)
+
+
+def _figure(arguments: argparse.Namespace, trace: "Trace", kind: str) -> bytes:
+    from foveate.inspect import figure
+
+    level: Literal["word"] | None = "word" if arguments.words else None
+    head = 0 if arguments.head is None else arguments.head
+    site, scale = _site(arguments, trace), arguments.scale
+    if kind == "png":
+        return figure(trace, site=site, head=head, kind="png", level=level, scale=scale)
+    drawing = figure(trace, site=site, head=head, kind="svg", level=level, scale=scale)
+    return drawing if kind == "svg" else _pdf(drawing)
+
+
+def _pdf(drawing: bytes) -> bytes:
+    from foveate.errors import SetupError
+
+    try:
+        import cairosvg  # type: ignore[import-not-found]
+    except (ImportError, OSError):
+        raise SetupError(
+            "PDF needs the package cairosvg: `pip install cairosvg`. Or write --svg and print it from a browser."
+        ) from None
+    return bytes(cairosvg.svg2pdf(bytestring=drawing))
+
+
+def _serve(arguments: argparse.Namespace, trace: "Trace", rerunner: object) -> None:
+    from foveate.cli.setup import say
+    from foveate.errors import SetupError
+
+    try:
+        from foveate.serve import Rerunner, Session, open_viewer
+    except ImportError as error:
+        raise SetupError(
+            f"The viewer's server needs {error.name}: `pip install 'foveate[serve]'`. Or write a page with --html."
+        ) from error
+    assert rerunner is None or isinstance(rerunner, Rerunner)
+    open_viewer(Session(trace, rerunner), say=say, browser=not arguments.no_browser, port=arguments.port)

@@ -56,6 +56,7 @@ class TraceProvider:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self._pyramids: OrderedDict[tuple[int, int], Pyramid] = OrderedDict()
+        self._gates: dict[tuple[int, int], Lock] = {}
         self._lock = Lock()
 
     def meta(self) -> dict[str, Any]:
@@ -141,15 +142,25 @@ class TraceProvider:
 
     def pyramid(self, site: int, head: int, *, cancelled: Cancelled | None = None) -> Pyramid:
         """The blocks of 32 × 32 and the statistics of a head, made once."""
-        found = self._pyramids.get((site, head))
-        if found is None:
-            cells, statistics = sweep(self.trace, self.trace.sites[site], head, cancelled=cancelled)
-            found = Pyramid(cells, statistics)
-            with self._lock:
-                self._pyramids[site, head] = found
-                while len(self._pyramids) > 1 and sum(each.size for each in self._pyramids.values()) > KEPT:
-                    self._pyramids.popitem(last=False)
+        with self._lock:
+            gate = self._gates.setdefault((site, head), Lock())
+        while not gate.acquire(timeout=0.05):  # somebody makes it already
+            stop_if(cancelled)
+        try:
+            found = self._pyramids.get((site, head))
+            if found is None:
+                cells, statistics = sweep(self.trace, self.trace.sites[site], head, cancelled=cancelled)
+                found = Pyramid(cells, statistics)
+                self._keep((site, head), found)
+        finally:
+            gate.release()
         return found
+
+    def _keep(self, place: tuple[int, int], pyramid: Pyramid) -> None:
+        with self._lock:
+            self._pyramids[place] = pyramid
+            while len(self._pyramids) > 1 and sum(each.size for each in self._pyramids.values()) > KEPT:
+                self._pyramids.popitem(last=False)
 
     def _row(self, site: int, head: int, query: int) -> tuple[Tensor, Tensor | None]:
         weights, visible = self.trace.sites[site].weights(head, slice(query, query + 1))

@@ -218,7 +218,9 @@ def rounding_of(record: AttentionRecord, site: Site, example: int) -> float:
 
 
 def _tracks_of(record: AttentionRecord, tracks: dict[str, Track]) -> tuple[str, str]:
-    """The names of the queries' and the keys' track; numbered ones are made where there are none."""
+    """The names of the queries' and the keys' track; numbered ones are made where there are none. A decoder attends to
+    what it has "read" (the start symbol and its own output up to there), and across from its "target".
+    """
     queries, keys = record.shape[2:]
     if not tracks or (record.kind == "cross" and len(tracks) == 1):
         for name, length in (("source", keys), ("target", queries)):
@@ -227,9 +229,9 @@ def _tracks_of(record: AttentionRecord, tracks: dict[str, Track]) -> tuple[str, 
     names = list(tracks)
     if record.kind == "cross":
         return names[-1], names[0]
-    by_place = [name for name in names if (name == "target") == ("decoder" in record.name)] or names
-    fitting = [name for name in by_place if len(tracks[name]) <= queries] or by_place
-    return fitting[0], fitting[0]
+    decoders = [name for name in ("read", "target") if name in tracks and "decoder" in record.name]
+    name = next(iter([*decoders, *(name for name in names if len(tracks[name]) <= queries), names[0]]))
+    return name, name
 
 
 def _with_heads(site: Site, heads: Sequence[int]) -> Site:

@@ -1,0 +1,94 @@
+"""Heads and tokens switched off: the honest check of what attention is good for."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from foveate.attention import Attention, Positions, predicate
+from foveate.attention.normaliser import Normaliser
+from foveate.attention.normaliser.normaliser import Rows, Scores, Visible, Weights
+from foveate.errors import UsageError
+
+
+class SwitchedOff(nn.Module):
+    """A normaliser whose weights are 0 in some heads: their context is 0, and the others stay as they are."""
+
+    def __init__(self, inner: Normaliser, heads: Sequence[int]) -> None:
+        super().__init__()
+        self.inner, self.heads = inner, list(heads)
+
+    def forward(self, scores: Scores, visible: Visible) -> Weights:
+        return self._without(self.inner(scores, visible))
+
+    def statistic(self, scores: Scores, visible: Visible) -> Rows:
+        return self.inner.statistic(scores, visible)
+
+    def tile(self, scores: Scores, visible: Visible, statistic: Rows, *, first: int = 0) -> Weights:
+        return self._without(self.inner.tile(scores, visible, statistic, first=first))
+
+    def _without(self, weights: Tensor) -> Tensor:
+        on = torch.ones(weights.shape[1], 1, 1, dtype=weights.dtype, device=weights.device)
+        on[self.heads] = 0
+        return weights * on
+
+
+@contextmanager
+def switched_off(
+    model: nn.Module, *, heads: Iterable[tuple[str, int]] = (), keys: Iterable[int] = (), sites: Iterable[str] = ()
+) -> Iterator[None]:
+    """Run `model` without some heads (site and number), and with some keys hidden from the named sites.
+
+    >>> site = Attention()
+    >>> model, x = nn.ModuleDict({"a": site}), torch.randn(1, 2, 3, 4)
+    >>> with switched_off(model, heads=[("a", 1)]):
+    ...     context = site.run(query=x, key=x, value=x)
+    >>> context[0, 1].abs().max().item(), torch.equal(context[:, :1], site.run(query=x, key=x, value=x)[:, :1])
+    (0.0, True)
+
+    Raises UsageError for what is no attention of the algebra: its heads cannot be switched off one by one.
+    """
+    modules, off = dict(model.named_modules()), defaultdict(list)
+    for name, head in heads:
+        off[name].append(head)
+    for name in off:
+        if not isinstance(modules.get(name), Attention):
+            raise UsageError(f"{name!r} is no attention whose heads can be switched off one by one.")
+    hidden = sorted(set(keys))
+    with ExitStack() as stack:
+        for name, numbers in off.items():
+            site = modules[name]
+            assert isinstance(site, Attention)
+            stack.enter_context(_changed(site, "normaliser", SwitchedOff(site.normaliser, numbers)))
+        for name in dict.fromkeys(sites) if hidden else ():
+            looking = modules.get(name)
+            if isinstance(looking, Attention):
+                rule = looking.visibility & predicate(_Except(hidden))
+                stack.enter_context(_changed(looking, "visibility", rule))
+        yield
+
+
+class _Except:
+    """All keys but some."""
+
+    def __init__(self, hidden: list[int]) -> None:
+        self.hidden = hidden
+        self.__name__ = f"except_{'_'.join(map(str, hidden[:8]))}"
+
+    def __call__(self, at: Positions) -> Tensor:
+        return ~torch.isin(at.key, torch.tensor(self.hidden, device=at.device))
+
+
+@contextmanager
+def _changed(site: Attention, name: str, value: object) -> Iterator[None]:
+    """Another part for a while. Modules are registered, plain objects are not: both have to go and come back."""
+    before = getattr(site, name)
+    delattr(site, name)
+    setattr(site, name, value)
+    try:
+        yield
+    finally:
+        delattr(site, name)
+        setattr(site, name, before)

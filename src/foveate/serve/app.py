@@ -1,0 +1,226 @@
+"""The server's addresses: the viewer's files, and the provider's questions as paths under `t/TOKEN/`."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+import numpy as np
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from foveate.errors import FoveateError, UsageError
+from foveate.inspect import TraceProvider, steps
+from foveate.inspect.tile import CancelledError
+from foveate.inspect.tile.provider import Cancelled, Level
+from foveate.inspect.trace.page import static_folder
+from foveate.serve.guard import LARGEST, Guard
+from foveate.serve.session import Session
+
+Answer = TypeVar("Answer")
+FILES = {"": "index.html", "index.html": "index.html", "viewer.css": "viewer.css", "viewer.js": "viewer.js"}
+FILES["worker.js"] = "worker.js"
+SMALL = 1 << 24
+"""Weights of all heads of a site up to which its statistics are made while one waits."""
+WATCH = 0.1
+"""Seconds between two looks whether somebody still waits."""
+
+
+def application(session: Session, *, token: str, port: int) -> Starlette:
+    """The server of one session, at 127.0.0.1:`port` only."""
+    hosts = frozenset(f"{host}:{port}" for host in ("127.0.0.1", "localhost"))
+    asked = _Questions(session)
+    paths: dict[str, Callable[..., Any]] = {
+        "trace": asked.trace,
+        "tile/{site:int}/{head:int}/{level}/{row:int}/{column:int}": asked.tile,
+        "row/{site:int}/{head:int}/{query:int}": asked.row,
+        "value/{site:int}/{head:int}/{query:int}/{key:int}": asked.value,
+        "counts/{site:int}/{head:int}": asked.counts,
+        "statistics/{site:int}": asked.statistics,
+        "overview/{site:int}/{head:int}": asked.overview,
+        "steps/{site:int}/{head:int}/{query:int}": asked.steps,
+    }
+    base = f"/t/{token}/"
+    routes = [Route(f"{base}api/{path}", endpoint) for path, endpoint in paths.items()]
+    routes.append(Route(f"{base}api/rerun", asked.rerun, methods=["POST"]))
+    routes.append(Route(f"{base}{{name}}", _file))
+    routes.append(Route(base, _file))
+    guard = Middleware(Guard, token=token, hosts=hosts)
+    return Starlette(routes=routes, middleware=[guard], exception_handlers={FoveateError: _refused})
+
+
+async def _file(request: Request) -> Response:
+    name = request.path_params.get("name", "")
+    path = static_folder() / FILES.get(name, "-")
+    if name not in FILES:
+        return PlainTextResponse("There is no such page.", 404)
+    if not path.exists():
+        return PlainTextResponse("The viewer is not built: run `npm ci && npm run build` in viewer/.", 503)
+    return FileResponse(path, headers={"cache-control": "no-cache"})
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    return PlainTextResponse(str(error), 400)
+
+
+class _Questions:
+    """Each answers one address; `?trace=` names a trace that a rerun made."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.running = asyncio.Lock()
+
+    async def trace(self, request: Request) -> Response:
+        return JSONResponse(self.session.meta(request.query_params.get("trace")))
+
+    async def tile(self, request: Request) -> Response:
+        provider, site, head = self._place(request)
+        parts, pool = request.path_params, request.query_params.get("pool", "peak")
+        level = _level(parts["level"])
+        place: tuple[Any, ...] = (site, head, level, parts["row"], parts["column"], pool)
+        quick = request.query_params.get("estimate") == "1" and isinstance(level, int) and level >= 5
+        if quick and not provider.is_built(site, head):
+            return _numbers(await run_in_threadpool(provider.estimate, *place), "<u2", estimate=True)
+        codes = await _waited(request, lambda cancelled: provider.tile(*place, cancelled=cancelled))
+        return _numbers(codes, "<u2")
+
+    async def row(self, request: Request) -> Response:
+        provider, site, head = self._place(request)
+        query = _within("query", request.path_params["query"], provider.trace.sites[site].queries)
+        return _numbers(await run_in_threadpool(provider.row, site, head, query), "<f4")
+
+    async def value(self, request: Request) -> Response:
+        provider, site, head = self._place(request)
+        here = provider.trace.sites[site]
+        query = _within("query", request.path_params["query"], here.queries)
+        key = _within("key", request.path_params["key"], here.keys)
+        cell = await run_in_threadpool(provider.value, site, head, query, key)
+        return JSONResponse(_finite(asdict(cell)))
+
+    async def counts(self, request: Request) -> Response:
+        provider, site, head = self._place(request)
+        return _numbers(await run_in_threadpool(provider.counts, site, head), "<u4")
+
+    async def statistics(self, request: Request) -> Response:
+        provider, site, _ = self._place(request)
+        here = provider.trace.sites[site]
+        small = here.queries * here.keys * here.heads <= SMALL
+        exact = small or all(provider.is_built(site, head) for head in range(here.heads))
+        if exact or request.query_params.get("wait") == "1":
+            found = await _waited(request, lambda cancelled: provider.statistics(site, cancelled=cancelled))
+        else:
+            found = await run_in_threadpool(provider.estimated, site)
+        answer: dict[str, Any] = {"heads": [each.means() for each in found], "estimate": not exact}
+        if "head" in request.query_params:
+            chosen = found[_within("head", _number(request.query_params["head"]), here.heads)]
+            answer["rows"] = {name: _finite(row.tolist()) for name, row in chosen.rows.items()}
+            answer["keys"] = {"received": chosen.received.tolist()}
+        return JSONResponse(answer)
+
+    async def overview(self, request: Request) -> Response:
+        provider, site, head = self._place(request)
+        here = provider.trace.sites[site]
+        built = provider.is_built(site, head) or max(here.queries, here.keys) <= 64 << 4
+        return _numbers(await run_in_threadpool(provider.overview, site, head), "<u2", estimate=not built)
+
+    async def steps(self, request: Request) -> Response:
+        provider, site, head = self._place(request)
+        query = request.path_params["query"]
+        found = await run_in_threadpool(steps, provider.trace, site, head, query)
+        return JSONResponse([step.header() for step in found])
+
+    async def rerun(self, request: Request) -> Response:
+        asked = _asked(await _body(request))
+        async with self.running:  # switching heads off changes the model while it runs
+            return JSONResponse(await run_in_threadpool(self.session.rerun, *asked))
+
+    def _place(self, request: Request) -> tuple[TraceProvider, int, int]:
+        provider = self.session.provider(request.query_params.get("trace"))
+        site = _within("site", request.path_params["site"], len(provider.trace.sites))
+        head = _within("head", request.path_params.get("head", 0), provider.trace.sites[site].heads)
+        return provider, site, head
+
+
+async def _waited(request: Request, work: Callable[[Cancelled], Answer]) -> Answer:
+    """Work in a thread, which is told to stop when the page has gone on."""
+    gone = threading.Event()
+    task = asyncio.ensure_future(run_in_threadpool(work, gone.is_set))
+    while not (await asyncio.wait({task}, timeout=WATCH))[0]:
+        if await request.is_disconnected():
+            gone.set()
+    try:
+        return task.result()
+    except CancelledError:
+        raise UsageError("Nobody waits for this any more.") from None
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    content = bytearray()
+    async for chunk in request.stream():
+        content += chunk
+        if len(content) > LARGEST:
+            raise UsageError(f"At most {LARGEST:,} bytes can be sent.")
+    try:
+        body = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"The request is not JSON: {error}.") from error
+    if not isinstance(body, dict):
+        raise UsageError('The request has to be a mapping with "source".')
+    return body
+
+
+def _asked(body: dict[str, Any]) -> tuple[str, str | None, list[tuple[int, int]], list[int]]:
+    """The four parts of a rerun; raises UsageError for anything else."""
+    source, target = body.get("source"), body.get("target")
+    heads, tokens = body.get("heads_off") or [], body.get("tokens_off") or []
+    well = isinstance(source, str) and (target is None or isinstance(target, str))
+    well = well and isinstance(heads, list) and isinstance(tokens, list)
+    pairs = [tuple(pair) for pair in heads] if well and all(isinstance(pair, list) for pair in heads) else None
+    if pairs is None or any(len(pair) != 2 for pair in pairs) or not _whole([*tokens, *sum(pairs, ())]):
+        raise UsageError(
+            'A rerun needs {"source": text, "target": text or null, "heads_off": [[site, head], …], '
+            '"tokens_off": [position, …]}.'
+        )
+    return str(source), target, [(pair[0], pair[1]) for pair in pairs], tokens
+
+
+def _whole(numbers: list[Any]) -> bool:
+    return all(isinstance(number, int) and not isinstance(number, bool) and number >= 0 for number in numbers)
+
+
+def _level(text: str) -> Level:
+    if text == "word":
+        return "word"
+    return "sentence" if text == "sentence" else _number(text)
+
+
+def _number(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or len(text) > 9:
+        raise UsageError(f"{text!r} is no number.")
+    return int(text)
+
+
+def _within(what: str, number: int, count: int) -> int:
+    if not 0 <= number < count:
+        raise UsageError(f"There is no {what} {number}: there are {count}, counted from 0.")
+    return number
+
+
+def _finite(value: Any) -> Any:
+    """JSON knows neither NaN nor infinity."""
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+def _numbers(array: np.ndarray, kind: str, *, estimate: bool = False) -> Response:
+    headers = {"cache-control": "no-store", "x-foveate-estimate": "1" if estimate else "0"}
+    return Response(array.astype(kind).tobytes(), media_type="application/octet-stream", headers=headers)

@@ -1,0 +1,39 @@
+"""Opens the viewer: a port that is free, a token that nobody can guess, an address that is printed."""
+
+import secrets
+import socket
+import webbrowser
+from collections.abc import Callable
+
+from foveate.errors import SetupError
+from foveate.serve.session import Session
+
+HOST = "127.0.0.1"
+
+
+def open_viewer(
+    session: Session, *, say: Callable[[str], None], browser: bool = True, port: int = 0, token: str | None = None
+) -> None:
+    """Serve until Ctrl-C. Only this machine can connect, and only with the printed address.
+
+    Raises SetupError when the port is taken.
+    """
+    import uvicorn
+
+    from foveate.serve.app import application
+
+    token = token or secrets.token_urlsafe(24)
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listener.bind((HOST, port))
+    except OSError as error:
+        listener.close()
+        raise SetupError(f"Port {port} cannot be used: {error.strerror}. Leave --port out for a free one.") from error
+    address = f"http://{HOST}:{listener.getsockname()[1]}/t/{token}/"
+    app = application(session, token=token, port=listener.getsockname()[1])
+    config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="off")
+    say(f"{address}\nOpen it in a browser. Only this machine can; Ctrl-C ends it.")
+    if browser:
+        webbrowser.open(address)
+    with listener:
+        uvicorn.Server(config).run(sockets=[listener])

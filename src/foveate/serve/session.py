@@ -1,0 +1,93 @@
+"""What a server shows: traces by name, their tiles, and a model to run again."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, Protocol, runtime_checkable
+
+from foveate.errors import UsageError
+from foveate.inspect import Trace, TraceProvider
+
+KEPT = 8
+"""Traces of reruns that stay open."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rerun:
+    """What a model made of an edited text, or with something switched off."""
+
+    trace: Trace
+    output: tuple[str, ...]
+    before: tuple[str, ...]
+    """The output with everything on."""
+    log_probability: float | None = None
+    """Of what was the output before: how much the change costs it."""
+    log_probability_before: float | None = None
+
+    @property
+    def changed(self) -> bool:
+        return self.output != self.before
+
+
+@runtime_checkable
+class Rerunner(Protocol):
+    """A model at hand."""
+
+    def __call__(
+        self,
+        source: str,
+        target: str | None,
+        *,
+        heads_off: Sequence[tuple[str, int]],
+        tokens_off: Sequence[int],
+    ) -> Rerun: ...
+
+
+class Session:
+    """One trace and what becomes of it."""
+
+    def __init__(self, trace: Trace, rerunner: Rerunner | None = None) -> None:
+        self.main, self.rerunner = TraceProvider(trace), rerunner
+        self._others: OrderedDict[str, TraceProvider] = OrderedDict()
+        self._made = 0
+        self._lock = Lock()
+
+    def provider(self, name: str | None) -> TraceProvider:
+        """The provider of the trace, or of one that a rerun made. Raises UsageError for one that is gone."""
+        if not name:
+            return self.main
+        with self._lock:
+            if name not in self._others:
+                raise UsageError(f"There is no trace {name!r}. The last {KEPT} reruns are kept: run it again.")
+            return self._others[name]
+
+    def meta(self, name: str | None) -> dict[str, Any]:
+        return {**self.provider(name).meta(), "attached": self.rerunner is not None, "text": True}
+
+    def rerun(
+        self, source: str, target: str | None, heads_off: Sequence[tuple[int, int]], tokens_off: Sequence[int]
+    ) -> dict[str, Any]:
+        """Run the model again; its trace is kept under the name in the answer."""
+        if self.rerunner is None:
+            raise UsageError("No model is attached: this is a stored trace. Open a run folder to run it again.")
+        sites = self.main.trace.sites
+        for site, head in heads_off:
+            if not (0 <= site < len(sites) and 0 <= head < sites[site].heads):
+                raise UsageError(f"There is no head {head} at site {site} to switch off.")
+        named = [(sites[site].name, head) for site, head in heads_off]
+        done = self.rerunner(source, target, heads_off=named, tokens_off=tokens_off)
+        with self._lock:
+            self._made += 1
+            name = f"rerun-{self._made}"
+            self._others[name] = TraceProvider(done.trace)
+            while len(self._others) > KEPT:
+                self._others.popitem(last=False)
+        return {
+            "trace": name,
+            "output": list(done.output),
+            "before": list(done.before),
+            "changed": done.changed,
+            "log_probability": done.log_probability,
+            "log_probability_before": done.log_probability_before,
+        }

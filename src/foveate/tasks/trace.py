@@ -1,0 +1,59 @@
+"""What a translation model attended to, as a trace: the encoder, the decoder, and across."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, is_dataclass
+from typing import Any
+
+import torch
+
+from foveate.data.batch import Batch
+from foveate.data.tokeniser import BOS, EOS
+from foveate.errors import UsageError
+from foveate.inspect import Trace, Track, observe
+from foveate.inspect.trace import Pedigree
+from foveate.tasks.translator import END, Translation, Translator
+
+START = "<s>"
+
+
+@torch.inference_mode()
+def trace_of(
+    translator: Translator, translation: Translation, *, gold: Iterable[tuple[int, int]] | None = None
+) -> Trace:
+    """One teacher-forced pass over a translation, which attends exactly as decoding did.
+
+    Tracks: `source`; `read`, what the decoder had seen (it attends to itself there); `target`, what it wrote next
+    (from there it attends across). Raises UsageError for an empty text and for a model without attention.
+    """
+    if not translation.hypotheses:
+        raise UsageError("The text is empty: there is nothing to look at.")
+    source = [*translator.source_tokeniser.encode(translation.source), EOS]
+    best = translation.hypotheses[0].tokens
+    end = [EOS] if translation.finished else []
+    with observe(translator.model) as seen:
+        translator.model(Batch.of([source]), Batch.of([[BOS, *best, *end]]))
+    written = [*translator.target_tokeniser.pieces(best), *(END for _ in end)]
+    tracks = {
+        "source": Track.of_pieces([*translator.source_tokeniser.pieces(source[:-1]), END], text=translation.source),
+        "read": Track.of_pieces([START, *written][: len(written)]),
+        "target": Track.of_pieces(written, text=translation.text),
+    }
+    weight = next(translator.model.parameters())
+    pedigree = Pedigree(
+        model=type(translator.model).__name__,
+        configuration=_plain(getattr(translator.model, "config", None)),
+        dtype=str(weight.dtype).removeprefix("torch."),
+    )
+    trace = Trace.of(seen, tracks, pedigree=pedigree, gold=gold)
+    if not trace.sites:
+        raise UsageError("This model has no attention to look at: it reads the source through one fixed vector.")
+    return trace
+
+
+def _plain(config: Any) -> dict[str, Any] | None:
+    """Settings as JSON holds them."""
+    if not is_dataclass(config) or isinstance(config, type):
+        return None
+    return {
+        name: value if isinstance(value, int | float | str) else str(value) for name, value in asdict(config).items()
+    }

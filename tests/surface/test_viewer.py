@@ -1,0 +1,291 @@
+"""The doors of the viewer: its server, who may ask it, a model behind it, and the files it writes."""
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import torch
+
+from foveate.attention import Attention, causal, record
+from foveate.inspect import Trace, TraceProvider, Track, read_trace
+from foveate.inspect.trace import page
+from foveate.serve import Session, application
+from foveate.serve.translation import TranslationRerunner
+from foveate.tasks.trace import trace_of
+from foveate.tasks.translator import Translator
+
+TOKEN, PORT = "s3cret", 8123
+HOME = f"http://127.0.0.1:{PORT}"
+BASE = f"{HOME}/t/{TOKEN}/"
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    attention = Attention(visibility=causal())
+    torch.manual_seed(0)
+    with record(attention) as seen:
+        attention.run(x := torch.randn(1, 2, 70, 8), x, x)
+    return Trace.of(seen, {"source": Track(labels=tuple("abcdefg" * 10))})
+
+
+def ask(
+    session: Session, path: str, *, base: str = BASE, method: str = "GET", headers: Any = None, body: Any = None
+) -> httpx.Response:
+    """One request to the application, without a network."""
+
+    async def asked() -> httpx.Response:
+        transport = httpx.ASGITransport(application(session, token=TOKEN, port=PORT))
+        async with httpx.AsyncClient(transport=transport) as client:
+            return await client.request(method, base + path, headers=headers, json=body)
+
+    return asyncio.run(asked())
+
+
+@pytest.fixture
+def session(trace: Trace) -> Session:
+    return Session(trace)
+
+
+# -- what the server says ----------------------------------------------------------------------------------------------
+
+
+def test_the_server_answers_what_the_provider_answers(session: Session, trace: Trace) -> None:
+    provider = TraceProvider(trace)
+    assert ask(session, "api/trace").json() == {**trace.header(), "attached": False, "text": True}
+    for level, pool in ((0, "peak"), (2, "mass"), (6, "peak"), ("word", "mass")):
+        answer = ask(session, f"api/tile/0/1/{level}/0/0?pool={pool}")
+        assert answer.headers["x-foveate-estimate"] == "0"
+        expected = provider.tile(0, 1, level, 0, 0, pool)  # type: ignore[arg-type]
+        assert np.array_equal(np.frombuffer(answer.content, "<u2").reshape(256, 256), expected)
+    assert np.array_equal(np.frombuffer(ask(session, "api/row/0/0/69").content, "<f4"), provider.row(0, 0, 69))
+    assert ask(session, "api/value/0/0/5/2").json()["rank"] == provider.value(0, 0, 5, 2).rank
+    assert ask(session, "api/value/0/0/2/5").json()["score"] is None
+    assert np.frombuffer(ask(session, "api/counts/0/0").content, "<u4").tolist() == list(range(1, 71))
+    assert len(ask(session, "api/overview/0/0").content) == 64 * 64 * 2
+    steps = ask(session, "api/steps/0/0/3").json()
+    assert set(steps[0]) == {"symbol", "mathml", "numbers", "about", "keys"}
+
+
+def test_statistics_come_with_rows_on_request(session: Session) -> None:
+    plain = ask(session, "api/statistics/0").json()
+    assert plain["estimate"] is False
+    assert len(plain["heads"]) == 2
+    assert set(plain["heads"][0]) == {"entropy", "distance", "sink", "diagonality", "previous", "induction"}
+    assert plain["heads"][0]["induction"] > 0
+    rows = ask(session, "api/statistics/0?head=1&rows=1").json()["rows"]
+    assert rows["previous"][0] is None
+    assert len(rows["entropy"]) == 70
+
+
+def test_coarse_tiles_are_guessed_first_and_statistics_of_long_inputs_too(
+    trace: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from foveate.inspect.tile import lazy
+    from foveate.serve import app
+
+    monkeypatch.setattr(app, "SMALL", 0)
+    monkeypatch.setattr(lazy, "SAMPLES", 16)
+    session = Session(trace)
+    assert ask(session, "api/tile/0/0/6/0/0?estimate=1").headers["x-foveate-estimate"] == "1"
+    guessed = ask(session, "api/statistics/0").json()
+    assert guessed["estimate"] is True
+    exact = ask(session, "api/statistics/0?wait=1").json()
+    assert guessed["heads"][0]["entropy"] == pytest.approx(exact["heads"][0]["entropy"], rel=0.2)
+    assert ask(session, "api/tile/0/0/6/0/0?estimate=1").headers["x-foveate-estimate"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("api/tile/0/0/0/1/0", "There is no row 1 of tiles at level 0: there are 1, from 0."),
+        ("api/tile/0/0/x/0/0", "'x' is no number."),
+        ("api/tile/5/0/0/0/0", "There is no site 5: there are 1, counted from 0."),
+        ("api/row/0/2/0", "There is no head 2: there are 2, counted from 0."),
+        ("api/row/0/0/70", "There is no query 70: there are 70, counted from 0."),
+        ("api/trace?trace=x", "There is no trace 'x'. The last 8 reruns are kept: run it again."),
+    ],
+)
+def test_what_is_not_there_is_said(session: Session, path: str, said: str) -> None:
+    answer = ask(session, path)
+    assert (answer.status_code, answer.text) == (400, said)
+
+
+# -- who may ask -------------------------------------------------------------------------------------------------------
+
+
+def test_without_the_token_nothing_is_there(session: Session) -> None:
+    for base in (f"{HOME}/", f"{HOME}/t/", f"{HOME}/t/wrong/", f"{HOME}/api/"):
+        assert ask(session, "api/trace", base=base).status_code == 404
+        assert ask(session, "", base=base).status_code == 404
+
+
+def test_another_name_for_this_machine_is_refused(session: Session) -> None:
+    assert ask(session, "api/trace", headers={"host": f"evil.example:{PORT}"}).status_code == 421
+    assert ask(session, "api/trace", headers={"host": "127.0.0.1:1"}).status_code == 421
+    assert ask(session, "api/trace", headers={"host": f"localhost:{PORT}"}).status_code == 200
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1", f"https://127.0.0.1:{PORT}"])
+def test_another_page_may_not_ask(session: Session, origin: str) -> None:
+    assert ask(session, "api/trace", headers={"origin": origin}).status_code == 403
+    assert ask(session, "api/rerun", method="POST", body={}, headers={"origin": origin}).status_code == 403
+    assert ask(session, "api/trace", headers={"sec-fetch-site": "cross-site"}).status_code == 403
+    assert ask(session, "api/trace", headers={"origin": HOME}).status_code == 200
+
+
+def test_every_answer_forbids_the_page_to_reach_out(session: Session) -> None:
+    for path in ("api/trace", "nothing", ""):
+        headers = ask(session, path).headers
+        assert headers["content-security-policy"].startswith("default-src 'none'; script-src 'self';")
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
+        assert "access-control-allow-origin" not in headers
+
+
+def test_files_are_only_the_viewer_s(session: Session) -> None:
+    assert ask(session, "app.py").status_code == 404
+    assert ask(session, "..%2fapp.py").status_code == 404
+    assert ask(session, "../../../etc/passwd").status_code == 404
+
+
+def test_a_viewer_that_is_not_built_is_said(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from foveate.serve import app
+
+    monkeypatch.setattr(app, "static_folder", lambda: tmp_path)
+    assert ask(session, "").status_code == 503
+    (tmp_path / "index.html").write_text("<p>here")
+    assert ask(session, "").text == "<p>here"
+
+
+# -- a model behind it -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def attached(trained: Path) -> Session:
+    translator = Translator.load(trained)
+    translation = translator.translate(["abca"])[0]
+    trace = trace_of(translator, translation)
+    return Session(trace, TranslationRerunner(translator, translation, trace))
+
+
+def rerun(session: Session, **changes: Any) -> httpx.Response:
+    return ask(session, "api/rerun", method="POST", body={"source": "abca", "target": None, **changes})
+
+
+def test_running_the_same_again_changes_nothing(attached: Session) -> None:
+    assert ask(attached, "api/trace").json()["attached"] is True
+    answer = rerun(attached).json()
+    assert answer["changed"] is False
+    assert answer["output"] == answer["before"]
+    assert answer["log_probability"] == answer["log_probability_before"]
+
+
+def test_a_rerun_has_a_trace_of_its_own(attached: Session) -> None:
+    answer = rerun(attached, source="cab").json()
+    header = ask(attached, f"api/trace?trace={answer['trace']}").json()
+    assert header["sequences"]["source"]["labels"] == ["c", "a", "b", "</s>"]
+    assert ask(attached, f"api/tile/0/0/0/0/0?trace={answer['trace']}").status_code == 200
+
+
+def test_a_head_that_is_off_costs_the_output_and_comes_back(attached: Session) -> None:
+    off = rerun(attached, heads_off=[[0, 0]]).json()
+    assert off["log_probability"] < off["log_probability_before"]
+    assert rerun(attached).json()["changed"] is False
+
+
+def test_a_token_that_is_off_is_seen_by_nobody(attached: Session) -> None:
+    answer = rerun(attached, tokens_off=[1]).json()
+    provider = attached.provider(answer["trace"])
+    for number, site in enumerate(provider.trace.sites):
+        if site.key == "source":
+            assert provider.row(number, 0, 0)[1] == 0
+    assert answer["log_probability"] != answer["log_probability_before"]
+    assert "leave one on" in rerun(attached, tokens_off=[0, 1, 2, 3, 4]).text
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"source": 3}, {"source": "a", "heads_off": [[0]]}, {"source": "a", "tokens_off": ["x"]}, [1]]
+)
+def test_a_rerun_of_nonsense_is_refused(attached: Session, body: Any) -> None:
+    assert ask(attached, "api/rerun", method="POST", body=body).status_code == 400
+    assert rerun(attached, heads_off=[[9, 0]]).status_code == 400
+
+
+def test_a_stored_trace_cannot_be_run_again(session: Session) -> None:
+    assert rerun(session).text.startswith("No model is attached")
+
+
+# -- from the command line ---------------------------------------------------------------------------------------------
+
+
+def test_a_run_becomes_a_trace_a_page_and_pictures(foveate: Any, trained: Path, tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("a.trace", "a.png", "a.svg")]
+    options = [
+        word for path, option in zip(files, ("--trace", "--png", "--svg"), strict=True) for word in (option, path)
+    ]
+    done = foveate("look", trained, "abc", "--no-tune", *options)
+    assert done.err.count("Wrote ") == 3
+    trace = read_trace(files[0])
+    assert set(trace.tracks) == {"source", "read", "target"}
+    assert trace.pedigree.difference is not None
+    assert trace.pedigree.difference < 1e-5
+    before = [path.read_bytes() for path in files[1:]]
+    foveate("look", files[0], "--png", files[1], "--svg", files[2])
+    assert [path.read_bytes() for path in files[1:]] == before
+    drawn = foveate("look", files[0], "--out", tmp_path / "a.txt", "--words")
+    assert "Wrote" in drawn.err
+
+
+def test_a_page_from_the_command_line(
+    foveate: Any, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in page.PARTS:
+        (tmp_path / name).write_text(f"{page.LINK}{page.SCRIPT}" if name == "index.html" else "1")
+    monkeypatch.setattr(page, "static_folder", lambda: tmp_path)
+    foveate("look", trained, "--text", "abc", "--no-tune", "--html", tmp_path / "out.html")
+    assert 'id="trace"' in (tmp_path / "out.html").read_text()
+
+
+def test_looking_at_nothing_asks_for_a_text(foveate: Any, trained: Path) -> None:
+    said = foveate("look", trained, "--no-tune")
+    assert (said.code, said.err.startswith("foveate look: What should the model look at?")) == (2, True)
+
+
+def test_pdf_needs_a_package_and_says_so(
+    foveate: Any, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "cairosvg", None)
+    said = foveate("look", trained, "abc", "--no-tune", "--pdf", tmp_path / "a.pdf")
+    assert said.code == 4
+    assert "pip install cairosvg" in said.err
+
+
+def test_the_viewer_opens_at_a_port_of_its_own_and_ends_with_ctrl_c(trained: Path) -> None:
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    words = ["look", str(trained), "--text", "abc", "--no-tune", "--no-browser"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "foveate.cli", *words],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    ) as opened:
+        assert opened.stderr is not None
+        address = opened.stderr.readline().strip()
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/t/[\w-]{32}/", address)
+        for _ in range(100):
+            try:
+                header = httpx.get(f"{address}api/trace", trust_env=False).json()
+                break
+            except httpx.ConnectError:
+                opened.poll()
+        assert header["attached"] is True
+        opened.send_signal(signal.SIGINT)
+        assert opened.wait(timeout=60) in (0, 130)
