@@ -2,9 +2,12 @@
 
 python benchmarks/attention.py --threads 1                                # about half an hour
 python benchmarks/attention.py --work additive window --sizes 256 1024 --dtypes float32
+python benchmarks/attention.py --device cuda                              # first: foveate doctor --calibrate
 
 Each row of a work computes the same numbers (checked first). Variants take turns in one process; the fastest of the
-rounds counts. Memory is what one call adds to the peak of a fresh process.
+rounds counts. Memory is what one call adds to the peak of a fresh process, or of what is allocated on the GPU. On a GPU
+a last table says what part of a limit Foveate reaches: for additive scores the instructions that a tanh takes at least,
+for dot products the faster of SDPA and FlexAttention.
 """
 
 import argparse
@@ -29,6 +32,11 @@ from foveate.attention.visibility import Visibility
 Run = Callable[[], Tensor]
 LONGEST, LARGEST = 20.0, 12e9
 """Seconds and bytes beyond which a variant is not tried at the next size."""
+FORWARD, BACKWARD = 32, 17
+"""tanh(a + b) a multiprocessor can do in a cycle when two share a reciprocal (16 of those, 128 multiply-adds a cycle),
+and with both gradients from one pass."""
+CLOCK = 1.8e9
+"""Cycles a second, where the driver does not tell."""
 
 
 @dataclass(frozen=True)
@@ -44,26 +52,26 @@ class Work:
 
     shape: Shape
     """At length 256; the batch shrinks as the length grows, so that a step stays small."""
-    variants: Callable[[Shape, int, torch.dtype, bool], Mapping[str, Run]]
+    variants: Callable[[Shape, int, torch.dtype, bool, str], Mapping[str, Run]]
     about: str
 
     def at(self, length: int) -> Shape:
         return Shape(max(1, self.shape.batch * 256 // length), self.shape.heads, self.shape.dim)
 
 
-def inputs(shape: Shape, length: int, dtype: torch.dtype, training: bool) -> list[Tensor]:
+def inputs(shape: Shape, length: int, dtype: torch.dtype, training: bool, device: str) -> list[Tensor]:
     generator = torch.Generator().manual_seed(length)
     size = (shape.batch, shape.heads, length, shape.dim)
-    return [torch.randn(size, generator=generator).to(dtype).requires_grad_(training) for _ in range(3)]
+    return [torch.randn(size, generator=generator).to(device, dtype).requires_grad_(training) for _ in range(3)]
 
 
 def dots(rule: Visibility | None, bias: Any = None) -> Callable[..., dict[str, Run]]:
     """Softmax attention under a rule: ours by every accepting path, and the others."""
 
-    def variants(shape: Shape, length: int, dtype: torch.dtype, training: bool) -> dict[str, Run]:
-        query, key, value = inputs(shape, length, dtype, training)
+    def variants(shape: Shape, length: int, dtype: torch.dtype, training: bool, device: str) -> dict[str, Run]:
+        query, key, value = inputs(shape, length, dtype, training, device)
         attention = Attention(visibility=rule, bias=bias)
-        at = Positions.of(length, length)
+        at = Positions.of(length, length, device=device)
         visible = None if rule is None else rule(at)
         triangle = rule == causal() and bias is None
         added = None if bias is None else bias(at).to(dtype)
@@ -89,7 +97,7 @@ def dots(rule: Visibility | None, bias: Any = None) -> Callable[..., dict[str, R
             found["SDPA"] = found.pop("SDPA, mask")
         if triangle:
             found["SDPA, is_causal"] = lambda: scaled_dot_product_attention(query, key, value, is_causal=True)
-        if not training:
+        if not training or device != "cpu":
             found |= flex(rule, bias, query, key, value)
         found |= x_transformers(rule, bias, query, key, value)
         return found | ours(attention, query, key, value, at)
@@ -108,10 +116,11 @@ def ours(attention: Attention, query: Tensor, key: Tensor, value: Tensor, at: Po
     return found
 
 
-def additive(shape: Shape, length: int, dtype: torch.dtype, training: bool) -> dict[str, Run]:
+def additive(shape: Shape, length: int, dtype: torch.dtype, training: bool, device: str) -> dict[str, Run]:
     """Bahdanau's score with `dim` hidden units, textbook and ours."""
-    query, key, value = inputs(shape, length, dtype, training)
-    score = Additive(query_dim=shape.dim, key_dim=shape.dim, hidden_dim=shape.dim).to(dtype).requires_grad_(training)
+    query, key, value = inputs(shape, length, dtype, training, device)
+    score = Additive(query_dim=shape.dim, key_dim=shape.dim, hidden_dim=shape.dim)
+    score = score.to(device, dtype).requires_grad_(training)
     attention = Attention(score, visibility=padding())
     wide = shape.batch * shape.heads * length * length * shape.dim * query.element_size()
 
@@ -123,7 +132,7 @@ def additive(shape: Shape, length: int, dtype: torch.dtype, training: bool) -> d
     if length <= 1024:
         compiled = torch.compile(naive, dynamic=False)
         found |= {"torch.compile(naive)": compiled} if not training or 3 * wide < LARGEST else {}
-    return found | ours(attention, query, key, value, Positions.of(length, length))
+    return found | ours(attention, query, key, value, Positions.of(length, length, device=device))
 
 
 def flex(rule: Visibility | None, bias: Any, query: Tensor, key: Tensor, value: Tensor) -> dict[str, Run]:
@@ -132,12 +141,12 @@ def flex(rule: Visibility | None, bias: Any, query: Tensor, key: Tensor, value: 
 
     if bias is not None or query.shape[2] > 4096:
         return {}
-    left = getattr(rule, "left", math.inf)
+    left, device = getattr(rule, "left", math.inf), query.device.type
 
     def sees(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         return (j <= i) & (i - j <= left) if math.isfinite(left) else j <= i
 
-    blocks = None if rule is None else create_block_mask(sees, None, None, query.shape[2], key.shape[2], device="cpu")
+    blocks = None if rule is None else create_block_mask(sees, None, None, query.shape[2], key.shape[2], device=device)
     compiled = torch.compile(flex_attention, dynamic=False)
     return {"FlexAttention": lambda: compiled(query, key, value, block_mask=blocks)}
 
@@ -177,8 +186,15 @@ def call(run: Run, training: bool) -> Callable[[], None]:
     return job
 
 
-def peak(job: Callable[[], None]) -> float | None:
-    """Bytes that one call adds to the peak of a process of its own; None where the system does not tell."""
+def peak(job: Callable[[], None], device: str) -> float | None:
+    """Bytes that one call adds to the peak of a fresh process, or of a GPU; None where the system does not tell."""
+    if device == "cuda":
+        settle(device)
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        job()
+        settle(device)
+        return float(torch.cuda.max_memory_allocated() - before)
     if not os.path.exists("/proc/self/clear_refs"):
         return None
     reader, writer = os.pipe()
@@ -205,9 +221,19 @@ def _resident(name: str) -> int:
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith(name))
 
 
-def measure(work: Work, length: int, dtype: torch.dtype, training: bool, rounds: int, left: set[str]) -> Iterator[dict]:
-    """One line for each variant."""
-    variants = {n: run for n, run in work.variants(work.at(length), length, dtype, training).items() if n not in left}
+def settle(device: str) -> None:
+    """Wait until a GPU has done what it was asked."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def measure(
+    work: Work, length: int, dtype: torch.dtype, training: bool, rounds: int, left: set[str], device: str
+) -> Iterator[dict]:
+    """One line for each variant. On a CPU its own seconds count; on a GPU, those until it is done."""
+    clock = time.process_time if device == "cpu" else time.perf_counter
+    found = work.variants(work.at(length), length, dtype, training, device)
+    variants = {name: run for name, run in found.items() if name not in left}
     jobs, exact = {}, None
     for name, run in variants.items():
         with torch.no_grad():
@@ -223,11 +249,18 @@ def measure(work: Work, length: int, dtype: torch.dtype, training: bool, rounds:
     for turn in range(rounds):
         names = list(jobs)
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
-            started = time.process_time()
+            settle(device)
+            started = clock()
             jobs[name]()
-            times[name].append(time.process_time() - started)
+            settle(device)
+            times[name].append(clock() - started)
     for name, took in times.items():
-        yield {"variant": name, "seconds": min(took), "median": statistics.median(took), "bytes": peak(jobs[name])}
+        yield {
+            "variant": name,
+            "seconds": min(took),
+            "median": statistics.median(took),
+            "bytes": peak(jobs[name], device),
+        }
 
 
 def exponent(points: list[tuple[int, float]]) -> float | None:
@@ -240,14 +273,38 @@ def exponent(points: list[tuple[int, float]]) -> float | None:
     return sum((a - centre) * b for a, b in zip(x, y, strict=True)) / sum((a - centre) ** 2 for a in x)
 
 
+def reached(name: str, work: Work, rows: list[dict[str, Any]], size: int) -> str:
+    """What part of the limit Foveate's choice reaches at this length on a GPU."""
+    took = {row["variant"]: row["seconds"] for row in rows if row["length"] == size}
+    if "foveate" not in took:
+        return "–"
+    if name != "additive":
+        others = [seconds for variant, seconds in took.items() if variant.startswith(("SDPA", "FlexAttention"))]
+        return f"{min(others) / took['foveate']:.0%}" if others else "–"
+    shape, training = work.at(size), rows[0]["training"]
+    terms = shape.batch * shape.heads * size**2 * shape.dim
+    return f"{least_seconds(terms, training) / took['foveate']:.0%}"
+
+
+def least_seconds(terms: int, training: bool) -> float:
+    """What so many tanh take at least on this GPU."""
+    device = torch.cuda.get_device_properties(0)
+    cycles = terms / FORWARD + (terms / BACKWARD if training else 0)
+    hertz = getattr(device, "clock_rate", 0) * 1e3 or CLOCK
+    return cycles / device.multi_processor_count / hertz
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", nargs="+", choices=WORKS, default=list(WORKS))
     parser.add_argument("--sizes", nargs="+", type=int, default=[256, 1024, 4096, 16384])
     parser.add_argument("--dtypes", nargs="+", choices=["float32", "bfloat16"], default=["float32", "bfloat16"])
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
+    if arguments.device == "cuda" and not torch.cuda.is_available():
+        parser.error("--device cuda: torch sees no GPU here (torch.cuda.is_available() is False)")
     torch.set_num_threads(arguments.threads)
     machine.tune()
     if not calibration.use_kept():
@@ -257,7 +314,8 @@ def main() -> None:
         for dtype in arguments.dtypes:
             for training in (False, True):
                 rows += run(name, dtype, training, arguments)
-    where = race.save("attention", {"machine": race.machine(arguments.threads), "rows": rows})
+    gpu = torch.cuda.get_device_name() if arguments.device == "cuda" else None
+    where = race.save("attention", {"machine": race.machine(arguments.threads) | {"gpu": gpu}, "rows": rows})
     print(f"kept in {where.name}")
 
 
@@ -265,7 +323,7 @@ def run(name: str, dtype: str, training: bool, arguments: argparse.Namespace) ->
     """All lengths of one work, printed as a table."""
     work, left, rows = WORKS[name], set(), []
     for length in arguments.sizes:
-        for line in measure(work, length, getattr(torch, dtype), training, arguments.rounds, left):
+        for line in measure(work, length, getattr(torch, dtype), training, arguments.rounds, left, arguments.device):
             rows.append({"work": name, "dtype": dtype, "training": training, "length": length, **line})
             quadratic = 1 if name == "window" and "banded" in line["variant"] else 4
             if line["seconds"] * quadratic**2 > LONGEST or (line["bytes"] or 0) * quadratic**2 > LARGEST:
@@ -276,6 +334,10 @@ def run(name: str, dtype: str, training: bool, arguments: argparse.Namespace) ->
     print(
         race.table(["variant", *map(str, arguments.sizes), "growth"], _lines(rows, work, arguments.sizes)), flush=True
     )
+    if arguments.device == "cuda":
+        limit = "the instructions it takes at least" if name == "additive" else "the faster of SDPA and FlexAttention"
+        told = [f"of {limit}", *(reached(name, work, rows, size) for size in arguments.sizes)]
+        print(race.table(["foveate reaches", *map(str, arguments.sizes)], [told]), flush=True)
     return rows
 
 

@@ -63,7 +63,7 @@ def seen_under(rule: Visibility, at: Positions) -> Seen:
             right = min(right, 0)
         elif isinstance(part, Window):
             left, right = min(left, part.left), min(right, part.right)
-        elif not isinstance(part, Everything):
+        elif not isinstance(part, Everything) and not (part == Padding() and at.real is None):
             masks.append(part(at))
     mask = reduce(torch.logical_and, masks) if masks else None
     if left == right == math.inf:
