@@ -38,16 +38,18 @@ def cases(count: int) -> Iterator[Case]:
         additive = rng.random() < 0.15 and batch * heads * queries * keys * dim < 1.5e8
         dtype = torch.float32 if additive else rng.choice([torch.float32, torch.bfloat16])
         made += 1
-        yield case((batch, heads, queries, keys, dim), rule, dtype, rng.random() < 0.6, additive)
+        yield case(
+            (batch, heads, queries, keys, dim), rule, dtype, rng.random() < 0.6, "additive" if additive else "dot"
+        )
 
 
 def timed(probe: Case, rounds: int) -> dict[str, float]:
     """CPU seconds of every path that is not hopeless; they take turns, and the fastest of each counts."""
-    query, key, _ = probe.inputs
+    query, key, at = probe.placed
     jobs = {}
     for path in probe.accepting():
-        expected = planner.seconds(path, probe.attention, query, key, probe.at, training=probe.training)
-        if expected < LONGEST and path.cost(probe.attention, query, key, probe.at).bytes < calibration.LARGEST["cpu"]:
+        expected = planner.seconds(path, probe.attention, query, key, at, training=probe.training)
+        if expected < LONGEST and path.cost(probe.attention, query, key, at).bytes < calibration.LARGEST["cpu"]:
             jobs[path.name] = probe.run(path)
     took = dict.fromkeys(jobs, float("inf"))
     with torch.set_grad_enabled(probe.training):

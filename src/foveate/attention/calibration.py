@@ -16,14 +16,18 @@ from torch import Tensor
 
 from foveate import machine, native
 from foveate.attention.attention import Attention
+from foveate.attention.configuration import AttentionConfig
+from foveate.attention.efficient import LinearConfig, PerformerConfig, ReformerConfig
+from foveate.attention.mechanism import MechanismConfig
 from foveate.attention.paths.path import Path
 from foveate.attention.planner import FEATURES, Rates, default_rates, features, rate_key, seconds
 from foveate.attention.position import Positions
-from foveate.attention.score import AdditiveConfig, ScaledDot
+from foveate.attention.score import AdditiveConfig
 from foveate.attention.visibility import (
     Visibility,
     bigbird,
     causal,
+    edges,
     everything,
     longformer,
     padding,
@@ -31,7 +35,7 @@ from foveate.attention.visibility import (
 )
 
 Size = tuple[int, int, int, int, int]
-Kind = tuple[Size, Visibility, torch.dtype, bool, bool]
+Kind = tuple[Size, Visibility, torch.dtype, bool, str]
 """Size, rule, number type, whether it trains, whether the score is additive."""
 SIZES: tuple[Size, ...] = (  # batch, heads, queries, keys, head_dim
     (64, 8, 16, 16, 32),
@@ -75,6 +79,15 @@ LARGE: tuple[Size, ...] = (
     (4, 16, 4096, 4096, 64),
     (1, 8, 16384, 16384, 64),
 )
+EFFICIENT: tuple[Size, ...] = ((16, 8, 32, 32, 32), (8, 8, 128, 128, 64), (2, 8, 512, 512, 64), (1, 8, 1500, 1500, 64))
+GRAPHS: tuple[Size, ...] = ((1, 8, 200, 200, 16), (1, 4, 1000, 1000, 32), (1, 8, 2700, 2700, 8))
+FORMULAS: dict[str, MechanismConfig] = {
+    "dot": AttentionConfig(),
+    "additive": AttentionConfig(score=AdditiveConfig()),
+    "linear": LinearConfig(),
+    "performer": PerformerConfig(),
+    "reformer": ReformerConfig(),
+}
 LARGE_ADDITIVE = ((32, 1, 64, 64, 512), (8, 1, 1024, 1024, 256), (1, 8, 4096, 4096, 64))
 """For GPUs only."""
 LARGEST = {"cpu": 2**29, "cuda": 2**33}
@@ -93,15 +106,20 @@ class Case:
     at: Positions
     training: bool
 
+    @property
+    def placed(self) -> tuple[Tensor, Tensor, Positions]:
+        """Queries and keys as paths meet them, and where they stand."""
+        return self.attention._placed(*self.inputs, self.at)
+
     def accepting(self) -> list[Path]:
-        query, key, _ = self.inputs
-        return [path for path in self.attention.paths if not path.refuses(self.attention, query, key, self.at)]
+        return [path for path in self.attention.paths if not path.refuses(self.attention, *self.placed)]
 
     def run(self, path: Path) -> Callable[[], object]:
         """One call of this path: the forward pass, and the backward when training."""
 
         def forward() -> Tensor:
-            return path.run(self.attention, *self.inputs, at=self.at, key_features=None, dropout=0.0)
+            query, key, at = self.placed
+            return path.run(self.attention, query, key, self.inputs[2], at=at, key_features=None, dropout=0.0)
 
         def training() -> None:
             context = forward()
@@ -156,7 +174,7 @@ def scale() -> None:
     ratios: dict[str, list[float]] = {}
     for dtype in (torch.float32, torch.bfloat16):
         for size in SIZES[1:2] + SIZES[6:8]:
-            probe = case(size, causal() & padding(), dtype, training=True, additive=False)
+            probe = case(size, causal() & padding(), dtype, training=True)
             for sample in measured(probe):
                 if sample.key not in default_rates():
                     continue
@@ -173,22 +191,34 @@ def scale() -> None:
 def cases(seed: int = 0, *, device: str = "cpu") -> Iterator[Case]:
     """Attentions over the grid in random order, so that any beginning covers all kinds."""
     rng = random.Random(seed)
-    dots, additive = grid(device)
+    dots, others = grid(device)
     rng.shuffle(dots)
-    rng.shuffle(additive)
-    often = len(dots) // len(additive)
+    rng.shuffle(others)
+    often = len(dots) // len(others)
     for number, chosen in enumerate(dots):
-        if number % often == 0 and additive:
-            yield case(*additive.pop(), device=device)
+        if number % often == 0 and others:
+            yield case(*others.pop(), device=device)
         yield case(*chosen, device=device)
 
 
 def grid(device: str) -> tuple[list[Kind], list[Kind]]:
-    """What is measured of dot products, and of additive scores; larger ones on GPUs."""
-    sizes, additive_sizes = (SIZES, ADDITIVE) if device == "cpu" else (SIZES + LARGE, ADDITIVE + LARGE_ADDITIVE)
+    """What is measured of dot products, and of other formulas; larger ones on GPUs."""
+    sizes, additive = (SIZES, ADDITIVE) if device == "cpu" else (SIZES + LARGE, ADDITIVE + LARGE_ADDITIVE)
     modes = ((torch.float32, False), (torch.float32, True), (torch.bfloat16, False), (torch.bfloat16, True))
-    dots = [(size, rule, *mode, False) for size, rule, mode in itertools.product(sizes, RULES, modes)]
-    return dots, [(size, padding(), *mode, True) for size, mode in itertools.product(additive_sizes, modes)]
+    dots: list[Kind] = [(size, rule, *mode, "dot") for size, rule, mode in itertools.product(sizes, RULES, modes)]
+    others: list[Kind] = [(size, padding(), *mode, "additive") for size, mode in itertools.product(additive, modes)]
+    rules, kinds = (padding(), causal()), ("linear", "performer", "reformer")
+    others += [
+        (size, rule, *mode, kind) for size, rule, mode, kind in itertools.product(EFFICIENT, rules, modes[:2], kinds)
+    ]
+    others += [(size, _graph(size[2]), *mode, "dot") for size, mode in itertools.product(GRAPHS, modes)]
+    return dots, others
+
+
+def _graph(nodes: int) -> Visibility:
+    """Eight edges for each node, at random."""
+    drawn = torch.randint(nodes, (2, 8 * nodes), generator=torch.Generator().manual_seed(nodes))
+    return edges(drawn.unique(dim=1), self_loops=True)
 
 
 def case(
@@ -196,7 +226,7 @@ def case(
     rule: Visibility,
     dtype: torch.dtype,
     training: bool,
-    additive: bool,
+    formula: str = "dot",
     *,
     device: str = "cpu",
 ) -> Case:
@@ -213,19 +243,19 @@ def case(
     if rule not in (everything(), causal()):
         padded = Positions.of(queries, keys, key_lengths=lengths)
         at = replace(at, real=padded.real)
-    score = AdditiveConfig().build(query_dim=dim, key_dim=dim) if additive else ScaledDot()
-    attention = Attention(score, visibility=rule).to(device, dtype)
-    return Case(attention, (tensor(queries), tensor(keys), tensor(keys)), at, training)
+    built = FORMULAS[formula].build(query_dim=dim, key_dim=dim, num_heads=heads, visibility=rule, kind="self")
+    assert isinstance(built, Attention)
+    return Case(built.to(device, dtype), (tensor(queries), tensor(keys), tensor(keys)), at, training)
 
 
 def measured(case: Case) -> list[Sample]:
     """The times of all accepting paths that are not hopeless; they take turns, and the fastest of each counts."""
-    query, key, _ = case.inputs
+    query, key, at = case.placed
     device, tried = query.device.type, []
     room = LARGEST[device] if device == "cpu" else min(LARGEST[device], torch.cuda.mem_get_info()[0] // 2)
     for path in case.accepting():
-        cost = path.cost(case.attention, query, key, case.at)
-        expected = seconds(path, case.attention, query, key, case.at, training=case.training)
+        cost = path.cost(case.attention, query, key, at)
+        expected = seconds(path, case.attention, query, key, at, training=case.training)
         if cost.bytes < room and expected < LONGEST:
             tried.append((path, features(cost, query, key)))
     with torch.set_grad_enabled(case.training):
