@@ -133,5 +133,6 @@ test("every language says everything, with the same places to fill", () => {
     for (const [word, text] of Object.entries(english)) expect(places(strings[word as Word])).toEqual(places(text));
   }
   expect(spoken("en", "search.count", { at: 1, count: 2 })).toBe("1 of 2");
+  expect(spoken("fa", "read.hidden", { query: "x", key: "ب" })).toContain("\u2068x\u2069 نمی‌تواند به ب");
   expect(preferred(["de-CH", "fa-IR"])).toBe("fa");
 });

@@ -2,6 +2,7 @@
 
 import english from "./en.json";
 import persian from "./fa.json";
+import { direction } from "../label";
 import russian from "./ru.json";
 import chinese from "./zh.json";
 
@@ -12,7 +13,13 @@ const STRINGS: Record<Language, Partial<Record<Word, string>>> = { en: english, 
 
 export function spoken(language: Language, word: Word, values: Record<string, string | number> = {}): string {
   const text = STRINGS[language][word] ?? english[word];
-  return text.replace(/\{(\w+)\}/g, (_, name: string) => String(values[name] ?? ""));
+  return text.replace(/\{(\w+)\}/g, (_, name: string) => isolated(language, String(values[name] ?? "")));
+}
+
+/** A value that reads the other way than the sentence around it is set apart, so that neither reorders the other. */
+function isolated(language: Language, value: string): string {
+  const sentence = language === "fa" ? "rtl" : "ltr";
+  return /\p{L}/u.test(value) && direction(value) !== sentence ? `\u2068${value}\u2069` : value;
 }
 
 /** The reader's language, where the viewer speaks it. */

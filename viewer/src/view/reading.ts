@@ -56,7 +56,7 @@ export class Reading {
       const pooled = at.level > 0 || cells !== "token";
       replace(
         this.cell,
-        h("h2", { className: "pair" }, h("bdi", {}, names.query), h("span", { "aria-hidden": "true" }, " → "), h("bdi", {}, names.key)),
+        h("h2", { className: "pair", dir: "ltr" }, h("bdi", {}, names.query), h("span", { "aria-hidden": "true" }, " → "), h("bdi", {}, names.key)),
         h("dl", {},
           ...term(app.say("query"), at.query), ...term(app.say("key"), at.key),
           ...term(app.say("weight"), value.visible ? h("strong", { className: "weight" }, numbers.weight) : app.say("legend.hidden")),
