@@ -1,22 +1,37 @@
 """One readable file per architecture."""
 
 from foveate.models.bahdanau import Bahdanau, BahdanauConfig
+from foveate.models.bert import BERT, BERTConfig
 from foveate.models.fixed_context import FixedContext, FixedContextConfig
+from foveate.models.gpt import GPT, GPTConfig
+from foveate.models.language_model import LanguageModel
 from foveate.models.luong import Luong, LuongConfig
+from foveate.models.recurrent_language_model import RecurrentLanguageModel, RecurrentLanguageModelConfig
 from foveate.models.seq2seq import Seq2Seq
 from foveate.models.transformer import Transformer, TransformerConfig
 
 ModelConfig = FixedContextConfig | BahdanauConfig | LuongConfig | TransformerConfig
 """The models that a configuration can name: "fixed_context", "bahdanau", "luong", "transformer"."""
 
+LanguageModelConfig = GPTConfig | RecurrentLanguageModelConfig
+"""The language models that a configuration can name: "gpt", "recurrent"."""
+
 __all__ = [
+    "BERT",
+    "GPT",
+    "BERTConfig",
     "Bahdanau",
     "BahdanauConfig",
     "FixedContext",
     "FixedContextConfig",
+    "GPTConfig",
+    "LanguageModel",
+    "LanguageModelConfig",
     "Luong",
     "LuongConfig",
     "ModelConfig",
+    "RecurrentLanguageModel",
+    "RecurrentLanguageModelConfig",
     "Seq2Seq",
     "Transformer",
     "TransformerConfig",

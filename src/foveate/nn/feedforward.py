@@ -1,6 +1,7 @@
 """The position-wise feed-forward network of a Transformer block."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 from jaxtyping import Float
@@ -11,8 +12,14 @@ from foveate.nn import bfloat16
 from foveate.nn.dropout import dropout
 from foveate.nn.linear import Linear
 
-Activation = Literal["relu", "gelu", "silu"]
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": relu, "gelu": gelu, "silu": silu}
+Activation = Literal["relu", "gelu", "silu", "gelu_tanh"]
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": relu,
+    "gelu": gelu,
+    "silu": silu,
+    "gelu_tanh": partial(gelu, approximate="tanh"),
+}
+"""`gelu_tanh` is the older approximation of gelu, which GPT-2 was trained with: they differ by up to 5e-4."""
 
 
 class FeedForward(nn.Module):

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from foveate import native
 from foveate.attention import Positions
 from foveate.attention.record import note
-from foveate.nn.feedforward import ACTIVATIONS
 from foveate.nn.flat import FlatBlock, Product, kernels
 from foveate.nn.multihead import KeyValue
 
@@ -24,6 +23,8 @@ FEW = 8
 """At most as many rows are stepped so. On one core with AVX-512, the time of block by block divided by this: 3.6 for
 one row, 2.0 for eight, 1.3 for sixteen; in bfloat16, whose products have their own instructions, 4.2, 1.5 and 1.0."""
 LANES = 16
+COMPILED = ("relu", "gelu", "silu")
+"""Activations that the kernel knows, in its numbering from 1."""
 
 
 class _Product(ctypes.Structure):
@@ -84,7 +85,7 @@ class DecoderStep:
             heads=first.heads,
             half=self.dtype is torch.bfloat16,
             norm_first=first.norm_first,
-            activation=1 + list(ACTIVATIONS).index(first.activation),
+            activation=1 + COMPILED.index(first.activation),
             embedding=embedding.data_ptr(),
             scale=scale,
             norm=_Norm() if norm is None else self._norm(norm),
@@ -99,6 +100,8 @@ class DecoderStep:
             return "there is no compiled kernel"
         if embedding.device.type != "cpu" or embedding.dtype not in (torch.float32, torch.bfloat16):
             return f"weights are {embedding.dtype} on {embedding.device.type}, not float32 or bfloat16 on a CPU"
+        if blocks[0].activation not in COMPILED:
+            return f"there is no compiled {blocks[0].activation}"
         products = [part.plain for block in blocks for part in vars(block).values() if isinstance(part, Product)]
         head_dim = embedding.shape[1] // blocks[0].heads
         widths = {weight.shape[1] for weight in products} | {head_dim}

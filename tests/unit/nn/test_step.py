@@ -149,3 +149,14 @@ def test_what_the_kernel_cannot_step_has_a_reason(monkeypatch: pytest.MonkeyPatc
         assert "precision" in DecoderStep.refuses(blocks, table, table.bfloat16())
     monkeypatch.setattr("foveate.nn.step.kernels", lambda: None)
     assert "compiled" in DecoderStep.refuses(blocks, table, table)
+
+
+def test_an_activation_without_a_kernel_is_stepped_block_by_block() -> None:
+    torch.manual_seed(0)
+    block = BlockConfig(model_dim=64, num_heads=2, feedforward_dim=96, activation="gelu_tanh")
+    model = TransformerConfig(block=block, encoder_layers=1, decoder_layers=1).build(VOCAB, VOCAB).eval()
+    with torch.inference_mode():
+        state = model.start(Batch.of(SOURCES[:1]))
+        assert state.whole is None
+        _, logits = model.step(state, torch.tensor([1]))
+        torch.testing.assert_close(logits, model(Batch.of(SOURCES[:1]), Batch.of([[1, 2]])))

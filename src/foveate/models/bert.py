@@ -1,0 +1,138 @@
+"""The bidirectional encoder that is trained by filling gaps: Devlin et al. 2019."""
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from foveate.attention import Positions
+from foveate.data.batch import Batch
+from foveate.nn.block import BlockConfig, EncoderBlock
+from foveate.nn.dropout import dropout
+from foveate.nn.feedforward import ACTIVATIONS
+from foveate.nn.limit import require_positive
+from foveate.nn.linear import Linear
+from foveate.nn.packing import Packing
+
+DEVIATION = 0.02
+"""Of initial embeddings and matrices."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BERTConfig:
+    """Post-norm blocks over tokens, positions and segments. The defaults suit a few megabytes of text."""
+
+    block: BlockConfig = BlockConfig(model_dim=256, num_heads=4, feedforward_dim=1024, norm="post", activation="gelu")
+    """`block.encoder_attention` is what the layers attend by."""
+    num_layers: int = 4
+    max_length: int = 512
+    num_segments: int = 2
+    """Kinds of embeddings that tell the two sentences of a pair apart."""
+    norm_epsilon: float = 1e-12
+
+    def __post_init__(self) -> None:
+        require_positive(num_layers=self.num_layers, max_length=self.max_length, num_segments=self.num_segments)
+        if not self.norm_epsilon > 0:
+            raise ValueError(f"norm_epsilon must be more than 0, got {self.norm_epsilon}")
+
+    @classmethod
+    def tiny(cls) -> "BERTConfig":
+        """Two layers, 128 wide: the smallest of the published family."""
+        block = BlockConfig(model_dim=128, num_heads=2, feedforward_dim=512, norm="post", activation="gelu")
+        return cls(block=block, num_layers=2)
+
+    @classmethod
+    def base(cls) -> "BERTConfig":
+        """Twelve layers, 768 wide: 110 M parameters with its 30,522 tokens."""
+        block = BlockConfig(
+            model_dim=768, num_heads=12, feedforward_dim=3072, norm="post", activation="gelu", attention_dropout=0.1
+        )
+        return cls(block=block, num_layers=12)
+
+    def build(self, vocab: int) -> "BERT":
+        return BERT(self, vocab)
+
+
+class BERT(nn.Module):
+    """h⁰_i = LayerNorm(E y_i + p_i + s_i);  h^l = Block_l(h^{l−1}), each position looking at all of its text
+    pooled = tanh(W h^L_0);  p(y_i) = softmax(E LayerNorm(gelu(W h^L_i)) + b)
+
+    Everything but attention runs on real tokens without padding. Reference: Devlin et al. 2019, sections 3 and A.
+    """
+
+    def __init__(self, config: BERTConfig, vocab: int) -> None:
+        super().__init__()
+        block, model_dim = config.block, config.block.model_dim
+        self.config = config
+        self.max_length: int | None = config.max_length
+        self.embedding = nn.Embedding(vocab, model_dim)
+        self.position = nn.Embedding(config.max_length, model_dim)
+        self.segment = nn.Embedding(config.num_segments, model_dim)
+        self.embedding_norm = nn.LayerNorm(model_dim)
+        self.blocks = nn.ModuleList(EncoderBlock(block) for _ in range(config.num_layers))
+        self.norm = nn.LayerNorm(model_dim) if block.norm == "pre" else nn.Identity()
+        self.pooler = Linear(model_dim, model_dim)
+        self.head = GapHead(config, vocab)
+        for module in self.modules():
+            if isinstance(module, nn.LayerNorm):
+                module.eps = config.norm_epsilon
+            if isinstance(module, nn.Embedding | nn.Linear):
+                nn.init.normal_(module.weight, std=DEVIATION)
+
+    def forward(
+        self, text: Batch, segments: Int[Tensor, "batch length"] | None = None
+    ) -> Float[Tensor, "tokens vocab"]:
+        """Logits of what stands at each real token, text after text."""
+        return self.logits(self.encode(text, segments)[0])
+
+    def encode(
+        self, text: Batch, segments: Int[Tensor, "batch length"] | None = None
+    ) -> tuple[Float[Tensor, "tokens model_dim"], Packing]:
+        """The last hidden vectors of the real tokens, and how they are packed. Without segments, all are of the first.
+
+        Raises ValueError for a text that is longer than the model has positions.
+        """
+        if text.length > self.config.max_length:
+            raise ValueError(
+                f"The text has {text.length} tokens, but the model has {self.config.max_length} positions. "
+                "Shorten it, or train with a larger max_length."
+            )
+        packing = Packing(text.lengths, text.length)
+        kind = torch.zeros_like(text.ids) if segments is None else segments
+        x = self.embedding(packing.pack(text.ids)) + self.position(packing.place) + self.segment(packing.pack(kind))
+        x = dropout(self.embedding_norm(x), self.config.block.dropout, self.training)
+        at = Positions.of(text.length, text.length, key_lengths=text.lengths)
+        for block in cast(Any, self.blocks):
+            x = block(x, at=at, packing=packing)
+        return self.norm(x), packing
+
+    def pooled(self, hidden: Float[Tensor, "tokens model_dim"], packing: Packing) -> Float[Tensor, "batch model_dim"]:
+        """One vector for each text, made from its first token: what a classifier reads."""
+        return torch.tanh(self.pooler(hidden[packing.starts[:-1]]))
+
+    def logits(self, hidden: Float[Tensor, "tokens model_dim"]) -> Float[Tensor, "tokens vocab"]:
+        """What may stand at the places of these hidden vectors; training asks only about the gaps."""
+        return self.head(hidden, self.embedding.weight)
+
+    def parameter_count(self) -> int:
+        """Distinct trainable numbers; tied weights count once."""
+        return sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)
+
+
+class GapHead(nn.Module):
+    """logits = E LayerNorm(f(W h)) + b, with the embedding E"""
+
+    def __init__(self, config: BERTConfig, vocab: int) -> None:
+        super().__init__()
+        self.dense = Linear(config.block.model_dim, config.block.model_dim)
+        self.norm = nn.LayerNorm(config.block.model_dim)
+        self.bias = nn.Parameter(torch.zeros(vocab))
+        self.activation = config.block.activation
+
+    def forward(
+        self, hidden: Float[Tensor, "tokens model_dim"], table: Float[Tensor, "vocab model_dim"]
+    ) -> Float[Tensor, "tokens vocab"]:
+        return linear(self.norm(ACTIVATIONS[self.activation](self.dense(hidden))), table, self.bias)

@@ -1,0 +1,147 @@
+"""BERT as Hugging Face keeps it, into our BERT and back."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from foveate.attention import AttentionConfig
+from foveate.models.bert import BERT, BERTConfig
+from foveate.models.hugging_face import activation_of, load, read_folder, require, setting, their_name, write_folder
+from foveate.nn.block import BlockConfig
+
+BLOCK = {
+    "attention.query": "attention.self.query",
+    "attention.key": "attention.self.key",
+    "attention.value": "attention.self.value",
+    "attention.output": "attention.output.dense",
+    "attention_residual.norm": "attention.output.LayerNorm",
+    "feedforward.expand": "intermediate.dense",
+    "feedforward.contract": "output.dense",
+    "feedforward_residual.norm": "output.LayerNorm",
+}
+"""Our name of a part of a block, and theirs."""
+WHOLE = {
+    "embedding.weight": "bert.embeddings.word_embeddings.weight",
+    "position.weight": "bert.embeddings.position_embeddings.weight",
+    "segment.weight": "bert.embeddings.token_type_embeddings.weight",
+    "embedding_norm.weight": "bert.embeddings.LayerNorm.weight",
+    "embedding_norm.bias": "bert.embeddings.LayerNorm.bias",
+    "pooler.weight": "bert.pooler.dense.weight",
+    "pooler.bias": "bert.pooler.dense.bias",
+    "head.dense.weight": "cls.predictions.transform.dense.weight",
+    "head.dense.bias": "cls.predictions.transform.dense.bias",
+    "head.norm.weight": "cls.predictions.transform.LayerNorm.weight",
+    "head.norm.bias": "cls.predictions.transform.LayerNorm.bias",
+    "head.bias": "cls.predictions.bias",
+}
+SPARE = frozenset(name for name in WHOLE if name.startswith(("pooler.", "head.")))
+"""What bare encoders and fine-tuned models may lack."""
+COPIES = ("cls.predictions.decoder.weight", "cls.predictions.decoder.bias", "bert.embeddings.position_ids")
+NEXT_SENTENCE = ("cls.seq_relationship.weight", "cls.seq_relationship.bias")
+"""The head that told whether one sentence follows the other; nothing here asks it."""
+
+
+def read_bert(folder: Path | str) -> BERT:
+    """The model of a folder, in evaluation mode. Raises DataError when it holds another, or is damaged."""
+    return from_bert(*read_folder(folder))
+
+
+def write_bert(model: BERT, folder: Path | str) -> None:
+    """A folder that Hugging Face's BertForMaskedLM loads. Raises ValueError for what BERT's architecture has not."""
+    write_folder(folder, *to_bert(model))
+
+
+def from_bert(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> BERT:
+    """The model that a `config.json` and the tensors of its `model.safetensors` describe, in evaluation mode.
+
+    Bare encoders (names without `bert.`) and files of old age (`LayerNorm.gamma`, `LayerNorm.beta`) are understood.
+    What a file lacks of pooler and head keeps its initial values.
+    """
+    ours = configuration(config)
+    model = ours.build(setting(config, "vocab_size")).eval()
+    names = {theirs: own for own, theirs in _names(ours.num_layers).items()}
+    found = {_modern(name): tensor for name, tensor in tensors.items()}
+    renamed = {names.get(name, name): tensor for name, tensor in found.items()}
+    load(model, renamed, optional=SPARE, ignored=(*COPIES, *NEXT_SENTENCE))
+    return model
+
+
+def configuration(config: Mapping[str, Any]) -> BERTConfig:
+    """Our configuration of the architecture that a BERT `config.json` describes."""
+    require(config, "model_type", "bert")
+    require(config, "position_embedding_type", "absolute", "absolute")
+    require(config, "is_decoder", False, False)
+    require(config, "tie_word_embeddings", True, True)
+    block = BlockConfig(
+        model_dim=setting(config, "hidden_size"),
+        num_heads=setting(config, "num_attention_heads"),
+        feedforward_dim=setting(config, "intermediate_size"),
+        norm="post",
+        activation=activation_of(config, "hidden_act", "gelu"),
+        dropout=float(config.get("hidden_dropout_prob", 0.1)),
+        attention_dropout=float(config.get("attention_probs_dropout_prob", 0.1)),
+    )
+    return BERTConfig(
+        block=block,
+        num_layers=setting(config, "num_hidden_layers"),
+        max_length=setting(config, "max_position_embeddings"),
+        num_segments=setting(config, "type_vocab_size", 2),
+        norm_epsilon=float(config.get("layer_norm_eps", 1e-12)),
+    )
+
+
+def to_bert(model: BERT) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """`config.json` and tensors, by the names on disk. Raises ValueError for what BERT has not."""
+    ours, block = model.config, model.config.block
+    _require_bert(ours)
+    own = model.state_dict()
+    tensors = {theirs: own[name] for name, theirs in _names(ours.num_layers).items()}
+    config = {
+        "architectures": ["BertForMaskedLM"],
+        "model_type": "bert",
+        "vocab_size": model.embedding.num_embeddings,
+        "hidden_size": block.model_dim,
+        "num_hidden_layers": ours.num_layers,
+        "num_attention_heads": block.num_heads,
+        "intermediate_size": block.feedforward_dim,
+        "hidden_act": their_name(block.activation),
+        "hidden_dropout_prob": block.dropout,
+        "attention_probs_dropout_prob": block.attention_dropout,
+        "max_position_embeddings": ours.max_length,
+        "type_vocab_size": ours.num_segments,
+        "layer_norm_eps": ours.norm_epsilon,
+        "pad_token_id": 0,
+        "tie_word_embeddings": True,
+    }
+    return config, tensors
+
+
+def _names(num_layers: int) -> dict[str, str]:
+    """Every tensor's name, ours and theirs."""
+    names = dict(WHOLE)
+    for layer in range(num_layers):
+        for own, theirs in BLOCK.items():
+            for kind in ("weight", "bias"):
+                names[f"blocks.{layer}.{own}.{kind}"] = f"bert.encoder.layer.{layer}.{theirs}.{kind}"
+    return names
+
+
+def _modern(name: str) -> str:
+    """The present name of a tensor, whichever age or part of a model it comes from."""
+    if name.startswith(("embeddings.", "encoder.", "pooler.")):
+        name = f"bert.{name}"
+    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+
+
+def _require_bert(config: BERTConfig) -> None:
+    plain = AttentionConfig()
+    block = replace(config.block, decoder_attention=plain, cross_attention=plain)
+    wanted = replace(block, norm="post", bias=True, encoder_attention=plain, feedforward_dropout=0.0)
+    if block != wanted:
+        raise ValueError(
+            "BERT has post-norm blocks with biases and scaled dot-product attention, and this model differs. "
+            "Save it as a run, or train one of BERT's shape: BERTConfig.base()."
+        )

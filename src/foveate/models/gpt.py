@@ -1,0 +1,175 @@
+"""The causal Transformer language model: Radford et al. 2018 and 2019."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, cast
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from foveate.attention import Positions, causal
+from foveate.data.batch import Batch
+from foveate.models.language_model import LanguageModel, require_equal_lengths
+from foveate.nn.block import BlockConfig, EncoderBlock
+from foveate.nn.dropout import dropout
+from foveate.nn.limit import require_positive
+from foveate.nn.loss import projected_cross_entropy
+from foveate.nn.packing import Packing
+from foveate.nn.past import Past, attend_and_keep, attend_to_past, standing, with_room
+from foveate.nn.position import LearnedConfig, PositionConfig, UnitIntervalConfig
+
+DEVIATION = 0.02
+"""Of initial embeddings and matrices, as in GPT and BERT."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPTConfig:
+    """A stack of causal blocks. The defaults suit a few megabytes of text."""
+
+    block: BlockConfig = BlockConfig(
+        model_dim=256, num_heads=8, feedforward_dim=1024, norm="pre", activation="gelu_tanh"
+    )
+    """`block.decoder_attention` is what the layers attend by."""
+    num_layers: int = 4
+    position: PositionConfig = LearnedConfig(max_length=512)
+    tied: bool = True
+    """Whether the embedding is also the matrix that makes logits."""
+
+    def __post_init__(self) -> None:
+        require_positive(num_layers=self.num_layers)
+        if isinstance(self.position, UnitIntervalConfig):
+            raise ValueError(
+                "position goes from 0 to 1, which needs the length of the text, and a language model does not know it. "
+                'Choose others: position = { kind = "learned" }.'
+            )
+
+    @classmethod
+    def tiny(cls) -> "GPTConfig":
+        """Two layers, 64 wide, for 256 positions: trains in minutes without an accelerator."""
+        return cls(
+            block=BlockConfig(
+                model_dim=64, num_heads=4, feedforward_dim=256, norm="pre", activation="gelu_tanh", dropout=0.0
+            ),
+            num_layers=2,
+            position=LearnedConfig(max_length=256),
+        )
+
+    @classmethod
+    def gpt2(cls) -> "GPTConfig":
+        """The smallest GPT-2: 12 layers, 768 wide, 1024 positions; 124 M parameters with its 50,257 tokens."""
+        block = BlockConfig(
+            model_dim=768,
+            num_heads=12,
+            feedforward_dim=3072,
+            norm="pre",
+            activation="gelu_tanh",
+            attention_dropout=0.1,
+        )
+        return cls(block=block, num_layers=12, position=LearnedConfig(max_length=1024))
+
+    def build(self, vocab: int) -> "GPT":
+        return GPT(self, vocab)
+
+
+@dataclass(frozen=True, eq=False)
+class GPTState:
+    """The model between two tokens."""
+
+    pasts: tuple[Past, ...]
+    """Per layer, keys and values of the tokens so far; with room for more."""
+    time: int
+
+
+class GPT(LanguageModel[GPTState]):
+    """h⁰_t = E y_t + p_t;  h^l = Block_l(h^{l−1}), each position looking at itself and those before it;
+    p(y_{t+1}) = softmax(E LayerNorm(h^L_t))
+
+    Attention is any mechanism of the algebra. Reference: Radford et al. 2019, section 2.3, for pre-norm blocks and the
+    last layer norm, and for residual branches that begin smaller by 1/√(2L).
+    """
+
+    def __init__(self, config: GPTConfig, vocab: int) -> None:
+        super().__init__()
+        block, model_dim = config.block, config.block.model_dim
+        self.config = config
+        self.embedding = nn.Embedding(vocab, model_dim)
+        self.position = config.position.build(model_dim)
+        self.max_length = self.position.max_length
+        looking_back = replace(block, encoder_attention=block.decoder_attention)
+        self.blocks = nn.ModuleList(EncoderBlock(looking_back, causal()) for _ in range(config.num_layers))
+        self.norm = nn.LayerNorm(model_dim) if block.norm == "pre" else nn.Identity()
+        self.output_weight = None if config.tied else nn.Parameter(torch.empty(vocab, model_dim))
+        self._begin(config.num_layers)
+
+    def _begin(self, num_layers: int) -> None:
+        tables = [self.embedding.weight, *self.position.parameters()]
+        tables += [] if self.output_weight is None else [self.output_weight]
+        for table in tables:
+            nn.init.normal_(table, std=DEVIATION)
+        for block in self._layers:
+            for last in (block.attention.output, block.feedforward.contract):
+                nn.init.normal_(last.weight, std=DEVIATION / math.sqrt(2 * num_layers))
+
+    def forward(self, text: Batch) -> Float[Tensor, "tokens vocab"]:
+        return self.logits(self.hidden(text))
+
+    def hidden(self, text: Batch) -> Float[Tensor, "tokens model_dim"]:
+        """The last hidden vectors of the real tokens."""
+        packing = Packing(text.lengths, text.length)
+        x = self._embed(packing.pack(text.ids), packing.place)
+        at = Positions.of(text.length, text.length, device=text.ids.device)
+        for block in self._layers:
+            x = block(x, at=at, packing=packing)
+        return self.norm(x)
+
+    def loss(self, text: Batch) -> Float[Tensor, ""]:
+        if not torch.is_grad_enabled():
+            return super().loss(text)
+        return projected_cross_entropy(self.hidden(self.read(text)), self.output_table, self.predicted(text))
+
+    @property
+    def output_table(self) -> Float[Tensor, "vocab model_dim"]:
+        """The matrix that makes logits: its own, or the embedding."""
+        return self.embedding.weight if self.output_weight is None else self.output_weight
+
+    def logits(self, hidden: Float[Tensor, "tokens model_dim"]) -> Float[Tensor, "tokens vocab"]:
+        return linear(hidden, self.output_table)
+
+    def start(self, prompt: Batch, beam: int = 1) -> GPTState:
+        require_equal_lengths(prompt)
+        ids = prompt.ids
+        x = self._embed(ids, torch.arange(prompt.length, device=ids.device).expand_as(ids))
+        at = Positions.of(prompt.length, prompt.length, device=ids.device)
+        pasts: list[Past] = []
+        for block in self._layers:
+            x = _through(block, x, partial(attend_and_keep, block.attention, at=at, beam=beam, pasts=pasts))
+        return GPTState(tuple(pasts), prompt.length)
+
+    def step(self, state: GPTState, token: Int[Tensor, " rows"]) -> tuple[GPTState, Float[Tensor, "rows vocab"]]:
+        time = state.time
+        x = self._embed(token, torch.full_like(token, time))
+        pasts = tuple(with_room(past, time) for past in state.pasts)
+        for block, past in zip(self._layers, pasts, strict=True):
+            at = standing(past, time)
+            x = _through(block, x, partial(attend_to_past, block.attention, past=past, time=time, at=at))
+        return GPTState(pasts, time + 1), self.logits(self.norm(x))
+
+    def select(self, state: GPTState, rows: Int[Tensor, " new_rows"]) -> GPTState:
+        return replace(state, pasts=tuple(past.index_select(1, rows) for past in state.pasts))
+
+    @property
+    def _layers(self) -> tuple[EncoderBlock, ...]:
+        return cast(Any, tuple(self.blocks))
+
+    def _embed(self, ids: Int[Tensor, "*shape"], place: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape model_dim"]:
+        x = self.embedding(ids)
+        return dropout(x + self.position(place).to(x.dtype), self.config.block.dropout, self.training)
+
+
+def _through(block: EncoderBlock, x: Tensor, look_back: Callable[[Tensor], Tensor]) -> Tensor:
+    """A block whose attention is done by the caller."""
+    return block.feedforward_residual(block.attention_residual(x, look_back), block.feedforward)

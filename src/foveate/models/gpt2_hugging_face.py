@@ -1,0 +1,153 @@
+"""GPT-2 as Hugging Face keeps it, into our GPT and back."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from foveate.attention import AttentionConfig
+from foveate.models.gpt import GPT, GPTConfig
+from foveate.models.hugging_face import activation_of, load, read_folder, require, setting, their_name, write_folder
+from foveate.nn.block import BlockConfig
+from foveate.nn.position import LearnedConfig
+
+EPSILON = 1e-5
+TRANSPOSED = {"attention.output": "attn.c_proj", "feedforward.expand": "mlp.c_fc", "feedforward.contract": "mlp.c_proj"}
+"""Our part of a block and theirs, whose matrices are inputs × outputs."""
+NORMS = {"attention_residual.norm": "ln_1", "feedforward_residual.norm": "ln_2"}
+PROJECTIONS = ("attention.query", "attention.key", "attention.value")
+"""Side by side in one matrix on disk, `attn.c_attn`."""
+WHOLE = {
+    "embedding.weight": "wte.weight",
+    "position.weight": "wpe.weight",
+    "norm.weight": "ln_f.weight",
+    "norm.bias": "ln_f.bias",
+}
+
+
+def read_gpt2(folder: Path | str) -> GPT:
+    """The model of a folder, in evaluation mode. Raises DataError when it holds another, or is damaged."""
+    config, tensors = read_folder(folder)
+    return from_gpt2(config, tensors)
+
+
+def write_gpt2(model: GPT, folder: Path | str, *, end: int | None = None) -> None:
+    """A folder that Hugging Face's GPT2LMHeadModel loads; `end` is the id that stands between texts.
+
+    Raises ValueError for a model that GPT-2's architecture cannot express.
+    """
+    config, tensors = to_gpt2(model)
+    write_folder(folder, config if end is None else {**config, "bos_token_id": end, "eos_token_id": end}, tensors)
+
+
+def from_gpt2(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> GPT:
+    """The model that a `config.json` and the tensors of its `model.safetensors` describe, in evaluation mode.
+
+    With or without `transformer.` before the names. The fused projections of query, key and value are cut apart.
+    """
+    ours = configuration(config)
+    model = ours.build(setting(config, "vocab_size")).eval()
+    bare = {name.removeprefix("transformer."): tensor for name, tensor in tensors.items()}
+    renamed = {own: bare.pop(theirs) for own, theirs in WHOLE.items() if theirs in bare}
+    if (output := bare.pop("lm_head.weight", None)) is not None and not ours.tied:
+        renamed["output_weight"] = output
+    for layer in range(ours.num_layers):
+        renamed |= {f"blocks.{layer}.{name}": tensor for name, tensor in _block(bare, f"h.{layer}.")}
+    # Old files keep the triangle of visible positions as a tensor.
+    left = {name: tensor for name, tensor in bare.items() if not name.endswith((".attn.bias", ".attn.masked_bias"))}
+    load(model, {**renamed, **left})
+    return model
+
+
+def configuration(config: Mapping[str, Any]) -> GPTConfig:
+    """Our configuration of the architecture that a GPT-2 `config.json` describes."""
+    require(config, "model_type", "gpt2")
+    require(config, "scale_attn_weights", True, True)
+    require(config, "scale_attn_by_inverse_layer_idx", False, False)
+    require(config, "add_cross_attention", False, False)
+    require(config, "layer_norm_epsilon", EPSILON, EPSILON)
+    width = setting(config, "n_embd")
+    block = BlockConfig(
+        model_dim=width,
+        num_heads=setting(config, "n_head"),
+        feedforward_dim=config.get("n_inner") or 4 * width,
+        norm="pre",
+        activation=activation_of(config, "activation_function", "gelu_new"),
+        dropout=float(config.get("resid_pdrop", 0.1)),
+        attention_dropout=float(config.get("attn_pdrop", 0.1)),
+    )
+    return GPTConfig(
+        block=block,
+        num_layers=setting(config, "n_layer"),
+        position=LearnedConfig(max_length=setting(config, "n_positions")),
+        tied=bool(config.get("tie_word_embeddings", True)),
+    )
+
+
+def to_gpt2(model: GPT) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """`config.json` and tensors, by the names on disk. Raises ValueError for what GPT-2 has not."""
+    block = model.config.block
+    _require_gpt2(model.config)
+    own = model.state_dict()
+    tensors = {f"transformer.{theirs}": own[name] for name, theirs in WHOLE.items()}
+    if model.output_weight is not None:
+        tensors["lm_head.weight"] = own["output_weight"]
+    for layer in range(model.config.num_layers):
+        here, there = f"blocks.{layer}.", f"transformer.h.{layer}."
+        for kind in ("weight", "bias"):
+            joined = torch.cat([own[f"{here}{name}.{kind}"] for name in PROJECTIONS])
+            tensors[f"{there}attn.c_attn.{kind}"] = _turned(joined)
+            for name, theirs in TRANSPOSED.items():
+                tensors[f"{there}{theirs}.{kind}"] = _turned(own[f"{here}{name}.{kind}"])
+            for name, theirs in NORMS.items():
+                tensors[f"{there}{theirs}.{kind}"] = own[f"{here}{name}.{kind}"]
+    config = {
+        "architectures": ["GPT2LMHeadModel"],
+        "model_type": "gpt2",
+        "vocab_size": model.embedding.num_embeddings,
+        "n_positions": model.max_length,
+        "n_embd": block.model_dim,
+        "n_layer": model.config.num_layers,
+        "n_head": block.num_heads,
+        "n_inner": block.feedforward_dim,
+        "activation_function": their_name(block.activation),
+        "layer_norm_epsilon": EPSILON,
+        "resid_pdrop": block.dropout,
+        "embd_pdrop": block.dropout,
+        "attn_pdrop": block.attention_dropout,
+        "tie_word_embeddings": model.config.tied,
+    }
+    return config, tensors
+
+
+def _block(tensors: dict[str, Tensor], prefix: str) -> list[tuple[str, Tensor]]:
+    """One block's tensors, taken out of theirs, under our names."""
+    found = []
+    for kind in ("weight", "bias"):
+        for name, theirs in (TRANSPOSED | NORMS).items():
+            tensor = tensors.pop(f"{prefix}{theirs}.{kind}", None)
+            if tensor is not None:
+                found.append((f"{name}.{kind}", _turned(tensor) if name in TRANSPOSED else tensor))
+        joined = tensors.pop(f"{prefix}attn.c_attn.{kind}", None)
+        if joined is not None:
+            found += [
+                (f"{name}.{kind}", part) for name, part in zip(PROJECTIONS, _turned(joined).chunk(3), strict=True)
+            ]
+    return found
+
+
+def _turned(tensor: Tensor) -> Tensor:
+    return tensor.mT if tensor.dim() == 2 else tensor
+
+
+def _require_gpt2(config: GPTConfig) -> None:
+    block = replace(config.block, encoder_attention=AttentionConfig(), cross_attention=AttentionConfig())
+    wanted = replace(block, norm="pre", bias=True, decoder_attention=AttentionConfig(), feedforward_dropout=0.0)
+    if block != wanted or not isinstance(config.position, LearnedConfig):
+        raise ValueError(
+            "GPT-2 has pre-norm blocks with biases, scaled dot-product attention and learned positions, and this model "
+            "differs. Save it as a run, or train one of GPT-2's shape: GPTConfig.gpt2()."
+        )

@@ -1,0 +1,112 @@
+"""A Hugging Face model folder on disk: `config.json` and `model.safetensors`, read and written without their library.
+
+Names are those on disk, which stay, not those in memory, which drift between versions.
+"""
+
+import json
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from foveate.errors import DataError, UsageError
+from foveate.nn.feedforward import Activation
+from foveate.storage.draft import draft_folder
+from foveate.storage.manifest import read_json
+from foveate.storage.tensor import read_tensors, write_tensors
+
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+ACTIVATIONS: dict[str, Activation] = {
+    "relu": "relu",
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "silu": "silu",
+    "swish": "silu",
+}
+"""Their names of activations, and ours."""
+
+
+def read_folder(folder: Path | str) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Configuration and tensors. Raises DataError when a file is missing or damaged."""
+    folder = Path(folder)
+    for name in (CONFIG, WEIGHTS):
+        if not (folder / name).exists():
+            raise DataError(f"{folder} has no {name}. Give a folder with {CONFIG} and {WEIGHTS}, as models are shared.")
+    config = read_json(folder / CONFIG)
+    return config, read_tensors(folder / WEIGHTS)
+
+
+def write_folder(folder: Path | str, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+    """A new folder, whole or not at all. Raises UsageError where something is already."""
+    if Path(folder).exists():
+        raise UsageError(f"{folder} is there already, and would be lost. Name a new folder.")
+    with draft_folder(Path(folder)) as draft:
+        (draft / CONFIG).write_text(json.dumps(dict(config), indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        write_tensors(draft / WEIGHTS, tensors, {"format": "pt"})
+
+
+def setting(config: Mapping[str, Any], name: str, default: Any = None) -> Any:
+    """A setting that is needed, unless there is a default. Raises DataError when it is missing."""
+    value = config.get(name, default)
+    if value is None:
+        raise DataError(f"config.json lacks {name!r}. Pass the config.json that belongs to the weights.")
+    return value
+
+
+def require(config: Mapping[str, Any], name: str, value: Any, default: Any = None) -> None:
+    """Raises DataError when a setting asks for another architecture."""
+    found = config.get(name, default)
+    if found != value:
+        raise DataError(f"config.json has {name}={found!r}, which this model does not support; it needs {value!r}.")
+
+
+def activation_of(config: Mapping[str, Any], name: str, default: str) -> Activation:
+    """Our name of the activation. Raises DataError for one that we have not."""
+    theirs = config.get(name, default)
+    if theirs not in ACTIVATIONS:
+        raise DataError(
+            f"config.json has {name}={theirs!r}, which this model does not support; it needs one of "
+            f"{', '.join(ACTIVATIONS)}."
+        )
+    return ACTIVATIONS[theirs]
+
+
+def their_name(activation: Activation) -> str:
+    """The first of their names for an activation."""
+    return next(theirs for theirs, ours in ACTIVATIONS.items() if ours == activation)
+
+
+def load(
+    model: nn.Module,
+    tensors: Mapping[str, Tensor],
+    *,
+    optional: Collection[str] = (),
+    ignored: Collection[str] = (),
+) -> None:
+    """Put tensors, already under our names, into the model.
+
+    `optional` ones keep their initial values when they are missing; `ignored` ones may be left over. Raises DataError
+    when others are missing, unknown or misshapen.
+    """
+    own = model.state_dict()
+    missing = sorted(own.keys() - tensors.keys() - set(optional))
+    unknown = sorted(tensors.keys() - own.keys() - set(ignored))
+    for what, names in (("lack", missing), ("hold unknown tensors:", unknown)):
+        if names:
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            raise DataError(
+                f"The weights {what} {', '.join(names[:3])}{more}. Check that {CONFIG} and {WEIGHTS} come from one "
+                "folder, and that it holds a model of this kind."
+            )
+    for name in own.keys() & tensors.keys():
+        if tensors[name].shape != own[name].shape:
+            raise DataError(
+                f"The tensor {name} has shape {tuple(tensors[name].shape)}, but {CONFIG} makes it "
+                f"{tuple(own[name].shape)}. The two files belong to different models: take both from one folder."
+            )
+    with torch.no_grad():
+        for name in own.keys() & tensors.keys():
+            own[name].copy_(tensors[name])

@@ -1,0 +1,163 @@
+"""What every language model keeps to: steps are the whole, prompts are read at once, the future is unseen, and neither
+padding nor company matters. All in float64, so that a difference is a mistake and not a rounding.
+"""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+import torch
+
+from foveate.attention import AlibiConfig, AttentionConfig, CosineConfig, Rotary, Sparsemax, record, window
+from foveate.attention.efficient import LinearConfig
+from foveate.data.batch import Batch
+from foveate.decode import BeamConfig, GreedyConfig, SampleConfig, beam_size, decode
+from foveate.models.gpt import GPTConfig
+from foveate.models.language_model import LanguageModel
+from foveate.models.recurrent_language_model import RecurrentLanguageModelConfig
+from foveate.nn import BlockConfig, LearnedConfig, NoneConfig, SinusoidalConfig
+
+VOCAB, END = 13, 2
+TEXTS = [[2, 5, 6, 7, 8, 3], [2, 9], [2, 4, 4, 10], [2, 11, 12, 3, 4, 5, 6, 7, 8, 9, 10, 4, 5, 6, 7, 8, 9, 11, 3]]
+SAME = {"atol": 1e-11, "rtol": 0}
+"""float64: the order of sums may differ, nothing else."""
+ATTENTIONS = {
+    "scaled dot": AttentionConfig(),
+    "cosine": AttentionConfig(score=CosineConfig()),
+    "sparsemax": AttentionConfig(normaliser=Sparsemax()),
+    "rotary": AttentionConfig(transforms=(Rotary(),)),
+    "alibi": AttentionConfig(bias=AlibiConfig()),
+    "window": AttentionConfig(visibility=window(left=3, right=0)),
+    "linear": LinearConfig(),
+}
+BLOCK = BlockConfig(model_dim=8, num_heads=2, feedforward_dim=12)
+
+
+def configurations() -> Iterator[tuple[str, object]]:
+    for name, attention in ATTENTIONS.items():
+        block = replace(BLOCK, norm="pre", decoder_attention=attention)
+        position = NoneConfig() if name in ("rotary", "alibi") else LearnedConfig(max_length=40)
+        yield f"gpt {name}", GPTConfig(block=block, num_layers=2, position=position)
+    yield "gpt post", GPTConfig(block=BLOCK, num_layers=2, position=SinusoidalConfig(), tied=False)
+    for cell in ("rnn", "lstm", "gru", "lecture_gru"):
+        yield cell, RecurrentLanguageModelConfig(embedding_dim=6, hidden_dim=8, cell=cell)
+    yield (
+        "deep",
+        RecurrentLanguageModelConfig(
+            embedding_dim=8, hidden_dim=8, num_layers=3, skip=True, layer_norm=True, tied=True
+        ),
+    )
+
+
+CONFIGURATIONS = dict(configurations())
+
+
+@pytest.fixture(params=CONFIGURATIONS.values(), ids=CONFIGURATIONS.keys())
+def model(request: pytest.FixtureRequest) -> LanguageModel:
+    torch.manual_seed(1)
+    built = request.param.build(VOCAB).double().eval()
+    with torch.no_grad():
+        for parameter in built.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return built
+
+
+def followed(model: LanguageModel, text: list[int], prompt: int) -> torch.Tensor:
+    """The logits after each token of a text from number `prompt` on, which is read at once."""
+    state, logits = model.start(Batch.of([text[:prompt]])), []
+    for token in text[prompt:]:
+        state, after = model.step(state, torch.tensor([token]))
+        logits.append(after)
+    return torch.cat(logits)
+
+
+@torch.no_grad()
+def test_step_by_step_is_the_whole_after_any_prompt(model: LanguageModel) -> None:
+    text = TEXTS[-1]
+    whole = model(Batch.of([text]))
+    for prompt in (0, 1, 7, 16, len(text) - 1):
+        torch.testing.assert_close(followed(model, text, prompt), whole[prompt:], **SAME)
+
+
+@torch.no_grad()
+def test_neither_padding_nor_company_matters(model: LanguageModel) -> None:
+    alone = torch.cat([model(Batch.of([text])) for text in TEXTS])
+    together = Batch.of(TEXTS)
+    torch.testing.assert_close(model(together), alone, **SAME)
+    wide = Batch(torch.nn.functional.pad(together.ids, (0, 9), value=3), together.lengths)
+    torch.testing.assert_close(model(wide), alone, **SAME)
+
+
+@torch.no_grad()
+def test_what_comes_later_changes_nothing(model: LanguageModel) -> None:
+    text = TEXTS[-1]
+    other = [*text[:8], *reversed(text[8:])]
+    torch.testing.assert_close(model(Batch.of([other]))[:8], model(Batch.of([text]))[:8], **SAME)
+
+
+def test_the_loss_that_trains_is_the_loss_that_validates(model: LanguageModel) -> None:
+    text = Batch.of(TEXTS)
+    with torch.no_grad():
+        expected = model.loss(text)
+    torch.testing.assert_close(model.loss(text).double(), expected.double(), atol=1e-4, rtol=0)
+
+
+class Uncached:
+    """Reads the whole text anew at every step."""
+
+    def __init__(self, model: LanguageModel) -> None:
+        self.model, self.max_length = model, model.max_length
+
+    def step(self, state: torch.Tensor, token: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        text = torch.cat([state, token[:, None]], 1)
+        logits = self.model(Batch(text, torch.full((len(text),), text.shape[1])))
+        return text, logits.unflatten(0, (len(text), -1))[:, -1]
+
+    def select(self, state: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        return state[rows]
+
+
+@pytest.mark.parametrize(
+    "config", [GreedyConfig(), BeamConfig(beam=3, num_best=3), SampleConfig(seed=3)], ids=["greedy", "beam", "sample"]
+)
+@torch.no_grad()
+def test_cached_generation_is_uncached_generation(
+    model: LanguageModel, config: GreedyConfig | BeamConfig | SampleConfig
+) -> None:
+    beam = beam_size(config)
+    prompts = Batch.of([TEXTS[0], TEXTS[-1][:6]])
+    options = {"sentences": 2, "config": config, "begin": END, "max_length": 18, "examples": [4, 7]}
+    found = decode(model, model.start(prompts, beam), **options)
+    expected = decode(Uncached(model), prompts.ids.repeat_interleave(beam, 0), **options)
+    assert [[best.tokens for best in row] for row in found] == [[best.tokens for best in row] for row in expected]
+
+
+def test_prompts_of_unequal_lengths_are_refused(model: LanguageModel) -> None:
+    with pytest.raises(ValueError, match="equally long"):
+        model.start(Batch.of(TEXTS))
+
+
+@torch.no_grad()
+def test_each_layer_of_a_gpt_looks_back_only() -> None:
+    model = GPTConfig.tiny().build(VOCAB).eval()
+    with record(model) as seen:
+        model(Batch.of([TEXTS[0]]))
+    assert [site.kind for site in seen] == ["self", "self"]
+    for site in seen:
+        assert not site.weights().triu(1).any()
+
+
+def test_the_small_gpt2_has_as_many_parameters_as_published() -> None:
+    with torch.device("meta"):
+        assert GPTConfig.gpt2().build(50257).parameter_count() == 124_439_808
+
+
+def test_state_selection_follows_rows(model: LanguageModel) -> None:
+    rows = torch.tensor([1, 1, 0])
+    with torch.no_grad():
+        state = model.start(Batch.of([TEXTS[0][:3], TEXTS[2][:3]]))
+        _, logits = model.step(model.select(state, rows), torch.tensor([4, 5, 6]))
+        for row, (source, token) in enumerate(itertools.zip_longest([2, 2, 0], [4, 5, 6])):
+            alone = followed(model, [*TEXTS[source][:3], token], 3)
+            torch.testing.assert_close(logits[row : row + 1], alone, **SAME)
