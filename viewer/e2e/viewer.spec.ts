@@ -1,7 +1,7 @@
 import { AxeBuilder } from "@axe-core/playwright";
 import { expect, test, type Page } from "@playwright/test";
-import { address } from "./pages";
-import { NEEDLE, needle, needleWeight } from "./trace";
+import { address, page as standalone } from "./pages";
+import { lecture, NEEDLE, needle, needleWeight } from "./trace";
 
 /** Everything a page asked for that is not itself or made by itself. */
 async function visit(page: Page, name: string, hash = ""): Promise<string[]> {
@@ -75,6 +75,30 @@ test("the steps of the lectures' example show its numbers", async ({ page }) => 
   await page.getByLabel("Site").selectOption("causal");
   await expect(step("visible₂ⱼ").locator("td")).toHaveText(["1", "1", "0"]);
   expect(strangers).toEqual([]);
+});
+
+test("the lectures' table of positions is shown term by term", async ({ page }) => {
+  await visit(page, "lecture", "#view=steps");
+  await page.getByText("How this place becomes a vector").click();
+  await page.getByLabel("Place", { exact: true }).fill("1");
+  await page.getByLabel("Base").fill("100");
+  await expect(page.locator(".position .step").last().locator("td")).toHaveText(["0.841471", "0.540302", "0.0998334", "0.995004"]);
+});
+
+test("in a sandboxed frame, as notebooks show it, the viewer works without an address of its own", async ({ page }) => {
+  await page.goto(address("lecture"));
+  await page.evaluate((html) => {
+    document.body.replaceChildren();
+    const frame = document.body.appendChild(document.createElement("iframe"));
+    frame.setAttribute("sandbox", "allow-scripts");
+    frame.width = "1000";
+    frame.height = "700";
+    frame.srcdoc = html;
+  }, standalone(lecture()).replace(/<meta http-equiv[^>]*>/, ""));
+  const inside = page.frameLocator("iframe");
+  await inside.getByRole("button", { name: "encoder.0.self_attention.attention, head 1: entropy 0" }).click();
+  await inside.getByRole("application").press("ArrowDown");
+  await expect(inside.locator(".reading .weight")).not.toBeEmpty();
 });
 
 test("a Persian sentence reads from the right and is linked to its English words", async ({ page }) => {

@@ -86,7 +86,6 @@ export interface Statistics {
   heads: Measures[];
   estimate: boolean;
 }
-export type RowMeasures = Record<"entropy" | "distance" | "sink", number[]>;
 
 export interface Step {
   symbol: string;

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { Engine } from "../src/engine/engine";
+import { positionSteps } from "../src/engine/position";
 import type { Step } from "../src/provider";
 import { lecture, persian, type Example } from "../e2e/trace";
 import { made } from "./case";
@@ -35,6 +36,11 @@ describe("steps of the lectures' four-dimensional self-attention", () => {
     close(numbers(steps, "α₃ⱼ"), [0.153846, 0.461538, 0.384615]);
     close(numbers(steps, "c₃"), [1.846154, 6.307692, 1.615385]);
   });
+});
+
+test("the lectures' table of positions: d = 4, base 100", () => {
+  const table = [[0, 1, 0, 1], [0.841471, 0.540302, 0.099833, 0.995004], [0.909297, -0.416147, 0.198669, 0.980067], [0.14112, -0.989992, 0.29552, 0.955336]];
+  table.forEach((wanted, place) => (numbers(positionSteps(place, 4, 100), "p") as number[]).forEach((value, at) => expect(value).toBeCloseTo(wanted[at]!, 6)));
 });
 
 test("every mechanism can be told step by step, and ends at its weights", async () => {

@@ -1,10 +1,9 @@
 /** What a row's weights say about its head, gathered in one pass over rows. */
 
-import { MEASURES, type Measures, type RowMeasures, type Sequence } from "../provider";
+import { MEASURES, type Measures, type Sequence } from "../provider";
 import type { Head } from "./head";
 
 export class Gauge {
-  readonly rows: RowMeasures;
   private readonly sums: Measures;
   private readonly counts: Measures;
   private readonly followers: Map<string, number[]> | null;
@@ -15,7 +14,6 @@ export class Gauge {
   ) {
     this.sums = Object.fromEntries(MEASURES.map((name) => [name, 0])) as Measures;
     this.counts = { ...this.sums };
-    this.rows = { entropy: [], distance: [], sink: [] };
     this.followers = labels && head.site.kind === "self" ? followersOf(labels) : null;
   }
 
@@ -48,9 +46,6 @@ export class Gauge {
     this.note("sink", sink);
     this.note("diagonality", diagonality);
     if (previous >= 0) this.note("previous", previous);
-    this.rows.entropy[query] = entropy;
-    this.rows.distance[query] = distance;
-    this.rows.sink[query] = sink;
     this.addInduction(query, weights, from, to, total);
   }
 

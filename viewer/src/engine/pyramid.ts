@@ -1,7 +1,6 @@
 /** One pass over all weights of a head: all levels from a base on, and what its rows say. Memory stays O(cells). */
 
-import type { Codes, Measures, Pool, RowMeasures } from "../provider";
-import { TILE } from "../provider";
+import { TILE, type Codes, type Measures, type Pool } from "../provider";
 import type { Head } from "./head";
 import { Gauge } from "./measure";
 import { addRow, codesOf, emptyCells, halved, levelAxis, type Cells } from "./pool";
@@ -15,16 +14,12 @@ export function baseLevel(queries: number, keys: number): number {
 
 export class Pyramid {
   readonly base: number;
-  measures: Measures;
-  rows: RowMeasures;
-  readonly counts: Uint32Array;
-  private levels: Cells[];
+  readonly measures: Measures;
+  private readonly levels: Cells[];
 
-  private constructor(base: number, cells: Cells, gauge: Gauge, counts: Uint32Array) {
+  private constructor(base: number, cells: Cells, gauge: Gauge) {
     this.base = base;
     this.measures = gauge.means();
-    this.rows = gauge.rows;
-    this.counts = counts;
     this.levels = [cells];
     for (let top = cells; top.rows > 1 || top.columns > 1; ) this.levels.push((top = halved(top)));
   }
@@ -35,7 +30,6 @@ export class Pyramid {
     const cells = emptyCells(Math.ceil(head.queries / size), Math.ceil(head.keys / size), base === 0);
     const axis = levelAxis(base, 0, head.keys, cells.columns);
     const gauge = new Gauge(head, labels);
-    const counts = new Uint32Array(head.queries);
     const weights = new Float64Array(head.keys);
     for (let i = 0; i < head.queries; i++) {
       const [from, to] = head.reach(i);
@@ -43,10 +37,9 @@ export class Pyramid {
       addRow(cells, Math.floor(i / size), weights, from, to, axis);
       gauge.add(i, weights, from, to);
       cells.queries[Math.floor(i / size)]! += 1;
-      for (let o = 0; o < to - from; o++) if (weights[o]! >= 0) counts[i]! += 1;
       yield;
     }
-    return new Pyramid(base, cells, gauge, counts);
+    return new Pyramid(base, cells, gauge);
   }
 
   /** The codes of a tile, or of its corner of `side` cells; levels above the top are the top. */

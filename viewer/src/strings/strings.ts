@@ -1,8 +1,8 @@
 /** What the viewer says, in the languages of its readers. A text that a language lacks is said in English. */
 
+import { direction } from "../label";
 import english from "./en.json";
 import persian from "./fa.json";
-import { direction } from "../label";
 import russian from "./ru.json";
 import chinese from "./zh.json";
 

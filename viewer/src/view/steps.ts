@@ -2,6 +2,7 @@
 
 import { calledOff, Latest, shown, type App } from "../app";
 import { formula, h, replace } from "../dom";
+import { positionSteps } from "../engine/position";
 import type { Step } from "../provider";
 import { effect } from "../signal";
 
@@ -10,7 +11,7 @@ export function steps(app: App): { element: HTMLElement; close: () => void } {
   const name = h("span");
   const title = h("h2");
   const list = h("ol", { className: "steps" });
-  const element = h("section", { className: "stepsview", "aria-label": app.say("view.steps") }, h("div", { className: "controls" }, h("label", { className: "field" }, name, input)), title, list);
+  const element = h("section", { className: "stepsview", "aria-label": app.say("view.steps") }, h("div", { className: "controls" }, h("label", { className: "field" }, name, input)), title, list, position(app));
   const latest = new Latest();
   const stop = effect(() => {
     const query = app.cursor.value?.query ?? 0;
@@ -31,6 +32,20 @@ export function steps(app: App): { element: HTMLElement; close: () => void } {
       stop();
     },
   };
+}
+
+/** The lectures' table of positions, for whoever wants to see where the order of words comes from. */
+function position(app: App): HTMLElement {
+  const number = (value: number, least: number, step: number): HTMLInputElement => h("input", { type: "number", value: String(value), min: String(least), step: String(step), oninput: () => fill() });
+  const [place, dimension, base] = [number(app.cursor.peek()?.query ?? 0, 0, 1), number(4, 2, 2), number(10000, 2, 1)];
+  const list = h("ol", { className: "steps" });
+  const fill = (): void => {
+    const size = Math.min(64, Math.max(2, 2 * Math.round(Number(dimension.value) / 2)));
+    replace(list, ...positionSteps(Math.max(0, Number(place.value)), size, Math.max(2, Number(base.value))).map((step) => item(app, step)));
+  };
+  fill();
+  const field = (word: "steps.place" | "steps.dimension" | "steps.base", input: HTMLElement): HTMLElement => h("label", { className: "field" }, h("span", {}, app.say(word)), input);
+  return h("details", { className: "position" }, h("summary", {}, app.say("steps.position")), h("div", { className: "controls" }, field("steps.place", place), field("steps.dimension", dimension), field("steps.base", base)), list);
 }
 
 function item(app: App, { symbol, mathml, numbers, about, keys }: Step): HTMLElement {
