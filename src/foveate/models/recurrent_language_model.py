@@ -128,6 +128,8 @@ def gradient_by_distance(model: RecurrentLanguageModel, text: Batch, *, layer: i
         hidden, state = embedded[:, 0], model._zeros(embedded, text.size)
         for here in embedded.unbind(1):
             hidden, state = model.decoder.step(here, state)
+            # h is made from c: without a copy, what c could learn through h of the same time would count twice.
+            state = tuple((h, *(c.clone() for c in cell)) for h, *cell in state)
             seen.append(state[layer])
         loss = nn.functional.cross_entropy(model.logits(hidden), text.ids[:, -1], reduction="sum")
         parts = [part for step in seen for part in step]

@@ -1,0 +1,67 @@
+"""One long text in blocks: which stretch of tokens forms which row of which batch, as a pure function of the step."""
+
+import numpy as np
+from jaxtyping import Int, Integer
+
+from foveate.errors import DataError
+
+
+class BlockPlan:
+    """Rows of `length` tokens side by side in one text, each read to predict its every next token.
+
+    A row takes one token more than it reads: the last is only predicted. Every epoch begins at another offset and
+    shuffles the rows, so the edges of rows, where nothing of the text before is seen, move through the text. The
+    number of batches is the same in each epoch, so that the rows of a step follow from (seed, step) alone.
+
+    >>> plan = BlockPlan(num_tokens=10, length=3, rows=2, seed=0)
+    >>> [plan.starts(step).tolist() for step in range(plan.steps_per_epoch)]
+    [[2, 5]]
+    >>> plan.read(np.arange(10), plan.starts(0)).tolist()
+    [[2, 3, 4, 5], [5, 6, 7, 8]]
+
+    A text that is shorter than a row is one row. Raises DataError when there is nothing to predict.
+    """
+
+    def __init__(self, *, num_tokens: int, length: int, rows: int, seed: int) -> None:
+        if num_tokens < 2:
+            raise DataError(f"The text has {num_tokens} tokens: there is nothing to predict. Give a longer text.")
+        self.num_tokens, self.seed = num_tokens, seed
+        self.length = min(length, num_tokens - 1)
+        # One row less than fits, so that every offset has as many.
+        self.num_rows = max((num_tokens - self.length) // self.length, 1)
+        self.rows = min(rows, self.num_rows)
+        self._epoch: tuple[int, np.ndarray] | None = None
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Whole batches; what is left over of an epoch waits for the next, which shuffles anew."""
+        return self.num_rows // self.rows
+
+    def starts(self, step: int) -> Int[np.ndarray, " rows"]:
+        """Where the rows of a step begin; steps count on through the epochs."""
+        epoch, index = divmod(step, self.steps_per_epoch)
+        if self._epoch is None or self._epoch[0] != epoch:
+            generator = np.random.default_rng([self.seed % (1 << 64), epoch])
+            spare = self.num_tokens - 1 - self.num_rows * self.length
+            offset = int(generator.integers(min(spare, self.length - 1) + 1))
+            self._epoch = epoch, offset + self.length * generator.permutation(self.num_rows)
+        return np.sort(self._epoch[1][index * self.rows : (index + 1) * self.rows])
+
+    def read(
+        self, tokens: Integer[np.ndarray, " tokens"], starts: Int[np.ndarray, " rows"]
+    ) -> Int[np.ndarray, "rows length_and_next"]:
+        """The rows themselves, from the text that the plan is for."""
+        return np.stack([tokens[start : start + self.length + 1] for start in starts]).astype(np.int64)
+
+
+def blocks_in_turn(
+    tokens: Integer[np.ndarray, " tokens"], length: int, rows: int
+) -> list[list[Integer[np.ndarray, " length_and_next"]]]:
+    """The whole text in batches of rows, in order: every token after the first is predicted exactly once.
+
+    >>> [[row.tolist() for row in batch] for batch in blocks_in_turn(np.arange(6), length=2, rows=2)]
+    [[[0, 1, 2], [2, 3, 4]], [[4, 5]]]
+    """
+    starts = range(0, len(tokens) - 1, length)
+    cut = [tokens[start : start + length + 1] for start in starts]
+    return [cut[first : first + rows] for first in range(0, len(cut), rows)]

@@ -1,0 +1,166 @@
+"""A trained language model in use: go on from a prompt, score a text."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+
+from foveate.config import build
+from foveate.data.batch import Batch
+from foveate.data.tokeniser import BOS, EOS, PAD, UNKNOWN, Tokeniser, load_tokeniser
+from foveate.decode import DecodeConfig, Hypothesis, SampleConfig, beam_size, decode
+from foveate.errors import DataError
+from foveate.models import LanguageModel
+from foveate.storage.checkpoint import load_weights, restore_model
+from foveate.storage.run import read_run
+from foveate.tasks.language_model import (
+    LINE_BYTES,
+    TOKENISER,
+    LanguageModelTaskConfig,
+    TextConfig,
+    build_model,
+    score,
+    stream,
+    text_of,
+)
+
+NEVER = (PAD, BOS, UNKNOWN)
+"""Tokens that are no text."""
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """A prompt and what the model went on with."""
+
+    prompt: str
+    text: str
+    hypothesis: Hypothesis
+
+    def __str__(self) -> str:
+        return self.prompt + self.text
+
+
+class Generator:
+    """Goes on from prompts. A continuation depends neither on its neighbours nor on how many are asked for."""
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        tokeniser: Tokeniser,
+        config: DecodeConfig | None = None,
+        data: TextConfig | None = None,
+    ) -> None:
+        self.model, self.tokeniser = model.eval(), tokeniser
+        self.config = SampleConfig() if config is None else config
+        self.data = TextConfig() if data is None else data
+
+    @classmethod
+    def load(
+        cls,
+        run: Path | str,
+        *,
+        precision: Literal["float32", "bfloat16"] = "float32",
+        note: Callable[[str], None] = lambda sentence: None,
+    ) -> "Generator":
+        """The trained model of a run folder; of an unfinished run, its best checkpoint.
+
+        `note` receives a sentence about anything that was passed over. Raises DataError when the folder is not a run,
+        has no trained weights, or is damaged, and UsageError for a run of another task.
+        """
+        folder = Path(run)
+        saved = read_run(folder).require("language_model")
+        settings = {name: value for name, value in saved.config.items() if name != "train"}
+        config = build(LanguageModelTaskConfig, settings, where=f"{folder / 'config.json'}:")
+        tokeniser = load_tokeniser(folder / TOKENISER)
+        if tokeniser.digest() != saved.tokenisers.get(TOKENISER, tokeniser.digest()):
+            raise DataError(
+                f"{folder / TOKENISER} is not the tokeniser that this model was trained with. Restore the file of this "
+                "run."
+            )
+        model = build_model(config, tokeniser.vocab_size)
+        tensors, _ = load_weights(folder, note)
+        restore_model(model, tensors, source=folder)
+        if precision == "bfloat16":
+            model.to(torch.bfloat16)
+        return cls(model, tokeniser, config.decode, config.data)
+
+    @torch.inference_mode()
+    def generate(
+        self,
+        prompt: str = "",
+        *,
+        config: DecodeConfig | None = None,
+        count: int = 1,
+        first: int = 0,
+        length: int | None = None,
+        lines: int | None = None,
+    ) -> list[Continuation]:
+        """`count` continuations of a prompt, or the hypotheses of a beam, best first. `length`
+        is the most tokens of each, `lines` the most lines.
+
+        An empty prompt is a line's beginning. Where the model has a limit of positions, prompt and continuation share
+        it; the noise of sampling follows from `first`, the number of the first continuation. Raises DataError for a
+        prompt that leaves no position free.
+        """
+        config = self.config if config is None else config
+        read = self._read(prompt)
+        limit = config.max_length if length is None else length
+        if self.model.max_length is not None:
+            limit = min(limit, self.model.max_length - len(read) + 1)
+        if limit < 1:
+            raise DataError(
+                f"The prompt has {len(read) - 1} tokens, but the model has {self.model.max_length} positions for it "
+                "and what follows. Shorten the prompt; nothing is cut off silently."
+            )
+        # A text goes on after a line's end, so nothing ends it but its length; PAD, which is never chosen, stands for
+        # the end that never comes.
+        endless = lines is None or lines > 1
+        config = replace(
+            config,
+            forbid=tuple({*config.forbid, *NEVER}),
+            min_length=0 if endless else config.min_length,
+            max_length=limit,
+        )
+        found = decode(
+            self.model,
+            self.model.start(Batch.of([read[:-1]] * count), beam_size(config)),
+            sentences=count,
+            config=config,
+            max_length=limit,
+            begin=read[-1],
+            end=PAD if endless else EOS,
+            examples=range(first, first + count),
+        )
+        return [
+            Continuation(prompt, self._text(read, best, lines), best) for hypotheses in found for best in hypotheses
+        ]
+
+    def evaluate(self, lines: Iterable[str]) -> dict[str, float]:
+        """Loss, perplexity, bits per byte and accuracy of a text, in blocks as long as those of training.
+
+        Raises DataError for a text without lines.
+        """
+        text, rows, num_bytes = list(lines), [], 0
+        if not text:
+            raise DataError("The text has no lines: there is nothing to score.")
+        for row, line in zip(stream(iter(text), self.tokeniser), ["", *text], strict=True):
+            rows.append(np.array(row))
+            num_bytes += len(line.encode()) + LINE_BYTES
+        return score(self.model, np.concatenate(rows), self.data, num_bytes=num_bytes - LINE_BYTES)
+
+    def _read(self, prompt: str) -> list[int]:
+        """The tokens of a prompt, after a line's end."""
+        read = [EOS]
+        for number, line in enumerate(prompt.split("\n")):
+            read += [EOS] if number else []
+            read += self.tokeniser.encode(line)
+        return read
+
+    def _text(self, read: list[int], hypothesis: Hypothesis, lines: int | None) -> str:
+        """What follows the prompt. It is decoded with it: a piece at the beginning of a line may lose its space."""
+        before = text_of(self.tokeniser, read[1:])
+        text = text_of(self.tokeniser, [*read[1:], *hypothesis.tokens]).removeprefix(before)
+        return text if lines is None else "\n".join(text.split("\n")[:lines])

@@ -1,0 +1,67 @@
+"""Sensible sizes for a language model from a look at the text, with the reasons said."""
+
+from typing import Any
+
+from foveate.data.text import read_lines
+from foveate.errors import DataError
+from foveate.tasks.suggestion import Suggestion
+
+MANY_CHARACTERS = 256
+"""Beyond these a character is better spelt in pieces."""
+LARGE = 20_000_000
+"""Characters from which on subwords are worth their vocabulary."""
+ROWS_TOKENS = 4096
+
+
+def suggest_language_model(path: str) -> Suggestion:
+    """Look at the text and choose tokeniser, model and steps. Raises DataError when it is empty."""
+    lines, characters, different = 0, 0, set[str]()
+    for line in read_lines(path):
+        lines, characters = lines + 1, characters + len(line) + 1
+        different.update(line)
+    if not different:
+        raise DataError(f"{path} has no text. Give a file with text to learn from.")
+    tokeniser, why, tokens = _tokeniser(characters, len(different))
+    model, about, block = _model(characters)
+    # Some thirty readings of a small text, few of a large one; each step reads about ROWS_TOKENS tokens.
+    steps = min(max(30 * tokens // ROWS_TOKENS, 1_000), 20_000)
+    interval = max(steps // 20, 50)
+    return Suggestion(
+        {
+            "tokeniser": tokeniser,
+            "model": model,
+            "data": {"block_length": block, "max_tokens": ROWS_TOKENS},
+            "train": {
+                "steps": steps,
+                "validate_every": interval,
+                "save_every": interval,
+                "patience": 5,
+                "weight_decay": 0.1,
+                "schedule": {"kind": "cosine", "warmup": max(steps // 20, 20)},
+            },
+        },
+        (
+            f"{lines:,} lines, {characters:,} characters of which {len(different):,} are different.",
+            f"tokeniser: {why}",
+            f"model: {about}; it reads {block} tokens at once",
+            f"training: at most {steps:,} steps, stopping when 5 validations bring nothing better",
+            "Change any of it with --set, or write a TOML file.",
+        ),
+    )
+
+
+def _tokeniser(characters: int, different: int) -> tuple[dict[str, Any], str, int]:
+    """With the tokens that it will make of the text, about."""
+    if characters >= LARGE:
+        return {"kind": "sentencepiece", "vocab_size": 8_000}, "much text, so 8,000 subwords", characters // 4
+    if different > MANY_CHARACTERS:
+        return {"kind": "byte"}, f"{different:,} different characters, so bytes", characters
+    return {"kind": "character"}, f"{different} different characters, so one token each", characters
+
+
+def _model(characters: int) -> tuple[dict[str, Any], str, int]:
+    layers, width, block, dropped = (2, 128, 128, 0.2) if characters < 500_000 else (4, 256, 256, 0.2)
+    if characters >= LARGE:
+        layers, width, block, dropped = 6, 384, 256, 0.1
+    sizes = {"model_dim": width, "num_heads": width // 32, "feedforward_dim": 4 * width, "dropout": dropped}
+    return {"kind": "gpt", "num_layers": layers, "block": sizes}, f"a GPT, {layers} layers, {width} wide", block

@@ -1,0 +1,147 @@
+"""The language model's task: every token is predicted once, figures are those of the text, steps are pure functions."""
+
+import itertools
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from foveate.data.tokeniser import EOS, ByteConfig, CharacterConfig, SentencePieceConfig
+from foveate.decode import BeamConfig, GreedyConfig, SampleConfig
+from foveate.errors import DataError
+from foveate.models import GPTConfig, RecurrentLanguageModelConfig
+from foveate.nn import BlockConfig, LearnedConfig
+from foveate.tasks.generator import Generator
+from foveate.tasks.language_model import LanguageModelTask, LanguageModelTaskConfig, TextConfig, text_of
+from foveate.tasks.language_model_suggestion import suggest_language_model
+
+GPT = GPTConfig(
+    block=BlockConfig(model_dim=8, num_heads=2, feedforward_dim=12, norm="pre"),
+    num_layers=1,
+    position=LearnedConfig(max_length=24),
+)
+LINES = [f"line {number} says: café n° {number * number}" for number in range(60)]
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("text") / "text.txt"
+    path.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    return path
+
+
+def config(text: Path, **settings: object) -> LanguageModelTaskConfig:
+    data = TextConfig(text=str(text), block_length=16, max_tokens=64)
+    return LanguageModelTaskConfig(**{"data": data, "tokeniser": ByteConfig(), "model": GPT} | settings)
+
+
+@pytest.fixture(scope="module")
+def task(text: Path, tmp_path_factory: pytest.TempPathFactory) -> LanguageModelTask:
+    return LanguageModelTask.prepare(config(text), tmp_path_factory.mktemp("run"))
+
+
+def test_the_last_tenth_of_the_lines_is_held_out(task: LanguageModelTask) -> None:
+    assert text_of(task.tokeniser, task.training.tokens.tolist()) == "\n" + "\n".join(LINES[:54]) + "\n"
+    assert text_of(task.tokeniser, task.validation.tokens.tolist()) == "\n" + "\n".join(LINES[54:]) + "\n"
+
+
+def test_bytes_are_those_of_the_file(task: LanguageModelTask, text: Path) -> None:
+    assert task.validation_bytes == sum(len(line.encode()) + 1 for line in LINES[54:])
+    task.model.eval()
+    figures = task.validate()
+    # One token a byte: bits per byte are the loss in other units.
+    assert figures["bits_per_byte"] == pytest.approx(figures["loss"] / math.log(2))
+    assert figures["perplexity"] == pytest.approx(math.exp(figures["loss"]))
+    generator = Generator(task.model, task.tokeniser, data=task.config.data)
+    assert generator.evaluate(LINES[54:]) == figures
+
+
+def test_rows_are_stretches_of_the_text_and_an_epoch_has_each_once(task: LanguageModelTask) -> None:
+    tokens = bytes(task.training.tokens.astype("<u2"))
+    for epoch in range(2):
+        steps = range(epoch * task.steps_per_epoch, (epoch + 1) * task.steps_per_epoch)
+        rows = [bytes(row) for step in steps for row in task.batch(step).ids.numpy().astype("<u2")]
+        assert all(row in tokens and len(row) == 34 for row in rows)
+        starts = sorted(start for step in steps for start in task.plan.starts(step))
+        assert len(set(starts)) == len(starts) == task.steps_per_epoch * task.plan.rows
+        assert {later - earlier for earlier, later in itertools.pairwise(starts)} <= {16, 32, 48}
+
+
+def test_a_batch_is_a_function_of_its_number(task: LanguageModelTask, text: Path, tmp_path: Path) -> None:
+    again = LanguageModelTask.prepare(config(text), tmp_path)
+    for step in (73, 0, 5):
+        assert torch.equal(again.batch(step).ids, task.batch(step).ids)
+    assert not torch.equal(task.batch(0).ids, task.batch(1).ids)
+
+
+@pytest.mark.parametrize(
+    "tokeniser", [CharacterConfig(), SentencePieceConfig(vocab_size=300)], ids=["character", "sentencepiece"]
+)
+def test_every_tokeniser_gives_the_text_back(text: Path, tmp_path: Path, tokeniser: object) -> None:
+    task = LanguageModelTask.prepare(config(text, tokeniser=tokeniser), tmp_path)
+    assert text_of(task.tokeniser, task.training.tokens.tolist()) == "\n" + "\n".join(LINES[:54]) + "\n"
+    opened = LanguageModelTask.open(task.config, tmp_path)
+    assert torch.equal(opened.batch(3).ids, task.batch(3).ids)
+    generator = Generator(task.model, task.tokeniser)
+    for prompt in ("", "line 5 says:", "line 1\nline", "line 1\n"):
+        [found] = generator.generate(prompt, length=6)
+        read = task.tokeniser.encode(prompt.split("\n")[-1])
+        assert str(found) == prompt + found.text
+        assert text_of(task.tokeniser, [*read, *found.hypothesis.tokens]) == prompt.split("\n")[-1] + found.text
+
+
+@pytest.mark.parametrize("decode", [GreedyConfig(), SampleConfig(seed=5), BeamConfig(beam=3, num_best=2)])
+def test_many_continuations_are_those_asked_for_one_by_one(task: LanguageModelTask, decode: object) -> None:
+    generator = Generator(task.model, task.tokeniser, decode)
+    together = generator.generate("line", count=3, length=8)
+    alone = [each for first in range(3) for each in generator.generate("line", first=first, length=8)]
+    assert [each.text for each in together] == [each.text for each in alone]
+    assert all(len(each.hypothesis.tokens) == 8 for each in together)
+
+
+def test_lines_end_a_continuation(task: LanguageModelTask) -> None:
+    generator = Generator(task.model, task.tokeniser, SampleConfig(temperature=3.0))
+    with torch.no_grad():
+        task.model.embedding.weight[EOS] += 1.0  # ends come often, or never
+    found = [generator.generate("a", count=20, length=20, lines=lines) for lines in (1, 2)]
+    with torch.no_grad():
+        task.model.embedding.weight[EOS] -= 1.0
+    assert not any("\n" in each.text for each in found[0])
+    assert all(each.text.count("\n") <= 1 for each in found[1])
+
+
+def test_a_prompt_without_room_for_more_is_refused(task: LanguageModelTask) -> None:
+    generator = Generator(task.model, task.tokeniser)
+    assert len(generator.generate("x" * 23)[0].hypothesis.tokens) == 1
+    with pytest.raises(DataError, match="The prompt has 24 tokens"):
+        generator.generate("x" * 24)
+
+
+def test_a_recurrent_model_goes_on_beyond_any_length(text: Path, tmp_path: Path) -> None:
+    model = RecurrentLanguageModelConfig(embedding_dim=4, hidden_dim=8)
+    task = LanguageModelTask.prepare(config(text, model=model), tmp_path)
+    [found] = Generator(task.model, task.tokeniser).generate("x" * 40, length=30)
+    assert len(found.hypothesis.tokens) == 30
+
+
+def test_texts_too_short_to_hold_out_from_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "short.txt"
+    path.write_text("one\ntwo\n")
+    with pytest.raises(DataError, match="too few to hold some out"):
+        LanguageModelTask.prepare(config(path), tmp_path / "run")
+
+
+def test_blocks_longer_than_the_model_are_refused(text: Path) -> None:
+    with pytest.raises(ValueError, match="24 positions"):
+        config(text, data=TextConfig(text=str(text), block_length=25))
+
+
+def test_sizes_follow_from_the_text(text: Path, tmp_path: Path) -> None:
+    assert suggest_language_model(str(text)).settings["tokeniser"] == {"kind": "character"}
+    other = tmp_path / "han.txt"
+    other.write_text("".join(map(chr, range(0x4E00, 0x4E00 + 300))), encoding="utf-8")
+    assert suggest_language_model(str(other)).settings["tokeniser"] == {"kind": "byte"}
+    (tmp_path / "empty.txt").write_text("\n\n")
+    with pytest.raises(DataError, match="no text"):
+        suggest_language_model(str(tmp_path / "empty.txt"))
