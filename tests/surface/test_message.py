@@ -492,7 +492,8 @@ def test_a_place_that_cannot_be_written(
 def test_evaluate_without_its_files(refused: Refused, corpus: Path) -> None:
     assert refused("evaluate") == (
         2,
-        "foveate evaluate: Give RUN with --source (and --target), or --output with --target, or --links with --gold.",
+        "foveate evaluate: Give RUN with --source (and --target) or --data, or --output with --target, or "
+        "--links with --gold.",
     )
     assert refused("evaluate", "--output", "a.txt") == (
         2,

@@ -15,6 +15,8 @@ COMMANDS = {
     "train": "train a model on your data",
     "resume": "continue a training run exactly where it stopped",
     "translate": "translate text with a trained model",
+    "tag": "label every word with a trained model",
+    "classify": "label texts with a trained model",
     "evaluate": "score a trained model, or a file of its output",
     "look": "draw what a model attended to",
     "plan": "parameters, memory, arithmetic and attention paths, before training",

@@ -15,12 +15,15 @@ examples:
   foveate evaluate run/ --source test.en --target test.fr
   foveate evaluate run/ --source test.tsv --metrics phone_error,word_error --save output.txt
   foveate evaluate run/ --source test.tsv --report report.html
+  foveate evaluate run/ --data test.txt --per-class             a tagger or a classifier
   foveate evaluate --output output.fr --target test.fr          score a file that is already there
   foveate evaluate --links system.pharaoh --gold gold.pharaoh   alignment error rate
 """
     parser.add_argument("run", nargs="?", metavar="RUN", help="the run folder")
     parser.add_argument("--source", metavar="FILE", help="source lines, or tab-separated pairs")
     parser.add_argument("--target", metavar="FILE", help="reference lines")
+    parser.add_argument("--data", metavar="FILE", help="labelled examples, for runs of other tasks than translation")
+    parser.add_argument("--per-class", action="store_true", help="with --data: F1 of every class")
     parser.add_argument("--output", metavar="FILE", help="score these lines instead of translating")
     parser.add_argument("--links", metavar="FILE", help="predicted alignments, Pharaoh format")
     parser.add_argument("--gold", metavar="FILE", help="gold alignments: sure links 3-4, possible links 3p4")
@@ -37,8 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     from foveate.errors import UsageError
 
-    if arguments.report and not (arguments.run and arguments.source):
-        raise UsageError("--report is about a model: give RUN and --source FILE too.")
+    if arguments.report and not (arguments.run and (arguments.source or arguments.data)):
+        raise UsageError("--report is about a model: give RUN and --source FILE (or --data FILE) too.")
     if arguments.links:
         if not arguments.gold:
             raise UsageError("--links needs --gold FILE, the alignments to compare with.")
@@ -47,15 +50,36 @@ def run(arguments: argparse.Namespace) -> int:
         if not arguments.target:
             raise UsageError("--output needs --target FILE, the reference lines.")
         scores = _file(arguments)
+    elif arguments.run and arguments.data:
+        scores = _task(arguments)
     elif arguments.run and arguments.source:
         scores = _model(arguments)
     else:
-        raise UsageError("Give RUN with --source (and --target), or --output with --target, or --links with --gold.")
+        raise UsageError(
+            "Give RUN with --source (and --target) or --data, or --output with --target, or --links with --gold."
+        )
     if arguments.json:
         print(json.dumps({score.name: {"value": score.value, "signature": score.signature} for score in scores}))
     else:
         print(*scores, sep="\n")
     return 0
+
+
+def _task(arguments: argparse.Namespace) -> "list[Score]":
+    """Scores of a run by its own task."""
+    from pathlib import Path
+
+    from foveate.cli.setup import prepare_machine
+    from foveate.cli.task import TASKS, module_of
+    from foveate.errors import UsageError
+    from foveate.storage.run import read_run
+
+    task = read_run(Path(arguments.run)).task
+    module = module_of(task) if task in TASKS else None
+    if module is None or not hasattr(module, "evaluate"):
+        raise UsageError(f"{arguments.run} is a run of the task {task}, which is not scored with --data.")
+    prepare_machine(arguments, quiet=True)
+    return module.evaluate(arguments)
 
 
 def _model(arguments: argparse.Namespace) -> "list[Score]":

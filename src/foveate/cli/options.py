@@ -1,6 +1,10 @@
 """Options that several commands take. No torch here: `--help` has to be quick."""
 
 import argparse
+from collections.abc import Iterator
+
+CHUNK = 512
+"""Lines that are read before they are worked on: enough to batch, few enough to pipe."""
 
 
 def count(text: str) -> int:
@@ -41,3 +45,17 @@ def head_arguments(parser: argparse.ArgumentParser) -> None:
         "--layer", type=int, metavar="N", help="layer to show, from 0; by default the one before the last"
     )
     parser.add_argument("--head", type=int, metavar="N", help="head to show, from 0; by default the mean of all")
+
+
+def chunks(texts: list[str]) -> Iterator[list[str]]:
+    """The texts of the command line, or the lines of standard input, some at a time."""
+    from foveate.data.text import read_lines
+
+    chunk: list[str] = []
+    for text in texts or read_lines("-"):
+        chunk.append(text)
+        if len(chunk) == CHUNK:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk

@@ -1,14 +1,10 @@
 """foveate translate"""
 
 import argparse
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from foveate.tasks.translator import Translation, Translator
-
-CHUNK = 512
-"""Lines that are read before they are translated: enough to batch, few enough to pipe."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +30,7 @@ One line of output for each line of input; with --n-best: line number, score and
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from foveate.cli.options import chunks
     from foveate.cli.setup import decode_config, prepare_machine, say
     from foveate.tasks.translator import Translator
 
@@ -41,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     translator = Translator.load(arguments.run, precision=arguments.precision, note=say)
     config = decode_config(translator.config, arguments)
     unfinished, done = 0, 0
-    for chunk in _chunks(arguments.text):
+    for chunk in chunks(arguments.text):
         for translation in translator.translate(chunk, config=config, first=done):
             done += 1
             unfinished += not translation.finished
@@ -67,16 +64,3 @@ def _draw(translator: "Translator", translation: "Translation", arguments: argpa
     (alignment,) = translator.align([translation], Head(layer=arguments.layer, head=arguments.head))
     width = shutil.get_terminal_size((100, 40)).columns
     print(terminal(alignment, colour=colour_wanted(), width=width), "\n", flush=True)
-
-
-def _chunks(texts: list[str]) -> Iterator[list[str]]:
-    from foveate.data.text import read_lines
-
-    chunk: list[str] = []
-    for text in texts or read_lines("-"):
-        chunk.append(text)
-        if len(chunk) == CHUNK:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk

@@ -2,7 +2,8 @@
 
 A task is a module of this package, named as its command: `RunConfig` (the task's configuration, and how to train),
 `suggest(files)`, `prepare(config, folder)`, `open_task(config, folder)`, `size(task)` in words, and
-`finish(task, config, folder)`, which leaves a report and says what to try. This file knows no torch: `--help` has to be
+`finish(task, config, folder)`, which leaves a report and says what to try; tasks with a single file of data may have
+`evaluate(arguments)`, the scores of `foveate evaluate RUN --data FILE`. This file knows no torch: `--help` has to be
 quick.
 """
 
@@ -25,6 +26,11 @@ class TaskOptions:
         return next(iter(self.files))
 
 
+LABELLED = {
+    "data": "tag: lines of word/tag, or a word, a tab and its tag a line; classify: text, tab, label (.gz and .xz too)",
+    "valid_data": "labelled validation examples; without, some examples are held out",
+}
+
 TASKS = {
     "translate": TaskOptions(
         "sequences to sequences",
@@ -35,6 +41,8 @@ TASKS = {
             "valid_target": "target side of the validation pairs",
         },
     ),
+    "tag": TaskOptions("a label for every word", LABELLED),
+    "classify": TaskOptions("a label for every text", LABELLED),
 }
 
 

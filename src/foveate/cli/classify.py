@@ -1,0 +1,45 @@
+"""foveate classify"""
+
+import argparse
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    from foveate.cli.options import machine_arguments
+
+    parser.epilog = """
+examples:
+  foveate classify run/ "Im Anfang war das Wort"
+  foveate classify run/ "Im Anfang war das Wort" --probabilities --look
+  foveate classify run/ < texts.txt > labels.txt
+
+One line of output for each line of input: the label; with --probabilities all labels, each after its probability.
+"""
+    parser.add_argument("run", metavar="RUN", help="the run folder")
+    parser.add_argument(
+        "text", nargs="*", metavar="TEXT", help="texts to classify; by default the lines of standard input"
+    )
+    parser.add_argument("--probabilities", action="store_true", help="how probable each label is")
+    parser.add_argument("--look", action="store_true", help="draw where attention pooling looked")
+    machine_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from foveate.cli.options import chunks
+    from foveate.cli.setup import prepare_machine, say
+    from foveate.tasks.classify import TextClassifier
+
+    prepare_machine(arguments, quiet=True)
+    classifier = TextClassifier.load(arguments.run, note=say)
+    for chunk in chunks(arguments.text):
+        for text in classifier.classify(chunk):
+            shares = (f"{share:.4f} {label}" for label, share in text.probabilities.items())
+            print("\t".join(shares) if arguments.probabilities else text.label, flush=True)
+            if arguments.look and text.label:
+                import shutil
+
+                from foveate.cli.setup import colour_wanted
+                from foveate.inspect import terminal
+
+                width = shutil.get_terminal_size((100, 40)).columns
+                print(terminal(classifier.look(text.text), colour=colour_wanted(), width=width), "\n", flush=True)
+    return 0
