@@ -11,6 +11,10 @@ a mask: hidden units to an even number, rows to whole tiles. PLAIN: for the inte
 import triton
 import triton.language as tl
 
+ANY = ["queries", "keys", "first", "last", "left", "right", "count", "others", "seen_strides", "bias_strides"]
+ANY += ["slope_stride", "grad_stride"]
+"""What differs from batch to batch: kernels are not compiled anew where one of these is 1 or a multiple of 16."""
+
 
 @triton.jit
 def reciprocal(x, PLAIN: tl.constexpr):
@@ -76,7 +80,7 @@ def score(
     return tl.where(visible, scores, -float("inf"))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=ANY)
 def attend(
     query, key, vector, value, near, mask, query_at, key_at, bias, context, statistic,
     padded_queries, padded_keys, seen_strides, bias_strides, left, right, heads, vector_stride, queries, keys, width,
@@ -136,7 +140,7 @@ def attend(
     tl.store(context + place, (mixed / divisor[:, None]).to(context.dtype.element_ty), mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=ANY)
 def weigh(
     query, key, vector, near, mask, query_at, key_at, bias, statistic, inner, weights, grad,
     padded_queries, padded_keys, seen_strides, bias_strides, left, right, heads, vector_stride, queries, keys,
@@ -176,7 +180,7 @@ def weigh(
         tl.store(grad + place, tl.where(visible, mine * (slope - mean[:, None]), 0.0), mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=ANY)
 def differentiate(
     mine, other, near, grad, slopes, values,
     my_stride, other_stride, slope_stride, grad_stride, grad_row, grad_column, count, others, HIDDEN: tl.constexpr,

@@ -66,13 +66,12 @@ def test_contexts_and_gradients_are_those_of_the_formula(interpreted: dict[str, 
 
 
 @pytest.mark.slow
-def test_they_compile_for_gpus_with_one_reciprocal_for_two_hidden_units(tmp_path: Path) -> None:
-    """A thread has as many reciprocals in its loop as pairs of its own: each iteration is two units (or two keys)."""
+def test_they_compile_for_gpus_with_one_reciprocal_for_two_terms(tmp_path: Path) -> None:
+    """A thread's loop takes as many reciprocals as the thread has pairs; each iteration is two hidden units or keys."""
     told = told_by("compiled.py", tmp_path, interpret=False)
-    assert all(answer["shared"] <= 99 * 1024 for answer in told.values()), told
-    own = {"attend, 64 rows": 32, "attend, wide": 8, "scores": 16, "weights": 16, "slopes": 16}
-    for name, pairs in own.items():
-        assert not told or told[f"{name}, sm_90"]["reciprocals"] == pairs
+    assert bool(told) == HAS_TRITON
+    assert {name: answer for name, answer in told.items() if answer["shared"] > 99 * 1024} == {}
+    assert {name: answer for name, answer in told.items() if answer["reciprocals"] != answer["pairs"]} == {}
 
 
 def test_what_the_kernels_cannot_do_is_refused_with_a_reason() -> None:
