@@ -65,15 +65,15 @@ test("another head has other weights, and the address brings them back", async (
 test("the steps of the lectures' example show its numbers", async ({ page }) => {
   const strangers = await visit(page, "lecture", "#view=steps");
   const step = (name: string) => page.locator(".step").filter({ has: page.getByRole("heading", { name, exact: true }) });
-  await expect(step("q₁·kⱼ").locator("td")).toHaveText(["2", "4", "4"]);
-  await expect(step("α₁ⱼ").locator("td")).toHaveText(["0.0633789", "0.468311", "0.468311"]);
-  await expect(step("c₁").locator("td")).toHaveText(["1.93662", "6.68311", "1.59507"]);
-  await expect(step("c₁").locator("math munder")).toHaveCount(1);
-  await page.getByLabel("Query number").fill("2");
+  await expect(step("q₀·kⱼ").locator("td")).toHaveText(["2", "4", "4"]);
+  await expect(step("α₀ⱼ").locator("td")).toHaveText(["0.0633789", "0.468311", "0.468311"]);
+  await expect(step("c₀").locator("td")).toHaveText(["1.93662", "6.68311", "1.59507"]);
+  await expect(step("c₀").locator("math munder")).toHaveCount(1);
+  await page.getByLabel("Query number").fill("1");
   await page.keyboard.press("Enter");
-  await expect(step("q₂·kⱼ").locator("td")).toHaveText(["4", "16", "12"]);
+  await expect(step("q₁·kⱼ").locator("td")).toHaveText(["4", "16", "12"]);
   await page.getByLabel("Site").selectOption("causal");
-  await expect(step("visible₂ⱼ").locator("td")).toHaveText(["1", "1", "0"]);
+  await expect(step("visible₁ⱼ").locator("td")).toHaveText(["1", "1", "0"]);
   expect(strangers).toEqual([]);
 });
 
@@ -96,7 +96,7 @@ test("in a sandboxed frame, as notebooks show it, the viewer works without an ad
     frame.srcdoc = html;
   }, standalone(lecture()).replace(/<meta http-equiv[^>]*>/, ""));
   const inside = page.frameLocator("iframe");
-  await inside.getByRole("button", { name: "encoder.0.self_attention.attention, head 1: entropy 0" }).click();
+  await inside.getByRole("button", { name: "encoder.0.self_attention.attention, head 0: entropy 0" }).click();
   await inside.getByRole("application").press("ArrowDown");
   await expect(inside.locator(".reading .weight")).not.toBeEmpty();
 });
@@ -124,7 +124,7 @@ test("a Chinese sentence is linked word by word", async ({ page }) => {
 
 test("everything can be reached from the keyboard", async ({ page }) => {
   await visit(page, "lecture", "#view=overview");
-  await page.getByRole("button", { name: /causal, head 1/ }).focus();
+  await page.getByRole("button", { name: /causal, head 0/ }).focus();
   await page.keyboard.press("Enter");
   await expect(map(page)).toBeVisible();
   await map(page).focus();

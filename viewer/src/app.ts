@@ -96,7 +96,7 @@ export class App {
     const [begin, end] = this.spans(side, cells)[unit] ?? [0, 0];
     const labels = this.sequence(side)?.labels;
     if (cells === "word") return labels ? printable(joined(labels.slice(begin, end))) : this.label(side, begin);
-    return `${unit + 1}: ${this.label(side, begin)} …`;
+    return `${unit}: ${this.label(side, begin)} …`;
   }
 
   spans(side: "query" | "key", level: Semantic): readonly Span[] {
@@ -129,7 +129,7 @@ export class App {
     }
     const at = this.cursor.value;
     if (at && (at.query >= queries || at.key >= keys)) this.cursor.value = null;
-    this.said.value = this.say("read.head", { site: this.current.name, head: this.head.value + 1 });
+    this.said.value = this.say("read.head", { site: this.current.name, head: this.head.value });
   }
 
   nextScale(): void {

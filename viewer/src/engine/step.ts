@@ -1,4 +1,4 @@
-/** The formula of one row, term by term, with its real numbers. Indices in symbols count from 1, as on paper. */
+/** The formula of one row, term by term, with its real numbers. Indices count from 0, as everywhere in traces. */
 
 import type { Step } from "../provider";
 import type { Head } from "./head";
@@ -33,9 +33,9 @@ function shownKeys(weights: Float64Array): number[] {
   return all.sort((a, b) => weights[b]! - weights[a]! || a - b).slice(0, KEYS).sort((a, b) => a - b);
 }
 
-const q = (i: number): string => sub(mi("q"), mn(i + 1));
+const q = (i: number): string => sub(mi("q"), mn(i));
 const k = sub(mi("k"), mi("j"));
-const pair = (i: number): string => row(mn(i + 1), mi("j"));
+const pair = (i: number): string => row(mn(i), mi("j"));
 const e = (i: number): string => sub(mi("e"), pair(i));
 const weight = (i: number): string => sub(mi("α"), pair(i));
 
@@ -45,15 +45,15 @@ function scoreSteps(here: Row): Step[] {
   const picked = (values: (key: number) => number): number[] => keys.map(values);
   const before = (j: number): number => here.scores[j]! - head.biasOf(i, j);
   if (head.dense) {
-    steps.push(step(`e${subscript(i + 1)}ⱼ`, math(e(i)), picked(before), "The scores of this query, as the model made them."));
+    steps.push(step(`e${subscript(i)}ⱼ`, math(e(i)), picked(before), "The scores of this query, as the model made them."));
   } else {
     steps.push(...(head.vector ? additiveSteps(here, before) : productSteps(here, before)));
   }
   if (head.site.bias) {
     const bias = sub(mi("b"), pair(i));
     const about = head.site.bias.kind === "distance" ? "A bias that depends on the distance is added." : "A bias is added.";
-    steps.push(step(`b${subscript(i + 1)}ⱼ`, math(bias), picked((j) => head.biasOf(i, j)), about));
-    steps.push(step(`e${subscript(i + 1)}ⱼ`, math(e(i), mo("+"), bias), picked((j) => here.scores[j]!), "Scores with their bias."));
+    steps.push(step(`b${subscript(i)}ⱼ`, math(bias), picked((j) => head.biasOf(i, j)), about));
+    steps.push(step(`e${subscript(i)}ⱼ`, math(e(i), mo("+"), bias), picked((j) => here.scores[j]!), "Scores with their bias."));
   }
   return steps;
 }
@@ -65,7 +65,7 @@ function vectors(here: Row): Step[] {
   const query = head.query.subarray(i * head.feature, i * head.feature + Math.min(FEATURES, head.feature));
   const rows = keys.map((j) => Array.from(head.key.subarray(j * head.feature, j * head.feature + Math.min(FEATURES, head.feature))));
   return [
-    step(`q${subscript(i + 1)}`, math(q(i)), Array.from(query), `The query: what this place looks for.${folded}`),
+    step(`q${subscript(i)}`, math(q(i)), Array.from(query), `The query: what this place looks for.${folded}`),
     step("kⱼ", math(k), rows, `The keys: what each place offers.${most}${folded}`),
   ];
 }
@@ -78,17 +78,17 @@ function productSteps(here: Row, before: (key: number) => number): Step[] {
   const shown = Math.min(FEATURES, feature);
   const rest = (j: number): number => range(shown, feature).reduce((total, f) => total + product(j, f), 0);
   const terms = keys.map((j) => [...range(0, shown).map((f) => product(j, f)), ...(feature > shown ? [rest(j)] : [])]);
-  const term = row(sub(mi("q"), row(mn(i + 1), mi("f"))), mo("·"), sub(mi("k"), row(mi("j"), mi("f"))));
+  const term = row(sub(mi("q"), row(mn(i), mi("f"))), mo("·"), sub(mi("k"), row(mi("j"), mi("f"))));
   const sums = keys.map((j) => range(0, feature).reduce((total, f) => total + product(j, f), 0));
   const folded = feature > shown ? " The last column is the sum of the rest." : "";
   const steps = [
     ...vectors(here),
     step("q·k", math(term), terms, `Number by number, query times key: one row a key.${folded}`),
-    step(`q${subscript(i + 1)}·kⱼ`, math(sum("f", term)), sums, "Their sums: the larger, the better query and key fit."),
+    step(`q${subscript(i)}·kⱼ`, math(sum("f", term)), sums, "Their sums: the larger, the better query and key fit."),
   ];
   if (factor !== 1) {
     const about = `Scaled by ${short(factor)}, so that scores do not grow with the number of features.`;
-    steps.push(step(`e${subscript(i + 1)}ⱼ`, math(e(i), mo("="), mn(short(factor)), mo("·"), q(i), mo("·"), k), keys.map(before), about));
+    steps.push(step(`e${subscript(i)}ⱼ`, math(e(i), mo("="), mn(short(factor)), mo("·"), q(i), mo("·"), k), keys.map(before), about));
   }
   return steps;
 }
@@ -104,7 +104,7 @@ function additiveSteps(here: Row, before: (key: number) => number): Step[] {
     ...vectors(here),
     step("tanh(q+k)", math(inside), terms, "Query and key added, and bent between −1 and 1: one row a key."),
     step("v", math(mi("v")), Array.from(head.vector!.subarray(0, shown)), "What each of these numbers counts."),
-    step(`e${subscript(i + 1)}ⱼ`, math(e(i), mo("="), sup(mi("v"), mi("⊤")), inside), keys.map(before), "Their weighted sums: the scores."),
+    step(`e${subscript(i)}ⱼ`, math(e(i), mo("="), sup(mi("v"), mi("⊤")), inside), keys.map(before), "Their weighted sums: the scores."),
   ];
 }
 
@@ -113,7 +113,7 @@ function visibleSteps({ head, query: i, keys, weights }: Row): Step[] {
   if (hidden === 0) return [];
   const seen = keys.map((j) => (weights[j]! >= 0 ? 1 : 0));
   const about = `Which keys may be seen, by ${head.site.visibility.code}: ${head.keys - hidden} of ${head.keys}. The others weigh nothing.`;
-  return [step(`visible${subscript(i + 1)}ⱼ`, math(sub(mi("visible"), pair(i))), seen, about)];
+  return [step(`visible${subscript(i)}ⱼ`, math(sub(mi("visible"), pair(i))), seen, about)];
 }
 
 function normaliserSteps(here: Row): Step[] {
@@ -129,7 +129,7 @@ function normaliserSteps(here: Row): Step[] {
       if (normaliser.mode === "sample" || normaliser.mode === "gumbel") {
         return exponentials(here, normaliser.mode === "sample" ? (normaliser.temperature ?? 1) : 1);
       }
-      return [step("argmax", math(call("argmax", e(i))), statistic + 1, "The number of the key with the largest score: it alone is looked at.")];
+      return [step("argmax", math(call("argmax", e(i))), statistic, "The number of the key with the largest score: it alone is looked at.")];
     case "relu": {
       const positive = step("max(0, e)", math(call("max", mn(0), mo(","), e(i))), each((score) => Math.max(0, score)), "Scores below 0 count as 0.");
       const total = step("Σ", math(sum("j", call("max", mn(0), mo(","), e(i)))), statistic, "Their sum over all visible keys.");
@@ -138,9 +138,9 @@ function normaliserSteps(here: Row): Step[] {
     case "sigmoid":
       return [step("σ(e)", math(frac(mn(1), row(mn(1), mo("+"), sup(mi("e"), row(mo("−"), e(i)))))), each((score) => 1 / (1 + Math.exp(-score - (normaliser.bias ?? 0)))), "Every key on its own, between 0 and 1: a row need not sum to 1.")];
     case "sparsemax":
-      return [step("τ", math(sub(mi("τ"), mn(i + 1))), statistic, "The threshold: scores below it weigh exactly 0, the others what they exceed it by.")];
+      return [step("τ", math(sub(mi("τ"), mn(i))), statistic, "The threshold: scores below it weigh exactly 0, the others what they exceed it by.")];
     case "entmax":
-      return [step("τ", math(sub(mi("τ"), mn(i + 1))), statistic, `The threshold for (${short(normaliser.alpha ?? 1.5)} − 1)·e: below it a weight is exactly 0.`)];
+      return [step("τ", math(sub(mi("τ"), mn(i))), statistic, `The threshold for (${short(normaliser.alpha ?? 1.5)} − 1)·e: below it a weight is exactly 0.`)];
     case "proportional":
       return [step("Σ", math(sum("j", e(i))), statistic, "The sum of all visible scores, by which each is divided.")];
   }
@@ -170,7 +170,7 @@ function weightSteps({ head, query: i, keys, weights }: Row): Step[] {
   }
   const total = weights.reduce((all, each) => all + Math.max(0, each), 0);
   const about = `The weights: how much this place looks at each key. The whole row sums to ${short(total)}.`;
-  return [...steps, step(`α${subscript(i + 1)}ⱼ`, math(weight(i)), values, about)];
+  return [...steps, step(`α${subscript(i)}ⱼ`, math(weight(i)), values, about)];
 }
 
 function contextSteps({ head, query: i, keys, weights }: Row): Step[] {
@@ -185,7 +185,7 @@ function contextSteps({ head, query: i, keys, weights }: Row): Step[] {
   return [
     step("vⱼ", math(v), values, "The values: what each key has to say."),
     step("α·v", math(weight(i), v), scaled, "Each value times its weight: one row a key."),
-    step(`c${subscript(i + 1)}`, math(sub(mi("c"), mn(i + 1)), mo("="), sum("j", row(weight(i), v))), context, "Their sum over all keys: the context, what the query takes away."),
+    step(`c${subscript(i)}`, math(sub(mi("c"), mn(i)), mo("="), sum("j", row(weight(i), v))), context, "Their sum over all keys: the context, what the query takes away."),
   ];
 }
 

@@ -81,7 +81,7 @@ export function overview(app: App): { element: HTMLElement; close: () => void } 
 function card(app: App, site: number, head: number): Card {
   const canvas = h("canvas", { width: THUMBNAIL, height: THUMBNAIL, className: "thumbnail", "aria-hidden": "true" });
   const bars = h("span", { className: "bars", "aria-hidden": "true" });
-  const name = h("span", { className: "name" }, `${head + 1}`);
+  const name = h("span", { className: "name" }, String(head));
   const open = (): void => {
     app.choose(site, head);
     app.view.value = "map";
@@ -94,7 +94,7 @@ function lay(app: App, grid: HTMLElement, chosen: Card[], grouped: boolean): voi
   const sites = [...new Set(chosen.map(({ site }) => site))];
   replace(grid, ...sites.map((site) => {
     const { layer, kind, name, formula } = app.trace.sites[site]!;
-    const title = h("h2", { title: name }, `${app.say("layer")} ${layer + 1} · ${app.say(`kind.${kind}`)}`, h("small", {}, h("bdi", {}, name), formula ? " · " : "", formula));
+    const title = h("h2", { title: name }, `${app.say("layer")} ${layer} · ${app.say(`kind.${kind}`)}`, h("small", {}, h("bdi", {}, name), formula ? " · " : "", formula));
     return h("section", { className: "layer" }, title, h("div", { className: "row" }, ...chosen.filter((each) => each.site === site).map(({ element }) => element)));
   }));
 }
@@ -104,7 +104,7 @@ function label(app: App, cards: Card[]): void {
   const most = Object.fromEntries(BARS.map((name) => [name, name === "sink" ? 1 : largest(name)])) as Record<Measure, number>;
   for (const { element, bars, measures, site, head } of cards) {
     const numbers = Object.fromEntries(BARS.map((name) => [name, measures ? shown(measures[name], 3) : "…"]));
-    const text = app.say("overview.card", { site: app.trace.sites[site]!.name, head: head + 1, ...numbers });
+    const text = app.say("overview.card", { site: app.trace.sites[site]!.name, head, ...numbers });
     element.setAttribute("aria-label", text);
     element.title = MEASURES.map((name) => `${app.say(`measure.${name}`)} ${measures ? shown(measures[name], 3) : "…"}`).join("\n");
     replace(bars, ...BARS.map((name) => {

@@ -63,7 +63,7 @@ function likelihood(app: App, { log_probability: now, log_probability_before: be
 const field = (name: string, input: HTMLElement): HTMLElement => h("label", { className: "field wide" }, h("span", {}, name), input);
 
 function listChips(chips: HTMLElement, app: App, off: [number, number][], drop: (at: number) => void): void {
-  replace(chips, ...off.map(([site, head], at) => h("button", { type: "button", className: "chip", onclick: () => drop(at) }, `${app.trace.sites[site]!.name} · ${head + 1} ×`)));
+  replace(chips, ...off.map(([site, head], at) => h("button", { type: "button", className: "chip", onclick: () => drop(at) }, `${app.trace.sites[site]!.name} · ${head} ×`)));
 }
 
 /** An output, with what the other one has not at the same place marked. */

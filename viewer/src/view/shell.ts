@@ -74,7 +74,7 @@ export class Shell {
   private drawTools(): void {
     const { app } = this;
     const sites = app.trace.sites.map(({ name }, at) => [String(at), name] as const);
-    const heads = Array.from({ length: app.current.heads }, (_, head) => [String(head), String(head + 1)] as const);
+    const heads = Array.from({ length: app.current.heads }, (_, head) => [String(head), String(head)] as const);
     const has = (level: "words" | "sentences"): boolean => Boolean(app.sequence("query")?.[level] ?? app.sequence("key")?.[level]);
     const cells = (["token", "word", "sentence"] as const).filter((name) => name === "token" || has(`${name}s`));
     const changeCells = (name: (typeof cells)[number]): void => {
@@ -206,7 +206,7 @@ export class Shell {
       app.current.formula,
       shows === "exact" ? "" : app.say(`shows.${shows}`),
       app.current.drawn ? app.say("shows.drawn") : "",
-      app.current.visibility.code,
+      app.current.formula.includes(app.current.visibility.code) ? "" : app.current.visibility.code,
       dtype ?? "",
       typeof difference === "number" ? app.say("difference", { value: shown(difference, 3) }) : "",
       typeof rounding === "number" ? app.say("rounding", { value: shown(rounding, 3) }) : "",

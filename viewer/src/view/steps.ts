@@ -7,7 +7,7 @@ import type { Step } from "../provider";
 import { effect } from "../signal";
 
 export function steps(app: App): { element: HTMLElement; close: () => void } {
-  const input = h("input", { type: "number", min: "1", value: "1", onchange: () => (app.cursor.value = { query: within(Number(input.value) - 1, app.current.queries), key: app.cursor.peek()?.key ?? 0 }) });
+  const input = h("input", { type: "number", min: "0", value: "0", onchange: () => (app.cursor.value = { query: within(Number(input.value), app.current.queries), key: app.cursor.peek()?.key ?? 0 }) });
   const name = h("span");
   const title = h("h2");
   const list = h("ol", { className: "steps" });
@@ -17,8 +17,8 @@ export function steps(app: App): { element: HTMLElement; close: () => void } {
     const query = app.cursor.value?.query ?? 0;
     const [site, head] = [app.site.value, app.head.value];
     name.textContent = app.say("steps.row");
-    input.max = String(app.current.queries);
-    input.value = String(query + 1);
+    input.max = String(app.current.queries - 1);
+    input.value = String(query);
     replace(title, app.say("query"), " ", h("bdi", {}, app.label("query", query)), app.current.formula ? h("small", {}, app.current.formula) : null);
     const signal = latest.next();
     app.provider.steps(site, head, query, signal)
