@@ -17,6 +17,7 @@ COMMANDS = {
     "translate": "translate text with a trained model",
     "tag": "label every word with a trained model",
     "classify": "label texts with a trained model",
+    "generate": "go on from a prompt with a trained language model",
     "evaluate": "score a trained model, or a file of its output",
     "look": "draw what a model attended to",
     "plan": "parameters, memory, arithmetic and attention paths, before training",

@@ -16,6 +16,7 @@ examples:
   foveate evaluate run/ --source test.tsv --metrics phone_error,word_error --save output.txt
   foveate evaluate run/ --source test.tsv --report report.html
   foveate evaluate run/ --data test.txt --per-class             a tagger or a classifier
+  foveate evaluate run/ --text test.txt                         a language model: perplexity, bits per byte
   foveate evaluate --output output.fr --target test.fr          score a file that is already there
   foveate evaluate --links system.pharaoh --gold gold.pharaoh   alignment error rate
 """
@@ -24,6 +25,7 @@ examples:
     parser.add_argument("--target", metavar="FILE", help="reference lines")
     parser.add_argument("--data", metavar="FILE", help="labelled examples, for runs of other tasks than translation")
     parser.add_argument("--per-class", action="store_true", help="with --data: F1 of every class")
+    parser.add_argument("--text", metavar="FILE", help="text to score a language model on")
     parser.add_argument("--output", metavar="FILE", help="score these lines instead of translating")
     parser.add_argument("--links", metavar="FILE", help="predicted alignments, Pharaoh format")
     parser.add_argument("--gold", metavar="FILE", help="gold alignments: sure links 3-4, possible links 3p4")
@@ -42,6 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.report and not (arguments.run and (arguments.source or arguments.data)):
         raise UsageError("--report is about a model: give RUN and --source FILE (or --data FILE) too.")
+    if arguments.text:
+        return _text(arguments)
     if arguments.links:
         if not arguments.gold:
             raise UsageError("--links needs --gold FILE, the alignments to compare with.")
@@ -129,6 +133,27 @@ def _model(arguments: argparse.Namespace) -> "list[Score]":
         )
         say(f"The report is in {arguments.report}.")
     return scores
+
+
+def _text(arguments: argparse.Namespace) -> int:
+    import json
+
+    from foveate.cli.setup import prepare_machine, say
+    from foveate.data.text import read_lines
+    from foveate.errors import UsageError
+    from foveate.tasks.generator import Generator
+
+    if not arguments.run:
+        raise UsageError("--text is for a language model to be scored on: give RUN too.")
+    prepare_machine(arguments, quiet=True)
+    figures = Generator.load(arguments.run, precision=arguments.precision, note=say).evaluate(
+        read_lines(arguments.text)
+    )
+    if arguments.json:
+        print(json.dumps(figures))
+    else:
+        print(*(f"{name} = {value:.4g}" for name, value in figures.items()), sep="\n")
+    return 0
 
 
 def _file(arguments: argparse.Namespace) -> "list[Score]":

@@ -10,6 +10,7 @@ examples:
   foveate train translate --source train.en --target train.fr --out run/
   foveate train translate --source pairs.tsv --out run/ --set train.steps=2000 --set model=transformer
   foveate train translate run.toml --out run/
+  foveate train language_model --text shakespeare.txt --out run/
   foveate train tag --data tagged.txt --out run/
   foveate train classify --data texts.tsv --out run/
 

@@ -41,6 +41,13 @@ TASKS = {
             "valid_target": "target side of the validation pairs",
         },
     ),
+    "language_model": TaskOptions(
+        "text that goes on",
+        {
+            "text": "text to learn from (.gz and .xz too)",
+            "valid_text": "validation text; without, the last lines are held out",
+        },
+    ),
     "tag": TaskOptions("a label for every word", LABELLED),
     "classify": TaskOptions("a label for every text", LABELLED),
 }

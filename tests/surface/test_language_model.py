@@ -1,0 +1,107 @@
+"""The way of a user with a language model: train, stop and go on, generate, evaluate."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SIZES = (
+    *("--no-tune", "--threads", "1", "--quiet", "--set", "model.num_layers=1", "--set", "model.block.num_heads=2"),
+    *("--set", "model.block.model_dim=16", "--set", "model.block.feedforward_dim=32", "--set", "data.block_length=16"),
+    *("--set", "data.max_tokens=128", "--set", "train.steps=60", "--set", "train.validate_every=30"),
+    *("--set", "train.learning_rate=0.01", "--set", "train.save_every=30", "--set", "train.schedule.warmup=5"),
+)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("text") / "text.txt"
+    path.write_text("abcdef\n" * 200)
+    return path
+
+
+@pytest.fixture(scope="module")
+def run(foveate: Any, text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("language") / "run"
+    said = foveate("train", "language_model", "--text", text, "--out", folder, *SIZES)
+    assert said.code == 0, said.err
+    assert "200 lines, 1,400 characters of which 6 are different" in said.err
+    assert f'Try:  foveate generate {folder} "…"' in said.err
+    return folder
+
+
+def test_a_run_knows_its_task(run: Path) -> None:
+    content = json.loads((run / "config.json").read_text())
+    assert content["task"] == "language_model"
+    assert list(content["tokenisers"]) == ["text.tokeniser.json"]
+
+
+def test_what_was_learnt_goes_on(foveate: Any, run: Path) -> None:
+    said = foveate("generate", run, "abc", "--no-tune", "--lines", "1", "--set", "kind=greedy")
+    assert (said.code, said.out) == (0, "abcdef\n")
+    said = foveate("generate", run, "abcd", "e", "--no-tune", "--beam", "3", "--length", "4")
+    assert said.out == "abcdef\na\n\nef\nab\n"
+    said = foveate("generate", run, "--no-tune", "--length", "2", "--set", "kind=greedy", stdin=b"a\nb\n")
+    assert said.out == "abc\n\nbcd\n"
+
+
+def test_samples_are_as_many_as_asked_for_and_the_same_again(foveate: Any, run: Path) -> None:
+    words = (
+        "generate",
+        run,
+        "a",
+        "--no-tune",
+        "--count",
+        "3",
+        "--length",
+        "6",
+        "--lines",
+        "1",
+        "--set",
+        "temperature=3.0",
+    )
+    said = foveate(*words)
+    assert said.code == 0
+    assert len(said.out.split("\n\n")) == 3
+    assert foveate(*words).out == said.out
+
+
+def test_a_text_is_scored(foveate: Any, run: Path, text: Path) -> None:
+    said = foveate("evaluate", run, "--text", text, "--no-tune", "--json")
+    figures = json.loads(said.out)
+    assert list(figures) == ["loss", "perplexity", "bits_per_byte", "accuracy"]
+    assert figures["bits_per_byte"] < 1.0
+    assert "perplexity = " in foveate("evaluate", run, "--text", text, "--no-tune").out
+
+
+def test_a_finished_run_resumes_to_its_end(foveate: Any, run: Path) -> None:
+    before = (run / "model.safetensors").read_bytes()
+    said = foveate("resume", run, "--no-tune", "--quiet", "--threads", "1")
+    assert said.code == 0, said.err
+    assert (run / "model.safetensors").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (
+            ("train", "language_model", "--source", "x", "--out", "y"),
+            "language_model does not take --source; it takes --text",
+        ),
+        (("train", "language_model", "--out", "y"), "Give --text FILE, or a TOML file"),
+        (("train", "language_model", "--text", "-", "--out", "y"), "cannot come from standard input"),
+        (("evaluate", "--text", "x"), "give RUN too"),
+    ],
+)
+def test_what_cannot_be_is_said(foveate: Any, words: tuple[str, ...], says: str) -> None:
+    said = foveate(*words)
+    assert said.code == 2
+    assert says in said.err
+
+
+def test_a_run_of_another_task_is_named(foveate: Any, run: Path, trained: Path) -> None:
+    said = foveate("translate", run, "a", "--no-tune")
+    assert (said.code, said.out) == (2, "")
+    assert "is a run of the task language_model, and this is for runs of translate" in said.err
+    assert "this is for runs of language_model" in foveate("generate", trained, "a", "--no-tune").err
