@@ -179,6 +179,9 @@ test("two heads are compared by their difference", async ({ page }) => {
   await visit(page, "lecture", "#view=compare");
   await expect(page.locator("figure")).toHaveCount(3);
   await page.getByLabel("Site").nth(1).selectOption("causal");
+  const box = (await map(page).first().boundingBox())!;
+  await map(page).first().hover({ position: { x: 112 + (box.width - 112) / 2, y: 96 + (box.height - 96) / 2 - 64 } });
+  await expect(page.locator(".pairline")).toHaveText("x₁ looks at x₂: first 0.4683, second 0, difference 0.4683.");
   const picture = () => map(page).nth(2).evaluate((canvas: HTMLCanvasElement) => canvas.toDataURL());
   await expect.poll(async () => (await picture()).length).toBeGreaterThan(1000);
   const other = await picture();

@@ -24,6 +24,11 @@ export function alignment(app: App): { element: HTMLElement; close: () => void }
   const lines = h("div", { className: "linesbox" });
   const facts = h("div", { className: "facts" });
   const element = h("section", { className: "alignmentview", "aria-label": app.say("view.alignment") }, controls, lines, matrixBox, facts);
+  if (app.trace.gold && app.cells.peek() === "token" && app.sequence("query")?.words && app.sequence("key")?.words) {
+    // Gold links name words: they are shown where they mean something.
+    app.cells.value = "word";
+    app.camera.value = null;
+  }
   const latest = new Latest();
   let redraw: () => void = () => undefined;
   const watch = new ResizeObserver(() => redraw());

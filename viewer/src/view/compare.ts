@@ -1,6 +1,6 @@
 /** Two heads, or the heads of two traces: both maps and their difference, under one camera. */
 
-import type { App, Other } from "../app";
+import { calledOff, Latest, shown, type App, type Cursor, type Other } from "../app";
 import { Cached } from "../cached";
 import { choice, h, refill, replace } from "../dom";
 import { open } from "../open";
@@ -20,6 +20,24 @@ export function compare(app: App): { element: HTMLElement; close: () => void } {
     if (chosen) load(app, chosen).catch((error: unknown) => (warning.textContent = app.say("failed", { message: error instanceof Error ? error.message : String(error) })));
   });
   app.against.value ??= { provider: app.provider, trace: app.trace, name: app.say("compare.this"), ...beside(app) };
+  const line = h("p", { className: "pairline" });
+  element.insertBefore(line, element.lastChild);
+  const latest = new Latest();
+  /** Both weights of what is under the pointer; aloud when it was chosen. */
+  const read = async ({ query, key }: Cursor, aloud: boolean): Promise<void> => {
+    const [against, signal] = [app.against.peek()!, latest.next()];
+    const [one, two] = await Promise.all([app.provider.value(app.site.peek(), app.head.peek(), query, key, signal), against.provider.value(against.site, against.head, query, key, signal)]);
+    if (signal.aborted) return;
+    const names = { query: app.label("query", query), key: app.label("key", key) };
+    line.textContent = app.say("read.two", { ...names, first: shown(one.weight), second: shown(two.weight), difference: shown(one.weight - two.weight) });
+    if (aloud) app.said.value = line.textContent;
+  };
+  const listen = (view: MapView): MapView => {
+    const failed = (error: unknown): void => void (calledOff(error) || (line.textContent = String(error)));
+    view.onhover = (hover) => hover && read(hover, false).catch(failed);
+    view.onchosen = () => app.cursor.peek() && read(app.cursor.peek()!, true).catch(failed);
+    return view;
+  };
   let views: MapView[] = [];
   const stops = [
     effect(() => {
@@ -49,6 +67,7 @@ export function compare(app: App): { element: HTMLElement; close: () => void } {
       const titles = [app.say("compare.first"), app.say("compare.second"), app.say("compare.difference")];
       untracked(() => {
         views = (same ? [first, second, less] : [first]).map((layer, at) => new MapView(app, layer, titles[at]!));
+        if (same) views.forEach(listen);
         replace(maps, ...views.map((view, at) => h("figure", {}, h("figcaption", {}, titles[at]!), view.element)));
       });
     }),
@@ -56,6 +75,7 @@ export function compare(app: App): { element: HTMLElement; close: () => void } {
   return {
     element,
     close: () => {
+      latest.next();
       for (const view of views) view.close();
       for (const stop of stops) stop();
     },

@@ -28,8 +28,8 @@ export interface Hover {
 export class MapView {
   readonly element: HTMLElement;
   readonly canvas: HTMLCanvasElement;
-  onhover: (hover: Hover | null) => void = () => undefined;
-  onchosen: () => void = () => undefined;
+  onhover: (hover: Hover | null) => unknown = () => undefined;
+  onchosen: () => unknown = () => undefined;
   onwaiting: (waiting: boolean) => void = () => undefined;
   private readonly context: CanvasRenderingContext2D;
   private readonly tiles = new LeastRecent<string, Tile>(192);
