@@ -30,6 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from foveate import machine, native
     from foveate.attention import calibration
+    from foveate.attention.paths import pairwise_triton
     from foveate.attention.selftest import self_test
 
     if arguments.threads:
@@ -42,6 +43,9 @@ def run(arguments: argparse.Namespace) -> int:
         except PackageNotFoundError:
             print(f"{package} is not installed (pip install 'foveate[{extra}]')")
     print(f"native kernels: {native.state()}")
+    if torch.cuda.is_available():
+        missing = pairwise_triton.unavailable(torch.device("cuda"))
+        print(f"kernels for the GPU: {f'none, {missing}' if missing else 'in use'}")
     machine.tune()
     if arguments.calibrate:
         print("calibrating (about two minutes) …", flush=True)

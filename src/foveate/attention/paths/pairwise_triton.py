@@ -47,7 +47,8 @@ def unavailable(device: torch.device) -> str:
     if torch.version.hip is not None:
         return "its kernels use an instruction that only NVIDIA's GPUs have"
     try:
-        return "" if _agrees(device) else "its kernels fail the check against plain torch"
+        with torch.inference_mode(False), torch.enable_grad(), torch.autocast(device.type, enabled=False):
+            return "" if _agrees(device) else "its kernels fail the check against plain torch"
     except Exception as error:  # a compiler, a driver or a device that is too old: all have errors of their own
         return f"triton fails here: {type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"
 
@@ -114,12 +115,11 @@ class _Call:
         context = value.new_empty(self.batch, self.heads, self.queries, value.shape[3])
         statistic = self.query.new_empty(self.batch, self.heads, self.queries)
         rows, warps = self._rows(value.shape[3])
-        if context.numel():
-            self._launch(self.kernels.attend, -(-self.queries // rows), warps)(
-                *self.by_unit, self.vector, value, self.near, *self.seen_arguments[:3], self.bias, context, statistic,
-                *self._sizes(), self.queries, self.keys, value.shape[3], **self._flags(),
-                **_tile(rows, warps), WIDTH=max(16, _power(value.shape[3])),
-            )  # fmt: skip
+        self._launch(self.kernels.attend, -(-self.queries // rows), warps)(
+            *self.by_unit, self.vector, value, self.near, *self.seen_arguments[:3], self.bias, context, statistic,
+            *self._sizes(), self.queries, self.keys, value.shape[3], **self._flags(),
+            **_tile(rows, warps), WIDTH=max(16, _power(value.shape[3])),
+        )  # fmt: skip
         return context, statistic
 
     def attend_by_blocks(self, value: Tensor) -> tuple[Tensor, Tensor]:
@@ -194,6 +194,8 @@ class _Call:
 
     def _launch(self, kernel: Any, tiles: int, warps: int) -> Any:
         def launch(*arguments: object, **constants: object) -> None:
+            if tiles * self.grid_heads == 0:
+                return
             with torch.cuda.device_of(self.query):
                 kernel[(tiles * self.grid_heads,)](*arguments, **constants, num_warps=warps)
 
@@ -238,7 +240,7 @@ class _Call:
 
     def _blocks(self) -> list[tuple[int, int]]:
         rows = max(16, ROOM // max(1, 8 * self.grid_heads * self.keys) // 16 * 16)
-        return [(first, min(first + rows, self.queries)) for first in range(0, self.queries, rows)]
+        return [(first, min(first + rows, self.queries)) for first in range(0, max(self.queries, 1), rows)]
 
 
 def _near(features: Tensor) -> Bool[Tensor, "batch heads"]:
@@ -275,7 +277,6 @@ def _agrees(device: torch.device) -> bool:
     inputs = [torch.randn(shape, generator=generator).to(device).requires_grad_() for shape in shapes]
     query, key, vector, value = inputs
     scores = (torch.tanh(query[..., :, None, :] + key[..., None, :, :]) * vector[:, None, None]).sum(-1)
-    with torch.enable_grad():
-        contexts = (scores.softmax(-1) @ value, attend(query, key, vector, value))
-        answers = [[context, *torch.autograd.grad(context.square().sum(), inputs)] for context in contexts]
+    contexts = (scores.softmax(-1) @ value, attend(query, key, vector, value))
+    answers = [[context, *torch.autograd.grad(context.square().sum(), inputs)] for context in contexts]
     return all(torch.allclose(one, other, atol=1e-3, rtol=1e-2) for one, other in zip(*answers, strict=True))

@@ -210,6 +210,21 @@ def dropped_weights_are_dropped() -> float:
     return 0.0 if not torch.equal(noisy[0], plain[0]) and float((noisy.mean(0) - plain[0]).abs().max()) < 0.1 else 1.0
 
 
+def no_keys_and_no_queries_are_no_error() -> float:
+    """A context of zeros, or none."""
+    right = True
+    for queries, keys, width in ((3, 0, 4), (0, 3, 4), (0, 3, 300), (0, 0, 4)):
+        got = outcome(site(everything()), inputs(1, 2, 2, queries, keys, width), Positions.of(queries, keys), False)
+        right = right and got[0].shape == (1, 2, queries, width) and all(bool((part == 0).all()) for part in got)
+    return 0.0 if right else 1.0
+
+
+def the_check_is_passed_where_there_are_no_gradients_and_in_autocast() -> float:
+    pairwise_triton.unavailable.cache_clear()
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+        return float(pairwise_triton.unavailable(torch.device("cpu")) != "")
+
+
 def extremes() -> Cases:
     pairs = ((30.0, -29.0), (-45.0, 45.5), (1e30, -1e30), (9.9, 9.9), (80.0, 3.0))
     return {f"features around {one:g} and {other:g}": lambda far=(one, other): opposed(*far) for one, other in pairs}
@@ -224,6 +239,8 @@ def promises() -> Cases:
         gradients_are_the_same_every_time,
         kept_key_features_give_the_same,
         dropped_weights_are_dropped,
+        no_keys_and_no_queries_are_no_error,
+        the_check_is_passed_where_there_are_no_gradients_and_in_autocast,
     )
     return {case.__name__.replace("_", " "): case for case in kept}
 
