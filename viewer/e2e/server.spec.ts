@@ -1,7 +1,7 @@
 import { expect, test } from "@playwright/test";
 import { address } from "./pages";
 import { served, type Served } from "./server";
-import { chinese, lecture, persian } from "./trace";
+import { chinese, lecture, needle, persian } from "./trace";
 
 let server: Served | null = null;
 test.afterEach(() => server?.close());
@@ -35,6 +35,24 @@ test("the model runs again with a head switched off, and both maps can be compar
   await page.locator(".answer").getByRole("button", { name: "Compare" }).click();
   await expect(page.getByLabel("Compare with")).toHaveValue("1");
   await expect(page.locator("figure")).toHaveCount(3);
+});
+
+test("a slow tile shows its estimate first, says so, and becomes exact", async ({ page }) => {
+  server = await served(needle(), needle(), model);
+  let release: () => void = () => undefined;
+  const held = new Promise<void>((resolve) => (release = resolve));
+  await page.route(/tile.*estimate=1/, async (route) => {
+    const answer = await route.fetch();
+    await route.fulfill({ response: answer, headers: { ...answer.headers(), "x-foveate-estimate": "1" } });
+  });
+  await page.route(/tile\/0\/0\/6\/\d+\/\d+\?pool=peak$/, async (route) => {
+    await held;
+    await route.continue();
+  });
+  await page.goto(`${server.url}#view=map`);
+  await expect(page.locator(".waiting")).toHaveText("estimate from sampled rows");
+  release();
+  await expect(page.locator(".waiting")).toBeHidden();
 });
 
 test("without a model there is nothing to run again", async ({ page }) => {

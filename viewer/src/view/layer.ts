@@ -7,6 +7,8 @@ import { TILE, type Codes, type Level, type Pool, type TileRequest } from "../pr
 
 export interface Tile {
   codes: Codes;
+  /** Made of some rows only: the exact one has to follow. */
+  estimate: boolean;
   picture: HTMLCanvasElement;
 }
 
@@ -34,8 +36,8 @@ export function headLayer(provider: Cached, site: number, head: number, cells: C
       const lifted = look.scale === "lift" && cells === "token";
       const counts = lifted ? await provider.counts(site, head) : null;
       const shifts = counts ? liftShifts(counts, level, row, look.pool) : null;
-      const painted = (codes: Codes): Tile => ({ codes, picture: picture(pixels(codes, look, shifts)) });
-      return painted(await provider.tile(request, signal, (codes) => guess(painted(codes))));
+      const painted = (codes: Codes, estimate = false): Tile => ({ codes, estimate, picture: picture(pixels(codes, look, shifts)) });
+      return painted(await provider.tile(request, signal, (codes) => guess(painted(codes, true))));
     },
   };
 }
@@ -52,7 +54,7 @@ export function differenceLayer(first: One, second: One, cells: Cells, theme: Th
     async tile(level, row, column, signal) {
       const ask = ({ provider, site, head }: One): Promise<Codes> => provider.tile({ site, head, level: levelOf(cells, level), row, column, pool }, signal);
       const [one, other] = await Promise.all([ask(first), ask(second)]);
-      return { codes: one, picture: picture(differencePixels(one, other, theme)) };
+      return { codes: one, estimate: false, picture: picture(differencePixels(one, other, theme)) };
     },
   };
 }

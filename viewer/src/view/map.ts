@@ -30,7 +30,8 @@ export class MapView {
   readonly canvas: HTMLCanvasElement;
   onhover: (hover: Hover | null) => unknown = () => undefined;
   onchosen: () => unknown = () => undefined;
-  onwaiting: (waiting: boolean) => void = () => undefined;
+  /** What is not there yet: tiles, or the exact ones of estimates that are shown. */
+  onwaiting: (waiting: boolean, estimated: boolean) => void = () => undefined;
   private readonly context: CanvasRenderingContext2D;
   private readonly tiles = new LeastRecent<string, Tile>(192);
   private readonly pending = new Map<string, AbortController>();
@@ -128,7 +129,7 @@ export class MapView {
     }
     for (const place of places) {
       const name = this.tileName(place);
-      if (this.tiles.get(name) || this.pending.has(name)) continue;
+      if (this.tiles.get(name)?.estimate === false || this.pending.has(name)) continue;
       const control = new AbortController();
       this.pending.set(name, control);
       const keep = (tile: Tile): void => {
@@ -143,10 +144,15 @@ export class MapView {
         })
         .finally(() => {
           if (this.pending.get(name) === control) this.pending.delete(name);
-          this.onwaiting(this.pending.size > 0);
+          this.tellWaiting();
         });
     }
-    this.onwaiting(this.pending.size > 0);
+    this.tellWaiting();
+  }
+
+  private tellWaiting(): void {
+    const names = [...this.pending.keys()];
+    this.onwaiting(names.length > 0, names.some((name) => this.tiles.get(name)?.estimate));
   }
 
   // ── drawing ──

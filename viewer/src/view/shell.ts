@@ -126,7 +126,10 @@ export class Shell {
     const reading = new Reading(app, (query, key) => map.hoverAt(map.unitOf("query", query), map.unitOf("key", key)));
     const small = mini(app, (x, y) => map.look({ x, y, zoom: app.camera.value?.zoom ?? 1 }));
     const waiting = h("p", { className: "waiting", hidden: true }, app.say("waiting"));
-    map.onwaiting = (is) => (waiting.hidden = !is);
+    map.onwaiting = (is, estimated) => {
+      waiting.hidden = !is;
+      waiting.textContent = app.say(estimated ? "estimate" : "waiting");
+    };
     let last = "";
     map.onhover = (hover) => {
       const name = hover ? `${hover.query}/${hover.key}/${hover.level}` : "";
