@@ -35,7 +35,8 @@ def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., An
 
 
 def test_every_example_has_a_test_here() -> None:
-    assert {path.parent.name for path in RUNS} == {"bottleneck", "pronunciation", "reverse", "verses"}
+    names = {"bottleneck", "languages", "pronunciation", "reverse", "tagging", "verses"}
+    assert {path.parent.name for path in RUNS} == names
 
 
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: path.parent.name)
@@ -114,3 +115,17 @@ def test_the_bottleneck_compares_translations_on_request(example: Callable[..., 
         (tmp_path / f"{part}.tsv").write_text(rows, encoding="utf-8")
     curves = example("bottleneck", "--data", str(tmp_path), "--out", "out")
     assert set(curves["Bahdanau"]) == {4}
+
+
+def test_every_encoder_tags_the_sentence(example: Callable[..., Any], capfd: pytest.CaptureFixture[str]) -> None:
+    results = example("tagging", "--out", "out")
+    assert set(results) == {"word", "window", "cnn", "rnn", "transformer", "ran"}
+    assert all(len(said.tags) == 4 for _, said in results.values())
+    assert "I saw a saw" in capfd.readouterr().out
+
+
+def test_languages_are_told_apart_and_shown(example: Callable[..., Any], capfd: pytest.CaptureFixture[str]) -> None:
+    assert example("languages", "--out", "out") == 0
+    said = capfd.readouterr().out
+    assert "accuracy = " in said
+    assert "characters shown" in said

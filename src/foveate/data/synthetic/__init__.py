@@ -6,6 +6,7 @@ from foveate.data.synthetic.list_operation import LIST_TOKENS, list_operations
 from foveate.data.synthetic.opinion import opinions
 from foveate.data.synthetic.pair import Rule, synthetic
 from foveate.data.synthetic.shape import SHAPES, shapes
+from foveate.data.synthetic.tagged import tagged_sentences
 
 __all__ = [
     "LIST_TOKENS",
@@ -17,4 +18,5 @@ __all__ = [
     "opinions",
     "shapes",
     "synthetic",
+    "tagged_sentences",
 ]
