@@ -15,8 +15,11 @@ import pytest
 import torch
 
 from foveate.attention import Attention, causal, record
+from foveate.data.tokeniser import CharacterConfig
 from foveate.inspect import Trace, TraceProvider, Track, read_trace
 from foveate.inspect.trace import page
+from foveate.models import TransformerConfig
+from foveate.nn.block import BlockConfig
 from foveate.serve import Session, application
 from foveate.serve.translation import TranslationRerunner
 from foveate.tasks.trace import trace_of
@@ -89,7 +92,9 @@ def test_coarse_tiles_are_guessed_first_and_statistics_of_long_inputs_too(
     trace: Trace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from foveate.inspect.tile import lazy
-    from foveate.serve import app
+    from foveate.models import TransformerConfig
+from foveate.nn.block import BlockConfig
+from foveate.serve import app
 
     monkeypatch.setattr(app, "SMALL", 0)
     monkeypatch.setattr(lazy, "SAMPLES", 16)
@@ -157,7 +162,9 @@ def test_files_are_only_the_viewer_s(session: Session) -> None:
 
 
 def test_a_viewer_that_is_not_built_is_said(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from foveate.serve import app
+    from foveate.models import TransformerConfig
+from foveate.nn.block import BlockConfig
+from foveate.serve import app
 
     monkeypatch.setattr(app, "static_folder", lambda: tmp_path)
     assert ask(session, "").status_code == 503
@@ -209,6 +216,28 @@ def test_a_token_that_is_off_is_seen_by_nobody(attached: Session) -> None:
             assert provider.row(number, 0, 0)[1] == 0
     assert answer["log_probability"] != answer["log_probability_before"]
     assert "leave one on" in rerun(attached, tokens_off=[0, 1, 2, 3, 4]).text
+
+
+def test_heads_of_a_transformer_are_switched_off_whatever_shortcut_it_takes() -> None:
+    block = BlockConfig(model_dim=32, num_heads=2, feedforward_dim=32, norm="pre")
+    tokeniser = CharacterConfig().train(["abcdef"])
+    torch.manual_seed(0)
+    size = tokeniser.vocab_size
+    model = TransformerConfig(block=block, encoder_layers=2, decoder_layers=2).build(size, size)
+    translator = Translator(model, tokeniser, tokeniser)
+    first = translator.forced("abcd", "fed")
+    trace = trace_of(translator, first)
+    assert trace.pedigree.difference is not None
+    assert trace.pedigree.difference < 1e-4
+    assert all("value" in site.tensors for site in trace.sites)
+    assert [trace.sites[number].query for number in (0, 2, 3)] == ["source", "read", "target"]
+    run = TranslationRerunner(translator, first, trace)
+    same = run("abcd", "fed", heads_off=[], tokens_off=[])
+    assert same.log_probability == same.log_probability_before
+    for site in trace.sites:
+        off = run("abcd", "fed", heads_off=[(site.name, 1)], tokens_off=[])
+        assert off.log_probability != same.log_probability, site.name
+        assert torch.allclose(off.trace.sites[0].weights(1)[0], trace.sites[0].weights(1)[0])
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ class HuggingFaceRecord:
         visibility, visible = seen_by(mask, self.causal, query.shape[1], key.shape[1], self.start)
         bias, added = biased(mask, self.bias, example, query.shape[1], key.shape[1], self.start)
         kept = {} if self.value is None else {"value": self.value[example].cpu().to(dtype)}
-        said = f"{self.scaling:.4g} q·k" + ("" if bias is None else " + b")
+        said = _scaled(self.scaling) + ("" if bias is None else " + b")
         site = Site(
             name=self.name,
             kind=self.kind,
@@ -299,6 +299,14 @@ def _noted(
         bias=None if bias is None else bias.detach(),
         start=start,
     )
+
+
+def _scaled(scaling: float) -> str:
+    """q·k / √32 rather than 0.1768 q·k."""
+    width = 1 / scaling**2
+    if scaling == 1:
+        return "q·k"
+    return f"q·k / √{round(width)}" if abs(width - round(width)) < 1e-4 * width else f"{scaling:.4g} q·k"
 
 
 def _joined(earlier: HuggingFaceRecord, later: HuggingFaceRecord) -> HuggingFaceRecord | None:

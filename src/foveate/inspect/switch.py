@@ -70,6 +70,16 @@ def switched_off(
         yield
 
 
+@contextmanager
+def explained(model: nn.Module) -> Iterator[None]:
+    """Run `model` with every weight made and no shortcut around its attentions: what `explain` computes."""
+    with ExitStack() as stack:
+        for module in model.modules():
+            if isinstance(module, Attention) and not hasattr(module.score, "positive_key"):
+                stack.enter_context(_changed(module, "normaliser", SwitchedOff(module.normaliser, ())))
+        yield
+
+
 class _Except:
     """All keys but some."""
 

@@ -5,15 +5,20 @@ from dataclasses import asdict, is_dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from foveate.data.batch import Batch
 from foveate.data.tokeniser import BOS, EOS
 from foveate.errors import UsageError
 from foveate.inspect import Trace, Track, observe
-from foveate.inspect.trace import Pedigree
+from foveate.inspect.switch import explained
+from foveate.inspect.trace import Observation, Pedigree
+from foveate.models import Seq2Seq
 from foveate.tasks.translator import END, Translation, Translator
 
 START = "<s>"
+LONGEST = 1024
+"""Tokens up to which every weight is made once, to compare."""
 
 
 @torch.inference_mode()
@@ -30,8 +35,10 @@ def trace_of(
     source = [*translator.source_tokeniser.encode(translation.source), EOS]
     best = translation.hypotheses[0].tokens
     end = [EOS] if translation.finished else []
+    batch = Batch.of([source]), Batch.of([[BOS, *best, *end]])
     with observe(translator.model) as seen:
-        translator.model(Batch.of([source]), Batch.of([[BOS, *best, *end]]))
+        ran = translator.model(*batch)
+    _complete(seen, translator.model, batch, ran)
     written = [*translator.target_tokeniser.pieces(best), *(END for _ in end)]
     tracks = {
         "source": Track.of_pieces([*translator.source_tokeniser.pieces(source[:-1]), END], text=translation.source),
@@ -48,6 +55,20 @@ def trace_of(
     if not trace.sites:
         raise UsageError("This model has no attention to look at: it reads the source through one fixed vector.")
     return trace
+
+
+def _complete(seen: Observation, model: Seq2Seq, batch: tuple[Batch, Batch], ran: Tensor) -> None:
+    """Values, and how far explain is from run, where attention has run in one piece with what surrounds it."""
+    longest = max(int(side.lengths.max()) for side in batch)
+    if longest > LONGEST or all(id(record) in seen.values for record in seen):
+        return
+    with explained(model), observe(model, check=False) as again:
+        slowly = model(*batch)
+    for record, other in zip(seen, again, strict=True):
+        if id(other) in again.values:
+            seen.values.setdefault(id(record), again.values[id(other)])
+    far = float((slowly - ran).abs().max())
+    seen.difference = far if seen.difference is None else max(seen.difference, far)
 
 
 def _plain(config: Any) -> dict[str, Any] | None:

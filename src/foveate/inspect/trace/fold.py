@@ -47,7 +47,9 @@ def site_of(
     """
     at, query, key = _example(record, example, queries, keys)
     formula = record.formula
-    normaliser = getattr(formula.normaliser, "inner", formula.normaliser)
+    normaliser = formula.normaliser
+    while hasattr(normaliser, "inner"):  # switched off for a while: the map shows what would be looked at
+        normaliser = normaliser.inner
     header = normal.header_of(normaliser)
     score, tensors = _features(formula, query, key, at, getattr(torch, stored))
     heads, kv_heads = query.shape[0], tensors["key"].shape[0] if "key" in tensors else query.shape[0]

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from foveate.attention import AttentionRecord, Recording
-from foveate.errors import DataError, UsageError
+from foveate.errors import DataError, FoveateError, UsageError
 from foveate.inspect.trace.fold import Stored, site_of
 from foveate.inspect.trace.site import Site
 from foveate.inspect.trace.track import Track
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from foveate.inspect.trace.observe import Observation
 
 FORMAT, VERSION = "foveate-trace", 1
+EMBEDDED = 64_000_000
+"""Bytes of tensors up to which a notebook shows the viewer itself."""
 SAMPLED = 16
 """Rows of a site on which the change by 16-bit storage is measured."""
 
@@ -163,11 +165,21 @@ class Trace:
         return {**outline(self.tracks, self.pedigree, self.gold), "sites": sites}
 
     def _repr_html_(self) -> str:
+        """The viewer in a frame that may run scripts and nothing else; a sentence where that cannot be."""
         from html import escape
 
         from foveate.inspect.trace.page import standalone
 
-        page = escape(standalone(self), quote=True)
+        size = sum(tensor.nbytes for site in self.sites for tensor in site.tensors.values())
+        if size > EMBEDDED:
+            said = (
+                f"{self!r} holds {size / 1e6:,.0f} MB, too much for a notebook: select(…) heads or rows, or write it."
+            )
+            return f"<p>{escape(said)}</p>"
+        try:
+            page = escape(standalone(self), quote=True)
+        except FoveateError as error:
+            return f"<p>{escape(f'{self!r}. {error}')}</p>"
         return (
             f'<iframe sandbox="allow-scripts" srcdoc="{page}" title="What the model attended to" '
             'style="width:100%;height:720px;border:0"></iframe>'
@@ -209,6 +221,8 @@ def layer_of(name: str) -> int:
 def rounding_of(record: AttentionRecord, site: Site, example: int) -> float:
     """The largest change of a weight by the way the features are stored, on a few rows."""
     largest = 0.0
+    if hasattr(record.formula.normaliser, "inner"):  # heads are off, and the trace shows what they would look at
+        return largest
     for row in range(0, site.queries, max(1, site.queries // SAMPLED)):
         rows = slice(row, row + 1)
         exact = record.weights(rows)[example, :, 0, : site.keys].float().cpu()
