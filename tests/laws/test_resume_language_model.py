@@ -10,7 +10,8 @@ import pytest
 from foveate.data.tokeniser import ByteConfig
 from foveate.models import GPTConfig, LanguageModelConfig, RecurrentLanguageModelConfig
 from foveate.nn import BlockConfig, LearnedConfig
-from foveate.tasks.language_model import LanguageModelTask, LanguageModelTaskConfig, TextConfig
+from foveate.tasks.language_model import LanguageModelTask, LanguageModelTaskConfig
+from foveate.tasks.text import TextConfig
 from foveate.train import TrainConfig, fit
 from foveate.train.log import Quiet
 

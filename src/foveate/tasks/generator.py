@@ -10,22 +10,14 @@ import torch
 
 from foveate.config import build
 from foveate.data.batch import Batch
-from foveate.data.tokeniser import BOS, EOS, PAD, UNKNOWN, Tokeniser, load_tokeniser
+from foveate.data.tokeniser import BOS, EOS, PAD, UNKNOWN, Tokeniser
 from foveate.decode import DecodeConfig, Hypothesis, SampleConfig, beam_size, decode
 from foveate.errors import DataError
 from foveate.models import LanguageModel
 from foveate.storage.checkpoint import load_weights, restore_model
 from foveate.storage.run import read_run
-from foveate.tasks.language_model import (
-    LINE_BYTES,
-    TOKENISER,
-    LanguageModelTaskConfig,
-    TextConfig,
-    build_model,
-    score,
-    stream,
-    text_of,
-)
+from foveate.tasks.language_model import LINE_BYTES, LanguageModelTaskConfig, build_model, score
+from foveate.tasks.text import TextConfig, load_text_tokeniser, stream, text_of
 
 NEVER = (PAD, BOS, UNKNOWN)
 """Tokens that are no text."""
@@ -74,12 +66,7 @@ class Generator:
         saved = read_run(folder).require("language_model")
         settings = {name: value for name, value in saved.config.items() if name != "train"}
         config = build(LanguageModelTaskConfig, settings, where=f"{folder / 'config.json'}:")
-        tokeniser = load_tokeniser(folder / TOKENISER)
-        if tokeniser.digest() != saved.tokenisers.get(TOKENISER, tokeniser.digest()):
-            raise DataError(
-                f"{folder / TOKENISER} is not the tokeniser that this model was trained with. Restore the file of this "
-                "run."
-            )
+        tokeniser = load_text_tokeniser(folder, saved.tokenisers)
         model = build_model(config, tokeniser.vocab_size)
         tensors, _ = load_weights(folder, note)
         restore_model(model, tensors, source=folder)

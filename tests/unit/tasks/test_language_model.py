@@ -13,8 +13,9 @@ from foveate.errors import DataError
 from foveate.models import GPTConfig, RecurrentLanguageModelConfig
 from foveate.nn import BlockConfig, LearnedConfig
 from foveate.tasks.generator import Generator
-from foveate.tasks.language_model import LanguageModelTask, LanguageModelTaskConfig, TextConfig, text_of
+from foveate.tasks.language_model import LanguageModelTask, LanguageModelTaskConfig
 from foveate.tasks.language_model_suggestion import suggest_language_model
+from foveate.tasks.text import TextConfig, text_of
 
 GPT = GPTConfig(
     block=BlockConfig(model_dim=8, num_heads=2, feedforward_dim=12, norm="pre"),
@@ -42,8 +43,8 @@ def task(text: Path, tmp_path_factory: pytest.TempPathFactory) -> LanguageModelT
 
 
 def test_the_last_tenth_of_the_lines_is_held_out(task: LanguageModelTask) -> None:
-    assert text_of(task.tokeniser, task.training.tokens.tolist()) == "\n" + "\n".join(LINES[:54]) + "\n"
-    assert text_of(task.tokeniser, task.validation.tokens.tolist()) == "\n" + "\n".join(LINES[54:]) + "\n"
+    assert text_of(task.data.tokeniser, task.data.training.tokens.tolist()) == "\n" + "\n".join(LINES[:54]) + "\n"
+    assert text_of(task.data.tokeniser, task.data.validation.tokens.tolist()) == "\n" + "\n".join(LINES[54:]) + "\n"
 
 
 def test_bytes_are_those_of_the_file(task: LanguageModelTask, text: Path) -> None:
@@ -53,12 +54,12 @@ def test_bytes_are_those_of_the_file(task: LanguageModelTask, text: Path) -> Non
     # One token a byte: bits per byte are the loss in other units.
     assert figures["bits_per_byte"] == pytest.approx(figures["loss"] / math.log(2))
     assert figures["perplexity"] == pytest.approx(math.exp(figures["loss"]))
-    generator = Generator(task.model, task.tokeniser, data=task.config.data)
+    generator = Generator(task.model, task.data.tokeniser, data=task.config.data)
     assert generator.evaluate(LINES[54:]) == figures
 
 
 def test_rows_are_stretches_of_the_text_and_an_epoch_has_each_once(task: LanguageModelTask) -> None:
-    tokens = bytes(task.training.tokens.astype("<u2"))
+    tokens = bytes(task.data.training.tokens.astype("<u2"))
     for epoch in range(2):
         steps = range(epoch * task.steps_per_epoch, (epoch + 1) * task.steps_per_epoch)
         rows = [bytes(row) for step in steps for row in task.batch(step).ids.numpy().astype("<u2")]
@@ -80,20 +81,20 @@ def test_a_batch_is_a_function_of_its_number(task: LanguageModelTask, text: Path
 )
 def test_every_tokeniser_gives_the_text_back(text: Path, tmp_path: Path, tokeniser: object) -> None:
     task = LanguageModelTask.prepare(config(text, tokeniser=tokeniser), tmp_path)
-    assert text_of(task.tokeniser, task.training.tokens.tolist()) == "\n" + "\n".join(LINES[:54]) + "\n"
+    assert text_of(task.data.tokeniser, task.data.training.tokens.tolist()) == "\n" + "\n".join(LINES[:54]) + "\n"
     opened = LanguageModelTask.open(task.config, tmp_path)
     assert torch.equal(opened.batch(3).ids, task.batch(3).ids)
-    generator = Generator(task.model, task.tokeniser)
+    generator = Generator(task.model, task.data.tokeniser)
     for prompt in ("", "line 5 says:", "line 1\nline", "line 1\n"):
         [found] = generator.generate(prompt, length=6)
-        read = task.tokeniser.encode(prompt.split("\n")[-1])
+        read = task.data.tokeniser.encode(prompt.split("\n")[-1])
         assert str(found) == prompt + found.text
-        assert text_of(task.tokeniser, [*read, *found.hypothesis.tokens]) == prompt.split("\n")[-1] + found.text
+        assert text_of(task.data.tokeniser, [*read, *found.hypothesis.tokens]) == prompt.split("\n")[-1] + found.text
 
 
 @pytest.mark.parametrize("decode", [GreedyConfig(), SampleConfig(seed=5), BeamConfig(beam=3, num_best=2)])
 def test_many_continuations_are_those_asked_for_one_by_one(task: LanguageModelTask, decode: object) -> None:
-    generator = Generator(task.model, task.tokeniser, decode)
+    generator = Generator(task.model, task.data.tokeniser, decode)
     together = generator.generate("line", count=3, length=8)
     alone = [each for first in range(3) for each in generator.generate("line", first=first, length=8)]
     assert [each.text for each in together] == [each.text for each in alone]
@@ -101,7 +102,7 @@ def test_many_continuations_are_those_asked_for_one_by_one(task: LanguageModelTa
 
 
 def test_lines_end_a_continuation(task: LanguageModelTask) -> None:
-    generator = Generator(task.model, task.tokeniser, SampleConfig(temperature=3.0))
+    generator = Generator(task.model, task.data.tokeniser, SampleConfig(temperature=3.0))
     with torch.no_grad():
         task.model.embedding.weight[EOS] += 1.0  # ends come often, or never
     found = [generator.generate("a", count=20, length=20, lines=lines) for lines in (1, 2)]
@@ -112,7 +113,7 @@ def test_lines_end_a_continuation(task: LanguageModelTask) -> None:
 
 
 def test_a_prompt_without_room_for_more_is_refused(task: LanguageModelTask) -> None:
-    generator = Generator(task.model, task.tokeniser)
+    generator = Generator(task.model, task.data.tokeniser)
     assert len(generator.generate("x" * 23)[0].hypothesis.tokens) == 1
     with pytest.raises(DataError, match="The prompt has 24 tokens"):
         generator.generate("x" * 24)
@@ -121,7 +122,7 @@ def test_a_prompt_without_room_for_more_is_refused(task: LanguageModelTask) -> N
 def test_a_recurrent_model_goes_on_beyond_any_length(text: Path, tmp_path: Path) -> None:
     model = RecurrentLanguageModelConfig(embedding_dim=4, hidden_dim=8)
     task = LanguageModelTask.prepare(config(text, model=model), tmp_path)
-    [found] = Generator(task.model, task.tokeniser).generate("x" * 40, length=30)
+    [found] = Generator(task.model, task.data.tokeniser).generate("x" * 40, length=30)
     assert len(found.hypothesis.tokens) == 30
 
 

@@ -36,7 +36,7 @@ def suggest(files: Mapping[str, str]) -> Suggestion:
 def prepare(config: RunConfig, folder: Path) -> LanguageModelTask:
     """Read the text into the run folder, and say how much there is."""
     task = LanguageModelTask.prepare(config, folder)
-    for part, store in (("train", task.training), ("valid", task.validation)):
+    for part, store in (("train", task.data.training), ("valid", task.data.validation)):
         say(f"{part}: {len(store) - 1:,} lines, {store.num_tokens - 1:,} tokens.")
     return task
 
@@ -48,12 +48,12 @@ def open_task(config: RunConfig, folder: Path) -> LanguageModelTask:
 
 def size(task: LanguageModelTask) -> str:
     """How much there is to train on, in words."""
-    return f"{task.training.num_tokens - 1:,} tokens to train on"
+    return f"{task.data.training.num_tokens - 1:,} tokens to train on"
 
 
 def finish(task: LanguageModelTask, config: RunConfig, folder: Path) -> None:
     """A sample, and what to try next."""
-    generator = Generator(task.model, task.tokeniser, config.decode, config.data)
+    generator = Generator(task.model, task.data.tokeniser, config.decode, config.data)
     [sample] = generator.generate(length=SAMPLE_LENGTH)
     say(f"A sample:\n{sample}\n")
     say(f"The model is in {folder}.")
