@@ -31,6 +31,8 @@ _HOMES = {
     ),
     "foveate.nn": ("MultiHeadAttention",),
     "foveate.models": ("BahdanauConfig", "FixedContextConfig", "LuongConfig", "Seq2Seq", "TransformerConfig"),
+    "foveate.tasks.classify": ("ClassifyConfig", "ClassifyTask", "TextClassifier"),
+    "foveate.tasks.tag": ("SentenceTagger", "TagConfig", "TagTask"),
     "foveate.tasks.translate": ("TranslateConfig", "TranslateTask"),
     "foveate.tasks.translator": ("Translation", "Translator"),
     "foveate.train": ("TrainConfig", "fit"),

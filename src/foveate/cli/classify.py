@@ -2,6 +2,9 @@
 
 import argparse
 
+MOST = 6
+"""Pieces that are named with their weights: over a long text, no weight is dark enough for a picture."""
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     from foveate.cli.options import machine_arguments
@@ -41,5 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
                 from foveate.inspect import terminal
 
                 width = shutil.get_terminal_size((100, 40)).columns
-                print(terminal(classifier.look(text.text), colour=colour_wanted(), width=width), "\n", flush=True)
+                seen = classifier.look(text.text)
+                print(terminal(seen, colour=colour_wanted(), width=width))
+                most = sorted(zip(seen.weights[0].tolist(), seen.source, strict=True), key=lambda one: -one[0])[:MOST]
+                print("most:", *(f"{piece} {weight:.3f}" for weight, piece in most), "\n", sep="  ", flush=True)
     return 0

@@ -1,9 +1,12 @@
 """Encoders and poolings: one contract, and padding that changes nothing."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from foveate.attention import record
+from foveate.attention import AnyMechanismConfig, AttentionConfig, Rotary, Sparsemax, record, window
+from foveate.attention.efficient import EfficientConfig
 from foveate.nn.block import BlockConfig
 from foveate.nn.encoder import (
     CNNEncoderConfig,
@@ -85,6 +88,23 @@ def test_what_the_vector_of_the_fourth_word_has_seen(config: EncoderConfig, sees
     encoder(x, packing=packing)[3].pow(2).sum().backward()
     assert x.grad is not None
     assert {i for i in range(7) if x.grad[i].abs().max() > 1e-9} == sees
+
+
+@pytest.mark.parametrize(
+    "attention",
+    [
+        AttentionConfig(visibility=window(left=2, right=1)),
+        AttentionConfig(transforms=(Rotary(),), normaliser=Sparsemax()),
+        *(kind() for kind in EfficientConfig.__args__),
+    ],
+    ids=name,
+)
+def test_a_transformer_encoder_takes_any_mechanism_and_padding_changes_nothing(attention: AnyMechanismConfig) -> None:
+    config = TransformerEncoderConfig(block=replace(BLOCK, encoder_attention=attention), num_layers=1)
+    encoder, x, lengths = config.build_for(6).eval(), torch.randn(2, 9, 6), torch.tensor([5, 9])
+    together = encoder(x, packing=Packing(lengths, 9))
+    alone = encoder(x[:1, :5], packing=Packing(lengths[:1], 5))
+    torch.testing.assert_close(together[0, :5], alone[0], rtol=1e-4, atol=1e-5)
 
 
 def test_the_first_matrix_of_the_window_grows_with_every_word_let_in() -> None:
