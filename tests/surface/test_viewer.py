@@ -92,9 +92,7 @@ def test_coarse_tiles_are_guessed_first_and_statistics_of_long_inputs_too(
     trace: Trace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from foveate.inspect.tile import lazy
-    from foveate.models import TransformerConfig
-from foveate.nn.block import BlockConfig
-from foveate.serve import app
+    from foveate.serve import app
 
     monkeypatch.setattr(app, "SMALL", 0)
     monkeypatch.setattr(lazy, "SAMPLES", 16)
@@ -162,9 +160,7 @@ def test_files_are_only_the_viewer_s(session: Session) -> None:
 
 
 def test_a_viewer_that_is_not_built_is_said(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from foveate.models import TransformerConfig
-from foveate.nn.block import BlockConfig
-from foveate.serve import app
+    from foveate.serve import app
 
     monkeypatch.setattr(app, "static_folder", lambda: tmp_path)
     assert ask(session, "").status_code == 503
