@@ -8,6 +8,10 @@ from typing import Any
 
 import pytest
 
+from foveate.cli.setup import resolve
+from foveate.cli.task import module_of
+from foveate.config import build, read_toml, to_dict, to_toml
+
 SMALL = ("--no-tune", "--threads", "1", "--quiet")
 SIZES = ("--set", "model.encoder.hidden_dim=8", "--set", "model.embedding_dim=8", "--set", "train.log_every=5")
 STEPS = (
@@ -136,3 +140,19 @@ def test_a_bad_line_is_named(foveate: Any, tmp_path: Path) -> None:
     assert said.code == 3
     assert f"{tmp_path / 'bad.txt'}:2: 'a' has no tag." in said.err
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("encoder", ["rnn", "cnn", "window", "transformer", "ran"])
+def test_a_configuration_names_every_encoder_and_comes_back_from_toml(encoder: str, tmp_path: Path) -> None:
+    for task in ("tag", "classify"):
+        config = resolve({}, None, {}, [f"model.encoder={encoder}", "seed=3"], kind=module_of(task).RunConfig)
+        assert type(config.model.encoder).kind == encoder
+        (tmp_path / "run.toml").write_text(to_toml(config))
+        assert build(type(config), read_toml(tmp_path / "run.toml")) == config
+        assert build(type(config), to_dict(config)) == config
+
+
+@pytest.mark.parametrize("pooling", ["attention", "mean", "max", "first"])
+def test_a_configuration_names_every_pooling(pooling: str) -> None:
+    config = resolve({}, None, {}, [f"model.pooling={pooling}"], kind=module_of("classify").RunConfig)
+    assert type(config.model.pooling).kind == pooling
