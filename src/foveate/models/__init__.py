@@ -2,12 +2,14 @@
 
 from foveate.models.bahdanau import Bahdanau, BahdanauConfig
 from foveate.models.bert import BERT, BERTConfig
+from foveate.models.classifier import Classifier, ClassifierConfig
 from foveate.models.fixed_context import FixedContext, FixedContextConfig
 from foveate.models.gpt import GPT, GPTConfig
 from foveate.models.language_model import LanguageModel
 from foveate.models.luong import Luong, LuongConfig
 from foveate.models.recurrent_language_model import RecurrentLanguageModel, RecurrentLanguageModelConfig
 from foveate.models.seq2seq import Seq2Seq
+from foveate.models.tagger import Tagger, TaggerConfig
 from foveate.models.transformer import Transformer, TransformerConfig
 
 ModelConfig = FixedContextConfig | BahdanauConfig | LuongConfig | TransformerConfig
@@ -22,6 +24,8 @@ __all__ = [
     "BERTConfig",
     "Bahdanau",
     "BahdanauConfig",
+    "Classifier",
+    "ClassifierConfig",
     "FixedContext",
     "FixedContextConfig",
     "GPTConfig",
@@ -33,6 +37,8 @@ __all__ = [
     "RecurrentLanguageModel",
     "RecurrentLanguageModelConfig",
     "Seq2Seq",
+    "Tagger",
+    "TaggerConfig",
     "Transformer",
     "TransformerConfig",
 ]

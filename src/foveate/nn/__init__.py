@@ -1,9 +1,26 @@
 """Modules with weights."""
 
 from foveate.nn.block import BlockConfig, DecoderBlock, EncoderBlock
+from foveate.nn.encoder import (
+    CNNEncoderConfig,
+    Encoder,
+    EncoderConfig,
+    RANEncoderConfig,
+    RNNEncoderConfig,
+    TransformerEncoderConfig,
+    WindowEncoderConfig,
+)
 from foveate.nn.feedforward import FeedForward
 from foveate.nn.multihead import KeyValue, MultiHeadAttention
 from foveate.nn.packing import Packing
+from foveate.nn.pooling import (
+    AttentionPooling,
+    AttentionPoolingConfig,
+    FirstPoolingConfig,
+    MaxPoolingConfig,
+    MeanPoolingConfig,
+    PoolingConfig,
+)
 from foveate.nn.position import (
     BinaryCode,
     BinaryConfig,
@@ -28,29 +45,40 @@ from foveate.nn.recurrent import LectureGRU, RecurrentConfig, RecurrentDecoder, 
 
 __all__ = [
     "RAN",
+    "AttentionPooling",
+    "AttentionPoolingConfig",
     "BinaryCode",
     "BinaryConfig",
     "BlockConfig",
+    "CNNEncoderConfig",
     "DecoderBlock",
+    "Encoder",
     "EncoderBlock",
+    "EncoderConfig",
     "FeedForward",
+    "FirstPoolingConfig",
     "IndexConfig",
     "KeyValue",
     "LearnedConfig",
     "LearnedPosition",
     "LectureGRU",
+    "MaxPoolingConfig",
+    "MeanPoolingConfig",
     "MultiHeadAttention",
     "NoPosition",
     "NoneConfig",
     "Packing",
+    "PoolingConfig",
     "PositionConfig",
     "PositionIndex",
     "RANConfig",
     "RANEncoder",
+    "RANEncoderConfig",
     "RANExplanation",
     "RANHead",
     "RANOutput",
     "RANState",
+    "RNNEncoderConfig",
     "RNNMade",
     "RNNMadeConfig",
     "RecurrentConfig",
@@ -59,6 +87,8 @@ __all__ = [
     "RecurrentLayer",
     "Sinusoid",
     "SinusoidalConfig",
+    "TransformerEncoderConfig",
     "UnitInterval",
     "UnitIntervalConfig",
+    "WindowEncoderConfig",
 ]
