@@ -42,9 +42,9 @@ class BandedPath:
         width, size = formula.visibility.width, self._size(formula)
         pairs = float(matrices * queries * min(keys, width + min(size, queries)))
         numbers = pairs * terms(formula)
-        return Cost(
-            4.0 * pairs * key.shape[3], numbers * max(4, query.element_size()), float(-(-queries // size)), numbers
-        )
+        largest = int(min(size, queries) * min(keys, width + min(size, queries)))
+        number = float(-(-queries // size) * fused.pieces(query.shape[0], query.shape[1], max(largest, 1)))
+        return Cost(4.0 * pairs * key.shape[3], numbers * max(4, query.element_size()), number, numbers)
 
     def run(
         self,

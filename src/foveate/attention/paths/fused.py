@@ -80,21 +80,32 @@ def attend(
     scale: float,
 ) -> Float[Tensor, "batch heads query value_dim"]:
     """softmax(scale · Q Kᵀ + hidden) V, one tile after the other, for as many heads at a time as fit in a cache."""
-    batch, heads = query.shape[:2]
-    together = max(1, AT_ONCE // max([1, *(tile.pairs for tile in layout)]))
-    if together >= batch * heads or query.device.type != "cpu":
+    examples, heads = together(query.shape[0], query.shape[1], max([1, *(tile.pairs for tile in layout)]))
+    if (examples, heads) == query.shape[:2] or query.device.type != "cpu":
         return _Tiles.apply(query, key, value, layout, lambda tile: hiding(tile), scale)
-    together = min(together, heads)
     rows = []
-    for example, parts in enumerate(zip(query.split(1), key.split(1), value.split(1), strict=True)):
-        cut = zip(*(part.split(together, dim=1) for part in parts), strict=True)
+    groups = zip(query.split(examples), key.split(examples), value.split(examples), strict=True)
+    for row, parts in enumerate(groups):
+        here = slice(row * examples, (row + 1) * examples)
+        cut = zip(*(part.split(heads, dim=1) for part in parts), strict=True)
         contexts = []
-        for number, inputs in enumerate(cut):
-            mine = slice(example, example + 1), slice(number * together, (number + 1) * together)
-            told = partial(_told, hiding, *mine)
+        for column, inputs in enumerate(cut):
+            told = partial(_told, hiding, here, slice(column * heads, (column + 1) * heads))
             contexts.append(_Tiles.apply(*inputs, layout, told, scale))
         rows.append(torch.cat(contexts, dim=1))
     return torch.cat(rows)
+
+
+def together(batch: int, heads: int, pairs: int) -> tuple[int, int]:
+    """How many examples and heads are computed at once, with so many pairs in their largest tile."""
+    number = max(1, AT_ONCE // pairs)
+    return (min(batch, number // heads), heads) if number >= heads else (1, number)
+
+
+def pieces(batch: int, heads: int, pairs: int) -> int:
+    """Into how many parts examples and heads are cut."""
+    examples, at_once = together(batch, heads, pairs)
+    return -(-batch // examples) * -(-heads // at_once)
 
 
 def _told(hiding: Hiding, example: slice, heads: slice, tile: Tile) -> Hidden:

@@ -80,7 +80,8 @@ class _Product(torch.autograd.Function):
         grad_bias = None
         if ctx.needs_input_grad[3]:
             grad_bias = grad_scores.unflatten(0, ctx.shape).sum_to_size(bias.shape).to(bias.dtype)
-        grad_scores = grad_scores.mul_(ctx.scale).to(query.dtype)
+        # Not in place: where nothing is summed, the bias has these very numbers as its gradient.
+        grad_scores = (grad_scores * ctx.scale).to(query.dtype)
         grads = (torch.bmm(grad_scores, key), torch.bmm(grad_scores.mT, query), grad_value)
         return (*(each.unflatten(0, ctx.shape) for each in grads), grad_bias, None)
 

@@ -39,8 +39,8 @@ class TiledPath:
         # The last query is taken to stand at the last key, as in self-attention and with a cache.
         seen = max(keys - queries / 2 + min(self.tile, queries) / 2, keys / 2)
         pairs = float(matrices * queries * min(keys, seen))
-        together = max(1, fused.AT_ONCE // (min(self.tile, queries) * max(keys, 1)))
-        number = float(-(-queries // self.tile) * -(-matrices // together))
+        largest = min(self.tile, queries) * max(keys, 1)
+        number = float(-(-queries // self.tile) * fused.pieces(query.shape[0], query.shape[1], largest))
         return Cost(4.0 * pairs * key.shape[3], min(pairs * 4.0, float(fused.KEPT) * matrices), number, pairs)
 
     def run(
