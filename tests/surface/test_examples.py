@@ -35,7 +35,7 @@ def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., An
 
 
 def test_every_example_has_a_test_here() -> None:
-    names = {"bottleneck", "languages", "pronunciation", "reverse", "tagging", "verses"}
+    names = {"bottleneck", "forgetting", "languages", "pronunciation", "reverse", "tagging", "verses"}
     assert {path.parent.name for path in RUNS} == names
 
 
@@ -129,3 +129,12 @@ def test_languages_are_told_apart_and_shown(example: Callable[..., Any], capfd: 
     said = capfd.readouterr().out
     assert "accuracy = " in said
     assert "characters shown" in said
+
+
+def test_forgetting_is_measured_for_every_cell_and_drawn(example: Callable[..., Any], tmp_path: Path) -> None:
+    curves = example("forgetting", "--out", "out")
+    assert list(curves) == [f"{cell}, {age}" for cell in ("rnn", "gru", "lstm") for age in ("fresh", "trained")]
+    for name, curve in curves.items():
+        assert len(curve) == 61
+        assert curve[60] < 1e-3 * curve[0] or "trained" in name
+    assert (tmp_path / "out/gradients.svg").read_text(encoding="utf-8").startswith("<svg")

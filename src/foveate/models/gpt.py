@@ -23,7 +23,7 @@ from foveate.nn.past import Past, attend_and_keep, attend_to_past, standing, wit
 from foveate.nn.position import LearnedConfig, PositionConfig, UnitIntervalConfig
 
 DEVIATION = 0.02
-"""Of initial embeddings and matrices, as in GPT and BERT."""
+"""Of initial embeddings. GPT's matrices began so too, which suits its width; ours begin by their own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +112,7 @@ class GPT(LanguageModel[GPTState]):
             nn.init.normal_(table, std=DEVIATION)
         for block in self._layers:
             for last in (block.attention.output, block.feedforward.contract):
-                nn.init.normal_(last.weight, std=DEVIATION / math.sqrt(2 * num_layers))
+                nn.init.xavier_normal_(last.weight, gain=1 / math.sqrt(2 * num_layers))
 
     def forward(self, text: Batch) -> Float[Tensor, "tokens vocab"]:
         return self.logits(self.hidden(text))

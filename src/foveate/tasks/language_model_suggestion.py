@@ -10,19 +10,32 @@ MANY_CHARACTERS = 256
 """Beyond these a character is better spelt in pieces."""
 LARGE = 20_000_000
 """Characters from which on subwords are worth their vocabulary."""
+ENOUGH = 300_000
+"""Characters from which on subwords serve a model that fills gaps."""
 ROWS_TOKENS = 4096
+"""Tokens of a batch."""
 
 
 def suggest_language_model(path: str) -> Suggestion:
     """Look at the text and choose tokeniser, model and steps. Raises DataError when it is empty."""
+    return _suggest(path, masked=False)
+
+
+def suggest_masked_language_model(path: str) -> Suggestion:
+    """The same for a model that fills gaps, whose tokens should be pieces of words where there is text to learn them
+    from: a missing letter is told by its word."""
+    return _suggest(path, masked=True)
+
+
+def _suggest(path: str, *, masked: bool) -> Suggestion:
     lines, characters, different = 0, 0, set[str]()
     for line in read_lines(path):
         lines, characters = lines + 1, characters + len(line) + 1
         different.update(line)
     if not different:
         raise DataError(f"{path} has no text. Give a file with text to learn from.")
-    tokeniser, why, tokens = _tokeniser(characters, len(different))
-    model, about, block = _model(characters)
+    tokeniser, why, tokens = _tokeniser(characters, len(different), masked=masked)
+    model, about, block = _model(characters, masked=masked)
     # Some thirty readings of a small text, few of a large one; each step reads about ROWS_TOKENS tokens.
     steps = min(max(30 * tokens // ROWS_TOKENS, 1_000), 20_000)
     interval = max(steps // 20, 50)
@@ -50,18 +63,20 @@ def suggest_language_model(path: str) -> Suggestion:
     )
 
 
-def _tokeniser(characters: int, different: int) -> tuple[dict[str, Any], str, int]:
+def _tokeniser(characters: int, different: int, *, masked: bool) -> tuple[dict[str, Any], str, int]:
     """With the tokens that it will make of the text, about."""
-    if characters >= LARGE:
-        return {"kind": "sentencepiece", "vocab_size": 8_000}, "much text, so 8,000 subwords", characters // 4
+    if characters >= LARGE or (masked and characters >= ENOUGH):
+        size = 8_000 if characters >= LARGE else 4_000
+        return {"kind": "sentencepiece", "vocab_size": size}, f"enough text for {size:,} subwords", characters // 4
     if different > MANY_CHARACTERS:
         return {"kind": "byte"}, f"{different:,} different characters, so bytes", characters
     return {"kind": "character"}, f"{different} different characters, so one token each", characters
 
 
-def _model(characters: int) -> tuple[dict[str, Any], str, int]:
+def _model(characters: int, *, masked: bool) -> tuple[dict[str, Any], str, int]:
     layers, width, block, dropped = (2, 128, 128, 0.2) if characters < 500_000 else (4, 256, 256, 0.2)
     if characters >= LARGE:
         layers, width, block, dropped = 6, 384, 256, 0.1
     sizes = {"model_dim": width, "num_heads": width // 32, "feedforward_dim": 4 * width, "dropout": dropped}
-    return {"kind": "gpt", "num_layers": layers, "block": sizes}, f"a GPT, {layers} layers, {width} wide", block
+    kind, name = ("bert", "BERT") if masked else ("gpt", "GPT")
+    return {"kind": kind, "num_layers": layers, "block": sizes}, f"a {name}, {layers} layers, {width} wide", block

@@ -31,6 +31,11 @@ LABELLED = {
     "valid_data": "labelled validation examples; without, some examples are held out",
 }
 
+TEXT = {
+    "text": "text to learn from (.gz and .xz too)",
+    "valid_text": "validation text; without, the last lines are held out",
+}
+
 TASKS = {
     "translate": TaskOptions(
         "sequences to sequences",
@@ -41,13 +46,8 @@ TASKS = {
             "valid_target": "target side of the validation pairs",
         },
     ),
-    "language_model": TaskOptions(
-        "text that goes on",
-        {
-            "text": "text to learn from (.gz and .xz too)",
-            "valid_text": "validation text; without, the last lines are held out",
-        },
-    ),
+    "language_model": TaskOptions("text that goes on", TEXT),
+    "masked_language_model": TaskOptions("text with gaps", TEXT),
     "tag": TaskOptions("a label for every word", LABELLED),
     "classify": TaskOptions("a label for every text", LABELLED),
 }
