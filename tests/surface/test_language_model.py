@@ -105,3 +105,13 @@ def test_a_run_of_another_task_is_named(foveate: Any, run: Path, trained: Path) 
     assert (said.code, said.out) == (2, "")
     assert "is a run of the task language_model, and this is for runs of translate" in said.err
     assert "this is for runs of language_model" in foveate("generate", trained, "a", "--no-tune").err
+
+
+def test_a_model_that_fills_gaps_trains_and_goes_on(foveate: Any, text: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    said = foveate("train", "masked_language_model", "--text", text, "--out", folder, *SIZES, "--set", "train.steps=3")
+    assert said.code == 0, said.err
+    assert json.loads((folder / "config.json").read_text())["task"] == "masked_language_model"
+    assert "Filler.load" in said.err
+    assert foveate("resume", folder, "--no-tune", "--quiet", "--threads", "1").code == 0
+    assert "this is for runs of language_model" in foveate("generate", folder, "a", "--no-tune").err
