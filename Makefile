@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint clean
+.PHONY: help demo test lint viewer clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,7 +18,7 @@ demo: $(VENV)/.user ## train on a pronunciation dictionary (4 minutes), score, d
 
 test: lint ## set up, check style, types and layers, then run all tests
 	@echo "== tests (some minutes)"
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n auto --dist worksteal
 
 lint: $(VENV)/.developer ## check style, types and layers only
 	@echo "== style"
@@ -28,6 +28,10 @@ lint: $(VENV)/.developer ## check style, types and layers only
 	@$(BIN)/mypy
 	@echo "== layers"
 	@$(BIN)/lint-imports
+
+viewer: ## check that the committed viewer is what viewer/ builds, and test it; needs node 20 and chromium
+	@echo "== viewer"
+	@cd viewer && npm ci --no-audit --no-fund --loglevel=error && ./check-build && npm test && npm run e2e
 
 clean: ## remove what demo, examples, tests and builds leave behind; .venv stays
 	rm -rf demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
