@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import increment_version
 
 from foveate.errors import DataError
 
@@ -26,9 +27,11 @@ def adamw(
     vectors = [(name, parameter) for name, parameter in named if parameter.ndim < 2]
     groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
     fused = all(parameter.device.type in ("cpu", "cuda") for _, parameter in named)
-    return torch.optim.AdamW(
+    optimiser = torch.optim.AdamW(
         [group for group in groups if group["params"]], lr=learning_rate, betas=betas, eps=eps, fused=fused or None
     )
+    optimiser.register_step_post_hook(_count_writes)
+    return optimiser
 
 
 def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -55,6 +58,13 @@ def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Te
     for name, state in states.items():
         parameter = parameters[name]
         optimiser.state[parameter] = {quantity: value.to(parameter.device) for quantity, value in state.items()}
+
+
+def _count_writes(optimiser: torch.optim.Optimizer, *arguments: Any) -> None:
+    """Tells every parameter that it was written to: the fused kernel does not, and what was prepared from a weight for
+    inference (packed weights, a decoder's step) would be taken for that of the new one in the next validation."""
+    for _, parameter in _named(optimiser):
+        increment_version(parameter)
 
 
 def _named(optimiser: torch.optim.Optimizer) -> list[tuple[str, nn.Parameter]]:

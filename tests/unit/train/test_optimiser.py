@@ -2,7 +2,9 @@ import pytest
 import torch
 from torch import nn
 
+from foveate import machine
 from foveate.errors import DataError
+from foveate.nn.linear import Linear
 from foveate.train.optimiser import adamw, optimiser_tensors, restore_optimiser
 
 
@@ -70,3 +72,15 @@ def test_state_of_an_unknown_parameter_is_refused_by_name(model: nn.Module) -> N
 def test_a_model_without_parameters_to_train_is_refused(model: nn.Module) -> None:
     with pytest.raises(DataError, match="no parameter to train"):
         build(model.requires_grad_(False))
+
+
+def test_inference_after_an_update_multiplies_with_the_new_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where weights are kept in another layout, which is made anew when a weight was written to."""
+    monkeypatch.setattr(machine, "_current", machine.Tuning(packed_rows=1))
+    model = nn.Sequential(Linear(3, 4), Linear(4, 2))
+    optimiser, x = build(model), torch.randn(5, 3)
+    for _ in range(2):
+        update(model, optimiser)
+        with torch.no_grad():
+            found = model(x)
+        torch.testing.assert_close(found, model(x).detach())
