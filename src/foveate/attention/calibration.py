@@ -20,7 +20,7 @@ from foveate.attention.configuration import AttentionConfig
 from foveate.attention.efficient import LinearConfig, PerformerConfig, ReformerConfig
 from foveate.attention.mechanism import MechanismConfig
 from foveate.attention.paths.path import Path
-from foveate.attention.planner import FEATURES, Rates, default_rates, features, rate_key, seconds
+from foveate.attention.planner import FEATURES, Rates, default_rates, estimate, features, place, rate_key, seconds
 from foveate.attention.position import Positions
 from foveate.attention.score import AdditiveConfig
 from foveate.attention.visibility import (
@@ -92,9 +92,11 @@ LARGE_ADDITIVE = ((32, 1, 64, 64, 512), (8, 1, 1024, 1024, 256), (1, 8, 4096, 40
 """For GPUs only."""
 LARGEST = {"cpu": 2**29, "cuda": 2**33}
 """Bytes beyond which a path is not tried."""
-LONGEST = 1.0
+LONGEST = 0.15
 """Seconds beyond which a path is not tried, by the rates known before."""
 REPEATS = 3
+SWEEPS = 3
+SUMMED = len(FEATURES)
 
 
 @dataclass(frozen=True)
@@ -134,8 +136,10 @@ class Case:
 class Sample:
     """What one path took for one case."""
 
+    case: int
     key: str
     features: tuple[float, ...]
+    place: tuple[float, ...]
     seconds: float
 
 
@@ -163,7 +167,7 @@ def calibrate(
         if time.monotonic() - started > patience:
             report(f"stopped after {number} cases: the time is up")
             break
-        samples += measured(case)
+        samples += measured(case, number)
     return fit(samples)
 
 
@@ -178,12 +182,12 @@ def scale() -> None:
             for sample in measured(probe):
                 if sample.key not in default_rates():
                     continue
-                expected = sum(r * f for r, f in zip(default_rates()[sample.key], sample.features, strict=True))
+                expected = estimate(default_rates()[sample.key], sample.features, sample.place)
                 ratios.setdefault(sample.key.removesuffix(" training"), []).append(math.log(sample.seconds / expected))
     factors = {name: math.exp(sum(logs) / len(logs)) for name, logs in ratios.items()}
     rates = {
-        name: [rate * factors.get(name.rsplit(" ", 1)[0], 1.0) for rate in default]
-        for name, default in default_rates().items()
+        name: [rate * factors.get(name.rsplit(" ", 1)[0], 1.0) for rate in known[:SUMMED]] + list(known[SUMMED:])
+        for name, known in default_rates().items()
     }
     machine.use(replace(machine.current(), rates=rates))
 
@@ -248,7 +252,7 @@ def case(
     return Case(built.to(device, dtype), (tensor(queries), tensor(keys), tensor(keys)), at, training)
 
 
-def measured(case: Case) -> list[Sample]:
+def measured(case: Case, number: int = 0) -> list[Sample]:
     """The times of all accepting paths that are not hopeless; they take turns, and the fastest of each counts."""
     query, key, at = case.placed
     device, tried = query.device.type, []
@@ -257,11 +261,14 @@ def measured(case: Case) -> list[Sample]:
         cost = path.cost(case.attention, query, key, at)
         expected = seconds(path, case.attention, query, key, at, training=case.training)
         if cost.bytes < room and expected < LONGEST:
-            tried.append((path, features(cost, query, key)))
+            tried.append((path, features(cost, query, key), place(cost, query, key)))
     with torch.set_grad_enabled(case.training):
-        times = machine.race(*(case.run(path) for path, _ in tried), repeats=REPEATS, device=device)
-    keys = (rate_key(path.name, query.dtype, training=case.training, device=device) for path, _ in tried)
-    return [Sample(name, parts, took) for name, (_, parts), took in zip(keys, tried, times, strict=True)]
+        times = machine.race(*(case.run(path) for path, *_ in tried), repeats=REPEATS, device=device)
+    keys = (rate_key(path.name, query.dtype, training=case.training, device=device) for path, *_ in tried)
+    return [
+        Sample(number, name, parts, where, took)
+        for name, (_, parts, where), took in zip(keys, tried, times, strict=True)
+    ]
 
 
 def joined(one: Calibration, other: Calibration) -> Calibration:
@@ -271,18 +278,42 @@ def joined(one: Calibration, other: Calibration) -> Calibration:
 
 
 def fit(samples: Sequence[Sample]) -> Calibration:
-    """Non-negative rates that make the relative errors small."""
+    """Rates that make relative errors small, and the errors that remain.
+
+    A machine is at times slower than at others, and all paths of a case with it: what they have in common beyond the
+    estimates is taken off their times before the next fit.
+    """
+    cases: dict[int, list[int]] = {}
+    for index, sample in enumerate(samples):
+        cases.setdefault(sample.case, []).append(index)
+    times = [sample.seconds for sample in samples]
+    for _ in range(SWEEPS):
+        rates = _fitted(samples, times)
+        known = [estimate(rates[sample.key], sample.features, sample.place) for sample in samples]
+        for mine in cases.values():
+            if len(mine) > 1:
+                slower = sum(math.log(samples[index].seconds / known[index]) for index in mine) / (len(mine) + 1)
+                for index in mine:
+                    times[index] = samples[index].seconds * math.exp(-slower)
+    rates = _fitted(samples, times)
+    errors = sorted(
+        abs(estimate(rates[sample.key], sample.features, sample.place) / took - 1)
+        for sample, took in zip(samples, times, strict=True)
+    )
+    return Calibration(rates, len(samples), errors[len(errors) // 2] if errors else math.nan)
+
+
+def _fitted(samples: Sequence[Sample], times: Sequence[float]) -> dict[str, list[float]]:
     rates: dict[str, list[float]] = {}
-    errors = []
     for name in sorted({sample.key for sample in samples}):
-        mine = [sample for sample in samples if sample.key == name]
-        took = torch.tensor([sample.seconds for sample in mine], dtype=torch.float64)
-        relative = torch.tensor([sample.features for sample in mine], dtype=torch.float64) / took[:, None]
-        found = _non_negative(relative, torch.ones(len(mine), dtype=torch.float64))
-        rates[name] = found.tolist()
-        errors += (relative @ found - 1).abs().tolist()
-    middle = sorted(errors)[len(errors) // 2] if errors else math.nan
-    return Calibration(rates, len(samples), middle)
+        mine = [index for index, sample in enumerate(samples) if sample.key == name]
+        took = torch.tensor([times[index] for index in mine], dtype=torch.float64)
+        much = torch.tensor([samples[index].features for index in mine], dtype=torch.float64)
+        found = _non_negative(much / took[:, None], torch.ones(len(mine), dtype=torch.float64))
+        errors = (took / (much @ found).clamp(min=1e-12)).log()
+        points = [[*samples[index].place, float(error)] for index, error in zip(mine, errors, strict=True)]
+        rates[name] = [*found.tolist(), *itertools.chain(*points)]
+    return rates
 
 
 def _non_negative(matrix: Tensor, target: Tensor) -> Tensor:
@@ -317,8 +348,8 @@ def save(calibration: Calibration, file: File | None = None) -> File:
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_suffix(f".{os.getpid()}")
     told = {"features": FEATURES, "torch": torch.__version__, "threads": torch.get_num_threads()}
-    kept = {name: [float(f"{rate:.4g}") for rate in rates] for name, rates in calibration.rates.items()}
-    partial.write_text(json.dumps({**told, "rates": kept}, indent=1) + "\n", encoding="utf-8")
+    kept = {name: [float(f"{number:.4g}") for number in numbers] for name, numbers in calibration.rates.items()}
+    partial.write_text(json.dumps({**told, "rates": kept}).replace("], ", "],\n") + "\n", encoding="utf-8")
     partial.replace(file)
     return file
 

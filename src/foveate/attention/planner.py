@@ -1,11 +1,14 @@
 """Which path runs: the one that should take the least time, by what it says it does and what this machine was measured
 to take for that.
 
-seconds = Σ_f rate_f · feature_f, with one set of rates for each path, number type and for inference or training. Rates
-come from `foveate doctor --calibrate`; without one, from the machine this project was made on.
+seconds = (Σ_f rate_f · feature_f) · exp(what such sums were wrong by for attentions of about this size)
+
+with one set of rates for each path, number type and for inference or training. Rates come from `foveate doctor
+--calibrate`; without one, from the machine this project was made on.
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
@@ -26,13 +29,18 @@ ROOM = {"cpu": (2.0**28, 2e-9), "other": (2.0**31, 2e-11)}
 """Beyond this many bytes, each costs so many seconds: rather a little slower than gigabytes larger."""
 
 Rates = Mapping[str, Sequence[float]]
+"""For each variant of a path: a rate for each feature, and behind them points, each a place and an error."""
+PLACE = 6
+"""Coordinates of a size: logarithms of matrices, queries, keys, width, pairs per query and tiles."""
+DOUBT = 0.1
+"""How much weight says that there is no error: what lies far from every point is left as it is."""
 
 
 def seconds(path: Path, formula: Formula, query: Tensor, key: Tensor, at: Positions, *, training: bool) -> float:
     """How long this path should take; forward and backward when training."""
     rates = rates_of(path.name, query, training=training)
     cost = path.cost(formula, query, key, at)
-    took = sum(rate * much for rate, much in zip(rates, features(cost, query, key), strict=True))
+    took = estimate(rates, features(cost, query, key), place(cost, query, key))
     room, dearness = ROOM["cpu" if query.device.type == "cpu" else "other"]
     return took + max(cost.bytes - room, 0.0) * dearness
 
@@ -43,6 +51,32 @@ def features(cost: Cost, query: Tensor, key: Tensor) -> tuple[float, ...]:
     rows = matrices * (query.shape[2] * query.shape[3] + 2 * key.shape[2] * key.shape[3])
     pairs = cost.flops / (4.0 * max(query.shape[3], 1)) if cost.pairs is None else cost.pairs
     return (1.0, cost.tiles, cost.tiles * matrices, pairs, cost.flops, float(rows))
+
+
+def place(cost: Cost, query: Tensor, key: Tensor) -> tuple[float, ...]:
+    """Where a size lies among others: the distance of two is how many times twice as large one is."""
+    matrices, pairs = query.shape[0] * query.shape[1], features(cost, query, key)[3]
+    sizes = (
+        matrices,
+        query.shape[2],
+        key.shape[2],
+        query.shape[3],
+        pairs / max(matrices * query.shape[2], 1),
+        cost.tiles,
+    )
+    return tuple(math.log2(max(size, 1)) for size in sizes)
+
+
+def estimate(rates: Sequence[float], features: Sequence[float], place: Sequence[float]) -> float:
+    """Seconds, by rates and the errors of the points around (Nadaraya 1964)."""
+    took = sum(rate * much for rate, much in zip(rates, features, strict=False))
+    total, error = DOUBT, 0.0
+    for start in range(len(FEATURES), len(rates), PLACE + 1):
+        distance = sum((rates[start + axis] - place[axis]) ** 2 for axis in range(PLACE))
+        if distance < 20.0:
+            weight = math.exp(-distance / 2)
+            total, error = total + weight, error + weight * rates[start + PLACE]
+    return took * math.exp(error / total)
 
 
 def rates_of(name: str, query: Tensor, *, training: bool) -> Sequence[float]:

@@ -1,5 +1,6 @@
 """The planner's estimates, and the calibration that makes them."""
 
+import math
 from pathlib import Path as File
 
 import pytest
@@ -17,7 +18,8 @@ def test_every_path_has_default_rates_for_each_number_type_and_mode() -> None:
         for dtype in ("float32", "bfloat16"):
             for mode in ("inference", "training"):
                 if path.name != "flex":  # which refuses on CPUs
-                    assert len(planner.default_rates()[f"{path.name} {dtype} {mode}"]) == len(planner.FEATURES)
+                    numbers = planner.default_rates()[f"{path.name} {dtype} {mode}"]
+                    assert len(numbers) % (planner.PLACE + 1) == len(planner.FEATURES)
 
 
 def test_rates_are_found_again_from_the_times_they_make() -> None:
@@ -26,20 +28,47 @@ def test_rates_are_found_again_from_the_times_they_make() -> None:
     drawn = (torch.rand(60, 6) * torch.tensor([0.0, 50.0, 500.0, 1e6, 1e8, 1e6])).tolist()
     samples = [
         Sample(
+            number,
             "product float32 inference",
             (1.0, *rest[1:]),
+            (1.0,) * planner.PLACE,
             sum(r * f for r, f in zip(truth, (1.0, *rest[1:]), strict=True)),
         )
-        for rest in drawn
+        for number, rest in enumerate(drawn)
     ]
     found = fit(samples)
     assert found.error < 1e-6
-    assert found.rates["product float32 inference"] == pytest.approx(truth, rel=1e-3, abs=1e-12)
+    assert found.rates["product float32 inference"][: len(truth)] == pytest.approx(truth, rel=1e-3, abs=1e-12)
 
 
 def test_rates_are_never_negative() -> None:
-    samples = [Sample("a", (1.0, float(n), 0.0, 0.0, 0.0, 0.0), 1.0 / n) for n in range(1, 20)]
-    assert min(fit(samples).rates["a"]) >= 0
+    somewhere = (1.0,) * planner.PLACE
+    samples = [Sample(n, "a", (1.0, float(n), 0.0, 0.0, 0.0, 0.0), somewhere, 1.0 / n) for n in range(1, 20)]
+    assert min(fit(samples).rates["a"][: len(planner.FEATURES)]) >= 0
+
+
+def test_errors_of_the_sums_are_known_by_size() -> None:
+    """Twice as slow as any sum of features for wide matrices, as kernels are past the cache."""
+    sizes = [(float(n % 12), 1.0, 1.0, 1.0, 1.0, 1.0) for n in range(48)]
+    samples = [
+        Sample(n, "a", (1.0, 0.0, 0.0, 0.0, 0.0, 0.0), size, 1.0 if size[0] < 6 else 2.0)
+        for n, size in enumerate(sizes)
+    ]
+    rates = fit(samples).rates["a"]
+    small, large = (planner.estimate(rates, samples[0].features, (at, 1.0, 1.0, 1.0, 1.0, 1.0)) for at in (1.0, 10.0))
+    assert (small, large) == pytest.approx((1.0, 2.0), rel=0.1)
+
+
+def test_a_slow_moment_of_the_machine_is_no_property_of_a_path() -> None:
+    """Both paths of every third case are measured while something else takes half of the machine."""
+    samples = []
+    for n in range(60):
+        slower, much, at = (2.0 if n % 3 == 0 else 1.0), 1.0 + n % 7, (math.log2(1.0 + n % 7), *[1.0] * 5)
+        samples += [
+            Sample(n, name, (0.0, much, 0.0, 0.0, 0.0, 0.0), at, slower * much * rate)
+            for name, rate in (("a", 1.0), ("b", 1.2))
+        ]
+    assert fit(samples).error < 0.12
 
 
 def test_a_calibration_is_kept_and_found_again(tmp_path: File, monkeypatch: pytest.MonkeyPatch) -> None:
