@@ -11,14 +11,14 @@ from safetensors.torch import load_file, save_file
 from foveate.storage.manifest import DamagedError
 
 
-def write_tensors(
-    path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str] | None = None
-) -> None:
+def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str] | None = None) -> None:
     """A safetensors file with the mode that the umask gives (safetensors alone writes 0600). Raises OSError."""
     path.touch()
     mode = path.stat().st_mode
     try:
-        save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path, dict(metadata or {}) or None)
+        save_file(
+            {name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path, dict(metadata or {}) or None
+        )
     except SafetensorError as error:  # its writer's own wrapping of the system's error
         raise OSError(errno.ENOSPC if "No space left" in str(error) else errno.EIO, str(error)) from error
     path.chmod(mode)
