@@ -66,8 +66,9 @@ OFTEN = 24
 """Of the chunks, those that other laws look at too."""
 FACTOR = 8.0
 """How much worse than the reference's own rounding a path may be: another order of summation, never another formula."""
-FLOOR = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float64: 1e-13}
-"""Rounding of sums of numbers around 1, for cases in which the reference happens to be exact."""
+FLOOR = {torch.float32: 1e-5, torch.bfloat16: 4e-2, torch.float64: 1e-13}
+"""Rounding of sums of numbers around 1, for cases in which the reference happens to be exact; in bfloat16 ten units in
+the last place, which gradients through a norm of vectors come to where they cancel."""
 
 
 @dataclass(frozen=True)
