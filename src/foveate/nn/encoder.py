@@ -28,7 +28,7 @@ class Encoder(nn.Module, ABC):
     stands in padding, and what else is in the batch, changes nothing.
 
     >>> import torch
-    >>> encoder = CNNEncoderConfig(hidden_dim=4).build_for(2)
+    >>> encoder = CNNEncoderConfig(hidden_dim=4).build_for(2).eval()
     >>> packing, x = Packing(torch.tensor([2, 3]), 3), torch.randn(2, 3, 2)
     >>> packed, padded = encoder(packing.pack(x), packing=packing), encoder(x, packing=packing)
     >>> packed.shape, torch.allclose(packing.pack(padded), packed, atol=1e-6)
