@@ -5,8 +5,6 @@ export default defineConfig({
   testMatch: "*.spec.ts",
   workers: 1,
   timeout: 90_000,
-  // A shared machine may stall a browser for longer than a test waits; a test that needs its second try is named "flaky".
-  retries: 1,
   expect: { timeout: 20_000 },
   globalSetup: "./e2e/pages.ts",
   reporter: [["list"]],

@@ -202,7 +202,7 @@ async function stillPicture(page: Page): Promise<Buffer> {
 }
 
 test("the same page draws the same picture", async ({ page }) => {
-  for (const [name, hash] of [["lecture", "#view=map&query=0&key=1"], ["persian", "#view=alignment"]] as const) {
+  for (const [name, hash] of [["lecture", "#view=map&query=0&key=1"], ["persian", "#view=alignment"], ["needle", `#view=map&x=${NEEDLE.key}&y=${NEEDLE.query}&zoom=20&scale=lift`]] as const) {
     const shots: Buffer[] = [];
     for (let round = 0; round < 2; round++) {
       await page.goto("about:blank");

@@ -96,12 +96,15 @@ export class MapView {
   }
 
   private resize(): void {
-    const box = this.element.getBoundingClientRect();
-    if (box.width < LEFT + 8 || box.height < TOP + 8) return;
+    const [width, height] = [this.element.clientWidth, this.element.clientHeight];
+    if (width < LEFT + 8 || height < TOP + 8) return;
     this.ratio = devicePixelRatio || 1;
-    this.frame = { width: box.width - LEFT, height: box.height - TOP };
-    this.canvas.width = Math.round(box.width * this.ratio);
-    this.canvas.height = Math.round(box.height * this.ratio);
+    this.frame = { width: width - LEFT, height: height - TOP };
+    this.canvas.width = Math.round(width * this.ratio);
+    this.canvas.height = Math.round(height * this.ratio);
+    // Exactly as large as its pixels: a box with a border or half a pixel would stretch them, and blur cells and labels.
+    this.canvas.style.width = `${this.canvas.width / this.ratio}px`;
+    this.canvas.style.height = `${this.canvas.height / this.ratio}px`;
     this.schedule();
   }
 
