@@ -55,10 +55,13 @@ class BERTConfig:
     def build(self, vocab: int) -> "BERT":
         return BERT(self, vocab)
 
+    def build_encoder(self, vocab: int) -> "BERTEncoder":
+        """Without what only filling gaps needs."""
+        return BERTEncoder(self, vocab)
 
-class BERT(nn.Module):
+
+class BERTEncoder(nn.Module):
     """h⁰_i = LayerNorm(E y_i + p_i + s_i);  h^l = Block_l(h^{l−1}), each position looking at all of its text
-    pooled = tanh(W h^L_0);  p(y_i) = softmax(E LayerNorm(gelu(W h^L_i)) + b)
 
     Everything but attention runs on real tokens without padding. Reference: Devlin et al. 2019, sections 3 and A.
     """
@@ -74,19 +77,15 @@ class BERT(nn.Module):
         self.embedding_norm = nn.LayerNorm(model_dim)
         self.blocks = nn.ModuleList(EncoderBlock(block) for _ in range(config.num_layers))
         self.norm = nn.LayerNorm(model_dim) if block.norm == "pre" else nn.Identity()
-        self.pooler = Linear(model_dim, model_dim)
-        self.head = GapHead(config, vocab)
         for module in self.modules():
             if isinstance(module, nn.LayerNorm):
                 module.eps = config.norm_epsilon
             if isinstance(module, nn.Embedding):
                 nn.init.normal_(module.weight, std=DEVIATION)
 
-    def forward(
-        self, text: Batch, segments: Int[Tensor, "batch length"] | None = None
-    ) -> Float[Tensor, "tokens vocab"]:
-        """Logits of what stands at each real token, text after text."""
-        return self.logits(self.encode(text, segments)[0])
+    @property
+    def output_dim(self) -> int:
+        return self.config.block.model_dim
 
     def encode(
         self, text: Batch, segments: Int[Tensor, "batch length"] | None = None
@@ -109,6 +108,24 @@ class BERT(nn.Module):
             x = block(x, at=at, packing=packing)
         return self.norm(x), packing
 
+
+class BERT(BERTEncoder):
+    """pooled = tanh(W h^L_0);  p(y_i) = softmax(E LayerNorm(gelu(W h^L_i)) + b)
+
+    The encoder with what it is trained by. Reference: Devlin et al. 2019, section 3.1.
+    """
+
+    def __init__(self, config: BERTConfig, vocab: int) -> None:
+        super().__init__(config, vocab)
+        self.pooler = Linear(config.block.model_dim, config.block.model_dim)
+        self.head = GapHead(config, vocab)
+
+    def forward(
+        self, text: Batch, segments: Int[Tensor, "batch length"] | None = None
+    ) -> Float[Tensor, "tokens vocab"]:
+        """Logits of what stands at each real token, text after text."""
+        return self.logits(self.encode(text, segments)[0])
+
     def pooled(self, hidden: Float[Tensor, "tokens model_dim"], packing: Packing) -> Float[Tensor, "batch model_dim"]:
         """One vector for each text, made from its first token: what a classifier reads."""
         return torch.tanh(self.pooler(hidden[packing.starts[:-1]]))
@@ -128,7 +145,7 @@ class GapHead(nn.Module):
     def __init__(self, config: BERTConfig, vocab: int) -> None:
         super().__init__()
         self.dense = Linear(config.block.model_dim, config.block.model_dim)
-        self.norm = nn.LayerNorm(config.block.model_dim)
+        self.norm = nn.LayerNorm(config.block.model_dim, eps=config.norm_epsilon)
         self.bias = nn.Parameter(torch.zeros(vocab))
         self.activation = config.block.activation
 
