@@ -1,0 +1,94 @@
+"""What of a model other engines can say: plain dot products, softmax, sentences seen whole or from left to right."""
+
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from foveate.attention import Attention, Dot, Softmax, Visibility, causal, padding
+from foveate.errors import UsageError
+from foveate.models import Seq2Seq, Transformer
+from foveate.nn.block import DecoderBlock, EncoderBlock
+from foveate.nn.multihead import MultiHeadAttention
+from foveate.nn.position import NoPosition, UnitInterval
+from foveate.nn.ran import RANEncoder
+
+POSITIONS = 2048
+"""Positions that an exported table has where the model itself has no limit."""
+
+
+def transformer_refusals(model: Seq2Seq) -> list[str]:
+    """Why a model is not a plain Transformer; empty for one with nothing but dot products, softmax and the usual rules.
+
+    Position vectors may be any that depend on the place alone: they become a table.
+    """
+    if not isinstance(model, Transformer):
+        return [f"the model is a {type(model).__name__}, not a Transformer"]
+    if isinstance(model.encoder, RANEncoder):
+        return ["its encoder is a recurrent attention network"]
+    reasons = []
+    for site, attention, rule in _sites(model):
+        reasons += [f"{site}: {reason}" for reason in attention_refusals(attention.attention, rule)]
+        if attention.num_kv_heads != attention.num_heads:
+            reasons.append(f"{site}: heads share keys and values")
+    if isinstance(model.position, UnitInterval):
+        reasons.append("its positions depend on the length of the sentence")
+    return reasons
+
+
+def attention_refusals(attention: nn.Module | object, rule: Visibility) -> list[str]:
+    """What of an attention is not a dot product with softmax over what the usual rule shows."""
+    if not isinstance(attention, Attention):
+        return [f"{type(attention).__name__} is a formula of its own"]
+    reasons = [] if isinstance(attention.score, Dot) else [f"its score is {_name(attention.score)}"]
+    return reasons + rule_refusals(attention, rule)
+
+
+def rule_refusals(attention: Attention, rule: Visibility) -> list[str]:
+    """What of an attention, beside its score, is not softmax over what the usual rule shows."""
+    reasons = []
+    if attention.normaliser != Softmax():
+        reasons.append(f"its normaliser is {_name(attention.normaliser)}")
+    if attention.visibility != rule:
+        reasons.append(f"its visibility is {attention.visibility}")
+    extras = {"bias": attention.bias, "reweighting": attention.reweight, "centre": attention.centre}
+    reasons += [f"it has a {name}" for name, part in extras.items() if part is not None]
+    return reasons + (["queries and keys are transformed before they are scored"] if attention.transforms else [])
+
+
+def require(reasons: list[str], target: str, instead: str) -> None:
+    """Raises UsageError with the reasons why a model cannot be said in a target's terms."""
+    if reasons:
+        more = f" ({len(reasons) - 3} more)" if len(reasons) > 3 else ""
+        raise UsageError(f"{target} cannot express this model: {'; '.join(reasons[:3])}{more}. {instead}")
+
+
+def score_factor(attention: MultiHeadAttention) -> float:
+    """What multiplies the products of queries and keys."""
+    inner = attention.attention
+    assert isinstance(inner, Attention)
+    assert isinstance(inner.score, Dot)
+    return inner.score.factor(attention.head_dim)
+
+
+def position_table(position: nn.Module, model_dim: int, limit: int | None) -> Float[Tensor, "length model_dim"] | None:
+    """The position vectors from 0 up to the limit, or `POSITIONS` of them; None where there are none."""
+    if type(position) is NoPosition:
+        return None
+    with torch.no_grad():
+        return position(torch.arange(limit or POSITIONS)).float().reshape(-1, model_dim)
+
+
+def _sites(model: Transformer) -> Iterator[tuple[str, MultiHeadAttention, Visibility]]:
+    encoder, decoder = cast(Sequence[EncoderBlock], model.encoder), cast(Sequence[DecoderBlock], model.decoder)
+    for number, block in enumerate(encoder):
+        yield f"encoder layer {number}", block.attention, padding()
+    for number, layer in enumerate(decoder):
+        yield f"decoder layer {number}", layer.attention, causal()
+        yield f"cross-attention of layer {number}", layer.cross_attention, padding()
+
+
+def _name(part: object) -> str:
+    return part.__name__ if isinstance(part, type) else type(part).__name__
