@@ -1,5 +1,8 @@
 """One long text in blocks: which stretch of tokens forms which row of which batch, as a pure function of the step."""
 
+import itertools
+from dataclasses import dataclass
+
 import numpy as np
 from jaxtyping import Int, Integer
 
@@ -54,14 +57,33 @@ class BlockPlan:
         return np.stack([tokens[start : start + self.length + 1] for start in starts]).astype(np.int64)
 
 
+@dataclass(frozen=True, eq=False)
+class Block:
+    """A stretch of a text, of which the first tokens may only be there to be read."""
+
+    tokens: Integer[np.ndarray, " length_and_next"]
+    known: int = 0
+    """Predictions at the beginning that another block makes: the prediction of token i + 1 is number i."""
+
+
 def blocks_in_turn(
-    tokens: Integer[np.ndarray, " tokens"], length: int, rows: int
-) -> list[list[Integer[np.ndarray, " length_and_next"]]]:
+    tokens: Integer[np.ndarray, " tokens"], length: int, rows: int, *, context: int = 0
+) -> list[list[Block]]:
     """The whole text in batches of rows, in order: every token after the first is predicted exactly once.
 
-    >>> [[row.tolist() for row in batch] for batch in blocks_in_turn(np.arange(6), length=2, rows=2)]
+    Each block begins with `context` tokens that the one before has predicted. Raises ValueError when nothing is left
+    to predict.
+
+    >>> [[block.tokens.tolist() for block in batch] for batch in blocks_in_turn(np.arange(6), length=2, rows=2)]
     [[[0, 1, 2], [2, 3, 4]], [[4, 5]]]
+    >>> [(block.tokens.tolist(), block.known) for block in blocks_in_turn(np.arange(6), 3, 9, context=2)[0]]
+    [([0, 1, 2, 3], 0), ([1, 2, 3, 4], 2), ([2, 3, 4, 5], 2)]
     """
-    starts = range(0, len(tokens) - 1, length)
-    cut = [tokens[start : start + length + 1] for start in starts]
+    if not 0 <= context < length:
+        raise ValueError(f"context must be at least 0 and less than the block of {length} tokens, got {context}")
+    ends = [0, *range(length, len(tokens) - 1, length - context), len(tokens) - 1]
+    cut = []
+    for before, end in itertools.pairwise(ends):
+        first = max(before - context, 0)
+        cut.append(Block(tokens[first : end + 1], before - first))
     return [cut[first : first + rows] for first in range(0, len(cut), rows)]

@@ -1,20 +1,17 @@
-"""A trained masked language model in use: fill the gaps of a text."""
+"""A trained masked language model in use: fill the gaps of a text, or be scored on one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from foveate.config import build
 from foveate.data.batch import Batch
 from foveate.data.tokeniser import BOS, EOS, SPECIALS, Tokeniser
 from foveate.errors import DataError, UsageError
 from foveate.models import BERT
-from foveate.storage.checkpoint import load_weights, restore_model
-from foveate.storage.run import read_run
-from foveate.tasks.masked_language_model import MaskedLanguageModelConfig, build_model
-from foveate.tasks.text import load_text_tokeniser, text_of
+from foveate.tasks.masked_language_model import MaskedLanguageModelConfig, MaskedLanguageModelTask, score
+from foveate.tasks.text import TextConfig, load_text_model, text_of, tokens_of
 
 GAP = "___"
 """How a gap is written: one token is missing."""
@@ -33,8 +30,12 @@ class Filling:
 class Filler:
     """Fills gaps. What stands in one gap is told without knowing what was put into the others."""
 
-    def __init__(self, model: BERT, tokeniser: Tokeniser) -> None:
+    def __init__(self, model: BERT, tokeniser: Tokeniser, config: MaskedLanguageModelConfig | None = None) -> None:
         self.model, self.tokeniser = model.eval(), tokeniser
+        if config is None:
+            block = min(TextConfig().block_length, model.config.max_length - 1)
+            config = MaskedLanguageModelConfig(model=model.config, data=TextConfig(block_length=block))
+        self.config = config
 
     @classmethod
     def load(cls, run: Path | str, *, note: Callable[[str], None] = lambda sentence: None) -> "Filler":
@@ -43,15 +44,10 @@ class Filler:
         Raises DataError when the folder is not a run, has no trained weights, or is damaged, and UsageError for a run
         of another task.
         """
-        folder = Path(run)
-        saved = read_run(folder).require("masked_language_model")
-        settings = {name: value for name, value in saved.config.items() if name != "train"}
-        config = build(MaskedLanguageModelConfig, settings, where=f"{folder / 'config.json'}:")
-        tokeniser = load_text_tokeniser(folder, saved.tokenisers)
-        model = build_model(config, tokeniser.vocab_size)
-        tensors, _ = load_weights(folder, note)
-        restore_model(model, tensors, source=folder)
-        return cls(model, tokeniser)
+        config, tokeniser, model = load_text_model(
+            Path(run), "masked_language_model", MaskedLanguageModelConfig, MaskedLanguageModelTask.initial, note
+        )
+        return cls(model, tokeniser, config)
 
     @torch.inference_mode()
     def fill(self, text: str, *, best: int = 5, gap: str = GAP) -> Filling:
@@ -83,3 +79,11 @@ class Filler:
             tokens[place] = row[0]
         choices = tuple(tuple(zip(*pair, strict=True)) for pair in zip(pieces, found.values.tolist(), strict=True))
         return Filling(text_of(self.tokeniser, tokens[2:-1]), choices)
+
+    def evaluate(self, lines: Iterable[str]) -> dict[str, float]:
+        """Loss, perplexity and accuracy of the gaps in a text, which are drawn as those of validation are.
+
+        Raises DataError for a text without lines.
+        """
+        tokens = tokens_of(list(lines), self.tokeniser)
+        return score(self.model, tokens, self.config, self.tokeniser.vocab_size)

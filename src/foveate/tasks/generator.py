@@ -5,19 +5,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import torch
 
-from foveate.config import build
 from foveate.data.batch import Batch
 from foveate.data.tokeniser import BOS, EOS, PAD, UNKNOWN, Tokeniser
 from foveate.decode import DecodeConfig, Hypothesis, SampleConfig, beam_size, decode
-from foveate.errors import DataError
+from foveate.errors import DataError, UsageError
 from foveate.models import LanguageModel
-from foveate.storage.checkpoint import load_weights, restore_model
-from foveate.storage.run import read_run
-from foveate.tasks.language_model import LINE_BYTES, LanguageModelTaskConfig, build_model, score
-from foveate.tasks.text import TextConfig, load_text_tokeniser, stream, text_of
+from foveate.tasks.language_model import LINE_BYTES, LanguageModelTask, LanguageModelTaskConfig, score
+from foveate.tasks.text import TextConfig, load_text_model, text_of, tokens_of
 
 NEVER = (PAD, BOS, UNKNOWN)
 """Tokens that are no text."""
@@ -62,14 +58,9 @@ class Generator:
         `note` receives a sentence about anything that was passed over. Raises DataError when the folder is not a run,
         has no trained weights, or is damaged, and UsageError for a run of another task.
         """
-        folder = Path(run)
-        saved = read_run(folder).require("language_model")
-        settings = {name: value for name, value in saved.config.items() if name != "train"}
-        config = build(LanguageModelTaskConfig, settings, where=f"{folder / 'config.json'}:")
-        tokeniser = load_text_tokeniser(folder, saved.tokenisers)
-        model = build_model(config, tokeniser.vocab_size)
-        tensors, _ = load_weights(folder, note)
-        restore_model(model, tensors, source=folder)
+        config, tokeniser, model = load_text_model(
+            Path(run), "language_model", LanguageModelTaskConfig, LanguageModelTask.initial, note
+        )
         if precision == "bfloat16":
             model.to(torch.bfloat16)
         return cls(model, tokeniser, config.decode, config.data)
@@ -125,18 +116,22 @@ class Generator:
             Continuation(prompt, self._text(read, best, lines), best) for hypotheses in found for best in hypotheses
         ]
 
-    def evaluate(self, lines: Iterable[str]) -> dict[str, float]:
+    def evaluate(self, lines: Iterable[str], *, context: int = 0) -> dict[str, float]:
         """Loss, perplexity, bits per byte and accuracy of a text, in blocks as long as those of training.
 
-        Raises DataError for a text without lines.
+        Bits per byte compare models of different tokens. `context` tokens of each block are only read, so that no
+        prediction but those at the text's beginning knows less. Raises DataError for a text without lines, and
+        UsageError for a context that leaves nothing to predict.
         """
-        text, rows, num_bytes = list(lines), [], 0
-        if not text:
-            raise DataError("The text has no lines: there is nothing to score.")
-        for row, line in zip(stream(iter(text), self.tokeniser), ["", *text], strict=True):
-            rows.append(np.array(row))
-            num_bytes += len(line.encode()) + LINE_BYTES
-        return score(self.model, np.concatenate(rows), self.data, num_bytes=num_bytes - LINE_BYTES)
+        text = list(lines)
+        if context >= self.data.block_length:
+            raise UsageError(
+                f"A context of {context} tokens leaves nothing to predict: blocks have {self.data.block_length}. "
+                "Give less; half a block is usual."
+            )
+        num_bytes = sum(len(line.encode()) + LINE_BYTES for line in text)
+        tokens = tokens_of(text, self.tokeniser)
+        return score(self.model, tokens, self.data, num_bytes=num_bytes, context=context)
 
     def _read(self, prompt: str) -> list[int]:
         """The tokens of a prompt, after a line's end."""

@@ -2,13 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -16,14 +15,19 @@ from foveate.config import setting
 from foveate.data.batching import BatchPlan
 from foveate.data.label import Labels
 from foveate.data.labelled_store import LabelledData
-from foveate.errors import DataError, UsageError
+from foveate.errors import DataError
 from foveate.metrics import Score, accuracy, macro_f1, marks_spans, span_f1
+from foveate.models import BERTConfig
 from foveate.nn.encoder import EncoderConfig
 from foveate.nn.loss import Loss, cross_entropy
 from foveate.storage.draft import disk_errors, remove_stale
+from foveate.tasks.initial import require_seed
+from foveate.tasks.pretrained import Pretrained, begin_with
 
 Example = TypeVar("Example")
 Model = TypeVar("Model", bound=nn.Module)
+Config = TypeVar("Config", bound="LabellingConfig")
+Task = TypeVar("Task", bound="LabellingTask[Any]")
 VALIDATED = ("loss", "accuracy", "macro_f1", "span_f1")
 """What `validate` measures (spans where the tags are spans), and what may decide which checkpoint is best."""
 LABELS = "labels.json"
@@ -57,12 +61,14 @@ class LabellingConfig:
     data: LabelledDataConfig = LabelledDataConfig()
     label_smoothing: float = setting(0.0, "probability spread over the labels in the training loss")
     seed: int = setting(0, "seed of initial weights, of the held-out choice and of the order of batches")
+    initialise_from: str | None = setting(
+        None, "run of a masked language model whose encoder and tokeniser this begins with; none: from scratch"
+    )
 
     def __post_init__(self) -> None:
         if not 0 <= self.label_smoothing < 1:
             raise ValueError(f"label_smoothing must be at least 0 and less than 1, got {self.label_smoothing}")
-        if not 0 <= self.seed < 1 << 63:
-            raise ValueError(f"seed must be at least 0 and less than 2 to the power of 63, got {self.seed}")
+        require_seed(self.seed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +107,12 @@ class LabellingTask(ABC, Generic[Model]):
         self.digests = {**digests, LABELS: labels.digest()}
         """Digests of the files that define words and labels, to be kept with the run."""
         self.plan = self._plan(training)
+
+    def begun(self: Task, run: Path) -> Task:
+        """With the weights of a pretrained encoder, if the run begins with one."""
+        if self.config.initialise_from is not None:
+            begin_with(cast(Any, self.model).encoder, run)
+        return self
 
     @abstractmethod
     def read(self, data: LabelledData, examples: Sequence[int] | np.ndarray) -> Any:
@@ -154,16 +166,6 @@ class LabellingTask(ABC, Generic[Model]):
 _KEYS = {"accuracy": "accuracy", "F1": "macro_f1", "span F1": "span_f1"}
 
 
-def seeded(build: Callable[[], Model], seed: int) -> Model:
-    """A model with its initial weights, a function of the seed. Raises UsageError when settings do not go together."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        try:
-            return build()
-        except (ValueError, RuntimeError, ArithmeticError) as error:  # torch's own checks of sizes raise all three
-            raise UsageError(f"The model cannot be built as configured: {error}") from error
-
-
 class Parts(Generic[Example]):
     """The examples for training and those held out, read again and again from their files."""
 
@@ -193,17 +195,28 @@ class Parts(Generic[Example]):
         return (one for number, one in enumerate(examples) if (number in self.drawn) == (part == "valid"))
 
 
-def longest(config: LabellingConfig, encoder: EncoderConfig) -> int:
+def longest(config: LabellingConfig, encoder: EncoderConfig | BERTConfig) -> int:
     """The longest example in tokens, which learned positions may limit further."""
-    positions = getattr(getattr(encoder, "position", None), "max_length", None)
+    learned = encoder if isinstance(encoder, BERTConfig) else getattr(encoder, "position", None)
+    positions = getattr(learned, "max_length", None)
     return min(config.data.max_length, positions or config.data.max_length)
 
 
-def clear(run: Path) -> None:
-    """Make the run folder, without what a broken-off start may have left."""
+def beginning(config: Config) -> tuple[Pretrained | None, Config]:
+    """The encoder that a run begins with, and the configuration with its sizes. Raises as `Pretrained.load` does."""
+    if config.initialise_from is None:
+        return None, config
+    pretrained = Pretrained.load(config.initialise_from)
+    return pretrained, replace(config, model=pretrained.into(cast(Any, config).model))  # type: ignore[call-arg]
+
+
+def clear(run: Path, pretrained: Pretrained | None = None) -> None:
+    """Make the run folder, without what a broken-off start may have left, and with what the model begins with."""
     with disk_errors(run):
         run.mkdir(parents=True, exist_ok=True)
         remove_stale(run / "data")
+    if pretrained is not None:
+        pretrained.keep(run)
 
 
 def require_examples(data: LabelledData, part: str, report: object) -> LabelledData:

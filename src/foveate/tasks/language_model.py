@@ -3,7 +3,6 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -13,10 +12,10 @@ from foveate.data.batch import Batch
 from foveate.data.block import blocks_in_turn
 from foveate.data.tokeniser import ByteConfig, TokeniserConfig
 from foveate.decode import DecodeConfig, SampleConfig
-from foveate.errors import UsageError
 from foveate.models import GPTConfig, LanguageModel, LanguageModelConfig
 from foveate.nn.loss import Loss, cross_entropy
-from foveate.tasks.text import TextConfig, TextData, block_plan, text_of
+from foveate.tasks.initial import require_seed, seeded
+from foveate.tasks.text import TextConfig, TextTask, text_of
 
 VALIDATED = ("loss", "perplexity", "bits_per_byte", "accuracy")
 """What `validate` measures, and what may decide which checkpoint is best."""
@@ -35,8 +34,7 @@ class LanguageModelTaskConfig:
     seed: int = setting(0, "seed of initial weights and of the order of batches")
 
     def __post_init__(self) -> None:
-        if not 0 <= self.seed < 1 << 63:
-            raise ValueError(f"seed must be at least 0 and less than 2 to the power of 63, got {self.seed}")
+        require_seed(self.seed)
         position = getattr(self.model, "position", None)
         most = getattr(position, "max_length", None)
         if most is not None and most < self.data.block_length:
@@ -46,32 +44,12 @@ class LanguageModelTaskConfig:
             )
 
 
-class LanguageModelTask:
+class LanguageModelTask(TextTask[LanguageModelTaskConfig, LanguageModel]):
     """A language model with its text: what training fits. Every token of the text is predicted exactly once."""
 
-    def __init__(self, config: LanguageModelTaskConfig, data: TextData) -> None:
-        self.config, self.data = config, data
-        self.plan = block_plan(config.data, data.training, config.seed)
-        self.model: LanguageModel = build_model(config, data.tokeniser.vocab_size)
-
-    @classmethod
-    def prepare(cls, config: LanguageModelTaskConfig, run: Path) -> "LanguageModelTask":
-        """Put the text into the run folder. Raises DataError as `TextData.prepare` does."""
-        return cls(config, TextData.prepare(config.data, config.tokeniser, run))
-
-    @classmethod
-    def open(cls, config: LanguageModelTaskConfig, run: Path) -> "LanguageModelTask":
-        """The task of a run folder that `prepare` has filled."""
-        return cls(config, TextData.open(run))
-
-    @property
-    def digests(self) -> dict[str, str]:
-        """The tokeniser's digest by file name, to be kept with the run."""
-        return self.data.digests
-
-    @property
-    def steps_per_epoch(self) -> int:
-        return self.plan.steps_per_epoch
+    @staticmethod
+    def initial(config: LanguageModelTaskConfig, vocab: int) -> LanguageModel:
+        return seeded(lambda: config.model.build(vocab), config.seed)
 
     def batch(self, step: int) -> Batch:
         """Batch number `step`: a pure function of the seed and the step."""
@@ -99,12 +77,19 @@ class LanguageModelTask:
 
 
 @torch.no_grad()
-def score(model: LanguageModel, tokens: np.ndarray, data: TextConfig, *, num_bytes: int) -> dict[str, float]:
-    """The figures of a stream of tokens, in blocks of `data.block_length` that know nothing of those before."""
+def score(
+    model: LanguageModel, tokens: np.ndarray, data: TextConfig, *, num_bytes: int, context: int = 0
+) -> dict[str, float]:
+    """The figures of a stream of tokens, in blocks of `data.block_length`.
+
+    Every token is predicted once. A block begins with the last `context` tokens of the one before, which it only
+    reads: with none, it knows nothing of what came before, and its first predictions suffer.
+    """
     total, right, count = 0.0, 0, 0
-    for rows in blocks_in_turn(tokens, data.block_length, data.rows):
-        text = Batch.of(rows)
-        logits, target = model(model.read(text)), model.predicted(text)
+    for rows in blocks_in_turn(tokens, data.block_length, data.rows, context=context):
+        text = Batch.of([row.tokens for row in rows])
+        asked = torch.cat([torch.arange(len(row.tokens) - 1) >= row.known for row in rows])
+        logits, target = model(model.read(text))[asked], model.predicted(text)[asked]
         total += float(cross_entropy(logits, target))
         right += int((logits.argmax(-1) == target).sum())
         count += len(target)
@@ -112,16 +97,3 @@ def score(model: LanguageModel, tokens: np.ndarray, data: TextConfig, *, num_byt
     bits = total / math.log(2) / max(num_bytes, 1)
     figures = {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), "bits_per_byte": bits}
     return {**figures, "accuracy": right / count}
-
-
-def build_model(config: LanguageModelTaskConfig, vocab: int) -> LanguageModel:
-    """The configured model with its initial weights, a function of the seed.
-
-    Raises UsageError when the settings of the model do not go together.
-    """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)
-        try:
-            return config.model.build(vocab)
-        except (ValueError, RuntimeError, ArithmeticError) as error:  # torch's own checks of sizes raise all three
-            raise UsageError(f"The model cannot be built as configured: {error}") from error

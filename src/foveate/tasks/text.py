@@ -1,18 +1,27 @@
 """One text as a stream of tokens in a run folder: what language models of either kind are trained on."""
 
-from collections.abc import Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
-from foveate.config import setting
+import numpy as np
+from jaxtyping import Int
+from torch import nn
+
+from foveate.config import build, setting
 from foveate.data.block import BlockPlan
 from foveate.data.store import TokenStore
 from foveate.data.text import read_lines
 from foveate.data.tokeniser import EOS, Tokeniser, TokeniserConfig, load_tokeniser
 from foveate.errors import DataError
+from foveate.storage.checkpoint import load_weights, restore_model
 from foveate.storage.draft import disk_errors, remove_stale
+from foveate.storage.run import read_run
 
 TOKENISER = "text.tokeniser.json"
+Model = TypeVar("Model", bound=nn.Module)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +98,81 @@ class TextData:
         return {TOKENISER: self.tokeniser.digest()}
 
 
+@runtime_checkable
+class TextModelConfig(Protocol):
+    """What the configurations of both kinds have."""
+
+    @property
+    def data(self) -> TextConfig: ...
+    @property
+    def tokeniser(self) -> TokeniserConfig: ...
+    @property
+    def seed(self) -> int: ...
+
+
+Config = TypeVar("Config", bound=TextModelConfig)
+Task = TypeVar("Task", bound="TextTask[Any, Any]")
+
+
+class TextTask(ABC, Generic[Config, Model]):
+    """A model of one text, with its text."""
+
+    def __init__(self, config: Config, data: TextData) -> None:
+        self.config, self.data = config, data
+        self.plan = BlockPlan(
+            num_tokens=data.training.num_tokens,
+            length=config.data.block_length,
+            rows=config.data.rows,
+            seed=config.seed,
+        )
+        self.model: Model = self.initial(config, data.tokeniser.vocab_size)
+
+    @staticmethod
+    @abstractmethod
+    def initial(config: Any, vocab: int) -> Any:
+        """The configured model with its initial weights, a function of the seed.
+
+        Raises UsageError when the settings of the model do not go together.
+        """
+
+    @classmethod
+    def prepare(cls: type[Task], config: Config, run: Path) -> Task:
+        """Put the text into the run folder. Raises DataError as `TextData.prepare` does."""
+        return cls(config, TextData.prepare(config.data, config.tokeniser, run))
+
+    @classmethod
+    def open(cls: type[Task], config: Config, run: Path) -> Task:
+        """The task of a run folder that `prepare` has filled."""
+        return cls(config, TextData.open(run))
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """The tokeniser's digest by file name, to be kept with the run."""
+        return self.data.digests
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self.plan.steps_per_epoch
+
+
+def load_text_model(
+    run: Path, task: str, kind: type[Any], initial: Callable[[Config, int], Model], note: Callable[[str], None]
+) -> tuple[Config, Tokeniser, Model]:
+    """Configuration, tokeniser and trained model of a run folder; of an unfinished run, those of its best checkpoint.
+
+    Raises DataError when the folder is not a run, has no trained weights, or is damaged, and UsageError for a run of
+    another task.
+    """
+    saved = read_run(run).require(task)
+    settings = {name: value for name, value in saved.config.items() if name != "train"}
+    config = build(kind, settings, where=f"{run / 'config.json'}:")
+    tokeniser = load_text_tokeniser(run, saved.tokenisers)
+    model = initial(config, tokeniser.vocab_size)
+    tensors, _ = load_weights(run, note)
+    restore_model(model, tensors, source=run)
+    return config, tokeniser, model
+
+
 def load_text_tokeniser(run: Path, digests: Mapping[str, str]) -> Tokeniser:
     """The tokeniser of a run. Raises DataError when the file is missing, damaged or another run's."""
     tokeniser = load_tokeniser(run / TOKENISER)
@@ -99,16 +183,18 @@ def load_text_tokeniser(run: Path, digests: Mapping[str, str]) -> Tokeniser:
     return tokeniser
 
 
-def block_plan(data: TextConfig, store: TokenStore, seed: int) -> BlockPlan:
-    """How the text becomes batches."""
-    return BlockPlan(num_tokens=store.num_tokens, length=data.block_length, rows=data.rows, seed=seed)
-
-
 def stream(lines: Iterator[str], tokeniser: Tokeniser) -> Iterator[list[int]]:
     """The rows of a store that hold a text: nothing but an end, then every line with its end."""
     yield [EOS]
     for line in lines:
         yield [*tokeniser.encode(line), EOS]
+
+
+def tokens_of(lines: Sequence[str], tokeniser: Tokeniser) -> Int[np.ndarray, " tokens"]:
+    """The stream of a text that is scored. Raises DataError for a text without lines."""
+    if not lines:
+        raise DataError("The text has no lines: there is nothing to score.")
+    return np.concatenate([np.array(row) for row in stream(iter(lines), tokeniser)])
 
 
 def text_of(tokeniser: Tokeniser, tokens: list[int]) -> str:

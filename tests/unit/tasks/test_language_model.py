@@ -2,20 +2,24 @@
 
 import itertools
 import math
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+from foveate.data.batch import Batch
+from foveate.data.block import blocks_in_turn
 from foveate.data.tokeniser import EOS, ByteConfig, CharacterConfig, SentencePieceConfig
 from foveate.decode import BeamConfig, GreedyConfig, SampleConfig
-from foveate.errors import DataError
+from foveate.errors import DataError, UsageError
 from foveate.models import GPTConfig, RecurrentLanguageModelConfig
 from foveate.nn import BlockConfig, LearnedConfig
 from foveate.tasks.generator import Generator
-from foveate.tasks.language_model import LanguageModelTask, LanguageModelTaskConfig
+from foveate.tasks.language_model import LanguageModelTask, LanguageModelTaskConfig, score
 from foveate.tasks.language_model_suggestion import suggest_language_model
-from foveate.tasks.text import TextConfig, text_of
+from foveate.tasks.text import TextConfig, text_of, tokens_of
 
 GPT = GPTConfig(
     block=BlockConfig(model_dim=8, num_heads=2, feedforward_dim=12, norm="pre"),
@@ -146,3 +150,56 @@ def test_sizes_follow_from_the_text(text: Path, tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_text("\n\n")
     with pytest.raises(DataError, match="no text"):
         suggest_language_model(str(tmp_path / "empty.txt"))
+
+
+def test_context_tells_what_came_before_and_changes_no_count(task: LanguageModelTask) -> None:
+    task.model.eval()
+    generator = Generator(task.model, task.data.tokeniser, data=task.config.data)
+    alone = generator.evaluate(LINES)
+    tokens = tokens_of(LINES, task.data.tokeniser)
+    whole = task.model.predicted(Batch.of([tokens]))
+    for context in (1, 8, 15):
+        cut = blocks_in_turn(tokens, 16, 4, context=context)
+        asked = [block.tokens[1 + block.known :] for batch in cut for block in batch]
+        assert torch.equal(torch.from_numpy(np.concatenate(asked)), whole)
+        figures = generator.evaluate(LINES, context=context)
+        assert figures.keys() == alone.keys()
+        assert figures["loss"] != alone["loss"]
+    with pytest.raises(UsageError, match="leaves nothing to predict: blocks have 16"):
+        generator.evaluate(LINES, context=16)
+
+
+@torch.no_grad()
+def test_a_context_is_as_good_as_a_longer_block(task: LanguageModelTask) -> None:
+    task.model.eval()
+    lines, data = LINES[:1], replace(task.config.data, block_length=22)
+    tokens = tokens_of(lines, task.data.tokeniser)
+    expected = float(task.model.loss(Batch.of([tokens[:23]]))) / 22
+    whole = score(task.model, tokens[:23], data, num_bytes=22)
+    stepwise = score(task.model, tokens[:23], replace(data, block_length=21), num_bytes=22, context=20)
+    assert whole["loss"] == pytest.approx(expected)
+    last = float(task.model.loss(Batch.of([tokens[1:23]])) - task.model.loss(Batch.of([tokens[1:22]])))
+    first = float(task.model.loss(Batch.of([tokens[:22]])))
+    assert stepwise["loss"] == pytest.approx((first + last) / 22, rel=1e-5)
+
+
+def test_bits_per_byte_compare_tokenisations(text: Path, tmp_path: Path) -> None:
+    """A model that knows nothing pays log2 of its vocabulary for a token; bits per byte tell how long tokens are."""
+    figures, lengths = {}, {}
+    for name, tokeniser in (
+        ("byte", ByteConfig()),
+        ("character", CharacterConfig()),
+        ("piece", SentencePieceConfig(vocab_size=300)),
+    ):
+        task = LanguageModelTask.prepare(config(text, tokeniser=tokeniser), tmp_path / name)
+        with torch.no_grad():
+            task.model.embedding.weight.zero_()  # tied: every token is as likely as any other
+        figures[name] = Generator(task.model, task.data.tokeniser, data=task.config.data).evaluate(LINES)
+        lengths[name] = len(tokens_of(LINES, task.data.tokeniser)) - 1, task.data.tokeniser.vocab_size
+    num_bytes = sum(len(line.encode()) + 1 for line in LINES)
+    for name, (tokens, vocab) in lengths.items():
+        assert figures[name]["perplexity"] == pytest.approx(vocab, rel=1e-4)
+        assert figures[name]["bits_per_byte"] == pytest.approx(tokens * math.log2(vocab) / num_bytes, rel=1e-4)
+    assert lengths["byte"][0] == num_bytes
+    assert lengths["character"][0] == sum(len(line) + 1 for line in LINES) < num_bytes
+    assert lengths["piece"][0] < lengths["character"][0]

@@ -1,0 +1,27 @@
+"""Initial weights as a function of the configuration's seed."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+from torch import nn
+
+from foveate.errors import UsageError
+
+Model = TypeVar("Model", bound=nn.Module)
+
+
+def seeded(build: Callable[[], Model], seed: int) -> Model:
+    """A model with its initial weights, a function of the seed. Raises UsageError when settings do not go together."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        try:
+            return build()
+        except (ValueError, RuntimeError, ArithmeticError) as error:  # torch's own checks of sizes raise all three
+            raise UsageError(f"The model cannot be built as configured: {error}") from error
+
+
+def require_seed(seed: int) -> None:
+    """Raises ValueError for a seed that torch and numpy would not both take."""
+    if not 0 <= seed < 1 << 63:
+        raise ValueError(f"seed must be at least 0 and less than 2 to the power of 63, got {seed}")
