@@ -1,0 +1,146 @@
+"""What the transformers library calls: one function for masks, one for attention."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from foveate.attention import Attention, Mechanism, ScaledDot, causal, everything, padding
+from foveate.errors import SetupError, UsageError
+from foveate.hugging_face.formula import Guest
+from foveate.hugging_face.mask import GIVEN, Sight, sight
+from foveate.hugging_face.standing import Standing
+
+NAME = "foveate"
+"""What to call our attention: `model.set_attn_implementation("foveate")`."""
+CHILD = "foveate"
+"""Under which name a mechanism is part of a model's attention module."""
+REFUSED = {
+    "indices": "keys chosen by number",
+    "block_indices": "blocks of keys chosen by number",
+    "sinks": "sinks that are vectors",
+    "cache": "a cache in pages",
+}
+"""Arguments of attentions that mean something which is not computed here."""
+_unnamed: "WeakKeyDictionary[nn.Module, Guest]" = WeakKeyDictionary()
+
+
+def register() -> str:
+    """Make our attention known to the library, for masks and for attention, and return its name.
+
+    >>> register()
+    'foveate'
+
+    Raises SetupError without the library.
+    """
+    try:
+        from transformers import AttentionInterface, AttentionMaskInterface
+    except ImportError as error:
+        raise SetupError("Models of Hugging Face need transformers 5 or newer: `pip install 'foveate[hf]'`.") from error
+    AttentionInterface.register(NAME, attention)
+    AttentionMaskInterface.register(NAME, mask)
+    return NAME
+
+
+def mask(**demands: Any) -> Sight:
+    """A mask of the library, as a rule."""
+    from transformers.masking_utils import sdpa_mask
+
+    return sight(exact=sdpa_mask, **demands)
+
+
+def attention(
+    module: nn.Module,
+    query: Float[Tensor, "batch heads query head_dim"],
+    key: Float[Tensor, "batch kv_heads key head_dim"],
+    value: Float[Tensor, "batch kv_heads key value_head_dim"],
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    is_causal: bool | None = None,
+    position_bias: Tensor | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
+    **others: Any,
+) -> tuple[Float[Tensor, "batch query heads value_head_dim"], Float[Tensor, "batch heads query key"] | None]:
+    """What the library calls for every attention. Weights come along where the caller asks for `output_attentions`."""
+    for name, meaning in REFUSED.items():
+        if others.get(name) is not None:
+            raise UsageError(
+                f"{type(module).__name__} has {meaning}, which is not computed here. "
+                "Set its attention to the library's: model.set_attn_implementation('eager')."
+            )
+    query = query.expand(key.shape[0], -1, -1, -1)  # learnt queries may be one for all examples
+    looks = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    at = _standing(query, key, attention_mask, bool(looks))
+    added = _sum(at.added, None if position_bias is None else position_bias[..., : key.shape[2]])
+    at = replace(at, scale=scaling, cap=softcap, sinks=s_aux, added=added)
+    mechanism = getattr(module, CHILD, None)
+    if mechanism is None:
+        mechanism = _unnamed.setdefault(module, Guest())
+    if not isinstance(mechanism, Attention):
+        query, at = _plain(module, mechanism, query, at)
+    context = mechanism.run(query, key, value, at=at, dropout=dropout)
+    weights = mechanism.explain(query, key, value, at=at).weights if _weights_wanted(others) else None
+    return context.transpose(1, 2).contiguous(), weights
+
+
+def _standing(query: Tensor, key: Tensor, mask: Tensor | None, looks_back: bool) -> Standing:
+    """Where queries and keys stand, and the rule, from whatever kind of mask."""
+    lengths = (query.shape[2], key.shape[2])
+    if isinstance(mask, Sight) and (mask.at.query.shape[2], mask.at.key.shape[3]) == lengths:
+        return mask.at
+    if mask is None:
+        # One query without a mask is a decoder's next step: it sees all that is kept.
+        rule = causal() if looks_back and lengths[0] > 1 else everything()
+        return Standing.between(
+            *lengths, query_start=0 if lengths[0] > 1 else lengths[1] - 1, rule=rule, device=key.device
+        )
+    given = mask.visible() if isinstance(mask, Sight) else mask
+    given = given[..., : lengths[1]]
+    at = Standing.between(*lengths, query_start=max(lengths[1] - lengths[0], 0), rule=GIVEN, device=key.device)
+    if given.dtype == torch.bool:
+        return replace(at, shown=given)
+    shown = given > torch.finfo(given.dtype).min / 2
+    floats = torch.where(shown, given, 0.0)
+    return replace(at, shown=shown, added=floats if bool(floats.any()) else None)
+
+
+def _plain(module: nn.Module, mechanism: Mechanism, query: Tensor, at: Standing) -> tuple[Tensor, Standing]:
+    """For mechanisms with another formula: a scale is put into the queries, what they cannot honour is refused."""
+    beyond = {"floats added to its scores": at.added, "capped scores": at.cap, "sinks": at.sinks}
+    reasons = [what for what, part in beyond.items() if part is not None]
+    if at.rule & padding() != mechanism.visibility & padding():
+        reasons.append(f"the rule {at.rule}, where {type(mechanism).__name__} was built for {mechanism.visibility}")
+    if reasons:
+        raise UsageError(
+            f"{type(module).__name__} has {', '.join(reasons)}: {type(mechanism).__name__} does not compute that. "
+            "Give it to other layers, or give this layer an Attention."
+        )
+    if at.scale is None:
+        return query, at
+    return query * (at.scale / ScaledDot().factor(query.shape[-1])), at
+
+
+def _sum(one: Tensor | None, other: Tensor | None) -> Tensor | None:
+    return other if one is None else one if other is None else one + other
+
+
+def _weights_wanted(others: dict[str, Any]) -> bool:
+    """Whether the caller asks for weights: by an argument, or by the library's collector of outputs."""
+    if others.get("output_attentions"):
+        return True
+    collector: Callable[[], Any] = _collector()
+    return any("attentions" in name for name in collector() or ())
+
+
+def _collector() -> Callable[[], Any]:
+    try:
+        from transformers.utils.output_capturing import _active_collector
+    except ImportError:
+        return lambda: None
+    return _active_collector.get

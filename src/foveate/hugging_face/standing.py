@@ -1,0 +1,107 @@
+"""What one call of a guest model demands: positions, and the rule and numbers that come with them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from foveate.attention import Positions, Visibility, everything
+
+
+class Demand(NamedTuple):
+    """What is part of the formula, and not a number of this call."""
+
+    rule: Visibility
+    scale: float | None
+    cap: float | None
+    biased: bool
+    sunk: int | None
+    """Which tensor of sinks."""
+
+
+@dataclass(frozen=True, eq=False)
+class Standing(Positions):
+    """Positions with the demands of a call. What is given pair by pair is cut as positions are cut.
+
+    >>> at = Standing.between(query=2, key=3, query_start=1, rule=everything())
+    >>> at.rows(slice(1, 2)).query.item(), at.demand.rule
+    (2, everything())
+    """
+
+    rule: Visibility = everything()
+    scale: float | None = None
+    """What multiplies q · k; None: 1/√d."""
+    cap: float | None = None
+    """Scores are squeezed into (−cap, cap) by tanh."""
+    sinks: Float[Tensor, " heads"] | None = None
+    """A score for each head that stands beside the keys' and leads nowhere."""
+    shown: Bool[Tensor, "#batch #heads #query #key"] | None = None
+    """Where a query may look, given pair by pair: what the rule `given()` reads."""
+    added: Float[Tensor, "#batch #heads #query #key"] | None = None
+    """Floats added to scores."""
+
+    @classmethod
+    def between(
+        cls, query: int, key: int, *, query_start: int = 0, key_start: int = 0, device: Any = None, **demands: Any
+    ) -> "Standing":
+        """Queries and keys one after the other."""
+        queries = torch.arange(query_start, query_start + query, device=device)[None, None, :, None]
+        keys = torch.arange(key_start, key_start + key, device=device)[None, None, None]
+        aligned = query == key and query_start == key_start == 0
+        return cls(queries, keys, aligned=aligned, **demands)
+
+    @property
+    def demand(self) -> Demand:
+        sunk = None if self.sinks is None else id(self.sinks)
+        return Demand(self.rule, self.scale, self.cap, self.added is not None, sunk)
+
+    def rows(self, rows: slice) -> "Standing":
+        cut = Positions.rows(self._bare, rows)
+        return _with(cut, self, lambda pairs: pairs if pairs.shape[2] == 1 else pairs[:, :, rows])
+
+    def columns(self, columns: slice) -> "Standing":
+        cut = Positions.columns(self._bare, columns)
+        return _with(cut, self, lambda pairs: pairs if pairs.shape[3] == 1 else pairs[..., columns])
+
+    def select(self, examples: Tensor) -> "Standing":
+        chosen = Positions.select(self._bare, examples)
+        return _with(chosen, self, lambda pairs: pairs if pairs.shape[0] == 1 else pairs[examples])
+
+    def followed_by(self, later: Positions) -> "Standing":
+        assert isinstance(later, Standing)
+        joined = Positions.followed_by(self._bare, later._bare)
+        parts: dict[str, Any] = {name: _below(getattr(self, name), getattr(later, name), self, later) for name in PAIRS}
+        assert isinstance(joined, Standing)
+        return replace(joined, **parts)
+
+    @property
+    def _bare(self) -> "Standing":
+        """Without what is given pair by pair: positions are cut first, and pairs then."""
+        return replace(self, shown=None, added=None)
+
+
+PAIRS = ("shown", "added")
+
+
+def _with(at: Positions, before: Standing, cut: Callable[[Tensor], Tensor]) -> Standing:
+    parts = {name: getattr(before, name) for name in PAIRS}
+    chosen: dict[str, Any] = {name: None if part is None else cut(part) for name, part in parts.items()}
+    assert isinstance(at, Standing)
+    return replace(at, **chosen)
+
+
+def _below(earlier: Tensor | None, later: Tensor | None, one: Standing, other: Standing) -> Tensor | None:
+    """The pairs of earlier queries above those of later ones; the keys that are new were hidden from the earlier."""
+    if earlier is None or later is None:
+        return None
+    keys = other.key.shape[3]
+    parts: Sequence[Tensor] = [
+        torch.nn.functional.pad(
+            part.expand(*part.shape[:2], at.query.shape[2], at.key.shape[3]), (0, keys - at.key.shape[3])
+        )
+        for part, at in ((earlier, one), (later, other))
+    ]
+    return torch.cat(list(parts), 2)
