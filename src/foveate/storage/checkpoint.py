@@ -165,7 +165,7 @@ def save_final(run: Path, tensors: Mapping[str, Tensor], information: Mapping[st
     """Writes `model.safetensors` and `model.json`, the weights for use.
 
     `model.json` goes first and comes back last with the digest of the weights, so that a pair that does not match is
-    never seen.
+    never seen. Information of `stored="bfloat16"` says that the tensors are rounded float32.
     """
     (run / "model.json").unlink(missing_ok=True)
     draft.require_space(run, sum(tensor.nbytes for tensor in tensors.values()))
@@ -178,8 +178,8 @@ def save_final(run: Path, tensors: Mapping[str, Tensor], information: Mapping[st
 def load_weights(run: Path, note: Callable[[str], None] = lambda sentence: None) -> tuple[dict[str, Tensor], str]:
     """The weights of a run for use, and a few words that say which.
 
-    The final ones; for a run that is not finished the best checkpoint, or else the newest sound one.
-    Raises DataError when there are none or the final ones are damaged.
+    The final ones, in float32 also where half of it is stored; for a run that is not finished the best checkpoint, or
+    else the newest sound one. Raises DataError when there are none or the final ones are damaged.
     """
     if (run / "model.json").exists():
         information = manifest.read_json(run / "model.json")
@@ -188,7 +188,10 @@ def load_weights(run: Path, note: Callable[[str], None] = lambda sentence: None)
                 f"{run / MODEL} is not the file that was saved: its SHA-256 differs. "
                 "Delete model.json to use the best checkpoint."
             )
-        return read_tensors(run / MODEL), str(information.get("weights", "final weights"))
+        tensors = read_tensors(run / MODEL)
+        if information.get("stored") == "bfloat16":
+            tensors = {name: t.float() if t.dtype == torch.bfloat16 else t for name, t in tensors.items()}
+        return tensors, str(information.get("weights", "final weights"))
     checkpoints = Checkpoints(run / "checkpoints", note)
     steps = checkpoints.steps()
     if (run / "best.json").exists():
