@@ -133,7 +133,7 @@ class CTranslate2Engine:
     ) -> list[list[Hypothesis] | None]:
         """The hypotheses of each source (ids with the end); None where our own engine has to be asked.
 
-        That is: a hypothesis that went beyond its own sentence's limit, since all sentences here have one limit together,
+        That is: a hypothesis that went beyond its own sentence's limit (all sentences here have one limit together),
         or in beam search reached it; one with a forbidden token; a source beyond the positions in the table.
         """
         longest = max(limits, default=1)

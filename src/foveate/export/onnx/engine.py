@@ -1,0 +1,77 @@
+"""An exported model run by ONNX Runtime: a stepper like any other, so that every way to decode drives it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from foveate.data.batch import Batch
+from foveate.errors import SetupError
+
+Values = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class OnnxState:
+    """A decoder between two words: what belongs to sentences, and what belongs to rows."""
+
+    memory: Values
+    rows: Values
+    beam: int
+    time: int
+
+
+class OnnxEngine:
+    """Two graphs with the same names for the same things: an encoder's `memory.…` and `state.…` go into the step, and
+    the step's `new.state.…` into the next one.
+    """
+
+    def __init__(self, encoder: bytes, step: bytes, max_length: int | None) -> None:
+        """Raises SetupError where ONNX Runtime is not installed."""
+        self.max_length = max_length
+        self._encoder, self._step = _session(encoder), _session(step)
+        self._wanted = [output.name for output in self._step.get_outputs()]
+        self._takes = {each.name for each in self._step.get_inputs()}
+
+    def start(self, source: Batch, beam: int = 1) -> OnnxState:
+        """Read the sources. Rows are `sentence · beam + hypothesis`."""
+        lengths = source.lengths.long().numpy()
+        names = [output.name for output in self._encoder.get_outputs()]
+        found = dict(
+            zip(names, self._encoder.run(names, {"source": source.ids.numpy(), "lengths": lengths}), strict=True)
+        )
+        rows = {name: np.repeat(value, beam, axis=0) for name, value in found.items() if name.startswith("state.")}
+        memory = {name: value for name, value in found.items() if not name.startswith("state.")}
+        return OnnxState({**memory, "lengths": lengths}, rows, beam, 0)
+
+    def step(self, state: OnnxState, token: Int[Tensor, " rows"]) -> tuple[OnnxState, Float[Tensor, "rows vocab"]]:
+        """The logits of the token after `token` in every row."""
+        given = {**state.memory, **state.rows, "token": token.contiguous().numpy(), "time": np.int64(state.time)}
+        given = {name: np.asarray(value) for name, value in given.items() if name in self._takes}
+        found = dict(zip(self._wanted, self._step.run(self._wanted, given), strict=True))
+        logits = torch.from_numpy(found.pop("logits"))
+        rows = {name.removeprefix("new."): value for name, value in found.items()}
+        return replace(state, rows=rows, time=state.time + 1), logits
+
+    def select(self, state: OnnxState, rows: Int[Tensor, " new_rows"]) -> OnnxState:
+        """Keep, repeat or reorder rows: whole groups of `beam` consecutive rows that belong to one sentence."""
+        places = rows.numpy()
+        sentences, memory = places[:: state.beam] // state.beam, state.memory
+        if len(sentences) != len(memory["lengths"]):
+            memory = {name: value[sentences] for name, value in memory.items()}
+        return replace(state, memory=memory, rows={name: value[places] for name, value in state.rows.items()})
+
+
+def _session(graph: bytes) -> Any:
+    try:
+        import onnxruntime
+    except ImportError:
+        raise SetupError("ONNX Runtime is not installed. Try: pip install 'foveate[export]'") from None
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    options.log_severity_level = 3  # errors
+    return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])

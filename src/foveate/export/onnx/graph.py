@@ -1,0 +1,141 @@
+"""A graph of ONNX operators, written down as one reads it."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from foveate.errors import SetupError
+
+OPSET, FORMAT = 20, 10
+"""Of 2023: old enough for most runtimes, new enough for layer norms and gelu."""
+Shape = list[int | str]
+"""Sizes; names stand for those that change from call to call."""
+
+
+def package() -> Any:
+    """The package that writes files, which is optional. Raises SetupError where it is missing."""
+    try:
+        import onnx
+    except ImportError:
+        raise SetupError("The package onnx is not installed. Try: pip install 'foveate[export]'") from None
+    return onnx
+
+
+class Graph:
+    """Values are names. Weights become constants of the graph, the same weight once.
+
+    >>> graph = Graph("double")
+    >>> graph.output("twice", graph.op("Add", graph.input("x", ["rows"]), "x"), ["rows"])
+    >>> [node.op_type for node in graph.model().graph.node]
+    ['Add', 'Identity']
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._onnx = package()
+        self._nodes: list[Any] = []
+        self._inputs: list[Any] = []
+        self._outputs: list[Any] = []
+        self._constants: dict[Any, Any] = {}
+
+    def input(self, name: str, shape: Shape, *, integer: bool = False) -> str:
+        self._inputs.append(self._described(name, shape, integer))
+        return name
+
+    def output(self, name: str, value: str, shape: Shape) -> None:
+        self._nodes.append(self._onnx.helper.make_node("Identity", [value], [name]))
+        self._outputs.append(self._described(name, shape, False))
+
+    def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
+        """An operator with one output; an empty input is one that is left out."""
+        return self.ops(kind, 1, *inputs, **attributes)[0]
+
+    def ops(self, kind: str, count: int, *inputs: str, **attributes: Any) -> list[str]:
+        """The same with several outputs."""
+        outputs = [f"{kind.lower()}.{len(self._nodes)}.{place}" for place in range(count)]
+        self._nodes.append(self._onnx.helper.make_node(kind, list(inputs), outputs, **attributes))
+        return outputs
+
+    def weight(self, tensor: Tensor) -> str:
+        """A tensor of floats as a constant, in float32."""
+        key = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride())
+        if key not in self._constants:
+            array = np.ascontiguousarray(tensor.detach().float().numpy())
+            # The tensor is kept: the address of one that is gone may be given to another.
+            self._constants[key] = (self._onnx.numpy_helper.from_array(array, f"weight.{len(self._constants)}"), tensor)
+        return str(self._constants[key][0].name)
+
+    def number(self, value: float) -> str:
+        return self._constant(np.float32(value))
+
+    def whole(self, *values: int) -> str:
+        """A list of whole numbers."""
+        return self._constant(np.array(values, np.int64))
+
+    def size(self, value: str, axis: int) -> str:
+        """The size of one axis, as a list of one number."""
+        return self.op("Shape", value, start=axis, end=axis + 1)
+
+    def shaped(self, value: str, *sizes: int | str) -> str:
+        """Another shape for the same numbers: −1 for what is left, 0 for the same as before, or a computed size."""
+        parts = [size if isinstance(size, str) else self.whole(size) for size in sizes]
+        return self.op("Reshape", value, self.op("Concat", *parts, axis=0))
+
+    def turned(self, value: str, *order: int) -> str:
+        """Axes in another order."""
+        return self.op("Transpose", value, perm=list(order))
+
+    def linear(self, x: str, *layers: nn.Linear) -> str:
+        """W x + b for rows x; several layers with the same input make one product."""
+        weight = layers[0].weight if len(layers) == 1 else torch.cat([layer.weight for layer in layers])
+        biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
+        return self.product(x, weight, biases[0] if len(biases) == 1 else torch.cat(biases) if biases else None)
+
+    def product(self, x: str, weight: Float[Tensor, "outputs inputs"], bias: Tensor | None = None) -> str:
+        biases = [] if bias is None else [self.weight(bias)]
+        return self.op("Gemm", x, self.weight(weight), *biases, transB=1)
+
+    def norm(self, x: str, norm: nn.Module) -> str:
+        """A layer norm, or nothing for a module that does nothing."""
+        if not isinstance(norm, nn.LayerNorm):
+            return x
+        parts = [self.weight(part) for part in (norm.weight, norm.bias) if part is not None]
+        return self.op("LayerNormalization", x, *parts, axis=-1, epsilon=norm.eps)
+
+    def visible(self, lengths: str, length: str) -> str:
+        """Which positions hold real tokens: [sentences, length], of type Bool."""
+        place = self.op("Range", self.single(0), self.op("Squeeze", length), self.single(1))
+        return self.op("Less", self.op("Unsqueeze", place, self.whole(0)), self.op("Unsqueeze", lengths, self.whole(1)))
+
+    def hidden(self, visible: str, *axes: int) -> str:
+        """0 where something is visible and −∞ elsewhere, with further axes of size 1."""
+        bias = self.op("Where", visible, self.number(0.0), self.number(float("-inf")))
+        return self.op("Unsqueeze", bias, self.whole(*axes))
+
+    def single(self, value: int) -> str:
+        """One whole number, not a list."""
+        return self._constant(np.int64(value))
+
+    def model(self) -> Any:
+        """The finished model, checked."""
+        make = self._onnx.helper
+        constants = [tensor for tensor, _ in self._constants.values()]
+        graph = make.make_graph(self._nodes, self.name, self._inputs, self._outputs, constants)
+        model = make.make_model(graph, opset_imports=[make.make_opsetid("", OPSET)], producer_name="foveate")
+        model.ir_version = FORMAT
+        self._onnx.checker.check_model(model)
+        return model
+
+    def _constant(self, array: Any) -> str:
+        key = (str(array.dtype), array.shape, array.tobytes())
+        if key not in self._constants:
+            name = f"constant.{len(self._constants)}"
+            self._constants[key] = (self._onnx.numpy_helper.from_array(np.asarray(array), name), None)
+        return str(self._constants[key][0].name)
+
+    def _described(self, name: str, shape: Shape, integer: bool) -> Any:
+        kind = self._onnx.TensorProto.INT64 if integer else self._onnx.TensorProto.FLOAT
+        return self._onnx.helper.make_tensor_value_info(name, kind, shape)
