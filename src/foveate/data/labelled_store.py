@@ -15,8 +15,8 @@ from foveate.data.label import Labels
 from foveate.data.labelled import LabelledText, Tagged
 from foveate.data.parallel import LeftOut
 from foveate.data.store import TokenStore, TokenWriter
-from foveate.data.tokeniser import BOS, EOS, UNKNOWN, CharacterTokeniser, Tokeniser, WordTokeniser
-from foveate.data.word import WordBatch, form_row
+from foveate.data.tokeniser import BOS, EOS, UNKNOWN, Tokeniser
+from foveate.data.word import WordBatch
 from foveate.errors import DataError
 from foveate.storage.draft import draft_folder
 
@@ -101,29 +101,33 @@ class LabelledData:
 def prepare_sentences(
     folder: Path | str,
     sentences: Iterable[Tagged],
-    words: WordTokeniser,
-    characters: CharacterTokeniser,
+    form: Callable[[str], list[int]],
     labels: Labels,
     *,
     max_length: int,
+    measure: Callable[[Sequence[str]], int] = len,
     path: str = "",
 ) -> tuple[LabelledData, LabelledReport]:
-    """Store tagged sentences: numbers of forms, and every form once with its id and its characters.
+    """Store tagged sentences: numbers of forms, and every form once, as `form_row` makes it.
+
+    `measure` is how long words are together, where a word is not one.
 
     Raises DataError for a tag that `labels` lacks; `path` is the file that it names.
     """
-    tally, numbers = _Tally("sentences", max_length), dict[str, int]()
+    tally, numbers, unknown = _Tally("sentences", max_length), dict[str, int](), set[str]()
     with _writing(Path(folder), "forms") as (writers, finish):
         for sentence in sentences:
-            if not tally.takes(sentence.line, len(sentence.words)):
+            if not tally.takes(sentence.line, measure(sentence.words)):
                 continue
             row = []
             for word in sentence.words:
                 if word not in numbers:
-                    numbers[word] = len(numbers)
-                    writers["forms"].append(form_row(word, words, characters))
+                    numbers[word], made = len(numbers), form(word)
+                    writers["forms"].append(made)
+                    if made[0] == UNKNOWN:
+                        unknown.add(word)
                 row.append(numbers[word])
-                tally.unknown += words.encode(word) == [UNKNOWN]
+                tally.unknown += word in unknown
             tags = [labels.encode(tag, f"{path}:{sentence.line}") for tag in sentence.tags]
             finish(row, tags, sentence.line)
     return LabelledData.open(folder), tally.report()

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from foveate.data.batch import Batch
 from foveate.data.store import TokenStore
-from foveate.data.tokeniser import BOS, EOS, CharacterTokeniser, WordTokeniser
+from foveate.data.tokeniser import BOS, EOS, UNKNOWN, Tokeniser, WordTokeniser
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,13 +49,43 @@ class WordBatch:
             examples,
         )
 
+    def pieces(self) -> tuple[Batch, Int[Tensor, " words"]]:
+        """Sentences spelled out between begin and end, and where each word begins among all of their tokens.
 
-def form_row(word: str, words: WordTokeniser, characters: CharacterTokeniser) -> list[int]:
-    """A form: its id in the vocabulary, and its characters between begin and end.
+        >>> forms = [[3, 1, 7, 8, 2], [4, 1, 9, 2]]  # two words: of two pieces, and of one
+        >>> text, first = WordBatch.of([np.array([0, 1, 0]), np.array([1])], forms).pieces()
+        >>> text.ids.tolist(), first.tolist()
+        ([[1, 7, 8, 9, 7, 8, 2], [1, 9, 2, 0, 0, 0, 0]], [1, 3, 4, 8])
+        """
+        spellings = zip(self.spellings.ids.numpy(), self.spellings.lengths.tolist(), strict=True)
+        spelled = [row[1 : length - 1] for row, length in spellings]
+        rows, first, passed = list[np.ndarray](), list[np.ndarray](), 0
+        for sentence, length in zip(self.words.ids.tolist(), self.words.lengths.tolist(), strict=True):
+            parts = [spelled[form] for form in sentence[:length]]
+            begins = np.cumsum([1, *map(len, parts)])
+            first.append(passed + begins[:-1])
+            rows.append(np.concatenate([[BOS], *parts, [EOS]]))
+            passed += len(rows[-1])
+        return Batch.of(rows), torch.from_numpy(np.concatenate(first))
 
+
+def form_row(word: str, words: WordTokeniser, spelling: Tokeniser, before: str = "") -> list[int]:
+    """A form: its id in the vocabulary, and its characters or pieces, `before` among them, between begin and end.
+
+    >>> from foveate.data.tokeniser import CharacterTokeniser
     >>> words, characters = WordTokeniser.train(["a saw"]), CharacterTokeniser.train(["a saw"])
     >>> form_row("was", words, characters)
     [3, 1, 7, 4, 6, 2]
     """
     (known,) = words.encode(word)
-    return [known, BOS, *characters.encode(word), EOS]
+    return [known, BOS, *(spelling.encode(before + word) or [UNKNOWN]), EOS]
+
+
+def space_before(tokeniser: Tokeniser) -> str:
+    """What a word needs before it to be read as within a text: nothing where pieces say that a word begins.
+
+    >>> from foveate.data.tokeniser import ByteTokeniser
+    >>> space_before(ByteTokeniser()), space_before(WordTokeniser.train(["a saw"]))
+    (' ', '')
+    """
+    return "" if tokeniser.encode("a b") == [*tokeniser.encode("a"), *tokeniser.encode("b")] else " "

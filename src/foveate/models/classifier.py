@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from foveate.config.field import setting
 from foveate.data.batch import Batch
+from foveate.models.bert import BERTConfig, BERTEncoder
 from foveate.nn.dropout import dropout
 from foveate.nn.encoder import Encoder, EncoderConfig, RNNEncoderConfig
 from foveate.nn.limit import require_positive, require_rates
@@ -19,7 +20,8 @@ from foveate.nn.pooling import AttentionPoolingConfig, PoolingConfig
 class ClassifierConfig:
     """An encoder over tokens, and what makes one vector of theirs."""
 
-    encoder: EncoderConfig = RNNEncoderConfig()
+    encoder: EncoderConfig | BERTConfig = RNNEncoderConfig()
+    """`bert` has embeddings of its own: `embedding_dim` is then without effect."""
     pooling: PoolingConfig = setting(AttentionPoolingConfig(), "attention, mean, max or first")
     embedding_dim: int = 128
     dropout: float = setting(0.3, "on embeddings, on what the encoder says, and on the pooled vector")
@@ -34,7 +36,7 @@ class ClassifierConfig:
 
 
 class Classifier(nn.Module):
-    """p(y | x) = softmax(W c + b),  c = pool(h_1 … h_n),  h = encoder(E x)
+    """p(y | x) = softmax(W c + b),  c = pool(h_1 … h_n),  h = encoder(E x), or h = BERT(x)
 
     Many to one. With attention pooling, c = Σ_i α_i h_i, and `record` shows α: where the model found its answer.
     """
@@ -42,9 +44,7 @@ class Classifier(nn.Module):
     def __init__(self, config: ClassifierConfig, vocab: int, labels: int) -> None:
         super().__init__()
         self.dropout = config.dropout
-        self.embedding = nn.Embedding(vocab, config.embedding_dim)
-        nn.init.normal_(self.embedding.weight, std=0.1)
-        self.encoder: Encoder = config.encoder.build_for(config.embedding_dim)
+        self.embedding, self.encoder = _reader(config, vocab)
         self.pooling: nn.Module = config.pooling.build(self.encoder.output_dim)
         self.output = Linear(self.encoder.output_dim, labels)
 
@@ -59,8 +59,11 @@ class Classifier(nn.Module):
 
     def pooled(self, batch: Batch) -> Float[Tensor, "batch dim"]:
         """One vector for each text."""
-        packing = Packing(batch.lengths, batch.length)
-        hidden = self.encoder(self._drop(self.embedding(packing.pack(batch.ids))), packing=packing)
+        if isinstance(self.encoder, BERTEncoder):
+            hidden, packing = self.encoder.encode(batch)
+        else:
+            packing = Packing(batch.lengths, batch.length)
+            hidden = self.encoder(self._drop(self.embedding(packing.pack(batch.ids))), packing=packing)
         return self.pooling(self._drop(hidden), packing=packing)
 
     def parameter_count(self) -> int:
@@ -68,3 +71,12 @@ class Classifier(nn.Module):
 
     def _drop(self, x: Float[Tensor, "*shape dim"]) -> Float[Tensor, "*shape dim"]:
         return dropout(x, self.dropout, self.training)
+
+
+def _reader(config: ClassifierConfig, vocab: int) -> tuple[nn.Module, Encoder | BERTEncoder]:
+    """Embedding and encoder of tokens; BERT embeds them itself, the gap too."""
+    if isinstance(config.encoder, BERTConfig):
+        return nn.Identity(), config.encoder.build_encoder(vocab + 1)
+    embedding = nn.Embedding(vocab, config.embedding_dim)
+    nn.init.normal_(embedding.weight, std=0.1)
+    return embedding, config.encoder.build_for(config.embedding_dim)

@@ -11,6 +11,7 @@ from foveate.config.field import setting
 from foveate.data.batch import Batch
 from foveate.data.tokeniser import UNKNOWN
 from foveate.data.word import WordBatch
+from foveate.models.bert import BERTConfig
 from foveate.nn.dropout import dropout
 from foveate.nn.encoder import Encoder, EncoderConfig, RNNEncoderConfig
 from foveate.nn.limit import require_positive, require_rates
@@ -26,7 +27,8 @@ REACH = 2
 class TaggerConfig:
     """An encoder over words; every word is embedded as a whole and by its spelling."""
 
-    encoder: EncoderConfig = RNNEncoderConfig()
+    encoder: EncoderConfig | BERTConfig = RNNEncoderConfig()
+    """`bert` embeds pieces of words itself: of what is beside it only `dropout` has an effect."""
     embedding_dim: int = setting(128, "of whole words")
     character_dim: int = setting(64, "of spellings, which are all there is of an unknown word; 0: none")
     dropout: float = setting(0.3, "on embeddings and on what the encoder says")
@@ -38,8 +40,10 @@ class TaggerConfig:
         if self.character_dim < 0:
             raise ValueError(f"character_dim must be at least 0, got {self.character_dim}")
 
-    def build(self, vocab: int, labels: int, characters: int = 0) -> "Tagger":
-        """For so many different words, labels and characters."""
+    def build(self, vocab: int, labels: int, characters: int = 0) -> "Tagger | PieceTagger":
+        """For so many different words, labels and characters, which for BERT are pieces of words."""
+        if isinstance(self.encoder, BERTConfig):
+            return PieceTagger(self, self.encoder, labels, characters)
         return Tagger(self, vocab, labels, characters)
 
 
@@ -68,6 +72,7 @@ class Tagger(nn.Module):
 
     def __init__(self, config: TaggerConfig, vocab: int, labels: int, characters: int) -> None:
         super().__init__()
+        assert not isinstance(config.encoder, BERTConfig)
         if config.character_dim and not characters:
             raise ValueError("Spellings need the number of different characters. Pass characters=, or character_dim=0.")
         self.dropout, self.word_dropout = config.dropout, config.word_dropout
@@ -107,3 +112,30 @@ class Tagger(nn.Module):
 
     def _drop(self, x: Float[Tensor, "*shape dim"]) -> Float[Tensor, "*shape dim"]:
         return dropout(x, self.dropout, self.training)
+
+
+class PieceTagger(nn.Module):
+    """p(y_i | x) = softmax(W h_b(i) + b),  h = BERT(pieces of x),  b(i): the first piece of word i
+
+    The words' other pieces are read, and not asked. Reference: Devlin et al. 2019, section 5.3.
+    """
+
+    def __init__(self, config: TaggerConfig, encoder: BERTConfig, labels: int, pieces: int) -> None:
+        super().__init__()
+        self.dropout = config.dropout
+        self.encoder = encoder.build_encoder(pieces + 1)  # the gap too
+        self.output = Linear(self.encoder.output_dim, labels)
+
+    @property
+    def max_length(self) -> int | None:
+        """The most pieces of a sentence, with its begin and its end."""
+        return self.encoder.max_length
+
+    def forward(self, batch: WordBatch) -> Float[Tensor, "tokens labels"]:
+        """Logits of the labels, sentence after sentence."""
+        text, first = batch.pieces()
+        hidden, _ = self.encoder.encode(text)
+        return self.output(dropout(hidden.index_select(0, first), self.dropout, self.training))
+
+    def parameter_count(self) -> int:
+        return sum(parameter.numel() for parameter in self.parameters())

@@ -22,18 +22,19 @@ from foveate.models.classifier import Classifier, ClassifierConfig
 from foveate.nn.pooling import AttentionPooling
 from foveate.storage.checkpoint import load_weights, restore_model
 from foveate.storage.run import read_run
+from foveate.tasks.initial import seeded
 from foveate.tasks.labelling import (
     LABELS,
     LabellingConfig,
     LabellingTask,
     Parts,
     Predicted,
+    beginning,
     clear,
     groups,
     longest,
     require_digests,
     require_examples,
-    seeded,
 )
 
 TOKENISER = "text.tokeniser.json"
@@ -43,7 +44,9 @@ TOKENISER = "text.tokeniser.json"
 class ClassifyConfig(LabellingConfig):
     """Everything that defines a classification run, but how it is trained."""
 
-    tokeniser: TokeniserConfig = setting(CharacterConfig(), "how text becomes tokens")
+    tokeniser: TokeniserConfig = setting(
+        CharacterConfig(), "how text becomes tokens; with initialise_from, its tokeniser does it"
+    )
     model: ClassifierConfig = setting(ClassifierConfig(), "the architecture")
 
     def classifier(self, vocab: int, labels: int) -> Classifier:
@@ -72,10 +75,12 @@ class ClassifyTask(LabellingTask[Classifier]):
 
         Raises DataError when files are missing or unreadable, a text has no label, or nothing is left to train on.
         """
+        pretrained, config = beginning(config)
         parts = Parts(config, lambda path: read_labelled(path, columns=config.data.columns))
-        tokeniser = config.tokeniser.train(example.text for example in parts("train"))
+        texts = (example.text for example in parts("train"))
+        tokeniser = pretrained.tokeniser if pretrained else config.tokeniser.train(texts)
         labels = Labels.of(example.label for example in parts("train"))
-        clear(run)
+        clear(run, pretrained)
         tokeniser.save(run / TOKENISER)
         labels.save(run / LABELS)
         data, reports = {}, {}
@@ -85,7 +90,7 @@ class ClassifyTask(LabellingTask[Classifier]):
                 folder, parts(part), tokeniser, labels, max_length=limit, path=parts.path(part)
             )
             require_examples(data[part], part, reports[part])
-        return cls(config, tokeniser, labels, data["train"], data["valid"]), reports
+        return cls(config, tokeniser, labels, data["train"], data["valid"]).begun(run), reports
 
     @classmethod
     def open(cls, config: ClassifyConfig, run: Path) -> "ClassifyTask":
@@ -94,7 +99,7 @@ class ClassifyTask(LabellingTask[Classifier]):
         training, validation = (LabelledData.open(run / "data" / part) for part in ("train", "valid"))
         task = cls(config, tokeniser, labels, training, validation)
         require_digests(run, task.digests, read_run(run).tokenisers)
-        return task
+        return task.begun(run)
 
     def read(self, data: LabelledData, examples: Sequence[int] | np.ndarray) -> TextBatch:
         return data.texts(examples)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -14,27 +15,29 @@ from foveate.data.label import Labels
 from foveate.data.labelled import Tagged, read_tagged
 from foveate.data.labelled_store import LabelledData, LabelledReport, prepare_sentences
 from foveate.data.text import normalise
-from foveate.data.tokeniser import UNKNOWN, CharacterTokeniser, WordTokeniser, load_tokeniser
-from foveate.data.word import WordBatch, form_row
+from foveate.data.tokeniser import UNKNOWN, CharacterTokeniser, Tokeniser, WordTokeniser, load_tokeniser
+from foveate.data.word import WordBatch, form_row, space_before
 from foveate.errors import DataError
-from foveate.models.tagger import Tagger, TaggerConfig
+from foveate.models import BERTConfig
+from foveate.models.tagger import PieceTagger, Tagger, TaggerConfig
 from foveate.storage.checkpoint import load_weights, restore_model
 from foveate.storage.run import read_run
+from foveate.tasks.initial import seeded
 from foveate.tasks.labelling import (
     LABELS,
     LabellingConfig,
     LabellingTask,
     Parts,
     Predicted,
+    beginning,
     clear,
     groups,
     longest,
     require_digests,
     require_examples,
-    seeded,
 )
 
-FILES = ("word.tokeniser.json", "character.tokeniser.json")
+WORDS, CHARACTERS, PIECES = "word.tokeniser.json", "character.tokeniser.json", "piece.tokeniser.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,46 +54,75 @@ class Vocabulary:
     """What a sentence is read with, and the tags it can have."""
 
     words: WordTokeniser
-    characters: CharacterTokeniser
+    spelling: Tokeniser
+    """Characters of a word; or pieces of it, where the model reads nothing else."""
     labels: Labels
+    in_pieces: bool = False
 
     @classmethod
-    def of(cls, sentences: Callable[[], Iterator[Tagged]], config: TagConfig) -> "Vocabulary":
-        """From the training data. Raises DataError where there is none."""
+    def of(
+        cls, sentences: Callable[[], Iterator[Tagged]], config: TagConfig, pieces: Tokeniser | None = None
+    ) -> "Vocabulary":
+        """From the training data, and the pieces of a pretrained encoder. Raises DataError where there is none.
+
+        A BERT without a pretrained one's pieces reads whole words.
+        """
         words = WordTokeniser.train(
             (" ".join(sentence.words) for sentence in sentences()),
             vocab_size=config.vocab_size,
             min_count=config.min_count,
         )
-        characters = CharacterTokeniser.train(word for sentence in sentences() for word in sentence.words)
-        return cls(words, characters, Labels.of(tag for sentence in sentences() for tag in sentence.tags))
+        labels = Labels.of(tag for sentence in sentences() for tag in sentence.tags)
+        if isinstance(config.model.encoder, BERTConfig):
+            return cls(words, pieces or words, labels, in_pieces=True)
+        return cls(words, CharacterTokeniser.train(word for one in sentences() for word in one.words), labels)
 
     @classmethod
     def open(cls, run: Path, digests: Mapping[str, str]) -> "Vocabulary":
         """That of a run. Raises DataError when a file is missing, damaged, or another run's."""
-        words, characters = (load_tokeniser(run / name) for name in FILES)
-        if not isinstance(words, WordTokeniser) or not isinstance(characters, CharacterTokeniser):
-            raise DataError(f"{run} has other tokenisers than a tagger's: words and characters. Restore its files.")
-        vocabulary = cls(words, characters, Labels.load(run / LABELS))
+        words, in_pieces = load_tokeniser(run / WORDS), PIECES in digests
+        spelling = load_tokeniser(run / (PIECES if in_pieces else CHARACTERS))
+        if not isinstance(words, WordTokeniser):
+            raise DataError(f"{run / WORDS} is no list of words, which a tagger reads. Restore the file of this run.")
+        vocabulary = cls(words, spelling, Labels.load(run / LABELS), in_pieces)
         require_digests(run, {**vocabulary.digests, LABELS: vocabulary.labels.digest()}, digests)
         return vocabulary
 
+    @cached_property
+    def before(self) -> str:
+        """What stands before a word that is spelt."""
+        return space_before(self.spelling) if self.in_pieces else ""
+
     @property
     def digests(self) -> dict[str, str]:
-        return dict(zip(FILES, (self.words.digest(), self.characters.digest()), strict=True))
+        return {WORDS: self.words.digest(), self._file: self.spelling.digest()}
 
     def save(self, run: Path) -> None:
-        self.words.save(run / FILES[0])
-        self.characters.save(run / FILES[1])
+        self.words.save(run / WORDS)
+        self.spelling.save(run / self._file)
         self.labels.save(run / LABELS)
 
-    def model(self, config: TagConfig) -> Tagger:
+    def form(self, word: str) -> list[int]:
+        """A word as the model reads it: see `form_row`."""
+        return form_row(word, self.words, self.spelling, self.before)
+
+    def length(self, words: Sequence[str]) -> int:
+        """How long a sentence is for the model, in words, or in pieces with a begin and an end; 0 without words."""
+        if not (self.in_pieces and words):
+            return len(words)
+        return 2 + sum(len(self.form(word)) - 3 for word in words)
+
+    def model(self, config: TagConfig) -> Tagger | PieceTagger:
         """The configured model with its initial weights, a function of the seed."""
-        sizes = self.words.vocab_size, len(self.labels), self.characters.vocab_size
+        sizes = self.words.vocab_size, len(self.labels), self.spelling.vocab_size
         return seeded(lambda: config.model.build(*sizes), config.seed)
 
+    @property
+    def _file(self) -> str:
+        return PIECES if self.in_pieces else CHARACTERS
 
-class TagTask(LabellingTask[Tagger]):
+
+class TagTask(LabellingTask[Tagger | PieceTagger]):
     """A tagger with its data: what training fits."""
 
     def __init__(
@@ -106,30 +138,31 @@ class TagTask(LabellingTask[Tagger]):
 
         Raises DataError when files are missing or unreadable, a word has no tag, or nothing is left to train on.
         """
+        pretrained, config = beginning(config)
         parts = Parts(config, lambda path: read_tagged(path, columns=config.data.columns))
-        vocabulary = Vocabulary.of(lambda: parts("train"), config)
-        clear(run)
+        vocabulary = Vocabulary.of(lambda: parts("train"), config, pretrained.tokeniser if pretrained else None)
+        clear(run, pretrained)
         vocabulary.save(run)
         data, reports = {}, {}
         for part in ("train", "valid"):
             data[part], reports[part] = prepare_sentences(
                 run / "data" / part,
                 parts(part),
-                vocabulary.words,
-                vocabulary.characters,
+                vocabulary.form,
                 vocabulary.labels,
                 max_length=longest(config, config.model.encoder),
+                measure=vocabulary.length,
                 path=parts.path(part),
             )
             require_examples(data[part], part, reports[part])
-        return cls(config, vocabulary, data["train"], data["valid"]), reports
+        return cls(config, vocabulary, data["train"], data["valid"]).begun(run), reports
 
     @classmethod
     def open(cls, config: TagConfig, run: Path) -> "TagTask":
         """The task of a run folder that `prepare` has filled."""
         vocabulary = Vocabulary.open(run, read_run(run).tokenisers)
         training, validation = (LabelledData.open(run / "data" / part) for part in ("train", "valid"))
-        return cls(config, vocabulary, training, validation)
+        return cls(config, vocabulary, training, validation).begun(run)
 
     def read(self, data: LabelledData, examples: Sequence[int] | np.ndarray) -> WordBatch:
         return data.sentences(examples)
@@ -157,7 +190,7 @@ class TaggedSentence:
 class SentenceTagger:
     """Tags with a trained model. A result depends neither on the batch size nor on its neighbours in a batch."""
 
-    def __init__(self, model: Tagger, vocabulary: Vocabulary) -> None:
+    def __init__(self, model: Tagger | PieceTagger, vocabulary: Vocabulary) -> None:
         self.model, self.vocabulary = model.eval(), vocabulary
 
     @classmethod
@@ -183,11 +216,12 @@ class SentenceTagger:
         """
         words = [self._words(sentence) for sentence in sentences]
         results = [TaggedSentence((), (), ())] * len(words)
-        limit = self.model.max_length
+        limit, what = self.model.max_length, "pieces" if self.vocabulary.in_pieces else "words"
         for number, sentence in enumerate(words, start=1):
-            if limit is not None and len(sentence) > limit:
+            length = self.vocabulary.length(sentence) if limit is not None else 0
+            if limit is not None and length > limit:
                 raise DataError(
-                    f"Sentence {number} has {len(sentence)} words, but the model has {limit} positions. Split it; "
+                    f"Sentence {number} has {length} {what}, but the model has {limit} positions. Split it; "
                     "nothing is cut off silently."
                 )
         for group in groups([len(sentence) for sentence in words]):
@@ -216,5 +250,5 @@ class SentenceTagger:
     def _batch(self, sentences: Sequence[Sequence[str]]) -> WordBatch:
         different = sorted({word for sentence in sentences for word in sentence})
         number = {word: index for index, word in enumerate(different)}
-        forms = [form_row(word, self.vocabulary.words, self.vocabulary.characters) for word in different]
+        forms = [self.vocabulary.form(word) for word in different]
         return WordBatch.of([np.array([number[word] for word in sentence]) for sentence in sentences], forms)

@@ -1,0 +1,57 @@
+"""Encoders that have learned from text without labels, for tagging and classifying to begin with."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from foveate.data.tokeniser import Tokeniser
+from foveate.models import BERT, BERTConfig
+from foveate.storage.checkpoint import load_weights, model_tensors, restore_model, save_final
+from foveate.storage.draft import disk_errors
+from foveate.tasks.filler import Filler
+
+INITIAL = "initial"
+"""Folder of a run with the weights that its encoder began with: a run does not depend on another's folder."""
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """An encoder's shape and weights, and the tokeniser that it reads with."""
+
+    encoder: BERTConfig
+    tokeniser: Tokeniser
+    weights: Mapping[str, Tensor]
+
+    @classmethod
+    def of(cls, model: BERT, tokeniser: Tokeniser) -> "Pretrained":
+        """Of a model, without what only fills gaps."""
+        own = model_tensors(model.config.build_encoder(1))
+        return cls(model.config, tokeniser, {name: model.state_dict()[name] for name in own})
+
+    @classmethod
+    def load(cls, folder: Path | str) -> "Pretrained":
+        """That of a run of the masked language model.
+
+        Raises UsageError for a run of another task, DataError when there is none, or it is damaged.
+        """
+        filler = Filler.load(folder)
+        return cls.of(filler.model, filler.tokeniser)
+
+    def into(self, model: Any) -> Any:
+        """A model's configuration with this encoder, unless it names a `bert` of its own, which has to fit."""
+        return model if isinstance(model.encoder, BERTConfig) else replace(model, encoder=self.encoder)
+
+    def keep(self, run: Path) -> None:
+        """Put the weights into a run folder."""
+        with disk_errors(run):
+            (run / INITIAL).mkdir(parents=True, exist_ok=True)
+        save_final(run / INITIAL, self.weights, {"weights": "initial weights of the encoder"})
+
+
+def begin_with(encoder: nn.Module, run: Path) -> None:
+    """Give an encoder the weights that `keep` has put into its run folder. Raises DataError when they do not fit it."""
+    tensors, _ = load_weights(run / INITIAL)
+    restore_model(encoder, tensors, source=run / INITIAL)
