@@ -78,8 +78,12 @@ def llama() -> Made:
 
 def packed() -> Made:
     """Two sequences in each row, told by positions that begin anew."""
-    model, _ = llama()
-    return model, {"input_ids": ids(), "position_ids": torch.tensor([[0, 1, 2, 3, 0, 1, 2, 3, 4]] * 2)}
+    model, _ = mistral()
+    return model, {
+        "input_ids": ids(),
+        "position_ids": torch.tensor([[0, 1, 2, 3, 0, 1, 2, 3, 4]] * 2),
+        "use_cache": False,
+    }
 
 
 def mistral() -> Made:
@@ -203,7 +207,7 @@ def test_generate_says_the_same(made: Callable[[], Made], beams: int) -> None:
 def test_weights_that_are_asked_for_are_those_of_eager_attention(made: Callable[[], Made]) -> None:
     theirs, ours, inputs = pair(made)
     expected, found = (model(**inputs, output_attentions=True) for model in (theirs, ours))
-    kinds = [kind for kind in ("attentions", "encoder_attentions", "decoder_attentions", "cross_attentions")]
+    kinds = ("attentions", "encoder_attentions", "decoder_attentions", "cross_attentions")
     compared = 0
     for kind in kinds:
         for own, other in zip(getattr(found, kind, None) or (), getattr(expected, kind, None) or (), strict=True):
@@ -221,3 +225,21 @@ def test_sites_with_names_run_the_same(made: Callable[[], Made]) -> None:
     expected, found = theirs(**inputs).logits, ours(**inputs).logits
     torch.testing.assert_close(real(found, inputs), real(expected, inputs), atol=TOLERANCE, rtol=0)
     assert ours.state_dict().keys() == theirs.state_dict().keys()
+
+
+@pytest.mark.parametrize("made", [bert, llama, mistral, t5], ids=lambda made: made.__name__)
+def test_long_texts_are_the_same_by_whatever_path(made: Callable[[], Made]) -> None:
+    theirs, ours, _ = pair(made)
+    long = ids(300)
+    inputs = {"input_ids": long, "attention_mask": (torch.arange(300) < torch.tensor([[300], [210]])).long()}
+    if made is t5:
+        inputs["decoder_input_ids"] = ids(150)
+    found, expected = (real(model(**inputs).logits, inputs) for model in (ours, theirs))
+    torch.testing.assert_close(found, expected, atol=TOLERANCE, rtol=0)
+    for logits in (found, expected):
+        logits.square().mean().backward()
+    others = dict(theirs.named_parameters())
+    for name, parameter in ours.named_parameters():
+        if parameter.grad is not None:
+            scale = max(1.0, float(others[name].grad.abs().max()))
+            torch.testing.assert_close(parameter.grad / scale, others[name].grad / scale, atol=TOLERANCE, rtol=0)

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from foveate.attention import Attention, Mechanism, ScaledDot, causal, everything, padding
+from foveate.attention import Mechanism, ScaledDot, causal, everything, padding
 from foveate.errors import SetupError, UsageError
 from foveate.hugging_face.formula import Guest
 from foveate.hugging_face.mask import GIVEN, Sight, sight
@@ -82,7 +82,7 @@ def attention(
     mechanism = getattr(module, CHILD, None)
     if mechanism is None:
         mechanism = _unnamed.setdefault(module, Guest())
-    if not isinstance(mechanism, Attention):
+    if not isinstance(mechanism, Guest):
         query, at = _plain(module, mechanism, query, at)
     context = mechanism.run(query, key, value, at=at, dropout=dropout)
     weights = mechanism.explain(query, key, value, at=at).weights if _weights_wanted(others) else None

@@ -59,7 +59,7 @@ class Sight(Tensor):
 _PASSIVE = {
     getattr(getattr(Tensor, name), "__get__", getattr(Tensor, name))
     for name in ("shape", "dtype", "device", "ndim", "is_cuda", "layout", "requires_grad")
-} | {Tensor.size, Tensor.dim, Tensor.numel, Tensor.is_floating_point, Tensor.__len__}
+} | {Tensor.size, Tensor.dim, Tensor.numel, Tensor.is_floating_point, Tensor.__len__, Tensor.untyped_storage}
 
 
 @dataclass(frozen=True)

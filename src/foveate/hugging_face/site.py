@@ -87,8 +87,9 @@ def _built(name: str, module: nn.Module, choice: Chosen | None) -> nn.Module:
         demanded = (causal() if looks_back else plain) & padding()
         sizes: dict[str, Any] = {"query_dim": head_dim, "key_dim": head_dim, "num_heads": num_heads, "kind": kind}
         own = choice.build(**sizes, visibility=plain)
-        choice = own if isinstance(own, Attention) else choice.build(**sizes, visibility=demanded)
-    if isinstance(choice, Attention):
+        choice = own if type(own) is Attention else choice.build(**sizes, visibility=demanded)
+    # A subclass has a formula of its own, which its parts alone do not tell.
+    if isinstance(choice, Attention) and type(choice) in (Attention, Guest):
         return Guest.of(choice, kind)
     assert isinstance(choice, nn.Module)
     return choice
