@@ -1,0 +1,164 @@
+"""foveate compare"""
+
+import argparse
+from typing import Any
+
+from foveate.cli.task import TASKS, option
+
+EXAMPLE = """
+examples:
+  foveate compare translate run.toml --vary model.attention.score=additive,dot,general --out scores/
+  foveate compare tag --data tagged.txt --vary model.encoder=cnn,rnn,transformer --seeds 5 --out encoders/
+  foveate compare translate compare.toml --plan
+  foveate compare language_model run.toml --vary model=gpt,recurrent --budget seconds=120 --out models/
+
+A TOML file may have a table [compare]: seeds, budget, metrics, test, and variants by name, each with the settings that
+it changes:
+
+  [compare.variants.attention]
+  [compare.variants."fixed vector"]
+  model = { kind = "fixed_context", hidden_dim = 256 }
+
+Every variant is trained with every seed on the same data with the same budget, in run folders of its own. The table
+has means with standard errors, and differences from the first variant, seed by seed; report.html, results.json and CSV
+files are left in the folder. The same command goes on where it was stopped, and takes on further variants and seeds.
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    from foveate.cli.options import machine_arguments
+
+    parser.epilog = EXAMPLE
+    parser.add_argument("task", choices=list(TASKS), help="what to train; see `foveate train --help`")
+    parser.add_argument("config", nargs="?", metavar="TOML", help="what all variants have in common, and [compare]")
+    for name, says in {name: says for task in TASKS.values() for name, says in task.files.items()}.items():
+        parser.add_argument(option(name), metavar="FILE", help=says)
+    parser.add_argument(
+        "--vary",
+        action="append",
+        default=[],
+        metavar="A.B=X,Y",
+        help="a variant for each value; repeated: for each combination",
+    )
+    parser.add_argument("--seeds", metavar="N", help="how many seeds, or which: 0,1,5 (default 3)")
+    parser.add_argument(
+        "--budget", metavar="B", help="steps=N, tokens=N or seconds=N for each cell (default: train.steps)"
+    )
+    parser.add_argument("--metrics", metavar="A,B", help="what is measured, the most telling first")
+    parser.add_argument(
+        "--test-source", metavar="FILE", help="pairs to measure translations on; by default the validation pairs"
+    )
+    parser.add_argument("--test-target", metavar="FILE", help="target side of the test pairs")
+    parser.add_argument("--test-data", metavar="FILE", help="labelled examples to measure on")
+    parser.add_argument("--test-text", metavar="FILE", help="text to measure language models on")
+    parser.add_argument("--out", metavar="FOLDER", help="the folder of the comparison")
+    parser.add_argument("--plan", action="store_true", help="show the cells and about how long they take, and stop")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="A.B=C", help="set one setting for all; may be repeated"
+    )
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    machine_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    import sys
+    from pathlib import Path
+
+    from foveate.cli.setup import prepare_machine, say
+    from foveate.comparison import compare, design_of, plan, table
+    from foveate.comparison.variant import varied
+    from foveate.errors import UsageError
+    from foveate.train import watch
+
+    base, asked = _base(arguments), _asked(arguments)
+    variants = varied(arguments.vary) if arguments.vary else None
+    design = design_of(arguments.task, base, variants, **asked)
+    if not arguments.out and not arguments.plan:
+        raise UsageError("--out is missing: name the folder of the comparison.")
+    for setting in design.set_aside:
+        say(f"{setting} is set aside: every cell gets {design.budget.words}.")
+    prepare_machine(arguments, quiet=arguments.quiet)
+    if arguments.plan:
+        _print_plan(plan(design, Path(arguments.out) if arguments.out else None), design)
+        return 0
+    try:
+        result = compare(
+            arguments.task,
+            base,
+            variants,
+            out=arguments.out,
+            progress=lambda: watch(sys.stderr, quiet=arguments.quiet),
+            note=say,
+            **asked,
+        )
+    except KeyboardInterrupt:
+        say("Stopped; everything is saved. The same command goes on.")
+        return 130
+    print(table(result))
+    say(f"The report is in {Path(arguments.out) / 'report.html'}, all numbers beside it.")
+    return 3 if result.failures else 0
+
+
+def _base(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The plain data of the base: a file or what suits the data, then files and settings of the command line."""
+    from foveate.cli.setup import assign, say
+    from foveate.cli.task import module_of
+    from foveate.cli.train import _files
+    from foveate.config import read_toml
+    from foveate.errors import UsageError
+
+    files, first = _files(arguments), TASKS[arguments.task].first
+    if arguments.config is not None:
+        mapping: dict[str, Any] = read_toml(arguments.config)
+    elif first in files:
+        suggestion = module_of(arguments.task).suggest(files)
+        for reason in suggestion.reasons:
+            say(reason)
+        mapping = dict(suggestion.settings)
+    else:
+        raise UsageError(f"There is nothing to train on. Give {option(first)} FILE, or a TOML file.")
+    data = mapping.get("data", {})
+    if files and isinstance(data, dict):
+        mapping = {**mapping, "data": {**data, **files}}
+    return dict(assign(mapping, arguments.set))
+
+
+def _asked(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What the command line says about the comparison itself."""
+    from pathlib import Path
+
+    asked: dict[str, Any] = {}
+    if arguments.seeds is not None:
+        asked["seeds"] = _seeds(arguments.seeds)
+    if arguments.budget is not None:
+        asked["budget"] = arguments.budget
+    if arguments.metrics is not None:
+        asked["metrics"] = [name.strip() for name in arguments.metrics.split(",") if name.strip()]
+    test = {name: getattr(arguments, f"test_{name}") for name in ("source", "target", "data", "text")}
+    if any(test.values()):
+        asked["test"] = {name: str(Path(path).absolute()) for name, path in test.items() if path}
+    return asked
+
+
+def _seeds(words: str) -> int | list[int]:
+    from foveate.errors import UsageError
+
+    parts = [part.strip() for part in words.split(",")]
+    if not all(part.isdecimal() for part in parts) or parts == ["0"]:
+        raise UsageError(f"--seeds {words}: write how many, like 3, or which, like 0,1,5.")
+    return int(parts[0]) if len(parts) == 1 else [int(part) for part in parts]
+
+
+def _print_plan(cells: Any, design: Any) -> None:
+    from foveate.comparison.table import aligned
+
+    rows = [["cell", "state", "weights", "minutes left"]]
+    for cell in cells:
+        name = f"{cell.variant}, seed {cell.seed}"
+        rows.append([name, cell.state, f"{cell.parameters:,}", f"{cell.seconds / 60:.1f}"])
+    print(*aligned(rows), sep="\n")
+    total = sum(cell.seconds for cell in cells)
+    print(
+        f"\n{len(design.variants)} variants × {len(design.seeds)} seeds = {len(cells)} cells of {design.budget.words}; "
+        f"about {total / 60:.1f} minutes left here, and a little for measuring."
+    )

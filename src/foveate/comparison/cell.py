@@ -1,0 +1,173 @@
+"""One cell of a comparison: a variant with a seed, trained within the budget, measured, and kept."""
+
+import hashlib
+import itertools
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from foveate.comparison.design import Design
+from foveate.comparison.folder import CELL, Folder
+from foveate.comparison.memory import step_bytes
+from foveate.comparison.subject import Bucket, Subject
+from foveate.config import to_dict
+from foveate.errors import DataError
+from foveate.storage.checkpoint import Checkpoints, load_weights, restore_model
+from foveate.storage.manifest import read_json, write_json
+from foveate.storage.run import create_run, read_run
+from foveate.train import fit
+from foveate.train.log import Progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """What a finished cell says of itself."""
+
+    variant: str
+    seed: int
+    parameters: int
+    memory_bytes: int
+    """The most bytes of tensors alive in a training step: `memory.step_bytes`."""
+    steps: int
+    tokens: int
+    seconds: float
+    """By the clock, validations and checkpoints included."""
+    cpu_seconds: float | None
+    """Of all threads; None where the training was interrupted."""
+    weights: str
+    """Which weights were measured, in words."""
+    scores: Mapping[str, float]
+    buckets: tuple[Bucket, ...]
+    unit: str
+    asked: str
+    """The digest of what was to be measured: cells that were measured otherwise are measured anew."""
+    threads: int
+    torch_version: str
+    finished: str
+    folder: str
+
+    @classmethod
+    def read(cls, path: Path) -> "Cell":
+        """Raises DataError where it is damaged."""
+        values = read_json(path)
+        try:
+            buckets = tuple(Bucket(**bucket) for bucket in values.pop("buckets"))
+            return cls(**values, buckets=buckets)
+        except (KeyError, TypeError) as error:
+            raise DataError(f"{path} is not what was written: {error}. Remove it; it is measured anew.") from None
+
+
+def finished(folder: Folder, variant: str, seed: int) -> Cell | None:
+    """The cell, if it is trained and measured as asked. Raises UsageError where another run is in its place."""
+    place = folder.cell(variant, seed)
+    if not (place / "config.json").exists():
+        return None
+    folder.require_own(variant, seed, read_run(place).config)
+    if not (place / CELL).exists() or not (place / "model.json").exists():
+        return None
+    cell = Cell.read(place / CELL)
+    return cell if cell.asked == asked_digest(folder) else None
+
+
+def make(folder: Folder, variant: str, seed: int, progress: Progress, memory: int | None = None) -> Cell | None:
+    """Train a cell as far as it is not trained, and measure it; None when the user interrupted.
+
+    `memory` is what its variant was found to need before. Raises DataError where the training came to nothing.
+    """
+    place, subject = folder.cell(variant, seed), folder.design.subject
+    config = _begun(folder, variant, seed)
+    if memory is None:
+        memory = step_bytes(folder.open(variant, seed), config.train)
+    task = subject.open(config, place)
+    cpu = None
+    if not (place / "model.json").exists():
+        resume, before = (place / "metrics.jsonl").exists(), time.process_time()
+        outcome = fit(task, config.train, place, resume=resume, progress=progress, configuration=to_dict(config))
+        if outcome.interrupted:
+            return None
+        cpu = None if resume else time.process_time() - before
+    else:
+        restore_model(task.model, load_weights(place)[0], source=place)
+        cpu = Cell.read(place / CELL).cpu_seconds if (place / CELL).exists() else None
+    return _measured(folder, variant, seed, task, config, memory, cpu)
+
+
+def asked_digest(folder: Folder) -> str:
+    """A digest of what is measured, and on what."""
+    asked = {**asdict(folder.design.asked), "test": folder.test_digests}
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def with_usual_metrics(design: Design, folder: Folder) -> Design:
+    """The design with metrics that suit the task, where none are asked for; checked against the tokenisers."""
+    asked = design.asked
+    if not asked.metrics:
+        metrics = design.subject.usual_metrics(folder.open(design.first, design.seeds[0]))
+        different = {str(design.subject.data_settings(to_dict(one))) for one in design.variants.values()}
+        if len(different) > 1:
+            metrics = tuple(name for name in metrics if name not in design.subject.per_token) or metrics
+        asked = replace(asked, metrics=metrics)
+    design.require_comparable(asked.metrics)
+    return replace(design, asked=asked)
+
+
+def _begun(folder: Folder, variant: str, seed: int) -> Any:
+    """A cell's configuration, whose run folder now is there, with its data."""
+    place, config, subject = folder.cell(variant, seed), folder.config(variant, seed), folder.design.subject
+    budget = folder.design.budget
+    if (place / "config.json").exists():
+        if budget.kind == "tokens":
+            steps = read_run(place).config["train"]["steps"]
+            config = replace(config, train=replace(config.train, steps=steps))
+        return config
+    if budget.kind == "tokens":
+        steps = steps_of_tokens(subject, folder.open(variant, seed), budget.amount, config.train.accumulate)
+        config = replace(config, train=replace(config.train, steps=steps))
+    # Last the configuration: without it a folder is no run yet, and is begun anew.
+    create_run(place, subject.name, to_dict(config), folder.share(variant, place))
+    return config
+
+
+def steps_of_tokens(subject: Subject, task: Any, tokens: int, accumulate: int) -> int:
+    """The updates that read so many tokens, and less than a batch more."""
+    seen = 0
+    for number in itertools.count():
+        if seen >= tokens:
+            return -(-number // accumulate)
+        seen += subject.count(task.batch(number))
+    raise AssertionError("batches have no end")
+
+
+def _measured(folder: Folder, variant: str, seed: int, task: Any, config: Any, memory: int, cpu: float | None) -> Cell:
+    place = folder.cell(variant, seed)
+    checkpoints = Checkpoints(place / "checkpoints")
+    state = read_json(checkpoints.path(checkpoints.steps()[-1]) / "state.json")
+    task.model.eval()
+    with torch.no_grad():
+        scored = folder.design.subject.score(task, config, place, folder.design.asked)
+    cell = Cell(
+        variant=variant,
+        seed=seed,
+        parameters=sum(parameter.numel() for parameter in task.model.parameters()),
+        memory_bytes=memory,
+        steps=state["step"],
+        tokens=state["tokens"],
+        seconds=round(state["seconds"], 3),
+        cpu_seconds=None if cpu is None else round(cpu, 3),
+        weights=read_json(place / "model.json")["weights"],
+        scores=dict(scored.values),
+        buckets=tuple(scored.buckets),
+        unit=scored.unit,
+        asked=asked_digest(folder),
+        threads=torch.get_num_threads(),
+        torch_version=torch.__version__,
+        finished=time.strftime("%Y-%m-%d"),
+        folder=str(place.relative_to(folder.path)),
+    )
+    write_json(place / CELL, {**asdict(cell), "buckets": [asdict(bucket) for bucket in cell.buckets]})
+    return cell

@@ -1,0 +1,225 @@
+"""Compare: several mechanisms or models on the same data with the same budget, with error bars over random starts."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from foveate.comparison import cell as cells
+from foveate.comparison.cell import Cell
+from foveate.comparison.design import UNLIMITED, CompareConfig, Design
+from foveate.comparison.folder import CELL, DESIGN, Folder
+from foveate.comparison.report import write_report
+from foveate.comparison.result import Result
+from foveate.comparison.variant import Changes, tabled, varied
+from foveate.config import build
+from foveate.config.toml import inline
+from foveate.errors import DataError, UsageError
+from foveate.train.log import Progress, Quiet
+from foveate.train.resume import exclusive
+from foveate.train.update import Updater
+
+PROBES = 3
+
+
+def compare(
+    task: str,
+    base: Mapping[str, Any],
+    variants: Mapping[str, Changes] | None = None,
+    *,
+    out: Path | str,
+    seeds: int | Sequence[int] | None = None,
+    budget: str | None = None,
+    metrics: Sequence[str] | None = None,
+    test: Mapping[str, str] | None = None,
+    lengths: Sequence[int] | None = None,
+    progress: Callable[[], Progress] = Quiet,
+    note: Callable[[str], None] = lambda sentence: None,
+) -> Result:
+    """Train every variant of `base` with every seed on the same data within the same budget, and measure them.
+
+    `base` is plain data as in a TOML file, which may have a table `compare` with the other settings; `variants` are
+    changes of it by name: `{"dot": {"model": {"attention": {"score": "dot"}}}, …}`. Called again with the same folder,
+    it goes on where it stopped, trains no finished cell again, and takes on further variants and seeds.
+
+    Raises UsageError for variants that cannot be compared, and for a folder whose results are of other data, another
+    budget or other settings; KeyboardInterrupt after Ctrl-C, when everything is saved.
+    """
+    asked = {"seeds": seeds, "budget": budget, "metrics": metrics, "test": test, "lengths": lengths}
+    design = design_of(task, base, variants, **{name: part for name, part in asked.items() if part is not None})
+    out = Path(out)
+    folder = Folder.begin(out, design)
+    with exclusive(out):
+        folder.design = cells.with_usual_metrics(folder.design, folder)
+        result = _all(folder, progress, note)
+        result.save()
+        write_report(result, out / "report.html")
+    return result
+
+
+def design_of(
+    task: str, base: Mapping[str, Any], variants: Mapping[str, Changes] | None = None, **asked: Any
+) -> Design:
+    """The design of a base with its table `compare`; what is asked for here wins over the table."""
+    settings = {**base.get("compare", {}), **asked}
+    if isinstance(settings.get("seeds"), int) and not isinstance(settings["seeds"], bool):
+        settings["seeds"] = list(range(settings["seeds"]))
+    for name in ("seeds", "metrics", "lengths"):
+        if isinstance(settings.get(name), tuple):
+            settings[name] = list(settings[name])
+    config = build(CompareConfig, settings, where="compare")
+    found = dict(variants) if variants is not None else _variants(config)
+    return Design.of(task, {name: part for name, part in base.items() if name != "compare"}, found, config)
+
+
+def _variants(config: CompareConfig) -> dict[str, Changes]:
+    """Those of a file: named ones, or all combinations of what is varied."""
+    if config.variants and config.vary:
+        raise UsageError("compare has both variants and vary. Choose one.")
+    vary = config.vary or {}
+    if not isinstance(vary, Mapping) or not all(isinstance(values, list) for values in vary.values()):
+        raise UsageError('compare.vary must be lists of values by setting, such as "model.cell" = ["gru", "lstm"].')
+    if vary:
+        listed = {path: ",".join(map(inline, values)) for path, values in vary.items()}
+        return varied([f"{path}={values}" for path, values in listed.items()])
+    return tabled(config.variants or {})
+
+
+def _all(folder: Folder, progress: Callable[[], Progress], note: Callable[[str], None]) -> Result:
+    """Every cell, one after the other."""
+    design, done, failures = folder.design, dict[tuple[str, int], Cell](), dict[str, str]()
+    for variant, seed in design.cells:
+        found = cells.finished(folder, variant, seed)
+        if found:
+            done[variant, seed] = found
+    if done:
+        note(f"{len(done)} of {len(design.cells)} cells are finished already.")
+    for number, (variant, seed) in enumerate(design.cells, start=1):
+        if (variant, seed) in done:
+            continue
+        note(f"{variant}, seed {seed} ({number} of {len(design.cells)}{_left(design, done)})")
+        memory = next((cell.memory_bytes for cell in done.values() if cell.variant == variant), None)
+        try:
+            made = cells.make(folder, variant, seed, progress(), memory)
+        except DataError as error:
+            failures[f"{variant}, seed {seed}"] = str(error)
+            note(f"{variant}, seed {seed}: {error}")
+            continue
+        if made is None:
+            raise KeyboardInterrupt
+        _require_spent(folder, made)
+        done[variant, seed] = made
+        note("  " + ", ".join(f"{name} {value:.4g}" for name, value in made.scores.items()))
+    if not done:
+        raise DataError("No cell came to anything:\n" + "\n".join(f"  {cell}: {why}" for cell, why in failures.items()))
+    return Result.of(folder, [done[key] for key in design.cells if key in done], failures)
+
+
+def _left(design: Design, done: Mapping[tuple[str, int], Cell]) -> str:
+    """About how long the rest takes, by what the cells so far took."""
+    if not done:
+        return ""
+    usual = sum(cell.seconds for cell in done.values()) / len(done)
+    seconds = 0.0
+    for variant, seed in design.cells:
+        if (variant, seed) not in done:
+            alike = [cell.seconds for cell in done.values() if cell.variant == variant]
+            seconds += sum(alike) / len(alike) if alike else usual
+    return f", about {seconds / 60:.1f} minutes left"
+
+
+def _require_spent(folder: Folder, cell: Cell) -> None:
+    """Raises DataError where a cell did not use its budget: its result would not be comparable."""
+    budget = folder.design.budget
+    spent = {"steps": cell.steps, "tokens": cell.tokens, "seconds": cell.seconds}[budget.kind]
+    if spent < budget.amount:
+        raise DataError(
+            f"{cell.variant}, seed {cell.seed} used {spent:,} of {budget.words}. Remove "
+            f"{folder.path / cell.folder} and compare again."
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """A cell before it is trained."""
+
+    variant: str
+    seed: int
+    state: str
+    parameters: int
+    seconds: float
+    """Still to be spent, about."""
+
+
+def plan(design: Design, out: Path | None = None) -> list[Planned]:
+    """The cells of a design with the time that they will take here, by a few steps of each variant; trains nothing.
+
+    What is done in the folder `out` counts as done; nothing is written there.
+    """
+    with _looked_at(design, out) as (folder, kept):
+        planned = []
+        for variant in design.variants:
+            parameters, seconds = _probed(folder, variant)
+            for seed in design.seeds:
+                state, left = _state(kept, variant, seed, design)
+                planned.append(
+                    Planned(variant=variant, seed=seed, state=state, parameters=parameters, seconds=left * seconds)
+                )
+    order = {key: number for number, key in enumerate(design.cells)}
+    return sorted(planned, key=lambda cell: order[cell.variant, cell.seed])
+
+
+@contextmanager
+def _looked_at(design: Design, out: Path | None) -> Iterator[tuple[Folder, Folder | None]]:
+    """A folder to prepare data in, and the one with what is done."""
+    with TemporaryDirectory() as scratch:
+        folder = Folder.begin(Path(scratch), design)
+        begun = out is not None and (out / DESIGN).exists()
+        yield folder, Folder.begin(out, design, write=False) if out is not None and begun else None
+
+
+def _probed(folder: Folder, variant: str) -> tuple[int, float]:
+    """Parameters, and the seconds of a whole cell."""
+    design, subject = folder.design, folder.design.subject
+    config = design.variants[variant]
+    task = folder.open(variant, design.seeds[0])
+    parameters = sum(parameter.numel() for parameter in task.model.parameters())
+    if design.budget.kind == "seconds":
+        return parameters, float(design.budget.amount)
+    steps = config.train.steps
+    if design.budget.kind == "tokens":
+        steps = cells.steps_of_tokens(subject, task, design.budget.amount, config.train.accumulate)
+    updater, times = Updater(task, config.train), []
+    task.model.train()
+    for number in range(1, PROBES + 2):
+        started = time.perf_counter()
+        updater(number, [])
+        times.append(time.perf_counter() - started)
+    task.model.eval()
+    started = time.perf_counter()
+    with torch.no_grad():
+        task.validate()
+    validation = time.perf_counter() - started
+    step = sorted(times[1:])[PROBES // 2]
+    return parameters, steps * step + -(-steps // config.train.validate_every) * validation
+
+
+def _state(folder: Folder | None, variant: str, seed: int, design: Design) -> tuple[str, float]:
+    """How far a cell is, in words, and the part that is left."""
+    if folder is None:
+        return "to train", 1.0
+    place = folder.cell(variant, seed)
+    if (place / CELL).exists():
+        return "done", 0.0
+    if (place / "model.json").exists():
+        return "to measure", 0.0
+    step = max(cells.Checkpoints(place / "checkpoints").steps(), default=0)
+    steps = folder.config(variant, seed).train.steps
+    if not step or steps == UNLIMITED or design.budget.kind == "tokens":
+        return (f"at step {step:,}" if step else "to train"), 1.0
+    return f"at step {step:,} of {steps:,}", 1 - step / steps

@@ -1,0 +1,221 @@
+"""The folder of a comparison, which refuses results that do not belong together.
+
+out/comparison.json             what is compared: task, budget, digests of the data, every variant's configuration
+out/data/train.tsv, valid.tsv   what is held out, where no validation file was given: the same for every seed
+out/prepared/<digest>/          tokenisers and stored tokens, once for all cells that share them
+out/cells/<variant>/seed-0/     an ordinary run folder, and cell.json: what was measured
+out/results.json, cells.csv, curves.csv, lengths.csv, report.html
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from foveate.comparison.design import Design
+from foveate.comparison.variant import folder_names
+from foveate.config import to_dict
+from foveate.errors import DataError, UsageError
+from foveate.storage.draft import disk_errors, remove_stale
+from foveate.storage.manifest import file_digest, read_json, write_json
+from foveate.storage.run import create_run, read_run
+from foveate.suggestion import missing_file
+from foveate.train.resume import differences
+
+FORMAT = 1
+DESIGN, CELL, HELD_OUT = "comparison.json", "cell.json", "held-out.json"
+
+
+@dataclass
+class Folder:
+    """A comparison on the disk."""
+
+    path: Path
+    design: Design
+    digests: dict[str, str] = field(default_factory=dict)
+    """SHA-256 of the files that are trained and validated on, and of those that are tested on, by setting."""
+    test_digests: dict[str, str] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    """The folder of each variant."""
+
+    @classmethod
+    def begin(cls, path: Path, design: Design, *, write: bool = True) -> "Folder":
+        """Take up the comparison in a folder, or begin one there; only look at it with `write=False`.
+
+        Raises UsageError where what is there was made with other data, another budget or other settings, or a model
+        cannot be built; DataError where a file of data is missing.
+        """
+        if not (path / DESIGN).exists() and path.exists() and (not path.is_dir() or any(_strangers(path))):
+            raise UsageError(f"{path} holds something else than a comparison. Name another folder.")
+        folder = cls(path, design)
+        data = design.base.data
+        files = {name: getattr(data, name) for name in design.subject.files if getattr(data, name, None)}
+        folder.digests = {name: _digest(file) for name, file in files.items()}
+        folder.test_digests = {name: _digest(file) for name, file in design.asked.test.items()}
+        before = read_json(path / DESIGN) if (path / DESIGN).exists() else {}
+        folder._require_same(before)
+        names = list(dict.fromkeys([*before.get("variants", {}), *design.variants]))
+        folder.names = folder_names(names)
+        if not write:
+            return folder
+        with disk_errors(path):
+            path.mkdir(parents=True, exist_ok=True)
+            remove_stale(path)
+        folder._hold_out()
+        folder._require_same_examples()
+        kept = {name: folder._plain(config) for name, config in design.variants.items()}
+        write_json(path / DESIGN, {**folder._common, "variants": {**before.get("variants", {}), **kept}})
+        return folder
+
+    def cell(self, variant: str, seed: int) -> Path:
+        """The run folder of a variant with a seed."""
+        return self.path / "cells" / self.names[variant] / f"seed-{seed}"
+
+    def config(self, variant: str, seed: int) -> Any:
+        """The configuration of a cell."""
+        config = self.design.variants[variant]
+        return replace(config, seed=seed, train=replace(config.train, seed=seed))
+
+    def prepare(self, variant: str) -> Path:
+        """The data of a variant, read once for all that have the same."""
+        subject, config = self.design.subject, self.design.variants[variant]
+        key = json.dumps([subject.data_settings(self._plain(config)), self._common], sort_keys=True)
+        place = self.path / "prepared" / hashlib.sha256(key.encode()).hexdigest()[:12]
+        if not (place / "config.json").exists():
+            task = subject.prepare(config, place)
+            create_run(place, subject.name, to_dict(config), task.digests)
+        return place
+
+    def open(self, variant: str, seed: int) -> Any:
+        """The task of a cell with its first weights. Raises UsageError where its model cannot be built."""
+        return self.design.subject.open(self.config(variant, seed), self.prepare(variant))
+
+    def _require_same_examples(self) -> None:
+        """Raises UsageError where tokenisers that cut otherwise have left out other examples."""
+        found = {name: _examples(self.open(name, self.design.seeds[0])) for name in self.design.variants}
+        first = found[self.design.first]
+        for name, count in found.items():
+            if count != first:
+                raise UsageError(
+                    f"{self.design.first} is trained on {first} examples, {name} on {count}: its tokeniser makes other "
+                    "examples too long. Raise data.max_length until none is left out."
+                )
+
+    def share(self, variant: str, cell: Path) -> dict[str, str]:
+        """Put a variant's data into the run folder of a cell, and give the digests that belong to them."""
+        place = self.prepare(variant)
+        with disk_errors(cell):
+            for path in place.rglob("*"):
+                target = cell / path.relative_to(place)
+                if path.is_dir() or path == place / "config.json":
+                    continue
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.unlink(missing_ok=True)
+                _link(path, target)
+        return read_run(place).tokenisers
+
+    def require_own(self, variant: str, seed: int, config: Mapping[str, Any]) -> None:
+        """Raises UsageError where the run in a cell's folder is not that of the cell."""
+        expected, found = self._plain(self.config(variant, seed)), self._without_files(config)
+        if self.design.budget.kind == "tokens":  # how many steps that is, its own batches say
+            found = {**found, "train": {**found["train"], "steps": expected["train"]["steps"]}}
+        changed = differences(found, expected)
+        if changed:
+            listed = "\n".join(f"  {path}: {change}" for path, change in changed.items())
+            raise UsageError(
+                f"{self.cell(variant, seed)} holds a run with other settings than this comparison's:\n{listed}\n"
+                "Remove it, and it is trained anew."
+            )
+
+    @property
+    def _common(self) -> dict[str, Any]:
+        design = self.design
+        return {
+            "format": FORMAT,
+            "task": design.subject.name,
+            "budget": str(design.budget),
+            "split": None if self._has_validation else design.base.seed,
+            "data": self.digests,
+        }
+
+    @property
+    def _has_validation(self) -> bool:
+        return any(name.startswith("valid") for name in self.digests)
+
+    def _require_same(self, before: Mapping[str, Any]) -> None:
+        if not before:
+            return
+        if before.get("format") != FORMAT:
+            raise DataError(
+                f"{self.path / DESIGN} has format {before.get('format')!r}, but this version of foveate reads "
+                f"{FORMAT}. Compare anew in another folder."
+            )
+        shared = [name for name in self.design.variants if name in before["variants"]]
+        now = {**self._common, "variants": {name: self._plain(self.design.variants[name]) for name in shared}}
+        old = {**before, "variants": {name: before["variants"][name] for name in shared}}
+        changed = differences(old, now)
+        if changed:
+            listed = "\n".join(f"  {path}: {_short(change)}" for path, change in changed.items())
+            raise UsageError(
+                f"{self.path} holds a comparison that differs in more than variants and seeds:\n{listed}\n"
+                "Results of different data, budgets or settings are not put into one table. Name another folder."
+            )
+
+    def _hold_out(self) -> None:
+        """Fix what is held out, before seeds could draw it each in their way."""
+        marker = self.path / "data" / HELD_OUT
+        kept = read_json(marker) if marker.exists() else {}
+        if kept.get("of") != self._common:
+            settings = self.design.subject.hold_out(self.design.base, (self.path / "data").absolute())
+            kept = {"of": self._common, "settings": settings}
+            if settings:
+                write_json(marker, kept)
+        if kept["settings"]:
+            settings = {**kept["settings"], "columns": tuple(kept["settings"]["columns"])}
+            variants = {
+                name: replace(config, data=replace(config.data, **settings))
+                for name, config in self.design.variants.items()
+            }
+            self.design = replace(self.design, variants=variants)
+
+    def _plain(self, config: Any) -> dict[str, Any]:
+        return self._without_files(to_dict(config))
+
+    def _without_files(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Plain data without the places of files: what is in them counts, and their digests are kept."""
+        gone = {*self.design.subject.files, "columns", "held_out"}
+        return {**config, "data": {name: part for name, part in config["data"].items() if name not in gone}}
+
+
+def _strangers(path: Path) -> list[Path]:
+    """What is in a folder and not of a comparison that was broken off at its beginning."""
+    ours = {".lock", "prepared", *(["data"] if (path / "data" / HELD_OUT).exists() else [])}
+    return [entry for entry in path.iterdir() if entry.name not in ours]
+
+
+def _digest(file: str) -> str:
+    path = Path(file)
+    if not path.is_file():
+        raise DataError(missing_file(path))
+    return file_digest(path)
+
+
+def _short(change: str) -> str:
+    """Digests as far as anybody reads them."""
+    return " → ".join(f"{part[:12]}…" if len(part) == 64 else part for part in change.split(" → "))
+
+
+def _examples(task: Any) -> int | None:
+    """How many examples are trained on, where tokenisers can leave some out."""
+    return len(task.training) if hasattr(task, "training") else None
+
+
+def _link(path: Path, target: Path) -> None:
+    try:
+        os.link(path, target)
+    except OSError:  # another file system, or one without links
+        shutil.copyfile(path, target)

@@ -1,0 +1,192 @@
+"""The report of a comparison: one HTML file with its table, its graphs and what was compared."""
+
+import statistics
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from foveate.comparison.graph import Point, Series, graph, ranges, whisker
+from foveate.comparison.result import Result
+from foveate.comparison.table import rows
+from foveate.inspect.chart import figure_text, title_of
+from foveate.inspect.page import isolated, page, text
+from foveate.storage.draft import write_file
+
+FOOT = (
+    "Written by Foveate. This file carries everything it shows and loads nothing from elsewhere. "
+    "All numbers are in results.json, cells.csv, curves.csv and lengths.csv beside it."
+)
+MOST_CHANGES = 6
+
+
+def write_report(result: Result, path: Path) -> None:
+    """Write the report as one HTML file."""
+    write_file(path, report(result).encode())
+
+
+def report(result: Result) -> str:
+    """Table, quality with its errors, quality by length, curves, and what was changed and held equal."""
+    title = ", ".join(result.variants) if len(result.variants) <= 4 else f"{len(result.variants)} variants"
+    parts = [
+        ("results", "Results", _table(result)),
+        ("quality", "Every start", _figures(quality(result))),
+        ("lengths", "By length", _figures(lengths(result))),
+        ("curves", "Training", _figures(curves(result))),
+        ("variants", "What differs", _changes(result)),
+        ("same", "What is the same", _same(result)),
+    ]
+    sections = (
+        f'<section aria-labelledby="{name}">\n<h2 id="{name}">{heading}</h2>\n{content}\n</section>'
+        for name, heading, content in parts
+        if content
+    )
+    return page(title, "Foveate comparison", _tiles(result), "\n".join(sections), FOOT)
+
+
+def quality(result: Result) -> dict[str, str]:
+    """For each metric a graph of all starts, their means and the 95 % intervals of the means, by its title."""
+    found = {}
+    for metric in result.metrics:
+        lines = []
+        for name in result.variants:
+            estimate = result.score(name, metric)
+            if estimate is not None:
+                figures = [cell.scores[metric] for cell in result.of_variant(name)]
+                lines.append((name, figures, estimate.mean, estimate.interval))
+        better = "lower" if metric in result.lower else "higher"
+        found[title_of(metric)] = ranges(lines, title=f"{title_of(metric)} ({better} is better)")
+    return found
+
+
+def lengths(result: Result) -> dict[str, str]:
+    """The first metric by length, with a standard error to both sides; nothing where inputs are all alike."""
+    series = []
+    for name in result.variants:
+        points = []
+        for longest, estimate in sorted(result.by_length(name).items()):
+            points.append(Point(longest, estimate.mean, *whisker(estimate.mean, estimate.error)))
+        series.append(Series(name, tuple(points)))
+    if max((len(one.points) for one in series), default=0) < 2:
+        return {}
+    metric = title_of(result.metrics[0])
+    drawn = graph(series, x_title=f"{result.unit} of the input, up to", y_title=metric, at_points=True)
+    return {f"{metric} by length": drawn}
+
+
+def curves(result: Result) -> dict[str, str]:
+    """What validation said by step and by time: means over seeds, with a band of a standard error to both sides."""
+    rows_of = {(cell.variant, cell.seed): result.curves(cell) for cell in result.cells}
+    measured = {name for found in rows_of.values() for row in found for name, value in row.items() if _is_figure(value)}
+    found = {}
+    for metric in [name for name in ("loss", *result.metrics) if name in measured]:
+        series = [Series(name, tuple(_curve(result, rows_of, name, metric, "step"))) for name in result.variants]
+        by_time = [Series(name, tuple(_curve(result, rows_of, name, metric, "seconds"))) for name in result.variants]
+        if max(len(one.points) for one in series) < 2:
+            continue
+        words = f"Validation {title_of(metric).lower()}"
+        found[f"{words} by step"] = graph(series, x_title="step", y_title=words, band=True)
+        if metric == "loss":
+            found[f"{words} by time"] = graph(by_time, x_title="seconds of training", y_title=words, band=True)
+    return {name: drawn for name, drawn in found.items() if drawn}
+
+
+def _curve(
+    result: Result, rows_of: Mapping[tuple[str, int], list[dict[str, Any]]], name: str, metric: str, by: str
+) -> Iterator[Point]:
+    """The mean over the seeds of a variant at each step, placed at the step or at the mean time it was reached."""
+    at: dict[int, list[tuple[float, float]]] = {}
+    starts = [found for (variant, _), found in rows_of.items() if variant == name]
+    for row in (row for found in starts for row in found if _is_figure(row.get(metric))):
+        at.setdefault(row["step"], []).append((row[metric], row[by]))
+    for _, seen in sorted(at.items()):
+        if len(seen) < len(starts):  # a mean of fewer starts would jump
+            continue
+        values = [value for value, _ in seen]
+        mean = statistics.fmean(values)
+        error = statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
+        yield Point(statistics.fmean(place for _, place in seen), mean, *whisker(mean, error))
+
+
+def _is_figure(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _tiles(result: Result) -> str:
+    minutes = sum(cell.seconds for cell in result.cells) / 60
+    pairs = [
+        ("task", result.task.replace("_", " ")),
+        ("variants", len(result.variants)),
+        ("seeds", len(result.seeds)),
+        ("budget of a cell", result.budget),
+        ("minutes in all", f"{minutes:.1f}"),
+    ]
+    tiles = "\n".join(
+        f'<div class="short"><dt>{text(name)}</dt><dd>{isolated(value)}</dd></div>' for name, value in pairs
+    )
+    return f'<dl class="tiles">\n{tiles}\n</dl>'
+
+
+def _table(result: Result) -> str:
+    head, *body = rows(result)
+    cells = "".join(f'<th scope="col"{_right(i)}>{text(title_of(name))}</th>' for i, name in enumerate(head))
+    lines = "\n".join(
+        f'<tr><th scope="row">{isolated(line[0])}</th>'
+        + "".join(f'<td class="number">{text(cell)}</td>' for cell in line[1:])
+        + "</tr>"
+        for line in body
+    )
+    note = (
+        '<p class="note">Means over seeds ± the standard error of the mean. The second column of figures is the '
+        f"difference from {text(result.variants[0])}, paired by seed; * says that its 95 % interval (Student's t) "
+        "leaves out 0. MiB is the most memory of tensors in a training step.</p>"
+    )
+    failed = "".join(f"<li>{isolated(cell)}: {text(why)}</li>" for cell, why in result.failures.items())
+    table = f"<table>\n<thead><tr>{cells}</tr></thead>\n<tbody>\n{lines}\n</tbody>\n</table>"
+    around = f'<div class="card scroll" role="region" aria-label="Results" tabindex="0">{table}</div>'
+    return note + around + (f'<ul class="note">{failed}</ul>' if failed else "")
+
+
+def _right(column: int) -> str:
+    return ' class="number"' if column else ""
+
+
+def _figures(drawn: Mapping[str, str]) -> str:
+    figures = "\n".join(
+        f'<figure class="card">\n<h3>{text(name)}</h3>\n{picture}\n</figure>'
+        for name, picture in drawn.items()
+        if picture
+    )
+    return f'<div class="charts">\n{figures}\n</div>' if figures else ""
+
+
+def _changes(result: Result) -> str:
+    facts = []
+    for name in result.variants:
+        changed = [f"{path}: {change}" for path, change in result.changes.get(name, {}).items()]
+        more = [f"and {len(changed) - MOST_CHANGES} more"] if len(changed) > MOST_CHANGES else []
+        items = (
+            "".join(f"<li>{text(item)}</li>" for item in [*changed[:MOST_CHANGES], *more]) or "<li>the base itself</li>"
+        )
+        facts.append(f"<dt>{isolated(name)}</dt><dd><ul>{items}</ul></dd>")
+    return f'<div class="card"><dl class="facts">\n{"".join(facts)}\n</dl></div>'
+
+
+def _same(result: Result) -> str:
+    cells = result.cells
+    threads = sorted({cell.threads for cell in cells})
+    versions = sorted({cell.torch_version for cell in cells})
+    spent = [cell.tokens for cell in cells]
+    between = (
+        figure_text(float(min(spent)))
+        if min(spent) == max(spent)
+        else (f"{figure_text(float(min(spent)))} to {figure_text(float(max(spent)))}")
+    )
+    facts = {
+        "budget": f"{result.budget} for each cell; tokens of the loss: {between}",
+        "seeds": ", ".join(map(str, result.seeds)),
+        "data": "; ".join(f"{name} {digest[:12]}…" for name, digest in result.data.items()),
+        "machine": f"{', '.join(map(str, threads))} threads, torch {', '.join(versions)}",
+        "dates": ", ".join(sorted({cell.finished for cell in cells})),
+    }
+    listed = "".join(f"<dt>{text(title_of(name))}</dt><dd>{isolated(value)}</dd>" for name, value in facts.items())
+    return f'<div class="card"><dl class="facts">{listed}</dl></div>'

@@ -1,0 +1,136 @@
+"""Tagging and classifying as something to compare: shares of right labels, and F1."""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from itertools import compress
+from pathlib import Path
+from typing import Any
+
+from foveate.comparison.subject.subject import Asked, Bucket, Scored, Subject, grouped, measured_lengths
+from foveate.data.labelled import read_labelled, read_tagged
+from foveate.errors import UsageError
+from foveate.storage.draft import disk_errors
+from foveate.tasks.classify import ClassifyTask, TextClassifier
+from foveate.tasks.labelling import Parts, Predicted, longest
+from foveate.tasks.tag import SentenceTagger, TagTask
+
+KEYS = {"accuracy": "accuracy", "F1": "macro_f1", "span F1": "span_f1"}
+
+
+class Labelling(Subject):
+    """What both tasks have in common."""
+
+    files = ("data", "valid_data")
+    test_files = ("data",)
+    lower = frozenset()
+    per_token = frozenset()
+
+    def metrics(self) -> tuple[str, ...]:
+        return tuple(KEYS.values())
+
+    def longest(self, config: Any) -> int:
+        return longest(config, config.model.encoder)
+
+    def count(self, batch: Any) -> int:
+        return len(batch.labels)
+
+    @abstractmethod
+    def read(self, path: str, columns: tuple[int, int]) -> Iterable[Any]:
+        """The examples of a file."""
+
+    @abstractmethod
+    def written(self, example: Any) -> str:
+        """An example as lines of a file."""
+
+    @abstractmethod
+    def predict(self, task: Any, examples: Sequence[Any]) -> Predicted:
+        """The labels that a trained model gives."""
+
+    @abstractmethod
+    def lengths(self, examples: Sequence[Any]) -> tuple[list[int], str]:
+        """How long the examples are, and in what."""
+
+    def hold_out(self, config: Any, folder: Path) -> dict[str, Any]:
+        """train and valid, by the task's own choice for the seed of the base."""
+        if config.data.valid_data is not None:
+            return {}
+        parts = Parts[Any](config, lambda path: iter(self.read(path, config.data.columns)))
+        settings: dict[str, Any] = {"columns": [0, 1]}
+        for part, name in (("train", "data"), ("valid", "valid_data")):
+            path = folder / f"{part}.tsv"
+            with disk_errors(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text("".join(map(self.written, parts(part))), encoding="utf-8")
+            settings[name] = str(path)
+        return settings
+
+    def score(self, task: Any, config: Any, folder: Path, asked: Asked) -> Scored:
+        columns = asked.columns if asked.test else config.data.columns
+        examples = list(self.read(asked.test.get("data") or config.data.valid_data, columns))
+        predicted = self.predict(task, examples)
+        values = _values(predicted)
+        first = asked.metrics[0]
+        lengths, unit = self.lengths(examples)
+        buckets = []
+        for end, numbers in grouped(lengths, asked.lengths).items():
+            here = [number in set(numbers) for number in range(len(examples))]
+            part = Predicted(labels=[*compress(predicted.labels, here)], gold=[*compress(predicted.gold, here)])
+            value = _values(part).get(first)
+            if value is not None:
+                buckets.append(Bucket(longest=end, count=len(numbers), value=value))
+        self._require_measured(asked.metrics, values)
+        return Scored(values={name: values[name] for name in asked.metrics}, buckets=buckets, unit=unit)
+
+    def _require_measured(self, metrics: Sequence[str], values: dict[str, float]) -> None:
+        for name in metrics:
+            if name not in values:
+                raise UsageError(f"compare.metrics: the labels mark no spans, and {name} counts spans. Leave it out.")
+
+    def usual_metrics(self, task: Any) -> tuple[str, ...]:
+        return ("accuracy", "macro_f1")
+
+
+class Tag(Labelling):
+    """`foveate train tag`."""
+
+    name = "tag"
+    home = "foveate.tasks.tag"
+    task_name = "TagTask"
+    config_name = "TagConfig"
+
+    def read(self, path: str, columns: tuple[int, int]) -> Iterable[Any]:
+        return read_tagged(path, columns=columns)
+
+    def written(self, example: Any) -> str:
+        return "".join(f"{word}\t{tag}\n" for word, tag in zip(example.words, example.tags, strict=True)) + "\n"
+
+    def predict(self, task: TagTask, examples: Sequence[Any]) -> Predicted:
+        return SentenceTagger(task.model, task.vocabulary).predict(examples)
+
+    def lengths(self, examples: Sequence[Any]) -> tuple[list[int], str]:
+        return [len(example.words) for example in examples], "words"
+
+
+class Classify(Labelling):
+    """`foveate train classify`."""
+
+    name = "classify"
+    home = "foveate.tasks.classify"
+    task_name = "ClassifyTask"
+    config_name = "ClassifyConfig"
+
+    def read(self, path: str, columns: tuple[int, int]) -> Iterable[Any]:
+        return read_labelled(path, columns=columns)
+
+    def written(self, example: Any) -> str:
+        return f"{example.text}\t{example.label}\n"
+
+    def predict(self, task: ClassifyTask, examples: Sequence[Any]) -> Predicted:
+        return TextClassifier(task.model, task.tokeniser, task.labels).predict(examples)
+
+    def lengths(self, examples: Sequence[Any]) -> tuple[list[int], str]:
+        return measured_lengths([example.text for example in examples])
+
+
+def _values(predicted: Predicted) -> dict[str, float]:
+    return {KEYS[score.name]: score.value for score in predicted.scores()}

@@ -1,0 +1,109 @@
+"""Translation as something to compare: scores of decoded text, and of forced text."""
+
+from pathlib import Path
+from typing import Any
+
+from foveate.comparison.subject.subject import Asked, Bucket, Scored, Subject, grouped, measured_lengths
+from foveate.data.parallel import prepare
+from foveate.data.text import Pair, read_pairs
+from foveate.errors import DataError
+from foveate.storage.draft import disk_errors
+from foveate.tasks.evaluation import METRICS, evaluate, require_metrics, suitable_metrics
+from foveate.tasks.translate import VALIDATED, TranslateConfig, TranslateTask
+from foveate.tasks.translator import Translator
+
+
+class Translate(Subject):
+    """`foveate train translate`, compared by BLEU, chrF, error rates, or by perplexity."""
+
+    name = "translate"
+    home = "foveate.tasks.translate"
+    task_name = "TranslateTask"
+    config_name = "TranslateConfig"
+    files = ("source", "target", "valid_source", "valid_target")
+    test_files = ("source", "target")
+    lower = frozenset({"loss", "perplexity"} | {name for name in METRICS if name.endswith("error") or name == "ter"})
+
+    def metrics(self) -> tuple[str, ...]:
+        return (*METRICS, *VALIDATED)
+
+    def usual_metrics(self, task: TranslateTask) -> tuple[str, ...]:
+        return (*suitable_metrics(task.target_tokeniser)[:2], "perplexity")
+
+    def longest(self, config: TranslateConfig) -> int:
+        position = getattr(config.model, "position", None)
+        return min(config.data.max_length, getattr(position, "max_length", None) or config.data.max_length)
+
+    def count(self, batch: Any) -> int:
+        return int(batch.target.num_tokens - batch.target.size)
+
+    def hold_out(self, config: TranslateConfig, folder: Path) -> dict[str, Any]:
+        """train.tsv and valid.tsv, by the task's own choice for the seed of the base."""
+        if config.data.valid_source is not None:
+            return {}
+        import numpy as np
+
+        pairs = list(read_pairs(config.data.source, config.data.target, columns=config.data.columns))
+        wanted = min(config.data.held_out, len(pairs) // 10)
+        if wanted < 1:
+            raise DataError(
+                f"{config.data.source} has {len(pairs)} pairs: too few to hold some out. "
+                "Give at least 10, or validation files with data.valid_source and data.valid_target."
+            )
+        drawn = set(np.random.default_rng(config.seed).choice(len(pairs), size=wanted, replace=False).tolist())
+        paths = {"source": folder / "train.tsv", "valid_source": folder / "valid.tsv"}
+        for (name, path), held in zip(paths.items(), (False, True), strict=True):
+            _write(path, [pair for number, pair in enumerate(pairs) if (number in drawn) == held], name)
+        return {**{name: str(path) for name, path in paths.items()}, "target": None, "columns": [0, 1]}
+
+    def score(self, task: TranslateTask, config: TranslateConfig, folder: Path, asked: Asked) -> Scored:
+        decoded = [name for name in asked.metrics if name in METRICS]
+        values = self._forced(task, config, folder, asked) if len(decoded) < len(asked.metrics) else {}
+        if not decoded:
+            return Scored(values={name: values[name] for name in asked.metrics})
+        pairs = [pair for pair in _pairs(config, asked) if pair.source.strip() and pair.target.strip()]
+        translator = Translator(task.model, task.source_tokeniser, task.target_tokeniser, config.decode)
+        found = [translation.text for translation in translator.translate([pair.source for pair in pairs])]
+        wanted = [pair.target for pair in pairs]
+        values |= dict(zip(decoded, (score.value for score in evaluate(found, wanted, decoded)), strict=True))
+        lengths, unit = measured_lengths([pair.source for pair in pairs])
+        buckets = []
+        for longest, numbers in grouped(lengths, asked.lengths).items():
+            ours, theirs = ([side[number] for number in numbers] for side in (found, wanted))
+            (score,) = evaluate(ours, theirs, decoded[:1])
+            buckets.append(Bucket(longest=longest, count=len(numbers), value=score.value))
+        return Scored(values={name: values[name] for name in asked.metrics}, buckets=buckets, unit=unit)
+
+    def require_metrics(self, metrics: Any) -> None:
+        super().require_metrics(metrics)
+        require_metrics([name for name in metrics if name in METRICS])
+
+    def _forced(self, task: TranslateTask, config: TranslateConfig, folder: Path, asked: Asked) -> dict[str, float]:
+        """What `validate` measures, on the test data if there are any."""
+        validation = task.validation
+        if asked.test:
+            sides, limit = (task.source_tokeniser, task.target_tokeniser), self.longest(config)
+            task.validation, _ = prepare(folder / "data" / "test", _pairs(config, asked), *sides, max_length=limit)
+        figures = task.validate()
+        task.validation = validation
+        return {name: value * (100 if name == "accuracy" else 1) for name, value in figures.items()}
+
+
+def _pairs(config: TranslateConfig, asked: Asked) -> list[Pair]:
+    data = config.data
+    if asked.test:
+        return list(read_pairs(asked.test["source"], asked.test.get("target"), columns=asked.columns))
+    assert data.valid_source is not None
+    return list(read_pairs(data.valid_source, data.valid_target, columns=data.columns))
+
+
+def _write(path: Path, pairs: list[Pair], name: str) -> None:
+    for pair in pairs:
+        if "\t" in pair.source or "\t" in pair.target:
+            raise DataError(
+                f"Line {pair.line} has a tab inside a text, and pairs held out for a comparison are kept in columns. "
+                "Take it out, or give validation files with data.valid_source and data.valid_target."
+            )
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f"{pair.source}\t{pair.target}\n" for pair in pairs), encoding="utf-8")
