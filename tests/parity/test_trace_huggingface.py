@@ -30,6 +30,7 @@ from transformers import (
 )
 
 from foveate.errors import UsageError
+from foveate.hugging_face import attend
 from foveate.inspect import Track, read_trace, write_trace
 from foveate.inspect.hugging_face import record
 
@@ -224,8 +225,20 @@ def test_a_recorded_model_is_a_trace_like_any_other(tmp_path: Path) -> None:
     labels = Track.of_pieces(["[CLS]", *"abcdefg", "[SEP]"])
     trace = read_trace(write_trace(seen.trace({"source": labels}), tmp_path / "bert.trace"))
     assert trace.pedigree.model == "BertModel"
+    assert trace.pedigree.dtype == "float32"
+    assert trace.pedigree.configuration is not None
+    assert (trace.pedigree.configuration["model_type"], trace.pedigree.configuration["hidden_size"]) == ("bert", 16)
+    assert trace.pedigree.rounding is not None
+    assert 0 < trace.pedigree.rounding < 1e-3
     assert trace.sites[1].layer == 1
     assert torch.allclose(trace.sites[0].weights(0)[0].sum(1), torch.ones(9), atol=1e-6)
+
+
+def test_a_model_that_attends_here_is_recorded_as_ours_are() -> None:
+    model, _ = bert()
+    attend(model)
+    with pytest.raises(UsageError, match="is recorded as any of ours is"), record(model):
+        pass
 
 
 def test_a_model_that_does_not_pass_the_interface_is_refused_by_name() -> None:
@@ -236,9 +249,9 @@ def test_a_model_that_does_not_pass_the_interface_is_refused_by_name() -> None:
 
 @torch.no_grad()
 def test_what_eager_attention_does_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from foveate.inspect import hugging_face
+    from foveate.inspect.hugging_face import interface
 
-    noted = hugging_face._noted
+    noted = interface.noted
 
     def wrong(*arguments: Any) -> Any:
         from dataclasses import replace
@@ -246,7 +259,7 @@ def test_what_eager_attention_does_otherwise_is_refused(monkeypatch: pytest.Monk
         found = noted(*arguments)
         return replace(found, scaling=2 * found.scaling)
 
-    monkeypatch.setattr(hugging_face, "_noted", wrong)
+    monkeypatch.setattr(interface, "noted", wrong)
     model, inputs = bert()
     with pytest.raises(UsageError, match="differ from those of its eager attention"), record(model.eval()):
         model(**inputs)

@@ -1,0 +1,52 @@
+"""Recording models of the transformers library, with the attention they run anyway.
+
+A function of ours stands where the library's own would: it keeps queries (after any rotation) and keys, and calls the
+library's SDPA. So nothing is slowed down and no n × n matrix is made. On the first call the recorded weights are
+compared with those of the library's own eager attention, site by site; where they differ, the recording is refused.
+
+    with record(model) as seen:
+        model(**tokeniser(text, return_tensors="pt"))
+    trace = seen.trace({"source": Track.of_pieces(tokeniser.convert_ids_to_tokens(ids))})
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torch import nn
+
+from foveate.errors import UsageError
+from foveate.hugging_face import Guest
+from foveate.inspect.hugging_face.check import OUTSIDE, Check, passes_by
+from foveate.inspect.hugging_face.interface import NAME, implementation, register
+from foveate.inspect.hugging_face.recording import HuggingFaceRecording, active
+from foveate.inspect.hugging_face.site import HuggingFaceRecord
+
+__all__ = ["HuggingFaceRecord", "HuggingFaceRecording", "record"]
+
+
+@contextmanager
+def record(model: nn.Module, *, values: bool = False, check: bool = True) -> Iterator[HuggingFaceRecording]:
+    """Record every attention of a model of the transformers library that runs inside the block.
+
+    Raises UsageError for a model whose attention does not pass the library's interface or computes what SDPA cannot,
+    and when the recorded weights are not those of eager attention.
+    """
+    register()
+    kind = getattr(getattr(model, "config", None), "model_type", type(model).__name__)
+    if kind in OUTSIDE or not hasattr(model, "set_attn_implementation"):
+        raise UsageError(passes_by(kind))
+    if any(isinstance(module, Guest) for module in model.modules()):
+        raise UsageError(
+            "This model's attention runs here (`foveate.hugging_face.attend`), and is recorded as any of ours is: "
+            "`with foveate.inspect.observe(model) as seen: …`, then `Trace.of(seen, tracks)`."
+        )
+    seen = HuggingFaceRecording(model, values)
+    seen.names = {id(module): name for name, module in model.named_modules()}
+    with implementation(model, NAME):
+        hook = model.register_forward_hook(Check(seen, kind, check), with_kwargs=True)
+        token = active.set(seen)
+        try:
+            yield seen
+        finally:
+            active.reset(token)
+            hook.remove()

@@ -1,0 +1,110 @@
+"""Is what was recorded what the library's eager attention computes?"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from foveate.errors import UsageError
+from foveate.inspect.hugging_face.interface import implementation
+from foveate.inspect.hugging_face.recording import HuggingFaceRecording, active
+from foveate.inspect.hugging_face.site import HuggingFaceRecord
+
+OUTSIDE = frozenset({"longformer", "big_bird", "bigbird_pegasus", "reformer", "led", "funnel", "xlnet", "transfo-xl"})
+"""Models with an attention of their own, which passes no interface."""
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-5, torch.bfloat16: 3e-2, torch.float16: 4e-3}
+SHORT = 64
+"""Tokens of the input on which weights are compared with eager's."""
+
+
+class Check:
+    """After the first call: was anything recorded, and is it what eager attention computes?"""
+
+    def __init__(self, seen: HuggingFaceRecording, kind: str, check: bool) -> None:
+        self.seen, self.kind, self.check = seen, kind, check
+
+    def __call__(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        if not self.seen.records:
+            raise UsageError(passes_by(self.kind))
+        if not self.check:
+            return
+        self.check = False
+        cut = {
+            name: _shortened(value) for name, value in kwargs.items() if name not in ("past_key_values", "use_cache")
+        }
+        self.seen.difference = _against_eager(self.seen, tuple(map(_shortened, args)), cut)
+        limit = TOLERANCE.get(next(model.parameters()).dtype, 3e-2)
+        if not self.seen.difference <= limit:
+            raise UsageError(
+                f"The weights recorded from this {self.kind} model differ from those of its eager attention by "
+                f"{self.seen.difference:.2g}, more than {limit:g}: its attention adds something that the recording "
+                "does not know. Load it with attn_implementation='eager' and record given weights instead."
+            )
+
+
+@torch.no_grad()
+def _against_eager(seen: HuggingFaceRecording, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:
+    """The largest difference of a weight, over all sites and examples of a short input."""
+    model, mine = seen.model, HuggingFaceRecording(seen.model, names=seen.names)
+    training = model.training
+    model.eval()
+    token = active.set(mine)
+    try:
+        _forward(model, args, kwargs)
+    finally:
+        active.reset(token)
+    theirs: dict[int, Tensor] = {}
+    modules = {id(record.module): record.module for record in mine}
+    hooks = [module.register_forward_hook(_keeping(theirs)) for module in modules.values()]
+    try:
+        with implementation(model, "eager"):
+            _forward(model, args, kwargs)
+    finally:
+        model.train(training)
+        for hook in hooks:
+            hook.remove()
+    return max((_apart(record, theirs.get(id(record.module))) for record in mine), default=float("inf"))
+
+
+def _forward(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """The model itself, without the hooks that brought us here."""
+    model.forward(*args, **kwargs)
+
+
+def _keeping(kept: dict[int, Tensor]) -> Any:
+    """Keeps the weights among a module's outputs: the four-dimensional ones whose rows sum to 1."""
+
+    def hook(module: nn.Module, args: Any, output: Any) -> None:
+        for part in output if isinstance(output, tuple) else ():
+            if isinstance(part, Tensor) and part.dim() == 4 and bool(((part.float().sum(-1) - 1).abs() < 0.02).all()):
+                kept[id(module)] = part.float().cpu()
+
+    return hook
+
+
+def _apart(record: HuggingFaceRecord, theirs: Tensor | None) -> float:
+    if theirs is None:
+        return float("inf")
+    largest = 0.0
+    for example in range(len(theirs)):
+        site = record.site(tracks=("target", "source"), example=example, stored="float32")
+        for head in range(site.heads):
+            weights, visible = site.weights(head)
+            rows = torch.ones(site.queries, dtype=torch.bool) if visible is None else visible.any(1)
+            away = (weights - theirs[example, head])[rows].abs()  # an empty row is uniform in eager
+            largest = max(largest, float(away.max()) if away.numel() else 0.0)
+    return largest
+
+
+def passes_by(kind: str) -> str:
+    return (
+        f"The attention of {kind} does not pass the library's attention interface, so it cannot be recorded while it "
+        f"runs. Such are: {', '.join(sorted(OUTSIDE))}. Where the model can return its weights, use them with "
+        "`foveate.inspect.trace.given`."
+    )
+
+
+def _shortened(value: Any) -> Any:
+    """Tokens and masks cut to a length at which eager attention is quick."""
+    tokens = isinstance(value, Tensor) and value.dim() == 2 and not value.is_floating_point()
+    return value[:, :SHORT] if tokens else value

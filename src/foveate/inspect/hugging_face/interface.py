@@ -1,0 +1,91 @@
+"""What the transformers library calls while a recording is on: its own SDPA, after a look at queries and keys."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor, nn
+
+from foveate.errors import SetupError, UsageError
+from foveate.inspect.hugging_face.recording import HuggingFaceRecording, active
+from foveate.inspect.hugging_face.site import HuggingFaceRecord
+
+NAME = "foveate_recorded"
+UNKNOWN = {"softcap": "soft-capped scores", "s_aux": "sinks beside the keys"}
+"""Arguments of attentions that SDPA cannot compute, and what they mean."""
+CROSS = ("encoder_attn", "crossattention", "cross_attn", "EncDecAttention")
+
+
+def register() -> None:
+    try:
+        from transformers import AttentionInterface, AttentionMaskInterface
+        from transformers.masking_utils import sdpa_mask
+    except ImportError as error:
+        raise SetupError(
+            "Recording models of Hugging Face needs transformers 5 or newer: `pip install 'foveate[hf]'`."
+        ) from error
+    AttentionInterface.register(NAME, attend)
+    AttentionMaskInterface.register(NAME, sdpa_mask)
+
+
+def attend(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **keywords: Any
+) -> tuple[Tensor, Tensor | None]:
+    """What the library calls for every attention."""
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    seen = active.get()
+    name = None if seen is None else seen.names.get(id(module))
+    if seen is not None and name is not None:
+        for keyword, meaning in UNKNOWN.items():
+            if keywords.get(keyword) is not None:
+                raise UsageError(
+                    f"{name} has {meaning}, which neither SDPA nor this recording computes. "
+                    "Load the model with attn_implementation='eager' and record given weights instead."
+                )
+        seen.note(noted(seen, name, module, (query, key, value), attention_mask, keywords))
+    answer: tuple[Tensor, Tensor | None] = sdpa_attention_forward(module, query, key, value, attention_mask, **keywords)
+    return answer
+
+
+def noted(
+    seen: HuggingFaceRecording,
+    name: str,
+    module: nn.Module,
+    tensors: tuple[Tensor, Tensor, Tensor],
+    mask: Tensor | None,
+    keywords: Mapping[str, Any],
+) -> HuggingFaceRecord:
+    query, key, value = (tensor.detach() for tensor in tensors)
+    scaling = keywords.get("scaling")
+    cross = any(part in name for part in CROSS)
+    causal = keywords.get("is_causal")
+    causal = bool(getattr(module, "is_causal", True) if causal is None else causal) and not cross
+    start = 0 if cross else max(key.shape[2] - query.shape[2], 0)
+    bias = keywords.get("position_bias")
+    return HuggingFaceRecord(
+        name=name,
+        kind="cross" if cross else "self",
+        module=module,
+        query=query,
+        key=key,
+        value=value if seen.values else None,
+        scaling=float(query.shape[-1] ** -0.5 if scaling is None else scaling),
+        causal=causal and mask is None,
+        mask=None if mask is None else mask.detach(),
+        bias=None if bias is None else bias.detach(),
+        start=start,
+    )
+
+
+@contextmanager
+def implementation(model: Any, name: str) -> Iterator[None]:
+    """Another attention for a while, in the model and in every part that has a configuration of its own."""
+    configs = {id(part.config): part.config for part in model.modules() if hasattr(part, "config")}
+    before = {key: getattr(config, "_attn_implementation", None) for key, config in configs.items()}
+    model.set_attn_implementation(name)
+    try:
+        yield
+    finally:
+        for key, config in configs.items():
+            config._attn_implementation = before[key]
