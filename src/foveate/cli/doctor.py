@@ -43,6 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
         except PackageNotFoundError:
             print(f"{package} is not installed (pip install 'foveate[{extra}]')")
     print(f"native kernels: {native.state()}")
+    print(f"engines that decode: {_engines()}")
     if torch.cuda.is_available():
         missing = pairwise_triton.unavailable(torch.device("cuda"))
         print(f"kernels for the GPU: {f'none, {missing}' if missing else 'in use'}")
@@ -63,6 +64,13 @@ def run(arguments: argparse.Namespace) -> int:
         passed = passed and outcome.passed
         print(f"self-test{'' if device == 'cpu' else ' on the GPU'}: {outcome}")
     return 0 if passed else 4
+
+
+def _engines() -> str:
+    from foveate.tasks.engine import availability
+
+    others = ", ".join(name for name, missing in availability().items() if not missing and name != "own")
+    return f"own by default{f'; for --engine also {others}' if others else ''}"
 
 
 def _devices() -> str:

@@ -24,6 +24,12 @@ One line of output for each line of input; with --n-best: line number, score and
     )
     parser.add_argument("--align", action="store_true", help="draw where the model looked")
     parser.add_argument("--n-best", type=count, metavar="N", help="print this many hypotheses with their scores")
+    parser.add_argument(
+        "--engine",
+        choices=["auto", "own", "ctranslate2", "ctranslate2-int8", "onnx"],
+        default="auto",
+        help="what decodes; auto: the fastest that is exact. ctranslate2-int8 has coarser weights and is fastest",
+    )
     decode_arguments(parser)
     head_arguments(parser)
     machine_arguments(parser)
@@ -35,7 +41,9 @@ def run(arguments: argparse.Namespace) -> int:
     from foveate.tasks.translator import Translator
 
     prepare_machine(arguments, quiet=True)
-    translator = Translator.load(arguments.run, precision=arguments.precision, note=say)
+    translator = Translator.load(
+        arguments.run, precision=arguments.precision, engine=arguments.engine, note=say
+    )
     config = decode_config(translator.config, arguments)
     unfinished, done = 0, 0
     for chunk in chunks(arguments.text):

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, cast, get_args
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -18,12 +18,11 @@ from foveate.data.tokeniser import EOS, SPECIALS, Tokeniser
 from foveate.decode import Average, BeamConfig, DecodeConfig, GreedyConfig, Hypothesis
 from foveate.errors import SetupError, UsageError
 from foveate.export.plain import POSITIONS, position_table, require, score_factor, transformer_refusals
+from foveate.export.target import QUANTISATIONS, Quantisation
 from foveate.models import Seq2Seq, Transformer
 from foveate.nn.multihead import MultiHeadAttention
 from foveate.storage.draft import draft_folder
 
-Quantisation = Literal["float32", "int8", "int16", "float16", "bfloat16"]
-QUANTISATIONS: tuple[str, ...] = get_args(Quantisation)
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH"}
 EPSILON = 1e-5
 """Of the layer norms, which CTranslate2 has fixed."""

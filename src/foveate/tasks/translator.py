@@ -12,13 +12,14 @@ from foveate.attention import AttentionRecord, record
 from foveate.config import build
 from foveate.data.batch import Batch
 from foveate.data.tokeniser import BOS, EOS, Tokeniser
-from foveate.decode import BeamConfig, DecodeConfig, Hypothesis, beam_size, decode
+from foveate.decode import BeamConfig, DecodeConfig, Hypothesis, beam_size
 from foveate.errors import DataError, UsageError
 from foveate.inspect.alignment import Alignment
 from foveate.models import Seq2Seq
 from foveate.nn.loss import cross_entropy
 from foveate.storage.checkpoint import load_weights, restore_model
 from foveate.storage.run import read_run
+from foveate.tasks.engine import Engine, EngineName
 from foveate.tasks.translate import TranslateConfig, build_model, load_tokenisers
 
 END = "</s>"
@@ -66,8 +67,11 @@ class Translator:
         source_tokeniser: Tokeniser,
         target_tokeniser: Tokeniser,
         config: DecodeConfig | None = None,
+        *,
+        engine: EngineName = "auto",
     ) -> None:
         self.model = model.eval()
+        self.engine = Engine(self.model, engine)
         self.source_tokeniser, self.target_tokeniser = source_tokeniser, target_tokeniser
         self.config = BeamConfig() if config is None else config
 
@@ -77,12 +81,14 @@ class Translator:
         run: Path | str,
         *,
         precision: Literal["float32", "bfloat16"] = "float32",
+        engine: EngineName = "auto",
         note: Callable[[str], None] = lambda sentence: None,
     ) -> "Translator":
         """The trained model of a run folder; of an unfinished run, its best checkpoint.
 
         In bfloat16 weights take half the memory and products are faster on machines that know it; scores are a little
-        less exact. `note` receives a sentence about anything that was passed over.
+        less exact. `engine` says what decodes (`foveate.tasks.engine`). `note` receives a sentence about anything that
+        was passed over.
 
         Raises DataError when the folder is not a run, has no trained weights, or is damaged.
         """
@@ -96,7 +102,7 @@ class Translator:
         restore_model(model, tensors, source=folder)
         if precision == "bfloat16":
             model.to(torch.bfloat16)
-        return cls(model, source, target, config.decode)
+        return cls(model, source, target, config.decode, engine=engine)
 
     @property
     def attends(self) -> bool:
@@ -139,7 +145,7 @@ class Translator:
         results: list[Translation] = [Translation(text, (), ()) for text in texts]
         for group in _groups([len(source) for source in sources], beam_size(config)):
             examples = [first + index for index in group]
-            found = self._decode([sources[index] for index in group], examples, config)
+            found = self.engine.decode([sources[index] for index in group], examples, config)
             for index, hypotheses in zip(group, found, strict=True):
                 decoded = tuple(self.target_tokeniser.decode(best.tokens) for best in hypotheses)
                 results[index] = Translation(texts[index], decoded, tuple(hypotheses))
@@ -181,19 +187,6 @@ class Translator:
                 f"{name} has {count} tokens and an end, but the model has {limit} positions: {shown}. "
                 "Split it into sentences; nothing is cut off silently."
             )
-
-    def _decode(self, sources: list[list[int]], examples: list[int], config: DecodeConfig) -> list[list[Hypothesis]]:
-        batch = Batch.of(sources)
-        limit = 2 * batch.lengths + 10
-        most = min(config.max_length, self.model.max_length or config.max_length)
-        return decode(
-            self.model,
-            self.model.start(batch, beam_size(config)),
-            sentences=batch.size,
-            config=config,
-            max_length=limit.clamp(max=most),
-            examples=examples,
-        )
 
 
 def _groups(lengths: Sequence[int], beam: int) -> Iterator[list[int]]:

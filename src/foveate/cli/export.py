@@ -1,0 +1,32 @@
+"""foveate export"""
+
+import argparse
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = """
+examples:
+  foveate export run/ --to ctranslate2 model/ --quantisation int8
+  foveate export run/ --to onnx model/
+
+OUT holds the model, its tokenisers, and export.json, which says how sources and targets begin and end.
+"""
+    parser.add_argument("run", metavar="RUN", help="the run folder of a translation model")
+    parser.add_argument("--to", choices=["ctranslate2", "onnx"], required=True, help="the engine that shall load it")
+    parser.add_argument("out", metavar="OUT", help="the folder to write; an export that is there is replaced")
+    parser.add_argument(
+        "--quantisation",
+        choices=["float32", "int8", "int16", "float16", "bfloat16"],
+        default="float32",
+        help="how CTranslate2 stores weights; anything but float32 changes scores a little",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from foveate.cli.setup import say
+    from foveate.tasks.exporter import export
+
+    written = export(arguments.run, arguments.out, to=arguments.to, quantisation=arguments.quantisation, note=say)
+    size = sum(path.stat().st_size for path in written.iterdir())
+    print(f"{written}: {size / 1e6:,.1f} MB for {arguments.to}")
+    return 0

@@ -1,0 +1,143 @@
+"""A run for other engines, and other engines for a run."""
+
+import argparse
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foveate.export.target import QUANTISATIONS, TARGETS
+from foveate.tasks.engine import ENGINES, availability
+from foveate.tasks.translator import Translator
+
+QUIET = ("--no-tune", "--threads", "1")
+
+
+@pytest.fixture(scope="module")
+def transformer(tmp_path_factory: pytest.TempPathFactory, foveate: Any, corpus: Path) -> Path:
+    """A tiny Transformer, trained for long enough to end its sentences."""
+    run = tmp_path_factory.mktemp("transformer") / "run"
+    settings = ("model=transformer", "model.encoder_layers=1", "model.decoder_layers=1", "model.block.model_dim=16")
+    settings += ("model.block.num_heads=2", "model.block.feedforward_dim=32", "data.max_tokens=256")
+    settings += ("train.steps=150", "train.validate_every=150", "train.save_every=150", "train.learning_rate=0.01")
+    options = [word for setting in settings for word in ("--set", setting)]
+    said = foveate("train", "translate", "--source", corpus / "pairs.tsv", *QUIET, "--quiet", *options, "--out", run)
+    assert said.code == 0, said.err
+    return run
+
+
+def translated(foveate: Any, run: Path, *options: object) -> Any:
+    return foveate("translate", run, *QUIET, *options, stdin=b"abc\nbca\n\ncabba\nab\n")
+
+
+@pytest.mark.parametrize("engine", ["own", "onnx", "ctranslate2"])
+def test_greedy_translations_are_the_same_by_every_exact_engine(engine: str, foveate: Any, transformer: Path) -> None:
+    expected = translated(foveate, transformer, "--beam", 1)
+    found = translated(foveate, transformer, "--beam", 1, "--engine", engine)
+    assert (found.code, found.out) == (expected.code, expected.out)
+    assert found.code == 0
+    assert len(set(found.out.splitlines())) > 2
+
+
+def test_beam_search_by_onnx_is_ours(foveate: Any, trained: Path) -> None:
+    assert translated(foveate, trained, "--engine", "onnx").out == translated(foveate, trained).out
+
+
+def test_int8_translates_too(foveate: Any, transformer: Path) -> None:
+    said = translated(foveate, transformer, "--beam", 1, "--engine", "ctranslate2-int8")
+    assert (said.code, len(said.out.splitlines())) == (0, 5)
+
+
+def test_an_engine_that_cannot_express_the_model_says_why_and_what_to_do(foveate: Any, trained: Path) -> None:
+    said = translated(foveate, trained, "--engine", "ctranslate2")
+    assert (said.code, said.out) == (2, "")
+    assert said.err == (
+        "foveate translate: CTranslate2 cannot express this model: the model is a Bahdanau, not a Transformer. "
+        "Export it with `--to onnx`, or use the own engine, which runs every model.\n"
+    )
+
+
+def test_a_way_to_decode_that_an_engine_lacks_is_refused(foveate: Any, transformer: Path) -> None:
+    said = translated(foveate, transformer, "--engine", "ctranslate2", "--set", "kind=sample")
+    assert said.code == 2
+    assert "samples from another generator" in said.err
+    assert "Leave out --engine" in said.err
+
+
+def test_an_alignment_is_drawn_whatever_decoded(foveate: Any, transformer: Path) -> None:
+    options = ("--beam", 1, "--align")
+    by_other = translated(foveate, transformer, *options, "--engine", "ctranslate2")
+    assert by_other.out == translated(foveate, transformer, *options).out
+
+
+def test_precision_and_engine_that_exclude_each_other_are_refused(foveate: Any, transformer: Path) -> None:
+    said = translated(foveate, transformer, "--engine", "ctranslate2", "--precision", "bfloat16")
+    assert said.code == 2
+    assert "its weights are not float32" in said.err
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_export_has_the_model_its_tokenisers_and_how_to_use_them(
+    target: str, foveate: Any, transformer: Path, tmp_path: Path
+) -> None:
+    for _ in range(2):  # an earlier export is replaced
+        said = foveate("export", transformer, "--to", target, tmp_path / "out")
+        assert (said.code, said.err) == (0, "")
+    assert f"MB for {target}" in said.out
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"export.json", "source.tokeniser.json", "target.tokeniser.json"} < names
+    assert ({"encoder.onnx", "step.onnx"} if target == "onnx" else {"model.bin", "config.json"}) < names
+    described = json.loads((tmp_path / "out" / "export.json").read_text())
+    assert (described["format"], described["quantisation"]) == (target, "float32")
+    assert not list(tmp_path.glob(".tmp-*"))
+
+
+def test_a_quantised_export_is_smaller(foveate: Any, transformer: Path, tmp_path: Path) -> None:
+    sizes = []
+    for kind in ("float32", "int8"):
+        foveate("export", transformer, "--to", "ctranslate2", tmp_path / kind, "--quantisation", kind)
+        sizes.append((tmp_path / kind / "model.bin").stat().st_size)
+    assert sizes[1] < sizes[0]
+
+
+def test_nothing_but_an_earlier_export_is_replaced(foveate: Any, trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("dear")
+    said = foveate("export", trained, "--to", "onnx", tmp_path)
+    assert said.code == 2
+    assert "no earlier export" in said.err
+    assert (tmp_path / "letter.txt").read_text() == "dear"
+
+
+def test_onnx_is_quantised_by_its_own_tools(foveate: Any, trained: Path, tmp_path: Path) -> None:
+    said = foveate("export", trained, "--to", "onnx", tmp_path / "out", "--quantisation", "int8")
+    assert said.code == 2
+    assert "quantise the two files" in said.err
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "choices"),
+    [
+        ("export", "--to", TARGETS),
+        ("export", "--quantisation", QUANTISATIONS),
+        ("translate", "--engine", ENGINES),
+    ],
+)
+def test_the_command_line_knows_all_there_are(command: str, option: str, choices: tuple[str, ...]) -> None:
+    parser = argparse.ArgumentParser()
+    importlib.import_module(f"foveate.cli.{command}").arguments(parser)
+    assert tuple(parser._option_string_actions[option].choices or ()) == choices
+
+
+def test_what_can_be_had_is_said(transformer: Path, trained: Path) -> None:
+    assert set(availability().values()) == {""}
+    assert "not a Transformer" in availability(Translator.load(trained).model)["ctranslate2"]
+    assert set(availability(Translator.load(transformer).model).values()) == {""}
+    assert set(availability()) == {*ENGINES} - {"auto"}
+
+
+def test_the_doctor_names_the_engines() -> None:
+    from foveate.cli.doctor import _engines
+
+    assert _engines() == "own by default; for --engine also ctranslate2, ctranslate2-int8, onnx"
