@@ -3,7 +3,10 @@ import { defineConfig } from "vitest/config";
 
 const here = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
 
-// Two bundles from two entries, each one classic script: they work inlined in a page that is opened from a file.
+// Three bundles from three entries. The viewer and its worker are classic scripts: they work inlined in a page that is
+// opened from a file. The widget is what a notebook imports.
+const ENTRIES: Record<string, string> = { worker: "src/worker.ts", widget: "src/widget.ts" };
+
 export default defineConfig(({ mode }) => ({
   publicDir: mode === "viewer" ? here("public") : false,
   build: {
@@ -14,10 +17,10 @@ export default defineConfig(({ mode }) => ({
     sourcemap: false,
     reportCompressedSize: false,
     lib: {
-      entry: here(mode === "worker" ? "src/worker.ts" : "src/main.ts"),
-      formats: ["iife"],
+      entry: here(ENTRIES[mode] ?? "src/main.ts"),
+      formats: [mode === "widget" ? "es" : "iife"],
       name: mode === "worker" ? "foveateWorker" : "foveateViewer",
-      fileName: () => (mode === "worker" ? "worker.js" : "viewer.js"),
+      fileName: () => `${mode in ENTRIES ? mode : "viewer"}.js`,
       cssFileName: "viewer",
     },
   },

@@ -4,6 +4,7 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { deflateRawSync } from "node:zlib";
 import { assemble } from "../src/engine/payload";
+import { golden } from "../test/stored";
 import { chinese, lecture, needle, persian, type Example } from "./trace";
 
 const STATIC = fileURLToPath(new URL("../../src/foveate/serve/static/", import.meta.url));
@@ -19,9 +20,21 @@ export function page({ trace, tensors }: Example): string {
     .replace('<script defer src="viewer.js"></script>', () => `<script type="application/octet-stream" id="trace">${payload}</script><script type="text/plain" id="worker">${read("worker.js")}</script><script>${read("viewer.js")}</script>`);
 }
 
+/** The page that a notebook frames: without numbers, which come through a port. */
+export function framed(): string {
+  const read = (name: string): string => readFileSync(STATIC + name, "utf8");
+  return read("index.html")
+    .replace("<meta charset", () => `<meta http-equiv="Content-Security-Policy" content="${POLICY}">\n<meta charset`)
+    .replace('data-api="api/"', 'data-port=""')
+    .replace('<link rel="stylesheet" href="viewer.css">', () => `<style>${read("viewer.css")}</style>`)
+    .replace('<script defer src="viewer.js"></script>', () => `<script>${read("viewer.js")}</script>`);
+}
+export const widgetModule = (): string => readFileSync(`${STATIC}widget.js`, "utf8");
+
 export const address = (name: string): string => `file://${PAGES}${name}.html`;
 
 export default function setup(): void {
   mkdirSync(PAGES, { recursive: true });
-  for (const [name, example] of Object.entries({ lecture, needle, persian, chinese })) writeFileSync(`${PAGES}${name}.html`, page(example()));
+  const examples = { lecture, needle, persian, chinese, patches: () => golden("patches"), frames: () => golden("frames"), nodes: () => golden("nodes") };
+  for (const [name, example] of Object.entries(examples)) writeFileSync(`${PAGES}${name}.html`, page(example()));
 }

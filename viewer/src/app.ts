@@ -10,7 +10,7 @@ import { spansOf } from "./span";
 import { effect, signal, type Signal } from "./signal";
 import { LANGUAGES, preferred, spoken, type Language, type Word } from "./strings/strings";
 
-export const VIEWS = ["overview", "map", "text", "alignment", "steps", "compare", "run"] as const;
+export const VIEWS = ["overview", "map", "text", "alignment", "scene", "steps", "compare", "run"] as const;
 const SHORT = 64;
 export type View = (typeof VIEWS)[number];
 export type Cells = "token" | Semantic;

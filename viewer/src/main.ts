@@ -32,8 +32,7 @@ globalThis.foveate = { mount, open, HttpProvider };
 
 function start(): void {
   const root = document.getElementById("foveate");
-  const provider = root && found(root);
-  if (root && provider) void mount(root, provider);
+  if (root) void found(root).then((provider) => provider && mount(root, provider));
 }
 if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);
 else start();

@@ -17,6 +17,12 @@ export interface Sequence {
   hop?: number | null;
   /** Sources and targets. */
   edges?: readonly [readonly number[], readonly number[]] | null;
+  /** Version 2. What patches were cut from, or the spectrogram whose columns are frames: base64 of a PNG or JPEG. */
+  picture?: { media: string; width: number; height: number; data: string } | null;
+  /** Of each of equal pieces of a waveform the lowest and the highest sample, in 127ths of full scale. */
+  sound?: { low: readonly number[]; high: readonly number[]; seconds: number } | null;
+  /** Where nodes are drawn: from the left and from above, 0 to 1. */
+  places?: (readonly [number, number])[] | null;
 }
 
 export type Score = { kind: "product"; factor: number } | { kind: "additive" } | { kind: "dense" };
@@ -54,6 +60,9 @@ export interface Site {
   /** Hard attention shown as the distribution that its one key is drawn from. */
   drawn?: boolean;
 }
+
+/** Version 2 adds pictures, sounds and places to sequences. */
+export const VERSIONS: readonly number[] = [1, 2];
 
 export interface Trace {
   format: "foveate-trace";

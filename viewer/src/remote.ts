@@ -1,4 +1,4 @@
-/** The provider of a standalone page as the page sees it: the engine runs in a worker. */
+/** A provider at the other end of a port: the engine in a worker of a standalone page, or Python behind a notebook. */
 
 import type { Answer, Method, Question } from "./protocol";
 import type { Cell, Codes, Statistics, Step, Thumbnail, TileProvider, TileRequest, Trace } from "./provider";
@@ -9,21 +9,30 @@ interface Open {
   estimate: ((codes: Codes) => void) | undefined;
 }
 
-export class WorkerProvider implements TileProvider {
+/** A worker, or one end of a message channel. */
+export interface Speaker {
+  onmessage: ((event: MessageEvent) => void) | null;
+  onerror?: ((event: ErrorEvent) => unknown) | null;
+  postMessage(question: Question): void;
+  terminate?(): void;
+  close?(): void;
+}
+
+export class RemoteProvider implements TileProvider {
   private readonly open = new Map<number, Open>();
   private next = 0;
 
   constructor(
-    private readonly worker: Worker,
-    payload: string,
+    private readonly speaker: Speaker,
+    payload: string | null = null,
   ) {
-    worker.onmessage = ({ data }: MessageEvent<Answer>) => this.hear(data);
-    worker.onerror = (event) => this.fail(new Error(event.message || "The worker of the viewer failed."));
-    this.say({ start: payload });
+    speaker.onmessage = ({ data }: MessageEvent<Answer>) => this.hear(data);
+    speaker.onerror = (event) => this.fail(new Error(event.message || "The worker of the viewer failed."));
+    if (payload !== null) this.say({ start: payload });
   }
 
   private say(question: Question): void {
-    this.worker.postMessage(question);
+    this.speaker.postMessage(question);
   }
 
   private hear(answer: Answer): void {
@@ -84,13 +93,14 @@ export class WorkerProvider implements TileProvider {
     return this.ask("steps", [site, head, query], signal);
   }
   close(): void {
-    this.worker.terminate();
+    this.speaker.terminate?.();
+    this.speaker.close?.();
     this.fail(new DOMException("closed", "AbortError"));
   }
 }
 
 /** From the elements that a standalone page carries. The script of the worker is part of the page. */
-export function embedded(payload: string, script: string): WorkerProvider {
+export function embedded(payload: string, script: string): RemoteProvider {
   const url = URL.createObjectURL(new Blob([script], { type: "text/javascript" }));
-  return new WorkerProvider(new Worker(url), payload);
+  return new RemoteProvider(new Worker(url), payload);
 }

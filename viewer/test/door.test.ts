@@ -6,7 +6,7 @@ import { Cached } from "../src/cached";
 import { assemble, unpack } from "../src/engine/payload";
 import { Engine } from "../src/engine/engine";
 import { HttpProvider } from "../src/http";
-import { WorkerProvider } from "../src/remote";
+import { RemoteProvider } from "../src/remote";
 import { serve } from "../src/worker";
 import { lecture } from "../e2e/trace";
 import { made } from "./case";
@@ -21,7 +21,7 @@ test("a packed trace is read back whole", async () => {
 });
 test("another version and a trace that is cut short are refused", async () => {
   const base64 = (bytes: Uint8Array): string => deflateRawSync(bytes).toString("base64");
-  await expect(unpack(base64(assemble({ ...trace, version: 2 }, tensors)))).rejects.toThrow(/version 2/);
+  await expect(unpack(base64(assemble({ ...trace, version: 3 }, tensors)))).rejects.toThrow(/version 2/);
   const whole = assemble(trace, tensors);
   await expect(unpack(base64(whole.subarray(0, whole.length - 8)))).rejects.toThrow(/cut short/);
 });
@@ -32,7 +32,7 @@ test("the worker answers as its engine does, passes errors on and can be stopped
   port1.on("message", (data) => (port1 as unknown as { onmessage: (event: unknown) => void }).onmessage({ data }));
   const worker = { postMessage: (question: unknown) => port2.postMessage(question), terminate: () => port2.close() } as unknown as Worker;
   port2.on("message", (data) => worker.onmessage!({ data } as MessageEvent));
-  const provider = new WorkerProvider(worker, packed);
+  const provider = new RemoteProvider(worker, packed);
   const engine = new Engine(await unpack(packed));
   const request = { site: 0, head: 0, level: 0, row: 0, column: 0, pool: "peak" } as const;
   expect(await provider.tile(request)).toEqual(await engine.tile(request));

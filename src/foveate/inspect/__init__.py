@@ -11,9 +11,20 @@ from foveate.inspect.view import alignment, figure
 if TYPE_CHECKING:
     from foveate.inspect.comparison import Comparison, compare
     from foveate.inspect.flow import rollout
+    from foveate.inspect.notebook import widget
     from foveate.inspect.step import Step, position_steps, steps
     from foveate.inspect.tile import DenseProvider, TileProvider, TraceProvider
-    from foveate.inspect.trace import Trace, Track, observe, read_trace, standalone, write_trace
+    from foveate.inspect.trace import (
+        Picture,
+        Sound,
+        Trace,
+        Track,
+        observe,
+        read_trace,
+        spectrogram,
+        standalone,
+        write_trace,
+    )
 
 # What needs torch is imported when it is asked for: pictures of alignments need none.
 _LATER = {
@@ -21,13 +32,26 @@ _LATER = {
     "foveate.inspect.flow": ("rollout",),
     "foveate.inspect.step": ("Step", "position_steps", "steps"),
     "foveate.inspect.tile": ("DenseProvider", "TileProvider", "TraceProvider"),
-    "foveate.inspect.trace": ("Trace", "Track", "observe", "read_trace", "standalone", "write_trace"),
+    "foveate.inspect.notebook": ("widget",),
+    "foveate.inspect.trace": (
+        "Picture",
+        "Sound",
+        "Trace",
+        "Track",
+        "observe",
+        "read_trace",
+        "spectrogram",
+        "standalone",
+        "write_trace",
+    ),
 }
 
 __all__ = [
     "Alignment",
     "Comparison",
     "DenseProvider",
+    "Picture",
+    "Sound",
     "Step",
     "TileProvider",
     "Trace",
@@ -42,10 +66,12 @@ __all__ = [
     "read_trace",
     "report",
     "rollout",
+    "spectrogram",
     "standalone",
     "steps",
     "svg",
     "terminal",
+    "widget",
     "write",
     "write_trace",
 ]

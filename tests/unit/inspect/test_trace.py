@@ -92,8 +92,8 @@ def test_a_missing_file_is_refused_by_name(trace: Trace, tmp_path: Path) -> None
 
 def test_another_version_is_refused_with_a_way_out(trace: Trace, tmp_path: Path) -> None:
     path = write_trace(trace, tmp_path / "a.trace") / "trace.json"
-    path.write_text(path.read_text().replace('"version": 1', '"version": 2'))
-    with pytest.raises(DataError, match=r"has trace version 2, but this version of foveate reads 1\. Install"):
+    path.write_text(path.read_text().replace('"version": 1', '"version": 3'))
+    with pytest.raises(DataError, match=r"has trace version 3, but this version of foveate reads 1 and 2\. Install"):
         read_trace(tmp_path / "a.trace")
     with pytest.raises(DataError, match=r"is no trace: it has no trace\.json"):
         read_trace(tmp_path)

@@ -1,6 +1,6 @@
 /** A trace as a page carries it: base64(deflate-raw(u32 length, JSON, tensors)). */
 
-import type { Trace } from "../provider";
+import { VERSIONS, type Trace } from "../provider";
 
 export interface Tensor {
   dtype: string;
@@ -41,8 +41,8 @@ export function parse(bytes: Uint8Array): Payload {
   const length = new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);
   const header = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length))) as { trace: Trace; tensors: Entry[] };
   const { trace } = header;
-  if (trace.format !== "foveate-trace" || trace.version !== 1) {
-    throw new Error(`This page holds a ${trace.format} of version ${trace.version}; this viewer reads foveate-trace 1.`);
+  if (trace.format !== "foveate-trace" || !VERSIONS.includes(trace.version)) {
+    throw new Error(`This page holds a ${trace.format} of version ${trace.version}; this viewer reads foveate-trace ${VERSIONS.join(" and ")}.`);
   }
   const tensors = trace.sites.map(() => new Map<string, Tensor>());
   for (const entry of header.tensors) {

@@ -13,6 +13,7 @@ import { mini } from "./mini";
 import { overview } from "./overview";
 import { Reading, strongest } from "./reading";
 import { run } from "./run";
+import { hasScenes, scenes } from "./scenes";
 import { search } from "./search";
 import { steps } from "./steps";
 import { text } from "./text";
@@ -57,12 +58,20 @@ export class Shell {
   }
 
   private views(): View[] {
-    return VIEWS.filter((view) => view !== "run" || (this.app.trace.attached === true && this.app.provider.attached));
+    const { trace, provider } = this.app;
+    return VIEWS.filter((view) => (view !== "run" || (trace.attached === true && provider.attached)) && (view !== "scene" || hasScenes(trace)));
+  }
+
+  private nameOf(view: View): string {
+    const { app } = this;
+    const kind = app.sequence("key")?.kind;
+    const shown = kind === undefined || kind === "tokens" ? app.sequence("query")?.kind : kind;
+    return app.say(view === "scene" && shown && shown !== "tokens" ? `view.${shown}` : `view.${view}`);
   }
 
   private drawBar(bar: HTMLElement): void {
     const { app } = this;
-    const tabs = this.views().map((view) => h("button", { className: "tab", "aria-current": app.view.value === view ? "page" : null, onclick: () => (app.view.value = view) }, app.say(`view.${view}`)));
+    const tabs = this.views().map((view) => h("button", { className: "tab", "aria-current": app.view.value === view ? "page" : null, onclick: () => (app.view.value = view) }, this.nameOf(view)));
     const model = app.trace.pedigree.model;
     refill(bar, h("h1", {}, app.say("title"), model ? h("small", {}, h("bdi", {}, String(model))) : null), h("nav", { "aria-label": app.say("title") }, ...tabs),
       h("div", { className: "settings" },
@@ -107,6 +116,8 @@ export class Shell {
         return text(this.app);
       case "alignment":
         return alignment(this.app);
+      case "scene":
+        return this.views().includes("scene") ? scenes(this.app) : this.mapView();
       case "steps":
         return steps(this.app);
       case "compare":
@@ -195,7 +206,7 @@ export class Shell {
 
   private openHelp(): void {
     const { app } = this;
-    const lines = (["arrows", "zoom", "head", "find", "scale", "brush", "steps", "views"] as const).map((name) => h("li", {}, app.say(`keys.${name}`)));
+    const lines = (["arrows", "zoom", "head", "find", "scale", "brush", "steps", "scene", "views"] as const).map((name) => h("li", {}, app.say(`keys.${name}`)));
     replace(this.help, h("h2", {}, app.say("keys.title")), h("ul", {}, ...lines), h("button", { onclick: () => this.help.close() }, app.say("close")));
     this.help.setAttribute("aria-label", app.say("help"));
     this.help.showModal();
@@ -206,13 +217,16 @@ export class Shell {
     const { dtype, difference, rounding } = app.trace.pedigree;
     const shows = app.current.shows;
     return [
-      app.current.formula,
+      brief(app.current.formula),
       shows === "exact" ? "" : app.say(`shows.${shows}`),
       app.current.drawn ? app.say("shows.drawn") : "",
-      app.current.formula.includes(app.current.visibility.code) ? "" : app.current.visibility.code,
+      app.current.formula.includes(app.current.visibility.code) ? "" : brief(app.current.visibility.code),
       dtype ?? "",
       typeof difference === "number" ? app.say("difference", { value: shown(difference, 3) }) : "",
       typeof rounding === "number" ? app.say("rounding", { value: shown(rounding, 3) }) : "",
     ].filter(Boolean).join(" · ");
   }
 }
+
+/** A rule may list every edge of a graph. */
+const brief = (text: string): string => (text.length > 120 ? `${text.slice(0, 118)} …` : text);

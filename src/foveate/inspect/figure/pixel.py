@@ -1,4 +1,4 @@
-"""PNG files from an array of palette numbers, with nothing but zlib."""
+"""PNG files from an array of palette numbers or of colours, with nothing but zlib."""
 
 import struct
 import zlib
@@ -34,6 +34,18 @@ def encode(
     chunks = [_chunk(b"IHDR", header), _chunk(b"PLTE", bytes(part for colour in palette for part in colour))]
     chunks += [_chunk(b"iTXt", _international(key, value)) for key, value in (text or {}).items()]
     chunks += [_chunk(b"IDAT", zlib.compress(lines.tobytes(), 9)), _chunk(b"IEND", b"")]
+    return SIGNATURE + b"".join(chunks)
+
+
+def photograph(pixels: UInt8[np.ndarray, "rows columns 3"]) -> bytes:
+    """A PNG of red, green and blue in 8 bits each: for pictures of more colours than a palette has."""
+    rows, columns = pixels.shape[:2]
+    if not pixels.size:
+        raise UsageError("a PNG needs at least one pixel.")
+    header = struct.pack(">IIBBBBB", columns, rows, 8, 2, 0, 0, 0)
+    lines = np.zeros((rows, 3 * columns + 1), dtype=np.uint8)
+    lines[:, 1:] = pixels.reshape(rows, -1)
+    chunks = (_chunk(b"IHDR", header), _chunk(b"IDAT", zlib.compress(lines.tobytes(), 9)), _chunk(b"IEND", b""))
     return SIGNATURE + b"".join(chunks)
 
 

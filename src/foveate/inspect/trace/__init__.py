@@ -4,6 +4,7 @@ from foveate.inspect.trace.file import TraceWriter, is_trace, read_trace, trace_
 from foveate.inspect.trace.fold import site_of
 from foveate.inspect.trace.observe import Observation, given, observe
 from foveate.inspect.trace.page import standalone
+from foveate.inspect.trace.scene import Picture, Sound, spectrogram
 from foveate.inspect.trace.site import Site
 from foveate.inspect.trace.trace import Pedigree, Trace
 from foveate.inspect.trace.track import Track
@@ -11,7 +12,9 @@ from foveate.inspect.trace.track import Track
 __all__ = [
     "Observation",
     "Pedigree",
+    "Picture",
     "Site",
+    "Sound",
     "Trace",
     "TraceWriter",
     "Track",
@@ -20,6 +23,7 @@ __all__ = [
     "observe",
     "read_trace",
     "site_of",
+    "spectrogram",
     "standalone",
     "trace_writer",
     "write_trace",

@@ -20,6 +20,7 @@ POLICY = (
     "img-src data: blob:; base-uri 'none'; form-action 'none'"
 )
 PARTS = ("index.html", "viewer.js", "viewer.css", "worker.js")
+ROOT = '<div id="foveate" data-api="api/">'
 LINK, SCRIPT = '<link rel="stylesheet" href="viewer.css">', '<script defer src="viewer.js"></script>'
 """What a page by itself replaces in the page that a server sends."""
 ALIGNED = 8
@@ -35,13 +36,23 @@ def standalone(trace: Trace, *, title: str = "What the model attended to") -> st
                 "by pair, and a page by itself cannot evaluate it. Select other sites or fewer rows, or open the trace "
                 "with `foveate look TRACE`, whose server can."
             )
-    template, viewer, style, worker = (_part(name) for name in PARTS)
+    template, viewer, style, worker = (part(name) for name in PARTS)
     trace_ = f'<script type="application/octet-stream" id="trace">{base64.b64encode(packed(trace)).decode()}</script>'
     worker = f'<script type="text/plain" id="worker">{_script(worker)}</script>'
-    policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-    html = template.replace(LINK, f"{policy}<style>{_style(style)}</style>")
-    html = html.replace(SCRIPT, f"{trace_}{worker}<script>{_script(viewer)}</script>")
+    html = _inlined(template, style, f"{trace_}{worker}<script>{_script(viewer)}</script>")
     return re.sub("<title>.*?</title>", lambda _: f"<title>{escape(title)}</title>", html, count=1)
+
+
+def live_page() -> str:
+    """The page without numbers: it asks for them through the port that whoever frames it sends in."""
+    template, viewer, style, _ = (part(name) for name in PARTS)
+    framed = template.replace(ROOT, '<div id="foveate" data-port="">')
+    return _inlined(framed, style, f"<script>{_script(viewer)}</script>")
+
+
+def _inlined(template: str, style: str, scripts: str) -> str:
+    policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+    return template.replace(LINK, f"{policy}<style>{_style(style)}</style>").replace(SCRIPT, scripts)
 
 
 def packed(trace: Trace) -> bytes:
@@ -77,7 +88,8 @@ def static_folder() -> Path:
     return Path(str(files("foveate"))) / "serve" / "static"
 
 
-def _part(name: str) -> str:
+def part(name: str) -> str:
+    """A file of the built viewer. Raises SetupError when it is not built."""
     path = static_folder() / name
     try:
         return path.read_text(encoding="utf-8")

@@ -11,12 +11,13 @@ from foveate.attention import AttentionRecord, Recording
 from foveate.errors import DataError, FoveateError, UsageError
 from foveate.inspect.trace.fold import Stored, site_of
 from foveate.inspect.trace.site import Site
-from foveate.inspect.trace.track import Track
+from foveate.inspect.trace.track import SCENES, Track
 
 if TYPE_CHECKING:
     from foveate.inspect.trace.observe import Observation
 
-FORMAT, VERSION = "foveate-trace", 1
+FORMAT, VERSIONS = "foveate-trace", (1, 2)
+"""Version 2 has pictures, sounds and places; a trace without them is written as version 1, for older readers."""
 EMBEDDED = 64_000_000
 """Bytes of tensors up to which a notebook shows the viewer itself."""
 SAMPLED = 16
@@ -195,11 +196,12 @@ class Trace:
 
 def outline(tracks: Mapping[str, Track], pedigree: Pedigree, gold: Sequence[tuple[int, int]] | None) -> dict[str, Any]:
     """The header without its sites."""
+    sequences = {name: track.header() for name, track in tracks.items()}
     return {
         "format": FORMAT,
-        "version": VERSION,
+        "version": VERSIONS[any(not SCENES.isdisjoint(each) for each in sequences.values())],
         "pedigree": asdict(pedigree),
-        "sequences": {name: track.header() for name, track in tracks.items()},
+        "sequences": sequences,
         "gold": None if gold is None else [list(link) for link in gold],
     }
 
@@ -280,8 +282,9 @@ def require_header(header: Mapping[str, Any], where: str) -> None:
     """Raises DataError for what is no trace, or one of another version."""
     if header.get("format") != FORMAT:
         raise DataError(f"{where} is no trace: its format is {header.get('format')!r}. A trace says {FORMAT!r}.")
-    if header.get("version") != VERSION:
+    if header.get("version") not in VERSIONS:
         raise DataError(
-            f"{where} has trace version {header.get('version')!r}, but this version of foveate reads {VERSION}. "
+            f"{where} has trace version {header.get('version')!r}, but this version of foveate reads "
+            f"{' and '.join(map(str, VERSIONS))}. "
             "Install the version that wrote it, or record again."
         )

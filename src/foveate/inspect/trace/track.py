@@ -6,9 +6,12 @@ from typing import Any, Literal
 
 from foveate.errors import DataError, UsageError
 from foveate.inspect.alignment import word_spans
+from foveate.inspect.trace.scene import Picture, Sound
 
 Span = tuple[int, int]
 TrackKind = Literal["tokens", "patches", "frames", "nodes"]
+SCENES = frozenset({"picture", "sound", "places"})
+"""What version 2 of traces adds to a track."""
 _SENTENCE_ENDS = (".", "!", "?", "…", "。", "！", "？", "؟", "۔")
 
 
@@ -30,11 +33,16 @@ class Track:
     """Half-open ranges of labels; in order, without gaps."""
     sentences: tuple[Span, ...] | None = None
     grid: tuple[int, int] | None = None
-    """Rows and columns of a picture's patches."""
+    """Rows and columns of a picture's patches; labels beyond them stand before: a class token."""
     hop: float | None = None
     """Seconds from one frame to the next."""
     edges: tuple[tuple[int, ...], ...] | None = None
     """Of a graph: sources above targets."""
+    picture: Picture | None = None
+    """What patches were cut from, or the spectrogram whose columns are frames."""
+    sound: Sound | None = None
+    places: tuple[tuple[float, float], ...] | None = None
+    """Where nodes are drawn: from the left and from above, 0 to 1."""
 
     def __post_init__(self) -> None:
         for name in ("words", "sentences"):
@@ -45,6 +53,7 @@ class Track:
             raise UsageError(
                 f"A grid of {self.grid[0]} × {self.grid[1]} has more patches than {len(self.labels)} labels."
             )
+        _require_scene(self)
 
     @classmethod
     def of_pieces(cls, pieces: Sequence[str], *, text: str | None = None) -> "Track":
@@ -57,14 +66,38 @@ class Track:
         """A track whose labels are nothing but numbers."""
         return cls(labels=tuple(str(index) for index in range(count)), kind=kind)
 
+    @classmethod
+    def of_patches(cls, grid: tuple[int, int], *, picture: Any = None, before: Sequence[str] = ()) -> "Track":
+        """Patches row after row, with the picture that they were cut from; `before` are labels of class tokens.
+
+        >>> Track.of_patches((2, 2), before=["[class]"]).labels
+        ('[class]', '0,0', '0,1', '1,0', '1,1')
+        """
+        labels = (*before, *(f"{row},{column}" for row in range(grid[0]) for column in range(grid[1])))
+        return cls(labels=labels, kind="patches", grid=grid, picture=_pictured(picture))
+
+    @classmethod
+    def of_frames(cls, count: int, *, hop: float, sound: Sound | None = None, picture: Any = None) -> "Track":
+        """Frames of speech, `hop` seconds apart, with the outline of the sound or a spectrogram of the same span."""
+        labels = tuple(f"{frame * hop:.2f} s" for frame in range(count))
+        return cls(labels=labels, kind="frames", hop=hop, sound=sound, picture=_pictured(picture))
+
+    @classmethod
+    def of_nodes(cls, labels: Sequence[str], edges: Any, *, places: Any = None) -> "Track":
+        """Nodes of a graph, with its edges (sources above targets) and where to draw them; the viewer finds places
+        for nodes that have none.
+        """
+        return cls(labels=tuple(labels), kind="nodes", edges=_frozen(_plain(edges)), places=_places(_plain(places)))
+
     def __len__(self) -> int:
         return len(self.labels)
 
     def cut(self, rows: slice) -> "Track":
-        """Some of the positions; without spans and edges, which the cut may have torn."""
+        """Some of the positions; without spans, pictures and edges, which the cut may have torn."""
         offsets = None if self.offsets is None else self.offsets[rows]
-        torn: dict[str, Any] = dict.fromkeys(("words", "sentences", "grid", "edges"))
-        return replace(self, labels=self.labels[rows], offsets=offsets, **torn)
+        places = None if self.places is None else self.places[rows]
+        torn: dict[str, Any] = dict.fromkeys(("words", "sentences", "grid", "edges", "picture", "sound"))
+        return replace(self, labels=self.labels[rows], offsets=offsets, places=places, **torn)
 
     def spans(self, level: Literal["word", "sentence"]) -> tuple[Span, ...]:
         """The units of a semantic level; where there are none, every label is one."""
@@ -72,8 +105,9 @@ class Track:
         return tuple((index, index + 1) for index in range(len(self))) if known is None else known
 
     def header(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {field.name: _listed(getattr(self, field.name)) for field in fields(self)}
+        """Plain data for JSON. What version 1 does not know is left out where there is none of it."""
+        plain = {field.name: _listed(getattr(self, field.name)) for field in fields(self)}
+        return {name: value for name, value in plain.items() if value is not None or name not in SCENES}
 
     @classmethod
     def read(cls, header: Mapping[str, Any], where: str) -> "Track":
@@ -81,8 +115,11 @@ class Track:
         known = {field.name for field in fields(cls)}
         try:
             parts = {name: _frozen(value) for name, value in header.items() if name in known}
-            return cls(**parts)
-        except (TypeError, ValueError) as error:
+            for name, kind in (("picture", Picture), ("sound", Sound)):
+                if parts.get(name) is not None:
+                    parts[name] = kind.read(parts[name])
+            return cls(**{**parts, "places": _places(parts.get("places"))})
+        except (AttributeError, KeyError, TypeError, ValueError, UsageError) as error:
             raise DataError(f"{where} is no sequence of labels: {error}") from error
 
 
@@ -109,7 +146,43 @@ def _require_cover(name: str, spans: tuple[Span, ...] | None, length: int) -> No
         )
 
 
+def _require_scene(track: Track) -> None:
+    """What is drawn under a map has to be of its size."""
+    count = len(track.labels)
+    if track.picture is not None and track.kind == "patches" and track.grid is None:
+        raise UsageError("A picture of patches needs `grid`: how many rows and columns it was cut into.")
+    if track.places is not None:
+        whole = all(len(place) == 2 and all(0 <= at <= 1 for at in place) for place in track.places)
+        if len(track.places) != count or not whole:
+            raise UsageError(f"{count} nodes need {count} places, each (x, y) from 0 to 1: from the left, from above.")
+    if track.edges is not None:
+        ends = [end for side in track.edges for end in side]
+        if (
+            len(track.edges) != 2
+            or len({len(side) for side in track.edges}) != 1
+            or any(not 0 <= end < count for end in ends)
+        ):
+            raise UsageError(f"Edges are two rows of equal length, sources and targets, numbers of the {count} nodes.")
+
+
+def _pictured(picture: Any) -> Picture | None:
+    return picture if picture is None or isinstance(picture, Picture) else Picture.of(picture)
+
+
+def _places(value: Any) -> tuple[tuple[float, float], ...] | None:
+    return None if value is None else tuple((float(x), float(y)) for x, y in value)
+
+
+def _plain(value: Any) -> Any:
+    """Lists of an array, a tensor, or of anything that can be gone through."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return [_plain(part) for part in value] if isinstance(value, list | tuple) else value
+
+
 def _listed(value: Any) -> Any:
+    if isinstance(value, Picture | Sound):
+        return value.header()
     return [_listed(part) for part in value] if isinstance(value, tuple) else value
 
 

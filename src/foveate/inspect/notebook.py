@@ -1,0 +1,175 @@
+"""A trace in a notebook, live: the viewer in a sandboxed frame, whose questions Python answers as they come.
+
+A trace shows itself in a notebook already, with all its numbers inside the page. This is for traces too large for that:
+the page is as small as the viewer, and a tile is computed when it is looked at.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from functools import cache
+from threading import Event, Lock
+from typing import Any
+
+import numpy as np
+
+from foveate.errors import SetupError, UsageError
+from foveate.inspect.step import steps
+from foveate.inspect.tile import TraceProvider
+from foveate.inspect.tile.provider import CancelledError
+from foveate.inspect.tile.sweep import BASE
+from foveate.inspect.trace.page import live_page, part
+from foveate.inspect.trace.trace import Trace
+
+Say = Callable[[dict[str, Any], list[bytes]], None]
+SMALL = 1 << 24
+"""Weights of a site up to which its statistics are computed while one waits."""
+
+
+class Answers:
+    """Answers questions in threads, so that the notebook stays free: `{id, method, args}`, or `{stop: id}`.
+
+    >>> import torch
+    >>> from foveate.inspect.trace import Track, given
+    >>> trace = Trace(tracks={"source": Track.numbered(2)}, sites=(given(torch.eye(2)[None]),))
+    >>> said = []
+    >>> Answers(trace).hear({"id": "1", "method": "row", "args": [0, 0, 1]}, lambda *words: said.append(words)).result()
+    >>> said
+    [({'id': '1', 'array': 'float32'}, [b'\\x00\\x00\\x00\\x00\\x00\\x00\\x80?'])]
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self.provider = TraceProvider(trace)
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="foveate")
+        self._asked: dict[str, Event] = {}
+        self._lock = Lock()
+
+    def hear(self, question: Mapping[str, Any], say: Say) -> Any:
+        """Take a question; `say` hears a first guess and the answer. Returns the future, for whoever wants to wait."""
+        if "stop" in question:
+            with self._lock:
+                stopped = self._asked.get(str(question["stop"]))
+            if stopped:
+                stopped.set()
+            return None
+        name, gone = str(question.get("id")), Event()
+        with self._lock:
+            self._asked[name] = gone
+        return self._threads.submit(self._answered, name, question, gone, say)
+
+    def _answered(self, name: str, question: Mapping[str, Any], gone: Event, say: Say) -> None:
+        try:
+            method, args = str(question.get("method")), question.get("args")
+            if method not in _METHODS or not isinstance(args, Sequence):
+                raise UsageError(f"The viewer asked for {method!r}, which is no question.")
+
+            def guess(codes: np.ndarray) -> None:
+                say({"id": name, "array": "uint16", "guess": True}, [_bytes(codes, "<u2")])
+
+            answer, buffers = getattr(self, f"_{method}")(*args, gone=gone, guess=guess)
+            say({"id": name, **answer}, buffers)
+        except CancelledError:
+            say({"id": name, "error": "called off", "aborted": True}, [])
+        except Exception as error:  # the frame has to hear of everything that went wrong
+            say({"id": name, "error": str(error) or repr(error), "aborted": False}, [])
+        finally:
+            with self._lock:
+                self._asked.pop(name, None)
+
+    # -- one method for each question of the viewer: the answer as JSON or as the kind of its one array ----------------
+
+    def _meta(self, **_: Any) -> tuple[dict[str, Any], list[bytes]]:
+        return {"value": {**self.provider.meta(), "attached": False}}, []
+
+    def _tile(self, request: Mapping[str, Any], *, gone: Event, guess: Callable[[np.ndarray], None]) -> Any:
+        place = tuple(request[name] for name in ("site", "head", "level", "row", "column", "pool"))
+        site, head, level = self._within(place[0], place[1]), place[1], place[2]
+        if isinstance(level, int) and level >= BASE and not self.provider.is_built(site, head):
+            guess(self.provider.estimate(*place))
+        return {"array": "uint16"}, [_bytes(self.provider.tile(*place, cancelled=gone.is_set), "<u2")]
+
+    def _row(self, site: int, head: int, query: int, **_: Any) -> Any:
+        return {"array": "float32"}, [_bytes(self.provider.row(self._within(site, head), head, query), "<f4")]
+
+    def _counts(self, site: int, head: int, **_: Any) -> Any:
+        return {"array": "uint32"}, [_bytes(self.provider.counts(self._within(site, head), head), "<u4")]
+
+    def _value(self, site: int, head: int, query: int, key: int, **_: Any) -> Any:
+        return {"value": _finite(asdict(self.provider.value(self._within(site, head), head, query, key)))}, []
+
+    def _statistics(self, site: int, *, gone: Event, **_: Any) -> Any:
+        here = self.provider.trace.sites[self._within(site, 0)]
+        small = here.queries * here.keys * here.heads <= SMALL
+        exact = small or all(self.provider.is_built(site, head) for head in range(here.heads))
+        found = self.provider.statistics(site, cancelled=gone.is_set) if exact else self.provider.estimated(site)
+        means = [{name: value or 0 for name, value in _finite(each.means()).items()} for each in found]
+        return {"value": {"heads": means, "estimate": not exact}}, []
+
+    def _overview(self, site: int, head: int, **_: Any) -> Any:
+        here = self.provider.trace.sites[self._within(site, head)]
+        exact = self.provider.is_built(site, head) or max(here.queries, here.keys) <= 64 << (BASE - 1)
+        return {"array": "uint16", "thumbnail": {"estimate": not exact}}, [
+            _bytes(self.provider.overview(site, head), "<u2")
+        ]
+
+    def _steps(self, site: int, head: int, query: int, **_: Any) -> Any:
+        return {
+            "value": [step.header() for step in steps(self.provider.trace, self._within(site, head), head, query)]
+        }, []
+
+    def _within(self, site: int, head: int) -> int:
+        sites = self.provider.trace.sites
+        if not (0 <= site < len(sites) and 0 <= head < sites[site].heads):
+            raise UsageError(f"There is no head {head} at site {site}.")
+        return site
+
+
+_METHODS = frozenset({"meta", "tile", "row", "counts", "value", "statistics", "overview", "steps"})
+
+
+def widget(trace: Trace, *, height: int = 720) -> Any:
+    """The viewer as a notebook's widget. Raises SetupError without the package anywidget.
+
+    The frame may run the viewer's script and nothing else: it has no origin, sees nothing of the notebook, and loads
+    nothing. Only the widget's own messages pass between it and Python.
+    """
+    try:
+        kind = _kind()
+    except ImportError as error:
+        raise SetupError(
+            f"A live viewer in a notebook needs {error.name}: `pip install 'foveate[notebook]'`. Without it a trace "
+            "shows itself, as long as its numbers fit into a page."
+        ) from error
+    return kind(trace, height)
+
+
+@cache
+def _kind() -> type:
+    """The class, made once anywidget is there."""
+    import anywidget
+    import traitlets
+
+    class TraceWidget(anywidget.AnyWidget):
+        """Its model in Python: the page, its height, and whoever answers."""
+
+        _esm = part("widget.js")
+        page = traitlets.Unicode().tag(sync=True)
+        height = traitlets.Int(720).tag(sync=True)
+
+        def __init__(self, trace: Trace, height: int) -> None:
+            super().__init__(page=live_page(), height=height)
+            self.trace, self.answers = trace, Answers(trace)
+            self.on_msg(lambda _, content, buffers: self.answers.hear(content, self.send))
+
+    return TraceWidget
+
+
+def _bytes(array: np.ndarray, kind: str) -> bytes:
+    return array.astype(kind).tobytes()
+
+
+def _finite(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON knows neither NaN nor infinity."""
+    return {
+        name: None if isinstance(value, float) and not np.isfinite(value) else value for name, value in plain.items()
+    }

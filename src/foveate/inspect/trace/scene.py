@@ -1,0 +1,162 @@
+"""What positions were made from, kept small enough to travel with a trace: a picture, or the outline of a sound."""
+
+import base64
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor
+
+from foveate.errors import UsageError
+from foveate.inspect.figure.pixel import SIGNATURE, encode, photograph
+
+LARGEST = 4_000_000
+"""Bytes of a picture's file that a trace carries."""
+OUTLINE = 2000
+"""Pieces of a sound whose lowest and highest sample are kept."""
+FULL = 127
+"""A sample of 1 in an outline."""
+GREY = tuple((level, level, level) for level in range(256))
+_START_OF_JPEG, _FRAMES = b"\xff\xd8", frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A PNG or JPEG file: the picture that patches were cut from, or the spectrogram that frames are columns of.
+
+    >>> Picture.of(torch.rand(3, 8, 12)).size
+    (12, 8)
+    """
+
+    data: bytes
+
+    def __post_init__(self) -> None:
+        if len(self.data) > LARGEST:
+            raise UsageError(
+                f"The picture takes {len(self.data) / 1e6:.1f} MB; a trace carries at most {LARGEST / 1e6:.0f}. "
+                "Scale it down: a screen shows no more."
+            )
+        _ = self.size
+
+    @classmethod
+    def of(cls, pixels: "Shaped[np.ndarray, '...'] | Shaped[Tensor, '...'] | bytes") -> "Picture":
+        """From a file's bytes, or from an array: rows × columns, with 3 colours before or after; whole numbers up to
+        255, or floats up to 1.
+        """
+        return cls(pixels if isinstance(pixels, bytes) else _drawn(_pixels(pixels)))
+
+    @property
+    def media(self) -> str:
+        return "image/png" if self.data.startswith(SIGNATURE) else "image/jpeg"
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and rows of pixels, as the file says. Raises UsageError for anything but PNG and JPEG."""
+        found = _size_of_png(self.data) if self.data.startswith(SIGNATURE) else _size_of_jpeg(self.data)
+        if found is None or not all(found):
+            raise UsageError(
+                "The picture is neither a whole PNG nor a whole JPEG file. Give an array, or save it as one."
+            )
+        return found
+
+    def header(self) -> dict[str, Any]:
+        width, height = self.size
+        data = base64.b64encode(self.data).decode("ascii")
+        return {"media": self.media, "width": width, "height": height, "data": data}
+
+    @classmethod
+    def read(cls, header: Mapping[str, Any]) -> "Picture":
+        """From plain data. Raises ValueError for what is not the picture that its own header says."""
+        try:
+            found = cls(base64.b64decode(header["data"], validate=True))
+        except (KeyError, ValueError, UsageError) as error:
+            raise ValueError(f"its picture is damaged: {error}") from error
+        if found.header() != dict(header):
+            raise ValueError("its picture is not what it says of itself")
+        return found
+
+
+@dataclass(frozen=True)
+class Sound:
+    """The outline of a waveform: of each of equal pieces the lowest and the highest sample, in 127ths of full scale.
+
+    >>> Sound.of([0.0, 1.0, -0.5, 0.25], seconds=2.0)
+    Sound(low=(0, 127, -64, 32), high=(0, 127, -64, 32), seconds=2.0)
+    """
+
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+    seconds: float
+
+    def __post_init__(self) -> None:
+        pairs = zip(self.low, self.high, strict=False)
+        whole = len(self.low) == len(self.high) <= OUTLINE and all(-FULL <= low <= high <= FULL for low, high in pairs)
+        if not whole or not 0 < self.seconds < float("inf"):
+            raise UsageError(
+                f"The outline of a sound needs as many lowest as highest samples, {OUTLINE} at most, each from "
+                f"−{FULL} to {FULL}, and a length in seconds. `Sound.of(samples, seconds=…)` makes one."
+            )
+
+    @classmethod
+    def of(
+        cls, samples: "Float[np.ndarray, ' samples'] | Float[Tensor, ' samples'] | list[float]", *, seconds: float
+    ) -> "Sound":
+        """From samples between −1 and 1, of one channel."""
+        wave = np.asarray(samples, dtype=np.float32)
+        if wave.ndim != 1 or not wave.size:
+            raise UsageError(f"A sound is a line of samples, and this has the shape {wave.shape}: choose one channel.")
+        scaled = np.rint(np.clip(np.nan_to_num(wave), -1, 1) * FULL).astype(int)
+        starts = np.unique(np.linspace(0, wave.size, min(OUTLINE, wave.size), endpoint=False).astype(int))
+        low, high = np.minimum.reduceat(scaled, starts), np.maximum.reduceat(scaled, starts)
+        return cls(tuple(low.tolist()), tuple(high.tolist()), float(seconds))
+
+    def header(self) -> dict[str, Any]:
+        return {"low": list(self.low), "high": list(self.high), "seconds": self.seconds}
+
+    @classmethod
+    def read(cls, header: Mapping[str, Any]) -> "Sound":
+        return cls(tuple(map(int, header["low"])), tuple(map(int, header["high"])), float(header["seconds"]))
+
+
+def spectrogram(energies: "Float[np.ndarray, 'frames bands'] | Float[Tensor, 'frames bands']") -> Picture:
+    """Energies (or their logarithms) as a grey picture: time to the right, the highest band on top, black the least."""
+    bands = np.asarray(torch.as_tensor(energies).detach().cpu(), dtype=np.float32).T[::-1]
+    least, most = float(bands.min(initial=np.inf)), float(bands.max(initial=-np.inf))
+    return Picture.of(np.rint(255 * (bands - least) / max(most - least, 1e-12)).astype(np.uint8))
+
+
+def _pixels(pixels: "np.ndarray | Tensor") -> np.ndarray:
+    array = np.asarray(pixels.detach().cpu() if isinstance(pixels, Tensor) else pixels)
+    if array.ndim == 3 and array.shape[0] in (1, 3) and array.shape[2] not in (1, 3):
+        array = array.transpose(1, 2, 0)
+    if array.ndim == 3 and array.shape[2] == 1:
+        array = array[:, :, 0]
+    if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] != 3) or not array.size:
+        raise UsageError(f"A picture is rows × columns, grey or with 3 colours; this has the shape {array.shape}.")
+    if array.dtype.kind == "f":
+        array = np.rint(np.clip(np.nan_to_num(array), 0, 1) * 255)
+    return array.astype(np.uint8)
+
+
+def _drawn(pixels: np.ndarray) -> bytes:
+    return encode(pixels, GREY) if pixels.ndim == 2 else photograph(pixels)
+
+
+def _size_of_png(data: bytes) -> tuple[int, int] | None:
+    whole = len(data) >= 33 and data[12:16] == b"IHDR" and data[-8:-4] == b"IEND"
+    return struct.unpack(">II", data[16:24]) if whole else None
+
+
+def _size_of_jpeg(data: bytes) -> tuple[int, int] | None:
+    """From segment to segment up to the one that says the size."""
+    at = 2 if data.startswith(_START_OF_JPEG) else len(data)
+    while at + 9 <= len(data) and data[at] == 0xFF:
+        if data[at + 1] in _FRAMES:
+            height, width = struct.unpack(">HH", data[at + 5 : at + 9])
+            return width, height
+        at += 2 + int(struct.unpack(">H", data[at + 2 : at + 4])[0])
+    return None

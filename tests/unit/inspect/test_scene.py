@@ -1,0 +1,132 @@
+"""Pictures, sounds and graphs below a map: made, kept, read back, and refused when damaged."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from foveate.errors import DataError, UsageError
+from foveate.inspect import Picture, Sound, Trace, Track, read_trace, spectrogram, standalone, write_trace
+from foveate.inspect.trace import given
+from foveate.inspect.trace.file import parsed
+
+JPEG = bytes.fromhex("ffd8ffe000104a46494600010100000100010000ffc0000b080007000901011100ffd9")
+
+
+def patched() -> Trace:
+    track = Track.of_patches((2, 3), picture=torch.rand(3, 8, 12), before=["[class]"])
+    return Trace(tracks={"source": track}, sites=(given(torch.full((1, 7, 7), 1 / 7)),))
+
+
+@pytest.mark.parametrize(
+    "pixels",
+    [
+        np.zeros((5, 9), np.uint8),
+        np.zeros((5, 9, 1), np.float32),
+        np.full((5, 9, 3), 0.5),
+        torch.zeros(3, 5, 9),
+        torch.zeros(1, 5, 9),
+    ],
+)
+def test_any_usual_array_is_a_picture(pixels: object) -> None:
+    picture = Picture.of(pixels)  # type: ignore[arg-type]
+    assert (picture.media, picture.size) == ("image/png", (9, 5))
+
+
+def test_a_jpeg_says_its_own_size() -> None:
+    assert (Picture(JPEG).media, Picture(JPEG).size) == ("image/jpeg", (9, 7))
+
+
+def test_the_same_picture_has_the_same_bytes() -> None:
+    pixels = np.arange(60, dtype=np.uint8).reshape(4, 5, 3)
+    assert Picture.of(pixels) == Picture.of(torch.from_numpy(pixels))
+
+
+@pytest.mark.parametrize("data", [b"", b"GIF89a", JPEG[:20], Picture.of(np.zeros((2, 2))).data[:-6]])
+def test_what_is_no_picture_is_refused(data: bytes) -> None:
+    with pytest.raises(UsageError, match="neither a whole PNG nor a whole JPEG"):
+        Picture(data)
+
+
+def test_a_picture_that_is_too_large_says_what_to_do() -> None:
+    with pytest.raises(UsageError, match=r"at most 4\. Scale it down"):
+        Picture(JPEG + bytes(4_000_000))
+
+
+def test_a_sound_keeps_the_lowest_and_highest_of_each_piece() -> None:
+    samples = np.sin(np.arange(48_000) / 7)
+    sound = Sound.of(samples, seconds=3.0)
+    assert len(sound.low) == len(sound.high) == 2000
+    assert (min(sound.low), max(sound.high)) == (-127, 127)
+    assert Sound.read(json.loads(json.dumps(sound.header()))) == sound
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"low": [1], "high": [0], "seconds": 1},
+        {"low": [0], "high": [], "seconds": 1},
+        {"low": [], "high": [], "seconds": 0},
+    ],
+)
+def test_a_sound_that_cannot_be_is_refused(header: dict[str, object]) -> None:
+    with pytest.raises(UsageError, match="outline of a sound"):
+        Sound.read(header)
+
+
+def test_a_spectrogram_has_time_to_the_right_and_high_bands_on_top() -> None:
+    energies = torch.zeros(6, 3)
+    energies[5, 2] = 1.0
+    assert spectrogram(energies) == Picture.of(np.array([[0, 0, 0, 0, 0, 255], [0] * 6, [0] * 6], np.uint8))
+
+
+def test_a_trace_with_a_picture_reads_back_whole(tmp_path: Path) -> None:
+    trace = patched()
+    path = write_trace(trace, tmp_path / "a.trace")
+    assert json.loads((path / "trace.json").read_text())["version"] == 2
+    assert read_trace(path).tracks == trace.tracks
+    assert "picture" not in standalone(trace).split('id="trace"')[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda picture: picture | {"width": 13}, "not what it says"),
+        (lambda picture: picture | {"data": picture["data"][:40]}, "damaged"),
+        (lambda picture: picture | {"data": "€"}, "damaged"),
+        (lambda picture: 3, "no sequence of labels"),
+    ],
+)
+def test_a_damaged_picture_is_refused(change: object, said: str) -> None:
+    header = patched().header()
+    track = header["sequences"]["source"]
+    track["picture"] = change(track["picture"])  # type: ignore[operator]
+    with pytest.raises(DataError, match=said):
+        parsed(header, lambda _: patched().sites[0].tensors, "here")
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Track(labels=("a",), kind="patches", picture=Picture(JPEG)), "needs `grid`"),
+        (lambda: Track.of_nodes("ab", [[0, 1], [1]]), "two rows of equal length"),
+        (lambda: Track.of_nodes("ab", [[0, 2], [1, 0]]), "numbers of the 2 nodes"),
+        (lambda: Track.of_nodes("ab", [[0], [1]], places=[[0, 0]]), "2 nodes need 2 places"),
+        (lambda: Track.of_nodes("ab", [[0], [1]], places=[[0, 0], [0, 2]]), "from 0 to 1"),
+    ],
+)
+def test_a_scene_that_does_not_fit_is_refused(make: object, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        make()  # type: ignore[operator]
+
+
+def test_edges_and_places_may_be_tensors() -> None:
+    track = Track.of_nodes(["a", "b"], torch.tensor([[0], [1]]), places=np.array([[0.0, 0.5], [1.0, 0.5]]))
+    assert (track.edges, track.places) == (((0,), (1,)), ((0.0, 0.5), (1.0, 0.5)))
+
+
+def test_a_part_of_the_patches_has_no_picture() -> None:
+    part = patched().select(rows=slice(0, 2))
+    assert part.tracks["source (part)"].picture is None

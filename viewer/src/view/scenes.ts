@@ -1,0 +1,174 @@
+/** The picture, sound or graph that positions were made from, with what one query looks at drawn over it. */
+
+import { calledOff, Latest, shown, type App } from "../app";
+import { block } from "../block";
+import { choice, h, refill, replace } from "../dom";
+import type { Sequence, Site, Trace } from "../provider";
+import { frames } from "../scene/frames";
+import { MOST_NODES, nodes } from "../scene/nodes";
+import { patches } from "../scene/patches";
+import type { Listener, Scene, Style } from "../scene/scene";
+import { effect, signal, untracked } from "../signal";
+import { Reading } from "./reading";
+
+/** Keys up to which hidden ones are told apart from those of weight 0. */
+const TOLD_APART = 8192;
+/** Query tokens that are shown as buttons, around the chosen one. */
+const AROUND = 100;
+const PAUSE = 700;
+
+export const drawable = (sequence: Sequence | undefined): boolean => sequence !== undefined && sequence.kind !== "tokens";
+export const hasScenes = ({ sites, sequences }: Trace): boolean => sites.some((site) => drawable(sequences[site.query]) || drawable(sequences[site.key]));
+
+export function scenes(app: App): { element: HTMLElement; close: () => void } {
+  const style = signal<Style>("light");
+  const playing = signal(false);
+  const hovered = signal<number | null>(null);
+  const [controls, stage, facts] = [h("div", { className: "controls" }), h("div", { className: "scenes" }), h("p", { className: "note" })];
+  const reading = new Reading(app, (query, key) => ({ query, key, code: undefined, level: 0 }));
+  const section = h("section", { className: "sceneview", "aria-label": app.say("view.scene") }, controls, stage, facts);
+  const element = h("div", { className: "withreading" }, section, reading.element);
+  const latest = new Latest();
+  const chosen = (): { query: number; key: number } => app.cursor.peek() ?? { query: 0, key: 0 };
+  const ask = (query: number): void => void (app.cursor.value = { query: wrapped(query, app.current.queries), key: chosen().key });
+  const look = (index: number, side: "query" | "key"): void => void (app.cursor.value = { ...chosen(), [side]: index });
+  let made: Made = { scenes: [], tokens: null };
+  let weights: number[] | null = null;
+  const paint = (): void => {
+    const { query, key } = chosen();
+    const own = app.current.query === app.current.key;
+    for (const { scene, side } of made.scenes) {
+      scene.draw(side === "query" ? { weights: null, query, key: null } : { weights, query: own ? query : null, key: app.cursor.peek() ? (hovered.peek() ?? key) : hovered.peek() });
+    }
+  };
+  const watch = new ResizeObserver(paint);
+  watch.observe(stage);
+  const timer = setInterval(() => playing.peek() && ask(chosen().query + 1), PAUSE);
+  let began = false;
+  const stops = [
+    effect(() => {
+      const site = app.current;
+      void app.language.value;
+      untracked(() => {
+        app.cursor.value ??= { query: 0, key: 0 };
+        weights = null;
+        made = build(app, site, style, (index, side) => side === "hover" ? (hovered.value = index) : index !== null && look(index, side));
+        replace(stage, ...made.scenes.map(({ scene }) => scene.element), made.tokens?.element ?? null);
+        if (!made.scenes.length) replace(stage, h("p", {}, app.say("scene.none")));
+      });
+    }),
+    effect(() => {
+      const key = hovered.value;
+      if (began) void reading.read(key === null ? null : { query: chosen().query, key, code: undefined, level: 0 });
+      began = true;
+      paint();
+    }),
+    effect(() => {
+      const { site, head } = app;
+      const query = app.cursor.value?.query ?? 0;
+      void [app.scale.value, app.theme.value, style.value, app.cursor.value];
+      made.tokens?.draw(query);
+      paint();
+      rowOf(app, site.value, head.value, query, latest.next()).then((row) => {
+        weights = row;
+        paint();
+        facts.textContent = told(app, row);
+      }).catch((error: unknown) => !calledOff(error) && (facts.textContent = app.say("failed", { message: String(error) })));
+    }),
+    effect(() => {
+      const query = app.cursor.value?.query ?? 0;
+      const plays = playing.value;
+      const pictured = Boolean(app.sequence("key")?.picture);
+      const button = (name: "scene.before" | "scene.after", sign: string, to: () => void): HTMLElement => h("button", { onclick: to, "aria-label": app.say(name), title: app.say(name) }, sign);
+      refill(controls,
+        button("scene.before", "‹", () => ask(chosen().query - 1)),
+        h("span", { className: "which" }, `${app.say("query")} ${query}: `, h("bdi", {}, app.label("query", query))),
+        button("scene.after", "›", () => ask(chosen().query + 1)),
+        h("button", { onclick: () => (playing.value = !plays), "aria-pressed": String(plays) }, app.say(plays ? "scene.stop" : "scene.play")),
+        pictured ? choice(app.say("scene.style"), (["light", "heat"] as const).map((name) => [name, app.say(`scene.${name}`)] as const), style.value, (name) => (style.value = name)) : null,
+        h("span", { className: "note" }, app.say("scene.marks")));
+    }),
+  ];
+  return {
+    element,
+    close: () => {
+      latest.next();
+      clearInterval(timer);
+      watch.disconnect();
+      reading.close();
+      for (const stop of stops) stop();
+    },
+  };
+}
+
+interface Made {
+  scenes: { scene: Scene; side: "query" | "key" }[];
+  tokens: { element: HTMLElement; draw(query: number): void } | null;
+}
+
+type Told = (index: number | null, what: "query" | "key" | "hover") => void;
+
+/** One scene where a sequence looks at itself; otherwise one of each side that can be drawn, and tokens to choose from. */
+function build(app: App, site: Site, style: { readonly value: Style }, tell: Told): Made {
+  const own = site.query === site.key;
+  const found: Made["scenes"] = [];
+  const make = (side: "query" | "key", sequence: Sequence | undefined, length: number): void => {
+    if (!sequence || !drawable(sequence) || (sequence.kind === "nodes" && length > MOST_NODES)) return;
+    const listener: Listener = {
+      hover: (index) => side === "key" && tell(index, "hover"),
+      pick: (index, shift) => tell(index, side === "query" || (own && !shift) ? "query" : "key"),
+    };
+    const scene = drawn(app, sequence, length, () => style.value, listener);
+    arrows(app, scene, own ? "query" : side, tell);
+    found.push({ scene, side });
+  };
+  if (site.shows !== "projected") make("key", app.sequence("key"), site.keys);
+  if (!own) make("query", app.sequence("query"), site.queries);
+  const buttons = found.length > 0 && !own && !drawable(app.sequence("query"));
+  return { scenes: found, tokens: buttons ? tokens(app, site, (query) => tell(query, "query")) : null };
+}
+
+function drawn(app: App, sequence: Sequence, length: number, style: () => Style, listener: Listener): Scene {
+  if (sequence.kind === "patches") return patches(app, sequence, length, style, listener);
+  if (sequence.kind === "frames") return frames(app, sequence, length, style, listener);
+  return nodes(app, sequence, length, listener);
+}
+
+/** Arrows move the query where the scene is the query's own, otherwise the key; with Shift always the key. */
+function arrows(app: App, scene: Scene, side: "query" | "key", tell: Told): void {
+  const ways: Record<string, [number, number]> = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+  scene.element.querySelector("canvas")!.addEventListener("keydown", (event) => {
+    const way = ways[event.key];
+    if (!way || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    const which = event.shiftKey ? "key" : side;
+    tell(scene.step(app.cursor.peek()?.[which] ?? 0, ...way), which);
+  });
+}
+
+function tokens(app: App, site: Site, choose: (query: number) => void): { element: HTMLElement; draw(query: number): void } {
+  const element = h("p", { className: "running tokens", role: "group", "aria-label": app.say("query"), dir: "auto" });
+  const draw = (query: number): void => {
+    const from = Math.max(0, Math.min(query - AROUND / 2, site.queries - AROUND));
+    const count = Math.min(AROUND, site.queries - from);
+    refill(element, ...Array.from({ length: count }, (_, at) => h("button", { className: "token", dir: "auto", "aria-pressed": String(from + at === query), onclick: () => choose(from + at) }, app.label("query", from + at))));
+  };
+  return { element, draw };
+}
+
+/** A query's weights, NaN where it may not look; beyond a length hidden keys count as 0. */
+async function rowOf(app: App, site: number, head: number, query: number, signal: AbortSignal): Promise<number[]> {
+  const { keys } = app.trace.sites[site]!;
+  const row = keys <= TOLD_APART ? (await block(app.provider, site, head, [query, query + 1], [0, keys], 0, signal))[0]! : Array.from(await app.provider.row(site, head, query, signal));
+  signal.throwIfAborted();
+  return row;
+}
+
+function told(app: App, row: readonly number[]): string {
+  const seen = row.filter((weight) => weight >= 0);
+  if (!seen.length) return app.say("nothing");
+  const top = Math.max(...seen);
+  return app.say("scene.strongest", { key: app.label("key", row.indexOf(top)), weight: shown(top) });
+}
+
+const wrapped = (at: number, length: number): number => (at + length) % length;
