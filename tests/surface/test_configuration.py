@@ -6,11 +6,18 @@ from typing import Any
 import pytest
 import torch
 
-from foveate.cli.setup import RunConfig
+from foveate.cli.setup import RunConfig, resolve, task_of
+from foveate.cli.task import TASKS, module_of
 from foveate.config import build, read_toml, to_dict, to_toml
 from foveate.models import ModelConfig
 from foveate.tasks.translate import build_model
 
+MODELS = {
+    "language_model": lambda config: config.model.build(100),
+    "masked_language_model": lambda config: config.model.build(100),
+    "tag": lambda config: config.model.build(100, 10, 30),
+    "classify": lambda config: config.model.build(100, 10),
+}
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FILES = sorted(EXAMPLES.rglob("*.toml"))
 
@@ -21,11 +28,13 @@ def test_there_are_examples() -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(EXAMPLES)))
 def test_every_shipped_configuration_loads_and_builds(path: Path) -> None:
-    config = build(RunConfig, read_toml(path), imports=True)
+    task = task_of(str(path)) or "translate"
+    kind = module_of(task).RunConfig
+    config = resolve({}, str(path), {}, [], kind=kind)
     with torch.device("meta"):
-        model = build_model(config, 100, 100)
+        model = build_model(config, 100, 100) if task == "translate" else MODELS[task](config)
     assert model.parameter_count() > 0
-    assert build(RunConfig, to_dict(config)) == config
+    assert build(kind, to_dict(config)) == config
 
 
 @pytest.mark.parametrize("kind", ModelConfig.__args__, ids=lambda kind: kind.__name__)
@@ -63,3 +72,60 @@ def test_a_plan_says_what_a_step_costs_and_which_path_each_attention_takes(fovea
     answers = {line.replace("→", " ").split()[0]: line for line in attention[3:]}
     assert "refuses: Additive is not a dot product" in answers["sdpa"]
     assert " ms " in answers["additive"]
+
+
+@pytest.mark.parametrize("task", [task for task in TASKS if task != "translate"])
+def test_a_plan_is_for_any_task(foveate: Any, task: str, tmp_path: Path) -> None:
+    shown = foveate("plan", task, "--show")
+    assert shown.out.startswith(f'task = "{task}"\n')
+    path = tmp_path / "run.toml"
+    path.write_text(shown.out)
+    assert foveate("plan", path, "--show").out == shown.out
+    small = ("--no-tune", "--vocab", "20", "--length", "5", "--set", "data.max_tokens=600")
+    said = foveate("plan", path, *small)
+    assert said.code == 0, said.err
+    assert " parameters (" in said.out
+    assert " per second" in said.out
+    expected = {"tag": "120 sentences of 5 words", "classify": "120 texts of 5 tokens"}
+    assert f"a batch: {expected.get(task, '4 rows of 128 tokens')}" in said.out
+
+
+def test_a_plan_of_a_gpt_says_which_path_it_attends_by(foveate: Any) -> None:
+    sizes = ("model.block.model_dim=32", "model.block.feedforward_dim=64", "data.block_length=8", "data.max_tokens=16")
+    words = (word for size in sizes for word in ("--set", size))
+    said = foveate("plan", "language_model", "--no-tune", *words)
+    assert said.code == 0, said.err
+    assert "GPT: " in said.out
+    assert "ScaledDot + " in said.out
+    assert "causal()" in said.out
+    assert "(a vocabulary of 260)" in said.out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("plan", "tag", "classify"), "Name one task and one configuration file at most, not 'tag classify'."),
+        (("plan", "FILE", "classify"), "is for the task tag, not for classify. Name that task, or another file."),
+        (("train", "classify", "FILE", "--out", "x"), "is for the task tag, not for classify."),
+        (("plan", "OTHER"), "is for the task 'tagg', which there is not. Did you mean 'tag'?"),
+        (("plan", "tag", "--vocab", "4"), "A vocabulary of 4 has no room for text beside the 4 special tokens."),
+        (
+            (
+                "plan",
+                "classify",
+                "--length",
+                "99",
+                "--set=model.encoder=transformer",
+                "--set=model.encoder.max_length=9",
+            ),
+            "model.encoder.max_length",
+        ),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused(foveate: Any, words: tuple[str, ...], says: str, tmp_path: Path) -> None:
+    files = {"FILE": "tag", "OTHER": "tagg"}
+    for name, task in files.items():
+        (tmp_path / name).write_text(f'task = "{task}"\n')
+    said = foveate(*(tmp_path / word if word in files else word for word in words), "--no-tune")
+    assert (said.code, said.out) == (2, "")
+    assert says in said.err

@@ -107,11 +107,89 @@ def test_a_run_of_another_task_is_named(foveate: Any, run: Path, trained: Path) 
     assert "this is for runs of language_model" in foveate("generate", trained, "a", "--no-tune").err
 
 
-def test_a_model_that_fills_gaps_trains_and_goes_on(foveate: Any, text: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    said = foveate("train", "masked_language_model", "--text", text, "--out", folder, *SIZES, "--set", "train.steps=3")
+def test_context_is_read_and_not_scored(foveate: Any, run: Path, text: Path) -> None:
+    words = ("evaluate", run, "--text", text, "--no-tune", "--json")
+    alone = json.loads(foveate(*words).out)
+    known = json.loads(foveate(*words, "--context", "8").out)
+    assert known["bits_per_byte"] < alone["bits_per_byte"]
+    said = foveate(*words, "--context", "16")
+    assert said.code == 2
+    assert "A context of 16 tokens leaves nothing to predict: blocks have 16" in said.err
+
+
+def test_a_run_leaves_a_report_and_gives_it_again(foveate: Any, run: Path, text: Path, tmp_path: Path) -> None:
+    left = (run / "report.html").read_text(encoding="utf-8")
+    for part in ("Training", "Samples", "<svg", "Model card", "1,260 tokens of a vocabulary of 10", "foveate generate"):
+        assert part in left
+    said = foveate("report", run, "--out", tmp_path / "again.html", "--no-tune")
+    assert (said.code, said.out, said.err) == (0, "", f"The report is in {tmp_path / 'again.html'}.\n")
+    assert (tmp_path / "again.html").read_text(encoding="utf-8") == left
+    said = foveate("evaluate", run, "--text", text, "--no-tune", "--report", tmp_path / "tested.html")
+    assert "The report is in" in said.err
+    assert "test bits_per_byte" in (tmp_path / "tested.html").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def gaps(foveate: Any, text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("masked") / "run"
+    said = foveate("train", "masked_language_model", "--text", text, "--out", folder, *SIZES, "--set", "train.steps=90")
     assert said.code == 0, said.err
-    assert json.loads((folder / "config.json").read_text())["task"] == "masked_language_model"
-    assert "Filler.load" in said.err
-    assert foveate("resume", folder, "--no-tune", "--quiet", "--threads", "1").code == 0
-    assert "this is for runs of language_model" in foveate("generate", folder, "a", "--no-tune").err
+    assert f'Try:  foveate fill {folder} "… ___ …"' in said.err
+    return folder
+
+
+def test_a_model_that_fills_gaps_trains_and_goes_on(foveate: Any, gaps: Path) -> None:
+    assert json.loads((gaps / "config.json").read_text())["task"] == "masked_language_model"
+    assert foveate("resume", gaps, "--no-tune", "--quiet", "--threads", "1").code == 0
+    assert "this is for runs of language_model" in foveate("generate", gaps, "a", "--no-tune").err
+
+
+def test_gaps_are_filled(foveate: Any, gaps: Path) -> None:
+    said = foveate("fill", gaps, "ab___def", "--no-tune", "--best", "2")
+    filled, choices = said.out.splitlines()
+    assert len(filled) == 6
+    assert (filled[:2], filled[3:]) == ("ab", "def")
+    number, first, second = choices.split("\t")
+    assert number == "1"
+    assert first.split()[1] == filled[2]
+    assert float(first.split()[0]) >= float(second.split()[0])
+    said = foveate("fill", gaps, "--no-tune", "--gap", "?", stdin=b"a?cdef\nabcde?\n")
+    assert [len(line) for line in said.out.splitlines()] == [6, 6]
+    assert "all attention" in foveate("fill", gaps, "ab___def", "--no-tune", "--look").out
+
+
+def test_gaps_are_scored_and_reported(foveate: Any, gaps: Path, text: Path, tmp_path: Path) -> None:
+    said = foveate("evaluate", gaps, "--text", text, "--no-tune", "--json", "--report", tmp_path / "tested.html")
+    assert list(json.loads(said.out)) == ["loss", "perplexity", "accuracy"]
+    report = (tmp_path / "tested.html").read_text(encoding="utf-8")
+    for part in ("Training", "Scores", "test accuracy", "<svg", "foveate fill"):
+        assert part in report
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("fill", "RUN", "abc"), "There is no gap in 'abc'. Write ___ where a token is missing."),
+        (("fill", "RUN", "abc", "--gap", ""), "--gap is what gaps are written as: it cannot be empty."),
+        (("evaluate", "RUN", "--text", "TEXT", "--context", "3"), "--context is for models that read from left to"),
+        (("evaluate", "RUN", "--data", "TEXT"), "of the task masked_language_model, which is not scored with --data."),
+        (("evaluate", "RUN", "--context", "3"), "--context is how much of a text is read again before each block"),
+    ],
+)
+def test_what_cannot_be_filled_or_scored_is_said(
+    foveate: Any, gaps: Path, text: Path, words: tuple[str, ...], says: str
+) -> None:
+    named = {"RUN": gaps, "TEXT": text}
+    said = foveate(*(named.get(word, word) for word in words), "--no-tune")
+    assert (said.code, said.out) == (2, "")
+    assert says in said.err
+
+
+def test_a_run_that_is_not_finished_has_a_report(foveate: Any, text: Path, tmp_path: Path) -> None:
+    assert foveate("train", "language_model", "--text", text, "--out", tmp_path / "run", *SIZES).code == 0
+    (tmp_path / "run" / "model.json").unlink()
+    (tmp_path / "run" / "report.html").unlink()
+    said = foveate("report", tmp_path / "run", "--no-tune")
+    assert said.code == 0, said.err
+    assert "those of an unfinished run" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert foveate("report", tmp_path, "--no-tune").code == 3

@@ -4,11 +4,14 @@ import argparse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
     from foveate.metrics import Score
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    from foveate.cli.options import decode_arguments, machine_arguments
+    from foveate.cli.options import count, decode_arguments, head_arguments, machine_arguments
 
     parser.epilog = """
 examples:
@@ -16,9 +19,10 @@ examples:
   foveate evaluate run/ --source test.tsv --metrics phone_error,word_error --save output.txt
   foveate evaluate run/ --source test.tsv --report report.html
   foveate evaluate run/ --data test.txt --per-class             a tagger or a classifier
-  foveate evaluate run/ --text test.txt                         a language model: perplexity, bits per byte
+  foveate evaluate run/ --text test.txt --context 64            a language model: perplexity, bits per byte
   foveate evaluate --output output.fr --target test.fr          score a file that is already there
   foveate evaluate --links system.pharaoh --gold gold.pharaoh   alignment error rate
+  foveate evaluate run/ --source test.tsv --gold gold.pharaoh   the same of its attention; --per-head, --head 2
 """
     parser.add_argument("run", nargs="?", metavar="RUN", help="the run folder")
     parser.add_argument("--source", metavar="FILE", help="source lines, or tab-separated pairs")
@@ -26,14 +30,19 @@ examples:
     parser.add_argument("--data", metavar="FILE", help="labelled examples, for runs of other tasks than translation")
     parser.add_argument("--per-class", action="store_true", help="with --data: F1 of every class")
     parser.add_argument("--text", metavar="FILE", help="text to score a language model on")
+    parser.add_argument(
+        "--context", type=count, metavar="N", help="with --text: tokens that each block reads again, unscored"
+    )
     parser.add_argument("--output", metavar="FILE", help="score these lines instead of translating")
     parser.add_argument("--links", metavar="FILE", help="predicted alignments, Pharaoh format")
     parser.add_argument("--gold", metavar="FILE", help="gold alignments: sure links 3-4, possible links 3p4")
+    parser.add_argument("--per-head", action="store_true", help="with RUN and --gold: a line for every layer and head")
     parser.add_argument("--metrics", metavar="A,B", help="which metrics; by default those that suit the data")
-    parser.add_argument("--save", metavar="FILE", help="keep the translations")
+    parser.add_argument("--save", metavar="FILE", help="keep the translations, or with --gold the links")
     parser.add_argument("--report", metavar="FILE", help="write the run's report, with these scores and alignments")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     decode_arguments(parser)
+    head_arguments(parser)
     machine_arguments(parser)
 
 
@@ -42,10 +51,16 @@ def run(arguments: argparse.Namespace) -> int:
 
     from foveate.errors import UsageError
 
-    if arguments.report and not (arguments.run and (arguments.source or arguments.data)):
-        raise UsageError("--report is about a model: give RUN and --source FILE (or --data FILE) too.")
+    if arguments.report and not (arguments.run and (arguments.source or arguments.data or arguments.text)):
+        raise UsageError("--report is about a model: give RUN and --source FILE (or --data, or --text FILE) too.")
+    if arguments.context is not None and not arguments.text:
+        raise UsageError("--context is how much of a text is read again before each block: give --text FILE too.")
     if arguments.text:
         return _text(arguments)
+    if arguments.run and arguments.gold:
+        from foveate.cli.alignment import evaluate
+
+        return evaluate(arguments)
     if arguments.links:
         if not arguments.gold:
             raise UsageError("--links needs --gold FILE, the alignments to compare with.")
@@ -60,7 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
         scores = _model(arguments)
     else:
         raise UsageError(
-            "Give RUN with --source (and --target) or --data, or --output with --target, or --links with --gold."
+            "Give RUN with --source (and --target, or --gold) or --data, or --output with --target, or --links with "
+            "--gold."
         )
     if arguments.json:
         print(json.dumps({score.name: {"value": score.value, "signature": score.signature} for score in scores}))
@@ -71,19 +87,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _task(arguments: argparse.Namespace) -> "list[Score]":
     """Scores of a run by its own task."""
-    from pathlib import Path
-
     from foveate.cli.setup import prepare_machine
-    from foveate.cli.task import TASKS, module_of
-    from foveate.errors import UsageError
-    from foveate.storage.run import read_run
 
-    task = read_run(Path(arguments.run)).task
-    module = module_of(task) if task in TASKS else None
-    if module is None or not hasattr(module, "evaluate"):
-        raise UsageError(f"{arguments.run} is a run of the task {task}, which is not scored with --data.")
+    evaluate = _of_task(arguments, "evaluate", "--data")
     prepare_machine(arguments, quiet=True)
-    return module.evaluate(arguments)
+    return evaluate(arguments)
 
 
 def _model(arguments: argparse.Namespace) -> "list[Score]":
@@ -121,9 +129,9 @@ def _model(arguments: argparse.Namespace) -> "list[Score]":
     references = [pair.target for pair in pairs]
     scores = evaluate(hypotheses, references, names)
     if arguments.report:
-        from foveate.cli.report import SAMPLES, Test, write_report
+        from foveate.cli.task.translation_report import SAMPLES, Test, write_translation_report
 
-        write_report(
+        write_translation_report(
             translator,
             Path(arguments.run),
             Path(arguments.report),
@@ -136,24 +144,31 @@ def _model(arguments: argparse.Namespace) -> "list[Score]":
 
 
 def _text(arguments: argparse.Namespace) -> int:
-    import json
-
-    from foveate.cli.setup import prepare_machine, say
-    from foveate.data.text import read_lines
+    """Figures of a language model of either kind."""
+    from foveate.cli.setup import prepare_machine
     from foveate.errors import UsageError
-    from foveate.tasks.generator import Generator
 
     if not arguments.run:
         raise UsageError("--text is for a language model to be scored on: give RUN too.")
+    evaluate_text = _of_task(arguments, "evaluate_text", "--text")
     prepare_machine(arguments, quiet=True)
-    figures = Generator.load(arguments.run, precision=arguments.precision, note=say).evaluate(
-        read_lines(arguments.text)
-    )
-    if arguments.json:
-        print(json.dumps(figures))
-    else:
-        print(*(f"{name} = {value:.4g}" for name, value in figures.items()), sep="\n")
+    evaluate_text(arguments)
     return 0
+
+
+def _of_task(arguments: argparse.Namespace, name: str, option: str) -> "Callable[[argparse.Namespace], Any]":
+    """What the module of the run's task does with an option."""
+    from pathlib import Path
+
+    from foveate.cli.task import known_task, module_of
+    from foveate.errors import UsageError
+    from foveate.storage.run import read_run
+
+    task = known_task(read_run(Path(arguments.run)))
+    found = getattr(module_of(task), name, None)
+    if found is None:
+        raise UsageError(f"{arguments.run} is a run of the task {task}, which is not scored with {option}.")
+    return found
 
 
 def _file(arguments: argparse.Namespace) -> "list[Score]":

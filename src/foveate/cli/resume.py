@@ -21,20 +21,14 @@ def run(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
     from foveate.cli.setup import prepare_machine
-    from foveate.cli.task import TASKS, module_of
+    from foveate.cli.task import known_task, module_of
     from foveate.cli.training import train
     from foveate.config import build
-    from foveate.errors import DataError
     from foveate.storage.run import read_run
 
     folder = Path(arguments.run)
     saved = read_run(folder)
-    if saved.task not in TASKS:
-        raise DataError(
-            f"{folder} is a run of the task {saved.task!r}, which this version of foveate does not know. "
-            f"It knows {', '.join(TASKS)}."
-        )
-    task = module_of(saved.task)
+    task = module_of(known_task(saved))
     config = build(task.RunConfig, saved.config, where="")
     prepare_machine(arguments, quiet=arguments.quiet)
     return train(saved.task, task.open_task(config, folder), config, folder, quiet=arguments.quiet, resume=True)

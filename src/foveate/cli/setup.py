@@ -12,6 +12,8 @@ import torch
 from foveate import machine
 from foveate.config import build, override, read_toml, setting, to_dict
 from foveate.decode import Constraints, DecodeConfig
+from foveate.errors import UsageError
+from foveate.suggestion import did_you_mean
 from foveate.tasks.translate import VALIDATED, TranslateConfig
 from foveate.train import TrainConfig
 
@@ -38,12 +40,31 @@ def resolve(
     *,
     kind: type[Run] = RunConfig,  # type: ignore[assignment]
 ) -> Run:
-    """A TOML file if there is one, otherwise `base`; then the files, then the assignments, which win."""
+    """A TOML file if there is one, otherwise `base`; then the files, then the assignments, which win.
+
+    What task a file is for, it may say in `task`: see `task_of`.
+    """
     mapping: Mapping[str, Any] = base if toml is None else read_toml(toml)
+    mapping = {name: value for name, value in mapping.items() if name != "task"}
     data = mapping.get("data", {})
     if files and isinstance(data, Mapping):
         mapping = {**mapping, "data": {**data, **files}}
     return build(kind, assign(mapping, assignments), imports=True)
+
+
+def task_of(toml: str | None, named: str | None = None) -> str | None:
+    """The task that is named, or else the one that a configuration file names.
+
+    Raises UsageError when the file is for another task, or for one that there is not.
+    """
+    from foveate.cli.task import TASKS
+
+    said = None if toml is None else read_toml(toml).get("task")
+    if said is not None and said not in TASKS:
+        raise UsageError(f"{toml} is for the task {said!r}, which there is not.{did_you_mean(str(said), TASKS)}")
+    if named is not None and said not in (None, named):
+        raise UsageError(f"{toml} is for the task {said}, not for {named}. Name that task, or another file.")
+    return named or said
 
 
 def assign(mapping: Mapping[str, Any], assignments: Sequence[str]) -> Mapping[str, Any]:

@@ -34,12 +34,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from foveate.cli.setup import prepare_machine, resolve, say
+    from foveate.cli.setup import prepare_machine, resolve, say, task_of
     from foveate.cli.training import train
     from foveate.config import to_dict
     from foveate.errors import UsageError
     from foveate.storage.run import create_run, require_new
 
+    task_of(arguments.config, arguments.task)
     task, files = module_of(arguments.task), _files(arguments)
     first = TASKS[arguments.task].first
     base = {}
@@ -61,6 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     require_new(folder)
     prepare_machine(arguments, quiet=arguments.quiet)
     prepared = task.prepare(config, folder)
+    config = prepared.config  # with the sizes of an encoder that it begins with
     # Last: data that cannot be used leave nothing to resume.
     create_run(folder, arguments.task, to_dict(config), prepared.digests)
     return train(arguments.task, prepared, config, folder, quiet=arguments.quiet)

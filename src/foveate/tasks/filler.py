@@ -9,7 +9,10 @@ import torch
 from foveate.data.batch import Batch
 from foveate.data.tokeniser import BOS, EOS, SPECIALS, Tokeniser
 from foveate.errors import DataError, UsageError
+from foveate.inspect.alignment import Alignment
+from foveate.inspect.self_attention import self_attention
 from foveate.models import BERT
+from foveate.tasks.hugging_face import model_type_of
 from foveate.tasks.masked_language_model import MaskedLanguageModelConfig, MaskedLanguageModelTask, score
 from foveate.tasks.text import TextConfig, load_text_model, text_of, tokens_of
 
@@ -44,6 +47,10 @@ class Filler:
         Raises DataError when the folder is not a run, has no trained weights, or is damaged, and UsageError for a run
         of another task.
         """
+        if model_type_of(run) is not None:
+            from foveate.tasks.guest import GuestFiller  # which is a filler itself
+
+            return GuestFiller.read(run)
         config, tokeniser, model = load_text_model(
             Path(run), "masked_language_model", MaskedLanguageModelConfig, MaskedLanguageModelTask.initial, note
         )
@@ -55,6 +62,38 @@ class Filler:
 
         Raises UsageError for a text without gaps, DataError for one that is too long.
         """
+        tokens, places = self._read(text, gap)
+        hidden, _ = self.model.encode(Batch.of([tokens]))
+        logits = self.model.logits(hidden[torch.tensor(places)])[:, : self.tokeniser.vocab_size]
+        logits[:, : len(SPECIALS)] = -torch.inf
+        found = logits.softmax(-1).topk(min(best, logits.shape[1] - len(SPECIALS)))
+        pieces = [self.tokeniser.pieces(row) for row in found.indices.tolist()]
+        for place, row in zip(places, found.indices.tolist(), strict=True):
+            tokens[place] = row[0]
+        choices = tuple(tuple(zip(*pair, strict=True)) for pair in zip(pieces, found.values.tolist(), strict=True))
+        return Filling(text_of(self.tokeniser, tokens[2:-1]), choices)
+
+    @torch.inference_mode()
+    def look(self, text: str, *, gap: str = GAP, layer: int | None = None) -> Alignment | None:
+        """What each gap looked at: a row for every gap, the mean of a layer's heads.
+
+        Raises UsageError and DataError as `fill` does.
+        """
+        tokens, places = self._read(text, gap)
+        pieces = [gap if place in places else self.tokeniser.pieces([token])[0] for place, token in enumerate(tokens)]
+        seen = self_attention(self.model, lambda: self.model.encode(Batch.of([tokens])), pieces, layer=layer)
+        return seen and Alignment.of(pieces, [gap] * len(places), seen.weights[places])
+
+    def evaluate(self, lines: Iterable[str]) -> dict[str, float]:
+        """Loss, perplexity and accuracy of the gaps in a text, which are drawn as those of validation are.
+
+        Raises DataError for a text without lines.
+        """
+        tokens = tokens_of(list(lines), self.tokeniser)
+        return score(self.model, tokens, self.config, self.tokeniser.vocab_size)
+
+    def _read(self, text: str, gap: str) -> tuple[list[int], list[int]]:
+        """The tokens of a line with its gaps, and where these are."""
         parts = text.split(gap)
         if len(parts) == 1:
             raise UsageError(f"There is no gap in {text!r}. Write {gap} where a token is missing.")
@@ -70,20 +109,4 @@ class Filler:
                 f"The text has {len(tokens)} tokens, but the model has {self.model.config.max_length} positions. "
                 "Shorten it; nothing is cut off silently."
             )
-        hidden, _ = self.model.encode(Batch.of([tokens]))
-        logits = self.model.logits(hidden[torch.tensor(places)])[:, : self.tokeniser.vocab_size]
-        logits[:, : len(SPECIALS)] = -torch.inf
-        found = logits.softmax(-1).topk(min(best, logits.shape[1] - len(SPECIALS)))
-        pieces = [self.tokeniser.pieces(row) for row in found.indices.tolist()]
-        for place, row in zip(places, found.indices.tolist(), strict=True):
-            tokens[place] = row[0]
-        choices = tuple(tuple(zip(*pair, strict=True)) for pair in zip(pieces, found.values.tolist(), strict=True))
-        return Filling(text_of(self.tokeniser, tokens[2:-1]), choices)
-
-    def evaluate(self, lines: Iterable[str]) -> dict[str, float]:
-        """Loss, perplexity and accuracy of the gaps in a text, which are drawn as those of validation are.
-
-        Raises DataError for a text without lines.
-        """
-        tokens = tokens_of(list(lines), self.tokeniser)
-        return score(self.model, tokens, self.config, self.tokeniser.vocab_size)
+        return tokens, places

@@ -11,7 +11,10 @@ from foveate.data.batch import Batch
 from foveate.data.tokeniser import BOS, EOS, PAD, UNKNOWN, Tokeniser
 from foveate.decode import DecodeConfig, Hypothesis, SampleConfig, beam_size, decode
 from foveate.errors import DataError, UsageError
+from foveate.inspect.alignment import Alignment
+from foveate.inspect.self_attention import self_attention
 from foveate.models import LanguageModel
+from foveate.tasks.hugging_face import model_type_of
 from foveate.tasks.language_model import LINE_BYTES, LanguageModelTask, LanguageModelTaskConfig, score
 from foveate.tasks.text import TextConfig, load_text_model, text_of, tokens_of
 
@@ -58,6 +61,10 @@ class Generator:
         `note` receives a sentence about anything that was passed over. Raises DataError when the folder is not a run,
         has no trained weights, or is damaged, and UsageError for a run of another task.
         """
+        if model_type_of(run) is not None:
+            from foveate.tasks.guest import GuestGenerator  # which is a generator itself
+
+            return GuestGenerator.read(run, precision=precision)
         config, tokeniser, model = load_text_model(
             Path(run), "language_model", LanguageModelTaskConfig, LanguageModelTask.initial, note
         )
@@ -132,6 +139,21 @@ class Generator:
         num_bytes = sum(len(line.encode()) + LINE_BYTES for line in text)
         tokens = tokens_of(text, self.tokeniser)
         return score(self.model, tokens, self.data, num_bytes=num_bytes, context=context)
+
+    @torch.inference_mode()
+    def look(self, text: str, *, layer: int | None = None) -> Alignment | None:
+        """What each token of a text looked at when the next was to be told, the mean of a layer's heads.
+
+        None for a recurrent model, which looks at nothing. Raises DataError as `generate` does.
+        """
+        read = self._read(text)
+        if self.model.max_length is not None and len(read) > self.model.max_length:
+            raise DataError(
+                f"The text has {len(read) - 1} tokens, but the model has {self.model.max_length} positions for it and "
+                "its beginning. Shorten it; nothing is cut off silently."
+            )
+        pieces = self.tokeniser.pieces(read)
+        return self_attention(self.model, lambda: self.model(Batch.of([read])), pieces, layer=layer)
 
     def _read(self, prompt: str) -> list[int]:
         """The tokens of a prompt, after a line's end."""

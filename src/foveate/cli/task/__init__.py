@@ -2,15 +2,19 @@
 
 A task is a module of this package, named as its command: `RunConfig` (the task's configuration, and how to train),
 `suggest(files)`, `prepare(config, folder)`, `open_task(config, folder)`, `size(task)` in words, and
-`finish(task, config, folder)`, which leaves a report and says what to try; tasks with a single file of data may have
-`evaluate(arguments)`, the scores of `foveate evaluate RUN --data FILE`. This file knows no torch: `--help` has to be
-quick.
+`finish(task, config, folder)`, which leaves a report and says what to try; `report(folder, path)`, which writes it
+again; `probe(config, arguments)`, what `foveate plan` measures. Tasks with a single file of data may have
+`evaluate(arguments)`, the scores of `foveate evaluate RUN --data FILE`, or `evaluate_text(arguments)`, which prints
+those of `--text FILE`. This file knows no torch: `--help` has to be quick.
 """
 
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from foveate.storage.run import Run
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,8 @@ TASKS = {
             "target": "target lines, partners of the source lines",
             "valid_source": "validation pairs; without, some lines are held out",
             "valid_target": "target side of the validation pairs",
+            "links": "word links like 0-0 1-2, line by line of source, that attention is taught to follow",
+            "valid_links": "links of the validation pairs",
         },
     ),
     "language_model": TaskOptions("text that goes on", TEXT),
@@ -56,6 +62,18 @@ TASKS = {
 def option(name: str) -> str:
     """A setting as it is written on the command line."""
     return f"--{name.replace('_', '-')}"
+
+
+def known_task(run: "Run") -> str:
+    """The task of a run. Raises DataError when this version does not know it."""
+    from foveate.errors import DataError
+
+    if run.task not in TASKS:
+        raise DataError(
+            f"{run.folder} is a run of the task {run.task!r}, which this version of foveate does not know. "
+            f"It knows {', '.join(TASKS)}."
+        )
+    return run.task
 
 
 def module_of(task: str) -> Any:

@@ -9,15 +9,15 @@ from pathlib import Path
 from foveate.cli.setup import say
 from foveate.cli.task.labelling import (
     SAMPLES,
-    Sample,
     class_rows,
     require_measured,
     require_some,
     save_lines,
     say_reports,
     size,
-    write_report,
+    write_labelling_report,
 )
+from foveate.cli.task.report import Sample
 from foveate.config import build, setting
 from foveate.data.labelled import LabelledText, read_labelled
 from foveate.metrics import Score
@@ -25,10 +25,12 @@ from foveate.storage.run import read_run
 from foveate.tasks.classify import ClassifyConfig, ClassifyTask, TextClassifier
 from foveate.tasks.labelling import Parts
 from foveate.tasks.labelling_suggestion import suggest_classifier
+from foveate.tasks.plan import Probe
+from foveate.tasks.probe import classify_probe
 from foveate.tasks.suggestion import Suggestion
 from foveate.train import TrainConfig
 
-__all__ = ["RunConfig", "evaluate", "finish", "open_task", "prepare", "size", "suggest"]
+__all__ = ["RunConfig", "evaluate", "finish", "open_task", "prepare", "probe", "report", "size", "suggest"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +49,11 @@ def suggest(files: Mapping[str, str]) -> Suggestion:
     return suggest_classifier(files["data"])
 
 
+def probe(config: RunConfig, arguments: argparse.Namespace) -> Probe:
+    """What `foveate plan` measures."""
+    return classify_probe(config, length=arguments.length, vocab=arguments.vocab)
+
+
 def prepare(config: RunConfig, folder: Path) -> ClassifyTask:
     """Read the data into the run folder, and say what was left out."""
     task, reports = ClassifyTask.prepare(config, folder)
@@ -62,10 +69,15 @@ def open_task(config: RunConfig, folder: Path) -> ClassifyTask:
 def finish(task: ClassifyTask, config: RunConfig, folder: Path) -> None:
     """report.html, with labels of the first validation texts, and what to try next."""
     classifier = TextClassifier(task.model, task.tokeniser, task.labels)
-    parts = Parts(config, lambda path: read_labelled(path, columns=config.data.columns))
-    _report(classifier, folder, folder / "report.html", list(parts("valid")), "validation")
+    _report(classifier, folder, folder / "report.html", _validation(config), "validation")
     say(f"The model is in {folder}, its report in {folder / 'report.html'}.")
     say(f'Try:  foveate classify {shlex.quote(str(folder))} "…"{" --look" if classifier.attends else ""}')
+
+
+def report(folder: Path, path: Path) -> None:
+    """The report of a run, by its files and its validation data."""
+    config = build(RunConfig, read_run(folder).config, where="")
+    _report(TextClassifier.load(folder, note=say), folder, path, _validation(config), "validation")
 
 
 def evaluate(arguments: argparse.Namespace) -> list[Score]:
@@ -83,13 +95,17 @@ def evaluate(arguments: argparse.Namespace) -> list[Score]:
     return predicted.scores() + (class_rows(predicted) if arguments.per_class else [])
 
 
+def _validation(config: RunConfig) -> list[LabelledText]:
+    return list(Parts(config, lambda path: read_labelled(path, columns=config.data.columns))("valid"))
+
+
 def _report(classifier: TextClassifier, folder: Path, path: Path, examples: Sequence[LabelledText], data: str) -> None:
     predicted, samples = classifier.predict(examples), list[Sample]()
     for example, (label,) in zip(examples[:SAMPLES], predicted.labels, strict=False):
         seen = classifier.look(example.text) if classifier.attends and example.text.strip() else None
         samples.append((example.text, example.label, label, seen))
     shown = shlex.quote(str(folder))
-    write_report(
+    write_labelling_report(
         classifier.model,
         folder,
         path,

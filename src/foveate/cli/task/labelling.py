@@ -1,23 +1,19 @@
 """What the command line's sides of tagging and classifying share: reports, and scores on a file."""
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from foveate import inspect
 from foveate.cli.setup import say
+from foveate.cli.task.report import Sample, write_report
 from foveate.errors import DataError, UsageError
-from foveate.inspect import Alignment
 from foveate.metrics import Score, class_scores, marks_spans, span_scores
 from foveate.storage.draft import disk_errors
 from foveate.tasks.labelling import VALIDATED, LabellingTask, Predicted
 from foveate.train import TrainConfig
 
 SAMPLES = 8
-Sample = tuple[str, str, str, Alignment | None]
-"""A text, its labels, what the model says, and where it looked."""
 
 
 def require_measured(train: TrainConfig) -> None:
@@ -69,7 +65,7 @@ def save_lines(path: str | None, lines: Sequence[str]) -> None:
             Path(path).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
-def write_report(
+def write_labelling_report(
     model: Any,
     folder: Path,
     path: Path,
@@ -80,33 +76,16 @@ def write_report(
     commands: Sequence[str],
 ) -> None:
     """Curves, scores, examples and the model card of a run, as one HTML file."""
-    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    final = folder / "model.json"
-    facts = json.loads(final.read_text(encoding="utf-8")) if final.exists() else {}
-    name, minutes = type(model).__name__, rows[-1]["seconds"] / 60 if rows else 0.0
-    encoder = type(model.encoder).__name__
-    html = inspect.report(
-        title=f"{name} in {folder.name}",
-        summary=[
-            ("parameters", f"{model.parameter_count():,}"),
-            ("minutes", f"{minutes:.1f}"),
-            *((f"validation {name}", f"{value:.4g}") for name, value in facts.get("metrics", {}).items()),
-        ],
-        curves=rows,
+    write_report(
+        model,
+        folder,
+        path,
+        kind=f"{type(model).__name__} over a {type(model.encoder).__name__}",
         scores=[
             {"metric": score.name, "value": f"{score.value:.2f}", "data": data, "signature": score.signature or ""}
             for score in scores
         ],
-        samples=list(samples),
-        card={
-            "model": f"{name} over a {encoder}, {model.parameter_count():,} parameters, trained from scratch",
-            "training": f"{rows[-1]['step'] if rows else 0:,} steps, {minutes:.1f} minutes",
-            "weights": facts.get("weights", "those of an unfinished run"),
-            "licence": "that of the training data; the card does not know it",
-            "limits": "Only inputs like those it was trained on, and only the labels that it was trained with.",
-        },
-        commands=list(commands),
+        samples=samples,
+        card={"limits": "Only inputs like those it was trained on, and only the labels that it was trained with."},
+        commands=commands,
     )
-    with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(html, encoding="utf-8")

@@ -1,22 +1,32 @@
 """The command line's side of translation: sizes from the data, and a report with translations."""
 
+import argparse
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from foveate.cli.report import SAMPLES, write_report
 from foveate.cli.setup import RunConfig, say
+from foveate.cli.task.translation_report import SAMPLES, write_translation_report
+from foveate.data.parallel import ParallelData
+from foveate.tasks.plan import Probe
+from foveate.tasks.probe import translation_probe
 from foveate.tasks.suggestion import Suggestion
 from foveate.tasks.suggestion import suggest as suggest_sizes
 from foveate.tasks.translate import TranslateTask
 from foveate.tasks.translator import Translator
 
-__all__ = ["RunConfig", "finish", "open_task", "prepare", "suggest"]
+__all__ = ["RunConfig", "finish", "open_task", "prepare", "probe", "report", "size", "suggest"]
 
 
 def suggest(files: Mapping[str, str]) -> Suggestion:
     """Sizes for a run without a configuration."""
     return suggest_sizes(files["source"], files.get("target"))
+
+
+def probe(config: RunConfig, arguments: argparse.Namespace) -> Probe:
+    """What `foveate plan` measures."""
+    lengths = (arguments.source_length, arguments.target_length)
+    return translation_probe(config, lengths=lengths, vocab=arguments.vocab)
 
 
 def prepare(config: RunConfig, folder: Path) -> TranslateTask:
@@ -40,10 +50,19 @@ def size(task: TranslateTask) -> str:
 def finish(task: TranslateTask, config: RunConfig, folder: Path) -> None:
     """report.html, with translations of the first validation pairs, and what to try next."""
     translator = Translator(task.model, task.source_tokeniser, task.target_tokeniser, config.decode)
-    rows = range(min(SAMPLES, len(task.validation)))
-    sources = [task.source_tokeniser.decode(task.validation.source[row].tolist()) for row in rows]
-    references = [task.target_tokeniser.decode(task.validation.target[row].tolist()) for row in rows]
-    translations = translator.translate(sources)
-    write_report(translator, folder, folder / "report.html", translations=translations, references=references)
+    _report(translator, task.validation, folder, folder / "report.html")
     say(f"The model is in {folder}, its report in {folder / 'report.html'}.")
     say(f'Try:  foveate translate {shlex.quote(str(folder))} "…" --align')
+
+
+def report(folder: Path, path: Path) -> None:
+    """The report of a run, by its files."""
+    _report(Translator.load(folder, note=say), ParallelData.open(folder / "data" / "valid"), folder, path)
+
+
+def _report(translator: Translator, validation: ParallelData, folder: Path, path: Path) -> None:
+    rows = range(min(SAMPLES, len(validation)))
+    sources = [translator.source_tokeniser.decode(validation.source[row].tolist()) for row in rows]
+    references = [translator.target_tokeniser.decode(validation.target[row].tolist()) for row in rows]
+    translations = translator.translate(sources)
+    write_translation_report(translator, folder, path, translations=translations, references=references)

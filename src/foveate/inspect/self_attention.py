@@ -1,0 +1,35 @@
+"""What the pieces of one text look at among themselves, as one picture of any model."""
+
+from collections.abc import Callable, Sequence
+
+from torch import nn
+
+from foveate.attention import record
+from foveate.inspect.alignment import Alignment
+
+
+def self_attention(
+    model: nn.Module, run: Callable[[], object], pieces: Sequence[str], *, layer: int | None = None
+) -> Alignment | None:
+    """The mean over the heads of one layer's weights while `run` passes one text of these pieces through the model.
+
+    By default the layer before the last, which is often the clearest; the only one of a model with one. None for a
+    model whose pieces do not look at each other, as those of a recurrent one.
+
+    >>> import torch
+    >>> from foveate import Attention, causal
+    >>> site, x = Attention(visibility=causal()), torch.zeros(1, 1, 3, 4)
+    >>> seen = self_attention(site, lambda: site.run(query=x, key=x, value=x), ["I", "saw", "it"])
+    >>> print(seen.weights.round(2))
+    [[1.   0.   0.  ]
+     [0.5  0.5  0.  ]
+     [0.33 0.33 0.33]]
+    """
+    with record(model) as seen:
+        run()
+    square = (1, len(pieces), len(pieces))
+    sites = [site for site in seen.of_kind("self") if (site.shape[0], *site.shape[2:]) == square]
+    if not sites:
+        return None
+    chosen = sites[max(len(sites) - 2, 0) if layer is None else layer]
+    return Alignment.of(pieces, pieces, chosen.weights()[0].mean(0).float().cpu().numpy())
