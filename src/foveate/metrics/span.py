@@ -20,13 +20,13 @@ class Span(NamedTuple):
 
 
 def marks_spans(tags: Iterable[str]) -> bool:
-    """Whether these tags are spans: O, and B-, I- (perhaps E-, S-, L-, U-) with a kind.
+    """Whether these tags are spans: B-, I- (perhaps E-, S-, L-, U-) with a kind, and O, if some words are in none.
 
-    >>> marks_spans(["O", "B-PER", "I-PER"]), marks_spans(["NOUN", "O"]), marks_spans(["O"])
-    (True, False, False)
+    >>> marks_spans(["O", "B-PER", "I-PER"]), marks_spans(["B-PER", "I-PER"]), marks_spans(["NOUN", "O"])
+    (True, True, False)
     """
-    different = set(tags)
-    return different > {OUTSIDE} and all(_TAG.fullmatch(tag) for tag in different - {OUTSIDE})
+    marked = set(tags) - {OUTSIDE}
+    return any(tag[0] in "BSU" for tag in marked) and all(_TAG.fullmatch(tag) for tag in marked)
 
 
 def spans(tags: Sequence[str]) -> list[Span]:

@@ -40,6 +40,12 @@ def test_nothing_to_score_is_said(score: object) -> None:
         ("B-X I-X E-X I-X", [("X", 0, 3), ("X", 3, 4)]),
         ("S-X S-X U-Y L-Y", [("X", 0, 1), ("X", 1, 2), ("Y", 2, 3), ("Y", 3, 4)]),
         ("B-new-age I-new-age", [("new-age", 0, 2)]),
+        ("I-X O I-X", [("X", 0, 1), ("X", 2, 3)]),
+        ("I-X B-X I-X", [("X", 0, 1), ("X", 1, 3)]),
+        ("B-X I-Y I-X", [("X", 0, 1), ("Y", 1, 2), ("X", 2, 3)]),
+        ("E-X E-X", [("X", 0, 1), ("X", 1, 2)]),
+        ("B-X S-X I-X", [("X", 0, 1), ("X", 1, 2), ("X", 2, 3)]),
+        ("B-X E-Y I-Y", [("X", 0, 1), ("Y", 1, 2), ("Y", 2, 3)]),
     ],
 )
 def test_spans_of_tags(tags: str, expected: list[tuple[str, int, int]]) -> None:
@@ -55,10 +61,31 @@ def test_a_span_counts_only_as_a_whole_and_with_its_kind() -> None:
     assert by_kind == {"LOC": (1, 1, 2), "ORG": (0, 2, 1), "PER": (1, 1, 1)}
 
 
+def test_too_long_too_short_and_cut_in_two_are_all_wrong() -> None:
+    gold = ["B-X I-X I-X", "B-X I-X O", "B-X B-X O"]
+    predicted = ["B-X I-X O", "B-X I-X I-X", "B-X I-X O"]
+    score = span_f1([one.split() for one in predicted], [one.split() for one in gold])
+    assert score.value == 0  # 3 predicted and 4 there, though 7 of the 9 tags are right
+
+
+def test_a_span_that_begins_with_inside_is_the_span_that_it_would_be() -> None:
+    assert span_f1([["O", "I-X", "I-X"]], [["O", "B-X", "I-X"]]).value == 100
+
+
 def test_the_same_span_in_another_sentence_is_another_span() -> None:
     assert span_f1([["B-X"], ["O"]], [["O"], ["B-X"]]).value == 0
 
 
-@pytest.mark.parametrize(("tags", "yes"), [("O B-X", True), ("B-X", False), ("O", False), ("O NOUN B-X", False)])
+@pytest.mark.parametrize(
+    ("tags", "yes"),
+    [
+        ("O B-X", True),
+        ("B-X I-X", True),  # nothing is outside, as in addresses
+        ("O", False),
+        ("", False),
+        ("I-X", False),  # nothing begins
+        ("O NOUN B-X", False),
+    ],
+)
 def test_which_tags_are_spans(tags: Sequence[str], yes: bool) -> None:
     assert marks_spans(str(tags).split()) is yes
