@@ -2,12 +2,16 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
 
+from foveate.attention import AttentionConfig
 from foveate.errors import DataError
+from foveate.models.hugging_face import read_folder, their_name, write_folder
 from foveate.models.transformer import Transformer, TransformerConfig
 from foveate.nn.block import BlockConfig
 from foveate.nn.feedforward import Activation
@@ -35,6 +39,16 @@ OTHER_DESIGNS = ("normalize_before", "normalize_embedding", "add_final_layer_nor
 POSITIONS = re.compile(r"model\.(encoder|decoder)\.embed_positions\.weight")
 
 
+def read_marian(folder: Path | str) -> Transformer:
+    """The model of a folder, in evaluation mode. Raises DataError when it holds another, or is damaged."""
+    return from_marian(*read_folder(folder))
+
+
+def write_marian(model: Transformer, folder: Path | str, config: TransformerConfig, *, pad: int, end: int) -> None:
+    """A folder that Hugging Face's MarianMTModel loads. Raises ValueError for what Marian's architecture has not."""
+    write_folder(folder, *to_marian(model, config, pad=pad, end=end))
+
+
 def from_marian(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Transformer:
     """The model that a Marian `config.json` and the tensors of its `model.safetensors` describe, in eval mode.
 
@@ -59,6 +73,55 @@ def from_marian(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Tra
     model.load_state_dict(own)
     _require_sinusoids(model, tensors)
     return model
+
+
+def to_marian(
+    model: Transformer, ours: TransformerConfig, *, pad: int, end: int
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """`config.json` and tensors, by the names on disk. `pad` is also the id that decoding begins with.
+
+    Raises ValueError for what Marian has not.
+    """
+    _require_marian(ours)
+    block, shared = ours.block, ours.share == "all"
+    config = {
+        "architectures": ["MarianMTModel"],
+        "model_type": "marian",
+        "vocab_size": model.source_embedding.num_embeddings,
+        "decoder_vocab_size": model.target_embedding.num_embeddings,
+        "d_model": block.model_dim,
+        "activation_function": their_name(block.activation),
+        "dropout": block.dropout,
+        "attention_dropout": block.attention_dropout,
+        "activation_dropout": block.feedforward_dropout,
+        "max_position_embeddings": 512,
+        "scale_embedding": True,
+        "share_encoder_decoder_embeddings": shared,
+        "tie_word_embeddings": ours.share != "none",
+        "is_encoder_decoder": True,
+        "pad_token_id": pad,
+        "eos_token_id": end,
+        "decoder_start_token_id": pad,
+        "forced_eos_token_id": None,
+    }
+    for side, layers in (("encoder", ours.encoder_layers), ("decoder", ours.decoder_layers)):
+        config |= {f"{side}_layers": layers, f"{side}_attention_heads": block.num_heads}
+        config[f"{side}_ffn_dim"] = block.feedforward_dim
+    tensors = {_on_disk(name, config): tensor for name, tensor in model.state_dict().items()}
+    tensors["final_logits_bias"] = tensors["final_logits_bias"][None]
+    return config, tensors
+
+
+def _require_marian(config: TransformerConfig) -> None:
+    plain = AttentionConfig()
+    mechanisms = {f"{place}_attention": plain for place in ("encoder", "decoder", "cross")}
+    block = replace(config.block, norm="post", bias=True, **mechanisms)  # type: ignore[arg-type]
+    positions = config.position == SinusoidalConfig(layout="blocks") and config.target_position == "same"
+    if config.block != block or config.encoder is not None or not positions or not config.output_bias:
+        raise ValueError(
+            "Marian has post-norm blocks with biases, scaled dot-product attention, sines before cosines and a bias on "
+            "every logit, and this model differs. Save it as a run, or export it to an engine."
+        )
 
 
 def configuration(config: Mapping[str, Any]) -> TransformerConfig:

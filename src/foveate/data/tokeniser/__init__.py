@@ -5,6 +5,8 @@ from pathlib import Path
 
 from foveate.data.tokeniser.byte import ByteConfig, ByteTokeniser
 from foveate.data.tokeniser.character import CharacterConfig, CharacterTokeniser
+from foveate.data.tokeniser.hugging_face import HuggingFaceTokeniser
+from foveate.data.tokeniser.marian import MarianTokeniser
 from foveate.data.tokeniser.subword import SentencePieceConfig, SentencePieceTokeniser
 from foveate.data.tokeniser.tokeniser import BOS, EOS, PAD, SPECIALS, UNKNOWN, Tokeniser, read_content
 from foveate.data.tokeniser.word import WordConfig, WordTokeniser
@@ -28,6 +30,10 @@ def load_tokeniser(path: Path | str) -> Tokeniser:
         return WordTokeniser(content["symbols"], lowercase=content["lowercase"])
     if kind == SentencePieceTokeniser.kind:
         return SentencePieceTokeniser(base64.b64decode(content["model"]))
+    if kind == MarianTokeniser.kind:
+        return MarianTokeniser(base64.b64decode(content["model"]), content["symbols"])
+    if kind == HuggingFaceTokeniser.kind:
+        return HuggingFaceTokeniser.of(content)
     raise DataError(f"{path} holds a tokeniser of the kind {kind!r}, which this version of foveate does not know.")
 
 
@@ -41,6 +47,8 @@ __all__ = [
     "ByteTokeniser",
     "CharacterConfig",
     "CharacterTokeniser",
+    "HuggingFaceTokeniser",
+    "MarianTokeniser",
     "SentencePieceConfig",
     "SentencePieceTokeniser",
     "Tokeniser",

@@ -49,7 +49,7 @@ class SentencePieceTokeniser(Tokeniser):
 
     def __init__(self, model: bytes) -> None:
         self.model = model
-        self._processor = _sentencepiece().SentencePieceProcessor(model_proto=model)
+        self._processor = sentencepiece_package().SentencePieceProcessor(model_proto=model)
         self.vocab_size = self._processor.vocab_size()
 
     @classmethod
@@ -62,7 +62,7 @@ class SentencePieceTokeniser(Tokeniser):
         max_lines: int = 1_000_000,
     ) -> "SentencePieceTokeniser":
         """Raises DataError when the lines have no text or too many different characters for the vocabulary."""
-        trainer = _sentencepiece().SentencePieceTrainer
+        trainer = sentencepiece_package().SentencePieceTrainer
         chosen = [line for line in _draw((normalise(line) for line in lines), max_lines) if line.strip()]
         if not chosen:
             raise DataError("There is no text to learn pieces from: give at least one line that is not empty.")
@@ -130,7 +130,7 @@ def _reason(error: RuntimeError) -> str:
     return f"they have too many different characters. Set vocab_size to {int(too_small[1]):,} or more."
 
 
-def _sentencepiece() -> Any:
+def sentencepiece_package() -> Any:
     try:
         import sentencepiece
     except ImportError:

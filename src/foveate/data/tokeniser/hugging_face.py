@@ -1,0 +1,172 @@
+"""The tokeniser in a Hugging Face folder, with the ids that its model knows."""
+
+import json
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from foveate.data.tokeniser.tokeniser import Tokeniser, require_known
+from foveate.errors import DataError, SetupError
+from foveate.storage.manifest import read_json
+
+WHOLE, WORDPIECE, BPE = "tokenizer.json", "vocab.txt", ("vocab.json", "merges.txt")
+Role = Literal["pad", "bos", "eos", "cls", "sep", "mask", "unk"]
+USUAL: dict[str, str] = {"pad": "[PAD]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]", "unk": "[UNK]"}
+"""What BERT's special tokens are called where no file says it."""
+END_OF_TEXT = "<|endoftext|>"
+
+
+class HuggingFaceTokeniser(Tokeniser):
+    """Text to the ids of a model from elsewhere, and back: the verbs of our tokenisers, but special ids where the model
+    has them (`id_of`).
+
+    Read from `tokenizer.json`, or from `vocab.txt` (WordPiece, as BERT's), or from `vocab.json` and `merges.txt` (pairs
+    of bytes, as GPT-2's). Nothing is cut off, whatever the file says, and what looks like a special token in a text is
+    ordinary text.
+    """
+
+    kind: ClassVar[str] = "hugging_face"
+
+    def __init__(self, inner: Any, names: dict[str, str] | None = None) -> None:
+        """`inner` is a `tokenizers.Tokenizer`; `names` says what its special tokens are called, by their roles."""
+        inner.no_truncation()
+        inner.no_padding()
+        inner.encode_special_tokens = True
+        self.inner, self.names = inner, dict(names or {})
+        self.vocab_size = int(inner.get_vocab_size(with_added_tokens=True))
+
+    @classmethod
+    def read(cls, folder: Path | str) -> "HuggingFaceTokeniser":
+        """Raises DataError when the folder has no tokeniser or it is damaged, SetupError without `tokenizers`."""
+        folder = Path(folder)
+        tokenizers, settings = _tokenizers(), _settings(folder)
+        names = {role: name for role in _roles() if (name := _name(settings.get(f"{role}_token"))) is not None}
+        try:
+            if (folder / WHOLE).exists():
+                return cls(tokenizers.Tokenizer.from_file(str(folder / WHOLE)), names)
+            if (folder / WORDPIECE).exists():
+                return cls(_wordpiece(folder / WORDPIECE, settings, {**USUAL, **names}), {**USUAL, **names})
+            if all((folder / name).exists() for name in BPE):
+                names = {"bos": END_OF_TEXT, "eos": END_OF_TEXT, **names}
+                return cls(_bytes(folder, sorted(set(names.values()))), names)
+        except DataError:
+            raise
+        except Exception as error:  # the library raises Exception itself
+            raise DataError(f"The tokeniser in {folder} cannot be read: {error}. Fetch the folder anew.") from None
+        raise DataError(
+            f"{folder} has no tokeniser: neither {WHOLE} nor {WORDPIECE} nor {' with '.join(BPE)}. "
+            "Fetch these files too, as models are shared with them."
+        )
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, without special ones."""
+        return list(self.inner.encode(text, add_special_tokens=False).ids)
+
+    def framed(self, text: str) -> list[int]:
+        """The ids of a text between the special ones that its model expects, as [CLS] and [SEP]."""
+        return list(self.inner.encode(text).ids)
+
+    def spans(self, text: str, *, framed: bool = False) -> list[tuple[int, int]]:
+        """The first character of each token, and the first behind it; special tokens have none."""
+        return list(self.inner.encode(text, add_special_tokens=framed).offsets)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of ids; special ones are skipped."""
+        known = require_known(ids, self.vocab_size)
+        return str(
+            self.inner.decode([token for token in known if token not in self.special], skip_special_tokens=False)
+        )
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        return [self.inner.id_to_token(token) or f"<{token}>" for token in require_known(ids, self.vocab_size)]
+
+    def content(self) -> dict[str, Any]:
+        return {"inner": json.loads(self.inner.to_str()), "names": self.names}
+
+    @classmethod
+    def of(cls, content: dict[str, Any]) -> "HuggingFaceTokeniser":
+        """From what `content` gave."""
+        return cls(_tokenizers().Tokenizer.from_str(json.dumps(content["inner"])), content["names"])
+
+    def id_of(self, role: Role) -> int | None:
+        """The id of a special token; None where the tokeniser has none."""
+        name = self.names.get(role)
+        found = None if name is None else self.inner.token_to_id(name)
+        return None if found is None else int(found)
+
+    @cached_property
+    def special(self) -> frozenset[int]:
+        """Ids that are no text."""
+        marked = {number for number, token in self.inner.get_added_tokens_decoder().items() if token.special}
+        named = {self.inner.token_to_id(name) for name in self.names.values()}
+        return frozenset(marked | (named - {None}))
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    """What the files beside a tokeniser say about it."""
+    found: dict[str, Any] = {}
+    for name in ("special_tokens_map.json", "tokenizer_config.json"):
+        if (folder / name).exists():
+            found |= read_json(folder / name)
+    return found
+
+
+def _roles() -> Sequence[str]:
+    return ("pad", "bos", "eos", "cls", "sep", "mask", "unk")
+
+
+def _name(value: Any) -> str | None:
+    """A token's text; older files write the token as an object."""
+    if isinstance(value, dict):
+        value = value.get("content")
+    return value if isinstance(value, str) else None
+
+
+def _wordpiece(path: Path, settings: dict[str, Any], names: dict[str, str]) -> Any:
+    """BERT's: words and punctuation, cut greedily into pieces, between [CLS] and [SEP]."""
+    parts = _tokenizers()
+    lines = path.read_text(encoding="utf-8").split("\n")
+    vocab = {token: number for number, token in enumerate(lines[:-1] if lines[-1] == "" else lines)}
+    missing = [names[role] for role in ("unk", "cls", "sep") if names[role] not in vocab]
+    if missing:
+        raise DataError(f"{path} lacks {', '.join(missing)}, which BERT's tokeniser needs. Fetch the folder anew.")
+    inner = parts.Tokenizer(parts.models.WordPiece(vocab, unk_token=names["unk"], max_input_chars_per_word=100))
+    inner.normalizer = parts.normalizers.BertNormalizer(
+        lowercase=bool(settings.get("do_lower_case", True)),
+        strip_accents=settings.get("strip_accents"),
+        handle_chinese_chars=bool(settings.get("tokenize_chinese_chars", True)),
+    )
+    inner.pre_tokenizer = parts.pre_tokenizers.BertPreTokenizer()
+    frame = [(names[role], vocab[names[role]]) for role in ("sep", "cls")]
+    inner.post_processor = parts.processors.BertProcessing(*frame)
+    inner.decoder = parts.decoders.WordPiece()
+    inner.add_special_tokens([name for name in names.values() if name in vocab])
+    return inner
+
+
+def _bytes(folder: Path, special: list[str]) -> Any:
+    """GPT-2's: bytes of words, joined by pairs in the order of `merges.txt`."""
+    parts = _tokenizers()
+    vocab, merges = (str(folder / name) for name in BPE)
+    inner = parts.Tokenizer(parts.models.BPE.from_file(vocab, merges))
+    inner.pre_tokenizer = parts.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = parts.decoders.ByteLevel()
+    known = json.loads((folder / BPE[0]).read_text(encoding="utf-8"))
+    inner.add_special_tokens([name for name in special if name in known])
+    return inner
+
+
+def _tokenizers() -> Any:
+    try:
+        import tokenizers
+        import tokenizers.decoders
+        import tokenizers.models
+        import tokenizers.normalizers
+        import tokenizers.pre_tokenizers
+        import tokenizers.processors
+    except ImportError:
+        raise SetupError(
+            "Tokenisers of Hugging Face folders need the package tokenizers. Run: pip install 'foveate[hf]'"
+        ) from None
+    return tokenizers

@@ -1,0 +1,38 @@
+"""Marian models whose special ids stand where those of every other model here stand."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+NEVER = -1e9
+"""The bias of a logit that never wins; finite, so that every engine and number type can carry it."""
+TABLES = {
+    "model.shared.weight": ("source", "target"),
+    "model.encoder.embed_tokens.weight": ("source",),
+    "model.decoder.embed_tokens.weight": ("target",),
+    "lm_head.weight": ("target",),
+}
+
+
+def renumbered(
+    config: Mapping[str, Any], tensors: Mapping[str, Tensor], *, source: Sequence[int], target: Sequence[int]
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """A Marian folder's content with row i of every vocabulary table taken from row `order[i]`.
+
+    A row that stands twice, as that of the padding which decoding begins with, can be told as the next word only once:
+    the copies after the first are biased away, so that probabilities stay what they are.
+    """
+    orders = {"source": torch.tensor(source), "target": torch.tensor(target)}
+    found = dict(tensors)
+    for name, sides in TABLES.items():
+        if name in found:
+            found[name] = found[name][orders[sides[0]]]
+    bias = found["final_logits_bias"].reshape(-1)[orders["target"]].clone()
+    first: dict[int, int] = {}
+    for ours, theirs in enumerate(target):
+        if first.setdefault(theirs, ours) != ours:
+            bias[ours] = NEVER
+    found["final_logits_bias"] = bias[None]
+    return {**config, "vocab_size": len(source), "decoder_vocab_size": len(target)}, found

@@ -1,0 +1,166 @@
+"""Vectors of sentences from a BERT, as sentence-transformers makes them: near for texts that mean alike."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from foveate.data.batch import Batch
+from foveate.data.tokeniser import HuggingFaceTokeniser
+from foveate.errors import DataError, UsageError
+from foveate.inspect import Trace, Track, observe
+from foveate.inspect.trace import Pedigree
+from foveate.models import BERT
+from foveate.models.bert_hugging_face import read_bert
+from foveate.nn.packing import Packing
+from foveate.storage.manifest import read_json
+from foveate.tasks.hugging_face import require_kind
+
+Mode = Literal["mean", "cls", "max"]
+MODES: dict[str, Mode] = {
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+}
+"""How a folder names what becomes one vector of all: the mean, the first, or the largest of each feature."""
+PADDED_TOKENS = 8192
+"""Tokens, padding counted, that are read together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingConfig:
+    """What becomes of the hidden vectors of a text."""
+
+    modes: tuple[Mode, ...] = ("mean",)
+    """Of several, the vectors stand one after the other."""
+    normalised: bool = False
+    max_length: int | None = None
+    """Tokens that a text may have, special ones counted; None: as many as the model has positions."""
+
+    @classmethod
+    def read(cls, folder: Path | str) -> "EmbeddingConfig":
+        """What `modules.json` of a sentence-transformers folder says; the mean, where there is none.
+
+        Raises DataError for steps that are not known here.
+        """
+        folder = Path(folder)
+        if not (folder / "modules.json").exists():
+            return cls()
+        import json
+
+        modes: tuple[Mode, ...] = ()
+        normalised = False
+        for step in json.loads((folder / "modules.json").read_text(encoding="utf-8")):
+            kind = str(step["type"]).rpartition(".")[2]
+            if kind == "Pooling":
+                modes = _modes(read_json(folder / step["path"] / "config.json"), folder)
+            elif kind == "Normalize":
+                normalised = True
+            elif kind != "Transformer":
+                raise DataError(f"{folder / 'modules.json'} has a step {kind!r}, which is not known here.")
+        path = folder / "sentence_bert_config.json"
+        limit = read_json(path).get("max_seq_length") if path.exists() else None
+        return cls(modes=modes or ("mean",), normalised=normalised, max_length=limit)
+
+
+class Embedder:
+    """Texts to vectors. A vector depends neither on its neighbours nor on how many texts are read together.
+
+    Reference: Reimers and Gurevych 2019, section 3.
+    """
+
+    def __init__(self, model: BERT, tokeniser: HuggingFaceTokeniser, config: EmbeddingConfig | None = None) -> None:
+        self.model, self.tokeniser = model.eval(), tokeniser
+        self.config = EmbeddingConfig() if config is None else config
+
+    @classmethod
+    def read(cls, folder: Path | str) -> "Embedder":
+        """A folder of sentence-transformers, or any BERT's. Raises DataError when it is damaged."""
+        require_kind(folder, "bert")
+        return cls(read_bert(folder), HuggingFaceTokeniser.read(folder), EmbeddingConfig.read(folder))
+
+    @torch.inference_mode()
+    def embed(self, texts: Sequence[str], *, shorten: bool = False) -> Float[Tensor, "texts dim"]:
+        """A vector for each text. A text with too many tokens is cut with `shorten`, and refused without.
+
+        Raises DataError for a text that is too long.
+        """
+        rows = [self._tokens(text, number, shorten) for number, text in enumerate(texts, start=1)]
+        dim = self.model.output_dim * len(self.config.modes)
+        found = torch.zeros(len(rows), dim, dtype=self.model.embedding.weight.dtype)
+        order = sorted(range(len(rows)), key=lambda index: len(rows[index]))
+        group: list[int] = []
+        for index in order:
+            if group and (len(group) + 1) * len(rows[index]) > PADDED_TOKENS:
+                found[group], group = self._vectors([rows[each] for each in group]), []
+            group.append(index)
+        if group:
+            found[group] = self._vectors([rows[each] for each in group])
+        return found
+
+    def similarity(self, texts: Sequence[str], others: Sequence[str] | None = None) -> Float[Tensor, "texts others"]:
+        """The cosine of the angle between the vectors of texts: 1 for the same direction."""
+        one = normalize(self.embed(texts), dim=-1)
+        return one @ (one if others is None else normalize(self.embed(others), dim=-1)).mT
+
+    @torch.inference_mode()
+    def trace(self, text: str) -> Trace:
+        """What a text's tokens looked at, with the characters that each stands for. Raises as `embed` does."""
+        tokens = self._tokens(text, 1, False)
+        with observe(self.model) as seen:
+            self.model.encode(Batch.of([tokens]))
+        pieces = Track.of_pieces(self.tokeniser.pieces(tokens), text=text)
+        track = Track(
+            labels=pieces.labels,
+            text=text,
+            words=pieces.words,
+            sentences=pieces.sentences,
+            offsets=tuple((float(a), float(b)) for a, b in self.tokeniser.spans(text, framed=True)),
+        )
+        dtype = str(self.model.embedding.weight.dtype).removeprefix("torch.")
+        return Trace.of(seen, {"source": track}, pedigree=Pedigree(model=type(self.model).__name__, dtype=dtype))
+
+    def _tokens(self, text: str, number: int, shorten: bool) -> list[int]:
+        tokens = self.tokeniser.framed(text)
+        limit = min(self.config.max_length or self.model.config.max_length, self.model.config.max_length)
+        if len(tokens) <= limit:
+            return tokens
+        if not shorten:
+            raise DataError(
+                f"Text {number} has {len(tokens)} tokens, but the model reads {limit}. Split it, or cut it with "
+                "shorten=True; nothing is cut off silently."
+            )
+        return [*tokens[: limit - 1], tokens[-1]]
+
+    def _vectors(self, rows: list[list[int]]) -> Float[Tensor, "texts dim"]:
+        hidden, packing = self.model.encode(Batch.of(rows))
+        joined = torch.cat([_pooled(hidden, packing, mode) for mode in self.config.modes], -1)
+        return normalize(joined, dim=-1) if self.config.normalised else joined
+
+
+def _pooled(hidden: Float[Tensor, "tokens dim"], packing: Packing, mode: Mode) -> Float[Tensor, "texts dim"]:
+    """One vector for each text."""
+    if mode == "cls":
+        return hidden[packing.starts[:-1]]
+    texts = [hidden[start:stop] for start, stop in zip(packing.starts[:-1], packing.starts[1:], strict=True)]
+    return torch.stack([text.mean(0) if mode == "mean" else text.amax(0) for text in texts])
+
+
+def _modes(pooling: dict[str, Any], folder: Path) -> tuple[Mode, ...]:
+    asked = [name for name, wanted in pooling.items() if name.startswith("pooling_mode_") and wanted is True]
+    unknown = [name for name in asked if name not in MODES]
+    if unknown:
+        raise DataError(f"{folder} pools by {', '.join(unknown)}, which is not known here.")
+    if not asked:
+        raise UsageError(f"{folder} says no way to make one vector of a text. Give an EmbeddingConfig.")
+    # In the order in which sentence-transformers puts them one after the other.
+    return tuple(
+        MODES[name]
+        for name in ("pooling_mode_cls_token", "pooling_mode_max_tokens", "pooling_mode_mean_tokens")
+        if name in asked
+    )

@@ -1,0 +1,143 @@
+"""Models of Hugging Face folders in use: go on from a prompt, fill gaps. Nothing of their library is needed but its
+tokenisers."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from foveate.data.batch import Batch
+from foveate.data.tokeniser import HuggingFaceTokeniser
+from foveate.decode import DecodeConfig, SampleConfig, beam_size, decode
+from foveate.errors import DataError, UsageError
+from foveate.models import GPT
+from foveate.models.bert_hugging_face import read_bert
+from foveate.models.gpt2_hugging_face import read_gpt2
+from foveate.tasks.filler import GAP, Filler, Filling
+from foveate.tasks.generator import Continuation, Generator
+from foveate.tasks.hugging_face import require_kind
+
+UNSCORED = "A folder of Hugging Face is not scored on texts yet: its tokens do not end with lines. Score runs of ours."
+
+
+class GuestGenerator(Generator):
+    """Goes on from prompts with a GPT-2 of Hugging Face: a prompt is read as it stands, and the model's own end of text
+    ends a continuation."""
+
+    model: GPT
+    tokeniser: HuggingFaceTokeniser
+
+    @classmethod
+    def read(cls, folder: Path | str, *, precision: Literal["float32", "bfloat16"] = "float32") -> "GuestGenerator":
+        """Raises DataError when the folder is damaged, UsageError when it holds another kind of model."""
+        require_kind(folder, "gpt2")
+        tokeniser = HuggingFaceTokeniser.read(folder)
+        model = read_gpt2(folder)
+        return cls(model.to(torch.bfloat16) if precision == "bfloat16" else model, tokeniser, SampleConfig())
+
+    @torch.inference_mode()
+    def generate(
+        self,
+        prompt: str = "",
+        *,
+        config: DecodeConfig | None = None,
+        count: int = 1,
+        first: int = 0,
+        length: int | None = None,
+        lines: int | None = None,
+    ) -> list[Continuation]:
+        """As `Generator.generate`. An empty prompt is a text's beginning."""
+        config = self.config if config is None else config
+        read = self._read(prompt)
+        limit = config.max_length if length is None else length
+        positions = self.model.max_length
+        limit = limit if positions is None else min(limit, positions - len(read) + 1)
+        if limit < 1:
+            raise DataError(
+                f"The prompt has {len(read)} tokens, but the model has {positions} positions for it and what follows. "
+                "Shorten the prompt; nothing is cut off silently."
+            )
+        found = decode(
+            self.model,
+            self.model.start(Batch.of([read[:-1]] * count), beam_size(config)),
+            sentences=count,
+            config=replace(config, max_length=limit, min_length=min(config.min_length, limit - 1)),
+            begin=read[-1],
+            end=self._end,
+            examples=range(first, first + count),
+        )
+        return [
+            Continuation(prompt, self._text(read, best, lines), best) for hypotheses in found for best in hypotheses
+        ]
+
+    def evaluate(self, lines: Iterable[str], *, context: int = 0) -> dict[str, float]:
+        raise UsageError(UNSCORED)
+
+    @property
+    def _end(self) -> int:
+        end = self.tokeniser.id_of("eos")
+        if end is None:
+            raise DataError("The tokeniser says no end of text (eos_token). Fetch its tokenizer_config.json too.")
+        return int(end)
+
+    def _read(self, prompt: str) -> list[int]:
+        return self.tokeniser.encode(prompt) or [self._end]
+
+    def _text(self, read: list[int], hypothesis: Any, lines: int | None) -> str:
+        before = self.tokeniser.decode(read)
+        text = self.tokeniser.decode([*read, *hypothesis.tokens]).removeprefix(before)
+        return text if lines is None else "\n".join(text.split("\n")[:lines])
+
+
+class GuestFiller(Filler):
+    """Fills gaps with a BERT of Hugging Face: [CLS] text [SEP], with [MASK] in the gaps. The text stays as it is
+    written; only the gaps change."""
+
+    tokeniser: HuggingFaceTokeniser
+
+    @classmethod
+    def read(cls, folder: Path | str) -> "GuestFiller":
+        """Raises DataError when the folder is damaged, UsageError when it holds another kind of model."""
+        require_kind(folder, "bert")
+        tokeniser = HuggingFaceTokeniser.read(folder)
+        return cls(read_bert(folder), tokeniser)
+
+    @torch.inference_mode()
+    def fill(self, text: str, *, best: int = 5, gap: str = GAP) -> Filling:
+        tokens, places = self._read(text, gap)
+        hidden, _ = self.model.encode(Batch.of([tokens]))
+        shares = self.model.logits(hidden[torch.tensor(places)]).softmax(-1)
+        shares[:, sorted(self.tokeniser.special)] = 0.0
+        found = shares.topk(min(best, shares.shape[1]))
+        pieces = [self.tokeniser.pieces(row) for row in found.indices.tolist()]
+        choices = tuple(tuple(zip(*pair, strict=True)) for pair in zip(pieces, found.values.tolist(), strict=True))
+        first, *parts = text.split(gap)
+        filled = first + "".join(row[0].removeprefix("##") + part for row, part in zip(pieces, parts, strict=True))
+        return Filling(filled, choices)
+
+    def evaluate(self, lines: Iterable[str]) -> dict[str, float]:
+        raise UsageError(UNSCORED)
+
+    def _read(self, text: str, gap: str) -> tuple[list[int], list[int]]:
+        parts = text.split(gap)
+        if len(parts) == 1:
+            raise UsageError(f"There is no gap in {text!r}. Write {gap} where a token is missing.")
+        mask, places = self.tokeniser.id_of("mask"), []
+        if mask is None:
+            raise DataError("The tokeniser has no token for gaps (mask_token). Fetch its tokenizer_config.json too.")
+        start, *end = self.tokeniser.framed("")
+        tokens = [start]
+        for number, part in enumerate(parts):
+            if number:
+                places.append(len(tokens))
+                tokens.append(mask)
+            tokens += self.tokeniser.encode(part)
+        tokens += end
+        if len(tokens) > self.model.config.max_length:
+            raise DataError(
+                f"The text has {len(tokens)} tokens, but the model has {self.model.config.max_length} positions. "
+                "Shorten it; nothing is cut off silently."
+            )
+        return tokens, places

@@ -1,0 +1,59 @@
+"""Folders of Hugging Face: which kind of model they hold, and Marian models with their tokenisers."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from foveate.data.tokeniser import PAD, MarianTokeniser
+from foveate.data.tokeniser.marian import order_of, vocabulary
+from foveate.decode import BeamConfig
+from foveate.errors import DataError, UsageError
+from foveate.models import Transformer
+from foveate.models.hugging_face import CONFIG, read_folder
+from foveate.models.marian import from_marian
+from foveate.models.renumbering import renumbered
+from foveate.storage.manifest import read_json
+
+KINDS = {"marian": "translate", "gpt2": "generate", "bert": "fill"}
+"""The kinds of models that are read, and the command that each serves."""
+GENERATION = "generation_config.json"
+
+
+def model_type_of(folder: Path | str) -> str | None:
+    """Which kind of model a Hugging Face folder holds; None for any other folder."""
+    path = Path(folder) / CONFIG
+    if not path.exists():
+        return None
+    config = read_json(path)
+    kind = config.get("model_type")
+    return kind if isinstance(kind, str) and "format" not in config else None
+
+
+def require_kind(folder: Path | str, kind: str) -> None:
+    """Raises UsageError when a Hugging Face folder holds a model of another kind."""
+    found = model_type_of(folder)
+    if found != kind:
+        commands = "; ".join(f"{model}: foveate {command}" for model, command in KINDS.items())
+        raise UsageError(f"{folder} holds a model of the kind {found!r}, and this needs {kind!r} ({commands}).")
+
+
+def read_translation(folder: Path | str) -> tuple[Transformer, MarianTokeniser, MarianTokeniser, BeamConfig]:
+    """A Marian model with its two tokenisers, and the way of decoding that the folder asks for."""
+    require_kind(folder, "marian")
+    folder = Path(folder)
+    config, tensors = read_folder(folder)
+    ends = {"pad": _id(config, "pad_token_id"), "end": _id(config, "eos_token_id")}
+    begin = config.get("decoder_start_token_id", ends["pad"])
+    if begin != ends["pad"]:
+        raise DataError(f"{folder / CONFIG} begins decoding with {begin} and not with the padding, as Marian does.")
+    sides: tuple[Literal["source", "target"], ...] = ("source", "target")
+    source, target = (MarianTokeniser.read(folder, side, **ends) for side in sides)
+    orders = {side: order_of(vocabulary(folder, side), **ends) for side in sides}
+    model = from_marian(*renumbered(config, tensors, **orders))
+    said = read_json(folder / GENERATION) if (folder / GENERATION).exists() else config
+    return model, source, target, BeamConfig(beam=int(said.get("num_beams") or 4), forbid=(PAD,))
+
+
+def _id(config: dict[str, Any], name: str) -> int:
+    if not isinstance(config.get(name), int):
+        raise DataError(f"{CONFIG} lacks {name!r}. Take the {CONFIG} that belongs to the weights.")
+    return int(config[name])

@@ -1,0 +1,311 @@
+"""Whole folders of Hugging Face, tokenisers and all, made here and small: what the library says of them, we say."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import normalize
+from transformers import (
+    AutoTokenizer,
+    BertConfig,
+    BertForMaskedLM,
+    BertModel,
+    BertTokenizerFast,
+    GPT2Config,
+    GPT2LMHeadModel,
+    GPT2TokenizerFast,
+    MarianConfig,
+    MarianMTModel,
+    MarianTokenizer,
+)
+from transformers.utils import logging
+
+from foveate import Filler, Generator, Translator
+from foveate.cli import main
+from foveate.data.tokeniser import HuggingFaceTokeniser, MarianTokeniser, SentencePieceTokeniser, load_tokeniser
+from foveate.decode import GreedyConfig
+from foveate.errors import DataError, UsageError
+from foveate.tasks.embedder import Embedder
+
+TEXTS = [
+    "The cat sat on the mat.",
+    "A dog, un-believably, ran after 3 cats!",
+    "Où est le café? naïve façade",
+    "the the the mat",
+    "Cats and dogs: [MASK] are [SEP] special <|endoftext|> 漢字",
+]
+LINES = [*TEXTS, *(" ".join(line.split()[::-1]) for line in TEXTS)]
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def shaken(model: nn.Module) -> Any:
+    logging.disable_progress_bar()
+    torch.manual_seed(3)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return model.eval()
+
+
+@pytest.fixture(scope="module")
+def wordpiece(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A BERT's `vocab.txt`."""
+    import tokenizers
+
+    inner = tokenizers.BertWordPieceTokenizer(lowercase=True)
+    inner.train_from_iterator(LINES, vocab_size=90, show_progress=False, special_tokens=SPECIAL)
+    folder = tmp_path_factory.mktemp("wordpiece")
+    inner.save_model(str(folder))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bert(wordpiece: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bert")
+    tokeniser = BertTokenizerFast(str(wordpiece / "vocab.txt"))
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24}
+    shaken(BertForMaskedLM(BertConfig(vocab_size=len(tokeniser), **sizes))).save_pretrained(folder)
+    tokeniser.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A GPT-2 with `vocab.json` and `merges.txt` only."""
+    import tokenizers
+
+    folder = tmp_path_factory.mktemp("gpt2")
+    inner = tokenizers.ByteLevelBPETokenizer()
+    inner.train_from_iterator(LINES, vocab_size=300, show_progress=False, special_tokens=["<|endoftext|>"])
+    inner.save_model(str(folder))
+    end = inner.token_to_id("<|endoftext|>")
+    config = GPT2Config(
+        vocab_size=300, n_embd=16, n_layer=2, n_head=4, n_positions=64, bos_token_id=end, eos_token_id=end
+    )
+    shaken(GPT2LMHeadModel(config)).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def marian(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("marian")
+    for side in ("source", "target"):
+        trained = SentencePieceTokeniser.train(LINES, vocab_size=330, model_type="unigram")
+        (folder / f"{side}.spm").write_bytes(trained.model)
+    pieces = trained.pieces(range(4, trained.vocab_size))
+    vocab = {"</s>": 0, "<unk>": 1, ">>fr<<": 2, **{piece: 3 + number for number, piece in enumerate(pieces)}}
+    vocab["<pad>"] = len(vocab)
+    (folder / "vocab.json").write_text(json.dumps(vocab, ensure_ascii=False))
+    sizes = {"encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4}
+    ends = {"pad_token_id": len(vocab) - 1, "eos_token_id": 0, "decoder_start_token_id": len(vocab) - 1}
+    config = MarianConfig(
+        vocab_size=len(vocab),
+        d_model=16,
+        encoder_ffn_dim=24,
+        decoder_ffn_dim=24,
+        scale_embedding=True,
+        forced_eos_token_id=None,
+        **sizes,
+        **ends,
+    )
+    model = shaken(MarianMTModel(config))
+    model.final_logits_bias = torch.randn_like(model.final_logits_bias)
+    model.final_logits_bias[0, 0] += 3.0
+    model.save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_wordpiece_cuts_as_the_library_does(wordpiece: Path, bert: Path, text: str) -> None:
+    theirs = AutoTokenizer.from_pretrained(bert)
+    expected = theirs(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+    for folder in (wordpiece, bert):
+        ours = HuggingFaceTokeniser.read(folder)
+        assert ours.encode(text) == expected
+        assert ours.framed(text) == [theirs.cls_token_id, *expected, theirs.sep_token_id]
+        assert ours.pieces(expected) == theirs.convert_ids_to_tokens(expected)
+        assert ours.id_of("mask") == theirs.mask_token_id
+        for (start, stop), piece in zip(ours.spans(text), ours.pieces(ours.encode(text)), strict=True):
+            if piece != "[UNK]":
+                assert len(text[start:stop]) == len(piece.removeprefix("##"))
+    assert HuggingFaceTokeniser.read(bert).decode(expected) == theirs.decode(expected)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_byte_pairs_cut_as_the_library_does(gpt2: Path, text: str, tmp_path: Path) -> None:
+    theirs = GPT2TokenizerFast.from_pretrained(gpt2)
+    ours = HuggingFaceTokeniser.read(gpt2)
+    expected = theirs(text, split_special_tokens=True)["input_ids"]
+    assert ours.encode(text) == ours.framed(text) == expected
+    assert ours.decode(expected) == text
+    assert ours.id_of("eos") == theirs.eos_token_id
+    ours.save(tmp_path / "kept.json")
+    assert load_tokeniser(tmp_path / "kept.json").encode(text) == expected
+
+
+@pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
+@pytest.mark.parametrize("text", [*TEXTS, ">>fr<< The cat"])
+def test_marian_cuts_as_the_library_does(marian: Path, text: str, tmp_path: Path) -> None:
+    theirs = MarianTokenizer.from_pretrained(marian)
+    config = json.loads((marian / "config.json").read_text())
+    ours = MarianTokeniser.read(marian, "source", pad=config["pad_token_id"], end=config["eos_token_id"])
+    found = ours.encode(text)
+    expected = theirs.convert_ids_to_tokens(theirs(text)["input_ids"][:-1])
+    assert ours.pieces(found) == expected
+    assert ours.decode(found) == theirs.convert_tokens_to_string(expected)
+    ours.save(tmp_path / "kept.json")
+    kept = load_tokeniser(tmp_path / "kept.json")
+    assert kept.encode(text) == found
+    assert kept.digest() == ours.digest()
+
+
+@torch.no_grad()
+def test_gpt2_goes_on_as_generate_does(gpt2: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, tokeniser = GPT2LMHeadModel.from_pretrained(gpt2).eval(), GPT2TokenizerFast.from_pretrained(gpt2)
+    generator = Generator.load(gpt2)
+    for prompt in ("The cat", " sat on the mat.\nA dog", "Où"):
+        given = tokeniser(prompt, return_tensors="pt")
+        said = model.generate(**given, max_new_tokens=12, do_sample=False, pad_token_id=tokeniser.eos_token_id)
+        expected = tokeniser.decode(said[0], skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        [found] = generator.generate(prompt, config=GreedyConfig(max_length=12))
+        assert str(found) == expected
+        assert main(["generate", str(gpt2), prompt, "--set", "kind=greedy", "--length", "12", "--no-tune"]) == 0
+        assert capsys.readouterr().out == f"{expected}\n"
+    assert generator.generate("", length=3)
+    with pytest.raises(DataError, match="64 positions"):
+        generator.generate("cat " * 70)
+    with pytest.raises(UsageError, match="not scored on texts yet"):
+        generator.evaluate(["A line"])
+
+
+@pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
+@torch.no_grad()
+def test_marian_translates_as_generate_does(marian: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, tokeniser = MarianMTModel.from_pretrained(marian).eval(), MarianTokenizer.from_pretrained(marian)
+    pad = model.config.pad_token_id
+    translator = Translator.load(marian)
+    config = GreedyConfig(forbid=translator.config.forbid)
+    for text in TEXTS[:3]:
+        given = tokeniser(text, return_tensors="pt")
+        limit = 2 * given["input_ids"].shape[1] + 10
+        settings: dict[str, Any] = {"max_new_tokens": limit, "do_sample": False, "bad_words_ids": [[pad]]}
+        greedy, searched = (model.generate(**given, **settings, num_beams=beams) for beams in (1, 4))
+        [found] = translator.translate([text], config=config)
+        assert found.text == tokeniser.decode(greedy[0], skip_special_tokens=True)
+        [found] = translator.translate([text])
+        assert found.text == tokeniser.decode(searched[0], skip_special_tokens=True)
+        expected = model(**given, labels=searched[:, 1:]).loss * (searched.shape[1] - 1)
+        if found.finished:
+            assert found.hypotheses[0].log_probability == pytest.approx(-float(expected), abs=1e-4)
+        [alignment] = translator.align([found])
+        assert alignment.weights.shape[1] == given["input_ids"].shape[1]
+        assert main(["translate", str(marian), text, "--no-tune"]) == 0
+        assert capsys.readouterr().out == f"{found.text}\n"
+
+
+@torch.no_grad()
+def test_bert_fills_gaps_as_the_library_does(bert: Path) -> None:
+    model, tokeniser = BertForMaskedLM.from_pretrained(bert).eval(), AutoTokenizer.from_pretrained(bert)
+    filled = Filler.load(bert).fill("The ___ sat on the ___.", best=4)
+    given = tokeniser("The [MASK] sat on the [MASK].", return_tensors="pt")
+    shares = model(**given).logits[0][given["input_ids"][0] == tokeniser.mask_token_id].softmax(-1)
+    shares[:, tokeniser.all_special_ids] = 0
+    best = shares.topk(4)
+    for choices, ids, values in zip(filled.choices, best.indices, best.values, strict=True):
+        assert [piece for piece, _ in choices] == tokeniser.convert_ids_to_tokens(ids)
+        assert [share for _, share in choices] == pytest.approx(values.tolist(), abs=1e-5)
+    one, other = (choices[0][0].removeprefix("##") for choices in filled.choices)
+    assert filled.text == f"The {one} sat on the {other}."
+
+
+@pytest.mark.parametrize("modes", [("mean",), ("cls",), ("max", "mean")], ids="-".join)
+@pytest.mark.parametrize("normalised", [True, False])
+@torch.no_grad()
+def test_vectors_are_those_of_sentence_transformers(
+    bert: Path, tmp_path: Path, modes: tuple[str, ...], normalised: bool
+) -> None:
+    theirs, tokeniser = BertModel.from_pretrained(bert).eval(), AutoTokenizer.from_pretrained(bert)
+    theirs.save_pretrained(tmp_path)
+    tokeniser.save_pretrained(tmp_path)
+    steps = [("", "Transformer"), ("1_Pooling", "Pooling"), *([("2_Normalize", "Normalize")] if normalised else [])]
+    listed = [
+        {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for number, (path, kind) in enumerate(steps)
+    ]
+    (tmp_path / "modules.json").write_text(json.dumps(listed))
+    (tmp_path / "1_Pooling").mkdir()
+    names = {"mean": "mean_tokens", "cls": "cls_token", "max": "max_tokens"}
+    pooling = {f"pooling_mode_{name}": mode in modes for mode, name in names.items()}
+    (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 16, **pooling}))
+
+    embedder = Embedder.read(tmp_path)
+    found = embedder.embed(TEXTS[:4])
+
+    given = tokeniser(TEXTS[:4], return_tensors="pt", padding=True)
+    hidden, mask = theirs(**given).last_hidden_state, given["attention_mask"][..., None]
+    pooled = {
+        "cls": hidden[:, 0],
+        "max": hidden.masked_fill(mask == 0, -1e9).amax(1),
+        "mean": (hidden * mask).sum(1) / mask.sum(1),
+    }
+    expected = torch.cat([pooled[mode] for mode in ("cls", "max", "mean") if mode in modes], -1)
+    expected = normalize(expected, dim=-1) if normalised else expected
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(embedder.embed(TEXTS[2:3])[0], found[2], atol=1e-6, rtol=0)
+    torch.testing.assert_close(
+        embedder.similarity(TEXTS[:2], TEXTS[2:4]), normalize(expected[:2]) @ normalize(expected[2:4]).mT
+    )
+
+
+def test_a_text_that_is_too_long_is_refused_or_cut(bert: Path, tmp_path: Path) -> None:
+    embedder = Embedder.read(bert)
+    long = "cat " * 600
+    with pytest.raises(DataError, match="Text 2 has 602 tokens, but the model reads 512"):
+        embedder.embed(["cat", long])
+    assert embedder.embed([long], shorten=True).shape == (1, 16)
+
+
+def test_a_trace_of_a_sentence_keeps_its_characters(bert: Path) -> None:
+    text = "The cat sat on the mat."
+    trace = Embedder.read(bert).trace(text)
+    track = trace.tracks["source"]
+    assert track.text == text
+    assert track.offsets is not None
+    assert track.labels[0] == "[CLS]"
+    cut = [text[int(start) : int(stop)].lower() for start, stop in track.offsets]
+    assert cut[1:-1] == [label.removeprefix("##") for label in track.labels[1:-1]]
+    assert len(trace.sites) == 2
+
+
+@pytest.mark.parametrize(("command", "kind"), [("generate", "bert"), ("translate", "gpt2")])
+def test_a_folder_of_another_kind_is_told(
+    command: str, kind: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = request.getfixturevalue(kind)
+    assert main([command, str(folder), "x", "--no-tune"]) == 2
+    said = capsys.readouterr().err
+    assert f"holds a model of the kind '{kind}'" in said
+    assert "foveate fill" in said
+
+
+@pytest.mark.parametrize(
+    ("lost", "says"),
+    [("vocab.json", "has no vocab.json"), ("source.spm", "has no source.spm"), ("model.safetensors", "has no model")],
+)
+def test_a_folder_that_lacks_a_file_says_which(marian: Path, tmp_path: Path, lost: str, says: str) -> None:
+    for path in marian.iterdir():
+        if path.name != lost:
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    with pytest.raises(DataError, match=says):
+        Translator.load(tmp_path)
+
+
+def test_a_folder_without_tokeniser_says_what_is_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"neither tokenizer\.json nor vocab\.txt nor vocab\.json with merges\.txt"):
+        HuggingFaceTokeniser.read(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{")
+    with pytest.raises(DataError, match="cannot be read"):
+        HuggingFaceTokeniser.read(tmp_path)
