@@ -1,0 +1,63 @@
+"""Word2Vec's skip-gram: one vector for a word, whatever stands around it; with subwords, one for any word at all."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import embedding_bag, logsigmoid
+
+from foveate.config.field import setting
+from foveate.nn.limit import require_positive
+
+
+@dataclass(frozen=True, kw_only=True)
+class SkipGramConfig:
+    """Static vectors of words."""
+
+    dim: int = setting(100, "of the vectors")
+    negatives: int = setting(5, "words drawn at random for each that stands nearby")
+
+    def __post_init__(self) -> None:
+        require_positive(dim=self.dim, negatives=self.negatives)
+
+    def build(self, pieces: int, words: int) -> "SkipGram":
+        """For so many pieces that words are read as, and so many words that may stand nearby."""
+        return SkipGram(self, pieces, words)
+
+
+class SkipGram(nn.Module):
+    """loss = −log σ(v_c · u_w) − Σ_k log σ(−v_k · u_w),  u_w = mean of the vectors of w's pieces
+
+    The word w should tell a word c near it from words k drawn at random. A word that is its own only piece is plain
+    Word2Vec; with its n-grams of letters as further pieces, a word that was never seen has a vector too. Bojanowski et
+    al. sum the pieces, which is the same but for the length.
+
+    Reference: Mikolov et al. 2013 (Distributed representations), equation 4; Bojanowski et al. 2017, section 3.2.
+    """
+
+    def __init__(self, config: SkipGramConfig, pieces: int, words: int) -> None:
+        super().__init__()
+        self.config = config
+        self.pieces = nn.Parameter(torch.empty(pieces, config.dim).uniform_(-0.5 / config.dim, 0.5 / config.dim))
+        self.near = nn.Parameter(torch.zeros(words, config.dim))
+
+    def forward(
+        self,
+        pieces: Int[Tensor, " all_pieces"],
+        starts: Int[Tensor, " pairs"],
+        near: Int[Tensor, " pairs"],
+        drawn: Int[Tensor, "pairs negatives"],
+    ) -> Float[Tensor, ""]:
+        """The loss of pairs, summed: the pieces of their words one after the other, the words near, and those drawn."""
+        word = self.vectors(pieces, starts)
+        right = (word * self.near[near]).sum(-1)
+        wrong = torch.einsum("pd,pkd->pk", word, self.near[drawn])
+        return -(logsigmoid(right).sum() + logsigmoid(-wrong).sum())
+
+    def vectors(self, pieces: Int[Tensor, " all_pieces"], starts: Int[Tensor, " words"]) -> Float[Tensor, "words dim"]:
+        """The vectors of words, from their pieces; zero for a word without any."""
+        return embedding_bag(pieces, self.pieces, starts, mode="mean")
+
+    def parameter_count(self) -> int:
+        return sum(parameter.numel() for parameter in self.parameters())
