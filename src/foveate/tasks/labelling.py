@@ -62,7 +62,9 @@ class LabellingConfig:
     label_smoothing: float = setting(0.0, "probability spread over the labels in the training loss")
     seed: int = setting(0, "seed of initial weights, of the held-out choice and of the order of batches")
     initialise_from: str | None = setting(
-        None, "run of a masked language model whose encoder and tokeniser this begins with; none: from scratch"
+        None,
+        "run of a masked language model, or Hugging Face folder of a BERT, whose encoder and tokeniser this begins "
+        "with; none: from scratch",
     )
 
     def __post_init__(self) -> None:

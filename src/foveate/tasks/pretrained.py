@@ -1,17 +1,20 @@
 """Encoders that have learned from text without labels, for tagging and classifying to begin with."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from foveate.data.tokeniser import Tokeniser
+from foveate.data.tokeniser import BERTTokeniser, HuggingFaceTokeniser, Tokeniser
 from foveate.models import BERT, BERTConfig
+from foveate.models.bert_hugging_face import read_bert
 from foveate.storage.checkpoint import load_weights, model_tensors, restore_model, save_final
 from foveate.storage.draft import disk_errors
 from foveate.tasks.filler import Filler
+from foveate.tasks.hugging_face import model_type_of, require_kind
 
 INITIAL = "initial"
 """Folder of a run with the weights that its encoder began with: a run does not depend on another's folder."""
@@ -26,19 +29,26 @@ class Pretrained:
     weights: Mapping[str, Tensor]
 
     @classmethod
-    def of(cls, model: BERT, tokeniser: Tokeniser) -> "Pretrained":
-        """Of a model, without what only fills gaps."""
-        own = model_tensors(model.config.build_encoder(1))
-        return cls(model.config, tokeniser, {name: model.state_dict()[name] for name in own})
-
-    @classmethod
     def load(cls, folder: Path | str) -> "Pretrained":
-        """That of a run of the masked language model.
+        """That of a run of the masked language model, or of a Hugging Face folder with a BERT.
 
-        Raises UsageError for a run of another task, DataError when there is none, or it is damaged.
+        Raises UsageError for a run or a model of another kind, DataError when there is none, or it is damaged.
         """
+        if model_type_of(folder) is not None:
+            require_kind(folder, "bert")
+            tokeniser = BERTTokeniser(HuggingFaceTokeniser.read(folder))
+            return cls.of(read_bert(folder), tokeniser, order=tokeniser.order)
         filler = Filler.load(folder)
         return cls.of(filler.model, filler.tokeniser)
+
+    @classmethod
+    def of(cls, model: BERT, tokeniser: Tokeniser, *, order: Sequence[int] | None = None) -> "Pretrained":
+        """Of a model, without what only fills gaps; `order` says which row of its embedding is whose."""
+        own = model_tensors(model.config.build_encoder(1))
+        weights = {name: model.state_dict()[name] for name in own}
+        if order is not None:
+            weights["embedding.weight"] = weights["embedding.weight"][torch.tensor(order)]
+        return cls(model.config, tokeniser, weights)
 
     def into(self, model: Any) -> Any:
         """A model's configuration with this encoder, unless it names a `bert` of its own, which has to fit."""

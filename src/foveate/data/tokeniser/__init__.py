@@ -3,6 +3,7 @@
 import base64
 from pathlib import Path
 
+from foveate.data.tokeniser.bert import BERTTokeniser
 from foveate.data.tokeniser.byte import ByteConfig, ByteTokeniser
 from foveate.data.tokeniser.character import CharacterConfig, CharacterTokeniser
 from foveate.data.tokeniser.hugging_face import HuggingFaceTokeniser
@@ -34,6 +35,8 @@ def load_tokeniser(path: Path | str) -> Tokeniser:
         return MarianTokeniser(base64.b64decode(content["model"]), content["symbols"])
     if kind == HuggingFaceTokeniser.kind:
         return HuggingFaceTokeniser.of(content)
+    if kind == BERTTokeniser.kind:
+        return BERTTokeniser.of(content)
     raise DataError(f"{path} holds a tokeniser of the kind {kind!r}, which this version of foveate does not know.")
 
 
@@ -43,6 +46,7 @@ __all__ = [
     "PAD",
     "SPECIALS",
     "UNKNOWN",
+    "BERTTokeniser",
     "ByteConfig",
     "ByteTokeniser",
     "CharacterConfig",

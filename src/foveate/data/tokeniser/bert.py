@@ -1,0 +1,52 @@
+"""The tokeniser of a BERT from elsewhere, with our numbers for special ids."""
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from foveate.data.tokeniser.hugging_face import HuggingFaceTokeniser, Role
+from foveate.data.tokeniser.tokeniser import SPECIALS, UNKNOWN, Tokeniser, require_known
+from foveate.errors import DataError
+
+BEFORE: tuple[Role, ...] = ("pad", "cls", "sep", "unk")
+"""What stands for padding, begin, end and unknown."""
+
+
+class BERTTokeniser(Tokeniser):
+    """Pieces of words as a Hugging Face BERT has them: [CLS] is the begin, [SEP] the end, and [MASK] comes after all
+    others, as the gap does in models of ours.
+
+    A run that begins with such a model is then like any other run: `order` says which of its rows becomes which.
+    """
+
+    kind: ClassVar[str] = "bert"
+
+    def __init__(self, theirs: HuggingFaceTokeniser) -> None:
+        """Raises DataError for a tokeniser that lacks one of BERT's special tokens."""
+        self.theirs = theirs
+        special = [theirs.id_of(role) for role in (*BEFORE, "mask")]
+        if None in special:
+            raise DataError("The tokeniser lacks one of [PAD], [CLS], [SEP], [UNK], [MASK]: it is not that of a BERT.")
+        rest = (number for number in range(theirs.vocab_size) if number not in special)
+        self.order = [number for number in (*special[:-1], *rest, special[-1]) if number is not None]
+        """Their number of each of ours, the gap's last."""
+        self.vocab_size = len(self.order) - 1
+        self._ours = {number: place for place, number in enumerate(self.order)}
+
+    def encode(self, text: str) -> list[int]:
+        return [self._ours.get(number, UNKNOWN) for number in self.theirs.encode(text)]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return self.theirs.decode(self.order[token] for token in require_known(ids, self.vocab_size))
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        known = require_known(ids, self.vocab_size)
+        theirs = self.theirs.pieces(self.order[token] for token in known)
+        return [SPECIALS[token] if token < len(SPECIALS) else piece for token, piece in zip(known, theirs, strict=True)]
+
+    def content(self) -> dict[str, Any]:
+        return self.theirs.content()
+
+    @classmethod
+    def of(cls, content: dict[str, Any]) -> "BERTTokeniser":
+        """From what `content` gave."""
+        return cls(HuggingFaceTokeniser.of(content))
