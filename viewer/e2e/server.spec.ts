@@ -37,7 +37,7 @@ test("the model runs again with a head switched off, and both maps can be compar
   await expect(page.locator("figure")).toHaveCount(3);
 });
 
-test("a slow tile shows its estimate first, says so, and becomes exact", async ({ page }) => {
+test("slow tiles and the small map show estimates first, say so, and become exact", async ({ page }) => {
   server = await served(needle(), needle(), model);
   let release: () => void = () => undefined;
   const held = new Promise<void>((resolve) => (release = resolve));
@@ -49,10 +49,20 @@ test("a slow tile shows its estimate first, says so, and becomes exact", async (
     await held;
     await route.continue();
   });
+  await page.route(/overview\/0\/0$/, async (route) => {
+    const answer = await route.fetch();
+    await route.fulfill({ response: answer, headers: { ...answer.headers(), "x-foveate-estimate": "1" } });
+  });
+  await page.route(/tile\/0\/0\/9\/0\/0\?pool=peak$/, async (route) => {
+    await held;
+    await route.continue();
+  });
   await page.goto(`${server.url}#view=map`);
   await expect(page.locator(".waiting")).toHaveText("estimate from sampled rows");
+  await expect(page.locator(".mini")).toHaveAttribute("data-estimate", "");
   release();
   await expect(page.locator(".waiting")).toBeHidden();
+  await expect(page.locator(".mini")).not.toHaveAttribute("data-estimate", "");
 });
 
 test("without a model there is nothing to run again", async ({ page }) => {

@@ -175,6 +175,15 @@ test("axe finds nothing serious in any view, light or dark, in any language", as
   }
 });
 
+test("the page says where its numbers come from", async ({ page }) => {
+  await visit(page, "lecture", "#view=map");
+  await page.getByRole("button", { name: "Where these numbers come from" }).click();
+  await expect(page.getByRole("dialog")).toContainText("largest difference from what ran");
+  await expect(page.getByRole("dialog")).toContainText("softmax(q·k)");
+  await page.keyboard.press("Escape");
+  await expect(page.getByRole("dialog")).toBeHidden();
+});
+
 test("two heads are compared by their difference", async ({ page }) => {
   await visit(page, "lecture", "#view=compare");
   await expect(page.locator("figure")).toHaveCount(3);

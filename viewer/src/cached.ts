@@ -1,6 +1,7 @@
 /** Any provider, asked once for what does not change: tiles are kept up to 32 MB, small answers for good. */
 
-import type { Cell, Codes, Rerun, RerunAnswer, Statistics, Step, Thumbnail, TileProvider, TileRequest, Trace } from "./provider";
+import { overviewLevel } from "./engine/level";
+import { THUMBNAIL, TILE, type Cell, type Codes, type Rerun, type RerunAnswer, type Statistics, type Step, type Thumbnail, type TileProvider, type TileRequest, type Trace } from "./provider";
 import { LeastRecent } from "./recent";
 
 const TILES = 256;
@@ -35,10 +36,20 @@ export class Cached implements TileProvider {
     return this.once(`counts/${site}/${head}`, () => this.inner.counts(site, head));
   }
   statistics(site: number): Promise<Statistics> {
-    return this.once(`statistics/${site}`, () => this.inner.statistics(site));
+    return this.once(`statistics/${site}`, () => this.inner.statistics(site), ({ estimate }) => !estimate);
   }
   overview(site: number, head: number): Promise<Thumbnail> {
-    return this.once(`overview/${site}/${head}`, () => this.inner.overview(site, head));
+    return this.once(`overview/${site}/${head}`, () => this.inner.overview(site, head), ({ estimate }) => !estimate);
+  }
+  /** The overview when it is certain: the corner of the tile of its level, which waits for the whole map. */
+  async exactOverview(site: number, head: number, signal?: AbortSignal): Promise<Thumbnail> {
+    const { queries, keys } = (await this.meta()).sites[site]!;
+    const codes = await this.tile({ site, head, level: overviewLevel(queries, keys), row: 0, column: 0, pool: "peak" }, signal);
+    const corner = new Uint16Array(THUMBNAIL * THUMBNAIL);
+    for (let row = 0; row < THUMBNAIL; row++) corner.set(codes.subarray(row * TILE, row * TILE + THUMBNAIL), row * THUMBNAIL);
+    const found = { codes: corner, estimate: false };
+    this.answers.set(`overview/${site}/${head}`, Promise.resolve(found));
+    return found;
   }
   steps(site: number, head: number, query: number, signal?: AbortSignal): Promise<Step[]> {
     return this.inner.steps(site, head, query, signal);
@@ -58,10 +69,12 @@ export class Cached implements TileProvider {
     this.inner.close();
   }
 
-  private once<T>(name: string, ask: () => Promise<T>): Promise<T> {
+  /** Asked once; again after a failure, or after an answer that is not for good. */
+  private once<T>(name: string, ask: () => Promise<T>, final: (answer: T) => boolean = () => true): Promise<T> {
     return this.answers.getOr(name, () => {
       const answer = ask();
-      answer.catch(() => this.answers.delete(name));
+      const forget = (): void => void (this.answers.get(name) === answer && this.answers.delete(name));
+      answer.then((told) => final(told) || forget(), forget);
       return answer;
     }) as Promise<T>;
   }

@@ -5,6 +5,8 @@ import { colourAt, differencePixels, liftShifts, pixels, strength } from "../src
 import { direction, joined, matches, printable, reading } from "../src/label";
 import { errorRate, links, pharaoh } from "../src/link";
 import { LeastRecent } from "../src/recent";
+import { arranged } from "../src/scene/layout";
+import { lines } from "../src/view/about";
 import { effect, signal } from "../src/signal";
 import { preferred, spoken, type Word } from "../src/strings/strings";
 import english from "../src/strings/en.json";
@@ -135,4 +137,18 @@ test("every language says everything, with the same places to fill", () => {
   expect(spoken("en", "search.count", { at: 1, count: 2 })).toBe("1 of 2");
   expect(spoken("fa", "read.hidden", { query: "x", key: "ب" })).toContain("\u2068x\u2069 نمی‌تواند به ب");
   expect(preferred(["de-CH", "fa-IR"])).toBe("fa");
+});
+
+test("a graph is laid out the same way every time, neighbours near each other, inside its frame", () => {
+  const chain = [[0, 1], [1, 2], [2, 3], [3, 4]] as const;
+  const places = arranged(5, chain);
+  expect(arranged(5, chain)).toEqual(places);
+  expect(places.flat().every((at) => at >= 0 && at <= 1)).toBe(true);
+  const far = (a: number, b: number): number => Math.hypot(places[a]![0] - places[b]![0], places[a]![1] - places[b]![1]);
+  for (const [a, b] of chain) expect(far(a, b)).toBeLessThan(far(0, 4));
+  expect(arranged(1, [[0, 0]])).toEqual([[0.5, 0.5]]);
+});
+
+test("settings within settings are told by their dotted names", () => {
+  expect(lines({ model: { dim: 4, bias: null }, heads: [1, 2] })).toEqual([["model.dim", 4], ["heads", [1, 2]]]);
 });

@@ -1,12 +1,13 @@
 """What a translation model attended to, as a trace: the encoder, the decoder, and across."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, is_dataclass
+from dataclasses import is_dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from foveate.config import to_dict
 from foveate.data.batch import Batch
 from foveate.data.tokeniser import BOS, EOS
 from foveate.errors import UsageError
@@ -72,9 +73,5 @@ def _complete(seen: Observation, model: Seq2Seq, batch: tuple[Batch, Batch], ran
 
 
 def _plain(config: Any) -> dict[str, Any] | None:
-    """Settings as JSON holds them."""
-    if not is_dataclass(config) or isinstance(config, type):
-        return None
-    return {
-        name: value if isinstance(value, int | float | str) else str(value) for name, value in asdict(config).items()
-    }
+    """Settings as JSON holds them, each choice with its kind."""
+    return to_dict(config) if is_dataclass(config) and not isinstance(config, type) else None

@@ -4,6 +4,7 @@ import {
   THUMBNAIL,
   type Cell,
   type Codes,
+  type Measures,
   type Site,
   type Span,
   type Statistics,
@@ -33,6 +34,8 @@ export class Engine implements TileProvider {
   private readonly heads = new LeastRecent<string, Head>(8);
   private readonly pyramids = new LeastRecent<string, Promise<Pyramid>>(6);
   private readonly ready = new LeastRecent<string, Pyramid>(6);
+  /** Kept for good: six numbers a head. */
+  private readonly measured = new Map<string, Measures>();
 
   constructor(private readonly payload: Payload) {}
 
@@ -105,9 +108,9 @@ export class Engine implements TileProvider {
     let estimate = false;
     for (let index = 0; index < this.site(site).heads; index++) {
       const head = this.head(site, index);
-      const known = this.ready.get(`${site}/${index}`) ?? (head.cost() <= QUICK ? await this.pyramid(site, index) : null);
+      const known = this.measured.get(`${site}/${index}`) ?? (head.cost() <= QUICK ? (await this.pyramid(site, index)).measures : null);
       estimate ||= known === null;
-      heads.push(known ? known.measures : await this.turns.run(URGENCY.statistics, () => this.guess(head), signal));
+      heads.push(known ?? await this.turns.run(URGENCY.statistics, () => this.guess(head), signal));
     }
     return { heads, estimate };
   }
@@ -169,7 +172,10 @@ export class Engine implements TileProvider {
       const head = this.head(site, index);
       const urgency = head.cost() <= QUICK ? URGENCY.overview : URGENCY.pyramid;
       const made = this.turns.run(urgency, () => Pyramid.of(head, this.labels(head.site)));
-      void made.then((pyramid) => this.ready.set(name, pyramid));
+      void made.then((pyramid) => {
+        this.ready.set(name, pyramid);
+        this.measured.set(name, pyramid.measures);
+      });
       return made;
     });
   }

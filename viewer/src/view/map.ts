@@ -1,19 +1,17 @@
 /** The map: tiles under a camera, token rulers along it, and the cursor. */
 
-import { calledOff, type App, type Brush } from "../app";
-import { clamped, fitted, levelFor, tickStep, tilesIn, toPixel, toUnit, zoomed, type Camera, type Extent, type Frame, type Place } from "../camera";
+import type { App } from "../app";
+import { clamped, fitted, levelFor, tilesIn, toPixel, toUnit, zoomed, type Camera, type Extent, type Frame, type Place } from "../camera";
 import { css, INK } from "../colour";
 import { h } from "../dom";
-import { direction } from "../label";
-import type { Semantic, Span } from "../provider";
-import { TILE } from "../provider";
-import { LeastRecent } from "../recent";
+import { TILE, type Span } from "../provider";
 import { effect } from "../signal";
+import { Gestures } from "./gesture";
 import type { Layer, Tile } from "./layer";
+import { drawRulers, LEFT, TOP } from "./ruler";
+import { Tiles } from "./tiles";
+import { tokenOf, unitOf, unitSpan } from "./units";
 
-const LEFT = 112;
-const TOP = 96;
-const FONT = '12px system-ui, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif';
 /** So many tiles of a frame are asked for; semantic levels have no coarser ones to fall back on. */
 const MOST_TILES = 80;
 
@@ -33,21 +31,15 @@ export class MapView {
   /** What is not there yet: tiles, or the exact ones of estimates that are shown. */
   onwaiting: (waiting: boolean, estimated: boolean) => void = () => undefined;
   private readonly context: CanvasRenderingContext2D;
-  private readonly tiles = new LeastRecent<string, Tile>(192);
-  private readonly pending = new Map<string, AbortController>();
-  private frame: Frame = { width: 1, height: 1 };
+  private readonly tiles: Tiles;
+  frame: Frame = { width: 1, height: 1 };
   private ratio = 1;
-  private layer: Layer | null = null;
   private drawn = 0;
-  /** Where rulers end: the frame, or the map where it is smaller. */
-  private edge: [number, number] = [LEFT, TOP];
-  private hovered: { x: number; y: number } | null = null;
-  private anchor: { query: number; key: number } | null = null;
   private readonly stops: (() => void)[] = [];
 
   constructor(
     private readonly app: App,
-    private readonly makeLayer: () => Layer,
+    makeLayer: () => Layer,
     label: string,
   ) {
     this.canvas = h("canvas", { className: "map", tabIndex: 0, role: "application", "aria-label": label });
@@ -56,12 +48,12 @@ export class MapView {
     const watch = new ResizeObserver(() => this.resize());
     watch.observe(this.element);
     this.stops.push(() => watch.disconnect());
-    this.listen();
+    const failed = (message: string): void => void (app.said.value = app.say("failed", { message }));
+    this.tiles = new Tiles(() => this.schedule(), (is, estimated) => this.onwaiting(is, estimated), failed);
+    new Gestures(app, this);
     this.stops.push(
       effect(() => {
-        const layer = this.makeLayer();
-        if (layer.name !== this.layer?.name) this.callOff();
-        this.layer = layer;
+        this.tiles.use(makeLayer());
         void [this.app.camera.value, this.app.cursor.value, this.app.brush.value, this.app.found.value, this.app.theme.value, this.app.language.value];
         this.schedule();
       }),
@@ -69,14 +61,14 @@ export class MapView {
   }
 
   close(): void {
-    this.callOff();
+    this.tiles.callOff();
     for (const stop of this.stops) stop();
   }
 
-  private get extent(): Extent {
+  get extent(): Extent {
     return this.app.extent;
   }
-  private get camera(): Camera {
+  get camera(): Camera {
     return this.app.camera.value ?? fitted(this.extent, this.frame);
   }
   look(camera: Camera): void {
@@ -92,7 +84,7 @@ export class MapView {
   /** Brings a token pair into view, near enough to be read. */
   show(query: number, key: number, closest = 16): void {
     const camera = this.camera;
-    this.look({ x: this.unitOf("key", key) + 0.5, y: this.unitOf("query", query) + 0.5, zoom: Math.max(camera.zoom, closest) });
+    this.look({ x: unitOf(this.app, "key", key) + 0.5, y: unitOf(this.app, "query", query) + 0.5, zoom: Math.max(camera.zoom, closest) });
   }
 
   private resize(): void {
@@ -112,57 +104,9 @@ export class MapView {
     if (!this.drawn) this.drawn = requestAnimationFrame(() => this.draw());
   }
 
-  private callOff(): void {
-    for (const control of this.pending.values()) control.abort();
-    this.pending.clear();
-  }
-
-  // ── tiles ──
-
-  private tileName({ level, row, column }: Place): string {
-    return `${this.layer!.name}/${level}/${row}/${column}`;
-  }
-
-  private want(places: Place[]): void {
-    const wanted = new Set(places.map((place) => this.tileName(place)));
-    for (const [name, control] of this.pending) {
-      if (wanted.has(name)) continue;
-      control.abort();
-      this.pending.delete(name);
-    }
-    for (const place of places) {
-      const name = this.tileName(place);
-      if (this.tiles.get(name)?.estimate === false || this.pending.has(name)) continue;
-      const control = new AbortController();
-      this.pending.set(name, control);
-      const keep = (tile: Tile): void => {
-        if (control.signal.aborted) return;
-        this.tiles.set(name, tile);
-        this.schedule();
-      };
-      this.layer!.tile(place.level, place.row, place.column, control.signal, keep)
-        .then(keep)
-        .catch((error: unknown) => {
-          if (!calledOff(error)) this.app.said.value = this.app.say("failed", { message: error instanceof Error ? error.message : String(error) });
-        })
-        .finally(() => {
-          if (this.pending.get(name) === control) this.pending.delete(name);
-          this.tellWaiting();
-        });
-    }
-    this.tellWaiting();
-  }
-
-  private tellWaiting(): void {
-    const names = [...this.pending.keys()];
-    this.onwaiting(names.length > 0, names.some((name) => this.tiles.get(name)?.estimate));
-  }
-
-  // ── drawing ──
-
   private draw(): void {
     this.drawn = 0;
-    if (!this.layer || this.frame.width <= 1) return;
+    if (!this.tiles.layer || this.frame.width <= 1) return;
     const { context, frame, ratio } = this;
     const camera = this.camera;
     const ink = INK[this.app.theme.value];
@@ -185,13 +129,12 @@ export class MapView {
     this.drawTiles(camera);
     this.drawMarks(camera);
     context.restore();
-    this.edge = [Math.max(map[0], LEFT), Math.max(map[1], TOP)];
+    const edge = [Math.max(map[0], LEFT), Math.max(map[1], TOP)] as const;
     context.strokeStyle = css(ink.grid);
     context.lineWidth = 1;
-    const [x, y] = this.edge;
+    const [x, y] = edge;
     context.strokeRect(x - 0.5, y - 0.5, Math.min(map[2], LEFT + frame.width) - x + 1, Math.min(map[3], TOP + frame.height) - y + 1);
-    this.drawRuler("key", camera);
-    this.drawRuler("query", camera);
+    drawRulers(context, this.app, { camera, frame, extent: this.extent, edge });
   }
 
   private snap(value: number): number {
@@ -199,31 +142,30 @@ export class MapView {
   }
 
   private drawTiles(camera: Camera): void {
-    const level = this.level(camera);
-    const places = tilesIn(camera, this.extent, this.frame, level);
+    const places = tilesIn(camera, this.extent, this.frame, this.level);
     if (places.length > MOST_TILES) {
-      this.callOff();
+      this.tiles.callOff();
       this.app.said.value = this.app.say("zoomin");
       return;
     }
     const hatch = this.hatching();
     for (const place of places) {
-      const tile = this.tiles.get(this.tileName(place));
+      const tile = this.tiles.get(place);
       if (tile) this.blit(tile, place, camera, hatch);
       else this.drawCoarser(place, camera, hatch);
     }
-    this.want(places);
+    this.tiles.want(places);
   }
 
-  private level(camera: Camera): number {
-    return this.app.cells.value === "token" ? levelFor(camera.zoom, this.extent) : 0;
+  get level(): number {
+    return this.app.cells.value === "token" ? levelFor(this.camera.zoom, this.extent) : 0;
   }
 
   /** Until a tile is there, its part of a coarser one. */
   private drawCoarser(place: Place, camera: Camera, hatch: CanvasPattern): void {
     for (let up = 1; up <= 8; up++) {
       const coarser = { level: place.level + up, row: place.row >> up, column: place.column >> up };
-      const tile = this.tiles.get(this.tileName(coarser));
+      const tile = this.tiles.get(coarser);
       if (!tile) continue;
       const size = TILE >> up;
       const from = [(place.column & ((1 << up) - 1)) * size, (place.row & ((1 << up) - 1)) * size] as const;
@@ -273,99 +215,18 @@ export class MapView {
     const brush = this.app.brush.value;
     if (brush) {
       context.setLineDash([5, 4]);
-      box(this.unitSpan("key", brush.columns), this.unitSpan("query", brush.rows), 1.5, ink.text);
+      box(unitSpan(this.app, "key", brush.columns), unitSpan(this.app, "query", brush.rows), 1.5, ink.text);
       context.setLineDash([]);
     }
     const cursor = this.app.cursor.value;
     if (cursor) {
-      const [row, column] = [this.unitOf("query", cursor.query), this.unitOf("key", cursor.key)];
+      const [row, column] = [unitOf(this.app, "query", cursor.query), unitOf(this.app, "key", cursor.key)];
       box([column, column + 1], [row, row + 1], 2, ink.cursor);
     }
   }
 
-  private drawRuler(side: "query" | "key", camera: Camera): void {
-    const { context, frame } = this;
-    const across = side === "key";
-    const ink = INK[this.app.theme.value];
-    const length = across ? this.extent.columns : this.extent.rows;
-    const [first, last] = across ? [camera.x - frame.width / 2 / camera.zoom, camera.x + frame.width / 2 / camera.zoom] : [camera.y - frame.height / 2 / camera.zoom, camera.y + frame.height / 2 / camera.zoom];
-    context.font = FONT;
-    context.textBaseline = "middle";
-    const named = camera.zoom >= 13;
-    const step = named ? 1 : tickStep(camera.zoom, 48);
-    const cursor = this.app.cursor.value;
-    const chosen = cursor ? this.unitOf(side, cursor[side]) : -1;
-    const found = new Set((across ? this.app.found.value.keys : this.app.found.value.queries).map((index) => this.unitOf(side, index)));
-    for (const unit of found) this.mark(side, unit, camera, ink.cursor);
-    for (let unit = Math.max(0, Math.ceil(first / step - 1) * step); unit < Math.min(length, last + 1); unit += step) {
-      const middle = (unit + 0.5 - (across ? camera.x : camera.y)) * camera.zoom + (across ? frame.width : frame.height) / 2;
-      if (middle < 0 || middle > (across ? frame.width : frame.height)) continue;
-      context.fillStyle = css(unit === chosen || found.has(unit) ? ink.cursor : named ? ink.text : ink.quiet);
-      this.write(named ? this.app.unitLabel(side, unit) : String(unit), across, middle);
-    }
-    if (chosen >= 0 && !named) this.mark(side, chosen, camera, ink.cursor);
-  }
-
-  private mark(side: "query" | "key", unit: number, camera: Camera, colour: string): void {
-    const across = side === "key";
-    const [x, y] = toPixel(camera, this.frame, unit + 0.5, unit + 0.5);
-    const at = across ? x : y;
-    if (at < 0 || at > (across ? this.frame.width : this.frame.height)) return;
-    this.context.fillStyle = css(colour);
-    const [left, top] = this.edge;
-    if (across) this.context.fillRect(LEFT + at - 1, top - 6, 2.5, 6);
-    else this.context.fillRect(left - 6, TOP + at - 1, 6, 2.5);
-  }
-
-  /** One label, in its own direction, cut to the ruler. */
-  private write(text: string, across: boolean, middle: number): void {
-    const { context } = this;
-    const room = (across ? TOP : LEFT) - 12;
-    context.save();
-    context.direction = direction(text);
-    context.textAlign = across ? "left" : "right";
-    context.translate(across ? LEFT + middle : this.edge[0] - 8, across ? this.edge[1] - 8 : TOP + middle);
-    // Columns are read upwards, so that joined scripts stay joined; what is short enough stands upright.
-    if (across && context.measureText(text).width > this.camera.zoom - 2) context.rotate(-Math.PI / 2);
-    else if (across) {
-      context.textAlign = "center";
-      context.translate(0, -4);
-    }
-    let shown = text;
-    if (context.measureText(shown).width > room) {
-      const letters = [...shown];
-      while (letters.length > 1 && context.measureText(`${letters.join("")}…`).width > room) letters.pop();
-      shown = `${letters.join("")}…`;
-    }
-    context.fillText(shown, 0, 0);
-    context.restore();
-  }
-
-  // ── units: tokens, words or sentences ──
-
-  unitOf(side: "query" | "key", token: number): number {
-    const cells = this.app.cells.peek();
-    if (cells === "token") return token;
-    const spans = this.app.spans(side, cells);
-    let [low, high] = [0, spans.length - 1];
-    while (low < high) {
-      const middle = (low + high + 1) >> 1;
-      if (spans[middle]![0] <= token) low = middle;
-      else high = middle - 1;
-    }
-    return low;
-  }
-  private unitSpan(side: "query" | "key", [begin, end]: Span): Span {
-    return [this.unitOf(side, begin), this.unitOf(side, end - 1) + 1];
-  }
-  private tokenOf(side: "query" | "key", unit: number): number {
-    const cells = this.app.cells.peek();
-    return cells === "token" ? unit : (this.app.spans(side, cells as Semantic)[unit]?.[0] ?? 0);
-  }
-
-  // ── pointer, touch, keys ──
-
-  private at(event: { clientX: number; clientY: number }): { px: number; py: number; row: number; column: number; inside: boolean } {
+  /** What lies under a pointer. */
+  at(event: { clientX: number; clientY: number }): { px: number; py: number; row: number; column: number; inside: boolean } {
     const box = this.canvas.getBoundingClientRect();
     const [px, py] = [event.clientX - box.left - LEFT, event.clientY - box.top - TOP];
     const [x, y] = toUnit(this.camera, this.frame, px, py);
@@ -375,116 +236,9 @@ export class MapView {
   }
 
   hoverAt(row: number, column: number): Hover {
-    const level = this.level(this.camera);
+    const { level } = this;
     const [r, c] = [row >> level, column >> level];
-    const tile = this.layer ? this.tiles.get(this.tileName({ level, row: Math.floor(r / TILE), column: Math.floor(c / TILE) })) : undefined;
-    return { query: this.tokenOf("query", row), key: this.tokenOf("key", column), code: tile?.codes[(r % TILE) * TILE + (c % TILE)], level };
-  }
-
-  private listen(): void {
-    const { canvas } = this;
-    const fingers = new Map<number, { x: number; y: number }>();
-    let start: { x: number; y: number; camera: Camera; moved: boolean; brush: { query: number; key: number } | null } | null = null;
-    canvas.addEventListener("wheel", (event) => {
-      event.preventDefault();
-      const { px, py } = this.at(event);
-      this.zoom(2 ** (-event.deltaY / (event.deltaMode === 1 ? 8 : 240)), px, py);
-    }, { passive: false });
-    canvas.addEventListener("pointerdown", (event) => {
-      canvas.setPointerCapture(event.pointerId);
-      fingers.set(event.pointerId, { x: event.clientX, y: event.clientY });
-      const here = this.at(event);
-      start = { x: event.clientX, y: event.clientY, camera: this.camera, moved: false, brush: event.shiftKey && here.inside ? { query: this.tokenOf("query", here.row), key: this.tokenOf("key", here.column) } : null };
-    });
-    canvas.addEventListener("pointermove", (event) => {
-      const here = this.at(event);
-      const finger = fingers.get(event.pointerId);
-      if (finger && fingers.size === 2) this.pinch(fingers, event, here);
-      else if (start && finger) {
-        const [dx, dy] = [event.clientX - start.x, event.clientY - start.y];
-        start.moved ||= Math.hypot(dx, dy) > 3;
-        if (start.brush && here.inside) this.brushTo(start.brush, this.tokenOf("query", here.row), this.tokenOf("key", here.column));
-        else if (start.moved && !start.brush) this.look({ ...start.camera, x: start.camera.x - dx / start.camera.zoom, y: start.camera.y - dy / start.camera.zoom });
-      }
-      if (finger) Object.assign(finger, { x: event.clientX, y: event.clientY });
-      this.hovered = here.inside ? { x: here.column, y: here.row } : null;
-      this.onhover(this.hovered ? this.hoverAt(here.row, here.column) : null);
-    });
-    const up = (event: PointerEvent): void => {
-      const here = this.at(event);
-      if (start && !start.moved && fingers.size === 1 && here.inside && event.type === "pointerup") {
-        this.app.cursor.value = { query: this.tokenOf("query", here.row), key: this.tokenOf("key", here.column) };
-        this.onchosen();
-      }
-      fingers.delete(event.pointerId);
-      start = null;
-    };
-    canvas.addEventListener("pointerup", up);
-    canvas.addEventListener("pointercancel", up);
-    canvas.addEventListener("pointerleave", () => this.onhover(null));
-    canvas.addEventListener("dblclick", (event) => this.zoom(2, this.at(event).px, this.at(event).py));
-    canvas.addEventListener("keydown", (event) => this.key(event));
-  }
-
-  private pinch(fingers: Map<number, { x: number; y: number }>, event: PointerEvent, here: { px: number; py: number }): void {
-    const other = [...fingers.entries()].find(([id]) => id !== event.pointerId)![1];
-    const before = fingers.get(event.pointerId)!;
-    const apart = (point: { x: number; y: number }): number => Math.hypot(point.x - other.x, point.y - other.y);
-    this.zoom(apart({ x: event.clientX, y: event.clientY }) / Math.max(1, apart(before)), here.px, here.py);
-  }
-
-  private brushTo(from: { query: number; key: number }, query: number, key: number): void {
-    const span = (a: number, b: number): Span => [Math.min(a, b), Math.max(a, b) + 1];
-    const brush: Brush = { rows: span(from.query, query), columns: span(from.key, key) };
-    this.app.brush.value = brush;
-  }
-
-  private key(event: KeyboardEvent): void {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const arrows: Record<string, [number, number]> = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
-    const move = arrows[event.key];
-    if (move && event.shiftKey) {
-      const pixels = 64 / this.camera.zoom;
-      this.look({ ...this.camera, x: this.camera.x + move[1] * pixels, y: this.camera.y + move[0] * pixels });
-    } else if (move) this.step(...move);
-    else if (event.key === "+" || event.key === "=") this.zoomAtCursor(2);
-    else if (event.key === "-" || event.key === "−") this.zoomAtCursor(0.5);
-    else if (event.key === "Home" || event.key === "0") this.fit();
-    else if (event.key === "b") this.toggleBrush();
-    else if (event.key === "Escape") [this.anchor, this.app.brush.value] = [null, null];
-    else return;
-    event.preventDefault();
-  }
-
-  private zoomAtCursor(factor: number): void {
-    const cursor = this.app.cursor.value;
-    if (!cursor) return this.zoom(factor);
-    const [px, py] = toPixel(this.camera, this.frame, this.unitOf("key", cursor.key) + 0.5, this.unitOf("query", cursor.query) + 0.5);
-    const seen = px >= 0 && py >= 0 && px <= this.frame.width && py <= this.frame.height;
-    if (seen) this.zoom(factor, px, py);
-    else this.look({ x: this.unitOf("key", cursor.key) + 0.5, y: this.unitOf("query", cursor.query) + 0.5, zoom: this.camera.zoom * factor });
-  }
-
-  /** One cell of what is seen: a weight when near, a block when far. */
-  private step(down: number, right: number): void {
-    const size = this.app.cells.value === "token" ? 2 ** this.level(this.camera) : 1;
-    const cursor = this.app.cursor.value;
-    const { rows, columns } = this.extent;
-    const [row, column] = cursor ? [this.unitOf("query", cursor.query) + down * size, this.unitOf("key", cursor.key) + right * size] : [Math.floor(this.camera.y), Math.floor(this.camera.x)];
-    const [y, x] = [Math.min(Math.max(row, 0), rows - 1), Math.min(Math.max(column, 0), columns - 1)];
-    this.app.cursor.value = { query: this.tokenOf("query", y), key: this.tokenOf("key", x) };
-    if (this.anchor) this.brushTo(this.anchor, this.app.cursor.value.query, this.app.cursor.value.key);
-    const [px, py] = toPixel(this.camera, this.frame, x + 0.5, y + 0.5);
-    if (px < 0 || py < 0 || px > this.frame.width || py > this.frame.height) this.look({ ...this.camera, x, y });
-    this.onchosen();
-  }
-
-  private toggleBrush(): void {
-    const cursor = this.app.cursor.value;
-    if (this.anchor || !cursor) this.anchor = null;
-    else {
-      this.anchor = { ...cursor };
-      this.brushTo(cursor, cursor.query, cursor.key);
-    }
+    const tile = this.tiles.get({ level, row: Math.floor(r / TILE), column: Math.floor(c / TILE) });
+    return { query: tokenOf(this.app, "query", row), key: tokenOf(this.app, "key", column), code: tile?.codes[(r % TILE) * TILE + (c % TILE)], level };
   }
 }

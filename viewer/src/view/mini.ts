@@ -1,12 +1,12 @@
 /** The whole map in a corner, with what is looked at framed. A click goes there. */
 
-import type { App } from "../app";
-import type { Camera } from "../camera";
-import { css, INK, pixels, type Theme } from "../colour";
+import { Latest, type App } from "../app";
+import { css, INK } from "../colour";
 import { h } from "../dom";
-import { overviewLevel } from "../engine/level";
-import { THUMBNAIL, type Codes } from "../provider";
-import { effect } from "../signal";
+import type { Thumbnail } from "../provider";
+import { effect, signal } from "../signal";
+import { LEFT, TOP } from "./ruler";
+import { thumbnail } from "./thumbnail";
 
 const SIDE = 128;
 
@@ -18,37 +18,48 @@ export function mini(app: App, move: (x: number, y: number) => void): { element:
     const scale = Math.max(queries, keys) / SIDE;
     move((event.clientX - box.left) * scale, (event.clientY - box.top) * scale);
   });
-  const stop = effect(() => {
-    const [site, head, theme] = [app.site.value, app.head.value, app.theme.value];
-    const camera = app.camera.value;
-    canvas.hidden = app.cells.value !== "token";
-    if (canvas.hidden) return;
-    draw(app, canvas, camera, theme, null);
-    const same = (): boolean => app.camera.peek() === camera && app.site.peek() === site && app.head.peek() === head;
-    void app.provider.overview(site, head).then(({ codes }) => same() && draw(app, canvas, camera, theme, codes)).catch(() => undefined);
-  });
-  return { element: canvas, close: stop };
+  const whole = signal<Thumbnail | null>(null);
+  const latest = new Latest();
+  const stops = [
+    effect(() => {
+      const [site, head, calledOff] = [app.site.value, app.head.value, latest.next()];
+      whole.value = null;
+      const keep = (found: Thumbnail): void => void (calledOff.aborted || (whole.value = found));
+      app.provider.overview(site, head).then(async (first) => {
+        keep(first);
+        if (first.estimate && !calledOff.aborted) keep(await app.provider.exactOverview(site, head, calledOff));
+      }).catch(() => undefined);
+    }),
+    effect(() => {
+      canvas.hidden = app.cells.value !== "token";
+      canvas.toggleAttribute("data-estimate", whole.value?.estimate === true);
+      canvas.title = whole.value?.estimate ? app.say("estimate") : "";
+      if (!canvas.hidden) draw(app, canvas, whole.value);
+    }),
+  ];
+  return {
+    element: canvas,
+    close: () => {
+      latest.next();
+      for (const stop of stops) stop();
+    },
+  };
 }
 
-function draw(app: App, canvas: HTMLCanvasElement, camera: Camera | null, theme: Theme, codes: Codes | null): void {
+function draw(app: App, canvas: HTMLCanvasElement, whole: Thumbnail | null): void {
+  const [camera, theme] = [app.camera.value, app.theme.value];
   const { queries, keys } = app.current;
   const context = canvas.getContext("2d")!;
   const unit = SIDE / Math.max(queries, keys);
   context.clearRect(0, 0, SIDE, SIDE);
   context.fillStyle = css(INK[theme].hidden);
   context.fillRect(0, 0, keys * unit, queries * unit);
-  if (codes) {
-    const whole = h("canvas", { width: THUMBNAIL, height: THUMBNAIL });
-    const painted = pixels(codes, { scale: "log", theme, pool: "peak" }, null, THUMBNAIL);
-    whole.getContext("2d")!.putImageData(new ImageData(new Uint8ClampedArray(painted.buffer as ArrayBuffer), THUMBNAIL, THUMBNAIL), 0, 0);
-    const size = 2 ** overviewLevel(queries, keys);
-    context.imageSmoothingEnabled = false;
-    context.drawImage(whole, 0, 0, Math.ceil(keys / size), Math.ceil(queries / size), 0, 0, keys * unit, queries * unit);
-  }
+  context.imageSmoothingEnabled = false;
+  if (whole) context.drawImage(thumbnail(app.current, whole.codes, theme, "log"), 0, 0, keys * unit, queries * unit);
   if (!camera) return;
   const box = document.querySelector(".mapbox")?.getBoundingClientRect();
   const half = (pixelsWide: number): number => Math.max(3, (Math.max(0, pixelsWide) / camera.zoom / 2) * unit);
-  const [across, down] = [half((box?.width ?? 600) - 112), half((box?.height ?? 600) - 96)];
+  const [across, down] = [half((box?.width ?? 600) - LEFT), half((box?.height ?? 600) - TOP)];
   context.strokeStyle = css(INK[theme].cursor);
   context.lineWidth = 2;
   context.strokeRect(camera.x * unit - across, camera.y * unit - down, 2 * across, 2 * down);

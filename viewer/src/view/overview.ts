@@ -1,11 +1,10 @@
 /** All heads at once: a small map of each, with bars for what they do, in any order. */
 
 import { shown, type App } from "../app";
-import { INK, css, pixels } from "../colour";
 import { choice, h, refill, replace } from "../dom";
-import { overviewLevel } from "../engine/level";
-import { MEASURES, THUMBNAIL, type Measure, type Measures, type Site } from "../provider";
+import { MEASURES, THUMBNAIL, type Measure, type Measures, type Site, type Thumbnail } from "../provider";
 import { effect, signal, untracked } from "../signal";
+import { thumbnail } from "./thumbnail";
 
 const BARS: readonly Measure[] = ["entropy", "distance", "sink"];
 
@@ -27,24 +26,27 @@ export function overview(app: App): { element: HTMLElement; close: () => void } 
   const controls = h("div", { className: "controls" });
   const element = h("section", { className: "overview", "aria-label": app.say("view.overview") }, controls, note, grid);
   const cards = app.trace.sites.flatMap((site, index) => Array.from({ length: site.heads }, (_, head) => card(app, index, head)));
-  let open = true;
+  const closed = new AbortController();
+  const certain = new Certain(app, cards, closed.signal, (site) => void measure(site));
   const seen = new IntersectionObserver((entries) => {
     for (const { target, isIntersecting } of entries) {
       if (!isIntersecting) continue;
       seen.unobserve(target);
-      void draw(app, cards.find(({ element: each }) => each === target)!);
+      const card = cards.find(({ element: each }) => each === target)!;
+      void draw(app, card).then(() => certain.want(card));
     }
   });
   for (const each of cards) seen.observe(each.element);
   const estimates = new Set<number>();
+  const measure = async (site: number): Promise<void> => {
+    const told = await app.provider.statistics(site).catch(() => null);
+    if (told?.estimate) estimates.add(site);
+    else estimates.delete(site);
+    for (const each of cards) if (told && each.site === site) each.measures = told.heads[each.head] ?? null;
+    measured.value += 1;
+  };
   void (async () => {
-    for (const site of app.trace.sites.keys()) {
-      if (!open) return;
-      const told = await app.provider.statistics(site).catch(() => null);
-      if (told?.estimate) estimates.add(site);
-      for (const each of cards) if (told && each.site === site) each.measures = told.heads[each.head] ?? null;
-      measured.value += 1;
-    }
+    for (const site of app.trace.sites.keys()) if (!closed.signal.aborted) await measure(site);
   })();
   const stops = [
     effect(() => {
@@ -71,11 +73,42 @@ export function overview(app: App): { element: HTMLElement; close: () => void } 
   return {
     element,
     close: () => {
-      open = false;
+      closed.abort();
       seen.disconnect();
       for (const stop of stops) stop();
     },
   };
+}
+
+/** Estimated maps are replaced by exact ones, one after another, for as long as the overview is open. */
+class Certain {
+  private readonly waiting: Card[] = [];
+  private busy = false;
+
+  constructor(
+    private readonly app: App,
+    private readonly cards: readonly Card[],
+    private readonly signal: AbortSignal,
+    private readonly done: (site: number) => void,
+  ) {}
+
+  want(card: Card): void {
+    if (!card.canvas.hasAttribute("data-estimate")) return;
+    this.waiting.push(card);
+    if (!this.busy) void this.work();
+  }
+
+  private async work(): Promise<void> {
+    this.busy = true;
+    for (let card = this.waiting.shift(); card && !this.signal.aborted; card = this.waiting.shift()) {
+      const exact = await this.app.provider.exactOverview(card.site, card.head, this.signal).catch(() => null);
+      if (exact) paint(this.app, card, exact);
+      const { site } = card;
+      const rest = this.cards.some((each) => each.site === site && each.canvas.dataset["drawn"] && each.canvas.hasAttribute("data-estimate"));
+      if (exact && !rest) this.done(site);
+    }
+    this.busy = false;
+  }
 }
 
 function card(app: App, site: number, head: number): Card {
@@ -115,22 +148,17 @@ function label(app: App, cards: Card[]): void {
   }
 }
 
-async function draw(app: App, { site, head, canvas }: Card): Promise<void> {
-  const answer = await app.provider.overview(site, head).catch(() => null);
-  if (!answer) return;
-  const { queries, keys } = app.trace.sites[site]!;
-  const size = 2 ** overviewLevel(queries, keys);
-  const [rows, columns] = [Math.ceil(queries / size), Math.ceil(keys / size)];
-  canvas.width = Math.max(columns, 1);
-  canvas.height = Math.max(rows, 1);
-  const theme = app.theme.peek();
+async function draw(app: App, card: Card): Promise<void> {
+  const answer = await app.provider.overview(card.site, card.head).catch(() => null);
+  if (answer) paint(app, card, answer);
+}
+
+function paint(app: App, card: Card, { codes, estimate }: Thumbnail): void {
   const scale = app.scale.peek() === "lift" ? "log" : app.scale.peek();
-  const painted = pixels(answer.codes, { scale, theme, pool: "peak" }, null, THUMBNAIL);
-  const context = canvas.getContext("2d")!;
-  const whole = h("canvas", { width: THUMBNAIL, height: THUMBNAIL });
-  whole.getContext("2d")!.putImageData(new ImageData(new Uint8ClampedArray(painted.buffer as ArrayBuffer), THUMBNAIL, THUMBNAIL), 0, 0);
-  context.fillStyle = css(INK[theme].hidden);
-  context.fillRect(0, 0, columns, rows);
-  context.drawImage(whole, 0, 0);
-  canvas.dataset["drawn"] = "yes";
+  const small = thumbnail(app.trace.sites[card.site]!, codes, app.theme.peek(), scale);
+  card.canvas.width = small.width;
+  card.canvas.height = small.height;
+  card.canvas.getContext("2d")!.drawImage(small, 0, 0);
+  card.canvas.toggleAttribute("data-estimate", estimate);
+  card.canvas.dataset["drawn"] = "yes";
 }

@@ -4,6 +4,7 @@ import { shown, VIEWS, type App, type View } from "../app";
 import { choice, h, refill, replace } from "../dom";
 import { effect, untracked } from "../signal";
 import { LANGUAGES, type Language } from "../strings/strings";
+import { about } from "./about";
 import { alignment } from "./alignment";
 import { compare } from "./compare";
 import { headLayer } from "./layer";
@@ -17,6 +18,7 @@ import { hasScenes, scenes } from "./scenes";
 import { search } from "./search";
 import { steps } from "./steps";
 import { text } from "./text";
+import { unitOf } from "./units";
 
 interface Shown {
   element: HTMLElement;
@@ -40,13 +42,19 @@ export class Shell {
     this.finder = search(app, (query, key) => void this.go(query, key));
     const bar = h("header", { className: "bar" });
     const status = h("p", { className: "status", role: "status", "aria-live": "polite" });
-    const footer = h("footer", { className: "foot" }, status, h("p", { className: "pedigree" }));
-    replace(root, bar, h("div", { className: "tools", role: "group", "aria-label": app.say("view.map") }, this.choices, this.finder.element), this.body, footer, this.help);
+    const told = about(app);
+    const pedigree = h("span");
+    const more = h("button", { className: "plain", onclick: told.open });
+    const footer = h("footer", { className: "foot" }, status, h("p", { className: "pedigree" }, pedigree, " ", more));
+    replace(root, bar, h("div", { className: "tools", role: "group", "aria-label": app.say("view.map") }, this.choices, this.finder.element), this.body, footer, this.help, told.element);
     effect(() => this.drawBar(bar));
     effect(() => this.drawTools());
     effect(() => this.open(app.view.value));
     effect(() => (status.textContent = app.said.value));
-    effect(() => (footer.lastElementChild!.textContent = this.pedigree()));
+    effect(() => {
+      pedigree.textContent = this.pedigree();
+      more.textContent = app.say("about");
+    });
     effect(() => {
       root.dataset["theme"] = app.theme.value;
       root.lang = app.language.value;
@@ -134,7 +142,7 @@ export class Shell {
     const { app } = this;
     const layer = () => headLayer(app.provider, app.site.value, app.head.value, app.cells.value, { scale: app.scale.value, theme: app.theme.value, pool: app.pool.value });
     const map = new MapView(app, layer, app.say("map.label"));
-    const reading = new Reading(app, (query, key) => map.hoverAt(map.unitOf("query", query), map.unitOf("key", key)));
+    const reading = new Reading(app, (query, key) => map.hoverAt(unitOf(app, "query", query), unitOf(app, "key", key)));
     const small = mini(app, (x, y) => map.look({ x, y, zoom: app.camera.value?.zoom ?? 1 }));
     const waiting = h("p", { className: "waiting", hidden: true }, app.say("waiting"));
     map.onwaiting = (is, estimated) => {
