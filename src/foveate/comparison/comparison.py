@@ -58,7 +58,7 @@ def compare(
         folder.design = cells.with_usual_metrics(folder.design, folder)
         result = _all(folder, progress, note)
         result.save()
-        write_report(result, out / "report.html")
+        write_report(result, out)
     return result
 
 

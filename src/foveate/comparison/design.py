@@ -154,8 +154,8 @@ class Design:
 def _variant(subject: Subject, base: Mapping[str, Any], name: str, change: Changes, budget: Budget, root: Any) -> Any:
     """The configuration of a variant, with the budget in it."""
     config = build(subject.config_class, lay_over(base, change), where=f"variant {name}:", imports=True)
-    if config.train.metric not in subject.module.VALIDATED:
-        known = ", ".join(subject.module.VALIDATED)
+    if config.train.metric not in subject.validated:
+        known = ", ".join(subject.validated)
         raise UsageError(f"variant {name}: train.metric must be one of {known}, got {config.train.metric!r}.")
     changed = differences(to_dict(root), to_dict(config))
     data = [path for path in changed if path.startswith(("data.", "gaps.")) and path != "data.max_tokens"]

@@ -4,7 +4,7 @@ out/comparison.json             what is compared: task, budget, digests of the d
 out/data/train.tsv, valid.tsv   what is held out, where no validation file was given: the same for every seed
 out/prepared/<digest>/          tokenisers and stored tokens, once for all cells that share them
 out/cells/<variant>/seed-0/     an ordinary run folder, and cell.json: what was measured
-out/results.json, cells.csv, curves.csv, lengths.csv, report.html
+out/results.json, cells.csv, curves.csv, lengths.csv, report.html, figures/
 """
 
 import hashlib
@@ -170,12 +170,14 @@ class Folder:
         marker = self.path / "data" / HELD_OUT
         kept = read_json(marker) if marker.exists() else {}
         if kept.get("of") != self._common:
-            settings = self.design.subject.hold_out(self.design.base, (self.path / "data").absolute())
+            settings = self.design.subject.hold_out(self.design.base, self.path / "data")
             kept = {"of": self._common, "settings": settings}
             if settings:
                 write_json(marker, kept)
         if kept["settings"]:
-            settings = {**kept["settings"], "columns": tuple(kept["settings"]["columns"])}
+            place = (self.path / "data").absolute()
+            files = {name: str(place / part) for name, part in kept["settings"].items() if isinstance(part, str)}
+            settings = {**kept["settings"], **files, "columns": tuple(kept["settings"]["columns"])}
             variants = {
                 name: replace(config, data=replace(config.data, **settings))
                 for name, config in self.design.variants.items()

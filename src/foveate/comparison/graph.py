@@ -62,7 +62,7 @@ class _Frame:
     x_ticks: Sequence[float]
     y_ticks: Sequence[float]
     x_range: tuple[float, float]
-    top: float
+    top: int
 
     def x(self, value: float) -> float:
         low, high = self.x_range
@@ -76,7 +76,7 @@ class _Frame:
 def graph(series: Sequence[Series], *, x_title: str, y_title: str, band: bool = False, at_points: bool = False) -> str:
     """Lines with an error bar at every point, or with a band of their errors; `at_points` labels the places of points.
 
-    >>> line = Series("dot", (Point(1, 0.5, 0.4, 0.6), Point(2, 0.7, 0.6, 0.8)))
+    >>> line = Series("dot", (Point(1.0, 0.5, 0.4, 0.6), Point(2.0, 0.7, 0.6, 0.8)))
     >>> graph([line], x_title="words", y_title="BLEU").count("<circle")
     2
     """
@@ -149,12 +149,12 @@ def _near(interval: tuple[float, float] | None, figures: Sequence[float]) -> Ite
         yield min(interval[1], max(figures) + room)
 
 
-def _whole(body: Sequence[str], height: float, said: str) -> str:
+def _whole(body: Sequence[str], height: int, said: str) -> str:
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="graph" viewBox="0 0 {WIDTH} {height:.0f}" role="img" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="graph" viewBox="0 0 {WIDTH} {height}" role="img" '
         f'aria-label="{escape(printable(said))}">',
         f"<style>{_style()}</style>",
-        f'<rect class="ground" width="{WIDTH}" height="{height:.0f}"/>',
+        f'<rect class="ground" width="{WIDTH}" height="{height}"/>',
     ]
     return "\n".join([*parts, *body, "</svg>"]) + "\n"
 

@@ -19,9 +19,14 @@ FOOT = (
 MOST_CHANGES = 6
 
 
-def write_report(result: Result, path: Path) -> None:
-    """Write the report as one HTML file."""
-    write_file(path, report(result).encode())
+def write_report(result: Result, folder: Path) -> None:
+    """Write report.html, and its graphs as files of their own: figures/quality-….svg, length-….svg, validation-….svg."""
+    write_file(folder / "report.html", report(result).encode())
+    (folder / "figures").mkdir(exist_ok=True)
+    drawn = {f"quality {name}": picture for name, picture in quality(result).items()}
+    for name, picture in {**drawn, **lengths(result), **curves(result)}.items():
+        if picture:
+            write_file(folder / "figures" / f"{'-'.join(name.lower().split())}.svg", picture.encode())
 
 
 def report(result: Result) -> str:
@@ -64,7 +69,7 @@ def lengths(result: Result) -> dict[str, str]:
     for name in result.variants:
         points = []
         for longest, estimate in sorted(result.by_length(name).items()):
-            points.append(Point(longest, estimate.mean, *whisker(estimate.mean, estimate.error)))
+            points.append(Point(float(longest), estimate.mean, *whisker(estimate.mean, estimate.error)))
         series.append(Series(name, tuple(points)))
     if max((len(one.points) for one in series), default=0) < 2:
         return {}

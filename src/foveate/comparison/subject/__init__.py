@@ -1,5 +1,6 @@
 """The tasks that can be compared, each as a `Subject`."""
 
+import functools
 import importlib
 
 from foveate.comparison.subject.subject import Asked, Bucket, Scored, Subject
@@ -16,6 +17,7 @@ _HOMES = {
 SUBJECTS = tuple(_HOMES)
 
 
+@functools.cache
 def subject_of(task: str) -> Subject:
     """The subject of a task. Raises UsageError for a task that is unknown."""
     if task not in _HOMES:

@@ -8,10 +8,9 @@ from typing import Any
 
 from foveate.comparison.subject.subject import Asked, Bucket, Scored, Subject, grouped, measured_lengths
 from foveate.data.labelled import read_labelled, read_tagged
-from foveate.errors import UsageError
 from foveate.storage.draft import disk_errors
 from foveate.tasks.classify import ClassifyTask, TextClassifier
-from foveate.tasks.labelling import Parts, Predicted, longest
+from foveate.tasks.labelling import VALIDATED, Parts, Predicted, longest
 from foveate.tasks.tag import SentenceTagger, TagTask
 
 KEYS = {"accuracy": "accuracy", "F1": "macro_f1", "span F1": "span_f1"}
@@ -24,6 +23,7 @@ class Labelling(Subject):
     test_files = ("data",)
     lower = frozenset()
     per_token = frozenset()
+    validated = VALIDATED
 
     def metrics(self) -> tuple[str, ...]:
         return tuple(KEYS.values())
@@ -61,7 +61,7 @@ class Labelling(Subject):
             with disk_errors(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text("".join(map(self.written, parts(part))), encoding="utf-8")
-            settings[name] = str(path)
+            settings[name] = path.name
         return settings
 
     def score(self, task: Any, config: Any, folder: Path, asked: Asked) -> Scored:
@@ -78,13 +78,7 @@ class Labelling(Subject):
             value = _values(part).get(first)
             if value is not None:
                 buckets.append(Bucket(longest=end, count=len(numbers), value=value))
-        self._require_measured(asked.metrics, values)
-        return Scored(values={name: values[name] for name in asked.metrics}, buckets=buckets, unit=unit)
-
-    def _require_measured(self, metrics: Sequence[str], values: dict[str, float]) -> None:
-        for name in metrics:
-            if name not in values:
-                raise UsageError(f"compare.metrics: the labels mark no spans, and {name} counts spans. Leave it out.")
+        return Scored(values=self.pick(values, asked.metrics), buckets=buckets, unit=unit)
 
     def usual_metrics(self, task: Any) -> tuple[str, ...]:
         return ("accuracy", "macro_f1")

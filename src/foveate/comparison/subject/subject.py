@@ -15,7 +15,7 @@ from foveate.errors import UsageError
 from foveate.suggestion import did_you_mean
 from foveate.train import TrainConfig
 
-NOT_DATA = frozenset({"model", "train", "seed", "label_smoothing", "decode", "gaps"})
+NOT_DATA = frozenset({"model", "train", "seed", "label_smoothing", "decode", "gaps", "guide"})
 """Parts of a configuration that do not change what is in a run's folder of data."""
 FEWEST = 20
 """Examples that a length must have to be shown alone."""
@@ -81,6 +81,12 @@ class Subject(ABC):
         base = getattr(self.module, self.config_name)
         return dataclasses.make_dataclass("RunConfig", [train], bases=(base,), frozen=True, kw_only=True)
 
+    @property
+    def validated(self) -> tuple[str, ...]:
+        """What training validates by."""
+        found: tuple[str, ...] = self.module.VALIDATED
+        return found
+
     def prepare(self, config: Any, folder: Path) -> Any:
         """The task, with its data read into a folder."""
         prepared = getattr(self.module, self.task_name).prepare(config, folder)
@@ -110,6 +116,15 @@ class Subject(ABC):
                     f"There are: {', '.join(known)}."
                 )
 
+    def pick(self, values: Mapping[str, float], metrics: Sequence[str]) -> dict[str, float]:
+        """The figures that were asked for. Raises UsageError for one that these data do not give."""
+        for name in metrics:
+            if name not in values:
+                raise UsageError(
+                    f"compare.metrics: these data do not give {name}, only {', '.join(values)}. Choose among them."
+                )
+        return {name: values[name] for name in metrics}
+
     def lower_is_better(self, metric: str) -> bool:
         return metric in self.lower
 
@@ -123,7 +138,9 @@ class Subject(ABC):
 
     @abstractmethod
     def hold_out(self, config: Any, folder: Path) -> dict[str, Any]:
-        """Write what is trained on and what is held out to files, if no validation file is given; settings of `data`.
+        """Write what is trained on and what is held out to files, if no validation file is given.
+
+        Gives settings of `data`, with the names of the files; none where there was nothing to do.
 
         Seeds hold out different examples. A comparison holds out once.
         """

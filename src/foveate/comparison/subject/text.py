@@ -47,7 +47,7 @@ class LanguageModelling(Subject):
         figures = task.validate()
         task.data = trained
         values = {name: value * (100 if name == "accuracy" else 1) for name, value in figures.items()}
-        return Scored(values={name: values[name] for name in asked.metrics})
+        return Scored(values=self.pick(values, asked.metrics))
 
 
 class MaskedLanguageModelling(LanguageModelling):

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from foveate.comparison.subject.subject import Asked, Bucket, Scored, Subject, grouped, measured_lengths
 from foveate.data.parallel import prepare
 from foveate.data.text import Pair, read_pairs
@@ -20,9 +22,11 @@ class Translate(Subject):
     home = "foveate.tasks.translate"
     task_name = "TranslateTask"
     config_name = "TranslateConfig"
-    files = ("source", "target", "valid_source", "valid_target")
+    files = ("source", "target", "valid_source", "valid_target", "links", "valid_links")
     test_files = ("source", "target")
-    lower = frozenset({"loss", "perplexity"} | {name for name in METRICS if name.endswith("error") or name == "ter"})
+    lower = frozenset(
+        {"loss", "perplexity", "alignment"} | {name for name in METRICS if name.endswith("error") or name == "ter"}
+    )
 
     def metrics(self) -> tuple[str, ...]:
         return (*METRICS, *VALIDATED)
@@ -41,8 +45,11 @@ class Translate(Subject):
         """train.tsv and valid.tsv, by the task's own choice for the seed of the base."""
         if config.data.valid_source is not None:
             return {}
-        import numpy as np
-
+        if any(getattr(config.data, name, None) is not None for name in ("links", "links_column")):
+            raise DataError(
+                "Links belong to the lines of their files, and no line is held out from those for a comparison. "
+                "Give validation files with data.valid_source and data.valid_links."
+            )
         pairs = list(read_pairs(config.data.source, config.data.target, columns=config.data.columns))
         wanted = min(config.data.held_out, len(pairs) // 10)
         if wanted < 1:
@@ -54,13 +61,13 @@ class Translate(Subject):
         paths = {"source": folder / "train.tsv", "valid_source": folder / "valid.tsv"}
         for (name, path), held in zip(paths.items(), (False, True), strict=True):
             _write(path, [pair for number, pair in enumerate(pairs) if (number in drawn) == held], name)
-        return {**{name: str(path) for name, path in paths.items()}, "target": None, "columns": [0, 1]}
+        return {**{name: path.name for name, path in paths.items()}, "target": None, "columns": [0, 1]}
 
     def score(self, task: TranslateTask, config: TranslateConfig, folder: Path, asked: Asked) -> Scored:
         decoded = [name for name in asked.metrics if name in METRICS]
         values = self._forced(task, config, folder, asked) if len(decoded) < len(asked.metrics) else {}
         if not decoded:
-            return Scored(values={name: values[name] for name in asked.metrics})
+            return Scored(values=self.pick(values, asked.metrics))
         pairs = [pair for pair in _pairs(config, asked) if pair.source.strip() and pair.target.strip()]
         translator = Translator(task.model, task.source_tokeniser, task.target_tokeniser, config.decode)
         found = [translation.text for translation in translator.translate([pair.source for pair in pairs])]
@@ -72,7 +79,7 @@ class Translate(Subject):
             ours, theirs = ([side[number] for number in numbers] for side in (found, wanted))
             (score,) = evaluate(ours, theirs, decoded[:1])
             buckets.append(Bucket(longest=longest, count=len(numbers), value=score.value))
-        return Scored(values={name: values[name] for name in asked.metrics}, buckets=buckets, unit=unit)
+        return Scored(values=self.pick(values, asked.metrics), buckets=buckets, unit=unit)
 
     def require_metrics(self, metrics: Any) -> None:
         super().require_metrics(metrics)

@@ -1,0 +1,135 @@
+"""What may be compared with what, and what is refused, with its reason."""
+
+from typing import Any
+
+import pytest
+
+from foveate.comparison import Budget, design_of
+from foveate.errors import UsageError
+
+BASE = {
+    "data": {"source": "pairs.tsv"},
+    "model": {"kind": "luong", "hidden_dim": 8, "embedding_dim": 8},
+    "train": {"steps": 20, "max_minutes": 4.0, "patience": 3},
+}
+SCORES = {name: {"model": {"attention": {"score": name}}} for name in ("dot", "general")}
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    change: Any = value
+    for key in reversed(path.split(".")):
+        change = {key: change}
+    return {"one": {}, "other": change}
+
+
+def test_every_variant_has_the_budget_and_nothing_that_would_end_it_before() -> None:
+    design = design_of("translate", BASE, SCORES)
+    for config in design.variants.values():
+        assert (config.train.steps, config.train.max_minutes, config.train.patience) == (20, None, None)
+    assert design.set_aside == ("train.max_minutes", "train.patience")
+    assert design.cells == [("dot", 0), ("general", 0), ("dot", 1), ("general", 1), ("dot", 2), ("general", 2)]
+
+
+def test_what_differs_is_known_by_its_path() -> None:
+    design = design_of("translate", BASE, SCORES)
+    assert design.changes["dot"] == {"model.attention.score.kind": "general → dot"}
+    assert design.changes["general"] == {}
+
+
+def test_a_budget_of_seconds_ends_by_the_clock_alone() -> None:
+    design = design_of("translate", BASE, SCORES, budget="seconds=90")
+    train = design.variants["dot"].train
+    assert (train.max_minutes, train.steps) == (1.5, 10**9)
+    cosine = {**BASE, "train": {"schedule": "cosine"}}
+    with pytest.raises(UsageError, match="the schedule cosine ends with"):
+        design_of("translate", cosine, SCORES, budget="seconds=90")
+
+
+@pytest.mark.parametrize("words", ["steps", "steps=0", "steps=1.5", "hours=3", "tokens=-4", "steps=x"])
+def test_what_is_no_budget_is_refused(words: str) -> None:
+    with pytest.raises(UsageError, match="A budget is steps=N, tokens=N or seconds=N"):
+        Budget.parse(words)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        ("data.source", "other.tsv", "variant other changes data.source .* different data"),
+        ("data.max_length", 20, "variant other changes data.max_length"),
+        ("train.steps", 40, r"changes train.steps \(20 → 40\): the budget, 20 steps"),
+        ("train.accumulate", 2, "changes train.accumulate"),
+        ("data.max_tokens", 64, "changes data.max_tokens .* the budget, 20 steps"),
+        ("seed", 3, "Every variant has every seed"),
+        ("model.droput", 0.1, "variant other: model.droput is not a setting. Did you mean 'dropout'"),
+        ("train.metric", "blue", "variant other: train.metric must be one of"),
+        ("train.steps", 20, "The variants one and other are the same"),
+    ],
+)
+def test_a_variant_that_cannot_be_compared_is_refused(path: str, value: Any, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        design_of("translate", BASE, changed(path, value))
+
+
+def test_the_size_of_batches_may_differ_where_tokens_are_counted() -> None:
+    design = design_of("translate", BASE, changed("data.max_tokens", 64), budget="tokens=500")
+    assert design.variants["other"].data.max_tokens == 64
+
+
+def test_models_that_keep_other_examples_are_refused() -> None:
+    base = {**BASE, "model": {"kind": "transformer", "position": {"kind": "learned", "max_length": 64}}}
+    with pytest.raises(UsageError, match=r"\(one: 64, other: 250\).*set data.max_length = 64"):
+        design_of("translate", base, changed("model.position", "sinusoidal"))
+
+
+def test_gaps_of_a_masked_language_model_are_its_data() -> None:
+    base = {"data": {"text": "a.txt", "block_length": 16}, "train": {"steps": 5}}
+    with pytest.raises(UsageError, match=r"changes gaps\."):
+        design_of("masked_language_model", base, changed("gaps.share", 0.3))
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"metrics": ["blue"]}, "not measured by 'blue'. Did you mean 'bleu'"),
+        ({"seeds": [0, 0]}, "seeds must be different whole numbers"),
+        ({"seeds": [-1]}, "seeds must be different whole numbers"),
+        ({"seeds": 0}, "at least one"),
+        ({"lengths": [4, 2]}, "lengths must rise"),
+        ({"test": {"text": "a.txt"}}, "compare.test.text is not a setting. There are: source, target"),
+        ({"test": {"target": "a.txt"}}, "compare.test.source is missing"),
+        ({"test": "a.txt"}, "must be a table of files"),
+        ({"budgte": "steps=3"}, "compare.budgte is not a setting. Did you mean 'budget'"),
+    ],
+)
+def test_what_the_table_compare_cannot_hold_is_refused(settings: Any, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        design_of("translate", {**BASE, "compare": settings}, SCORES)
+
+
+def test_one_variant_is_no_comparison() -> None:
+    with pytest.raises(UsageError, match="give two variants at least"):
+        design_of("translate", BASE, {"dot": SCORES["dot"]})
+    with pytest.raises(UsageError, match="give two variants at least"):
+        design_of("translate", BASE)
+
+
+def test_variants_stand_in_the_file_by_name_or_as_lists_of_values() -> None:
+    named = design_of("translate", {**BASE, "compare": {"seeds": 2, "variants": SCORES}})
+    listed = design_of("translate", {**BASE, "compare": {"vary": {"model.attention.score": ["dot", "general"]}}})
+    assert named.variants == listed.variants
+    assert named.seeds == (0, 1)
+    with pytest.raises(UsageError, match="both variants and vary"):
+        design_of("translate", {**BASE, "compare": {"variants": SCORES, "vary": {"model.cell": ["gru", "rnn"]}}})
+
+
+def test_tokens_are_not_counted_across_tokenisers() -> None:
+    tokenisers = {"letters": {}, "bytes": {"target_tokeniser": {"kind": "byte"}}}
+    design = design_of("translate", BASE, tokenisers)
+    with pytest.raises(UsageError, match="perplexity would count different tokens"):
+        design.require_comparable(("bleu", "perplexity"))
+    design.require_comparable(("bleu", "chrf"))
+
+
+def test_an_unknown_task_is_named() -> None:
+    with pytest.raises(UsageError, match="Did you mean 'tag'"):
+        design_of("tga", BASE, SCORES)
