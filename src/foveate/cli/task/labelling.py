@@ -131,17 +131,21 @@ class Side(ABC, Generic[Task, Labeller, Example]):
 
     def _report(self, labeller: Any, folder: Path, path: Path, examples: Sequence[Example], data: str) -> None:
         model, about = labeller.model, f"{data}, {len(examples):,} {self.what}"
+        kind = f"{type(model).__name__} over a {type(model.encoder).__name__}"
+        card = {"limits": "Only inputs like those it was trained on, and only the labels that it was trained with."}
+        if begun := read_run(folder).config.get("initialise_from"):
+            card["model"] = f"{kind}, {model.parameter_count():,} parameters, begun with the encoder of {begun}"
         write_report(
             model,
             folder,
             path,
-            kind=f"{type(model).__name__} over a {type(model.encoder).__name__}",
+            kind=kind,
             scores=[
                 {"metric": score.name, "value": f"{score.value:.2f}", "data": about, "signature": score.signature or ""}
                 for score in self.scores(labeller, examples, per_class=True)
             ],
             samples=self.samples(labeller, examples[:SAMPLES]),
-            card={"limits": "Only inputs like those it was trained on, and only the labels that it was trained with."},
+            card=card,
             commands=[
                 self._command(labeller, folder),
                 f"foveate evaluate {shlex.quote(str(folder))} --data FILE --per-class",

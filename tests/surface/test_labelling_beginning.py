@@ -1,0 +1,73 @@
+"""The way of a user from a text without labels to labels: fill gaps first, then tag and classify."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SMALL = ("--no-tune", "--threads", "1", "--quiet")
+STEPS = ("--set", "train.steps=4", "--set", "train.validate_every=2", "--set", "train.save_every=2")
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory, foveate: Any) -> Path:
+    folder = tmp_path_factory.mktemp("bert")
+    (folder / "text.txt").write_text("red fish swim\nblue birds sing\n" * 20)
+    (folder / "bert.toml").write_text(
+        'task = "masked_language_model"\n'
+        "data = { block_length = 16, max_tokens = 64 }\n"
+        'tokeniser = "word"\n'
+        "[model]\nnum_layers = 1\nmax_length = 32\n"
+        "block = { model_dim = 8, num_heads = 2, feedforward_dim = 12 }\n"
+    )
+    said = foveate(
+        "train",
+        "masked_language_model",
+        folder / "bert.toml",
+        "--text",
+        folder / "text.txt",
+        "--out",
+        folder / "run",
+        *SMALL,
+        *STEPS,
+    )
+    assert said.code == 0, said.err
+    return folder / "run"
+
+
+@pytest.mark.parametrize(
+    ("task", "lines", "text"),
+    [
+        ("tag", "red/A fish/N swim/V\nblue/A birds/N sing/V\n", "red birds"),
+        ("classify", "red fish swim\tfish\nblue birds sing\tbirds\n", "red birds"),
+    ],
+)
+def test_a_run_begins_with_another_and_needs_it_no_more(
+    task: str, lines: str, text: str, bert: Path, tmp_path: Path, foveate: Any
+) -> None:
+    (tmp_path / "data").write_text(lines * 10)
+    settings = (*SMALL, *STEPS, "--set", f"initialise_from={bert}")
+    said = foveate("train", task, "--data", tmp_path / "data", "--out", tmp_path / "run", *settings)
+    assert said.code == 0, said.err
+    saved = json.loads((tmp_path / "run/config.json").read_text())["config"]
+    assert saved["model"]["encoder"]["kind"] == "bert"
+    assert saved["model"]["encoder"]["block"]["model_dim"] == 8
+    assert f"begun with the encoder of {bert}" in (tmp_path / "run/report.html").read_text()
+    moved = bert.rename(bert.with_name("moved"))
+    try:
+        assert foveate("resume", tmp_path / "run", *SMALL).code == 0
+        assert foveate(task, tmp_path / "run", text, "--no-tune").out.strip()
+    finally:
+        moved.rename(bert)
+
+
+def test_a_folder_that_is_no_beginning_is_named(tmp_path: Path, foveate: Any) -> None:
+    (tmp_path / "data").write_text("a/V b/C\n" * 20)
+    said = foveate(
+        *("train", "tag", "--data", tmp_path / "data", "--out", tmp_path / "run", *SMALL),
+        *("--set", f"initialise_from={tmp_path}"),
+    )
+    assert said.code == 3
+    assert f"{tmp_path} is not a run folder" in said.err
+    assert not (tmp_path / "run").exists()
