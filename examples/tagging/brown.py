@@ -7,6 +7,13 @@
 
 Of the 500 documents every tenth is for testing and the one after it for validation: no document is on two sides.
 The corpus has its own terms and is not bundled.
+
+What if only five hundred sentences had tags? A BERT first fills gaps in the text alone, which needs none, and then
+learns to tag from these few:
+
+    foveate train masked_language_model examples/tagging/brown_bert.toml --out demo/brown-bert
+    foveate train tag examples/tagging/brown_few.toml --out demo/brown-few
+    foveate evaluate demo/brown-few --data brown/test.txt
 """
 
 import argparse
@@ -32,6 +39,8 @@ COARSE = {
     "PARTICLE": ("to", "rp", "ex", "uh"),
 }
 """What the corpus' tags begin with; all others are PUNCTUATION, but for "*", which is "not"."""
+FEW = 90
+"""Of so many sentences one stands in few.txt too; text.txt has them all without tags."""
 _BEGINNINGS = {beginning: tag for tag, beginnings in COARSE.items() for beginning in beginnings}
 
 
@@ -48,6 +57,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     for part, lines in parts.items():
         (arguments.out / f"{part}.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         print(f"{part}: {len(lines):,} sentences, {sum(len(line.split()) for line in lines):,} words")
+    extra = {"few": parts["train"][::FEW], "text": [untagged(line) for line in parts["train"]]}
+    for name, lines in extra.items():
+        (arguments.out / f"{name}.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return 0
 
 
@@ -58,6 +70,14 @@ def sentences(path: Path) -> Iterator[str]:
         words = [f"{word}/{coarse(tag)}" for word, _, tag in tokens if word and tag]
         if words:
             yield " ".join(words)
+
+
+def untagged(line: str) -> str:
+    """
+    >>> untagged("I/PRONOUN saw/VERB 1/2/NUMBER")
+    'I saw 1/2'
+    """
+    return " ".join(token.rpartition("/")[0] for token in line.split())
 
 
 def coarse(tag: str) -> str:

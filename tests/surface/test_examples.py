@@ -1,6 +1,7 @@
 """Every example runs, at a small size: examples are documentation, and documentation has to be true."""
 
 import importlib.util
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -9,7 +10,8 @@ from typing import Any
 import pytest
 
 from foveate import machine
-from foveate.cli.setup import resolve
+from foveate.cli.setup import resolve, task_of
+from foveate.cli.task import module_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RUNS = sorted(EXAMPLES.glob("*/run.py"))
@@ -18,7 +20,11 @@ CONFIGURATIONS = sorted(EXAMPLES.glob("*/*.toml"))
 
 def load(name: str) -> ModuleType:
     """`examples/<name>/run.py` as a module."""
-    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / name / "run.py")
+    return load_file(EXAMPLES / name / "run.py")
+
+
+def load_file(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"example_{path.parent.name}_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -34,9 +40,9 @@ def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., An
     return lambda name, *arguments: load(name).main(["--small", *arguments])
 
 
-def test_every_example_has_a_test_here() -> None:
-    names = {"bottleneck", "forgetting", "languages", "pronunciation", "reverse", "tagging", "verses"}
-    assert {path.parent.name for path in RUNS} == names
+def test_every_example_has_a_test() -> None:
+    tests = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parents[1].rglob("test_*.py"))
+    assert not [name for name in (path.parent.name for path in RUNS) if not re.search(rf'["/]{name}["/]', tests)]
 
 
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: path.parent.name)
@@ -46,9 +52,10 @@ def test_an_example_says_what_it_shows_and_how_to_run_it(path: Path) -> None:
     assert f"python examples/{path.parent.name}/run.py" in said
 
 
-@pytest.mark.parametrize("path", CONFIGURATIONS, ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("path", CONFIGURATIONS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_every_configuration_of_an_example_loads(path: Path) -> None:
-    assert resolve({}, str(path), {}, []).train.steps > 0
+    kind = module_of(task_of(str(path)) or "translate").RunConfig
+    assert resolve({}, str(path), {}, [], kind=kind).train.steps > 0
 
 
 def test_the_demo_trains_scores_draws_and_reports(
@@ -138,3 +145,63 @@ def test_forgetting_is_measured_for_every_cell_and_drawn(example: Callable[..., 
         assert len(curve) == 61
         assert curve[60] < 1e-3 * curve[0] or "trained" in name
     assert (tmp_path / "out/gradients.svg").read_text(encoding="utf-8").startswith("<svg")
+
+
+def test_long_documents_are_read_whole_and_from_their_start(example: Callable[..., Any], tmp_path: Path) -> None:
+    shares = example("documents", "--out", "out", "--model", "ran", "--model", "transformer_start")
+    assert {name: len(row) for name, row in shares.items()} == {"ran": 5, "transformer_start": 5}
+    for length in (128, 2048):
+        lines = (tmp_path / f"out/data/test-{length}.tsv").read_text(encoding="utf-8").splitlines()
+        tested = [line.split("\t") for line in lines]
+        assert {label for _, label in tested} == {"French", "German", "Russian", "Persian"}
+        assert all(abs(len(text.split()) - length) < 40 for text, _ in tested)
+    starts = (tmp_path / "out/data/train-start.tsv").read_text(encoding="utf-8").splitlines()
+    assert max(len(line.split("\t")[0].split()) for line in starts) == 128
+
+
+@pytest.mark.parametrize(
+    ("script", "task", "suffix"), [("classifying/sentiment", "classify", "tsv"), ("tagging/addresses", "tag", "txt")]
+)
+def test_a_sample_stands_in_for_data_that_are_fetched(
+    script: str, task: str, suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, foveate: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = EXAMPLES / f"{script}.py"
+    assert load_file(path).main([path.stem, "--sample"]) == 0
+    parts = [set((Path(path.stem) / f"{part}.{suffix}").read_text().splitlines()) for part in ("train", "test")]
+    assert all(parts)
+    assert not parts[0] & parts[1]
+    settings = ("--no-tune", "--quiet", "--set", "train.steps=2", "--set", "train.validate_every=1")
+    said = foveate("train", task, path.with_suffix(".toml"), "--out", "run", *settings)
+    assert said.code == 0, said.err
+    said = foveate("evaluate", "run", "--data", f"{path.stem}/test.{suffix}", "--no-tune")
+    assert said.out.startswith("accuracy = ")
+    assert ("span F1" in said.out) == (task == "tag")
+
+
+def test_ratings_become_labels_by_their_sign_and_addresses_spans_by_their_neighbours(tmp_path: Path) -> None:
+    ratings = tmp_path / "ratings.txt"
+    ratings.write_text("1\t2.5\tIt's GOOD, really.\r\n2\t-0.1\tMeh\r\n3\t0.0\tA film\r\n")
+    found = load_file(EXAMPLES / "classifying/sentiment.py").snippets(ratings)
+    assert [(one.text, one.label) for one in found] == [("it's good , really .", "praise"), ("meh", "blame")]
+    labelled = tmp_path / "labelled.xml"
+    labelled.write_text(
+        "<AddressCollection><AddressString><AddressNumber>1</AddressNumber> <StreetName>El</StreetName> "
+        "<StreetName>Rey</StreetName> <ZipCode>9/1</ZipCode></AddressString></AddressCollection>"
+    )
+    (address,) = load_file(EXAMPLES / "tagging/addresses.py").labelled(labelled)
+    assert address.words == ("1", "El", "Rey", "9/1")
+    assert address.tags == ("B-AddressNumber", "B-StreetName", "I-StreetName", "B-ZipCode")
+
+
+def test_brown_gives_few_sentences_with_tags_and_all_without(tmp_path: Path) -> None:
+    (tmp_path / "corpus").mkdir()
+    for number in range(1, 12):
+        (tmp_path / f"corpus/ca{number:02}").write_text(
+            "\n".join(["\tThe/at old/jj saw/nn ./.", "It/pps saw/vbd"] * 10)
+        )
+    load_file(EXAMPLES / "tagging/brown.py").main([str(tmp_path / "corpus"), str(tmp_path / "out")])
+    few, text = ((tmp_path / f"out/{name}.txt").read_text().splitlines() for name in ("few", "text"))
+    assert few == ["The/DETERMINER old/ADJECTIVE saw/NOUN ./PUNCTUATION"] * 2
+    assert len(text) == 8 * 20
+    assert set(text) == {"The old saw .", "It saw"}
