@@ -32,26 +32,45 @@ class AttentionRecord:
     at: Positions
     query: Float[Tensor, "batch heads query query_dim"]
     key: Float[Tensor, "batch kv_heads key key_dim"]
-    statistic: Float[Tensor, "batch heads query"]
-    """One number per row from the normaliser: log-sum-exp for softmax."""
+    statistic: Float[Tensor, "batch heads query"] | None
+    """One number per row from the normaliser: log-sum-exp for softmax. None where weights carry gradients, which are
+    made from whole rows.
+    """
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
         """batch, heads, query, key."""
         return (*self.query.shape[:3], self.key.shape[2])
 
-    @torch.no_grad()
     def weights(
         self, rows: slice = slice(None), columns: slice = slice(None)
     ) -> Float[Tensor, "batch heads query key"]:
         """The weights (before dropout) of some queries over some keys; by default all of them, materialised."""
+        if self.statistic is None:
+            return self._weights_of_rows(rows)[..., columns]
+        with torch.no_grad():
+            return self._tile(rows, columns, self.statistic)
+
+    def _weights_of_rows(self, rows: slice) -> Float[Tensor, "batch heads query key"]:
+        """Weights by their definition, through which gradients flow."""
+        with torch.autocast(self.query.device.type, enabled=False):
+            at = self.at.rows(rows)
+            key = share_heads(self.key, self.query.shape[1]).to(_precise(self.formula, self.key))
+            query = self.query[:, :, rows].to(_precise(self.formula, self.query))
+            scores = biased_scores(self.formula, query, key, at=at)
+            weights = self.formula.normaliser(scores, self.formula.visibility(at))
+            return weights if self.formula.reweight is None else weights * self.formula.reweight(at).exp()
+
+    def _tile(
+        self, rows: slice, columns: slice, statistic: Float[Tensor, "batch heads all_queries"]
+    ) -> Float[Tensor, "batch heads query key"]:
         at = self.at.rows(rows).columns(columns)
         key = share_heads(self.key[:, :, columns], self.query.shape[1]).to(_precise(self.formula, self.key))
         query = self.query[:, :, rows].to(_precise(self.formula, self.query))
         visible = self.formula.visibility(at)
         scores = biased_scores(self.formula, query, key, at=at)
         first = columns.indices(self.key.shape[2])[0]
-        weights = self.formula.normaliser.tile(scores, visible, self.statistic[:, :, rows], first=first)
+        weights = self.formula.normaliser.tile(scores, visible, statistic[:, :, rows], first=first)
         return weights if self.formula.reweight is None else weights * self.formula.reweight(at).exp().to(weights.dtype)
 
 
@@ -69,6 +88,7 @@ class Recording:
 
     names: dict[int, str]
     dtype: torch.dtype | None
+    gradient: bool = False
     records: list[AttentionRecord] = field(default_factory=list)
     last: dict[str, _Last] = field(default_factory=dict, repr=False)
 
@@ -94,11 +114,14 @@ _active: ContextVar[Recording | None] = ContextVar("foveate_recording", default=
 
 
 @contextmanager
-def record(model: nn.Module, *, dtype: torch.dtype | None = None) -> Iterator[Recording]:
+def record(model: nn.Module, *, dtype: torch.dtype | None = None, gradient: bool = False) -> Iterator[Recording]:
     """Record every attention of `model` that runs inside the block. The answers stay bit for bit the same.
 
     A decoder that attends step by step to the same keys yields one record with a row per step. `dtype` (for example
     `torch.float16`) is how queries and keys are kept; by default as they are. Statistics are float32 at least.
+
+    With `gradient`, the weights of a record carry gradients into the model, so that a loss may teach where to look.
+    Steps are joined at the end of the block.
 
     >>> from foveate.attention import Attention, record
     >>> site = Attention()
@@ -108,13 +131,15 @@ def record(model: nn.Module, *, dtype: torch.dtype | None = None) -> Iterator[Re
     >>> seen.records[0].shape, torch.allclose(seen.records[0].weights() @ x, context)
     ((1, 1, 3, 3), True)
     """
-    recording = Recording({id(module): name for name, module in model.named_modules()}, dtype)
+    recording = Recording({id(module): name for name, module in model.named_modules()}, dtype, gradient)
     token = _active.set(recording)
     try:
         yield recording
     finally:
         _active.reset(token)
         recording.last.clear()
+        if gradient:
+            recording.records[:] = _joined_steps(recording.records)
 
 
 def is_recording() -> bool:
@@ -122,7 +147,6 @@ def is_recording() -> bool:
     return _active.get() is not None
 
 
-@torch.no_grad()
 def note(
     attention: nn.Module,
     kind: Literal["self", "cross"],
@@ -137,12 +161,20 @@ def note(
     `source` is what the keys were made from, by which a decoder's next step is known; the keys themselves by default.
     """
     recording = _active.get()
-    if recording is None or (name := recording.names.get(id(attention))) is None:
+    if recording is None or (name := recording.names.get(id(getattr(attention, "site", attention)))) is None:
         return
     assert isinstance(attention, Formula)
-    query, key = query.detach(), key.detach()
+    if recording.gradient:
+        recording.records.append(AttentionRecord(name, kind, attention, at, query, key, None))
+    else:
+        _keep(recording, AttentionRecord(name, kind, attention, at, query.detach(), key.detach(), None), source)
+
+
+@torch.no_grad()
+def _keep(recording: Recording, seen: AttentionRecord, source: Tensor | None) -> None:
+    name, at, query, key = seen.name, seen.at, seen.query, seen.key
     with torch.autocast(query.device.type, enabled=False):
-        rows = statistic(attention, query, key, at)
+        rows = statistic(seen.formula, query, key, at)
     queries, keys = (part if recording.dtype is None else part.to(recording.dtype) for part in (query, key))
     source = key if source is None else source.detach()
     earlier = recording.last.get(name)
@@ -150,7 +182,7 @@ def note(
         recording.records[earlier.index] = _joined(recording.records[earlier.index], at, queries, keys, rows)
         return
     recording.last[name] = _Last(len(recording.records), source)
-    recording.records.append(AttentionRecord(name, kind, attention, at, queries, keys, rows))
+    recording.records.append(replace(seen, query=queries, key=keys, statistic=rows))
 
 
 def statistic(
@@ -185,6 +217,7 @@ def _continues(earlier: AttentionRecord, earlier_key: Tensor, key: Tensor, at: P
 
 def _joined(earlier: AttentionRecord, at: Positions, query: Tensor, key: Tensor, rows: Tensor) -> AttentionRecord:
     """One more row. The keys are taken anew: a cache that fills up holds more of them at every step."""
+    assert earlier.statistic is not None
     return replace(
         earlier,
         at=earlier.at.followed_by(at),
@@ -192,3 +225,18 @@ def _joined(earlier: AttentionRecord, at: Positions, query: Tensor, key: Tensor,
         key=key,
         statistic=torch.cat([earlier.statistic, rows], dim=2),
     )
+
+
+def _joined_steps(records: list[AttentionRecord]) -> list[AttentionRecord]:
+    """Records of steps that looked at the same keys as one record each, in the order of their first steps."""
+    groups: dict[tuple[object, ...], list[AttentionRecord]] = {}
+    for seen in records:
+        groups.setdefault((seen.name, seen.key.data_ptr(), seen.key.shape), []).append(seen)
+    return [_whole(steps) for steps in groups.values()]
+
+
+def _whole(steps: list[AttentionRecord]) -> AttentionRecord:
+    at = steps[0].at
+    for later in steps[1:]:
+        at = at.followed_by(later.at)
+    return steps[0] if len(steps) == 1 else replace(steps[0], at=at, query=torch.cat([s.query for s in steps], dim=2))

@@ -61,6 +61,9 @@ class PairBatch:
     source: Batch
     target: Batch
     examples: tuple[int, ...]
+    links: Int[Tensor, "links 3"] | None = None
+    """Row, source token and target token of every known link, begin not counted; None where none are known."""
 
     def to(self, device: torch.device | str) -> "PairBatch":
-        return PairBatch(self.source.to(device), self.target.to(device), self.examples)
+        links = None if self.links is None else self.links.to(device)
+        return PairBatch(self.source.to(device), self.target.to(device), self.examples, links)

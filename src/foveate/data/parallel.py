@@ -1,11 +1,14 @@
 """Pairs of texts as pairs of stored token rows, and a report on those that were left out."""
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import UInt32
+import torch
+from jaxtyping import Int, UInt32
+from torch import Tensor
 
 from foveate.data.batch import Batch, PairBatch
 from foveate.data.store import TokenStore
@@ -15,6 +18,8 @@ from foveate.errors import DataError
 from foveate.storage.draft import draft_folder
 
 _NAMED = 5
+Linker = Callable[[Pair, Sequence[int], Sequence[int]], Iterable[tuple[int, int]]]
+"""From a pair and the tokens of both sides to its links: numbers of a source and of a target token."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +101,8 @@ class ParallelData:
     target: TokenStore
     lines: UInt32[np.ndarray, " rows"]
     """The line each pair stood on, for messages."""
+    links: TokenStore | None = None
+    """Links between tokens, source and target in turn; None where none are known."""
 
     @classmethod
     def open(cls, folder: Path | str) -> "ParallelData":
@@ -105,12 +112,14 @@ class ParallelData:
             raise DataError(f"{folder}: there is no such folder of prepared data. Run the training command anew.")
         source, target = TokenStore.open(folder / "source"), TokenStore.open(folder / "target")
         lines = TokenStore.open(folder / "lines")
-        if not len(source) == len(target) == len(lines) == lines.num_tokens:
+        links = TokenStore.open(folder / "links") if (folder / "links").exists() else None
+        rows = len(source) if links is None else len(links)
+        if not len(source) == len(target) == len(lines) == lines.num_tokens == rows:
             raise DataError(
                 f"{folder} is damaged: it has {len(source):,} sources, {len(target):,} targets and {len(lines):,} line "
-                "numbers. Prepare the data anew."
+                "numbers, or links of other pairs. Prepare the data anew."
             )
-        return cls(source, target, lines.tokens)
+        return cls(source, target, lines.tokens, links)
 
     def __len__(self) -> int:
         return len(self.source)
@@ -119,7 +128,8 @@ class ParallelData:
         """The pairs of these numbers, padded."""
         chosen = tuple(int(example) for example in examples)
         source = Batch.of([self.source[example] for example in chosen])
-        return PairBatch(source, Batch.of([self.target[example] for example in chosen]), chosen)
+        target = Batch.of([self.target[example] for example in chosen])
+        return PairBatch(source, target, chosen, None if self.links is None else _gathered(self.links, chosen))
 
     def require(self, source: Tokeniser, target: Tokeniser) -> None:
         """Raises DataError unless these are the tokenisers that the rows were made with."""
@@ -134,6 +144,8 @@ class ParallelData:
         """Reads everything. Raises DataError when a file differs from what was written."""
         self.source.verify()
         self.target.verify()
+        if self.links is not None:
+            self.links.verify()
 
 
 def prepare(
@@ -143,10 +155,12 @@ def prepare(
     target_tokeniser: Tokeniser,
     *,
     max_length: int,
+    links: Linker | None = None,
 ) -> tuple[ParallelData, Report]:
     """Tokenises pairs into a folder, as a stream; the folder appears whole or not at all.
 
     Pairs with an empty side, or a side of more than `max_length` tokens with its end symbol, are left out and reported.
+    `links` says which tokens of a pair belong together, where that is known.
     """
     tally = _Tally(max_length, source_tokeniser, target_tokeniser)
     with (
@@ -158,13 +172,23 @@ def prepare(
             draft / "target", target_tokeniser.digest(), vocab_size=target_tokeniser.vocab_size
         ) as targets,
         TokenStore.writer(draft / "lines", "") as lines,
+        TokenStore.writer(draft / "links", "") if links else contextlib.nullcontext() as linked,
     ):
         for pair in pairs:
             if rows := tally.rows(pair):
                 sources.append([*rows[0], EOS])
                 targets.append([BOS, *rows[1], EOS])
                 lines.append([pair.line])
+                if links and linked:
+                    linked.append([token for link in links(pair, *rows) for token in link])
     return ParallelData.open(folder), tally.report()
+
+
+def _gathered(links: TokenStore, examples: Sequence[int]) -> Int[Tensor, "links 3"]:
+    """The links of some pairs, each with its row in the batch."""
+    pairs = [links[example].astype(np.int64).reshape(-1, 2) for example in examples]
+    rows = np.repeat(np.arange(len(pairs)), [len(pair) for pair in pairs])
+    return torch.from_numpy(np.column_stack([rows, np.concatenate([*pairs, np.empty((0, 2), np.int64)])]))
 
 
 class _Tally:

@@ -1,6 +1,6 @@
 """Metrics: scores of whole corpora, by the programs that papers name, with the signature that makes them comparable."""
 
-from foveate.metrics.alignment import Links, alignment_error_rate, parse_naacl, parse_pharaoh
+from foveate.metrics.alignment import Links, alignment_error_rate, link_scores, parse_naacl, parse_pharaoh
 from foveate.metrics.classification import ClassScore, accuracy, class_scores, macro_f1
 from foveate.metrics.error import (
     character_error_rate,
@@ -24,6 +24,7 @@ __all__ = [
     "corpus_bleu",
     "corpus_chrf",
     "corpus_ter",
+    "link_scores",
     "macro_f1",
     "marks_spans",
     "parse_naacl",

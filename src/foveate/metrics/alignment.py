@@ -55,15 +55,36 @@ def alignment_error_rate(predicted: Sequence[Set[Link]], gold: Sequence[Links]) 
     return Score(name="AER", value=100 * (1 - agreed / total), signature=f"links:{kind}", higher_is_better=False)
 
 
-def parse_pharaoh(lines: Iterable[str], where: str = "alignment") -> list[Links]:
+def link_scores(predicted: Sequence[Set[Link]], gold: Sequence[Links]) -> list[Score]:
+    """AER with its two sides: precision |A ∩ P| / |A| of the predicted links, recall |A ∩ S| / |S| of the sure ones.
+
+    >>> gold = [Links.of(sure={(0, 0), (1, 1)}, possible={(1, 2)})]
+    >>> [round(score.value) for score in link_scores([{(0, 0), (1, 2), (2, 2)}], gold)]
+    [40, 67, 50]
+
+    Reference: Och & Ney 2003, equations 4 to 6. Raises as `alignment_error_rate` does.
+    """
+    error = alignment_error_rate(predicted, gold)
+    pairs = list(zip(predicted, gold, strict=True))
+    shares = {
+        "precision": (sum(len(a & g.possible) for a, g in pairs), sum(len(a) for a, _ in pairs)),
+        "recall": (sum(len(a & g.sure) for a, g in pairs), sum(len(g.sure) for _, g in pairs)),
+    }
+    return [error] + [
+        Score(name=name, value=100 * part / max(whole, 1), signature=error.signature, higher_is_better=True)
+        for name, (part, whole) in shares.items()
+    ]
+
+
+def parse_pharaoh(lines: Iterable[str], where: str = "alignment", *, first: int = 1) -> list[Links]:
     """One line a sentence pair: `0-0` is a sure link, `1?2` or `1p2` a possible one; source first, counted from 0.
 
     >>> [str(links) for links in parse_pharaoh(["0-0 1p2 2-1", ""])]
     ['0-0 1?2 2-1', '']
 
-    Raises `DataError` naming the line.
+    Raises `DataError` naming the line, `first` being the number of the first.
     """
-    return [_parse_line(line, f"{where}:{number}") for number, line in enumerate(lines, start=1)]
+    return [_parse_line(line, f"{where}:{number}") for number, line in enumerate(lines, start=first)]
 
 
 def _parse_line(line: str, where: str) -> Links:

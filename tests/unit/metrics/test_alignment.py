@@ -1,7 +1,7 @@
 import pytest
 
 from foveate.errors import DataError
-from foveate.metrics import Links, alignment_error_rate, parse_naacl, parse_pharaoh
+from foveate.metrics import Links, alignment_error_rate, link_scores, parse_naacl, parse_pharaoh
 
 GOLD = Links.of(sure={(0, 0), (1, 1)}, possible={(2, 2), (2, 3)})
 
@@ -68,3 +68,22 @@ def test_unequal_counts_and_corpora_without_links_are_refused():
         alignment_error_rate([set()], [GOLD, GOLD])
     with pytest.raises(DataError, match="neither the prediction nor the gold alignment has a link"):
         alignment_error_rate([set()], [Links.of(())])
+
+
+def test_the_error_lies_between_precision_and_recall() -> None:
+    """Three links predicted, two of them possible and one of these sure, of two sure ones: by hand."""
+    error, precision, recall = link_scores([{(0, 0), (2, 2), (9, 9)}], [GOLD])
+    assert error.value == pytest.approx(100 * (1 - (1 + 2) / (3 + 2)))
+    assert (precision.name, precision.value) == ("precision", pytest.approx(100 * 2 / 3))
+    assert (recall.name, recall.value) == ("recall", pytest.approx(100 / 2))
+    assert precision.higher_is_better
+    assert recall.higher_is_better
+
+
+def test_where_nothing_is_predicted_precision_is_nought() -> None:
+    assert [score.value for score in link_scores([set()], [GOLD])] == [100, 0, 0]
+
+
+def test_a_line_that_is_no_link_is_named_by_its_number() -> None:
+    with pytest.raises(DataError, match=r"^links:7: 'x' is not a link"):
+        parse_pharaoh(["x"], "links", first=7)

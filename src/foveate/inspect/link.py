@@ -1,0 +1,90 @@
+"""Links between words: from words to pieces, and from two directions to one."""
+
+from collections.abc import Iterable, Sequence, Set
+from typing import Literal
+
+from foveate.errors import DataError
+from foveate.inspect.alignment import Span, join_pieces, word_spans
+
+Link = tuple[int, int]
+Symmetry = Literal["intersection", "union", "grow_diag", "grow_diag_final", "grow_diag_final_and"]
+_NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
+
+
+def text_spans(pieces: Sequence[str], text: str) -> tuple[Span, ...]:
+    """Where the words of a text, which are what spaces separate, begin and end among its pieces.
+
+    >>> text_spans(["▁un", "seen", "▁", "things"], "unseen things")
+    ((0, 2), (2, 4))
+
+    Pieces that are nothing but white space belong to no word; the pieces of a single word need no marks. Raises
+    `DataError` where the pieces make another number of words, so that no link can be put on the wrong one.
+    """
+    words = len(text.split())
+    if words == 1 and pieces:
+        return ((0, len(pieces)),)
+    spans = tuple(span for span in word_spans(pieces) if join_pieces(pieces[slice(*span)]).strip(" ▁Ġ"))
+    if len(spans) != words:
+        raise DataError(
+            f"the tokeniser makes {len(spans)} words of the {words} in {text!r}, so links between words cannot be "
+            "told. Choose a tokeniser that keeps words apart, or write the text with single spaces."
+        )
+    return spans
+
+
+def piece_links(links: Iterable[Link], source: Sequence[Span], target: Sequence[Span]) -> list[Link]:
+    """Every piece of a linked source word is linked with every piece of its target word.
+
+    >>> piece_links([(0, 1)], source=[(0, 2)], target=[(0, 1), (1, 2)])
+    [(0, 1), (1, 1)]
+    """
+    return sorted({(s, t) for i, j in links for s in range(*source[i]) for t in range(*target[j])})
+
+
+def symmetrise(forward: Set[Link], backward: Set[Link], how: Symmetry = "grow_diag_final_and") -> set[Link]:
+    """One set of links (source, target) of two, found in opposite directions.
+
+    The intersection is precise, the union complete. `grow_diag` starts from the intersection and adds, round after
+    round, links of the union beside a link, also diagonally, whose source or target has none yet. `final` then adds
+    links of either direction whose source or target has none; `final_and` those whose source and target have none.
+
+    >>> sorted(symmetrise({(0, 0), (1, 1), (1, 2)}, {(0, 0), (2, 2)}, "grow_diag"))
+    [(0, 0), (1, 1), (1, 2), (2, 2)]
+
+    Reference: Koehn, Och & Marcu 2003; Koehn et al. 2005. Neighbours are visited in the order of their sources.
+    """
+    if how == "intersection":
+        return set(forward) & set(backward)
+    union = set(forward) | set(backward)
+    if how == "union":
+        return union
+    found = _grown(set(forward) & set(backward), union)
+    if how != "grow_diag":
+        for direction in (forward, backward):
+            _finish(found, direction, both=how == "grow_diag_final_and")
+    return found
+
+
+def _grown(found: set[Link], union: set[Link]) -> set[Link]:
+    added = True
+    while added:
+        added = False
+        for source, target in sorted(found):
+            for down, right in _NEIGHBOURS:
+                new = (source + down, target + right)
+                if new in union and new not in found and not all(_taken(found, new)):
+                    found.add(new)
+                    added = True
+    return found
+
+
+def _finish(found: set[Link], direction: Set[Link], *, both: bool) -> None:
+    for link in sorted(direction):
+        taken = _taken(found, link)
+        if not (any(taken) if both else all(taken)):
+            found.add(link)
+
+
+def _taken(found: Set[Link], link: Link) -> tuple[bool, bool]:
+    """Whether the source and the target of a link have one already."""
+    return any(s == link[0] for s, _ in found), any(t == link[1] for _, t in found)
