@@ -115,9 +115,9 @@ def _translation(arguments: argparse.Namespace, translator: "Translator", text: 
 
 
 def _draw_alignment(arguments: argparse.Namespace, translator: "Translator", translation: "Translation") -> int:
-    from foveate.tasks.translator import Head
+    from foveate.tasks.head import Head
 
-    (alignment,) = translator.align([translation], Head(layer=arguments.layer, head=arguments.head))
+    (alignment,) = translator.align([translation], Head(arguments.layer, arguments.head, arguments.when))
     return _shown(arguments, alignment)
 
 

@@ -45,6 +45,12 @@ def head_arguments(parser: argparse.ArgumentParser) -> None:
         "--layer", type=int, metavar="N", help="layer to show, from 0; by default the one before the last"
     )
     parser.add_argument("--head", type=int, metavar="N", help="head to show, from 0; by default the mean of all")
+    parser.add_argument(
+        "--when",
+        choices=["producing", "consuming"],
+        default="producing",
+        help="show what was looked at to produce a word, or with it as the decoder's next input",
+    )
 
 
 def chunks(texts: list[str]) -> Iterator[list[str]]:

@@ -67,8 +67,8 @@ def _draw(translator: "Translator", translation: "Translation", arguments: argpa
 
     from foveate.cli.setup import colour_wanted
     from foveate.inspect import terminal
-    from foveate.tasks.translator import Head
+    from foveate.tasks.head import Head
 
-    (alignment,) = translator.align([translation], Head(layer=arguments.layer, head=arguments.head))
+    (alignment,) = translator.align([translation], Head(arguments.layer, arguments.head, arguments.when))
     width = shutil.get_terminal_size((100, 40)).columns
     print(terminal(alignment, colour=colour_wanted(), width=width), "\n", flush=True)

@@ -1,26 +1,29 @@
 """Translate: sequences in, sequences out. Sentences, spellings and pronunciations, dates: anything written in pairs."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from foveate.attention import record
 from foveate.config import setting
 from foveate.data.batch import PairBatch
 from foveate.data.batching import BatchPlan
 from foveate.data.parallel import ParallelData, Report, prepare
-from foveate.data.text import Pair, read_pairs
+from foveate.data.text import Pair, read_lines, read_pairs
 from foveate.data.tokeniser import CharacterConfig, Tokeniser, TokeniserConfig, load_tokeniser
 from foveate.decode import BeamConfig, DecodeConfig
 from foveate.errors import DataError, UsageError
 from foveate.models import BahdanauConfig, ModelConfig, Seq2Seq
 from foveate.nn.loss import Loss, cross_entropy
 from foveate.storage.draft import disk_errors, remove_stale
+from foveate.tasks.guide import GuideConfig, Links, guidance, guided_weights, linked_tokens, require_guidable
 
-VALIDATED = ("loss", "perplexity", "accuracy")
-"""What `validate` measures, and what may decide which checkpoint is best."""
+VALIDATED = ("loss", "perplexity", "accuracy", "alignment")
+"""What `validate` measures, and what may decide which checkpoint is best; alignment where the data have links."""
 TOKENISERS = ("source.tokeniser.json", "target.tokeniser.json")
 
 
@@ -33,6 +36,9 @@ class DataConfig:
     columns: tuple[int, int] = setting((0, 1), "source and target column of a tab-separated file, counted from 0")
     valid_source: str | None = setting(None, "validation pairs; none: some training lines are held out")
     valid_target: str | None = setting(None, "target side of the validation pairs")
+    links: str | None = setting(None, "file of word links like 0-0 1-2, line by line of source: attention is guided")
+    valid_links: str | None = setting(None, "links of the validation pairs")
+    links_column: int | None = setting(None, "column of the links, where they are in the tab-separated file of source")
     held_out: int = setting(1000, "lines held out for validation when no file is given; at most a tenth of all")
     max_length: int = setting(250, "longest side in tokens; longer pairs are left out and reported")
     max_tokens: int = setting(4096, "tokens per batch, both sides, padding counted")
@@ -43,6 +49,10 @@ class DataConfig:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.valid_target is not None and self.valid_source is None:
             raise ValueError("valid_target is given without valid_source, whose lines are its partners")
+        if self.valid_links is not None and self.valid_source is None:
+            raise ValueError("valid_links is given without valid_source, whose lines are its partners")
+        if self.links_column is not None and (self.links is not None or self.target is not None):
+            raise ValueError("links_column is a column of one file with everything: give no links and no target then")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +64,7 @@ class TranslateConfig:
     target_tokeniser: TokeniserConfig = setting(CharacterConfig(), "how target text becomes tokens")
     joint_vocabulary: bool = setting(False, "train the source's tokeniser on both sides and use it for both")
     model: ModelConfig = setting(BahdanauConfig(), "the architecture")
+    guide: GuideConfig = setting(GuideConfig(), "what links in the data teach attention")
     label_smoothing: float = setting(0.1, "probability spread over the vocabulary in the training loss")
     decode: DecodeConfig = setting(BeamConfig(), "how translations are searched for")
     seed: int = setting(0, "seed of initial weights, of the held-out choice and of the order of batches")
@@ -81,6 +92,8 @@ class TranslateTask:
         self.training, self.validation = training, validation
         self.plan = _plan(training, config)
         self.model: Seq2Seq = build_model(config, source_tokeniser.vocab_size, target_tokeniser.vocab_size)
+        if training.links is not None:
+            require_guidable(self.model)
 
     @classmethod
     def prepare(cls, config: TranslateConfig, run: Path) -> tuple["TranslateTask", dict[str, Report]]:
@@ -100,7 +113,14 @@ class TranslateTask:
         data, reports = {}, {}
         for part in ("train", "valid"):
             pairs = _pairs(config, held_out, part)
-            data[part], reports[part] = prepare(run / "data" / part, pairs, source, target, max_length=_longest(config))
+            data[part], reports[part] = prepare(
+                run / "data" / part,
+                pairs,
+                source,
+                target,
+                max_length=_longest(config),
+                links=_links(config, part, source, target),
+            )
             if not len(data[part].source):
                 raise DataError(
                     f"No pair is left for the {part} data. {reports[part]} "
@@ -131,21 +151,39 @@ class TranslateTask:
         return self.training.batch(self.plan.examples(step))
 
     def loss(self, batch: PairBatch) -> Loss:
-        total = self.model.loss(batch.source, batch.target, label_smoothing=self.config.label_smoothing)
-        return Loss(total, batch.target.num_tokens - batch.target.size)
+        count = batch.target.num_tokens - batch.target.size
+        smoothing = self.config.label_smoothing
+        if batch.links is None:
+            return Loss(self.model.loss(batch.source, batch.target, label_smoothing=smoothing), count)
+        guide = self.config.guide
+        with record(self.model, gradient=True) as seen:
+            total = self.model.loss(batch.source, batch.target, label_smoothing=smoothing)
+        taught = guidance(guided_weights(seen, batch, guide.place), batch.links, guide.place)
+        return Loss(total + guide.weight * taught, count)
 
     def validate(self) -> dict[str, float]:
-        """Cross-entropy in nats per token (without smoothing), its exponential, and teacher-forced token accuracy."""
+        """Cross-entropy in nats per token (without smoothing), its exponential, and teacher-forced token accuracy.
+
+        With links also `alignment`: −ln of the guided weights, in nats per token that has links.
+        """
         total, right, count = 0.0, 0, 0
+        aside, linked = 0.0, 0
         plan = _plan(self.validation, self.config)
         for step in range(plan.steps_per_epoch):
             batch = self.validation.batch(plan.examples(step))
-            logits, target = self.model(batch.source, batch.target), Seq2Seq.predicted(batch.target)
+            target = Seq2Seq.predicted(batch.target)
+            with record(self.model, gradient=True) if batch.links is not None else nullcontext() as seen:
+                logits = self.model(batch.source, batch.target)
+            if batch.links is not None and seen is not None:
+                head = self.config.guide.place
+                aside += float(guidance(guided_weights(seen, batch, head), batch.links, head))
+                linked += linked_tokens(batch.links)
             total += float(cross_entropy(logits, target))
             right += int((logits.argmax(-1) == target).sum())
             count += len(target)
         loss = total / count
-        return {"loss": loss, "perplexity": float(np.exp(min(loss, 700.0))), "accuracy": right / count}
+        found = {"loss": loss, "perplexity": float(np.exp(min(loss, 700.0))), "accuracy": right / count}
+        return {**found, "alignment": aside / linked} if linked else found
 
     def describe(self, batch: PairBatch) -> str:
         """The stored examples of a batch, and the first of them as text."""
@@ -224,6 +262,25 @@ def _pairs(config: TranslateConfig, held_out: frozenset[int], part: str) -> Iter
     if config.data.valid_source is not None:
         return _read(config, part)
     return (pair for pair in _read(config, part) if (pair.line in held_out) == (part == "valid"))
+
+
+def _links(config: TranslateConfig, part: str, source: Tokeniser, target: Tokeniser) -> Links | None:
+    """The links of one part, where there are any."""
+    data = config.data
+    apart = part == "valid" and data.valid_source is not None
+    texts, path = (data.valid_source, data.valid_links) if apart else (data.source, data.links)
+    if data.links_column is not None and texts is not None:
+        columns = (data.links_column, data.links_column)
+        return Links([pair.source for pair in read_pairs(texts, columns=columns)], texts, source, target)
+    if path is None:
+        return None
+    lines, pairs = list(read_lines(path)), sum(1 for _ in _read(config, part))
+    if len(lines) != pairs:
+        raise DataError(
+            f"{path} has {len(lines):,} lines but there are {pairs:,} pairs. Line n of the links belongs to pair n; a "
+            "pair without links has an empty line."
+        )
+    return Links(lines, path, source, target)
 
 
 def _lines(config: TranslateConfig, held_out: frozenset[int], side: str) -> Iterator[str]:

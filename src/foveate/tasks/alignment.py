@@ -1,0 +1,128 @@
+"""Where a trained model looks for each word of a given translation, and how that agrees with people's links."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from foveate.attention import record
+from foveate.data.batch import Batch
+from foveate.data.text import Pair
+from foveate.data.tokeniser import BOS, EOS
+from foveate.errors import DataError
+from foveate.inspect.alignment import Alignment
+from foveate.inspect.link import text_spans
+from foveate.metrics import Links, Score, link_scores
+from foveate.tasks.head import Head, choose, crossings
+from foveate.tasks.translator import Translator
+
+PADDED_TOKENS = 4096
+"""Tokens of both sides, padding counted, that are read together."""
+
+
+@dataclass(frozen=True)
+class _Encoded:
+    """A pair as tokens, and where its words are among them."""
+
+    number: int
+    source: list[int]
+    target: list[int]
+    spans: tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]
+
+
+def every_head(translator: Translator) -> list[Head]:
+    """All that an alignment could show: each layer's mean and heads, while producing and while consuming."""
+    with torch.inference_mode(), record(translator.model) as seen:
+        translator.model(Batch.of([[EOS]]), Batch.of([[BOS, EOS]]))
+    layers = [site.shape[1] for site in crossings(seen)]
+    choices = [
+        (layer, head) for layer, heads in enumerate(layers) for head in (None, *range(heads if heads > 1 else 0))
+    ]
+    return [Head(layer, head, when) for layer, head in choices for when in ("producing", "consuming")]
+
+
+def word_alignments(
+    translator: Translator, pairs: Sequence[Pair], heads: Sequence[Head] = (Head(),)
+) -> list[tuple[Alignment, ...]]:
+    """For each pair one alignment a head, between the words that spaces separate, without the end symbols.
+
+    Pieces become words by summing over source pieces and averaging over target pieces. Raises DataError for words that
+    the tokeniser runs together and for texts longer than the model; UsageError for heads that are not there.
+    """
+    encoded = [_encode(translator, pair, number) for number, pair in enumerate(pairs)]
+    found: list[tuple[Alignment, ...]] = [()] * len(pairs)
+    for group in _groups([row for row in encoded if row.source and row.target]):
+        for row, maps in zip(group, _maps(translator, group, heads), strict=True):
+            found[row.number] = tuple(_words(pairs[row.number], row, weights) for weights in maps)
+    nothing = tuple(Alignment.of((), (), np.zeros((0, 0))) for _ in heads)
+    return [alignments or nothing for alignments in found]
+
+
+def score_heads(
+    translator: Translator, pairs: Sequence[Pair], gold: Sequence[Links], heads: Sequence[Head]
+) -> list[list[Score]]:
+    """Alignment error rate, precision and recall of every head's links: each target word's largest weight."""
+    found = word_alignments(translator, pairs, heads)
+    return [link_scores([each[place].hard() for each in found], gold) for place in range(len(heads))]
+
+
+def best_head(
+    translator: Translator, pairs: Sequence[Pair], gold: Sequence[Links], heads: Sequence[Head] | None = None
+) -> Head:
+    """The head with the least error; choose it on other pairs than you report it on."""
+    heads = every_head(translator) if heads is None else heads
+    scores = score_heads(translator, pairs, gold, heads)
+    return heads[min(range(len(heads)), key=lambda place: scores[place][0].value)]
+
+
+def _encode(translator: Translator, pair: Pair, number: int) -> _Encoded:
+    tokenisers = (translator.source_tokeniser, translator.target_tokeniser)
+    texts = (pair.source, pair.target)
+    source, target = (tokeniser.encode(text) for tokeniser, text in zip(tokenisers, texts, strict=True))
+    limit = translator.model.max_length
+    if limit is not None and max(len(source), len(target)) + 1 > limit:
+        raise DataError(f"Line {pair.line} has more tokens than the model has positions, {limit}. Split it.")
+    try:
+        left, right = (
+            text_spans(tokeniser.pieces(ids), text)
+            for tokeniser, ids, text in zip(tokenisers, (source, target), texts, strict=True)
+        )
+    except DataError as error:
+        raise DataError(f"Line {pair.line}: {error}") from error
+    return _Encoded(number, source, target, (left, right))
+
+
+def _groups(rows: Sequence[_Encoded]) -> Iterator[list[_Encoded]]:
+    """Pairs of similar length together, as many at once as the budget allows."""
+    group: list[_Encoded] = []
+    for row in sorted(rows, key=lambda row: (len(row.source) + len(row.target), row.number)):
+        if group and (len(group) + 1) * (len(row.source) + len(row.target) + 3) > PADDED_TOKENS:
+            yield group
+            group = []
+        group.append(row)
+    if group:
+        yield group
+
+
+@torch.inference_mode()
+def _maps(translator: Translator, group: Sequence[_Encoded], heads: Sequence[Head]) -> Iterator[list[np.ndarray]]:
+    """Of each pair and head the rows of its target's tokens over its source's tokens."""
+    source = Batch.of([[*row.source, EOS] for row in group])
+    target = Batch.of([[BOS, *row.target, EOS] for row in group])
+    with record(translator.model) as seen:
+        translator.model(source, target)
+    sites = crossings(seen, (target.length - 1, source.length))
+    maps = [choose(sites, head).float().numpy() for head in heads]
+    for place, row in enumerate(group):
+        yield [
+            weights[place, first : first + len(row.target), : len(row.source)]
+            for weights, first in zip(maps, (int(head.when == "consuming") for head in heads), strict=True)
+        ]
+
+
+def _words(pair: Pair, row: _Encoded, weights: np.ndarray) -> Alignment:
+    """Pieces merged to words; those that belong to no word are left out."""
+    columns = np.stack([weights[:, begin:end].sum(1) for begin, end in row.spans[0]], axis=1)
+    rows = np.stack([columns[begin:end].mean(0) for begin, end in row.spans[1]])
+    return Alignment.of(pair.source.split(), pair.target.split(), rows)
