@@ -15,7 +15,7 @@ import torch
 
 from foveate import machine
 from foveate.attention import calibration, causal, everything, padding, planner, window
-from foveate.attention.calibration import Case, case
+from foveate.attention.probe import Case, case
 
 WITHIN = 1.1
 LONGEST = 0.5

@@ -5,9 +5,8 @@ import itertools
 import json
 import math
 import os
-import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path as File
 
@@ -15,121 +14,20 @@ import torch
 from torch import Tensor
 
 from foveate import machine, native
-from foveate.attention.attention import Attention
-from foveate.attention.configuration import AttentionConfig
-from foveate.attention.efficient import LinearConfig, PerformerConfig, ReformerConfig
-from foveate.attention.mechanism import MechanismConfig
-from foveate.attention.paths.path import Path
 from foveate.attention.planner import FEATURES, Rates, default_rates, estimate, features, place, rate_key, seconds
-from foveate.attention.position import Positions
-from foveate.attention.score import AdditiveConfig
-from foveate.attention.visibility import (
-    Visibility,
-    bigbird,
-    causal,
-    edges,
-    everything,
-    longformer,
-    padding,
-    window,
-)
+from foveate.attention.probe import Case, case, cases
+from foveate.attention.visibility import causal, padding
 
-Size = tuple[int, int, int, int, int]
-Kind = tuple[Size, Visibility, torch.dtype, bool, str]
-"""Size, rule, number type, whether it trains, whether the score is additive."""
-SIZES: tuple[Size, ...] = (  # batch, heads, queries, keys, head_dim
-    (64, 8, 16, 16, 32),
-    (80, 8, 26, 26, 32),
-    (32, 8, 1, 48, 32),
-    (32, 4, 50, 50, 64),
-    (8, 8, 1, 512, 64),
-    (32, 1, 30, 30, 256),
-    (8, 8, 128, 128, 64),
-    (4, 8, 256, 256, 64),
-    (8, 4, 200, 333, 32),
-    (2, 8, 512, 512, 64),
-    (1, 8, 1024, 1024, 64),
-    (1, 4, 2048, 2048, 32),
-    (1, 2, 4096, 4096, 64),
-)
-RULES: tuple[Visibility, ...] = (
-    everything(),
-    causal(),
-    padding(),
-    causal() & padding(),
-    window(left=32, right=0),
-    window(left=256, right=0),
-    window(left=64, right=64),
-    longformer(window=64, tokens=2),
-    bigbird(block=32),
-)
-ADDITIVE: tuple[Size, ...] = (
-    (1, 1, 1, 20, 64),
-    (100, 1, 1, 12, 128),
-    (50, 1, 1, 40, 256),
-    (8, 1, 5, 30, 128),
-    (32, 1, 24, 24, 256),
-    (8, 4, 40, 40, 32),
-    (8, 1, 64, 64, 256),
-    (4, 1, 256, 256, 128),
-    (1, 1, 1000, 1000, 64),
-)
-LARGE: tuple[Size, ...] = (
-    (16, 8, 1024, 1024, 64),
-    (4, 16, 4096, 4096, 64),
-    (1, 8, 16384, 16384, 64),
-)
-EFFICIENT: tuple[Size, ...] = ((16, 8, 32, 32, 32), (8, 8, 128, 128, 64), (2, 8, 512, 512, 64), (1, 8, 1500, 1500, 64))
-GRAPHS: tuple[Size, ...] = ((1, 8, 200, 200, 16), (1, 4, 1000, 1000, 32), (1, 8, 2700, 2700, 8))
-FORMULAS: dict[str, MechanismConfig] = {
-    "dot": AttentionConfig(),
-    "additive": AttentionConfig(score=AdditiveConfig()),
-    "linear": LinearConfig(),
-    "performer": PerformerConfig(),
-    "reformer": ReformerConfig(),
-}
-LARGE_ADDITIVE = ((32, 1, 64, 64, 512), (8, 1, 1024, 1024, 256), (1, 8, 4096, 4096, 64))
-"""For GPUs only."""
+PROBES = ((80, 8, 26, 26, 32), (8, 8, 128, 128, 64), (4, 8, 256, 256, 64))
+"""Sizes on which default rates are scaled to a machine."""
 LARGEST = {"cpu": 2**29, "cuda": 2**33}
 """Bytes beyond which a path is not tried."""
 LONGEST = 0.15
 """Seconds beyond which a path is not tried, by the rates known before."""
-REPEATS = 3
+REPEATS, OFTENEST, LONG = 3, 15, 0.01
+"""How often a path runs; more often where that takes less than so many seconds."""
 SWEEPS = 3
 SUMMED = len(FEATURES)
-
-
-@dataclass(frozen=True)
-class Case:
-    """One attention with its inputs."""
-
-    attention: Attention
-    inputs: tuple[Tensor, Tensor, Tensor]
-    at: Positions
-    training: bool
-
-    @property
-    def placed(self) -> tuple[Tensor, Tensor, Positions]:
-        """Queries and keys as paths meet them, and where they stand."""
-        return self.attention._placed(*self.inputs, self.at)
-
-    def accepting(self) -> list[Path]:
-        return [path for path in self.attention.paths if not path.refuses(self.attention, *self.placed)]
-
-    def run(self, path: Path) -> Callable[[], object]:
-        """One call of this path: the forward pass, and the backward when training."""
-
-        def forward() -> Tensor:
-            query, key, at = self.placed
-            return path.run(self.attention, query, key, self.inputs[2], at=at, key_features=None, dropout=0.0)
-
-        def training() -> None:
-            context = forward()
-            context.backward(torch.ones_like(context))
-            for tensor in self.inputs:
-                tensor.grad = None
-
-        return training if self.training else forward
 
 
 @dataclass(frozen=True)
@@ -160,14 +58,14 @@ class Calibration:
 def calibrate(
     *, patience: float = 120.0, report: Callable[[str], None] = lambda line: None, device: str = "cpu"
 ) -> Calibration:
-    """Measure every path over a grid of attentions for about `patience` seconds, and fit the rates."""
+    """Measure every path on as many attentions as fit into about `patience` seconds, and fit the rates."""
     samples: list[Sample] = []
     started = time.monotonic()
-    for number, case in enumerate(cases(device=device)):
+    for number, probe in enumerate(cases(device=device)):
         if time.monotonic() - started > patience:
-            report(f"stopped after {number} cases: the time is up")
+            report(f"measured {number} attentions")
             break
-        samples += measured(case, number)
+        samples += measured(probe, number)
     return fit(samples)
 
 
@@ -177,7 +75,7 @@ def scale() -> None:
     """
     ratios: dict[str, list[float]] = {}
     for dtype in (torch.float32, torch.bfloat16):
-        for size in SIZES[1:2] + SIZES[6:8]:
+        for size in PROBES:
             probe = case(size, causal() & padding(), dtype, training=True)
             for sample in measured(probe):
                 if sample.key not in default_rates():
@@ -192,78 +90,21 @@ def scale() -> None:
     machine.use(replace(machine.current(), rates=rates))
 
 
-def cases(seed: int = 0, *, device: str = "cpu") -> Iterator[Case]:
-    """Attentions over the grid in random order, so that any beginning covers all kinds."""
-    rng = random.Random(seed)
-    dots, others = grid(device)
-    rng.shuffle(dots)
-    rng.shuffle(others)
-    often = len(dots) // len(others)
-    for number, chosen in enumerate(dots):
-        if number % often == 0 and others:
-            yield case(*others.pop(), device=device)
-        yield case(*chosen, device=device)
-
-
-def grid(device: str) -> tuple[list[Kind], list[Kind]]:
-    """What is measured of dot products, and of other formulas; larger ones on GPUs."""
-    sizes, additive = (SIZES, ADDITIVE) if device == "cpu" else (SIZES + LARGE, ADDITIVE + LARGE_ADDITIVE)
-    modes = ((torch.float32, False), (torch.float32, True), (torch.bfloat16, False), (torch.bfloat16, True))
-    dots: list[Kind] = [(size, rule, *mode, "dot") for size, rule, mode in itertools.product(sizes, RULES, modes)]
-    others: list[Kind] = [(size, padding(), *mode, "additive") for size, mode in itertools.product(additive, modes)]
-    rules, kinds = (padding(), causal()), ("linear", "performer", "reformer")
-    others += [
-        (size, rule, *mode, kind) for size, rule, mode, kind in itertools.product(EFFICIENT, rules, modes[:2], kinds)
-    ]
-    others += [(size, _graph(size[2]), *mode, "dot") for size, mode in itertools.product(GRAPHS, modes)]
-    return dots, others
-
-
-def _graph(nodes: int) -> Visibility:
-    """Eight edges for each node, at random."""
-    drawn = torch.randint(nodes, (2, 8 * nodes), generator=torch.Generator().manual_seed(nodes))
-    return edges(drawn.unique(dim=1), self_loops=True)
-
-
-def case(
-    size: Size,
-    rule: Visibility,
-    dtype: torch.dtype,
-    training: bool,
-    formula: str = "dot",
-    *,
-    device: str = "cpu",
-) -> Case:
-    """One attention of this size with random inputs."""
-    batch, heads, queries, keys, dim = size
-    generator = torch.Generator().manual_seed(sum(size))
-
-    def tensor(length: int) -> Tensor:
-        drawn = torch.randn(batch, heads, length, dim, generator=generator)
-        return drawn.to(device, dtype).requires_grad_(training)
-
-    lengths = torch.randint(max(keys // 2, 1), keys + 1, (batch,), generator=generator).to(device)
-    at = Positions.of(queries, keys, query_start=max(keys - queries, 0), device=device)
-    if rule not in (everything(), causal()):
-        padded = Positions.of(queries, keys, key_lengths=lengths)
-        at = replace(at, real=padded.real)
-    built = FORMULAS[formula].build(query_dim=dim, key_dim=dim, num_heads=heads, visibility=rule, kind="self")
-    assert isinstance(built, Attention)
-    return Case(built.to(device, dtype), (tensor(queries), tensor(keys), tensor(keys)), at, training)
-
-
 def measured(case: Case, number: int = 0) -> list[Sample]:
     """The times of all accepting paths that are not hopeless; they take turns, and the fastest of each counts."""
     query, key, at = case.placed
     device, tried = query.device.type, []
+    longest = 0.0
     room = LARGEST[device] if device == "cpu" else min(LARGEST[device], torch.cuda.mem_get_info()[0] // 2)
     for path in case.accepting():
         cost = path.cost(case.attention, query, key, at)
         expected = seconds(path, case.attention, query, key, at, training=case.training)
         if cost.bytes < room and expected < LONGEST:
             tried.append((path, features(cost, query, key), place(cost, query, key)))
+            longest = max(longest, expected)
+    repeats = max(REPEATS, min(OFTENEST, int(LONG / max(longest, 1e-6))))
     with torch.set_grad_enabled(case.training):
-        times = machine.race(*(case.run(path) for path, *_ in tried), repeats=REPEATS, device=device)
+        times = machine.race(*(case.run(path) for path, *_ in tried), repeats=repeats, device=device)
     keys = (rate_key(path.name, query.dtype, training=case.training, device=device) for path, *_ in tried)
     return [
         Sample(number, name, parts, where, took)

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,10 +21,10 @@ from foveate import machine
 from foveate.attention.paths.path import Cost, Formula, Path
 from foveate.attention.position import Positions
 
-FEATURES = ("calls", "tiles", "matrices", "pairs", "flops", "rows")
+FEATURES = ("calls", "tiles", "matrices", "pairs", "flops", "rows", "told")
 """What takes time: being called, each tile, each head's matrix in it, each pair of query and key, each floating-point
-operation, each number of query, key and value."""
-ASSUMED = {"cpu": (3e-5, 3e-5, 2e-7, 3e-9, 2e-11, 1e-9), "other": (3e-5, 3e-5, 0.0, 2e-12, 2e-14, 1e-12)}
+operation, each number of query, key and value, each pair that the rule is asked about."""
+ASSUMED = {"cpu": (3e-5, 3e-5, 2e-7, 3e-9, 2e-11, 1e-9, 1e-9), "other": (3e-5, 3e-5, 0.0, 2e-12, 2e-14, 1e-12, 1e-12)}
 """For a path that nobody has measured, and for devices without a calibration."""
 ROOM = {"cpu": (2.0**28, 2e-9), "other": (2.0**31, 2e-11)}
 """Beyond this many bytes, each costs so many seconds: rather a little slower than gigabytes larger."""
@@ -50,7 +51,7 @@ def features(cost: Cost, query: Tensor, key: Tensor) -> tuple[float, ...]:
     matrices = query.shape[0] * query.shape[1]
     rows = matrices * (query.shape[2] * query.shape[3] + 2 * key.shape[2] * key.shape[3])
     pairs = cost.flops / (4.0 * max(query.shape[3], 1)) if cost.pairs is None else cost.pairs
-    return (1.0, cost.tiles, cost.tiles * matrices, pairs, cost.flops, float(rows))
+    return (1.0, cost.tiles, cost.tiles * matrices, pairs, cost.flops, float(rows), cost.told)
 
 
 def place(cost: Cost, query: Tensor, key: Tensor) -> tuple[float, ...]:
@@ -70,13 +71,9 @@ def place(cost: Cost, query: Tensor, key: Tensor) -> tuple[float, ...]:
 def estimate(rates: Sequence[float], features: Sequence[float], place: Sequence[float]) -> float:
     """Seconds, by rates and the errors of the points around (Nadaraya 1964)."""
     took = sum(rate * much for rate, much in zip(rates, features, strict=False))
-    total, error = DOUBT, 0.0
-    for start in range(len(FEATURES), len(rates), PLACE + 1):
-        distance = sum((rates[start + axis] - place[axis]) ** 2 for axis in range(PLACE))
-        if distance < 20.0:
-            weight = math.exp(-distance / 2)
-            total, error = total + weight, error + weight * rates[start + PLACE]
-    return took * math.exp(error / total)
+    points = np.asarray(rates[len(FEATURES) :], dtype=np.float64).reshape(-1, PLACE + 1)
+    weights = np.exp(-((points[:, :PLACE] - np.asarray(place)) ** 2).sum(1) / 2)
+    return took * math.exp(float(weights @ points[:, PLACE]) / (DOUBT + float(weights.sum())))
 
 
 def rates_of(name: str, query: Tensor, *, training: bool) -> Sequence[float]:

@@ -6,12 +6,15 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from foveate import machine
 from foveate.decode.beam import BeamConfig, beam_search
 from foveate.decode.greedy import GreedyConfig, greedy
 from foveate.decode.request import BEGIN, END, Request
 from foveate.decode.sample import SampleConfig, sample
 from foveate.decode.stepper import Hypothesis, State, Stepper
 
+MULTIPLY_ADDS = 5e5
+"""Of one row in a product of usual width, 512 x 1024."""
 DecodeConfig = GreedyConfig | BeamConfig | SampleConfig
 
 
@@ -54,8 +57,9 @@ def decode(
         end=end,
         device=device,
     )
-    if isinstance(config, BeamConfig):
-        return beam_search(stepper, state, request, config)
-    if isinstance(config, SampleConfig):
-        return [[hypothesis] for hypothesis in sample(stepper, state, request, config)]
-    return [[hypothesis] for hypothesis in greedy(stepper, state, request, config)]
+    with machine.small_products(sentences * beam_size(config) * MULTIPLY_ADDS):
+        if isinstance(config, BeamConfig):
+            return beam_search(stepper, state, request, config)
+        if isinstance(config, SampleConfig):
+            return [[hypothesis] for hypothesis in sample(stepper, state, request, config)]
+        return [[hypothesis] for hypothesis in greedy(stepper, state, request, config)]

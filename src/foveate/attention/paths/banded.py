@@ -15,9 +15,8 @@ from foveate.attention.paths import fused
 from foveate.attention.paths.fused import fusing_reasons
 from foveate.attention.paths.gather import gathered, worth_gathering
 from foveate.attention.paths.layout import tiles
-from foveate.attention.paths.materialised import terms
 from foveate.attention.paths.path import Cost, Formula
-from foveate.attention.paths.tile import by_tile
+from foveate.attention.paths.tile import by_layout, by_tile
 from foveate.attention.position import Positions
 
 
@@ -38,13 +37,7 @@ class BandedPath:
         return []
 
     def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
-        matrices, queries, keys = query.shape[0] * query.shape[1], query.shape[2], key.shape[2]
-        width, size = formula.visibility.width, self._size(formula)
-        pairs = float(matrices * queries * min(keys, width + min(size, queries)))
-        numbers = pairs * terms(formula)
-        largest = int(min(size, queries) * min(keys, width + min(size, queries)))
-        number = float(-(-queries // size) * fused.pieces(query.shape[0], query.shape[1], max(largest, 1)))
-        return Cost(4.0 * pairs * key.shape[3], numbers * max(4, query.element_size()), number, numbers)
+        return by_layout(tiles(formula.visibility, at, self._size(formula)), formula, query, key, at)
 
     def run(
         self,

@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from foveate.attention.paths.hidden import nothing_to_silence, silence
 from foveate.attention.paths.materialised import materialise, terms
-from foveate.attention.paths.path import Cost, Formula, share_heads
+from foveate.attention.paths.path import Cost, Formula, asked, share_heads
 from foveate.attention.position import Positions
 from foveate.attention.score import KeyedScore
 from foveate.attention.visibility import Visibility
@@ -36,7 +36,8 @@ class ChunkedPath:
         held = 3.0 * bytes_of_row(formula, query, key) * min(rows, query.shape[2])
         tiles = float(max(1, -(-query.shape[2] // rows)))
         # The forward pass runs twice when training: a third more of forward and backward together.
-        return Cost(4 / 3 * 4.0 * pairs * key.shape[3], held, tiles, 4 / 3 * pairs * terms(formula))
+        told = 4 / 3 * asked(formula, query, at)
+        return Cost(4 / 3 * 4.0 * pairs * key.shape[3], held, tiles, 4 / 3 * pairs * terms(formula), told)
 
     def run(
         self,

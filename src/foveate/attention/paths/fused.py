@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from foveate import machine
 from foveate.attention.paths.dot import dot_product_reasons, dots
 from foveate.attention.paths.hidden import finite, nothing_to_silence, silence
 from foveate.attention.paths.layout import Tile, joined, over_keys, placed, visible_in
@@ -197,20 +198,22 @@ class _Tiles(torch.autograd.Function):
         precise = torch.promote_types(query.dtype, torch.float32)
         ctx.kept = pairs * precise.itemsize <= KEPT
         saved = []
-        for tile in layout:
-            if not tile.columns:
-                continue
-            hidden = hiding(tile)
-            scores = _scores(query[:, :, tile.rows] * scale, joined(key, tile.columns), hidden).to(precise)
-            weights = scores.softmax(-1)
-            if any(ctx.needs_input_grad) and not ctx.kept:
-                highest, place = scores.max(-1, keepdim=True)
-                saved.append(highest - weights.gather(-1, place).log())  # log-sum-exp without another exponential
-            if hidden.empty is not None:
-                weights.masked_fill_(hidden.empty, 0.0)
-            if any(ctx.needs_input_grad) and ctx.kept:
-                saved.append(weights)
-            context[:, :, tile.rows] = weights.to(value.dtype) @ joined(value, tile.columns)
+        ctx.work = _work(query, layout)
+        with machine.small_products(ctx.work):
+            for tile in layout:
+                if not tile.columns:
+                    continue
+                hidden = hiding(tile)
+                scores = _scores(query[:, :, tile.rows] * scale, joined(key, tile.columns), hidden).to(precise)
+                weights = scores.softmax(-1)
+                if any(ctx.needs_input_grad) and not ctx.kept:
+                    highest, place = scores.max(-1, keepdim=True)
+                    saved.append(highest - weights.gather(-1, place).log())  # log-sum-exp without another exponential
+                if hidden.empty is not None:
+                    weights.masked_fill_(hidden.empty, 0.0)
+                if any(ctx.needs_input_grad) and ctx.kept:
+                    saved.append(weights)
+                context[:, :, tile.rows] = weights.to(value.dtype) @ joined(value, tile.columns)
         ctx.save_for_backward(query, key, value, *saved)
         ctx.layout, ctx.hiding, ctx.scale = layout, hiding, scale
         return context
@@ -220,23 +223,30 @@ class _Tiles(torch.autograd.Function):
         query, key, value, *saved = ctx.saved_tensors
         grads = torch.zeros_like(query), torch.zeros_like(key), torch.zeros_like(value)
         numbers = iter(saved)
-        for tile in ctx.layout:
-            if not tile.columns:
-                continue
-            queries, keys = query[:, :, tile.rows] * ctx.scale, joined(key, tile.columns)
-            weights = next(numbers)
-            if not ctx.kept:
-                hidden = ctx.hiding(tile)
-                weights = _scores(queries, keys, hidden).to(weights.dtype).sub_(weights).exp_()
-                if hidden.empty is not None:
-                    weights.masked_fill_(hidden.empty, 0.0)
-            above = grad[:, :, tile.rows]
-            _add(grads[2], tile.columns, weights.to(grad.dtype).mT @ above)
-            grad_weights = (above @ joined(value, tile.columns).mT).to(weights.dtype)
-            slope = torch.ops.aten._softmax_backward_data(grad_weights, weights, -1, weights.dtype).to(query.dtype)
-            grads[0][:, :, tile.rows] = (slope @ keys).mul_(ctx.scale)
-            _add(grads[1], tile.columns, slope.mT @ queries)
+        with machine.small_products(ctx.work):
+            for tile in ctx.layout:
+                if not tile.columns:
+                    continue
+                queries, keys = query[:, :, tile.rows] * ctx.scale, joined(key, tile.columns)
+                weights = next(numbers)
+                if not ctx.kept:
+                    hidden = ctx.hiding(tile)
+                    weights = _scores(queries, keys, hidden).to(weights.dtype).sub_(weights).exp_()
+                    if hidden.empty is not None:
+                        weights.masked_fill_(hidden.empty, 0.0)
+                above = grad[:, :, tile.rows]
+                _add(grads[2], tile.columns, weights.to(grad.dtype).mT @ above)
+                grad_weights = (above @ joined(value, tile.columns).mT).to(weights.dtype)
+                slope = torch.ops.aten._softmax_backward_data(grad_weights, weights, -1, weights.dtype).to(query.dtype)
+                grads[0][:, :, tile.rows] = (slope @ keys).mul_(ctx.scale)
+                _add(grads[1], tile.columns, slope.mT @ queries)
         return (*grads, None, None, None)
+
+
+def _work(query: Tensor, layout: list[Tile]) -> float:
+    """Multiply-adds of one product in the largest tile."""
+    pairs = max([0, *(tile.pairs for tile in layout)])
+    return float(query.shape[0] * query.shape[1] * query.shape[3] * pairs) if query.shape[2] >= 4 else 0.0
 
 
 def _scores(query: Tensor, key: Tensor, hidden: Hidden) -> Tensor:

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from foveate.attention.paths.hidden import nothing_to_silence, silence, weigh
-from foveate.attention.paths.path import Cost, Formula, share_heads
+from foveate.attention.paths.path import Cost, Formula, asked, share_heads
 from foveate.attention.position import Positions
 from foveate.attention.score import FactoredScore, PlacedScore
 
@@ -82,7 +82,8 @@ class MaterialisedPath:
     def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
         pairs = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
         numbers = float(pairs * terms(formula))
-        return Cost(4.0 * pairs * key.shape[3], 3.0 * numbers * query.element_size(), pairs=numbers)
+        held, told = 3.0 * numbers * query.element_size(), asked(formula, query, at)
+        return Cost(4.0 * pairs * key.shape[3], held, pairs=numbers, told=told)
 
     def run(
         self,

@@ -23,6 +23,8 @@ class Cost(NamedTuple):
     """How many pieces are computed one after the other."""
     pairs: float | None = None
     """Scores computed, over all heads; None: as many as `flops` of dot products."""
+    told: float = 0.0
+    """Pairs that the rule is asked about, each example and head for itself where the rule tells them apart."""
 
 
 @runtime_checkable
@@ -63,6 +65,12 @@ class Path(Protocol):
         key_features: Float[Tensor, "batch #heads key feature"] | None,
         dropout: float,
     ) -> Float[Tensor, "batch heads query value_head_dim"]: ...
+
+
+def asked(formula: Formula, query: Tensor, at: Positions) -> float:
+    """About how many pairs a rule is asked about: examples or queries may share its answers."""
+    row = formula.visibility(at.rows(slice(0, 1)))
+    return float(row.numel() * (query.shape[2] if formula.visibility.reads_query_position else 1))
 
 
 def share_heads(tensor: Float[Tensor, "batch kv_heads key dim"], heads: int) -> Float[Tensor, "batch heads key dim"]:

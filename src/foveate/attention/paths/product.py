@@ -11,10 +11,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from foveate import machine
 from foveate.attention.paths.dot import dot_product_reasons, dots
 from foveate.attention.paths.hidden import finite, nothing_to_silence, silence, some_row_is_empty
 from foveate.attention.paths.materialised import materialise
-from foveate.attention.paths.path import Cost, Formula
+from foveate.attention.paths.path import Cost, Formula, asked
 from foveate.attention.position import Positions
 
 
@@ -31,7 +32,8 @@ class ProductPath:
 
     def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
         pairs = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
-        return Cost(4.0 * pairs * key.shape[3], pairs * (4.0 + query.element_size()))
+        told = asked(formula, query, at)
+        return Cost(4.0 * pairs * key.shape[3], pairs * (4.0 + query.element_size()), told=told)
 
     def run(
         self,
@@ -48,12 +50,16 @@ class ProductPath:
         hide = None if nothing_to_silence(formula.visibility, at) else partial(silence, visible)
         given = dots(formula, query, key, value, key_features, hide)
         leaks = visible.shape[-2] > 1 and not finite(given.key, given.value)
-        if dropout or leaks or some_row_is_empty(visible):
-            # Empty rows, hidden NaN and dropped weights are the reference's business.
+        if dropout or leaks:
+            # Hidden NaN and dropped weights are the reference's business.
             return materialise(formula, query, key, value, at=at, key_features=key_features, dropout=dropout).context
-        hidden = torch.zeros_like(visible, dtype=query.dtype).masked_fill_(~visible, -torch.inf)
+        sighted = visible.any(-1, keepdim=True) if some_row_is_empty(visible) else None
+        # An empty row is left open and zeroed afterwards: a row of −∞ alone has NaN gradients.
+        closed = ~visible if sighted is None else sighted & ~visible
+        hidden = torch.zeros_like(visible, dtype=query.dtype).masked_fill_(closed, -torch.inf)
         bias = hidden if formula.bias is None else hidden + formula.bias(at).to(query.dtype)
-        return _Product.apply(given.query, given.key, given.value, bias, given.scale)
+        context = _Product.apply(given.query, given.key, given.value, bias, given.scale)
+        return context if sighted is None else torch.where(sighted, context, 0.0)
 
 
 class _Product(torch.autograd.Function):
@@ -63,27 +69,37 @@ class _Product(torch.autograd.Function):
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scale: float) -> Tensor:
         batch, heads = query.shape[:2]
         flat = [tensor.flatten(0, 1) for tensor in (query, key, value)]
-        scores = torch.baddbmm(_flat_bias(bias, batch, heads), flat[0], flat[1].mT, alpha=scale)
-        weights = scores.softmax(-1, dtype=torch.promote_types(query.dtype, torch.float32))
-        light = weights.to(query.dtype)
+        ctx.work = _work(flat[0], flat[1])
+        with machine.small_products(ctx.work):
+            scores = torch.baddbmm(_flat_bias(bias, batch, heads), flat[0], flat[1].mT, alpha=scale)
+            weights = scores.softmax(-1, dtype=torch.promote_types(query.dtype, torch.float32))
+            light = weights.to(query.dtype)
+            context = torch.bmm(light, flat[2]).unflatten(0, (batch, heads))
         ctx.save_for_backward(*flat, bias, weights, light)
         ctx.scale, ctx.shape = scale, (batch, heads)
-        return torch.bmm(light, flat[2]).unflatten(0, (batch, heads))
+        return context
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None, None]:
         query, key, value, bias, weights, light = ctx.saved_tensors
         grad = grad.flatten(0, 1)
-        grad_value = torch.bmm(light.mT, grad)
-        grad_weights = torch.bmm(grad, value.mT).to(weights.dtype)
+        with machine.small_products(ctx.work):
+            grad_value = torch.bmm(light.mT, grad)
+            grad_weights = torch.bmm(grad, value.mT).to(weights.dtype)
         grad_scores = torch.ops.aten._softmax_backward_data(grad_weights, weights, -1, weights.dtype)
         grad_bias = None
         if ctx.needs_input_grad[3]:
             grad_bias = grad_scores.unflatten(0, ctx.shape).sum_to_size(bias.shape).to(bias.dtype)
         # Not in place: where nothing is summed, the bias has these very numbers as its gradient.
         grad_scores = (grad_scores * ctx.scale).to(query.dtype)
-        grads = (torch.bmm(grad_scores, key), torch.bmm(grad_scores.mT, query), grad_value)
+        with machine.small_products(ctx.work):
+            grads = (torch.bmm(grad_scores, key), torch.bmm(grad_scores.mT, query), grad_value)
         return (*(each.unflatten(0, ctx.shape) for each in grads), grad_bias, None)
+
+
+def _work(query: Float[Tensor, "matrices query dim"], key: Float[Tensor, "matrices key dim"]) -> float:
+    """Multiply-adds of one product; a few rows are little work, for oneDNN is slow at them."""
+    return float(query.numel() * key.shape[1]) if query.shape[1] >= 4 else 0.0
 
 
 def _flat_bias(bias: Float[Tensor, "#batch #heads #query #key"], batch: int, heads: int) -> Tensor:

@@ -1,5 +1,6 @@
 """torch's fused scaled dot-product attention, where it computes exactly what was asked."""
 
+from contextlib import ExitStack
 from functools import partial
 
 import torch
@@ -7,12 +8,16 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from foveate import machine
 from foveate.attention.paths.dot import dot_product_reasons, dots
 from foveate.attention.paths.hidden import finite, nothing_to_silence, silence, some_row_is_empty
 from foveate.attention.paths.materialised import materialise
-from foveate.attention.paths.path import Cost, Formula
+from foveate.attention.paths.path import Cost, Formula, asked
 from foveate.attention.position import Positions
 from foveate.attention.visibility import Causal, Everything
+
+LARGE_BLOCKS = 768
+"""Queries from which on torch's kernel for CPUs multiplies blocks that are worth oneDNN's preparations."""
 
 
 class SDPAPath:
@@ -30,9 +35,10 @@ class SDPAPath:
         flops = 4.0 * pairs * key.shape[3]
         if isinstance(formula.visibility, Everything) and formula.bias is None:
             return Cost(flops, 0.0)
-        if isinstance(formula.visibility, Causal) and formula.bias is None:
+        if isinstance(formula.visibility, Causal) and at.aligned and formula.bias is None:
             return Cost(flops / 2, 0.0)
-        return Cost(flops, float(pairs // query.shape[1]) * (1 if formula.bias is None else query.element_size()))
+        held = float(pairs // query.shape[1]) * (1 if formula.bias is None else query.element_size())
+        return Cost(flops, held, told=asked(formula, query, at))
 
     def run(
         self,
@@ -54,18 +60,36 @@ class SDPAPath:
             # The kernel multiplies hidden values by 0, and 0 · NaN is NaN: only the reference keeps it from leaking.
             return materialise(formula, query, key, value, at=at, key_features=key_features, dropout=dropout).context
         mask = None if visible is None and formula.bias is None else _mask(formula, visible, query, key, at)
-        context = scaled_dot_product_attention(
-            given.query,
-            given.key,
-            given.value,
-            attn_mask=mask,
-            dropout_p=dropout,
-            is_causal=triangle,
-            scale=given.scale,
-        )
+        work = float("inf") if query.shape[2] >= LARGE_BLOCKS else 0.0
+        with machine.small_products(work):
+            context = scaled_dot_product_attention(
+                given.query,
+                given.key,
+                given.value,
+                attn_mask=mask,
+                dropout_p=dropout,
+                is_causal=triangle,
+                scale=given.scale,
+            )
+        if not work and context.grad_fn is not None and query.device.type == "cpu":
+            _small_products_backward(context.grad_fn)
         if visible is None or not some_row_is_empty(visible):
             return context
         return torch.where(visible.any(-1, keepdim=True), context, 0.0)
+
+
+def _small_products_backward(node: torch.autograd.graph.Node) -> None:
+    """The backward pass, too, multiplies small blocks."""
+    switch = ExitStack()
+
+    def off(grads: tuple[Tensor, ...]) -> None:
+        switch.enter_context(machine.small_products())
+
+    def on(inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> None:
+        switch.close()
+
+    node.register_prehook(off)
+    node.register_hook(on)
 
 
 def _mask(

@@ -3,12 +3,23 @@
 import torch
 from torch import Tensor, nn
 
+from foveate.attention.paths import fused
 from foveate.attention.paths.hidden import finite, silence, weigh
 from foveate.attention.paths.layout import Tile, between, over_keys, pieces_between, placed, visible_in
-from foveate.attention.paths.materialised import biased_scores
-from foveate.attention.paths.path import Formula, share_heads
+from foveate.attention.paths.materialised import biased_scores, terms
+from foveate.attention.paths.path import Cost, Formula, asked, share_heads
 from foveate.attention.position import Positions
 from foveate.attention.score import FactoredScore
+
+
+def by_layout(layout: list[Tile], formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
+    """What it takes to compute these tiles."""
+    batch, heads = query.shape[:2]
+    inside, largest = sum(tile.pairs for tile in layout), max([1, *(tile.pairs for tile in layout)])
+    pairs = float(batch * heads * inside)
+    numbers, number = pairs * terms(formula), float(len(layout) * fused.pieces(batch, heads, largest))
+    told = asked(formula, query, at) * inside / max(query.shape[2] * key.shape[2], 1)
+    return Cost(4.0 * pairs * key.shape[3], numbers * max(4, query.element_size()), number, numbers, told)
 
 
 def by_tile(

@@ -13,7 +13,7 @@ from foveate.attention.paths import fused
 from foveate.attention.paths.fused import fusing_reasons
 from foveate.attention.paths.layout import tiles
 from foveate.attention.paths.path import Cost, Formula
-from foveate.attention.paths.tile import by_tile
+from foveate.attention.paths.tile import by_layout, by_tile
 from foveate.attention.position import Positions
 from foveate.attention.visibility import And, Causal, Chunk, Visibility, Window
 
@@ -35,13 +35,9 @@ class TiledPath:
         return reasons
 
     def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
-        matrices, queries, keys = query.shape[0] * query.shape[1], query.shape[2], key.shape[2]
-        # The last query is taken to stand at the last key, as in self-attention and with a cache.
-        seen = max(keys - queries / 2 + min(self.tile, queries) / 2, keys / 2)
-        pairs = float(matrices * queries * min(keys, seen))
-        largest = min(self.tile, queries) * max(keys, 1)
-        number = float(-(-queries // self.tile) * fused.pieces(query.shape[0], query.shape[1], largest))
-        return Cost(4.0 * pairs * key.shape[3], min(pairs * 4.0, float(fused.KEPT) * matrices), number, pairs)
+        layout = tiles(formula.visibility, at, self.tile)
+        cost = by_layout(layout, formula, query, key, at)
+        return cost._replace(bytes=min(cost.bytes, float(fused.KEPT) * query.shape[0] * query.shape[1]))
 
     def run(
         self,
