@@ -15,8 +15,9 @@ from transformers.utils import logging
 
 from foveate.data.batch import Batch
 from foveate.decode import Average, BeamConfig, GreedyConfig, Hypothesis, beam_size, decode
-from foveate.models import Transformer
-from foveate.models.marian import from_marian
+from foveate.models import Transformer, TransformerConfig
+from foveate.models.marian import configuration, from_marian, read_marian, write_marian
+from foveate.nn.block import BlockConfig
 
 PAD, END, VOCAB = 60, 0, 61
 LOGITS = 1e-5  # absolute, of logits up to 10: rounding of float32 sums
@@ -99,6 +100,27 @@ def test_logits_are_those_of_hugging_face(settings: dict, sources: list[list[int
 
     torch.testing.assert_close(found, expected[decoder_mask.bool()], atol=LOGITS, rtol=0)
     assert expected[decoder_mask.bool()].std() > 1  # there is something to compare
+
+
+@pytest.mark.parametrize("settings", ARCHITECTURES.values(), ids=ARCHITECTURES.keys())
+@torch.no_grad()
+def test_what_is_written_back_has_the_same_logits_there(settings: dict, tmp_path: Path) -> None:
+    theirs = hugging_face(init_std=0.3, **{"decoder_layers": 2, **settings})
+    theirs.save_pretrained(tmp_path / "theirs")
+    config = configuration(json.loads((tmp_path / "theirs" / "config.json").read_text(encoding="utf-8")))
+    write_marian(read_marian(tmp_path / "theirs"), tmp_path / "ours", config, pad=PAD, end=END)
+    back, told = MarianMTModel.from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert not told["missing_keys"]
+    assert not told["unexpected_keys"]
+    ids, target = torch.randint(1, PAD, (3, 9)), torch.randint(1, PAD, (3, 7))
+    expected, found = (model.eval()(input_ids=ids, decoder_input_ids=target).logits for model in (theirs, back))
+    torch.testing.assert_close(found, expected, atol=LOGITS, rtol=0)
+
+
+def test_what_marian_has_not_is_not_written(tmp_path: Path) -> None:
+    config = TransformerConfig(block=BlockConfig(model_dim=8, num_heads=2, feedforward_dim=12))
+    with pytest.raises(ValueError, match="this model differs"):
+        write_marian(config.build(9, 9), tmp_path / "out", config, pad=0, end=1)
 
 
 WIDE = {"d_model": 64, "encoder_ffn_dim": 96, "decoder_ffn_dim": 96, "init_std": 0.2}
