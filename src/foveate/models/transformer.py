@@ -23,7 +23,7 @@ from foveate.nn.multihead import KeyValue
 from foveate.nn.packing import Packing
 from foveate.nn.position import PositionConfig, SinusoidalConfig, UnitInterval
 from foveate.nn.ran import RANConfig, RANEncoder
-from foveate.nn.step import FEW, DecoderStep
+from foveate.nn.step import DecoderStep
 
 CACHE_STEP = 16
 """Caches grow by this many positions: CPU kernels run short, odd lengths several times slower than multiples of 16."""
@@ -190,7 +190,7 @@ class Transformer(Seq2Seq[TransformerState]):
         self, state: TransformerState, token: Int[Tensor, " rows"]
     ) -> tuple[TransformerState, Float[Tensor, "rows vocab"]]:
         state = _with_room(state)
-        if state.whole is not None and 0 < len(token) <= FEW and not torch.is_grad_enabled():
+        if state.whole is not None and len(token) and not torch.is_grad_enabled():
             return replace(state, time=state.time + 1), self._step_whole(state.whole, state, token)
         x = self._embed(self.target_embedding, self.target_position, token, torch.full_like(token, state.time))
         if state.flat is None or torch.is_grad_enabled():

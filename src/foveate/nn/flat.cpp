@@ -1,3 +1,6 @@
+#include <type_traits>
+
+#include "prelude.h"
 // One new position of a decoder: its attention over the keys and values that are kept, one query a row and head and no
 // masks; and, for a few rows, the whole step.
 
@@ -78,12 +81,11 @@ static void attention(const Attention& a, int64_t threads) {
     });
 }
 
-// A whole step of a decoder for a few rows. It is bound by reading the weights, which pass by once; all between them is
-// float32. The structures are those of `step.py`.
+// A whole step of a decoder. All between its products is float32. The structures are those of `step.py`.
 enum Activation : int64_t { NONE, RELU, GELU, SILU };
 
 struct Product {
-    const void* weight;  // [outputs, inputs]
+    const void* weight;  // in panels: [outputs / PANEL, inputs, PANEL], or in pairs [.., inputs / 2, PANEL, 2]
     const float* bias;   // or null
     int64_t inputs, outputs;
 };
@@ -113,8 +115,20 @@ struct Kept {
     const void *key, *value;
 };
 
-constexpr int64_t STREAMS = 2, STRIP = 64;  // rows of a weight that are read side by side, and rows of a task
-constexpr int64_t AHEAD = 16384;            // bytes: weights are asked for long before, or half the time goes on waiting
+// A tile is ROWS rows by PANEL outputs: 24 sums in 32 registers with AVX-512, 12 in 16 with shorter vectors. A sum is made
+// in the same order whatever the number of rows, so that a row does not depend on its company.
+#ifdef __AVX512F__
+constexpr int64_t VECTORS = 4;
+#else
+constexpr int64_t VECTORS = 1;
+#endif
+#ifdef __AVX512BF16__
+constexpr int64_t PAIR = 2;  // of bfloat16 weights that are multiplied and added at once
+#else
+constexpr int64_t PAIR = 1;
+#endif
+constexpr int64_t ROWS = 6, PANEL = VECTORS * LANES;
+constexpr int64_t AHEAD = 16384;  // bytes: weights are asked for long before, or half the time goes on waiting
 
 static inline float activated(float x, int64_t activation) {
     switch (activation) {
@@ -125,60 +139,104 @@ static inline float activated(float x, int64_t activation) {
     }
 }
 
-// Dot products of M rows of x with STREAMS rows of the weight.
-template <int M, bool HALF>
-static inline void dots(const float* x, int64_t inputs, const void* const* weights, float (*to)[STREAMS]) {
-    Vec sums[M][STREAMS] = {};
-    for (int64_t k = 0; k < inputs; k += LANES) {
-        Vec w[STREAMS];
-#pragma GCC unroll 2
-        for (int64_t j = 0; j < STREAMS; j++) {
-            w[j] = take(weights[j], HALF, k);
-            __builtin_prefetch((const char*)weights[j] + k * (HALF ? 2 : 4) + AHEAD, 0, 2);
-        }
-#pragma GCC unroll 4
-        for (int m = 0; m < M; m++) {
-            Vec value = load(x + m * inputs + k);
-#pragma GCC unroll 2
-            for (int64_t j = 0; j < STREAMS; j++) sums[m][j] += value * w[j];
-        }
-    }
-#pragma GCC unroll 4
-    for (int m = 0; m < M; m++)
-#pragma GCC unroll 2
-        for (int64_t j = 0; j < STREAMS; j++) to[m][j] = sum(sums[m][j]);
+static inline void ask(const char* place) {
+    for (int64_t line = 0; line < (int64_t)(PANEL * sizeof(float)); line += 64) __builtin_prefetch(place + AHEAD + line, 0, 2);
 }
 
-// to = activation(W x + b), or to += W x + b.
-template <bool HALF>
-static void multiply(
-    const Product& product, const float* x, int64_t rows, float* to, bool add, int64_t activation, int64_t threads
-) {
-    int64_t inputs = product.inputs, outputs = product.outputs, size = HALF ? 2 : 4;
-    if (inputs * outputs < 1 << 16) threads = 1;
-    parallel((outputs + STRIP - 1) / STRIP, threads, [=, &product](int64_t task) {
-        int64_t end = (task + 1) * STRIP < outputs ? (task + 1) * STRIP : outputs;
-        for (int64_t o = task * STRIP; o < end; o += STREAMS) {
-            const void* weights[STREAMS];
-            for (int64_t j = 0; j < STREAMS; j++)
-                weights[j] = (const char*)product.weight + (o + j < end ? o + j : end - 1) * inputs * size;
-            for (int64_t row = 0; row < rows; row += 4) {
-                float found[4][STREAMS];
-                int64_t here = rows - row < 4 ? rows - row : 4;
-                const float* from = x + row * inputs;
-                switch (here) {
-                    case 1: dots<1, HALF>(from, inputs, weights, found); break;
-                    case 2: dots<2, HALF>(from, inputs, weights, found); break;
-                    case 3: dots<3, HALF>(from, inputs, weights, found); break;
-                    default: dots<4, HALF>(from, inputs, weights, found);
-                }
-                for (int64_t m = 0; m < here; m++)
-                    for (int64_t j = 0; j < STREAMS && o + j < end; j++) {
-                        float value = found[m][j] + (product.bias ? product.bias[o + j] : 0);
-                        float& place = to[(row + m) * outputs + o + j];
-                        place = add ? place + value : activated(value, activation);
-                    }
+// The products of M rows of x with a panel.
+template <int M>
+static inline void tile(const float* x, int64_t inputs, const float* panel, Vec (*to)[VECTORS]) {
+    Vec sums[M][VECTORS] = {};
+    for (int64_t k = 0; k < inputs; k++, panel += PANEL) {
+        Vec w[VECTORS];
+#pragma GCC unroll 4
+        for (int64_t j = 0; j < VECTORS; j++) w[j] = load(panel + j * LANES);
+        ask((const char*)panel);
+#pragma GCC unroll 6
+        for (int m = 0; m < M; m++)
+#pragma GCC unroll 4
+            for (int64_t j = 0; j < VECTORS; j++) sums[m][j] += x[m * inputs + k] * w[j];
+    }
+    std::memcpy(to, sums, sizeof sums);
+}
+
+// The same with bfloat16 weights. Where these come in pairs, x is in pairs of bfloat16 too.
+template <int M>
+static inline void tile(const void* x, int64_t inputs, const uint16_t* panel, Vec (*to)[VECTORS]) {
+    Vec sums[M][VECTORS] = {};
+#ifdef __AVX512BF16__
+    const uint32_t* pairs = (const uint32_t*)x;
+    for (int64_t k = 0; k < inputs / 2; k++, panel += 2 * PANEL) {
+        __m512bh w[VECTORS];
+#pragma GCC unroll 4
+        for (int64_t j = 0; j < VECTORS; j++) w[j] = (__m512bh)_mm512_loadu_si512(panel + 2 * j * LANES);
+        ask((const char*)panel);
+#pragma GCC unroll 6
+        for (int m = 0; m < M; m++) {
+            __m512bh value = (__m512bh)_mm512_set1_epi32((int)pairs[m * inputs / 2 + k]);
+#pragma GCC unroll 4
+            for (int64_t j = 0; j < VECTORS; j++) sums[m][j] = (Vec)_mm512_dpbf16_ps((__m512)sums[m][j], value, w[j]);
+        }
+    }
+#else
+    for (int64_t k = 0; k < inputs; k++, panel += PANEL)
+        for (int m = 0; m < M; m++)
+            for (int64_t j = 0; j < VECTORS; j++)
+                sums[m][j] += ((const float*)x)[m * inputs + k] * take(panel, true, j * LANES);
+#endif
+    std::memcpy(to, sums, sizeof sums);
+}
+
+// to = activation(sums + b), or to += sums + b, for the first `count` outputs of a panel.
+static inline void finish(Vec (*sums)[VECTORS], int64_t rows, const float* bias, float* to, int64_t stride, int64_t count,
+                          bool add, int64_t activation) {
+    for (int64_t m = 0; m < rows; m++)
+        for (int64_t j = 0; j < VECTORS && j * LANES < count; j++) {
+            float found[LANES], *place = to + m * stride + j * LANES;
+            int64_t here = count - j * LANES < LANES ? count - j * LANES : LANES;
+            if (here == LANES && activation <= RELU) {
+                Vec value = sums[m][j] + (bias ? load(bias + j * LANES) : Vec{});
+                if (activation == RELU) value = at_least(value, 0);
+                store(place, add ? load(place) + value : value);
+                continue;
             }
+            store(found, sums[m][j]);
+            for (int64_t i = 0; i < here; i++) {
+                float value = found[i] + (bias ? bias[j * LANES + i] : 0);
+                place[i] = add ? place[i] + value : activated(value, activation);
+            }
+        }
+}
+
+// to = activation(W x + b), or to += W x + b. `rounded` has room for x in bfloat16.
+template <class Weight>
+static void multiply(
+    const Product& product, const float* x, int64_t rows, float* to, bool add, int64_t activation, int64_t threads,
+    uint16_t* rounded
+) {
+    int64_t inputs = product.inputs, outputs = product.outputs, tiles = (rows + ROWS - 1) / ROWS;
+    bool pairs = sizeof(Weight) == 2 && PAIR == 2;
+    if (pairs)
+        for (int64_t i = 0; i < rows * inputs; i += LANES) put(rounded, true, i, load(x + i));
+    if (inputs * outputs < 1 << 16) threads = 1;
+    const char* from = pairs ? (const char*)rounded : (const char*)x;
+    parallel((outputs + PANEL - 1) / PANEL, threads, [=, &product](int64_t number) {
+        const Weight* panel = (const Weight*)product.weight + number * inputs * PANEL;
+        int64_t column = number * PANEL, count = outputs - column < PANEL ? outputs - column : PANEL;
+        for (int64_t part = 0; part < tiles; part++) {
+            int64_t row = rows * part / tiles, here = rows * (part + 1) / tiles - row;
+            auto values = (const std::conditional_t<sizeof(Weight) == 2, void, float>*)(from + row * inputs * (pairs ? 2 : 4));
+            Vec sums[ROWS][VECTORS];
+            switch (here) {
+                case 1: tile<1>(values, inputs, panel, sums); break;
+                case 2: tile<2>(values, inputs, panel, sums); break;
+                case 3: tile<3>(values, inputs, panel, sums); break;
+                case 4: tile<4>(values, inputs, panel, sums); break;
+                case 5: tile<5>(values, inputs, panel, sums); break;
+                default: tile<6>(values, inputs, panel, sums);
+            }
+            const float* bias = product.bias ? product.bias + column : nullptr;
+            finish(sums, here, bias, to + row * outputs + column, outputs, count, add, activation);
         }
     });
 }
@@ -213,18 +271,24 @@ void attend(
     );
 }
 
+// How panels are laid out: their width, and how many bfloat16 weights stand together.
+int64_t panel_width() { return PANEL; }
+int64_t panel_pair() { return PAIR; }
+
 // The logits [rows, vocab] after the tokens, which stand at `time`; 0 where a token is not in the vocabulary. `room`
-// takes 6 · rows · width, and the hidden layer or the scores of an attention; `queries` [layers, 2, rows, width] tells
-// what attentions were asked.
+// takes 6 · rows · width, and the hidden layer or the scores of an attention; `rounded` rows of the widest input;
+// `queries` [layers, 2, rows, width] tells what attentions were asked.
 int64_t step(
     const Decoder* decoder, const Kept* kept, const int64_t* tokens, const void* position, const int64_t* lengths,
-    int64_t rows, int64_t beam, int64_t cache_room, int64_t memory_room, int64_t time, float* room, float* queries,
-    float* logits, int64_t threads
+    int64_t rows, int64_t beam, int64_t cache_room, int64_t memory_room, int64_t time, float* room,
+    uint16_t* rounded, float* queries, float* logits, int64_t threads
 ) {
     const Decoder& d = *decoder;
     int64_t width = d.width, dim = width / d.heads, size = rows * width;
     bool half = d.half != 0;
-    auto multiply_ = half ? multiply<true> : multiply<false>;
+    auto product_ = half ? multiply<uint16_t> : multiply<float>;
+    auto multiply_ = [=](const Product& product, const float* x, int64_t rows, float* to, bool add, int64_t activation,
+                         int64_t threads) { product_(product, x, rows, to, add, activation, threads, rounded); };
     float *x = room, *normal = x + size, *joined = normal + size, *context = joined + 3 * size, *rest = context + size;
     for (int64_t row = 0; row < rows; row++)
         if (tokens[row] < 0 || tokens[row] >= d.logits.outputs) return 0;

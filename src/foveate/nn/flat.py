@@ -9,7 +9,6 @@ and full blocks together; whatever a flat one does not know (other scores and ru
 import ctypes
 import functools
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -25,14 +24,14 @@ from foveate.nn.linear import MadeOf, may_pack, packed_product, packed_product_a
 from foveate.nn.multihead import KeyValue
 
 
-class Product(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Product:
     """W x + b, with W packed or as it is."""
 
-    weight: Tensor
-    bias: Tensor | None
-    packed: bool
     plain: Tensor
     """W as it is."""
+    bias: Tensor | None
+    packed: bool
 
     @classmethod
     def of(cls, *layers: nn.Linear) -> "Product":
@@ -40,8 +39,12 @@ class Product(NamedTuple):
         weight = layers[0].weight if len(layers) == 1 else torch.cat(tuple(layer.weight for layer in layers))
         biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
         bias = torch.cat(biases) if biases else None
-        packed, plain = may_pack(weight), weight.detach()
-        return cls(packed_weight(plain) if packed else plain, bias, packed, plain)
+        return cls(weight.detach(), bias, may_pack(weight))
+
+    @functools.cached_property
+    def weight(self) -> Tensor:
+        """W in the layout it is multiplied in; made on first use, for a whole step in one kernel has its own."""
+        return packed_weight(self.plain) if self.packed else self.plain
 
     def __call__(self, x: Float[Tensor, "rows inputs"], activation: Activation | None = None) -> Tensor:
         if self.packed and activation in (None, "relu"):

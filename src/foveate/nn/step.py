@@ -1,8 +1,8 @@
-"""A whole step of a decoder in one kernel, for a few rows.
+"""A whole step of a decoder in one kernel.
 
-One sentence at a time, a step does little more than read every weight once: no product is large enough to hide calls,
-dispatch and allocation between them. `flat.cpp` reads the weights as they lie, at the memory's speed, and computes in
-float32 whatever their precision; so it gives logits in float32. More rows are worth the matrix products of `flat.py`.
+No product of a step is large enough to hide calls, dispatch and allocation between products. `flat.cpp` reads weights
+from panels, one after the other as it needs them, and computes all else in float32, so that it gives logits in float32.
+A row's result is the same to the bit whatever the other rows are.
 """
 
 import ctypes
@@ -19,9 +19,6 @@ from foveate.attention.record import note
 from foveate.nn.flat import FlatBlock, Product, kernels
 from foveate.nn.multihead import KeyValue
 
-FEW = 8
-"""At most as many rows are stepped so. On one core with AVX-512, the time of block by block divided by this: 3.6 for
-one row, 2.0 for eight, 1.3 for sixteen; in bfloat16, whose products have their own instructions, 4.2, 1.5 and 1.0."""
 LANES = 16
 COMPILED = ("relu", "gelu", "silu")
 """Activations that the kernel knows, in its numbering from 1."""
@@ -74,7 +71,9 @@ class DecoderStep:
         """`scale` multiplies embeddings, `norm` comes after the last block."""
         self.blocks = blocks
         self._alive: list[Any] = [embedding]
-        self._library, first = kernels(), blocks[0]
+        library, first = kernels(), blocks[0]
+        assert library is not None
+        self._library = library
         self.dtype, self.width, self.vocab = embedding.dtype, embedding.shape[1], len(embedding)
         self._hidden = first.expand.plain.shape[0]
         layers = (_Layer * len(blocks))(*map(self._layer, blocks))
@@ -134,20 +133,20 @@ class DecoderStep:
         places = max(-(-place // LANES) * LANES for place in (room, memory_room))
         size = rows * self.width
         work = torch.empty(6 * size + rows * max(self._hidden, self._decoder.heads * places))
+        rounded = torch.empty(rows * max(self._hidden, self.width), dtype=torch.bfloat16)
         queries = torch.empty(len(self.blocks), 2, rows, self._decoder.heads, self.width // self._decoder.heads)
         logits = torch.empty(rows, self.vocab)
         places_of = zip(cache, memory, strict=True)
         kept = (_Kept * len(cache))(
             *(_Kept(past.data_ptr(), each.key.data_ptr(), each.value.data_ptr()) for past, each in places_of)
         )
-        assert self._library is not None
         sizes = (rows, rows // sentences, room, memory_room, time)
         if not self._library.step(
             ctypes.byref(self._decoder),
             kept,
             *map(native.address, (token, position, lengths)),
             *map(ctypes.c_int64, sizes),
-            *map(native.address, (work, queries, logits)),
+            *map(native.address, (work, rounded, queries, logits)),
             native.threads(),
         ):
             raise IndexError(f"tokens {token.tolist()} are not all in the vocabulary of {self.vocab}")
@@ -173,8 +172,8 @@ class DecoderStep:
         return _Layer(**products, norms=norms, scales=(ctypes.c_double * 2)(*block.scales))
 
     def _product(self, weight: Tensor, bias: Tensor | None) -> _Product:
-        self._alive.append(weight)
-        return _Product(weight.data_ptr(), self._float(bias), weight.shape[1], weight.shape[0])
+        self._alive.append(panels(weight, self._library))
+        return _Product(self._alive[-1].data_ptr(), self._float(bias), weight.shape[1], weight.shape[0])
 
     def _norm(self, norm: nn.LayerNorm) -> _Norm:
         return _Norm(self._float(norm.weight), self._float(norm.bias), norm.eps)
@@ -185,3 +184,12 @@ class DecoderStep:
             return None
         self._alive.append(vector.detach().float().contiguous())
         return self._alive[-1].data_ptr()
+
+
+def panels(weight: Float[Tensor, "outputs inputs"], library: ctypes.CDLL) -> Float[Tensor, " numbers"]:
+    """A weight as the kernel reads it: panels of outputs, and in them one input, or a pair of them, after the other."""
+    width = library.panel_width()
+    pair = library.panel_pair() if weight.dtype is torch.bfloat16 else 1
+    outputs, inputs = weight.shape
+    padded = torch.nn.functional.pad(weight.detach(), (0, 0, 0, -outputs % width))
+    return padded.view(-1, width, inputs // pair, pair).transpose(1, 2).flatten()

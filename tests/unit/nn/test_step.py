@@ -10,7 +10,7 @@ from foveate.attention import record
 from foveate.data.batch import Batch
 from foveate.models import Transformer, TransformerConfig
 from foveate.nn import BlockConfig, LearnedConfig, SinusoidalConfig, flat
-from foveate.nn.step import FEW, DecoderStep
+from foveate.nn.step import DecoderStep, panels
 
 SOURCES = [[5, 6, 7, 8, 2], [9, 2], [4, 4, 10, 2] * 5]
 TARGET = [1, 7, 8, 9, 10, 11, 6, 5, 4, 3, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 2]
@@ -70,21 +70,20 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("design", DESIGNS)
-@pytest.mark.parametrize("beam", [1, 2, 3])
+@pytest.mark.parametrize("beam", [1, 2, 3, 7])
 @torch.no_grad()
 def test_every_step_gives_the_teacher_forced_logits(design: str, beam: int, calls: list[int]) -> None:
     model, rows = built(design), len(SOURCES) * beam
     expected = model(Batch.of(SOURCES), Batch.of([TARGET] * len(SOURCES))).view(len(SOURCES), -1, VOCAB)
     torch.testing.assert_close(stepped(model, beam), expected.repeat_interleave(beam, 0), atol=1e-5, rtol=1e-5)
-    whole = flat.kernels() is not None and rows <= FEW
-    assert calls == [rows] * (len(TARGET) - 1) * whole
+    assert calls == [rows] * (len(TARGET) - 1) * (flat.kernels() is not None)
 
 
 @pytest.mark.parametrize("design", DESIGNS)
 def test_in_bfloat16_it_errs_no_more_than_the_blocks_do(design: str, monkeypatch: pytest.MonkeyPatch) -> None:
     exact, model = stepped(built(design)), built(design, torch.bfloat16)
     ours = stepped(model)
-    monkeypatch.setattr("foveate.models.transformer.FEW", 0)
+    monkeypatch.setattr("foveate.models.transformer._WholeStep.of", lambda *_: None)
     assert (ours - exact).norm() <= 1.1 * (stepped(model) - exact).norm()
 
 
@@ -92,7 +91,20 @@ def test_rows_do_not_depend_on_their_company_nor_on_threads() -> None:
     model = built()
     alone = stepped(model)
     torch.set_num_threads(2)
-    assert torch.equal(stepped(model, 2)[::2], alone)
+    for beam in (2, 3, 7):
+        assert torch.equal(stepped(model, beam)[::beam], alone)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_panels_hold_every_weight_once_and_zeros_for_what_is_missing(dtype: torch.dtype) -> None:
+    library = flat.kernels()
+    if library is not None:
+        weight = torch.arange(1, 1 + 70 * 4).view(70, 4).to(dtype)
+        found = panels(weight, library)
+        assert found.numel() == -(-70 // library.panel_width()) * library.panel_width() * 4
+        assert torch.equal(found[found > 0].sort().values, weight.flatten())
+        pair = library.panel_pair() if dtype is torch.bfloat16 else 1
+        assert torch.equal(found[: 2 * pair], weight[:2, :pair].flatten())
 
 
 @torch.no_grad()
@@ -111,7 +123,7 @@ def test_looking_changes_no_bit_and_sees_what_the_blocks_see(design: str, monkey
     unwatched = stepped(model)
     with record(model) as seen:
         assert torch.equal(stepped(model), unwatched)
-    monkeypatch.setattr("foveate.models.transformer.FEW", 0)
+    monkeypatch.setattr("foveate.models.transformer._WholeStep.of", lambda *_: None)
     with record(model) as expected:
         stepped(model)
     assert len(seen) == len(expected) > 0
