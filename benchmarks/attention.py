@@ -17,6 +17,7 @@ import statistics
 import struct
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -175,13 +176,15 @@ WORKS = {
 }
 
 
-def call(run: Run, training: bool) -> Callable[[], None]:
+def call(name: str, run: Run, training: bool) -> Callable[[], None]:
+    """One call; the others run under torch's own switches: those that Foveate chose would slow some of them down."""
+    switches = nullcontext if name.startswith("foveate") else machine.small_products
+
     def job() -> None:
-        if training:
-            run().sum().backward()
-        else:
-            with torch.no_grad():
-                run()
+        with switches(), torch.set_grad_enabled(training):
+            context = run()
+            if training:
+                context.sum().backward()
 
     return job
 
@@ -242,7 +245,7 @@ def measure(
         difference = float((context.double() - exact).abs().max())
         if difference > (5e-2 if dtype == torch.bfloat16 else 1e-4):
             raise AssertionError(f"{name} computes something else: {difference:.1e} from the first variant")
-        jobs[name] = call(run, training)
+        jobs[name] = call(name, run, training)
     for job in jobs.values():
         job()
     times: dict[str, list[float]] = {name: [] for name in jobs}
