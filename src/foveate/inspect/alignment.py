@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float32, Float64
@@ -12,6 +12,7 @@ from foveate.errors import UsageError
 from foveate.inspect.label import printable
 
 Span = tuple[int, int]
+By = Literal["target", "source", "both", "either"]
 
 SPECIAL = frozenset({"<pad>", "<s>", "</s>"})
 # A piece that begins so begins a word: SentencePiece, GPT-2, plain characters.
@@ -73,10 +74,15 @@ class Alignment:
         same_labels = (self.source, self.target) == (other.source, other.target)
         return same_labels and np.array_equal(self.weights, other.weights)
 
-    def hard(self, threshold: float | None = None) -> set[tuple[int, int]]:
+    def hard(self, threshold: float | None = None, *, by: By = "target") -> set[tuple[int, int]]:
         """Links (source, target): each row's largest weight (the first of equals), or all from `threshold` on.
 
-        A row that saw nothing has no link.
+        A row that saw nothing has no link. `by="source"` takes each column's largest weight instead, `"either"` links
+        that one of the two has, `"both"` those that both have: fewer, and surer.
+
+        >>> seen = Alignment.of("ab", "xyz", [[0.6, 0.4], [0.9, 0.1], [0.3, 0.7]])
+        >>> sorted(seen.hard()), sorted(seen.hard(by="both"))
+        ([(0, 0), (0, 1), (1, 2)], [(0, 1), (1, 2)])
         """
         if threshold is not None:
             if not threshold > 0:
@@ -84,10 +90,12 @@ class Alignment:
                     f"Alignment.hard: threshold={threshold} would link everything. Choose one above 0, like 0.5."
                 )
             return {(int(s), int(t)) for t, s in np.argwhere(self.weights >= threshold)}
-        if not self.source:
+        if not self.weights.size:
             return set()
-        best = self.weights.argmax(axis=1)
-        return {(int(s), t) for t, s in enumerate(best) if self.weights[t, s] > 0}
+        of_target = {(int(s), t) for t, s in enumerate(self.weights.argmax(axis=1)) if self.weights[t, s] > 0}
+        of_source = {(s, int(t)) for s, t in enumerate(self.weights.argmax(axis=0)) if self.weights[t, s] > 0}
+        joined = {"both": of_target & of_source, "either": of_target | of_source}
+        return {"target": of_target, "source": of_source, **joined}[by]
 
     def pharaoh(self, threshold: float | None = None) -> str:
         """The hard links as the text that word aligners exchange: `source-target` pairs, counted from 0, in order."""

@@ -119,3 +119,11 @@ def test_an_empty_sentence_has_an_empty_alignment() -> None:
 def test_a_description_names_what_each_row_looks_at() -> None:
     said = Alignment.of(["un", "\u202e"], ["one", "two"], [[1.0, 0.0], [0.25, 0.75]]).describe()
     assert said == "2 rows (target) by 2 columns (source). one looks at un (1.00); two looks at \\u202e (0.75)."
+
+
+def test_links_may_be_chosen_by_either_side_or_by_both() -> None:
+    seen = Alignment.of("ab", "xyz", [[0.6, 0.4], [0.9, 0.1], [0.3, 0.7]])
+    assert seen.hard(by="target") == {(0, 0), (0, 1), (1, 2)}
+    assert seen.hard(by="source") == seen.hard(by="both") == {(0, 1), (1, 2)}
+    assert seen.hard(by="either") == seen.hard()
+    assert Alignment.of("ab", "", []).hard(by="source") == set()
