@@ -41,6 +41,7 @@ _HOMES = {
         "Seq2Seq",
         "TransformerConfig",
     ),
+    "foveate.comparison": ("compare",),
     "foveate.tasks.classify": ("ClassifyConfig", "ClassifyTask", "TextClassifier"),
     "foveate.tasks.filler": ("Filler",),
     "foveate.tasks.generator": ("Generator",),

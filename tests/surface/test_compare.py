@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 import foveate.comparison.cell
-from foveate.comparison import Estimate, Result, compare
+from foveate.comparison import Estimate, Result, compare, design_of
 from foveate.config import read_toml
 from foveate.errors import UsageError
 from foveate.metrics import character_error_rate
 from foveate.tasks.translator import Translator
 
+SHIPPED = sorted((Path(__file__).parents[2] / "benchmarks/comparisons").glob("*.toml"))
 SMALL = ("--no-tune", "--threads", "1", "--quiet")
 BASE = """
 decode = "greedy"
@@ -278,6 +279,14 @@ def test_folders_of_others_and_missing_things_are_said(recipe: Path, tmp_path: P
     ):
         said = foveate("compare", "translate", *words, *SMALL)
         assert (said.code, sentence in said.err) == (code, True), said.err
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_every_shipped_comparison_can_be_made(path: Path) -> None:
+    design = design_of("translate", read_toml(path))
+    assert len(design.variants) >= 2
+    assert f"foveate compare translate benchmarks/comparisons/{path.name} " in path.read_text(encoding="utf-8")
+    assert (path.parents[2] / design.base.data.source).exists()
 
 
 def foveate_cell() -> Any:

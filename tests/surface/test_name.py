@@ -48,6 +48,7 @@ NAMES = [
     "Translator",
     "Visibility",
     "causal",
+    "compare",
     "everything",
     "fit",
     "padding",

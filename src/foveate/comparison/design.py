@@ -226,7 +226,8 @@ def _changes(base: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]])
     for name, config in variants.items():
         ours = {**config, "train": {**config["train"], "steps": None, "max_minutes": None, "patience": None}}
         theirs = {**base, "train": {**base["train"], "steps": None, "max_minutes": None, "patience": None}}
-        found[name] = differences(theirs, ours)
+        changed = differences(theirs, ours)
+        found[name] = {path: change for path, change in changed.items() if change != "not set → None"}
     return found
 
 

@@ -17,10 +17,11 @@ FOOT = (
     "All numbers are in results.json, cells.csv, curves.csv and lengths.csv beside it."
 )
 MOST_CHANGES = 6
+_WIDE = "grid-template-columns:repeat(auto-fill,minmax(min(100%,470px),1fr))"
 
 
 def write_report(result: Result, folder: Path) -> None:
-    """Write report.html, and its graphs as files of their own: figures/quality-….svg, length-….svg, validation-….svg."""
+    """Write report.html, and its graphs as files of their own: figures/*.svg."""
     write_file(folder / "report.html", report(result).encode())
     (folder / "figures").mkdir(exist_ok=True)
     drawn = {f"quality {name}": picture for name, picture in quality(result).items()}
@@ -161,7 +162,7 @@ def _figures(drawn: Mapping[str, str]) -> str:
         for name, picture in drawn.items()
         if picture
     )
-    return f'<div class="charts">\n{figures}\n</div>' if figures else ""
+    return f'<div class="charts" style="{_WIDE}">\n{figures}\n</div>' if figures else ""
 
 
 def _changes(result: Result) -> str:

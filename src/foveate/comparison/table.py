@@ -60,7 +60,7 @@ def _lengths(result: Result) -> Iterator[str]:
         return
     yield ""
     yield f"{result.metrics[0]} by {result.unit} of the input:"
-    head = ["variant", *(f"up to {end}" if end == ends[0] else f"– {end}" for end in ends)]
+    head = ["variant", *(f"≤ {end}" for end in ends)]
     body = [[name, *(_shown(found[name].get(end)) for end in ends)] for name in result.variants]
     yield from aligned([head, *body])
 
