@@ -15,11 +15,14 @@ import torch
 from foveate.attention.efficient import EfficientConfig
 from foveate.config import build, kind_of
 from foveate.data.batch import Batch
+from foveate.models import Tagger
+from foveate.nn.packing import Packing
 from foveate.tasks.classify import ClassifyConfig, ClassifyTask
-from foveate.tasks.tag import TagConfig, TagTask
+from foveate.tasks.tag import SentenceTagger, TagConfig, TagTask
 from foveate.train import TrainConfig, fit
 from foveate.train.log import Quiet
 
+CAUSAL = 'encoder_attention = { visibility = "causal()" }'
 BLOCK = "model_dim = 8, num_heads = 2, feedforward_dim = 12"
 SMALL = {
     "performer": "num_features = 8",
@@ -39,6 +42,8 @@ LINES = {
     "cnn": '{ kind = "cnn", hidden_dim = 7 }',
     "window": '{ kind = "window", window = 1, hidden_dim = 7 }',
     "transformer": f'{{ kind = "transformer", block = {{ {BLOCK} }} }}',
+    "ran causal": '{ kind = "ran", model_dim = 8, num_heads = 2, head_dim = 4, window = 3, causal = true }',
+    "transformer causal": f'{{ kind = "transformer", block = {{ {BLOCK}, {CAUSAL} }} }}',
     "ran": '{ kind = "ran", model_dim = 8, num_heads = 2, head_dim = 4, window = 3 }',
     "bert": f'{{ kind = "bert", num_layers = 1, max_length = 24, block = {{ {BLOCK}, norm = "post" }} }}',
 } | {
@@ -93,6 +98,36 @@ def test_what_stands_in_padding_changes_no_class(encoder: str, files: Path, tmp_
     ids = torch.nn.functional.pad(texts.ids, (0, 3), value=5)
     ids[0, int(texts.lengths[0]) :] = 6
     torch.testing.assert_close(task.model(Batch(ids, texts.lengths)), task.model(texts), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("encoder", ["lstm", "ran causal", "transformer causal"])
+def test_an_encoder_that_looks_back_tags_words_without_those_to_come(encoder: str, files: Path, tmp_path: Path) -> None:
+    task = prepared("tag", encoder, files, tmp_path)
+    assert isinstance(task, TagTask)
+    task.model.double().eval()
+    tagger = SentenceTagger(task.model, task.vocabulary)
+    sentences = [list("abcdefabc"), list("abcdfefda")]  # one window of three, and one word
+    one, other = task.model(tagger._batch(sentences)).chunk(2)
+    torch.testing.assert_close(one[:4], other[:4], rtol=0, atol=1e-10)
+    assert ((one - other)[4:].abs().amax(1) > 1e-6).all()
+
+
+@pytest.mark.parametrize("encoder", ["ran", "ran causal"])
+def test_every_word_before_reaches_a_tag_over_the_windows(encoder: str, files: Path, tmp_path: Path) -> None:
+    task = prepared("tag", encoder, files, tmp_path)
+    assert isinstance(task, TagTask)
+    assert isinstance(task.model, Tagger)
+    model = task.model.double().eval()
+    batch = SentenceTagger(model, task.vocabulary)._batch([list("abcdefabcd")])
+    packing = Packing(batch.words.lengths, batch.words.length)
+    words = model.embed(batch).detach()[batch.words.ids[0]].requires_grad_()
+
+    def tags(words: torch.Tensor) -> torch.Tensor:
+        return model.output(model.encoder(words, packing=packing))
+
+    reached = torch.autograd.functional.jacobian(tags, words).abs().amax((1, 3)) > 0
+    expected = torch.ones(10, 10, dtype=torch.bool)
+    assert torch.equal(reached, expected.tril() if encoder == "ran causal" else expected)
 
 
 @encoders
