@@ -79,9 +79,9 @@ def attention(
     at = _standing(query, key, attention_mask, bool(looks))
     added = _sum(at.added, None if position_bias is None else position_bias[..., : key.shape[2]])
     at = replace(at, scale=scaling, cap=softcap, sinks=s_aux, added=added)
-    mechanism = getattr(module, CHILD, None)
+    mechanism: Any = module._modules.get(CHILD) or _unnamed.get(module)
     if mechanism is None:
-        mechanism = _unnamed.setdefault(module, Guest())
+        mechanism = _unnamed[module] = Guest()
     if not isinstance(mechanism, Guest):
         query, at = _plain(module, mechanism, query, at)
     context = mechanism.run(query, key, value, at=at, dropout=dropout)
@@ -95,11 +95,10 @@ def _standing(query: Tensor, key: Tensor, mask: Tensor | None, looks_back: bool)
     if isinstance(mask, Sight) and (mask.at.query.shape[2], mask.at.key.shape[3]) == lengths:
         return mask.at
     if mask is None:
-        # One query without a mask is a decoder's next step: it sees all that is kept.
-        rule = causal() if looks_back and lengths[0] > 1 else everything()
-        return Standing.between(
-            *lengths, query_start=0 if lengths[0] > 1 else lengths[1] - 1, rule=rule, device=key.device
-        )
+        # One query without a mask is a decoder's next step: it stands behind all that is kept.
+        start = 0 if lengths[0] > 1 else lengths[1] - 1
+        rule = causal() if looks_back else everything()
+        return Standing.between(*lengths, query_start=start, rule=rule, device=key.device).simplified()
     given = mask.visible() if isinstance(mask, Sight) else mask
     given = given[..., : lengths[1]]
     at = Standing.between(*lengths, query_start=max(lengths[1] - lengths[0], 0), rule=GIVEN, device=key.device)
@@ -114,8 +113,9 @@ def _plain(module: nn.Module, mechanism: Mechanism, query: Tensor, at: Standing)
     """For mechanisms with another formula: a scale is put into the queries, what they cannot honour is refused."""
     beyond = {"floats added to its scores": at.added, "capped scores": at.cap, "sinks": at.sinks}
     reasons = [what for what, part in beyond.items() if part is not None]
-    if at.rule & padding() != mechanism.visibility & padding():
-        reasons.append(f"the rule {at.rule}, where {type(mechanism).__name__} was built for {mechanism.visibility}")
+    rule = at.rule if at.whole is None else at.whole
+    if rule & padding() != mechanism.visibility & padding():
+        reasons.append(f"the rule {rule}, where {type(mechanism).__name__} was built for {mechanism.visibility}")
     if reasons:
         raise UsageError(
             f"{type(module).__name__} has {', '.join(reasons)}: {type(mechanism).__name__} does not compute that. "

@@ -100,6 +100,7 @@ def sight(
             **{**others, **skip},
         )
         at = replace(at, rule=GIVEN, shown=shown)
+    at = at.simplified()
     real = _real(attention_mask, first, kv_length)
     return Sight(at if real is None else replace(at, rule=at.rule & padding(), real=real), batch_size)
 

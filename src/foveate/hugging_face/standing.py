@@ -1,5 +1,6 @@
 """What one call of a guest model demands: positions, and the rule and numbers that come with them."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -8,7 +9,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from foveate.attention import Positions, Visibility, everything
+from foveate.attention import Positions, Visibility, everything, window
+from foveate.attention.visibility import Causal, Window
 
 
 class Demand(NamedTuple):
@@ -32,6 +34,8 @@ class Standing(Positions):
     """
 
     rule: Visibility = everything()
+    whole: Visibility | None = None
+    """The rule at every length, where `rule` is the simpler one that says the same at this one."""
     scale: float | None = None
     """What multiplies q · k; None: 1/√d."""
     cap: float | None = None
@@ -52,6 +56,22 @@ class Standing(Positions):
         keys = torch.arange(key_start, key_start + key, device=device)[None, None, None]
         aligned = query == key and query_start == key_start == 0
         return cls(queries, keys, aligned=aligned, **demands)
+
+    def simplified(self) -> "Standing":
+        """Windows that reach as far as there are keys are none: a decoder's step under causal() sees everything.
+
+        >>> Standing.between(query=1, key=5, query_start=4, rule=window(left=9, right=0)).simplified().rule
+        everything()
+        """
+        rule = self.rule
+        if not isinstance(rule, Causal | Window) or not self.query.numel() or not self.key.numel():
+            return self
+        left, right = (math.inf, 0) if isinstance(rule, Causal) else (rule.left, rule.right)
+        first, last = (int(self.query[0, 0, place, 0]) for place in (0, -1))
+        low, high = (int(self.key[0, 0, 0, place]) for place in (0, -1))
+        if left < last - low:
+            return self  # a band, whose other side must stay
+        return replace(self, rule=window(left=math.inf, right=right if right < high - first else math.inf), whole=rule)
 
     @property
     def demand(self) -> Demand:

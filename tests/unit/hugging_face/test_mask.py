@@ -66,6 +66,19 @@ def test_caches_stand_where_they_stand(start: int, first: int) -> None:
     assert torch.equal(found.visible(), expected)
 
 
+@pytest.mark.parametrize(
+    ("start", "length", "width", "says"),
+    [(6, 1, 7, "everything()"), (6, 1, 6, "window(left=5, right=0)"), (0, 7, 7, "causal()"), (3, 4, 9, "causal()")],
+)
+def test_windows_that_reach_everything_are_told_simply(start: int, length: int, width: int, says: str) -> None:
+    function = sliding_window_causal_mask_function(width)
+    found = sight(exact=sdpa_mask, batch_size=1, q_length=length, kv_length=7, q_offset=start, mask_function=function)
+    assert str(found.at.rule) == says
+    assert str(found.at.whole or found.at.rule) == f"window(left={width - 1}, right=0)"
+    expected = sdpa_mask(1, length, 7, start, mask_function=function, allow_is_causal_skip=False)
+    assert torch.equal(found.visible(), expected)
+
+
 def test_a_function_that_only_bears_a_known_name_is_evaluated_for_every_pair() -> None:
     def causal_mask_function(batch: Any, head: Any, query: Any, key: Any) -> Any:
         return key < query
