@@ -5,21 +5,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import torch
 
-from foveate.attention import AttentionRecord, record
+from foveate.attention import record
 from foveate.config import build
 from foveate.data.batch import Batch
 from foveate.data.tokeniser import BOS, EOS, Tokeniser
 from foveate.decode import BeamConfig, DecodeConfig, Hypothesis, beam_size
-from foveate.errors import DataError, UsageError
+from foveate.errors import DataError
 from foveate.inspect.alignment import Alignment
 from foveate.models import Seq2Seq
 from foveate.nn.loss import cross_entropy
 from foveate.storage.checkpoint import load_weights, restore_model
 from foveate.storage.run import read_run
+from foveate.storage.shipped import run_folder
 from foveate.tasks.engine import Engine, EngineName
+from foveate.tasks.head import Head, choose, crossings
+from foveate.tasks.hugging_face import model_type_of, read_translation
 from foveate.tasks.translate import TranslateConfig, build_model, load_tokenisers
 
 END = "</s>"
@@ -46,18 +48,6 @@ class Translation:
         return not self.hypotheses or self.hypotheses[0].finished
 
 
-@dataclass(frozen=True)
-class Head:
-    """Which cross-attention an alignment shows, where a model has several.
-
-    By default the mean over the heads of the layer before the last: a Transformer's last layer looks ahead to what
-    comes next, and the one before it usually aligns best.
-    """
-
-    layer: int | None = None
-    head: int | None = None
-
-
 class Translator:
     """Translates with a trained model. A result depends neither on the batch size nor on its neighbours in a batch."""
 
@@ -69,11 +59,13 @@ class Translator:
         config: DecodeConfig | None = None,
         *,
         engine: EngineName = "auto",
+        head: Head = Head(),
     ) -> None:
         self.model = model.eval()
         self.engine = Engine(self.model, engine)
         self.source_tokeniser, self.target_tokeniser = source_tokeniser, target_tokeniser
         self.config = BeamConfig() if config is None else config
+        self.head = head
 
     @classmethod
     def load(
@@ -84,7 +76,9 @@ class Translator:
         engine: EngineName = "auto",
         note: Callable[[str], None] = lambda sentence: None,
     ) -> "Translator":
-        """The trained model of a run folder; of an unfinished run, its best checkpoint.
+        """The trained model of a run folder, or one that comes with foveate, by its name.
+
+        Of an unfinished run it is the best checkpoint.
 
         In bfloat16 weights take half the memory and products are faster on machines that know it; scores are a little
         less exact. `engine` says what decodes (`foveate.tasks.engine`). `note` receives a sentence about anything that
@@ -92,7 +86,9 @@ class Translator:
 
         Raises DataError when the folder is not a run, has no trained weights, or is damaged.
         """
-        folder = Path(run)
+        folder = run_folder(run, note)
+        if model_type_of(folder) is not None:
+            return cls.read(folder, precision=precision, engine=engine)
         saved = read_run(folder).require("translate")
         settings = {name: value for name, value in saved.config.items() if name != "train"}
         config = build(TranslateConfig, settings, where=f"{folder / 'config.json'}:")
@@ -102,7 +98,24 @@ class Translator:
         restore_model(model, tensors, source=folder)
         if precision == "bfloat16":
             model.to(torch.bfloat16)
-        return cls(model, source, target, config.decode, engine=engine)
+        return cls(model, source, target, config.decode, engine=engine, head=config.guide.place)
+
+    @classmethod
+    def read(
+        cls,
+        folder: Path | str,
+        *,
+        precision: Literal["float32", "bfloat16"] = "float32",
+        engine: EngineName = "auto",
+    ) -> "Translator":
+        """The Marian model of a Hugging Face folder, as OPUS-MT shares them; `load` calls it for such folders.
+
+        Raises DataError when the folder is damaged, UsageError when it holds another kind of model.
+        """
+        model, source, target, config = read_translation(folder)
+        if precision == "bfloat16":
+            model.to(torch.bfloat16)
+        return cls(model, source, target, config, engine=engine)
 
     @property
     def attends(self) -> bool:
@@ -155,9 +168,12 @@ class Translator:
     def align(self, translations: Sequence[Translation], head: Head | None = None) -> list[Alignment]:
         """Where the model looked for each token of each best hypothesis: rows are target tokens, columns source tokens.
 
-        The last row is the end symbol's, where the hypothesis has one. One teacher-forced pass gives exactly the
-        weights of decoding. Raises UsageError for a model without attention.
+        The last row is the end symbol's, where the hypothesis has one; nothing consumes the last token, so that with
+        `when="consuming"` there is no row for it. One teacher-forced pass gives exactly the weights of decoding.
+        Without `head` it is the model's own, which `guide` of its configuration names. Raises UsageError for a model
+        without attention.
         """
+        head = self.head if head is None else head
         alignments: list[Alignment] = []
         for translation in translations:
             source = [*self.source_tokeniser.encode(translation.source), EOS]
@@ -167,10 +183,9 @@ class Translator:
                 self.model(Batch.of([source]), Batch.of([[BOS, *best, *end]]))
             columns = [*self.source_tokeniser.pieces(source[:-1]), END]
             rows = [*self.target_tokeniser.pieces(best), *(END for _ in end)]
-            # An encoder may look across at something of its own; projected keys stand for no token.
-            sites = [site for site in seen.of_kind("cross") if not site.name.startswith("encoder.")]
-            fitting = [site for site in sites if site.shape[2:] == (len(rows), len(columns))]
-            weights = _choose(fitting, head or Head())
+            (weights,) = choose(crossings(seen, (len(rows), len(columns))), head).float().numpy()
+            if head.when == "consuming":
+                rows, weights = rows[:-1], weights[1:]
             alignments.append(Alignment.of(columns, rows, weights))
         return alignments
 
@@ -200,18 +215,3 @@ def _groups(lengths: Sequence[int], beam: int) -> Iterator[list[int]]:
         group.append(index)
     if group:
         yield group
-
-
-def _choose(records: list[AttentionRecord], head: Head) -> np.ndarray:
-    """One map from the cross-attentions of a single sentence, layers in their order."""
-    if not records:
-        raise UsageError("This model has no attention to look at: it reads the source through one fixed vector.")
-    layer = max(len(records) - 2, 0) if head.layer is None else head.layer
-    if not -len(records) <= layer < len(records):
-        raise UsageError(f"There is no layer {layer}: the model has {len(records)}, counted from 0.")
-    weights = records[layer].weights()[0]
-    if head.head is None:
-        return weights.mean(0).float().numpy()
-    if not -len(weights) <= head.head < len(weights):
-        raise UsageError(f"There is no head {head.head}: layer {layer} has {len(weights)}, counted from 0.")
-    return weights[head.head].float().numpy()
