@@ -1,7 +1,9 @@
 """How long an input a viewer opens: size of the page, time to its first picture. One layer, twelve heads, side by side.
+And how a head of many tokens is explored through the server: first tile, every step of zooming in, memory.
 
 cd viewer && npm ci && npm run build && cd ..
 python benchmarks/viewer.py                                              # ours alone
+python benchmarks/viewer.py --scale 65536                                # one causal head of 65,536 tokens
 
 The rivals are installed apart, because they bring much; BertViz loads scripts from a CDN, which are served from disk:
 
@@ -12,60 +14,31 @@ PYTHONPATH=rivals python benchmarks/viewer.py --rivals --cdn cdn/node_modules
 
 import argparse
 import json
+import os
 import platform
+import resource
 import subprocess
+import sys
 import tempfile
+import threading
+import time
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from foveate.attention import Attention, causal, record
-from foveate.inspect import Trace, standalone
+from foveate.inspect import Trace, Track, standalone
+from foveate.inspect.trace import Site
+from foveate.inspect.trace.fold import statistic
 
 ROOT = Path(__file__).parents[1]
 HEADS, DIM = 12, 64
 LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
 PATIENCE = 60
 """Seconds after which a page counts as one that does not open."""
-
-# A page has its first picture when a canvas holds more than one colour, or an SVG as many lines as there are tokens.
-BROWSER = """
-const { chromium } = require(process.argv[2]);
-const [page_, cdn, patience] = process.argv.slice(3);
-const local = [
-  [/require/, "/requirejs/require.js"], [/d3/, "/d3/dist/d3.min.js"], [/jquery/, "/jquery/dist/jquery.min.js"],
-];
-const drawn = () => {
-  for (const canvas of document.querySelectorAll("canvas")) {
-    const { width, height } = canvas;
-    const pixels = width && height ? canvas.getContext("2d")?.getImageData(0, 0, width, height).data : null;
-    if (!pixels) continue;
-    const inked = new Uint32Array(pixels.buffer).filter((pixel) => pixel >>> 24);
-    if (inked.length > (width * height) / 20 && new Set(inked).size > 8) return true;
-  }
-  return document.querySelectorAll("svg line").length >= 64;
-};
-(async () => {
-  const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
-  const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
-  const page = await browser.newPage({ viewport: { width: 1200, height: 900 } });
-  await page.route(/^https?:/, (route) => {
-    const found = local.find(([name]) => name.test(new URL(route.request().url()).pathname));
-    return found && cdn ? route.fulfill({ path: cdn + found[1] }) : route.abort();
-  });
-  const begin = Date.now();
-  page.goto("file://" + page_).catch(() => {});
-  let took = null;
-  while (Date.now() - begin < patience * 1000) {
-    if (await page.evaluate(drawn).catch(() => false)) { took = (Date.now() - begin) / 1000; break; }
-    await new Promise((done) => setTimeout(done, 50));
-  }
-  console.log(JSON.stringify(took));
-  process.exit(0);
-})();
-"""
 
 
 def qk(length: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -100,18 +73,64 @@ def circuitsvis(length: int) -> str:
     return f"<!DOCTYPE html><meta charset=utf-8><body>{page}</body>"
 
 
+def browser(*words: str, patience: float) -> Any:
+    """What browser.cjs says; None when it does not in time."""
+    playwright = str(ROOT / "viewer" / "node_modules" / "playwright-core")
+    command = ["node", str(Path(__file__).with_name("browser.cjs")), playwright, *words]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=patience, check=True)
+    except (subprocess.TimeoutExpired, subprocess.CalledProcessError) as error:
+        print(str(error.stderr)[-400:], file=sys.stderr)
+        return None
+    return json.loads(done.stdout)
+
+
 def first_picture(html: str, cdn: str) -> float | None:
     with tempfile.TemporaryDirectory() as folder:
-        page, script = Path(folder) / "page.html", Path(folder) / "browser.cjs"
+        page = Path(folder) / "page.html"
         page.write_text(html, encoding="utf-8")
-        script.write_text(BROWSER, encoding="utf-8")
-        browser = str(ROOT / "viewer" / "node_modules" / "playwright-core")
-        words = ["node", str(script), browser, str(page), cdn, str(PATIENCE)]
-        try:
-            done = subprocess.run(words, capture_output=True, text=True, timeout=2 * PATIENCE, check=True)
-        except (subprocess.TimeoutExpired, subprocess.CalledProcessError):
-            return None
-        return json.loads(done.stdout)
+        return browser("picture", str(page), cdn, str(PATIENCE), patience=2 * PATIENCE)
+
+
+def long_trace(length: int) -> Trace:
+    """One causal head, without running a model: its features, and the one number per row."""
+    torch.manual_seed(0)
+    whole = torch.arange(length, dtype=torch.int32)
+    features = {name: torch.randn(1, length, DIM).half() for name in ("query", "key")}
+    site = Site(
+        name="decoder.0.self_attention.attention", kind="self", layer=0, heads=1, kv_heads=1, queries=length,
+        keys=length, query="source", key="source", score={"kind": "product", "factor": DIM**-0.5},
+        visibility={"code": "causal()", "native": {"left": None, "right": 0}}, formula="softmax(q·k / √64)",
+        normaliser={"kind": "softmax", "temperature": 1.0},
+        tensors={**features, "query_position": whole, "key_position": whole},
+    )  # fmt: skip
+    return Trace(tracks={"source": Track.numbered(length)}, sites=(site.with_statistic(statistic(site)),))
+
+
+def explored(length: int) -> dict[str, Any]:
+    """The server and its browser, on this machine: seconds of the clock, and of the server's processor."""
+    from foveate.serve import Session, open_viewer
+
+    began = time.process_time()
+    session = Session(long_trace(length))
+    facts: dict[str, Any] = {"length": length, "record_cpu": round(time.process_time() - began, 1)}
+    at_rest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    told, ready = [], threading.Event()
+
+    def say(line: str) -> None:
+        told.append(line)
+        ready.set()
+
+    threading.Thread(target=open_viewer, args=(session,), kwargs={"say": say, "browser": False}, daemon=True).start()
+    ready.wait(60)
+    url = next(word for word in " ".join(told).split() if word.startswith("http"))
+    began = time.process_time()
+    found = browser("explore", url, str(length), patience=900)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {
+        **facts, **(found or {}), "server_cpu": round(time.process_time() - began, 1), "load": os.getloadavg()[0],
+        "resident_mb": round(at_rest / 1024), "grown_mb": round((peak - at_rest) / 1024),
+    }  # fmt: skip
 
 
 def measured(name: str, make: Callable[[int], str], longest: int, cdn: str) -> list[dict[str, object]]:
@@ -133,15 +152,24 @@ def main() -> None:
     parser.add_argument("--cdn", default="", metavar="FOLDER", help="node_modules with requirejs, d3 and jquery")
     parser.add_argument("--longest", type=int, default=LENGTHS[-1], metavar="N")
     parser.add_argument("--out", metavar="FILE", help="by default benchmarks/results/viewer-DATE.json")
+    parser.add_argument("--scale", type=int, metavar="N", help="explore one head of N tokens instead")
     arguments = parser.parse_args()
+    if arguments.scale:
+        facts = explored(arguments.scale)
+        print(json.dumps(facts, indent=1))
+        return write("viewer-scale", facts, arguments.out)
     rows = measured("ours", ours, arguments.longest, arguments.cdn)
     if arguments.rivals:
         rows += measured("BertViz", bertviz, arguments.longest, arguments.cdn)
         rows += measured("CircuitsVis", circuitsvis, arguments.longest, arguments.cdn)
+    return write("viewer", {"heads": HEADS, "rows": rows}, arguments.out)
+
+
+def write(name: str, found: dict[str, Any], out: str | None) -> None:
     now = datetime.now().strftime("%Y-%m-%d-%H%M")
-    path = Path(arguments.out or ROOT / "benchmarks" / "results" / f"viewer-{now}.json")
-    facts = {"date": now, "machine": platform.machine(), "torch": torch.__version__, "heads": HEADS, "dim": DIM}
-    path.write_text(json.dumps({**facts, "rows": rows}, indent=1) + "\n", encoding="utf-8")
+    path = Path(out or ROOT / "benchmarks" / "results" / f"{name}-{now}.json")
+    facts = {"date": now, "machine": platform.machine(), "cpus": os.cpu_count(), "torch": torch.__version__, "dim": DIM}
+    path.write_text(json.dumps({**facts, **found}, indent=1) + "\n", encoding="utf-8")
     print(f"Wrote {path}.")
 
 

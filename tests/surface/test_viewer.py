@@ -284,13 +284,11 @@ def test_looking_at_nothing_asks_for_a_text(foveate: Any, trained: Path) -> None
     assert (said.code, said.err.startswith("foveate look: What should the model look at?")) == (2, True)
 
 
-def test_pdf_needs_a_package_and_says_so(
-    foveate: Any, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "cairosvg", None)
-    said = foveate("look", trained, "abc", "--no-tune", "--pdf", tmp_path / "a.pdf")
-    assert said.code == 4
-    assert "pip install cairosvg" in said.err
+def test_a_pdf_is_the_same_bytes_every_time_and_holds_the_labels(foveate: Any, trained: Path, tmp_path: Path) -> None:
+    for name in ("a.pdf", "b.pdf"):
+        foveate("look", trained, "abc", "--no-tune", "--pdf", tmp_path / name)
+    assert (tmp_path / "a.pdf").read_bytes() == (tmp_path / "b.pdf").read_bytes()
+    assert (tmp_path / "a.pdf").read_bytes().startswith(b"%PDF-1.4")
 
 
 def test_the_viewer_opens_at_a_port_of_its_own_and_ends_with_ctrl_c(trained: Path) -> None:

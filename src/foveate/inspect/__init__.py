@@ -4,7 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from foveate.inspect.alignment import Alignment
-from foveate.inspect.figure import png, svg, terminal, write
+from foveate.inspect.figure import pdf, png, svg, terminal, write
 from foveate.inspect.report import report
 from foveate.inspect.view import alignment, figure
 
@@ -61,6 +61,7 @@ __all__ = [
     "compare",
     "figure",
     "observe",
+    "pdf",
     "png",
     "position_steps",
     "read_trace",

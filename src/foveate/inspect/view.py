@@ -6,6 +6,7 @@ import numpy as np
 
 from foveate.errors import UsageError
 from foveate.inspect.alignment import Alignment, join_pieces
+from foveate.inspect.figure.document import pdf
 from foveate.inspect.figure.raster import png
 from foveate.inspect.figure.scale import Hue
 from foveate.inspect.figure.vector import svg
@@ -51,14 +52,14 @@ def figure(
     *,
     site: int | str | None = None,
     head: int = 0,
-    kind: Literal["svg", "png"] = "svg",
+    kind: Literal["svg", "pdf", "png"] = "svg",
     level: Level | None = None,
     pool: Pool = "peak",
     scale: Scale = "linear",
     title: str | None = None,
     hue: Hue = "blue",
 ) -> bytes:
-    """One head's whole map as SVG or PNG, the same bytes every time.
+    """One head's whole map as SVG, PDF or PNG, the same bytes every time.
 
     Maps of more than 512 rows or columns are zoomed out, as far as it takes or to `level`; "word" and "sentence" are
     levels too. `scale` "log" shows seven powers of ten, "lift" how many times as much as looking everywhere alike.
@@ -76,7 +77,8 @@ def figure(
     said = title or f"{here.name or 'attention'}, head {head}{'' if chosen == 0 else f', level {chosen}, {pool}'}"
     if kind == "png":
         return png(map_, title=said if said.isascii() else "attention", hue=hue, top=None, words=words)
-    return svg(map_, title=said, names=(here.key, here.query), hue=hue, top=None, words=words).encode()
+    drawing = svg(map_, title=said, names=(here.key, here.query), hue=hue, top=None, words=words).encode()
+    return pdf(drawing) if kind == "pdf" else drawing
 
 
 def _site(trace: "Trace", site: int | str | None) -> int:

@@ -1,8 +1,9 @@
-"""Pictures of alignments: SVG, PNG and blocks for the terminal, without a plotting library."""
+"""Pictures of alignments: SVG, PDF, PNG and blocks for the terminal, without a plotting library."""
 
 from foveate.inspect.figure.block import terminal
+from foveate.inspect.figure.document import pdf
 from foveate.inspect.figure.file import write
 from foveate.inspect.figure.raster import png
 from foveate.inspect.figure.vector import svg
 
-__all__ = ["png", "svg", "terminal", "write"]
+__all__ = ["pdf", "png", "svg", "terminal", "write"]

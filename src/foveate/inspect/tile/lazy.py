@@ -34,6 +34,8 @@ from foveate.inspect.trace.trace import Trace
 
 KEPT = 2**30
 """Bytes of pyramids in memory."""
+TILES = 256
+"""Tiles below the pyramid in memory: 32 MB."""
 WIDE = 1 << 20
 """Weights computed at once."""
 SAMPLES = 512
@@ -56,6 +58,7 @@ class TraceProvider:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self._pyramids: OrderedDict[tuple[int, int], Pyramid] = OrderedDict()
+        self._tiles: OrderedDict[tuple[Any, ...], Tile] = OrderedDict()
         self._gates: dict[tuple[int, int], Lock] = {}
         self._lock = Lock()
 
@@ -79,9 +82,24 @@ class TraceProvider:
         require_tile((here.queries, here.keys), level, row, column, pool)
         if level >= BASE:
             cells = self._coarse(self.pyramid(site, head, cancelled=cancelled).cells, here, level, row, column)
-        else:
-            cells = _fine(here, head, level, row, column, pool, cancelled)
-        return _coded(cells, pool)
+            return _coded(cells, pool)
+        return self._remembered((site, head, level, row, column, pool), cancelled)
+
+    def _remembered(self, place: tuple[Any, ...], cancelled: Cancelled | None) -> Tile:
+        """A tile below the pyramid; whoever comes back finds it made."""
+        with self._lock:
+            known = self._tiles.get(place)
+            if known is not None:
+                self._tiles.move_to_end(place)
+                return known
+        site, head, level, row, column, how = place
+        made = _coded(_fine(self.trace.sites[site], head, level, row, column, how, cancelled), how)
+        made.setflags(write=False)
+        with self._lock:
+            self._tiles[place] = made
+            while len(self._tiles) > TILES:
+                self._tiles.popitem(last=False)
+        return made
 
     def estimate(self, site: int, head: int, level: int, row: int, column: int, pool: Pool = "peak") -> Tile:
         """A coarse tile from some of its rows: quick, and blind to needles between them."""
@@ -211,10 +229,20 @@ def _fine(site: Site, head: int, level: int, row: int, column: int, how: Pool, c
             parts.append(Cells(nothing, nothing, nothing.bool()))
             continue
         last = min(right, last + (left - last) % step)
-        weights, visible = site.weights(head, here, slice(first, last))
-        cells = pool(weights, visible, step, how)
+        cells, visible = _pooled(site, head, here, slice(first, last), step, how)
         parts.append(_placed(cells, seen(visible, step), (first - left) // step, width))
     return _stacked(parts)
+
+
+def _pooled(
+    site: Site, head: int, rows: slice, columns: slice, step: int, how: Pool
+) -> tuple[Tensor, Tensor | None]:
+    """Cells, and which pairs are visible. The exponential of the largest logarithm is the largest weight."""
+    logs = site.logarithms(head, rows, columns) if how == "peak" and step > 1 else None
+    if logs is not None:
+        return pool(*logs, step, how).exp_(), logs[1]
+    weights, visible = site.weights(head, rows, columns)
+    return pool(weights, visible, step, how), visible
 
 
 def _placed(cells: Tensor, visible: Tensor | None, before: int, width: int) -> Cells:

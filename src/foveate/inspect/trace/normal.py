@@ -79,13 +79,13 @@ def tile(
 ) -> Float[Tensor, "query key"]:
     """The weights of a tile. `visible` None: all of it. The scores' memory may be used for the answer."""
     if isinstance(normaliser, Softmax):
-        logs = scores.div_(normaliser.temperature).sub_(_finite(statistic)[:, None])
+        logs = scores.div_(normaliser.temperature).sub_(finite(statistic)[:, None])
         weights = logs.exp_()
         return weights if visible is None else weights.masked_fill_(~visible, 0.0)
     seen = torch.ones(1, 1, dtype=torch.bool) if visible is None else visible
     return normaliser.tile(scores[None, None], seen[None, None], statistic[None, None], first=first)[0, 0]
 
 
-def _finite(statistic: Tensor) -> Tensor:
+def finite(statistic: Float[Tensor, " query"]) -> Float[Tensor, " query"]:
     """Empty rows have −∞, and nothing of theirs is visible."""
     return torch.where(statistic.isinf(), 0.0, statistic)

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from foveate.attention import Positions, Visibility
-from foveate.attention.normaliser import Normaliser
+from foveate.attention.normaliser import Normaliser, Softmax
 from foveate.inspect.trace import normal
 
 SiteKind = Literal["self", "cross", "graph", "recurrent"]
@@ -141,6 +141,21 @@ class Site:
             weights = normal.tile(self.built, scores, visible, statistic, first=first)
         reweight = self._reweight(head, rows, columns)
         return (weights if reweight is None else weights.mul_(reweight.exp())), visible
+
+    def logarithms(
+        self, head: int, rows: slice, columns: slice
+    ) -> tuple[Float[Tensor, "query key"], Bool[Tensor, "query key"] | None] | None:
+        """ln of `weights`, −∞ where hidden, for a softmax; None for every other formula. Whoever only looks for the
+        largest of many weights needs no exponential of each.
+        """
+        if not isinstance(self.built, Softmax) or self.reweight is not None:
+            return None
+        visible = self.visible(head, rows, columns)
+        logs = self.scores(head, rows, columns)
+        if self.built.temperature != 1:
+            logs.div_(self.built.temperature)
+        logs.sub_(normal.finite(self.tensors["statistic"][head][rows])[:, None])
+        return (logs if visible is None else logs.masked_fill_(~visible, -torch.inf)), visible
 
     def reach(self, rows: slice) -> tuple[int, int]:
         """The range of keys outside of which these queries, in one piece, see nothing."""
