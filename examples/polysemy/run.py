@@ -48,7 +48,7 @@ NOUN, VERB = "NOUN", "VERB"
 NEIGHBOURS, AROUND = 5, 5
 """Uses that are asked, and words on each side that are a use's company."""
 NEVER = "unhappiest"
-"""A word for the end: no text of the example has it, or its piece is left out."""
+"""A word for the end: it is left out of what static vectors are learnt from."""
 
 
 @dataclass(frozen=True)
@@ -260,11 +260,8 @@ def cloud(uses: Sequence[Use], vectors: Sequence[Tensor], name: str) -> list[str
     colours: dict[str, Any] = {NOUN: "#c2410c", VERB: "#2563eb"}
     for (x, y), row in zip(flat.tolist(), rows, strict=True):
         colour = colours[uses[row].tag]
-        said = " ".join(uses[row].words[max(uses[row].place - 4, 0) : uses[row].place + 5])
-        parts.append(
-            f'<circle cx="{490 + 120 * x:.1f}" cy="{150 - 110 * y:.1f}" r="4" fill="{colour}" fill-opacity="0.7">'
-            f"<title>{escaped(said)}</title></circle>"
-        )
+        place = f'cx="{490 + 120 * x:.1f}" cy="{150 - 110 * y:.1f}"'
+        parts.append(f'<circle {place} r="4" fill="{colour}" fill-opacity="0.7"/>')
     for number, (kind, colour) in enumerate(colours.items()):
         parts.append(f'<circle cx="{380 + 70 * number}" cy="278" r="4" fill="{colour}"/>')
         parts.append(f'<text x="{388 + 70 * number}" y="282">{kind.lower()}</text>')
@@ -274,10 +271,6 @@ def cloud(uses: Sequence[Use], vectors: Sequence[Tensor], name: str) -> list[str
 def height(share: float) -> float:
     """Where a share stands in the picture, from 45 to 100 %."""
     return 265 - 235 * (share - 0.45) / 0.55
-
-
-def escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 if __name__ == "__main__":

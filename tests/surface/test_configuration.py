@@ -9,7 +9,7 @@ import torch
 from foveate.cli.setup import RunConfig, resolve, task_of
 from foveate.cli.task import TASKS, module_of
 from foveate.config import build, read_toml, to_dict, to_toml
-from foveate.models import ModelConfig
+from foveate.models import BERTConfig, GPTConfig, ModelConfig
 from foveate.tasks.translate import build_model
 
 MODELS = {
@@ -129,3 +129,13 @@ def test_a_plan_that_cannot_be_is_refused(foveate: Any, words: tuple[str, ...], 
     said = foveate(*(tmp_path / word if word in files else word for word in words), "--no-tune")
     assert (said.code, said.out) == (2, "")
     assert says in said.err
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("gpt2", GPTConfig.gpt2()), ("gpt_tiny", GPTConfig.tiny()), ("bert_base", BERTConfig.base())],
+)
+def test_a_preset_is_the_one_that_python_names(name: str, expected: object) -> None:
+    path = str(EXAMPLES / "presets" / f"{name}.toml")
+    config = resolve({}, path, {}, [], kind=module_of(task_of(path) or "").RunConfig)
+    assert config.model == expected
