@@ -24,7 +24,7 @@ def evaluate(arguments: argparse.Namespace) -> int:
         raise DataError(f"{arguments.gold} has {len(gold):,} lines, but there are {len(pairs):,} pairs to align.")
     prepare_machine(arguments, quiet=True)
     translator = Translator.load(arguments.run, precision=arguments.precision, note=say)
-    chosen = Head(arguments.layer, arguments.head, arguments.when)
+    chosen = Head.wanted(arguments.layer, arguments.head, arguments.when) or translator.head
     if arguments.save:
         _save(Path(arguments.save), translator, pairs, chosen)
     heads = every_head(translator) if arguments.per_head else [chosen]

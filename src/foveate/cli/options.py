@@ -48,8 +48,8 @@ def head_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--when",
         choices=["producing", "consuming"],
-        default="producing",
-        help="show what was looked at to produce a word, or with it as the decoder's next input",
+        help="show what was looked at to produce a word, or with it as the decoder's next input. Without --layer, "
+        "--head and --when: what the model was trained or chosen to align with",
     )
 
 

@@ -12,13 +12,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
     parser.epilog = """
 examples:
+  foveate translate en-fr "The black cat is sleeping." --align        needs no training
   foveate translate run/ "A man is riding a bicycle ." --align
   foveate translate run/ < input.txt > output.txt
   foveate translate run/ --n-best 4 --beam 8 < input.txt
 
 One line of output for each line of input; with --n-best: line number, score and text, separated by tabs.
 """
-    parser.add_argument("run", metavar="RUN", help="the run folder")
+    parser.add_argument("run", metavar="RUN", help="the run folder, or a model that comes with foveate: en-fr")
     parser.add_argument(
         "text", nargs="*", metavar="TEXT", help="texts to translate; by default the lines of standard input"
     )
@@ -41,9 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     from foveate.tasks.translator import Translator
 
     prepare_machine(arguments, quiet=True)
-    translator = Translator.load(
-        arguments.run, precision=arguments.precision, engine=arguments.engine, note=say
-    )
+    translator = Translator.load(arguments.run, precision=arguments.precision, engine=arguments.engine, note=say)
     config = decode_config(translator.config, arguments)
     unfinished, done = 0, 0
     for chunk in chunks(arguments.text):
@@ -69,6 +68,6 @@ def _draw(translator: "Translator", translation: "Translation", arguments: argpa
     from foveate.inspect import terminal
     from foveate.tasks.head import Head
 
-    (alignment,) = translator.align([translation], Head(arguments.layer, arguments.head, arguments.when))
+    (alignment,) = translator.align([translation], Head.wanted(arguments.layer, arguments.head, arguments.when))
     width = shutil.get_terminal_size((100, 40)).columns
     print(terminal(alignment, colour=colour_wanted(), width=width), "\n", flush=True)

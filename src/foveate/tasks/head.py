@@ -30,6 +30,13 @@ class Head:
     head: int | None = None
     when: Moment = "producing"
 
+    @classmethod
+    def wanted(cls, layer: int | None, head: int | None, when: Moment | None) -> "Head | None":
+        """What options name; none where they name nothing, which leaves the choice to the model."""
+        if layer is None and head is None and when is None:
+            return None
+        return cls(layer, head, when or "producing")
+
     def __str__(self) -> str:
         layer = "" if self.layer is None else f"layer {self.layer}, "
         return f"{layer}{'mean of heads' if self.head is None else f'head {self.head}'}, {self.when}"
