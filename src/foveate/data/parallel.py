@@ -113,11 +113,15 @@ class ParallelData:
         source, target = TokenStore.open(folder / "source"), TokenStore.open(folder / "target")
         lines = TokenStore.open(folder / "lines")
         links = TokenStore.open(folder / "links") if (folder / "links").exists() else None
-        rows = len(source) if links is None else len(links)
-        if not len(source) == len(target) == len(lines) == lines.num_tokens == rows:
+        if not len(source) == len(target) == len(lines) == lines.num_tokens:
             raise DataError(
                 f"{folder} is damaged: it has {len(source):,} sources, {len(target):,} targets and {len(lines):,} line "
-                "numbers, or links of other pairs. Prepare the data anew."
+                "numbers. Prepare the data anew."
+            )
+        if links is not None and len(links) != len(source):
+            raise DataError(
+                f"{folder} is damaged: it has {len(source):,} sources and links of {len(links):,} pairs. Prepare the data "
+                "anew."
             )
         return cls(source, target, lines.tokens, links)
 
