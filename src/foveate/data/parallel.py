@@ -120,8 +120,8 @@ class ParallelData:
             )
         if links is not None and len(links) != len(source):
             raise DataError(
-                f"{folder} is damaged: it has {len(source):,} sources and links of {len(links):,} pairs. Prepare the data "
-                "anew."
+                f"{folder} is damaged: it has {len(source):,} sources and links of {len(links):,} pairs. Prepare the "
+                "data anew."
             )
         return cls(source, target, lines.tokens, links)
 

@@ -120,3 +120,17 @@ def test_prepared_data_that_is_missing_or_mixed_is_named(tmp_path: Path) -> None
     assert str(caught.value) == (
         f"{tmp_path}/valid: there is no such folder of prepared data. Run the training command anew."
     )
+
+
+def test_links_of_other_pairs_are_named(tmp_path: Path) -> None:
+    tokeniser = WordTokeniser.train(["a b"])
+    for name, lines in (("one", 1), ("two", 2)):
+        pairs = [Pair(line, "a", "b") for line in range(1, lines + 1)]
+        data, _ = prepare(tmp_path / name, pairs, tokeniser, tokeniser, max_length=9, links=lambda *_: [(0, 0)])
+        links = data.batch([0, 0]).links
+        assert links is not None
+        assert links.tolist() == [[0, 0, 0], [1, 0, 0]]
+    shutil.rmtree(tmp_path / "two" / "links")
+    shutil.copytree(tmp_path / "one" / "links", tmp_path / "two" / "links")
+    with pytest.raises(DataError, match="has 2 sources and links of 1 pairs"):
+        ParallelData.open(tmp_path / "two")
