@@ -76,6 +76,10 @@ export class App {
   get current(): Site {
     return this.trace.sites[this.site.value]!;
   }
+  /** What a site is called where there is little room: the module around the attention says it all. */
+  siteName(site: Site): string {
+    return site.name.replace(/(.)\.attention$/, "$1");
+  }
   sequence(side: "query" | "key", site: Site = this.current, trace: Trace = this.trace): Sequence | undefined {
     return trace.sequences[site[side]];
   }
@@ -182,7 +186,7 @@ export class App {
     const [x, y, zoom] = [number("x", Infinity), number("y", Infinity), number("zoom", 1000)];
     if (x !== null && y !== null && zoom) this.camera.value = { x, y, zoom };
     const [query, key] = [number("query", this.current.queries), number("key", this.current.keys)];
-    if (query !== null && key !== null) this.cursor.value = { query: Math.floor(query), key: Math.floor(key) };
+    if (query !== null || key !== null) this.cursor.value = { query: Math.floor(query ?? 0), key: Math.floor(key ?? 0) };
     const ends = told.get("brush")?.split("-").map(Number);
     if (ends?.length === 4 && ends.every((end) => Number.isInteger(end))) {
       const [top, bottom, left, right] = ends as [number, number, number, number];

@@ -10,13 +10,14 @@ import { listen, sized, strengths, type Listener, type Scene, type Shown } from 
 
 /** More nodes than so many are a cloud and no picture. */
 export const MOST_NODES = 300;
-const [WIDTH, HEIGHT, EDGE] = [720, 520, 34];
+const [WIDEST, EDGE] = [720, 34];
 
 export function nodes(app: App, sequence: Sequence, length: number, listener: Listener): Scene {
   const canvas = h("canvas", { className: "scene", tabIndex: 0, role: "application", "aria-label": app.say("scene.nodes") });
   const element = h("div", { className: "scenebox" }, canvas);
   const edges = (sequence.edges?.[0] ?? []).map((source, at) => [source, sequence.edges![1][at]!] as const);
-  const places = (sequence.places ?? arranged(length, edges)).map(([x, y]) => [EDGE + x * (WIDTH - 2 * EDGE), EDGE + y * (HEIGHT - 2 * EDGE)] as const);
+  const unit = sequence.places ?? arranged(length, edges);
+  let places: (readonly [number, number])[] = [];
   const size = Math.max(7, Math.min(20, 130 / Math.sqrt(length)));
   listen(canvas, listener, (x, y) => {
     const near = places.map(([px, py]) => Math.hypot(px - x, py - y));
@@ -24,11 +25,14 @@ export function nodes(app: App, sequence: Sequence, length: number, listener: Li
     return best >= 0 && near[best]! < 1.6 * size ? best : null;
   });
   const draw = ({ weights, query, key }: Shown): void => {
-    const context = sized(canvas, WIDTH, HEIGHT);
+    const width = Math.min(WIDEST, Math.max(300, element.clientWidth || WIDEST));
+    const height = 0.72 * width;
+    places = unit.map(([x, y]) => [EDGE + x * (width - 2 * EDGE), EDGE + y * (height - 2 * EDGE)]);
+    const context = sized(canvas, width, height);
     const [theme, scale] = [app.theme.value, app.scale.value];
     const ink = INK[theme];
     context.fillStyle = css(ink.paper);
-    context.fillRect(0, 0, WIDTH, HEIGHT);
+    context.fillRect(0, 0, width, height);
     const line = (a: number, b: number, width: number, colour: string): void => {
       context.strokeStyle = css(colour);
       context.lineWidth = width;

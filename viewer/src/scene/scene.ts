@@ -52,8 +52,8 @@ export function sized(canvas: HTMLCanvasElement, width: number, height: number):
   const ratio = devicePixelRatio || 1;
   canvas.width = Math.round(width * ratio);
   canvas.height = Math.round(height * ratio);
+  // Its height follows: where there is less room it is shown smaller.
   canvas.style.width = `${canvas.width / ratio}px`;
-  canvas.style.height = `${canvas.height / ratio}px`;
   const context = canvas.getContext("2d")!;
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   return context;
@@ -62,7 +62,8 @@ export function sized(canvas: HTMLCanvasElement, width: number, height: number):
 export function listen(canvas: HTMLCanvasElement, { hover, pick }: Listener, at: (x: number, y: number) => number | null): void {
   const place = (event: PointerEvent): number | null => {
     const box = canvas.getBoundingClientRect();
-    return at(event.clientX - box.left, event.clientY - box.top);
+    const shrunk = canvas.width / (devicePixelRatio || 1) / box.width;
+    return at((event.clientX - box.left) * shrunk, (event.clientY - box.top) * shrunk);
   };
   canvas.addEventListener("pointermove", (event) => hover(place(event)));
   canvas.addEventListener("pointerleave", () => hover(null));

@@ -48,7 +48,7 @@ export function compare(app: App): { element: HTMLElement; close: () => void } {
       const site = against.trace.sites[against.site]!;
       refill(controls,
         choice(app.say("compare.with"), all.map(({ name }, index) => [String(index), name] as const), String(at), (index) => (app.against.value = { ...all[Number(index)]!, site: 0, head: 0 })),
-        choice(app.say("site"), against.trace.sites.map(({ name }, index) => [String(index), name] as const), String(against.site), (index) => (app.against.value = { ...against, site: Number(index), head: 0 })),
+        choice(app.say("site"), against.trace.sites.map((each, index) => [String(index), app.siteName(each)] as const), String(against.site), (index) => (app.against.value = { ...against, site: Number(index), head: 0 })),
         choice(app.say("head"), Array.from({ length: site.heads }, (_, head) => [String(head), String(head)] as const), String(against.head), (head) => (app.against.value = { ...against, head: Number(head) })),
         h("label", { className: "field" }, h("span", {}, app.say("compare.file")), file),
       );

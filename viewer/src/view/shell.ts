@@ -90,7 +90,7 @@ export class Shell {
 
   private drawTools(): void {
     const { app } = this;
-    const sites = app.trace.sites.map(({ name }, at) => [String(at), name] as const);
+    const sites = app.trace.sites.map((site, at) => [String(at), app.siteName(site)] as const);
     const heads = Array.from({ length: app.current.heads }, (_, head) => [String(head), String(head)] as const);
     const has = (level: "words" | "sentences"): boolean => Boolean(app.sequence("query")?.[level] ?? app.sequence("key")?.[level]);
     const cells = (["token", "word", "sentence"] as const).filter((name) => name === "token" || has(`${name}s`));
