@@ -24,7 +24,7 @@ examples:
   foveate look kept.trace --site 3 --head 0 --scale log --svg head.svg
 
 The viewer runs on this machine only, at an address that nobody can guess. The ending of --out chooses:
-.svg .png .txt .pharaoh
+.svg .pdf .png .txt .pharaoh
 """
     parser.add_argument("run", metavar="RUN", help="the run folder, or the folder of a trace")
     parser.add_argument("text", metavar="TEXT", nargs="?", help="the source text, to draw in the terminal")
@@ -38,7 +38,7 @@ The viewer runs on this machine only, at an address that nobody can guess. The e
     parser.add_argument("--trace", metavar="FOLDER", help="keep what was looked at, to open it later without the model")
     parser.add_argument("--png", metavar="FILE", help="write one head's map as pixels")
     parser.add_argument("--svg", metavar="FILE", help="write one head's map as a drawing")
-    parser.add_argument("--pdf", metavar="FILE", help="write one head's map as PDF (needs the package cairosvg)")
+    parser.add_argument("--pdf", metavar="FILE", help="write one head's map as PDF, for papers")
     parser.add_argument("--site", metavar="SITE", help="attention by number or name, for --png, --svg and --pdf")
     parser.add_argument(
         "--scale",
@@ -117,7 +117,7 @@ def _translation(arguments: argparse.Namespace, translator: "Translator", text: 
 def _draw_alignment(arguments: argparse.Namespace, translator: "Translator", translation: "Translation") -> int:
     from foveate.tasks.head import Head
 
-    (alignment,) = translator.align([translation], Head(arguments.layer, arguments.head, arguments.when))
+    (alignment,) = translator.align([translation], Head.wanted(arguments.layer, arguments.head, arguments.when))
     return _shown(arguments, alignment)
 
 
@@ -193,15 +193,20 @@ def _figure(arguments: argparse.Namespace, trace: "Trace", kind: str) -> bytes:
 
 
 def _pdf(drawing: bytes) -> bytes:
-    from foveate.errors import SetupError
+    """Letters beyond western Europe need a program with fonts; cairosvg serves where it is installed."""
+    from foveate.errors import UsageError
+    from foveate.inspect import pdf
 
     try:
-        import cairosvg  # type: ignore[import-not-found]
-    except (ImportError, OSError):
-        raise SetupError(
-            "PDF needs the package cairosvg: `pip install cairosvg`. Or write --svg and print it from a browser."
-        ) from None
-    return bytes(cairosvg.svg2pdf(bytestring=drawing))
+        return pdf(drawing)
+    except UsageError:
+        try:
+            import cairosvg  # type: ignore[import-not-found]
+        except (ImportError, OSError):
+            cairosvg = None
+        if cairosvg is None:
+            raise
+        return bytes(cairosvg.svg2pdf(bytestring=drawing))
 
 
 def _serve(arguments: argparse.Namespace, trace: "Trace", rerunner: object) -> None:
