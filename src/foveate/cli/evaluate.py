@@ -50,9 +50,12 @@ def run(arguments: argparse.Namespace) -> int:
     import json
 
     from foveate.errors import UsageError
+    from foveate.storage.shipped import FOLDER, run_folder
 
     if arguments.report and not (arguments.run and (arguments.source or arguments.data or arguments.text)):
         raise UsageError("--report is about a model: give RUN and --source FILE (or --data, or --text FILE) too.")
+    if arguments.report and run_folder(arguments.run).parent == FOLDER:
+        raise UsageError(f"--report tells of a training, and {arguments.run} came without its own. Leave it out.")
     if arguments.context is not None and not arguments.text:
         raise UsageError("--context is how much of a text is read again before each block: give --text FILE too.")
     if arguments.text:
@@ -158,13 +161,12 @@ def _text(arguments: argparse.Namespace) -> int:
 
 def _of_task(arguments: argparse.Namespace, name: str, option: str) -> "Callable[[argparse.Namespace], Any]":
     """What the module of the run's task does with an option."""
-    from pathlib import Path
-
     from foveate.cli.task import known_task, module_of
     from foveate.errors import UsageError
     from foveate.storage.run import read_run
+    from foveate.storage.shipped import run_folder
 
-    task = known_task(read_run(Path(arguments.run)))
+    task = known_task(read_run(run_folder(arguments.run)))
     found = getattr(module_of(task), name, None)
     if found is None:
         raise UsageError(f"{arguments.run} is a run of the task {task}, which is not scored with {option}.")
