@@ -7,8 +7,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from foveate.config import setting
-from foveate.decode.candidate import top
-from foveate.decode.constraint import Constraints, constrained
+from foveate.decode.candidate import joined, leaders, top
+from foveate.decode.constraint import Constraints, constrained, hidden_alone
 from foveate.decode.length_penalty import Average, Wu
 from foveate.decode.request import Request
 from foveate.decode.stepper import Hypothesis, State, Stepper, require_number, require_rows
@@ -60,9 +60,7 @@ def beam_search(stepper: Stepper, state: State, request: Request, config: BeamCo
     while len(found) < request.sentences:
         state, logits = stepper.step(state, token)
         require_rows(logits, len(token))
-        prefix = None if beams.prefix is None else beams.prefix.repeat_interleave(config.beam, dim=0)
-        scores = constrained(logits, beams.history.flatten(0, 1), constraints=config, prefix=prefix, end=request.end)
-        beams, parent = _advance(beams, scores, config, request.end)
+        beams, parent = _advance(beams, _extensions(beams, logits, config, request.end), config, request.end)
         done = beams.done(config.divisor(beams.history.shape[2]))
         if bool(done.any()):
             found |= beams.select(done.nonzero()[:, 0]).hypotheses(config.num_best)
@@ -168,12 +166,25 @@ class _Beams:
         return found
 
 
+def _extensions(
+    beams: _Beams, logits: Float[Tensor, "rows vocab"], config: BeamConfig, end: int
+) -> tuple[Float[Tensor, "sentences best"], Int[Tensor, "sentences best"], Int[Tensor, "sentences best"]]:
+    """The 2·beam best extensions of each sentence: their sums, their places in the beam and their tokens."""
+    count, (vocab, position) = 2 * config.beam, (logits.shape[1], beams.history.shape[2])
+    hidden = hidden_alone(config, position, prefix=beams.prefix, end=end, vocab=vocab)
+    found = None if hidden is None else leaders(logits, hidden, count)
+    if found is not None:
+        return joined(*found, beams.total, vocab)
+    prefix = None if beams.prefix is None else beams.prefix.repeat_interleave(config.beam, dim=0)
+    scores = constrained(logits, beams.history.flatten(0, 1), constraints=config, prefix=prefix, end=end)
+    return top(scores.view(-1, config.beam, vocab), beams.total, count)
+
+
 def _advance(
-    beams: _Beams, scores: Float[Tensor, "rows vocab"], config: BeamConfig, end: int
+    beams: _Beams, extensions: tuple[Tensor, Tensor, Tensor], config: BeamConfig, end: int
 ) -> tuple[_Beams, Int[Tensor, "sentences beam"]]:
     """One step: the beams after it, and for each the row it continues (rows are counted over the whole batch)."""
-    beam = config.beam
-    total, place, token = top(scores.view(-1, beam, scores.shape[1]), beams.total, 2 * beam)
+    beam, (total, place, token) = config.beam, extensions
     ended = token == end
     complete = (ended | (beams.limit <= beams.history.shape[2] + 1)[:, None])[:, :beam] & (total[:, :beam] > NONE)
     if bool(complete.any()):

@@ -1,12 +1,17 @@
 """The best entries of wide rows, with ties decided by position.
 
-On a CPU torch's `argmax` and `topk` read a row one number at a time, some ten times slower than `amax`. So both
+On a CPU torch's `argmax` and `topk` read a row one number at a time, some ten times slower than `amax`. So all
 functions here take the maxima of blocks first and look closely only at the blocks that can matter.
 """
+
+import ctypes
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+
+from foveate import native
 
 # Tokens per block. Multiples of 64 vectorise; 64 and 128 measured alike on 8,000 tokens, odd sizes up to five times
 # slower.
@@ -48,6 +53,46 @@ def top(
         values, flat = _shortlist(scores, total, count)
     values, flat = ordered(values, flat, count)
     return values, flat // vocab, flat % vocab
+
+
+def leaders(
+    logits: Float[Tensor, "rows vocab"], hidden: Sequence[int], count: int
+) -> tuple[Float[Tensor, "rows count"], Int[Tensor, "rows count"]] | None:
+    """The `count` largest of log softmax(logits) in each row but for the hidden tokens, best first, and their tokens.
+
+    Equal values are ordered by token. Surplus entries are −∞. None where there is no kernel, which reads each row once
+    from memory, where a softmax that is kept is written and read again.
+    """
+    library = native.load("foveate.decode", "candidate.cpp").library
+    if library is None or logits.device.type != "cpu" or logits.dtype is not torch.float32 or not logits.numel():
+        return None
+    logits, (rows, vocab) = logits.contiguous(), logits.shape
+    banned = torch.tensor(hidden, dtype=torch.int64)
+    values, tokens = torch.empty(rows, count), torch.empty(rows, count, dtype=torch.int64)
+    maxima = torch.empty(rows, -(-vocab // BLOCK))
+    library.leaders(
+        native.address(logits),
+        *map(ctypes.c_int64, (rows, vocab)),
+        native.address(banned),
+        *map(ctypes.c_int64, (len(banned), count)),
+        *map(native.address, (maxima, values, tokens)),
+        native.threads(),
+    )
+    return values, tokens
+
+
+def joined(
+    values: Float[Tensor, "rows count"],
+    tokens: Int[Tensor, "rows count"],
+    total: Float[Tensor, "sentences beam"],
+    vocab: int,
+) -> tuple[Float[Tensor, "sentences count"], Int[Tensor, "sentences count"], Int[Tensor, "sentences count"]]:
+    """What `top` gives, from the `count` best of every row instead of all."""
+    sentences, beam = total.shape
+    sums = values.view(sentences, beam, -1) + total[:, :, None]
+    place = torch.arange(beam)[:, None] * vocab
+    sums, flat = ordered(sums.flatten(1), (tokens.view(sentences, beam, -1) + place).flatten(1), values.shape[1])
+    return sums, flat // vocab, flat % vocab
 
 
 def _block_maxima(scores: Float[Tensor, "*rows vocab"]) -> Float[Tensor, "*rows blocks"]:

@@ -36,6 +36,18 @@ class Constraints:
             raise ValueError(f"forbid names token ids, which are not negative, got {self.forbid}")
 
 
+def hidden_alone(
+    constraints: Constraints, position: int, *, prefix: Tensor | None, end: int, vocab: int
+) -> tuple[int, ...] | None:
+    """The tokens that may not come next, the same for every row; None where that is not all there is to keep to."""
+    forced = prefix is not None and position < prefix.shape[1]
+    if forced or 0 < constraints.no_repeat_ngram <= position:
+        return None
+    banned = _banned(constraints, position, end)
+    _require_vocabulary(banned, vocab)
+    return banned
+
+
 def constrained(
     logits: Float[Tensor, "rows vocab"],
     history: Int[Tensor, "rows position"],
@@ -50,7 +62,7 @@ def constrained(
     """
     scores = logits.log_softmax(dim=-1, dtype=torch.float32)
     position = history.shape[1]
-    banned = (*constraints.forbid, end) if position < constraints.min_length else constraints.forbid
+    banned = _banned(constraints, position, end)
     _require_vocabulary(banned, scores.shape[1])
     forced = prefix[:, position] if prefix is not None and position < prefix.shape[1] else None
     before = None if forced is None else scores.gather(1, forced.clamp(min=0)[:, None])
@@ -61,6 +73,10 @@ def constrained(
     if forced is not None and before is not None:
         _force(scores, forced, before)
     return scores
+
+
+def _banned(constraints: Constraints, position: int, end: int) -> tuple[int, ...]:
+    return (*constraints.forbid, end) if position < constraints.min_length else constraints.forbid
 
 
 def _require_vocabulary(banned: tuple[int, ...], vocab: int) -> None:

@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 
-from foveate.decode.candidate import best
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from foveate.decode.candidate import best, leaders
 from foveate.decode.constraint import Constraints
 from foveate.decode.request import Request
 from foveate.decode.stepper import Hypothesis, State, Stepper
@@ -16,4 +19,12 @@ class GreedyConfig(Constraints):
 
 def greedy(stepper: Stepper, state: State, request: Request, config: GreedyConfig) -> list[Hypothesis]:
     """tokenₜ = argmaxᵥ p(v | token₁ … tokenₜ₋₁), the smallest id among equals; one hypothesis a sentence."""
-    return walk(stepper, state, request, config, lambda scores, sentence, position: best(scores))
+    return walk(stepper, state, request, config, lambda scores, sentence, position: best(scores), _first)
+
+
+def _first(
+    logits: Float[Tensor, "rows vocab"], hidden: tuple[int, ...]
+) -> tuple[Int[Tensor, " rows"], Float[Tensor, " rows"]] | None:
+    """The best token and its log-probability, without those of the others."""
+    found = leaders(logits, hidden, 1)
+    return None if found is None else (found[1][:, 0], found[0][:, 0])

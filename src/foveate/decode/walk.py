@@ -7,12 +7,15 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from foveate.decode.constraint import Constraints, constrained
+from foveate.decode.constraint import Constraints, constrained, hidden_alone
 from foveate.decode.request import Request
 from foveate.decode.stepper import Hypothesis, State, Stepper, require_number, require_rows
 
 Choose = Callable[[Float[Tensor, "rows vocab"], Int[Tensor, " rows"], int], Int[Tensor, " rows"]]
 """From the scores, each row's sentence and the position to each row's next token."""
+Shortcut = Callable[[Float[Tensor, "rows vocab"], tuple[int, ...]], tuple[Tensor, Tensor] | None]
+"""From the logits and the tokens that are hidden in every row to each row's next token and its score, without those of
+all tokens; None where there is no such way."""
 
 # Finished rows are dropped once they are this share of the batch. Dropping copies the state (its caches), keeping them
 # costs their share of every step to come: if a copy costs c ≈ 0.5 steps and the sentences end over T ≈ 25 steps, the
@@ -23,18 +26,32 @@ COMPACT_SHARE = 0.2
 
 @torch.no_grad()
 def walk(
-    stepper: Stepper, state: State, request: Request, constraints: Constraints, choose: Choose
+    stepper: Stepper,
+    state: State,
+    request: Request,
+    constraints: Constraints,
+    choose: Choose,
+    shortcut: Shortcut = lambda logits, hidden: None,
 ) -> list[Hypothesis]:
-    """Extend every sentence by the chosen token until its end or its limit; one hypothesis each, in order."""
+    """Extend every sentence by the chosen token until its end or its limit; one hypothesis each, in order.
+
+    `shortcut` chooses the same where the scores of all tokens are not needed.
+    """
     found: dict[int, Hypothesis] = {}
     rows = _Rows.start(request, request.limits(constraints, stepper))
     token = torch.full((request.sentences,), request.begin, device=request.device)
     while len(found) < request.sentences:
         state, logits = stepper.step(state, token)
         require_rows(logits, len(token))
-        scores = constrained(logits, rows.history, constraints=constraints, prefix=rows.prefix, end=request.end)
-        token = choose(scores, rows.sentence, rows.history.shape[1])
-        rows = rows.extended(token, scores.gather(1, token[:, None])[:, 0], request.end)
+        position = rows.history.shape[1]
+        hidden = hidden_alone(constraints, position, prefix=rows.prefix, end=request.end, vocab=logits.shape[1])
+        chosen = None if hidden is None else shortcut(logits, hidden)
+        if chosen is None:
+            scores = constrained(logits, rows.history, constraints=constraints, prefix=rows.prefix, end=request.end)
+            token = choose(scores, rows.sentence, position)
+            chosen = token, scores.gather(1, token[:, None])[:, 0]
+        token, gain = chosen
+        rows = rows.extended(token, gain, request.end)
         done = int(rows.done.sum())  # the one wait for the device
         if done == len(token):
             found |= rows.hypotheses()
