@@ -1,6 +1,7 @@
 """Whole folders of Hugging Face, tokenisers and all, made here and small: what the library says of them, we say."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from foveate.data.tokeniser import HuggingFaceTokeniser, MarianTokeniser, Senten
 from foveate.decode import GreedyConfig
 from foveate.errors import DataError, UsageError
 from foveate.tasks.embedder import Embedder
+from foveate.tasks.trace import trace_of
 
 TEXTS = [
     "The cat sat on the mat.",
@@ -177,8 +179,19 @@ def test_gpt2_goes_on_as_generate_does(gpt2: Path, capsys: pytest.CaptureFixture
     assert generator.generate("", length=3)
     with pytest.raises(DataError, match="64 positions"):
         generator.generate("cat " * 70)
-    with pytest.raises(UsageError, match="not scored on texts yet"):
-        generator.evaluate(["A line"])
+
+
+@torch.no_grad()
+def test_a_text_costs_what_the_library_says(gpt2: Path) -> None:
+    model, tokeniser = GPT2LMHeadModel.from_pretrained(gpt2).eval(), GPT2TokenizerFast.from_pretrained(gpt2)
+    text = f"{TEXTS[0]}\n{TEXTS[3]}\n"
+    ids = torch.tensor([[tokeniser.eos_token_id, *tokeniser(text)["input_ids"]]])
+    figures = Generator.load(gpt2).evaluate(text.splitlines())
+    assert figures["loss"] == pytest.approx(float(model(ids, labels=ids).loss), abs=1e-5)
+    bits = figures["loss"] * (ids.shape[1] - 1) / math.log(2) / len(text.encode())
+    assert figures["bits_per_byte"] == pytest.approx(bits)
+    with pytest.raises(UsageError, match="blocks have 64"):
+        Generator.load(gpt2).evaluate([text], context=64)
 
 
 @pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
@@ -204,10 +217,23 @@ def test_marian_translates_as_generate_does(marian: Path, capsys: pytest.Capture
         assert alignment.weights.shape[1] == given["input_ids"].shape[1]
         assert main(["translate", str(marian), text, "--no-tune"]) == 0
         assert capsys.readouterr().out == f"{found.text}\n"
+    track = trace_of(translator, found).tracks["source"]
+    assert track.offsets is not None
+    for (start, stop), label in zip(track.offsets, track.labels, strict=True):
+        if label != "</s>" and not label.startswith("<0x"):
+            assert found.source[int(start) : int(stop)].strip() == label.strip("▁")
+
+
+@pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
+def test_marian_goes_to_another_engine(marian: Path) -> None:
+    config = GreedyConfig(forbid=(0,))
+    own, other = (Translator.load(marian, engine=name) for name in ("own", "ctranslate2"))
+    for text in TEXTS[:3]:
+        assert own.translate([text], config=config)[0].text == other.translate([text], config=config)[0].text
 
 
 @torch.no_grad()
-def test_bert_fills_gaps_as_the_library_does(bert: Path) -> None:
+def test_bert_fills_gaps_as_the_library_does(bert: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model, tokeniser = BertForMaskedLM.from_pretrained(bert).eval(), AutoTokenizer.from_pretrained(bert)
     filled = Filler.load(bert).fill("The ___ sat on the ___.", best=4)
     given = tokeniser("The [MASK] sat on the [MASK].", return_tensors="pt")
@@ -219,6 +245,10 @@ def test_bert_fills_gaps_as_the_library_does(bert: Path) -> None:
         assert [share for _, share in choices] == pytest.approx(values.tolist(), abs=1e-5)
     one, other = (choices[0][0].removeprefix("##") for choices in filled.choices)
     assert filled.text == f"The {one} sat on the {other}."
+    assert main(["fill", str(bert), "The ___ sat on the ___.", "--look", "--no-tune"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"{filled.text}\n")
+    assert "all attention" in said
 
 
 @pytest.mark.parametrize("modes", [("mean",), ("cls",), ("max", "mean")], ids="-".join)

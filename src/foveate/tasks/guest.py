@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 
 from foveate.data.batch import Batch
@@ -18,8 +19,9 @@ from foveate.models.gpt2_hugging_face import read_gpt2
 from foveate.tasks.filler import GAP, Filler, Filling
 from foveate.tasks.generator import Continuation, Generator
 from foveate.tasks.hugging_face import require_kind
+from foveate.tasks.language_model import score
 
-UNSCORED = "A folder of Hugging Face is not scored on texts yet: its tokens do not end with lines. Score runs of ours."
+UNSCORED = "A BERT of Hugging Face is not scored on texts: nobody says which gaps it should fill. Score runs of ours."
 
 
 class GuestGenerator(Generator):
@@ -73,7 +75,20 @@ class GuestGenerator(Generator):
         ]
 
     def evaluate(self, lines: Iterable[str], *, context: int = 0) -> dict[str, float]:
-        raise UsageError(UNSCORED)
+        """As `Generator.evaluate`, in blocks of as many tokens as the model has positions. Lines are joined again: a
+        line's end is a token like any other here.
+        """
+        text = "".join(f"{line}\n" for line in lines)
+        if not text:
+            raise DataError("The text has no lines: there is nothing to score.")
+        block = self.data.block_length if self.model.max_length is None else self.model.max_length
+        if context >= block:
+            raise UsageError(
+                f"A context of {context} tokens leaves nothing to predict: blocks have {block}. Give less."
+            )
+        tokens = np.array([self._end, *self.tokeniser.encode(text)])
+        data = replace(self.data, block_length=block, max_tokens=max(block, self.data.max_tokens))
+        return score(self.model, tokens, data, num_bytes=len(text.encode()), context=context)
 
     @property
     def _end(self) -> int:

@@ -1,7 +1,7 @@
 """What a translation model attended to, as a trace: the encoder, the decoder, and across."""
 
 from collections.abc import Iterable
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from typing import Any
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from foveate.config import to_dict
 from foveate.data.batch import Batch
-from foveate.data.tokeniser import BOS, EOS
+from foveate.data.tokeniser import BOS, EOS, Tokeniser
 from foveate.errors import UsageError
 from foveate.inspect import Trace, Track, observe
 from foveate.inspect.switch import explained
@@ -42,7 +42,10 @@ def trace_of(
     _complete(seen, translator.model, batch, ran)
     written = [*translator.target_tokeniser.pieces(best), *(END for _ in end)]
     tracks = {
-        "source": Track.of_pieces([*translator.source_tokeniser.pieces(source[:-1]), END], text=translation.source),
+        "source": _placed(
+            Track.of_pieces([*translator.source_tokeniser.pieces(source[:-1]), END], text=translation.source),
+            translator.source_tokeniser,
+        ),
         "read": Track.of_pieces([START, *written][: len(written)]),
         "target": Track.of_pieces(written, text=translation.text),
     }
@@ -56,6 +59,16 @@ def trace_of(
     if not trace.sites:
         raise UsageError("This model has no attention to look at: it reads the source through one fixed vector.")
     return trace
+
+
+def _placed(track: Track, tokeniser: Tokeniser) -> Track:
+    """With the characters that each label stands for, where the tokeniser knows them."""
+    spans = getattr(tokeniser, "spans", None)
+    if spans is None or track.text is None:
+        return track
+    found, end = spans(track.text), float(len(track.text))
+    offsets = [*((float(first), float(last)) for first, last in found), *[(end, end)] * (len(track) - len(found))]
+    return replace(track, offsets=tuple(offsets))
 
 
 def _complete(seen: Observation, model: Seq2Seq, batch: tuple[Batch, Batch], ran: Tensor) -> None:

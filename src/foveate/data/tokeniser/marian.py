@@ -3,6 +3,7 @@
 import base64
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -53,6 +54,16 @@ class MarianTokeniser(Tokeniser):
         pieces = [] if code is None else [code[0]]
         pieces += self._processor.encode(text if code is None else text[code.end() :], out_type=str)
         return [self._ids.get(piece, UNKNOWN) for piece in pieces]
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """The first character of each piece and the first behind it, in the text's Unicode form C."""
+        text = normalise(text)
+        code = LANGUAGE.match(text)
+        surfaces = [] if code is None else [code[0]]
+        rest = text if code is None else text[code.end() :]
+        surfaces += [piece.surface for piece in self._processor.EncodeAsProto(rest).pieces]
+        ends = list(accumulate(map(len, surfaces)))
+        return list(zip([0, *ends[:-1]], ends, strict=True)) if ends else []
 
     def decode(self, ids: Iterable[int]) -> str:
         """An unknown piece is shown as <unk>."""

@@ -18,7 +18,8 @@ FORMAT = "foveate tokeniser 1"
 
 @runtime_checkable
 class Tokeniser(Protocol):
-    """Text to ids and back. Ids 0 to 3 are padding, begin, end and unknown, the same for all tokenisers.
+    """Text to ids and back. Ids 0 to 3 are padding, begin, end and unknown, the same for all tokenisers but
+    `HuggingFaceTokeniser`, whose ids are those of somebody else's model.
 
     A new kind gives `kind`, `vocab_size`, `encode`, `decode`, `pieces`, `content`; it inherits `digest` and `save`.
     """
