@@ -184,7 +184,7 @@ def test_a_setting_of_another_kind(refused: Refused) -> None:
         ("train.learning_rate=-1", "train.learning_rate must be more than 0, got -1.0."),
         ("train.precision=float16", 'train.precision cannot be "float16". Did you mean \'bfloat16\'? '
             'There are: "float32", "bfloat16".'),
-        ("train.metric=bleu", "train.metric must be one of loss, perplexity, accuracy, got 'bleu'."),
+        ("train.metric=bleu", "train.metric must be one of loss, perplexity, accuracy, alignment, got 'bleu'."),
         ("label_smoothing=2", "label_smoothing must be at least 0 and less than 1, got 2.0."),
         ("seed=-1", "seed must be at least 0 and less than 2 to the power of 63, got -1."),
         ("data=3", "data must be a table of settings, got 3."),
@@ -492,7 +492,7 @@ def test_a_place_that_cannot_be_written(
 def test_evaluate_without_its_files(refused: Refused, corpus: Path) -> None:
     assert refused("evaluate") == (
         2,
-        "foveate evaluate: Give RUN with --source (and --target) or --data, or --output with --target, or "
+        "foveate evaluate: Give RUN with --source (and --target, or --gold) or --data, or --output with --target, or "
         "--links with --gold.",
     )
     assert refused("evaluate", "--output", "a.txt") == (
