@@ -118,19 +118,28 @@ class Uncached:
         return state[rows]
 
 
-@pytest.mark.parametrize(
-    "config", [GreedyConfig(), BeamConfig(beam=3, num_best=3), SampleConfig(seed=3)], ids=["greedy", "beam", "sample"]
-)
+WAYS = {
+    "greedy": GreedyConfig(),
+    "greedy, constrained": GreedyConfig(no_repeat_ngram=2, min_length=5, forbid=(4,)),
+    "beam": BeamConfig(beam=3, num_best=3),
+    "beam, constrained": BeamConfig(beam=4, num_best=2, no_repeat_ngram=2, min_length=5),
+    "sample": SampleConfig(seed=3),
+    "sample, cut": SampleConfig(seed=5, temperature=0.7, top_k=6, top_p=0.9),
+}
+
+
+@pytest.mark.parametrize("config", WAYS.values(), ids=WAYS.keys())
 @torch.no_grad()
 def test_cached_generation_is_uncached_generation(
     model: LanguageModel, config: GreedyConfig | BeamConfig | SampleConfig
 ) -> None:
     beam = beam_size(config)
-    prompts = Batch.of([TEXTS[0], TEXTS[-1][:6]])
     options = {"sentences": 2, "config": config, "begin": END, "max_length": 18, "examples": [4, 7]}
-    found = decode(model, model.start(prompts, beam), **options)
-    expected = decode(Uncached(model), prompts.ids.repeat_interleave(beam, 0), **options)
-    assert [[best.tokens for best in row] for row in found] == [[best.tokens for best in row] for row in expected]
+    for length in (6, 1, 0):
+        prompts = Batch(torch.tensor([TEXTS[0], TEXTS[-1][:6]])[:, :length], torch.tensor([length] * 2), 2 * length)
+        found = decode(model, model.start(prompts, beam), **options)
+        expected = decode(Uncached(model), prompts.ids.repeat_interleave(beam, 0), **options)
+        assert [[best.tokens for best in row] for row in found] == [[best.tokens for best in row] for row in expected]
 
 
 def test_prompts_of_unequal_lengths_are_refused(model: LanguageModel) -> None:
