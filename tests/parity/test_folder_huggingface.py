@@ -310,6 +310,20 @@ def test_a_trace_of_a_sentence_keeps_its_characters(bert: Path) -> None:
     assert len(trace.sites) == 2
 
 
+def test_folders_are_scored_as_runs_are(
+    gpt2: Path, marian: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "text").write_text("\n".join(TEXTS))
+    assert main(["evaluate", str(gpt2), "--text", str(tmp_path / "text"), "--json", "--no-tune"]) == 0
+    assert json.loads(capsys.readouterr().out)["perplexity"] > 1
+    sides = ["--source", str(tmp_path / "text"), "--target", str(tmp_path / "text")]
+    assert main(["evaluate", str(marian), *sides, "--beam", "1", "--no-tune"]) == 0
+    assert "chrF" in capsys.readouterr().out
+    (tmp_path / "config.json").write_text('{"model_type": "t5"}')
+    assert main(["evaluate", str(tmp_path), "--text", str(tmp_path / "text"), "--no-tune"]) == 3
+    assert "a model of the kind 't5'; of Hugging Face, marian, gpt2, bert are read" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("command", "kind"), [("generate", "bert"), ("translate", "gpt2")])
 def test_a_folder_of_another_kind_is_told(
     command: str, kind: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]

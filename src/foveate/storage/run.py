@@ -19,6 +19,8 @@ from foveate.storage.draft import disk_errors
 from foveate.storage.manifest import DamagedError, read_json, write_json
 
 FORMAT = 1
+GUESTS = {"marian": "translate", "gpt2": "language_model", "bert": "masked_language_model"}
+"""Kinds of models in folders of Hugging Face, and the task that each serves as a run would."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,10 @@ def create_run(folder: Path, task: str, config: Mapping[str, Any], tokenisers: M
 
 
 def read_run(folder: Path) -> Run:
-    """Open a run folder. Raises DataError when there is none, or when another version wrote it."""
+    """Open a run folder; a folder of Hugging Face is one without settings.
+
+    Raises DataError when there is none, or when another version wrote it.
+    """
     path = Path(folder) / "config.json"
     if not path.exists():
         inside = sorted(entry.parent.name for entry in Path(folder).glob("*/config.json"))
@@ -70,6 +75,13 @@ def read_run(folder: Path) -> Run:
         )
         raise DataError(f"{folder} is not a run folder: it has no config.json.{hint}")
     content = read_json(path)
+    kind = content.get("model_type")
+    if kind is not None and "format" not in content:
+        if kind not in GUESTS:
+            raise DataError(
+                f"{folder} holds a model of the kind {kind!r}; of Hugging Face, {', '.join(GUESTS)} are read."
+            )
+        return Run(Path(folder), GUESTS[kind], {}, {})
     if content.get("format") != FORMAT:
         raise DataError(
             f"{path} has run format {content.get('format')!r}, but this version of foveate reads format {FORMAT}. "
