@@ -81,19 +81,22 @@ def make(folder: Folder, variant: str, seed: int, progress: Progress, memory: in
     """
     place, subject = folder.cell(variant, seed), folder.design.subject
     config = _begun(folder, variant, seed)
+    before = Cell.read(place / CELL) if (place / CELL).exists() else None
+    if before is not None:
+        memory = before.memory_bytes
     if memory is None:
         memory = step_bytes(folder.open(variant, seed), config.train)
     task = subject.open(config, place)
     cpu = None
     if not (place / "model.json").exists():
-        resume, before = (place / "metrics.jsonl").exists(), time.process_time()
+        resume, started = (place / "metrics.jsonl").exists(), time.process_time()
         outcome = fit(task, config.train, place, resume=resume, progress=progress, configuration=to_dict(config))
         if outcome.interrupted:
             return None
-        cpu = None if resume else time.process_time() - before
+        cpu = None if resume else time.process_time() - started
     else:
         restore_model(task.model, load_weights(place)[0], source=place)
-        cpu = Cell.read(place / CELL).cpu_seconds if (place / CELL).exists() else None
+        cpu = before.cpu_seconds if before is not None else None
     return _measured(folder, variant, seed, task, config, memory, cpu)
 
 

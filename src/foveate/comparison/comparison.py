@@ -102,7 +102,7 @@ def _all(folder: Folder, progress: Callable[[], Progress], note: Callable[[str],
     for number, (variant, seed) in enumerate(design.cells, start=1):
         if (variant, seed) in done:
             continue
-        note(f"{variant}, seed {seed} ({number} of {len(design.cells)}{_left(design, done)})")
+        note(f"{variant}, seed {seed} ({number} of {len(design.cells)}{_left(folder, done)})")
         memory = next((cell.memory_bytes for cell in done.values() if cell.variant == variant), None)
         try:
             made = cells.make(folder, variant, seed, progress(), memory)
@@ -120,16 +120,16 @@ def _all(folder: Folder, progress: Callable[[], Progress], note: Callable[[str],
     return Result.of(folder, [done[key] for key in design.cells if key in done], failures)
 
 
-def _left(design: Design, done: Mapping[tuple[str, int], Cell]) -> str:
-    """About how long the rest takes, by what the cells so far took."""
-    if not done:
+def _left(folder: Folder, done: Mapping[tuple[str, int], Cell]) -> str:
+    """About how long the rest of the training takes, by what the cells so far took."""
+    untrained = [key for key in folder.design.cells if not (folder.cell(*key) / "model.json").exists()]
+    if not done or not untrained:
         return ""
     usual = sum(cell.seconds for cell in done.values()) / len(done)
     seconds = 0.0
-    for variant, seed in design.cells:
-        if (variant, seed) not in done:
-            alike = [cell.seconds for cell in done.values() if cell.variant == variant]
-            seconds += sum(alike) / len(alike) if alike else usual
+    for variant, _ in untrained:
+        alike = [cell.seconds for cell in done.values() if cell.variant == variant]
+        seconds += sum(alike) / len(alike) if alike else usual
     return f", about {seconds / 60:.1f} minutes left"
 
 
