@@ -23,7 +23,7 @@ SIZES = (
         "--set",
         "model.block.num_heads=2",
     ),
-    *("--set", "model.block.feedforward_dim=32", "--set", "source_tokeniser.vocab_size=400"),
+    *("--set", "model.block.feedforward_dim=32", "--set", "source_tokeniser.vocab_size=600"),
     *("--set", "train.steps=6", "--set", "train.validate_every=3", "--set", "train.schedule.warmup=2"),
     *("--set", "data.max_tokens=1200"),
 )
