@@ -6,6 +6,7 @@ Random products of score × normaliser × visibility × bias × heads; every lev
 import itertools
 import math
 import random
+import threading
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -44,6 +45,7 @@ from foveate.attention.normaliser import Hard, Normaliser
 from foveate.attention.score import Additive, General, Location, ShawRelative
 from foveate.inspect.tile import HIDDEN, ZERO, DenseProvider, TraceProvider, decode
 from foveate.inspect.tile.provider import TileProvider
+from foveate.inspect.tile.turn import Turn
 from foveate.inspect.trace import Trace, Track
 
 CASES = 60
@@ -252,3 +254,26 @@ def test_an_estimate_of_all_rows_is_exact() -> None:
             exact, quick = lazy.tile(0, 0, 5, 0, 0, pool), lazy.estimate(0, 0, 5, 0, 0, pool)
             assert np.array_equal(exact == HIDDEN, quick == HIDDEN)
             assert np.allclose(decode(exact), decode(quick), atol=1e-5, rtol=2e-3)
+
+
+def test_what_is_looked_at_goes_before_what_is_made_in_advance() -> None:
+    turn, order = Turn(), []
+    stop = turn.before(lambda: False)
+    assert not stop()
+
+    def served() -> None:
+        with turn:
+            begun.set()
+            done.wait(10)
+            order.append("tile")
+
+    begun, done = threading.Event(), threading.Event()
+    server = threading.Thread(target=served)
+    server.start()
+    begun.wait(10)
+    builder = threading.Thread(target=lambda: (stop(), order.append("pyramid")))
+    builder.start()
+    done.set()
+    server.join()
+    builder.join()
+    assert order == ["tile", "pyramid"]

@@ -31,6 +31,8 @@ export class MapView {
   /** What is not there yet: tiles, or the exact ones of estimates that are shown. */
   onwaiting: (waiting: boolean, estimated: boolean) => void = () => undefined;
   private readonly context: CanvasRenderingContext2D;
+  /** Told once something is drawn: whoever wants more of the provider waits for that. */
+  readonly begun: Promise<void>;
   private readonly tiles: Tiles;
   frame: Frame = { width: 1, height: 1 };
   private ratio = 1;
@@ -49,7 +51,13 @@ export class MapView {
     watch.observe(this.element);
     this.stops.push(() => watch.disconnect());
     const failed = (message: string): void => void (app.said.value = app.say("failed", { message }));
-    this.tiles = new Tiles(() => this.schedule(), (is, estimated) => this.onwaiting(is, estimated), failed);
+    let begin: () => void = () => undefined;
+    this.begun = new Promise((resolve) => (begin = resolve));
+    const changed = (): void => {
+      begin();
+      this.schedule();
+    };
+    this.tiles = new Tiles(changed, (is, estimated) => this.onwaiting(is, estimated), failed);
     new Gestures(app, this);
     this.stops.push(
       effect(() => {

@@ -10,7 +10,7 @@ import { thumbnail } from "./thumbnail";
 
 const SIDE = 128;
 
-export function mini(app: App, move: (x: number, y: number) => void): { element: HTMLElement; close: () => void } {
+export function mini(app: App, begun: Promise<void>, move: (x: number, y: number) => void): { element: HTMLElement; close: () => void } {
   const canvas = h("canvas", { width: SIDE, height: SIDE, className: "mini", "aria-hidden": "true" });
   canvas.addEventListener("pointerdown", (event) => {
     const { queries, keys } = app.current;
@@ -25,7 +25,7 @@ export function mini(app: App, move: (x: number, y: number) => void): { element:
       const [site, head, calledOff] = [app.site.value, app.head.value, latest.next()];
       whole.value = null;
       const keep = (found: Thumbnail): void => void (calledOff.aborted || (whole.value = found));
-      app.provider.overview(site, head).then(async (first) => {
+      begun.then(() => app.provider.overview(site, head)).then(async (first) => {
         keep(first);
         if (first.estimate && !calledOff.aborted) keep(await app.provider.exactOverview(site, head, calledOff));
       }).catch(() => undefined);

@@ -143,7 +143,7 @@ export class Shell {
     const layer = () => headLayer(app.provider, app.site.value, app.head.value, app.cells.value, { scale: app.scale.value, theme: app.theme.value, pool: app.pool.value });
     const map = new MapView(app, layer, app.say("map.label"));
     const reading = new Reading(app, (query, key) => map.hoverAt(unitOf(app, "query", query), unitOf(app, "key", key)));
-    const small = mini(app, (x, y) => map.look({ x, y, zoom: app.camera.value?.zoom ?? 1 }));
+    const small = mini(app, map.begun, (x, y) => map.look({ x, y, zoom: app.camera.value?.zoom ?? 1 }));
     const waiting = h("p", { className: "waiting", hidden: true }, app.say("waiting"));
     map.onwaiting = (is, estimated) => {
       waiting.hidden = !is;

@@ -29,6 +29,7 @@ from foveate.inspect.tile.provider import (
     stop_if,
 )
 from foveate.inspect.tile.sweep import BASE, sweep
+from foveate.inspect.tile.turn import Turn
 from foveate.inspect.trace.site import Site
 from foveate.inspect.trace.trace import Trace
 
@@ -38,7 +39,7 @@ TILES = 256
 """Tiles below the pyramid in memory: 32 MB."""
 WIDE = 1 << 20
 """Weights computed at once."""
-SAMPLES = 512
+SAMPLES = 256
 """Rows that an estimate reads."""
 
 
@@ -61,6 +62,7 @@ class TraceProvider:
         self._tiles: OrderedDict[tuple[Any, ...], Tile] = OrderedDict()
         self._gates: dict[tuple[int, int], Lock] = {}
         self._lock = Lock()
+        self._turn = Turn()
 
     def meta(self) -> dict[str, Any]:
         return self.trace.header()
@@ -93,7 +95,8 @@ class TraceProvider:
                 self._tiles.move_to_end(place)
                 return known
         site, head, level, row, column, how = place
-        made = _coded(_fine(self.trace.sites[site], head, level, row, column, how, cancelled), how)
+        with self._turn:
+            made = _coded(_fine(self.trace.sites[site], head, level, row, column, how, cancelled), how)
         made.setflags(write=False)
         with self._lock:
             self._tiles[place] = made
@@ -111,7 +114,8 @@ class TraceProvider:
         rows = torch.arange(top, bottom, max(1, step // per_cell))
         left = column * SIZE << level
         right = min(left + (SIZE << level), here.keys)
-        return _coded(_sampled(here, head, rows, (top, left, right), step), pool)
+        with self._turn:
+            return _coded(_sampled(here, head, rows, (top, left, right), step), pool)
 
     def is_built(self, site: int, head: int) -> bool:
         return (site, head) in self._pyramids
@@ -167,7 +171,8 @@ class TraceProvider:
         try:
             found = self._pyramids.get((site, head))
             if found is None:
-                cells, statistics = sweep(self.trace, self.trace.sites[site], head, cancelled=cancelled)
+                waits = self._turn.before(cancelled)
+                cells, statistics = sweep(self.trace, self.trace.sites[site], head, cancelled=waits)
                 found = Pyramid(cells, statistics)
                 self._keep((site, head), found)
         finally:
@@ -234,9 +239,7 @@ def _fine(site: Site, head: int, level: int, row: int, column: int, how: Pool, c
     return _stacked(parts)
 
 
-def _pooled(
-    site: Site, head: int, rows: slice, columns: slice, step: int, how: Pool
-) -> tuple[Tensor, Tensor | None]:
+def _pooled(site: Site, head: int, rows: slice, columns: slice, step: int, how: Pool) -> tuple[Tensor, Tensor | None]:
     """Cells, and which pairs are visible. The exponential of the largest logarithm is the largest weight."""
     logs = site.logarithms(head, rows, columns) if how == "peak" and step > 1 else None
     if logs is not None:
@@ -259,7 +262,7 @@ def _sampled(site: Site, head: int, rows: Tensor, place: tuple[int, int, int], s
     top, left, right = place
     _, counts = ((rows - top) // step).unique_consecutive(return_counts=True)
     parts = []
-    size = max(1, WIDE // max(right - left, 1))
+    size = max(1, 4 * WIDE // max(right - left, 1))  # the more rows at once, the less often keys are read
     for part in rows.split(size):
         weights, visible = site.weights(head, part, slice(left, right))
         shown = torch.ones_like(weights[:1], dtype=torch.bool).expand_as(weights) if visible is None else visible
