@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import torch
 from contract import PAD, Rows, Size, TraineeModule
@@ -20,6 +21,7 @@ from foveate.models.marian import from_marian
 from foveate.models.transformer import Transformer, TransformerConfig
 from foveate.nn.block import BlockConfig
 from foveate.nn.position import SinusoidalConfig
+from foveate.tasks.engine import ENGINES, Engine, EngineName
 
 
 def config(size: Size) -> TransformerConfig:
@@ -89,8 +91,26 @@ class Decode:
         return [[token for token in hypotheses[0].tokens if token != PAD] for hypotheses in found]
 
 
-def translator(folder: Path, precision: str, threads: int) -> Decode:
-    """The weights of a Hugging Face Marian in our model."""
+class Exported:
+    """The same model in an engine that it is exported to, as `foveate translate --engine` runs it."""
+
+    def __init__(self, model: Transformer, engine: EngineName) -> None:
+        self.engine = Engine(model.eval(), engine)
+
+    @torch.inference_mode()
+    def __call__(self, sources: Rows, beam: int, max_new_tokens: int) -> list[list[int]]:
+        # The task's limit, twice the source and ten, is beyond what these sentences take.
+        settings = (
+            GreedyConfig(max_length=max_new_tokens) if beam == 1 else BeamConfig(beam=beam, max_length=max_new_tokens)
+        )
+        found = self.engine.decode(sources, range(len(sources)), settings)
+        return [[token for token in hypotheses[0].tokens if token != PAD] for hypotheses in found]
+
+
+def translator(folder: Path, precision: str, threads: int) -> Decode | Exported:
+    """The weights of a Hugging Face Marian in our model; `precision` may name another engine."""
     settings = json.loads((folder / "config.json").read_text())
     model = from_marian(settings, load_file(folder / "model.safetensors"))
+    if precision in ENGINES:
+        return Exported(model, cast(EngineName, precision))
     return Decode(model.to(getattr(torch, precision)))
