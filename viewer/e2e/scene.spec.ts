@@ -88,20 +88,21 @@ test("a node looks along its edges, and at nobody else", async ({ page }) => {
   expect(strangers).toEqual([]);
 });
 
-test("scenes are the same at every visit, and axe finds nothing serious in them", async ({ page }) => {
-  for (const name of ["patches", "frames", "nodes"]) {
+for (const name of ["patches", "frames", "nodes"]) {
+  test(`a scene of ${name} is the same at every visit, and axe finds nothing serious in it`, async ({ page }) => {
     const drawn: string[] = [];
     for (const theme of ["light", "light", "dark"]) {
       await page.goto("about:blank");
       await visit(page, name, `#view=scene&query=3&key=2&theme=${theme}`);
       await expect(page.locator("p.note")).toContainText("looks most at");
       drawn.push(await scene(page).evaluate((canvas: HTMLCanvasElement) => canvas.toDataURL()));
+      if (drawn.length === 1) continue;
       const { violations } = await new AxeBuilder({ page }).analyze();
-      expect(violations.filter(({ impact }) => impact === "serious" || impact === "critical").map(({ id, nodes }) => [name, id, nodes[0]?.html])).toEqual([]);
+      expect(violations.filter(({ impact }) => impact === "serious" || impact === "critical").map(({ id, nodes }) => [id, nodes[0]?.html])).toEqual([]);
     }
-    expect(drawn[0] === drawn[1], name).toBe(true);
-  }
-});
+    expect(drawn[0] === drawn[1]).toBe(true);
+  });
+}
 
 test("a trace of texts has no picture to show", async ({ page }) => {
   await visit(page, "lecture", "#view=scene");
