@@ -90,6 +90,7 @@ test("a node looks along its edges, and at nobody else", async ({ page }) => {
 
 for (const name of ["patches", "frames", "nodes"]) {
   test(`a scene of ${name} is the same at every visit, and axe finds nothing serious in it`, async ({ page }) => {
+    test.slow();
     const drawn: string[] = [];
     for (const theme of ["light", "light", "dark"]) {
       await page.goto("about:blank");

@@ -165,6 +165,7 @@ test("everything can be reached from the keyboard", async ({ page }) => {
 });
 
 test("axe finds nothing serious in any view, light or dark, in any language", async ({ page }) => {
+  test.slow(); // axe reads every style of every element, seven times
   await visit(page, "lecture");
   for (const hash of ["view=overview", "view=map&query=1&key=1", "view=text", "view=alignment", "view=steps&theme=dark", "view=compare", "view=map&query=1&key=1&theme=dark&language=fa"]) {
     await page.goto("about:blank");
