@@ -60,8 +60,17 @@ def dots(
         given = None if given is None else key
     features = score.key_features(key) if given is None else given
     if isinstance(score, Dot):
-        return Dots(query, features, value, score.factor(query.shape[-1]) / _temperature(formula))
-    return Dots(score.query_features(query), features, value, 1.0 / _temperature(formula))
+        return _alike(Dots(query, features, value, score.factor(query.shape[-1]) / _temperature(formula)))
+    return _alike(Dots(score.query_features(query), features, value, 1.0 / _temperature(formula)))
+
+
+def _alike(given: Dots) -> Dots:
+    """In the number type of autocast, as for torch's own kernel: a backward pass of ours runs without autocast."""
+    device = given.query.device.type
+    if not torch.is_autocast_enabled(device) or given.query.dtype == torch.float64:
+        return given
+    query, key, value = (tensor.to(torch.get_autocast_dtype(device)) for tensor in given[:3])
+    return Dots(query, key, value, given.scale)
 
 
 def _temperature(formula: Formula) -> float:

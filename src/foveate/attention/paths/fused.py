@@ -151,7 +151,7 @@ def context(
     if hide is not None and not finite(given.key, given.value):
         return None
     pairs = sum(tile.pairs for tile in layout) * (query.shape[0] if at.real is not None else 1)
-    hiding = Hiding(formula, at, query.dtype, {} if pairs * query.element_size() <= KEPT else None)
+    hiding = Hiding(formula, at, given.query.dtype, {} if pairs * query.element_size() <= KEPT else None)
     return attend(given.query, given.key, given.value, layout, hiding, given.scale)
 
 

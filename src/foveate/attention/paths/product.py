@@ -56,8 +56,8 @@ class ProductPath:
         sighted = visible.any(-1, keepdim=True) if some_row_is_empty(visible) else None
         # An empty row is left open and zeroed afterwards: a row of −∞ alone has NaN gradients.
         closed = ~visible if sighted is None else sighted & ~visible
-        hidden = torch.zeros_like(visible, dtype=query.dtype).masked_fill_(closed, -torch.inf)
-        bias = hidden if formula.bias is None else hidden + formula.bias(at).to(query.dtype)
+        hidden = torch.zeros_like(visible, dtype=given.query.dtype).masked_fill_(closed, -torch.inf)
+        bias = hidden if formula.bias is None else hidden + formula.bias(at).to(hidden.dtype)
         context = _Product.apply(given.query, given.key, given.value, bias, given.scale)
         return context if sighted is None else torch.where(sighted, context, 0.0)
 
