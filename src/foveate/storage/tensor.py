@@ -16,12 +16,22 @@ def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Map
     path.touch()
     mode = path.stat().st_mode
     try:
-        save_file(
-            {name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path, dict(metadata or {}) or None
-        )
+        save_file(_apart(tensors), path, dict(metadata or {}) or None)
     except SafetensorError as error:  # its writer's own wrapping of the system's error
         raise OSError(errno.ENOSPC if "No space left" in str(error) else errno.EIO, str(error)) from error
     path.chmod(mode)
+
+
+def _apart(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Each tensor in memory of its own: the format has no place for two names of one memory."""
+    apart: dict[str, torch.Tensor] = {}
+    taken: set[int] = set()
+    for name, tensor in tensors.items():
+        whole = tensor.detach().contiguous()
+        place = whole.untyped_storage().data_ptr()
+        apart[name] = whole.clone() if place in taken else whole
+        taken.add(place)
+    return apart
 
 
 def read_tensors(path: Path) -> dict[str, torch.Tensor]:

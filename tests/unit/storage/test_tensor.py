@@ -20,6 +20,15 @@ def test_tensors_come_back_in_memory_of_their_own(tmp_path: Path) -> None:
     assert found["b"].dtype == torch.bfloat16
 
 
+def test_tensors_that_share_memory_are_written_whole(tmp_path: Path) -> None:
+    whole = torch.arange(6.0)
+    given = {"a": whole, "b": whole, "part": whole[2:4], "turned": whole.reshape(2, 3).mT}
+    write_tensors(tmp_path / "a.safetensors", given)
+    found = read_tensors(tmp_path / "a.safetensors")
+    assert found.keys() == given.keys()
+    assert all(torch.equal(found[name], tensor) for name, tensor in given.items())
+
+
 def test_the_file_has_the_mode_that_the_umask_gives(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
