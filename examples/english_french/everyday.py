@@ -1,0 +1,175 @@
+"""Everyday English and French, made by a small grammar and a list of phrases, all written for this project.
+
+Verses, manuals and menus hardly say that the black cat sleeps on the chair. This does, with articles, agreement,
+elision and adjectives on the right side of the noun; it is a seasoning for training, never a test. The words are in
+`everyday.json`: nouns with their gender, adjectives in both, verbs for I, you, he, we and they.
+
+    >>> sentences(most=2000)[-1]
+    ('Thank you very much.', 'Merci beaucoup.')
+"""
+
+import json
+import random
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+WORDS: dict[str, Any] = json.loads((Path(__file__).parent / "everyday.json").read_text("utf-8"))
+
+
+def sentences(most: int = 9000, seed: int = 1) -> list[tuple[str, str]]:
+    """Different pairs that the grammar has made in `most` tries; then each phrase 20 times."""
+    chance = random.Random(seed)
+    patterns = (_is, _does, _has, _where, _there_is, _goes, _counts, _mood)
+    made: dict[tuple[str, str], None] = {}
+    for _ in range(most):
+        english, french = chance.choice(patterns)(chance)
+        made[_capital(english), _capital(french)] = None
+    phrases = [(english, french) for english, french in WORDS["phrases"] for _ in range(20)]
+    return [*made, *phrases]
+
+
+def _is(chance: random.Random) -> tuple[str, str]:
+    english, french = _noun_phrase(chance, "nouns")
+    mood, *forms = _adjective(chance, "after")
+    very, tres = chance.choice([("", ""), ("very ", "très "), ("not ", ""), ("too ", "trop ")])
+    verb = "n'est pas" if very == "not " else "est"
+    return f"{english[0]} is {very}{mood}.", f"{french} {verb} {tres}{forms[english[1] == 'f']}."
+
+
+def _does(chance: random.Random) -> tuple[str, str]:
+    who, qui = _noun_phrase(chance, "people")
+    english, french = chance.choice(WORDS["doings"])
+    where, ou = _noun_phrase(chance, "places", articles=["the"])
+    return f"{who[0]} {english} in {where[0]}.", f"{qui} {french} dans {ou}."
+
+
+def _has(chance: random.Random) -> tuple[str, str]:
+    (who, rest), (verb, forms) = chance.choice(WORDS["subjects"]), chance.choice(WORDS["verbs"])
+    qui, number = rest.rsplit(" ", 1)
+    base, third = (word.replace("_", " ") for word in verb.split())
+    what, quoi = _noun_phrase(chance, "nouns")
+    return f"{who} {third if number == '2' else base} {what[0]}.", _elided(
+        f"{qui} {forms.split()[int(number)]} {quoi}."
+    )
+
+
+def _where(chance: random.Random) -> tuple[str, str]:
+    what, quoi = _noun_phrase(chance, "nouns", articles=["the", "my", "your", "his"])
+    begin, debut, end, fin = chance.choice([("Where is", "Où est", "?", " ?"), ("This is", "C'est", ".", ".")])
+    return f"{begin} {what[0]}{end}", f"{debut} {quoi}{fin}"
+
+
+def _there_is(chance: random.Random) -> tuple[str, str]:
+    what, quoi = _noun_phrase(chance, "nouns", articles=["a"])
+    where, ou = _noun_phrase(chance, "places", articles=["the", "my", "this"])
+    return f"There is {what[0]} in {where[0]}.", f"Il y a {quoi} dans {ou}."
+
+
+def _goes(chance: random.Random) -> tuple[str, str]:
+    who, rest = chance.choice(WORDS["subjects"])
+    qui, number = rest.rsplit(" ", 1)
+    verb, verbe = WORDS["going"][int(number)]
+    (place, lieu) = chance.choice(WORDS["places"])
+    lieu, gender = lieu.split()
+    when, quand = chance.choice([*WORDS["when"], *((f"On {day}", jour.capitalize()) for day, jour in WORDS["days"])])
+    to = f"à l'{lieu}" if _vowel(lieu) else f"{'à la' if gender == 'f' else 'au'} {lieu}"
+    return f"{when} {who} {verb} to the {place}.", f"{quand}, {qui} {verbe} {to}."
+
+
+def _counts(chance: random.Random) -> tuple[str, str]:
+    (number, nombre), (what, rest) = chance.choice(WORDS["numbers"]), chance.choice(WORDS["nouns"])
+    quoi, gender = rest.split()
+    colour, *forms = _adjective(chance, "after")
+    quoi, couleur = _plural(quoi), _plural(forms[gender == "f"])
+    (who, rest), (verb, verbs) = chance.choice(WORDS["subjects"]), WORDS["verbs"][1]
+    qui, person = rest.rsplit(" ", 1)
+    have = verb.split()[person == "2"]
+    if chance.random() < 0.5:
+        return f"there are {number} {colour} {_plural(what)} here.", f"il y a {nombre} {quoi} {couleur} ici."
+    return f"{who} {have} {number} {_plural(what)}.", _elided(f"{qui} {verbs.split()[int(person)]} {nombre} {quoi}.")
+
+
+def _mood(chance: random.Random) -> tuple[str, str]:
+    mood, *forms = _adjective(chance, "moods")
+    several = _plural(forms[0])
+    who, qui, verb, verbe, form = chance.choice(
+        [
+            ("I", "je", "am", "suis", forms[0]),
+            ("he", "il", "is", "est", forms[0]),
+            ("she", "elle", "is", "est", forms[1]),
+            ("we", "nous", "are", "sommes", several),
+            ("they", "ils", "are", "sont", several),
+        ]
+    )
+    very, tres = chance.choice([("", ""), ("very ", "très "), ("not ", ""), ("always ", "toujours ")])
+    if very == "not ":
+        verbe = f"n'{verbe} pas" if verbe == "est" else f"ne {verbe} pas"
+    return f"{who} {verb} {very}{mood}.", f"{qui} {verbe} {tres}{form}."
+
+
+def _noun_phrase(chance: random.Random, nouns: str, articles: list[str] | None = None) -> tuple[tuple[str, str], str]:
+    """((English, gender), French) such as (("the black cat", "m"), "le chat noir")."""
+    english, rest = chance.choice(WORDS[nouns])
+    noun, gender = rest.split()
+    article = chance.choice(articles or ["the", "the", "a", "my", "your", "this"])
+    place = chance.choice(["none", "before", "after", "after"])
+    if place == "none":
+        words, mots = english, noun
+    else:
+        adjective, *forms = _adjective(chance, "before" if place == "before" else "after")
+        form = forms[gender == "f"]
+        words, mots = f"{adjective} {english}", f"{form} {noun}" if place == "before" else f"{noun} {form}"
+    if article == "a" and words[0] in "aeiou" and not words.startswith("European"):
+        article = "an"
+    return (f"{article} {words}", gender), f"{_article(article, gender, mots)}{mots}"
+
+
+def _article(english: str, gender: str, following: str) -> str:
+    feminine, vowel = gender == "f", _vowel(following)
+    if english == "the":
+        return "l'" if vowel else "la " if feminine else "le "
+    if english in ("a", "an"):
+        return "une " if feminine else "un "
+    if english == "this":
+        return "cette " if feminine else "cet " if vowel else "ce "
+    if english == "your":
+        return "votre "
+    first = {"my": "m", "his": "s"}[english]
+    return f"{first}{'a' if feminine and not vowel else 'on'} "
+
+
+def _adjective(chance: random.Random, table: str) -> tuple[str, str, str]:
+    english, forms = chance.choice(WORDS[table])
+    masculine, feminine = forms.split()
+    return english, masculine, feminine
+
+
+def _plural(word: str) -> str:
+    if word in WORDS["plurals"]:
+        return WORDS["plurals"][word]
+    if word.endswith(("s", "x", "z")):
+        return word
+    return word + "s"
+
+
+def _elided(french: str) -> str:
+    return f"j'{french[3:]}" if french.startswith("je ") and _vowel(french[3:]) else french
+
+
+def _vowel(word: str) -> bool:
+    return word[0].lower() in "aeiouéêèîœ" or word.startswith(("homme", "hôtel", "hôpital"))
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def bare_forms(words: Sequence[str]) -> list[str]:
+    """Words in small letters, without punctuation and without what is elided before an apostrophe.
+
+    >>> bare_forms(["L'homme", "est", "fatigué."])
+    ['homme', 'est', 'fatigué']
+    """
+    return [re.sub(r"\W", "", word.casefold().rpartition("'")[2]) for word in words]
