@@ -324,6 +324,18 @@ def test_folders_are_scored_as_runs_are(
     assert "a model of the kind 't5'; of Hugging Face, marian, gpt2, bert are read" in capsys.readouterr().err
 
 
+def test_a_folder_without_a_training_has_no_report_of_it(
+    gpt2: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "text").write_text("\n".join(TEXTS))
+    page = str(tmp_path / "page.html")
+    assert main(["evaluate", str(gpt2), "--text", str(tmp_path / "text"), "--report", page, "--no-tune"]) == 2
+    assert main(["report", str(gpt2), "--no-tune"]) == 2
+    said = capsys.readouterr()
+    assert not said.out  # nothing was worked out in vain
+    assert said.err.count("came without its own") == 2
+
+
 @pytest.mark.parametrize(("command", "kind"), [("generate", "bert"), ("translate", "gpt2")])
 def test_a_folder_of_another_kind_is_told(
     command: str, kind: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]

@@ -50,11 +50,13 @@ def run(arguments: argparse.Namespace) -> int:
     import json
 
     from foveate.errors import UsageError
+    from foveate.storage.run import model_type_of
     from foveate.storage.shipped import FOLDER, run_folder
 
     if arguments.report and not (arguments.run and (arguments.source or arguments.data or arguments.text)):
         raise UsageError("--report is about a model: give RUN and --source FILE (or --data, or --text FILE) too.")
-    if arguments.report and run_folder(arguments.run).parent == FOLDER:
+    folder = run_folder(arguments.run) if arguments.report else None
+    if folder is not None and (folder.parent == FOLDER or model_type_of(folder) is not None):
         raise UsageError(f"--report tells of a training, and {arguments.run} came without its own. Leave it out.")
     if arguments.context is not None and not arguments.text:
         raise UsageError("--context is how much of a text is read again before each block: give --text FILE too.")

@@ -24,9 +24,12 @@ def run(arguments: argparse.Namespace) -> int:
 
     from foveate.cli.setup import prepare_machine, say
     from foveate.cli.task import known_task, module_of
-    from foveate.storage.run import read_run
+    from foveate.errors import UsageError
+    from foveate.storage.run import model_type_of, read_run
 
     folder = Path(arguments.run)
+    if model_type_of(folder) is not None:
+        raise UsageError(f"A report tells of a training, and {folder} came without its own. Name a run.")
     task = known_task(read_run(folder))
     path = Path(arguments.out) if arguments.out else folder / "report.html"
     prepare_machine(arguments, quiet=True)

@@ -62,6 +62,16 @@ def create_run(folder: Path, task: str, config: Mapping[str, Any], tokenisers: M
     write_json(folder / "config.json", content)
 
 
+def model_type_of(folder: Path | str) -> str | None:
+    """Which kind of model a folder of Hugging Face holds; None for any other folder."""
+    path = Path(folder) / "config.json"
+    if not path.exists():
+        return None
+    content = read_json(path)
+    kind = content.get("model_type")
+    return kind if isinstance(kind, str) and "format" not in content else None
+
+
 def read_run(folder: Path) -> Run:
     """Open a run folder; a folder of Hugging Face is one without settings.
 
@@ -74,9 +84,8 @@ def read_run(folder: Path) -> Run:
             f" Did you mean {folder}/{inside[0]}?" if inside else " Give the folder that `foveate train … --out` made."
         )
         raise DataError(f"{folder} is not a run folder: it has no config.json.{hint}")
-    content = read_json(path)
-    kind = content.get("model_type")
-    if kind is not None and "format" not in content:
+    content, kind = read_json(path), model_type_of(folder)
+    if kind is not None:
         if kind not in GUESTS:
             raise DataError(
                 f"{folder} holds a model of the kind {kind!r}; of Hugging Face, {', '.join(GUESTS)} are read."

@@ -12,7 +12,7 @@ from foveate.errors import DataError, UsageError
 from foveate.inspect.alignment import Alignment
 from foveate.inspect.self_attention import self_attention
 from foveate.models import BERT
-from foveate.tasks.hugging_face import model_type_of
+from foveate.storage.run import model_type_of
 from foveate.tasks.masked_language_model import MaskedLanguageModelConfig, MaskedLanguageModelTask, score
 from foveate.tasks.text import TextConfig, load_text_model, text_of, tokens_of
 

@@ -14,7 +14,7 @@ from foveate.errors import DataError, UsageError
 from foveate.inspect.alignment import Alignment
 from foveate.inspect.self_attention import self_attention
 from foveate.models import LanguageModel
-from foveate.tasks.hugging_face import model_type_of
+from foveate.storage.run import model_type_of
 from foveate.tasks.language_model import LINE_BYTES, LanguageModelTask, LanguageModelTaskConfig, score
 from foveate.tasks.text import TextConfig, load_text_model, text_of, tokens_of
 

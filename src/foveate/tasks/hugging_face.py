@@ -1,4 +1,4 @@
-"""Folders of Hugging Face: which kind of model they hold, and Marian models with their tokenisers."""
+"""Folders of Hugging Face: Marian models with their tokenisers, and which command serves which kind of model."""
 
 from pathlib import Path
 from typing import Any, Literal
@@ -12,20 +12,11 @@ from foveate.models.hugging_face import CONFIG, read_folder
 from foveate.models.marian import from_marian
 from foveate.models.renumbering import renumbered
 from foveate.storage.manifest import read_json
+from foveate.storage.run import model_type_of
 
 KINDS = {"marian": "translate", "gpt2": "generate", "bert": "fill"}
 """The kinds of models that are read, and the command that each serves."""
 GENERATION = "generation_config.json"
-
-
-def model_type_of(folder: Path | str) -> str | None:
-    """Which kind of model a Hugging Face folder holds; None for any other folder."""
-    path = Path(folder) / CONFIG
-    if not path.exists():
-        return None
-    config = read_json(path)
-    kind = config.get("model_type")
-    return kind if isinstance(kind, str) and "format" not in config else None
 
 
 def require_kind(folder: Path | str, kind: str) -> None:

@@ -13,8 +13,9 @@ from foveate.models import BERT, BERTConfig
 from foveate.models.bert_hugging_face import read_bert
 from foveate.storage.checkpoint import load_weights, model_tensors, restore_model, save_final
 from foveate.storage.draft import disk_errors
+from foveate.storage.run import model_type_of
 from foveate.tasks.filler import Filler
-from foveate.tasks.hugging_face import model_type_of, require_kind
+from foveate.tasks.hugging_face import require_kind
 
 INITIAL = "initial"
 """Folder of a run with the weights that its encoder began with: a run does not depend on another's folder."""

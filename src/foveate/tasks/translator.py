@@ -17,11 +17,11 @@ from foveate.inspect.alignment import Alignment
 from foveate.models import Seq2Seq
 from foveate.nn.loss import cross_entropy
 from foveate.storage.checkpoint import load_weights, restore_model
-from foveate.storage.run import read_run
+from foveate.storage.run import model_type_of, read_run
 from foveate.storage.shipped import run_folder
 from foveate.tasks.engine import Engine, EngineName
 from foveate.tasks.head import Head, choose, crossings
-from foveate.tasks.hugging_face import model_type_of, read_translation
+from foveate.tasks.hugging_face import read_translation
 from foveate.tasks.translate import TranslateConfig, build_model, load_tokenisers
 
 END = "</s>"
