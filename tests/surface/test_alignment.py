@@ -78,3 +78,12 @@ def test_links_that_cannot_be_leave_nothing_to_resume(folder: Path, foveate: Any
     assert said.code == 3
     assert "a link" in said.err or "the link 9-9 names source word 9" in said.err
     assert not (tmp_path / "run" / "config.json").exists()
+
+
+@pytest.mark.parametrize("option", [("--report", "page.html"), ("--metrics", "bleu")])
+def test_what_links_do_not_have_is_refused_and_not_passed_over(
+    run: Path, foveate: Any, tmp_path: Path, option: tuple[str, str]
+) -> None:
+    said = scored(foveate, run, option[0], tmp_path / option[1])
+    assert said.code == 2
+    assert f"{option[0]} is for translations, and --gold scores the attention." in said.err

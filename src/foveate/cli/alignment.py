@@ -18,6 +18,9 @@ def evaluate(arguments: argparse.Namespace) -> int:
     """Alignment error rate, precision and recall of a run's attention over given translations."""
     if not arguments.source:
         raise UsageError("--gold with a run needs --source FILE (and --target FILE), the sentences that were linked.")
+    for option in ("report", "metrics"):
+        if getattr(arguments, option):
+            raise UsageError(f"--{option} is for translations, and --gold scores the attention. Leave one of them out.")
     pairs = list(read_pairs(arguments.source, arguments.target))
     gold = parse_pharaoh(read_lines(arguments.gold), arguments.gold)
     if len(pairs) != len(gold):
