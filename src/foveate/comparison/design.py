@@ -1,7 +1,7 @@
 """What is compared with what: variants of one configuration, seeds, and the same data and budget for all."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -234,5 +234,3 @@ def _changes(base: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]])
 def _listed(paths: Iterable[str], changed: Mapping[str, str]) -> str:
     return ", ".join(f"{path} ({changed[path]})" for path in paths)
 
-
-Note = Callable[[str], None]
