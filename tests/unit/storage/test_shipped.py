@@ -1,0 +1,61 @@
+"""Models that come with the package: found by name, whole, and never taken for a folder of the user's."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from foveate.errors import DataError
+from foveate.storage.manifest import file_digest
+from foveate.storage.shipped import FOLDER, SHIPPED, run_folder
+
+MEBIBYTE = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_name_is_a_folder_of_the_package(name: str) -> None:
+    assert run_folder(name) == FOLDER / SHIPPED[name]
+    assert (run_folder(name) / "config.json").exists()
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_weights_are_those_that_were_shipped_and_small(name: str) -> None:
+    weights = run_folder(name) / "model.safetensors"
+    assert file_digest(weights) == json.loads(weights.with_name("model.json").read_text("utf-8"))["sha256"]
+    assert sum(path.stat().st_size for path in weights.parent.iterdir()) < 17 * MEBIBYTE
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_model_has_a_card(name: str) -> None:
+    card = (run_folder(name) / "README.md").read_text("utf-8")
+    for section in ("## Data and licences", "## Figures", "## What it is for", "## Limits", "## How it was made"):
+        assert section in card
+
+
+def test_a_run_of_the_same_name_goes_first_and_it_is_said(here: Path) -> None:
+    (here / "en-fr").mkdir()
+    said: list[str] = []
+    assert run_folder("en-fr", said.append) == FOLDER / "english_french"  # an empty folder is no run
+    (here / "en-fr/config.json").write_text("{}")
+    assert not said
+    assert run_folder("en-fr", said.append) == Path("en-fr")
+    assert said == [f"en-fr is the run in {here / 'en-fr'}, not the model of this name that comes with foveate."]
+
+
+def test_a_path_is_always_a_folder() -> None:
+    assert run_folder("./en-fr") == run_folder(Path("en-fr")) == Path("en-fr")
+
+
+def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(
+        DataError, match=r"en-rf is neither a folder here nor .* those are en-fr\. Did you mean 'en-fr'"
+    ):
+        run_folder("en-rf")
+    with pytest.raises(DataError, match="Give the folder that `foveate train … --out` made"):
+        run_folder("runs")
