@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from foveate.errors import FoveateError
+from foveate.suggestion import did_you_mean
 
 COMMANDS = {
     "train": "train a model on your data",
@@ -34,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code: 0 done, 2 usage, 3 data, 4 environment, 130 interrupted."""
     argv = sys.argv[1:] if argv is None else list(argv)
     _speak_utf8()
-    arguments = _parser(argv).parse_args(argv)
+    arguments = _parse(argv)
     try:
         return int(importlib.import_module(f"foveate.cli.{arguments.command}").run(arguments) or 0)
     except FoveateError as error:
@@ -51,9 +52,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The arguments; what is left over is refused by the command it was written after, which knows its options."""
+    parser = _parser(argv)
+    arguments, rest = parser.parse_known_args(argv)
+    if rest:
+        command = parser.commands[arguments.command]
+        options = [name for name in rest if name.startswith("--")]
+        guess = did_you_mean(options[0].partition("=")[0], command._option_string_actions) if options else ""
+        command.error(f"unrecognized arguments: {' '.join(rest)}.{guess}")
+    return arguments
+
+
+def _parser(argv: Sequence[str]) -> "_Choosing":
     """All commands with their summaries; the arguments of the one that is called."""
-    parser = argparse.ArgumentParser(
+    parser = _Choosing(
         prog="foveate",
         description="Attention models to train, run fast and look inside.",
         epilog="foveate COMMAND --help explains a command with an example.",
@@ -68,10 +81,26 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
         if name in argv:
             importlib.import_module(f"foveate.cli.{name}").arguments(command)
         command.add_argument("--debug", action="store_true", help="show the traceback of an error")
+        parser.commands[name] = command
     return parser
 
 
-class _Command(argparse.ArgumentParser):
+class _Choosing(argparse.ArgumentParser):
+    """Says what was meant where a word is none of the choices."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands: dict[str, argparse.ArgumentParser] = {}
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            error.message += did_you_mean(str(value), map(str, action.choices or ()))
+            raise
+
+
+class _Command(_Choosing):
     """Takes positional arguments and options in any order: argparse alone loses a TEXT or TOML after an option."""
 
     _mixing = False

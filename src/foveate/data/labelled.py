@@ -5,7 +5,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from foveate.data.text import read_lines, read_pairs
+from foveate.data.text import read_columns, read_lines
 from foveate.errors import DataError
 
 _LOOK = 100
@@ -50,7 +50,7 @@ def read_labelled(path: Path | str, *, columns: tuple[int, int] = (0, 1)) -> Ite
 
     Raises DataError with file and line for a line without a label.
     """
-    for line, text, label in read_pairs(path, columns=columns):
+    for line, text, label in read_columns(path, columns, otherwise="write the text, a tab, and the label"):
         if not text.strip() and not label.strip():
             continue
         if not label.strip():

@@ -80,7 +80,7 @@ def read_pairs(
     below 0.
     """
     if target is None:
-        return _columns(source, columns)
+        return read_columns(source, columns)
     if str(source) == str(target) == "-":
         raise UsageError(
             "Source and target cannot both be standard input. Send tab-separated columns, and give no target."
@@ -106,7 +106,10 @@ def _side_by_side(source: Path | str, target: Path | str) -> Iterator[Pair]:
         )
 
 
-def _columns(path: Path | str, columns: tuple[int, int]) -> Iterator[Pair]:
+def read_columns(
+    path: Path | str, columns: tuple[int, int], *, otherwise: str = "give two files if source and target are apart"
+) -> Iterator[Pair]:
+    """Two columns of a tab-separated file; `otherwise` is what to try where a line lacks one."""
     if min(columns) < 0:
         raise UsageError(f"columns = {list(columns)}: columns are counted from 0, the leftmost.")
     source, target = columns
@@ -119,7 +122,7 @@ def _columns(path: Path | str, columns: tuple[int, int]) -> Iterator[Pair]:
             found = "1 column" if len(cells) == 1 else f"{len(cells)} columns"
             raise DataError(
                 f"{path}:{number}: the line has {found} but column {needed - 1} (counted from 0) is asked for. "
-                "Columns have a tab between them; give two files if source and target are apart."
+                f"Columns have a tab between them; {otherwise}."
             )
         else:
             yield Pair(number, "", "")

@@ -57,6 +57,9 @@ def test_a_text_without_a_label_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("very good\tpositive\ndull\t\n")
     with pytest.raises(DataError, match=r"a\.tsv:2: there is no label\. Write the text, a tab, and the label\."):
         list(read_labelled(tmp_path / "a.tsv"))
+    (tmp_path / "b.tsv").write_text("very good\n")
+    with pytest.raises(DataError, match=r"b\.tsv:1: .* between them; write the text, a tab, and the label\.$"):
+        list(read_labelled(tmp_path / "b.tsv"))
 
 
 def test_labels_come_back_and_damage_is_seen(tmp_path: Path) -> None:
