@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from foveate.errors import DataError
 from foveate.inspect.link import Link, symmetrise
 
 Words = Sequence[str]
@@ -49,8 +50,11 @@ class Aligner:
         smoothing: float = 0.01,
     ) -> "Aligner":
         """So many iterations of model 1, then as many with the prior. Smoothing is added to every expected count, so
-        that a rare word does not explain all that stands around it.
+        that a rare word does not explain all that stands around it. Raises DataError where no pair has words.
         """
+        pairs = [(s, t) for s, t in pairs if s and t]  # nothing to learn from a side alone
+        if not pairs:
+            raise DataError("There is no pair with words on both sides: nothing can be aligned. Give such pairs.")
         source, target = (_vocabulary(side) for side in zip(*pairs, strict=True))
         grids = [_grid([NOTHING, *_numbers(s, source)], _numbers(t, target), len(target)) for s, t in pairs]
         keys, pair = np.unique(np.concatenate([grid.ravel() for grid in grids]), return_inverse=True)
@@ -66,6 +70,8 @@ class Aligner:
 
     def __call__(self, source: Words, target: Words) -> set[Link]:
         """The most probable source word of every target word, where it is not none."""
+        if not source or not target:
+            return set()
         known = [[self.source.get(word, -1) for word in source], [self.target.get(word, -1) for word in target]]
         grid = _grid([NOTHING, *known[0]], known[1], len(self.target))
         place = np.searchsorted(self.keys, grid).clip(max=len(self.keys) - 1)

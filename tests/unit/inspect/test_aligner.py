@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from foveate.errors import DataError
 from foveate.inspect.aligner import Aligner, align, diagonal
 
 PAIRS = [
@@ -56,3 +57,10 @@ def test_the_diagonal_knows_nothing_but_lengths() -> None:
     assert diagonal(["a", "b"], ["u", "v", "w", "x"]) == {(0, 0), (0, 1), (1, 2), (1, 3)}
     assert diagonal([], ["u"]) == set()
     assert diagonal(["a"], []) == set()
+
+
+def test_a_pair_with_nothing_on_one_side_has_no_links_and_teaches_none() -> None:
+    empty = [([], ["the"]), (["la"], []), ([], [])]
+    assert align([*PAIRS, *empty], [*PAIRS, *empty]) == [*align(PAIRS, PAIRS), set(), set(), set()]
+    with pytest.raises(DataError, match="no pair with words on both sides"):
+        align(empty, PAIRS)
