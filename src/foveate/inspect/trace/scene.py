@@ -139,6 +139,8 @@ def _pixels(pixels: "np.ndarray | Tensor") -> np.ndarray:
         raise UsageError(f"A picture is rows × columns, grey or with 3 colours; this has the shape {array.shape}.")
     if array.dtype.kind == "f":
         array = np.rint(np.clip(np.nan_to_num(array), 0, 1) * 255)
+    if array.min() < 0 or array.max() > 255:
+        raise UsageError(f"Whole numbers of a picture are 0 to 255; here they are {array.min()} to {array.max()}.")
     return array.astype(np.uint8)
 
 
