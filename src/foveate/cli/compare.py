@@ -103,11 +103,11 @@ def _base(arguments: argparse.Namespace) -> dict[str, Any]:
     """The plain data of the base: a file or what suits the data, then files and settings of the command line."""
     from foveate.cli.setup import assign, say
     from foveate.cli.task import module_of
-    from foveate.cli.train import _files
+    from foveate.cli.train import files_given
     from foveate.config import read_toml
     from foveate.errors import UsageError
 
-    files, first = _files(arguments), TASKS[arguments.task].first
+    files, first = files_given(arguments), TASKS[arguments.task].first
     if arguments.config is not None:
         mapping: dict[str, Any] = read_toml(arguments.config)
     elif first in files:

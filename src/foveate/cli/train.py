@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     from foveate.storage.run import create_run, require_new
 
     task_of(arguments.config, arguments.task)
-    task, files = module_of(arguments.task), _files(arguments)
+    task, files = module_of(arguments.task), files_given(arguments)
     first = TASKS[arguments.task].first
     base = {}
     if arguments.config is None:
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     return train(arguments.task, prepared, config, folder, quiet=arguments.quiet)
 
 
-def _files(arguments: argparse.Namespace) -> dict[str, str]:
+def files_given(arguments: argparse.Namespace) -> dict[str, str]:
     """The files that were named, by the setting of `data` they are for."""
     from foveate.errors import UsageError
 
