@@ -16,6 +16,7 @@ from foveate.config import read_toml
 from foveate.errors import UsageError
 from foveate.metrics import character_error_rate
 from foveate.tasks.translator import Translator
+from foveate.train.resume import exclusive
 
 SHIPPED = sorted((Path(__file__).parents[2] / "benchmarks/comparisons").glob("*.toml"))
 SMALL = ("--no-tune", "--threads", "1", "--quiet")
@@ -138,10 +139,11 @@ def test_the_same_command_trains_nothing_again(
 
 
 def test_other_metrics_are_measured_without_training(
-    compared: Path, recipe: Path, foveate: Any, monkeypatch: pytest.MonkeyPatch
+    compared: Path, recipe: Path, tmp_path: Path, foveate: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    out = shutil.copytree(compared, tmp_path / "out")
     monkeypatch.setattr(foveate_cell(), "fit", lambda *_, **__: pytest.fail("a finished cell is trained again"))
-    said = foveate("compare", "translate", recipe, "--out", compared, "--metrics", "sentence_error", *SMALL)
+    said = foveate("compare", "translate", recipe, "--out", out, "--metrics", "sentence_error", *SMALL)
     assert said.code == 0, said.err
     assert "sentence_error" in said.out.splitlines()[0]
 
@@ -374,3 +376,10 @@ def test_a_budget_of_seconds_is_used_up(files: dict[str, Path], tmp_path: Path) 
 def test_python_refuses_as_the_command_does(recipe: Path, compared: Path) -> None:
     with pytest.raises(UsageError, match="steps=12 → tokens=100"):
         compare("translate", read_toml(recipe), out=compared, budget="tokens=100")
+
+
+def test_two_at_once_in_a_folder_are_refused_before_anything_is_touched(recipe: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    with exclusive(tmp_path / "out"), pytest.raises(UsageError, match="Another process"):
+        compare("translate", read_toml(recipe), out=tmp_path / "out")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [".lock"]

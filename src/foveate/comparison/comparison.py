@@ -20,6 +20,8 @@ from foveate.comparison.variant import Changes, tabled, varied
 from foveate.config import build
 from foveate.config.toml import inline
 from foveate.errors import DataError, UsageError
+from foveate.storage.checkpoint import Checkpoints
+from foveate.storage.draft import disk_errors
 from foveate.train.log import Progress, Quiet
 from foveate.train.resume import exclusive
 from foveate.train.update import Updater
@@ -53,8 +55,11 @@ def compare(
     asked = {"seeds": seeds, "budget": budget, "metrics": metrics, "test": test, "lengths": lengths}
     design = design_of(task, base, variants, **{name: part for name, part in asked.items() if part is not None})
     out = Path(out)
-    folder = Folder.begin(out, design)
+    Folder.begin(out, design, write=False)  # what is refused leaves nothing behind
+    with disk_errors(out):
+        out.mkdir(parents=True, exist_ok=True)
     with exclusive(out):
+        folder = Folder.begin(out, design)
         folder.design = cells.with_usual_metrics(folder.design, folder)
         result = _all(folder, progress, note)
         result.save()
@@ -65,7 +70,12 @@ def compare(
 def design_of(
     task: str, base: Mapping[str, Any], variants: Mapping[str, Changes] | None = None, **asked: Any
 ) -> Design:
-    """The design of a base with its table `compare`; what is asked for here wins over the table."""
+    """The design of a base with its table `compare`; what is asked for here wins over the table.
+
+    Raises UsageError for a base of another task, and as `Design.of` does.
+    """
+    if base.get("task") not in (None, task):
+        raise UsageError(f"The configuration is for the task {base['task']}, not for {task}. Name that task.")
     settings = {**base.get("compare", {}), **asked}
     if isinstance(settings.get("seeds"), int) and not isinstance(settings["seeds"], bool):
         settings["seeds"] = list(range(settings["seeds"]))
@@ -74,7 +84,9 @@ def design_of(
             settings[name] = list(settings[name])
     config = build(CompareConfig, settings, where="compare")
     found = dict(variants) if variants is not None else _variants(config)
-    return Design.of(task, {name: part for name, part in base.items() if name != "compare"}, found, config)
+    return Design.of(
+        task, {name: part for name, part in base.items() if name not in ("compare", "task")}, found, config
+    )
 
 
 def _variants(config: CompareConfig) -> dict[str, Changes]:
@@ -218,7 +230,7 @@ def _state(folder: Folder | None, variant: str, seed: int, design: Design) -> tu
         return "done", 0.0
     if (place / "model.json").exists():
         return "to measure", 0.0
-    step = max(cells.Checkpoints(place / "checkpoints").steps(), default=0)
+    step = max(Checkpoints(place / "checkpoints").steps(), default=0)
     steps = folder.config(variant, seed).train.steps
     if not step or steps == UNLIMITED or design.budget.kind == "tokens":
         return (f"at step {step:,}" if step else "to train"), 1.0
