@@ -157,6 +157,7 @@ def _variant(subject: Subject, base: Mapping[str, Any], name: str, change: Chang
     if config.train.metric not in subject.validated:
         known = ", ".join(subject.validated)
         raise UsageError(f"variant {name}: train.metric must be one of {known}, got {config.train.metric!r}.")
+    subject.require_whole(config, name)
     changed = differences(to_dict(root), to_dict(config))
     data = [path for path in changed if path.startswith(("data.", "gaps.")) and path != "data.max_tokens"]
     if data:
@@ -233,4 +234,3 @@ def _changes(base: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]])
 
 def _listed(paths: Iterable[str], changed: Mapping[str, str]) -> str:
     return ", ".join(f"{path} ({changed[path]})" for path in paths)
-

@@ -85,8 +85,8 @@ def curves(result: Result) -> dict[str, str]:
     measured = {name for found in rows_of.values() for row in found for name, value in row.items() if _is_figure(value)}
     found = {}
     for metric in [name for name in ("loss", *result.metrics) if name in measured]:
-        series = [Series(name, tuple(_curve(result, rows_of, name, metric, "step"))) for name in result.variants]
-        by_time = [Series(name, tuple(_curve(result, rows_of, name, metric, "seconds"))) for name in result.variants]
+        series = [Series(name, tuple(_curve(rows_of, name, metric, "step"))) for name in result.variants]
+        by_time = [Series(name, tuple(_curve(rows_of, name, metric, "seconds"))) for name in result.variants]
         if max(len(one.points) for one in series) < 2:
             continue
         words = f"Validation {title_of(metric).lower()}"
@@ -96,9 +96,7 @@ def curves(result: Result) -> dict[str, str]:
     return {name: drawn for name, drawn in found.items() if drawn}
 
 
-def _curve(
-    result: Result, rows_of: Mapping[tuple[str, int], list[dict[str, Any]]], name: str, metric: str, by: str
-) -> Iterator[Point]:
+def _curve(rows_of: Mapping[tuple[str, int], list[dict[str, Any]]], name: str, metric: str, by: str) -> Iterator[Point]:
     """The mean over the seeds of a variant at each step, placed at the step or at the mean time it was reached."""
     at: dict[int, list[tuple[float, float]]] = {}
     starts = [found for (variant, _), found in rows_of.items() if variant == name]

@@ -8,6 +8,7 @@ import torch
 
 from foveate.attention import record
 from foveate.data.batch import Batch
+from foveate.data.batching import groups
 from foveate.data.text import Pair
 from foveate.data.tokeniser import BOS, EOS
 from foveate.errors import DataError
@@ -16,9 +17,6 @@ from foveate.inspect.link import text_spans
 from foveate.metrics import Links, Score, link_scores
 from foveate.tasks.head import Head, choose, crossings
 from foveate.tasks.translator import Translator
-
-PADDED_TOKENS = 4096
-"""Tokens of both sides, padding counted, that are read together."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +27,11 @@ class _Encoded:
     source: list[int]
     target: list[int]
     spans: tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]
+
+    @property
+    def size(self) -> int:
+        """Tokens of both sides with their ends and the begin."""
+        return len(self.source) + len(self.target) + 3
 
 
 def every_head(translator: Translator) -> list[Head]:
@@ -52,7 +55,8 @@ def word_alignments(
     """
     encoded = [_encode(translator, pair, number) for number, pair in enumerate(pairs)]
     found: list[tuple[Alignment, ...]] = [()] * len(pairs)
-    for group in _groups([row for row in encoded if row.source and row.target]):
+    asked = [row for row in encoded if row.source and row.target]
+    for group in ([asked[index] for index in part] for part in groups([row.size for row in asked])):
         for row, maps in zip(group, _maps(translator, group, heads), strict=True):
             found[row.number] = tuple(_words(pairs[row.number], row, weights) for weights in maps)
     nothing = tuple(Alignment.of((), (), np.zeros((0, 0))) for _ in heads)
@@ -91,18 +95,6 @@ def _encode(translator: Translator, pair: Pair, number: int) -> _Encoded:
     except DataError as error:
         raise DataError(f"Line {pair.line}: {error}") from error
     return _Encoded(number, source, target, (left, right))
-
-
-def _groups(rows: Sequence[_Encoded]) -> Iterator[list[_Encoded]]:
-    """Pairs of similar length together, as many at once as the budget allows."""
-    group: list[_Encoded] = []
-    for row in sorted(rows, key=lambda row: (len(row.source) + len(row.target), row.number)):
-        if group and (len(group) + 1) * (len(row.source) + len(row.target) + 3) > PADDED_TOKENS:
-            yield group
-            group = []
-        group.append(row)
-    if group:
-        yield group
 
 
 @torch.inference_mode()

@@ -12,6 +12,7 @@ from torch import Tensor
 from foveate.attention import record
 from foveate.config import build, setting
 from foveate.data.batch import Batch
+from foveate.data.batching import groups
 from foveate.data.label import Labels
 from foveate.data.labelled import LabelledText, read_labelled
 from foveate.data.labelled_store import LabelledData, LabelledReport, TextBatch, prepare_texts
@@ -31,7 +32,6 @@ from foveate.tasks.labelling import (
     Predicted,
     beginning,
     clear,
-    groups,
     longest,
     require_digests,
     require_examples,

@@ -1,7 +1,8 @@
 """Vectors of sentences from a BERT, as sentence-transformers makes them: near for texts that mean alike."""
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from foveate.data.batch import Batch
+from foveate.data.batching import groups
 from foveate.data.tokeniser import HuggingFaceTokeniser
 from foveate.errors import DataError, UsageError
 from foveate.inspect import Trace, Track, observe
@@ -28,8 +30,6 @@ MODES: dict[str, Mode] = {
     "pooling_mode_max_tokens": "max",
 }
 """How a folder names what becomes one vector of all: the mean, the first, or the largest of each feature."""
-PADDED_TOKENS = 8192
-"""Tokens, padding counted, that are read together."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,11 +51,9 @@ class EmbeddingConfig:
         folder = Path(folder)
         if not (folder / "modules.json").exists():
             return cls()
-        import json
-
         modes: tuple[Mode, ...] = ()
         normalised = False
-        for step in json.loads((folder / "modules.json").read_text(encoding="utf-8")):
+        for step in _steps(folder / "modules.json"):
             kind = str(step["type"]).rpartition(".")[2]
             if kind == "Pooling":
                 modes = _modes(read_json(folder / step["path"] / "config.json"), folder)
@@ -93,13 +91,7 @@ class Embedder:
         rows = [self._tokens(text, number, shorten) for number, text in enumerate(texts, start=1)]
         dim = self.model.output_dim * len(self.config.modes)
         found = torch.zeros(len(rows), dim, dtype=self.model.embedding.weight.dtype)
-        order = sorted(range(len(rows)), key=lambda index: len(rows[index]))
-        group: list[int] = []
-        for index in order:
-            if group and (len(group) + 1) * len(rows[index]) > PADDED_TOKENS:
-                found[group], group = self._vectors([rows[each] for each in group]), []
-            group.append(index)
-        if group:
+        for group in groups([len(row) for row in rows]):
             found[group] = self._vectors([rows[each] for each in group])
         return found
 
@@ -114,14 +106,8 @@ class Embedder:
         tokens = self._tokens(text, 1, False)
         with observe(self.model) as seen:
             self.model.encode(Batch.of([tokens]))
-        pieces = Track.of_pieces(self.tokeniser.pieces(tokens), text=text)
-        track = Track(
-            labels=pieces.labels,
-            text=text,
-            words=pieces.words,
-            sentences=pieces.sentences,
-            offsets=tuple((float(a), float(b)) for a, b in self.tokeniser.spans(text, framed=True)),
-        )
+        offsets = tuple((float(a), float(b)) for a, b in self.tokeniser.spans(text, framed=True))
+        track = replace(Track.of_pieces(self.tokeniser.pieces(tokens), text=text), offsets=offsets)
         dtype = str(self.model.embedding.weight.dtype).removeprefix("torch.")
         return Trace.of(seen, {"source": track}, pedigree=Pedigree(model=type(self.model).__name__, dtype=dtype))
 
@@ -149,6 +135,17 @@ def _pooled(hidden: Float[Tensor, "tokens dim"], packing: Packing, mode: Mode) -
         return hidden[packing.starts[:-1]]
     texts = [hidden[start:stop] for start, stop in zip(packing.starts[:-1], packing.starts[1:], strict=True)]
     return torch.stack([text.mean(0) if mode == "mean" else text.amax(0) for text in texts])
+
+
+def _steps(path: Path) -> list[dict[str, Any]]:
+    """What becomes of a text, one step after the other."""
+    try:
+        steps = json.loads(path.read_text(encoding="utf-8"))
+        if all({"type", "path"} <= step.keys() for step in steps):
+            return list(steps)
+    except (AttributeError, TypeError, ValueError):
+        pass
+    raise DataError(f"{path} is no list of steps with a type and a path. Fetch the folder anew.")
 
 
 def _modes(pooling: dict[str, Any], folder: Path) -> tuple[Mode, ...]:

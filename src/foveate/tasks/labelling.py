@@ -30,9 +30,9 @@ Config = TypeVar("Config", bound="LabellingConfig")
 Task = TypeVar("Task", bound="LabellingTask[Any]")
 VALIDATED = ("loss", "accuracy", "macro_f1", "span_f1")
 """What `validate` measures (spans where the tags are spans), and what may decide which checkpoint is best."""
+KEYS = {"accuracy": "accuracy", "F1": "macro_f1", "span F1": "span_f1"}
+"""What `validate` calls the scores of `Predicted`."""
 LABELS = "labels.json"
-BUDGET = 4096
-"""Padded tokens that a trained model reads together."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +147,7 @@ class LabellingTask(ABC, Generic[Model]):
             lengths = [len(self.validation.labels[example]) for example in batch.examples]
             predicted.labels.extend(self._names(logits.argmax(-1), lengths))
             predicted.gold.extend(self._names(batch.labels, lengths))
-        scores = {_KEYS[score.name]: score.value / 100 for score in predicted.scores()}
+        scores = {KEYS[score.name]: score.value / 100 for score in predicted.scores()}
         return {"loss": total / len(predicted.flat[1]), **scores}
 
     def describe(self, batch: Any) -> str:
@@ -163,9 +163,6 @@ class LabellingTask(ABC, Generic[Model]):
         lengths = data.inputs.lengths
         budget = self.config.data.max_tokens
         return BatchPlan(lengths, np.zeros_like(lengths), max_tokens=budget, seed=self.config.seed, lines=data.lines)
-
-
-_KEYS = {"accuracy": "accuracy", "F1": "macro_f1", "span F1": "span_f1"}
 
 
 class Parts(Generic[Example]):
@@ -233,15 +230,3 @@ def require_digests(run: Path, found: Mapping[str, str], expected: Mapping[str, 
     for name, digest in found.items():
         if expected.get(name, digest) != digest:
             raise DataError(f"{run / name} is not the file that this model was trained with. Restore that of this run.")
-
-
-def groups(lengths: Sequence[int], budget: int = BUDGET) -> Iterator[list[int]]:
-    """Numbers of texts of similar length, as many at once as the budget allows; empty texts are in none."""
-    group: list[int] = []
-    for index in sorted((i for i, length in enumerate(lengths) if length), key=lambda i: lengths[i]):
-        if group and (len(group) + 1) * lengths[index] > budget:
-            yield group
-            group = []
-        group.append(index)
-    if group:
-        yield group

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from foveate.config import build, setting
+from foveate.data.batching import groups
 from foveate.data.label import Labels
 from foveate.data.labelled import Tagged, read_tagged
 from foveate.data.labelled_store import LabelledData, LabelledReport, prepare_sentences
@@ -31,7 +32,6 @@ from foveate.tasks.labelling import (
     Predicted,
     beginning,
     clear,
-    groups,
     longest,
     require_digests,
     require_examples,

@@ -1,6 +1,6 @@
 """A trained translation model in use: translate, align, score."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -10,6 +10,7 @@ import torch
 from foveate.attention import record
 from foveate.config import build
 from foveate.data.batch import Batch
+from foveate.data.batching import groups
 from foveate.data.tokeniser import BOS, EOS, Tokeniser
 from foveate.decode import BeamConfig, DecodeConfig, Hypothesis, beam_size
 from foveate.errors import DataError
@@ -25,8 +26,6 @@ from foveate.tasks.hugging_face import read_translation
 from foveate.tasks.translate import TranslateConfig, build_model, load_tokenisers
 
 END = "</s>"
-PADDED_TOKENS = 4096
-"""Source tokens, padding and hypotheses counted, that are decoded together."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +155,7 @@ class Translator:
         config = self.config if config is None else config
         sources = [self._encode(text, f"Input {number}") for number, text in enumerate(texts, start=first + 1)]
         results: list[Translation] = [Translation(text, (), ()) for text in texts]
-        for group in _groups([len(source) for source in sources], beam_size(config)):
+        for group in groups([len(source) * beam_size(config) for source in sources]):
             examples = [first + index for index in group]
             found = self.engine.decode([sources[index] for index in group], examples, config)
             for index, hypotheses in zip(group, found, strict=True):
@@ -202,16 +201,3 @@ class Translator:
                 f"{name} has {count} tokens and an end, but the model has {limit} positions: {shown}. "
                 "Split it into sentences; nothing is cut off silently."
             )
-
-
-def _groups(lengths: Sequence[int], beam: int) -> Iterator[list[int]]:
-    """Indices of texts of similar length, as many at once as the budget allows; empty texts are in none."""
-    order = sorted((index for index, length in enumerate(lengths) if length), key=lambda index: lengths[index])
-    group: list[int] = []
-    for index in order:
-        if group and (len(group) + 1) * lengths[index] * beam > PADDED_TOKENS:
-            yield group
-            group = []
-        group.append(index)
-    if group:
-        yield group

@@ -133,3 +133,18 @@ def test_tokens_are_not_counted_across_tokenisers() -> None:
 def test_an_unknown_task_is_named() -> None:
     with pytest.raises(UsageError, match="Did you mean 'tag'"):
         design_of("tga", BASE, SCORES)
+
+
+def test_a_configuration_may_name_its_task_and_no_other() -> None:
+    named = {**BASE, "task": "translate"}
+    assert design_of("translate", named, SCORES).variants == design_of("translate", BASE, SCORES).variants
+    with pytest.raises(UsageError, match="for the task translate, not for tag"):
+        design_of("tag", named, SCORES)
+
+
+def test_a_pretrained_encoder_has_to_tell_its_sizes() -> None:
+    base = {"data": {"data": "tagged.txt"}, "initialise_from": "run"}
+    counts = {str(count): {"model": {"dropout": count}} for count in (0.1, 0.2)}
+    with pytest.raises(UsageError, match=r"variant 0\.1 begins with a pretrained encoder"):
+        design_of("tag", base, counts)
+    assert design_of("tag", {**base, "model": {"encoder": {"kind": "bert"}}}, counts).first == "0.1"

@@ -2,18 +2,17 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from itertools import compress
 from pathlib import Path
 from typing import Any
 
 from foveate.comparison.subject.subject import Asked, Bucket, Scored, Subject, grouped, measured_lengths
 from foveate.data.labelled import read_labelled, read_tagged
+from foveate.errors import UsageError
+from foveate.models import BERTConfig
 from foveate.storage.draft import disk_errors
 from foveate.tasks.classify import ClassifyTask, TextClassifier
-from foveate.tasks.labelling import VALIDATED, Parts, Predicted, longest
+from foveate.tasks.labelling import KEYS, VALIDATED, Parts, Predicted, longest
 from foveate.tasks.tag import SentenceTagger, TagTask
-
-KEYS = {"accuracy": "accuracy", "F1": "macro_f1", "span F1": "span_f1"}
 
 
 class Labelling(Subject):
@@ -30,6 +29,13 @@ class Labelling(Subject):
 
     def longest(self, config: Any) -> int:
         return longest(config, config.model.encoder)
+
+    def require_whole(self, config: Any, name: str) -> None:
+        if config.initialise_from is not None and not isinstance(config.model.encoder, BERTConfig):
+            raise UsageError(
+                f"variant {name} begins with a pretrained encoder, whose sizes a comparison has to know. Give them as "
+                'the config.json of a run that begins so has them: model.encoder = { kind = "bert", … }.'
+            )
 
     def count(self, batch: Any) -> int:
         return len(batch.labels)
@@ -73,9 +79,8 @@ class Labelling(Subject):
         lengths, unit = self.lengths(examples)
         buckets = []
         for end, numbers in grouped(lengths, asked.lengths).items():
-            here = [number in set(numbers) for number in range(len(examples))]
-            part = Predicted(labels=[*compress(predicted.labels, here)], gold=[*compress(predicted.gold, here)])
-            value = _values(part).get(first)
+            labels, gold = ([side[number] for number in numbers] for side in (predicted.labels, predicted.gold))
+            value = _values(Predicted(labels=labels, gold=gold)).get(first)
             if value is not None:
                 buckets.append(Bucket(longest=end, count=len(numbers), value=value))
         return Scored(values=self.pick(values, asked.metrics), buckets=buckets, unit=unit)

@@ -100,6 +100,10 @@ class Subject(ABC):
         """The longest example that is kept, where the model may have a say in it."""
         return None
 
+    def require_whole(self, config: Any, name: str) -> None:
+        """Raises UsageError where some of a variant's configuration would be known only when its data are read."""
+        return
+
     def data_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The part of a configuration, as plain data, that decides what is in the folder of data."""
         kept = {name: part for name, part in settings.items() if name not in NOT_DATA}
@@ -191,6 +195,11 @@ def grouped(lengths: Sequence[int], asked: Sequence[int] = ()) -> dict[int, list
     for number, length in enumerate(lengths):
         groups[next(end for end in ends if length <= end)].append(number)
     return {end: numbers for end, numbers in groups.items() if numbers}
+
+
+def in_percent(figures: Mapping[str, float]) -> dict[str, float]:
+    """What `validate` of a task gives, with shares as per cent, as scores are."""
+    return {name: value * (100 if name == "accuracy" else 1) for name, value in figures.items()}
 
 
 def measured_lengths(texts: Sequence[str]) -> tuple[list[int], str]:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from foveate.comparison.subject.subject import Asked, Scored, Subject
+from foveate.comparison.subject.subject import Asked, Scored, Subject, in_percent
 from foveate.data.store import TokenStore
 from foveate.data.text import read_lines
 from foveate.tasks import language_model, masked_language_model
@@ -39,15 +39,18 @@ class LanguageModelling(Subject):
         trained = task.data
         if asked.test:
             tokeniser = trained.tokeniser
-            rows = stream(iter(read_lines(asked.test["text"])), tokeniser)
+            lines = list(read_lines(asked.test["text"]))
+            rows = stream(iter(lines), tokeniser)
             place, digest = folder / "data" / "test", tokeniser.digest()
             store = TokenStore.write(place, rows, digest, vocab_size=tokeniser.vocab_size)
             task.data = replace(trained, validation=store)
-        task.__dict__.pop("validation_bytes", None)  # of another text
+            # Those of the text, and not of what a tokeniser has kept of it: they are the same for all variants.
+            task.validation_bytes = sum(len(line.encode()) + language_model.LINE_BYTES for line in lines)
         figures = task.validate()
         task.data = trained
-        values = {name: value * (100 if name == "accuracy" else 1) for name, value in figures.items()}
-        return Scored(values=self.pick(values, asked.metrics))
+        if asked.test:
+            del task.validation_bytes
+        return Scored(values=self.pick(in_percent(figures), asked.metrics))
 
 
 class MaskedLanguageModelling(LanguageModelling):

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from foveate.comparison.subject.subject import Asked, Bucket, Scored, Subject, grouped, measured_lengths
+from foveate.comparison.subject.subject import Asked, Bucket, Scored, Subject, grouped, in_percent, measured_lengths
 from foveate.data.parallel import prepare
 from foveate.data.text import Pair, read_pairs
 from foveate.errors import DataError
@@ -59,8 +59,8 @@ class Translate(Subject):
             )
         drawn = set(np.random.default_rng(config.seed).choice(len(pairs), size=wanted, replace=False).tolist())
         paths = {"source": folder / "train.tsv", "valid_source": folder / "valid.tsv"}
-        for (name, path), held in zip(paths.items(), (False, True), strict=True):
-            _write(path, [pair for number, pair in enumerate(pairs) if (number in drawn) == held], name)
+        for path, held in zip(paths.values(), (False, True), strict=True):
+            _write(path, [pair for number, pair in enumerate(pairs) if (number in drawn) == held])
         return {**{name: path.name for name, path in paths.items()}, "target": None, "columns": [0, 1]}
 
     def score(self, task: TranslateTask, config: TranslateConfig, folder: Path, asked: Asked) -> Scored:
@@ -93,7 +93,7 @@ class Translate(Subject):
             task.validation, _ = prepare(folder / "data" / "test", _pairs(config, asked), *sides, max_length=limit)
         figures = task.validate()
         task.validation = validation
-        return {name: value * (100 if name == "accuracy" else 1) for name, value in figures.items()}
+        return in_percent(figures)
 
 
 def _pairs(config: TranslateConfig, asked: Asked) -> list[Pair]:
@@ -104,7 +104,7 @@ def _pairs(config: TranslateConfig, asked: Asked) -> list[Pair]:
     return list(read_pairs(data.valid_source, data.valid_target, columns=data.columns))
 
 
-def _write(path: Path, pairs: list[Pair], name: str) -> None:
+def _write(path: Path, pairs: list[Pair]) -> None:
     for pair in pairs:
         if "\t" in pair.source or "\t" in pair.target:
             raise DataError(
