@@ -76,7 +76,9 @@ def vocabulary(tokeniser: Tokeniser) -> list[str]:
     """A name for every id, all different: its label where that is the first of its kind, else with its number."""
     names: dict[str, int] = {}
     for token, piece in enumerate([*SPECIALS, *tokeniser.pieces(range(len(SPECIALS), tokeniser.vocab_size))]):
-        names[piece if piece not in names else f"{piece}#{token}"] = token
+        while piece in names:
+            piece = f"{piece}#{token}"
+        names[piece] = token
     return list(names)
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from foveate.data.batch import Batch
 from foveate.errors import SetupError
+from foveate.models.seq2seq import selected_sentences
 
 Values = Mapping[str, np.ndarray]
 
@@ -58,12 +59,11 @@ class OnnxEngine:
         return replace(state, rows=rows, time=state.time + 1), logits
 
     def select(self, state: OnnxState, rows: Int[Tensor, " new_rows"]) -> OnnxState:
-        """Keep, repeat or reorder rows: whole groups of `beam` consecutive rows that belong to one sentence."""
-        places = rows.numpy()
-        sentences, memory = places[:: state.beam] // state.beam, state.memory
-        if len(sentences) != len(memory["lengths"]):
-            memory = {name: value[sentences] for name, value in memory.items()}
-        return replace(state, memory=memory, rows={name: value[places] for name, value in state.rows.items()})
+        """The state of the named rows, as `Stepper.select` asks for it."""
+        sentences, memory = selected_sentences(rows, state.beam, len(state.memory["lengths"])), state.memory
+        if sentences is not None:
+            memory = {name: value[sentences.numpy()] for name, value in memory.items()}
+        return replace(state, memory=memory, rows={name: value[rows.numpy()] for name, value in state.rows.items()})
 
 
 def _session(graph: bytes) -> Any:
