@@ -69,6 +69,12 @@ def sites_of(model: nn.Module) -> dict[str, nn.Module]:
     return {name: module for name, module in model.named_modules() if _passes(type(module))}
 
 
+def kind_of(name: str, module: nn.Module) -> Literal["self", "cross"]:
+    """Whether an attention looks across to an encoder, by what it is called: the library has no other sign of it."""
+    said = f"{name} {type(module).__name__}".lower()
+    return "cross" if any(mark in said for mark in CROSS) else "self"
+
+
 def _passes(kind: type[nn.Module]) -> bool:
     forward: Callable[..., Any] = unwrap(kind.forward)
     code = getattr(forward, "__code__", None)
@@ -76,8 +82,7 @@ def _passes(kind: type[nn.Module]) -> bool:
 
 
 def _built(name: str, module: nn.Module, choice: Chosen | None) -> nn.Module:
-    said = f"{name} {type(module).__name__}".lower()
-    kind: Literal["self", "cross"] = "cross" if any(mark in said for mark in CROSS) else "self"
+    kind = kind_of(name, module)
     if choice is None:
         return Guest(kind=kind)
     if not isinstance(choice, Mechanism):

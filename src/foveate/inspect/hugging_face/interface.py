@@ -7,13 +7,13 @@ from typing import Any
 from torch import Tensor, nn
 
 from foveate.errors import SetupError, UsageError
+from foveate.hugging_face.site import kind_of
 from foveate.inspect.hugging_face.recording import HuggingFaceRecording, active
 from foveate.inspect.hugging_face.site import HuggingFaceRecord
 
 NAME = "foveate_recorded"
 UNKNOWN = {"softcap": "soft-capped scores", "s_aux": "sinks beside the keys"}
 """Arguments of attentions that SDPA cannot compute, and what they mean."""
-CROSS = ("encoder_attn", "crossattention", "cross_attn", "EncDecAttention")
 
 
 def register() -> None:
@@ -58,7 +58,7 @@ def noted(
 ) -> HuggingFaceRecord:
     query, key, value = (tensor.detach() for tensor in tensors)
     scaling = keywords.get("scaling")
-    cross = any(part in name for part in CROSS)
+    cross = kind_of(name, module) == "cross"
     causal = keywords.get("is_causal")
     causal = bool(getattr(module, "is_causal", True) if causal is None else causal) and not cross
     start = 0 if cross else max(key.shape[2] - query.shape[2], 0)
