@@ -9,6 +9,7 @@ from torch import Tensor
 
 from foveate.config import to_dict
 from foveate.data.batch import Batch
+from foveate.data.text import normalise
 from foveate.data.tokeniser import BOS, EOS, Tokeniser
 from foveate.errors import UsageError
 from foveate.inspect import Trace, Track, observe
@@ -62,13 +63,14 @@ def trace_of(
 
 
 def _placed(track: Track, tokeniser: Tokeniser) -> Track:
-    """With the characters that each label stands for, where the tokeniser knows them."""
+    """With the characters that each label stands for, where the tokeniser knows them, in the form that it reads."""
     spans = getattr(tokeniser, "spans", None)
     if spans is None or track.text is None:
         return track
-    found, end = spans(track.text), float(len(track.text))
+    text = normalise(track.text)
+    found, end = spans(text), float(len(text))
     offsets = [*((float(first), float(last)) for first, last in found), *[(end, end)] * (len(track) - len(found))]
-    return replace(track, offsets=tuple(offsets))
+    return replace(track, text=text, offsets=tuple(offsets))
 
 
 def _complete(seen: Observation, model: Seq2Seq, batch: tuple[Batch, Batch], ran: Tensor) -> None:
