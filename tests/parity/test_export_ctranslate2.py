@@ -1,5 +1,6 @@
 """A tiny random Transformer in CTranslate2: the same scores, and the same words where both search alike."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import torch
 
 from foveate.attention import AdditiveConfig, AlibiConfig, AttentionConfig
 from foveate.data.batch import Batch
-from foveate.data.tokeniser import CharacterTokeniser
+from foveate.data.tokeniser import SPECIALS, CharacterTokeniser
 from foveate.decode import BeamConfig, GreedyConfig, Hypothesis, SampleConfig, Wu, beam_size, decode
 from foveate.errors import UsageError
 from foveate.export import CTranslate2Engine, ctranslate2_refusals, save_ctranslate2, vocabulary
@@ -184,3 +185,15 @@ def test_names_of_a_vocabulary_are_all_different() -> None:
     names = vocabulary(CharacterTokeniser("ab"))
     assert len(set(names)) == len(names) == CharacterTokeniser("ab").vocab_size
     assert names[:4] == ["<pad>", "<s>", "</s>", "<unk>"]
+
+
+def test_every_id_has_a_name_of_its_own_whatever_pieces_are_called() -> None:
+    third = len(SPECIALS) + 2
+
+    class Alike(CharacterTokeniser):
+        def pieces(self, ids: Iterable[int]) -> list[str]:
+            return ["a", f"a#{third}", "a", "a"]
+
+    names = vocabulary(Alike("abcd"))
+    assert len(set(names)) == len(names) == third + 2
+    assert names[:third] == [*SPECIALS, "a", f"a#{third}"]
