@@ -35,7 +35,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code: 0 done, 2 usage, 3 data, 4 environment, 130 interrupted."""
     argv = sys.argv[1:] if argv is None else list(argv)
     _speak_utf8()
-    arguments = _parse(argv)
+    try:
+        arguments = _parse(argv)
+    except KeyboardInterrupt:
+        print("foveate: stopped.", file=sys.stderr)
+        return 130
     try:
         return int(importlib.import_module(f"foveate.cli.{arguments.command}").run(arguments) or 0)
     except FoveateError as error:
@@ -58,8 +62,9 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     arguments, rest = parser.parse_known_args(argv)
     if rest:
         command = parser.commands[arguments.command]
-        options = [name for name in rest if name.startswith("--")]
-        guess = did_you_mean(options[0].partition("=")[0], command._option_string_actions) if options else ""
+        unknown = next((name[2:].partition("=")[0] for name in rest if name.startswith("--")), "")
+        names = [name.lstrip("-") for name in command._option_string_actions]
+        guess = did_you_mean(unknown, names).replace("'", "'--", 1)
         command.error(f"unrecognized arguments: {' '.join(rest)}.{guess}")
     return arguments
 

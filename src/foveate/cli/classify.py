@@ -42,10 +42,12 @@ def run(arguments: argparse.Namespace) -> int:
 
                 from foveate.cli.setup import colour_wanted
                 from foveate.inspect import terminal
+                from foveate.inspect.label import printable
 
                 width = shutil.get_terminal_size((100, 40)).columns
                 seen = classifier.look(text.text)
                 print(terminal(seen, colour=colour_wanted(), width=width))
                 most = sorted(zip(seen.weights[0].tolist(), seen.source, strict=True), key=lambda one: -one[0])[:MOST]
-                print("most:", *(f"{piece} {weight:.3f}" for weight, piece in most), "\n", sep="  ", flush=True)
+                shown = (f"{printable(piece)} {weight:.3f}" for weight, piece in most)
+                print("most:", *shown, "\n", sep="  ", flush=True)
     return 0

@@ -163,7 +163,8 @@ def _text(arguments: argparse.Namespace) -> int:
 
 def _of_task(arguments: argparse.Namespace, name: str, option: str) -> "Callable[[argparse.Namespace], Any]":
     """What the module of the run's task does with an option."""
-    from foveate.cli.task import known_task, module_of
+    from foveate.cli.task import TASKS, known_task, module_of
+    from foveate.cli.task import option as option_of
     from foveate.errors import UsageError
     from foveate.storage.run import read_run
     from foveate.storage.shipped import run_folder
@@ -171,7 +172,10 @@ def _of_task(arguments: argparse.Namespace, name: str, option: str) -> "Callable
     task = known_task(read_run(run_folder(arguments.run)))
     found = getattr(module_of(task), name, None)
     if found is None:
-        raise UsageError(f"{arguments.run} is a run of the task {task}, which is not scored with {option}.")
+        raise UsageError(
+            f"{arguments.run} is a run of the task {task}, which is not scored with {option}. "
+            f"Use {option_of(TASKS[task].first)}."
+        )
     return found
 
 

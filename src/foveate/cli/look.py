@@ -78,8 +78,10 @@ def _look_at_trace(arguments: argparse.Namespace) -> int:
 def _look_at_run(arguments: argparse.Namespace) -> int:
     from foveate.cli.setup import prepare_machine, say
     from foveate.errors import UsageError
+    from foveate.storage.shipped import run_folder
     from foveate.tasks.translator import Translator
 
+    run_folder(arguments.run)  # nothing is asked about a run that is not there
     text = arguments.viewed if arguments.text is None else arguments.text
     if text is None:
         raise UsageError(
