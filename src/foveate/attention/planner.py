@@ -33,7 +33,7 @@ Rates = Mapping[str, Sequence[float]]
 """For each variant of a path: a rate for each feature, and behind them points, each a place and an error."""
 PLACE = 6
 """Coordinates of a size: logarithms of matrices, queries, keys, width, pairs per query and tiles."""
-DOUBT = 0.1
+DOUBT = 0.02
 """How much weight says that there is no error: what lies far from every point is left as it is."""
 
 
