@@ -24,7 +24,8 @@ def attend(model: nn.Module, mechanism: Chosen | Mapping[str, Chosen] | None = N
 
     Without a mechanism the results are the model's own. With one, or with one for each of some patterns of names
     ("*" fits anything; of several that fit, the last counts), those layers attend by it: an `AttentionConfig`, the
-    configuration of another formula, or an `Attention`. What the model demands stays: its rule is joined to the new
+    configuration of another formula, which every layer builds for itself, or an `Attention`, which all layers that fit
+    share, weights included. What the model demands stays: its rule is joined to the new
     one, its scale and bias to a score and a bias. Mechanisms with weights are part of the model from now on, are
     trained with it and saved with it.
 
