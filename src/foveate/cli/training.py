@@ -24,6 +24,8 @@ def train(name: str, task: Any, config: Any, folder: Path, *, quiet: bool, resum
         say(f"Stopped at step {outcome.step:,}; everything is saved. Continue with:  foveate resume {shown}")
         return 130
     say(f"{ending}: {outcome.stopped_because}, in {outcome.seconds / 60:.1f} minutes. {_best(outcome)}")
+    if resume and ending == "Finished before":
+        say("A run keeps its settings. To train for longer, begin another: foveate train … --set train.steps=N")
     module.finish(task, config, folder)
     return 0
 

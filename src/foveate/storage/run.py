@@ -78,6 +78,11 @@ def read_run(folder: Path) -> Run:
     Raises DataError when there is none, or when another version wrote it.
     """
     path = Path(folder) / "config.json"
+    if (Path(folder) / "export.json").exists():
+        raise DataError(
+            f"{folder} is no run but an export, for other programs. Give the run it was made from; "
+            "`foveate translate RUN --engine` decodes with other engines."
+        )
     if not path.exists():
         inside = sorted(entry.parent.name for entry in Path(folder).glob("*/config.json"))
         hint = (
