@@ -70,7 +70,7 @@ def nice_ticks(low: float, high: float, most: int = 6) -> list[float]:
     >>> nice_ticks(0.13, 0.92), nice_ticks(0.0, 1234.0)
     ([0.0, 0.2, 0.4, 0.6, 0.8, 1.0], [0.0, 500.0, 1000.0, 1500.0])
     """
-    if not high > low:
+    if not high - low > 1e-300:  # less than any scale has digits for
         room = abs(low) / 2 or 1.0
         low, high = low - room, high + room
     least = (high - low) / (most - 1)

@@ -3,7 +3,7 @@ import xml.etree.ElementTree as ElementTree
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from foveate.inspect.chart import Curve, chart, curves_of, figure_text, nice_ticks, thinned
@@ -40,6 +40,7 @@ def test_a_step_that_was_repeated_after_a_resume_is_drawn_once() -> None:
     assert [x for x, _ in curves_of(rows)["loss"][0].points] == [1.0, 2.0, 3.0]
 
 
+@example(0.0, 5e-324)
 @given(st.floats(-1e9, 1e9), st.floats(-1e9, 1e9))
 def test_ticks_hold_the_data_and_are_few_and_even(first: float, second: float) -> None:
     low, high = sorted((first, second))

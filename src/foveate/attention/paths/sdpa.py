@@ -71,7 +71,7 @@ class SDPAPath:
                 is_causal=triangle,
                 scale=given.scale,
             )
-        if not work and context.grad_fn is not None and query.device.type == "cpu":
+        if not work and context.grad_fn is not None and machine.current().onednn_matmul:
             _small_products_backward(context.grad_fn)
         if visible is None or not some_row_is_empty(visible):
             return context
@@ -82,10 +82,10 @@ def _small_products_backward(node: torch.autograd.graph.Node) -> None:
     """The backward pass, too, multiplies small blocks."""
     switch = ExitStack()
 
-    def off(grads: tuple[Tensor, ...]) -> None:
+    def off(grads: tuple[Tensor | None, ...]) -> None:
         switch.enter_context(machine.small_products())
 
-    def on(inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> None:
+    def on(inputs: tuple[Tensor | None, ...], outputs: tuple[Tensor | None, ...]) -> None:
         switch.close()
 
     node.register_prehook(off)
