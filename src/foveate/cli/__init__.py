@@ -1,16 +1,7 @@
 """The command line: one file per command, which parses, calls and prints."""
 
-import argparse
-import importlib
-import io
-import os
 import sys
-import traceback
 from collections.abc import Sequence
-from typing import Any
-
-from foveate.errors import FoveateError
-from foveate.suggestion import did_you_mean
 
 COMMANDS = {
     "train": "train a model on your data",
@@ -33,117 +24,11 @@ COMMANDS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code: 0 done, 2 usage, 3 data, 4 environment, 130 interrupted."""
-    argv = sys.argv[1:] if argv is None else list(argv)
-    _speak_utf8()
     try:
-        arguments = _parse(argv)
+        # Here, and nothing at the top of this file: Ctrl-C while modules are read is as quiet as it is later.
+        from foveate.cli.program import run
+
+        return run(sys.argv[1:] if argv is None else list(argv))
     except KeyboardInterrupt:
         print("foveate: stopped.", file=sys.stderr)
         return 130
-    try:
-        return int(importlib.import_module(f"foveate.cli.{arguments.command}").run(arguments) or 0)
-    except FoveateError as error:
-        if arguments.debug:
-            traceback.print_exc()
-        else:
-            print(f"foveate {arguments.command}: {error}", file=sys.stderr)
-        return error.exit_code
-    except BrokenPipeError:
-        _leave_pipe()
-        return 0
-    except KeyboardInterrupt:
-        print(f"foveate {arguments.command}: stopped.", file=sys.stderr)
-        return 130
-
-
-def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    """The arguments; what is left over is refused by the command it was written after, which knows its options."""
-    parser = _parser(argv)
-    arguments, rest = parser.parse_known_args(argv)
-    if rest:
-        command = parser.commands[arguments.command]
-        unknown = next((name[2:].partition("=")[0] for name in rest if name.startswith("--")), "")
-        names = [name.lstrip("-") for name in command._option_string_actions]
-        guess = did_you_mean(unknown, names).replace("'", "'--", 1)
-        command.error(f"unrecognized arguments: {' '.join(rest)}.{guess}")
-    return arguments
-
-
-def _parser(argv: Sequence[str]) -> "_Choosing":
-    """All commands with their summaries; the arguments of the one that is called."""
-    parser = _Choosing(
-        prog="foveate",
-        description="Attention models to train, run fast and look inside.",
-        epilog="foveate COMMAND --help explains a command with an example.",
-        formatter_class=_Formatter,
-    )
-    parser.add_argument("--version", action="version", version=_version())
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Command)
-    for name, summary in COMMANDS.items():
-        command = commands.add_parser(
-            name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", formatter_class=_Formatter
-        )
-        if name in argv:
-            importlib.import_module(f"foveate.cli.{name}").arguments(command)
-        command.add_argument("--debug", action="store_true", help="show the traceback of an error")
-        parser.commands[name] = command
-    return parser
-
-
-class _Choosing(argparse.ArgumentParser):
-    """Says what was meant where a word is none of the choices."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        self.commands: dict[str, argparse.ArgumentParser] = {}
-
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        try:
-            super()._check_value(action, value)
-        except argparse.ArgumentError as error:
-            error.message += did_you_mean(str(value), map(str, action.choices or ()))
-            raise
-
-
-class _Command(_Choosing):
-    """Takes positional arguments and options in any order: argparse alone loses a TEXT or TOML after an option."""
-
-    _mixing = False
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        if self._mixing:
-            return super().parse_known_args(args, namespace)
-        self._mixing = True
-        try:
-            return self.parse_known_intermixed_args(args, namespace)
-        finally:
-            self._mixing = False
-
-
-class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """Examples keep their line breaks, and help has room."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=32, width=100)
-
-
-def _speak_utf8() -> None:
-    """Output is UTF-8 as input is, whatever the locale says; a terminal of another encoding shows question marks."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            if stream.isatty():
-                stream.reconfigure(errors="replace")
-            else:
-                stream.reconfigure(encoding="utf-8")
-
-
-def _leave_pipe() -> None:
-    """The reader has gone: what is still to be written, also by Python at exit, goes nowhere and says nothing."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-
-
-def _version() -> str:
-    from importlib.metadata import version
-
-    return f"foveate {version('foveate')}"

@@ -1,0 +1,41 @@
+"""A start is quick, and Ctrl-C is quiet from its first moment on."""
+
+import os
+import subprocess
+import sys
+
+INTERRUPTED = """
+import sys
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == {name!r}:
+            raise KeyboardInterrupt
+
+from foveate.cli import main
+sys.meta_path.insert(0, Interrupting())
+sys.modules.pop({name!r}, None)
+sys.exit(main(["plan", "--show"]))
+"""
+LAZY = """
+import contextlib, sys
+from foveate.cli import main
+with contextlib.suppress(SystemExit):
+    main(["resume", "--help"])
+print(*sorted({"importlib.metadata", "traceback", "torch"} & set(sys.modules)), file=sys.stderr)
+"""
+
+
+def python(program: str) -> "subprocess.CompletedProcess[str]":
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+
+
+def test_an_interrupt_while_modules_are_read_says_stopped_and_nothing_else() -> None:
+    for name, who in (("argparse", "foveate"), ("foveate.cli.plan", "foveate"), ("foveate.tasks.plan", "foveate plan")):
+        done = python(INTERRUPTED.format(name=name))
+        assert (done.returncode, done.stderr, done.stdout) == (130, f"{who}: stopped.\n", ""), name
+
+
+def test_the_version_is_not_looked_up_unless_it_is_asked_for() -> None:
+    assert python(LAZY).stderr.split() == []
