@@ -1,6 +1,7 @@
 """Mechanisms put in the place of a model's attentions, by the names of its modules."""
 
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from fnmatch import fnmatchcase
 from inspect import unwrap
 from typing import Any, Literal
@@ -24,10 +25,10 @@ def attend(model: nn.Module, mechanism: Chosen | Mapping[str, Chosen] | None = N
 
     Without a mechanism the results are the model's own. With one, or with one for each of some patterns of names
     ("*" fits anything; of several that fit, the last counts), those layers attend by it: an `AttentionConfig`, the
-    configuration of another formula, which every layer builds for itself, or an `Attention`, which all layers that fit
-    share, weights included. What the model demands stays: its rule is joined to the new
-    one, its scale and bias to a score and a bias. Mechanisms with weights are part of the model from now on, are
-    trained with it and saved with it.
+    configuration of another formula, which every layer builds for itself, or an `Attention`. This one is the first
+    layer's that it fits; every other layer gets a copy, which begins with the same weights and learns its own. What the
+    model demands stays: its rule is joined to the new one, its scale and bias to a score and a bias. Mechanisms with
+    weights are part of the model from now on, are trained with it and saved with it.
 
     Raises UsageError for a model whose attention does not pass the library's interface, and for a pattern that fits
     nothing; ValueError where a mechanism cannot stand in such a place.
@@ -48,9 +49,14 @@ def attend(model: nn.Module, mechanism: Chosen | Mapping[str, Chosen] | None = N
                 f"No attention is called {pattern!r}.{did_you_mean(pattern, names)} There are {len(names)}: {some} …"
             )
     made: dict[str, nn.Module] = {}
+    used: list[Chosen] = []
     for name, module in names.items():
-        fitting = [choice for pattern, choice in chosen.items() if fnmatchcase(name, pattern)]
-        made[name] = _built(name, module, fitting[-1] if fitting else None)
+        choice = next((chosen[pattern] for pattern in reversed(list(chosen)) if fnmatchcase(name, pattern)), None)
+        if isinstance(choice, nn.Module) and any(choice is one for one in used):
+            made[name] = _built(name, module, deepcopy(choice))
+        else:
+            made[name] = _built(name, module, choice)
+            used += [] if choice is None else [choice]
     for name, module in names.items():
         setattr(module, CHILD, made[name])
     model.set_attn_implementation(NAME)  # type: ignore[operator]

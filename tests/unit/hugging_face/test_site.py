@@ -99,12 +99,17 @@ def test_weights_of_a_mechanism_are_the_models_and_learn(bert: Any, ids: torch.T
     assert bert.config._attn_implementation == "sdpa"
 
 
-@torch.no_grad()
-def test_an_attention_of_ones_own_is_shared(bert: Any, ids: torch.Tensor) -> None:
+def test_an_attention_of_ones_own_is_the_first_layers_and_the_others_learn_copies(bert: Any, ids: torch.Tensor) -> None:
     mine = Attention(General(query_dim=4, key_dim=4))
-    made = attend(bert, mine)
-    assert len({id(guest.score) for guest in made.values() if isinstance(guest, Guest)}) == 1
-    assert bert(ids).last_hidden_state.isfinite().all()
+    made = [guest for guest in attend(bert, mine).values() if isinstance(guest, Guest)]
+    weights = [weight for guest in made for weight in guest.score.parameters()]
+    assert len(weights) == len(made) > 1
+    assert weights[0] is next(mine.score.parameters())
+    assert len({weight.data_ptr() for weight in weights}) == len(weights)
+    assert all(torch.equal(weight, weights[0]) for weight in weights)
+    bert(ids).last_hidden_state.square().sum().backward()
+    assert all(weight.grad is not None for weight in weights)
+    assert not torch.equal(weights[0].grad, weights[1].grad)
 
 
 @pytest.mark.parametrize("config", [PerformerConfig(), LinformerConfig(max_length=16, projected_length=4)], ids=str)
