@@ -55,7 +55,6 @@ from foveate.data.batch import Batch
 from foveate.decode import BeamConfig, GreedyConfig, Hypothesis, beam_size, decode
 from foveate.models import (
     BahdanauConfig,
-    FixedContext,
     FixedContextConfig,
     LuongConfig,
     ModelConfig,
@@ -63,7 +62,6 @@ from foveate.models import (
     Transformer,
     TransformerConfig,
 )
-from foveate.models.transformer import CACHE_STEP
 from foveate.nn import (
     BinaryConfig,
     BlockConfig,
@@ -75,6 +73,7 @@ from foveate.nn import (
     UnitIntervalConfig,
 )
 from foveate.nn.loss import cross_entropy
+from foveate.nn.past import ROOM_STEP
 
 VOCAB = 13
 SOURCES = [[5, 6, 7, 8, 2], [9, 2], [4, 4, 10, 2], [11, 12, 3, 4, 5, 6, 2]]
@@ -268,8 +267,6 @@ DECODED = [
     *(name for name, _ in mechanisms()),
 ]
 """Every architecture with every state it can carry; what stepping and selecting cannot tell apart is left out."""
-UNREAD = ("encoder.after.norms.2.weight", "encoder.after.norms.2.bias")
-"""A fixed context is the last state itself, so what follows the encoder's last layer is not read."""
 
 
 @pytest.fixture(params=DECODED)
@@ -376,11 +373,11 @@ def test_a_selection_leaves_the_state_it_was_made_from_as_it_was(decoder: Seq2Se
 @torch.no_grad()
 def test_the_cache_is_no_cache_past_every_growth_of_it(name: str) -> None:
     model = built(name)
-    words = [1, *torch.randint(3, VOCAB, (2 * CACHE_STEP + 3,)).tolist()]
+    words = [1, *torch.randint(3, VOCAB, (2 * ROOM_STEP + 3,)).tolist()]
     state = model.start(Batch.of(SOURCES[:1]))
     for time, word in enumerate(words):
         state, logits = model.step(state, torch.tensor([word]))
-        if (time + 2) % CACHE_STEP > 2:  # compare on both sides of each growth
+        if (time + 2) % ROOM_STEP > 2:  # compare on both sides of each growth
             continue
         (whole,) = teacher_forced(model, SOURCES[:1], [[*words[: time + 1], 2]])
         torch.testing.assert_close(logits[0], whole[-1], **SAME)
@@ -412,7 +409,7 @@ def test_gradients_are_finite_and_padding_gets_none(model: Seq2Seq) -> None:
     source, target = Batch.of(SOURCES), Batch.of(TARGETS)
     cross_entropy(model(source, target), model.predicted(target)).backward()
     for name, parameter in model.named_parameters():
-        if (name in UNREAD and isinstance(model, FixedContext)) or _is_blind(model, name):
+        if _is_blind(model, name):
             continue
         assert parameter.grad is not None, name
         assert parameter.grad.isfinite().all(), name

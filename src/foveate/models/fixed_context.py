@@ -55,11 +55,15 @@ class FixedContext(RecurrentSeq2Seq):
             replace(stack, hidden_dim=direction_dim(config.hidden_dim, config.bidirectional)),
             config.embedding_dim,
             bidirectional=config.bidirectional,
+            norm_last=False,
         )
         super().__init__(source_vocab, target_vocab, config.embedding_dim, config.dropout, encoder)
         self.bridge = nn.Linear(config.hidden_dim, config.hidden_dim)
         self.decoder = RecurrentDecoder(stack, config.embedding_dim + config.hidden_dim)
         self.output = nn.Linear(config.hidden_dim, target_vocab)
+        last = f"encoder.after.norms.{config.num_layers - 1}"
+        self.retired = (f"{last}.weight", f"{last}.bias") if config.layer_norm else ()
+        """Weights that earlier versions saved, though nothing reads what follows the encoder's last layer."""
 
     def forward(self, source: Batch, target: Batch) -> Float[Tensor, "tokens vocab"]:
         memory = self.encode(source)

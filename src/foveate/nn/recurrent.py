@@ -138,17 +138,19 @@ class RecurrentEncoder(nn.Module):
     """Stacked recurrent layers over whole sequences; with `bidirectional`, h_i = [→h_i; ←h_i] in every layer.
 
     Padding neither changes a state nor is read backwards: the backward direction starts at each sequence's last
-    real input.
+    real input. Without `norm_last` the last layer's outputs are not normalised: for those who read final states alone.
     """
 
-    def __init__(self, config: RecurrentConfig, input_dim: int, *, bidirectional: bool) -> None:
+    def __init__(
+        self, config: RecurrentConfig, input_dim: int, *, bidirectional: bool, norm_last: bool = True
+    ) -> None:
         super().__init__()
         self.output_dim = config.hidden_dim * (2 if bidirectional else 1)
         widths = [input_dim, *[self.output_dim] * (config.num_layers - 1)]
         self.forwards = nn.ModuleList(RecurrentLayer(config.cell, width, config.hidden_dim) for width in widths)
         backwards = widths if bidirectional else []
         self.backwards = nn.ModuleList(RecurrentLayer(config.cell, width, config.hidden_dim) for width in backwards)
-        self.after = _LayerEnds(config, self.output_dim)
+        self.after = _LayerEnds(config, self.output_dim, norm_last=norm_last)
 
     def forward(
         self, x: Float[Tensor, "batch length input_dim"], lengths: Int[Tensor, " batch"]
@@ -204,16 +206,16 @@ class RecurrentDecoder(nn.Module):
 class _LayerEnds(nn.Module):
     """What follows each layer of a stack: skip connection, layer norm, dropout between layers."""
 
-    def __init__(self, config: RecurrentConfig, output_dim: int) -> None:
+    def __init__(self, config: RecurrentConfig, output_dim: int, *, norm_last: bool = True) -> None:
         super().__init__()
         self.skip, self.dropout, self.last = config.skip, config.dropout, config.num_layers - 1
-        norms = config.num_layers if config.layer_norm else 0
+        norms = config.num_layers - (not norm_last) if config.layer_norm else 0
         self.norms = nn.ModuleList(nn.LayerNorm(output_dim) for _ in range(norms))
 
     def forward(self, index: int, x: Tensor, outputs: Tensor) -> Tensor:
         if self.skip and x.shape[-1] == outputs.shape[-1]:
             outputs = outputs + x
-        if len(self.norms):
+        if index < len(self.norms):
             outputs = self.norms[index](outputs)
         return outputs if index == self.last else dropout(outputs, self.dropout, self.training)
 

@@ -140,8 +140,12 @@ def model_tensors(model: nn.Module) -> dict[str, Tensor]:
 
 
 def restore_model(model: nn.Module, tensors: Mapping[str, Tensor], *, source: Path | str) -> None:
-    """Copies saved tensors into a model of the same shape; raises DataError naming the first differences."""
-    own = model_tensors(model)
+    """Copies saved tensors into a model of the same shape; raises DataError naming the first differences.
+
+    What a model calls `retired`, names of weights that earlier versions saved, may be there and is passed over.
+    """
+    own, retired = model_tensors(model), getattr(model, "retired", ())
+    tensors = {name: tensor for name, tensor in tensors.items() if name in own or name not in retired}
     differences = [f"{name} is missing" for name in own.keys() - tensors.keys()]
     differences += [f"{name} is unknown to the model" for name in tensors.keys() - own.keys()]
     differences += [

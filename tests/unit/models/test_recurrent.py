@@ -6,7 +6,9 @@ from torch import Tensor
 
 from foveate.attention import AdditiveConfig, AttentionConfig, Dot, GeneralConfig, LocationAwareConfig, record
 from foveate.data.batch import Batch
+from foveate.errors import DataError
 from foveate.models import BahdanauConfig, FixedContextConfig, LuongConfig
+from foveate.storage.checkpoint import restore_model
 
 SOURCE, TARGET = [4, 5, 6, 2], [1, 7, 3, 8, 2]
 
@@ -142,3 +144,18 @@ def test_location_aware_steps_look_at_the_weights_of_the_step_before(feeding: bo
     first = torch.tensor([[0.25, 0.25, 0.25, 0.25], [0.5, 0.5, 0.0, 0.0]], dtype=torch.float64)
     torch.testing.assert_close(previous[:, 0, 0], first)
     torch.testing.assert_close(previous[:, :, 1:], now[:, :, :-1])
+
+
+def test_a_fixed_context_has_no_weight_that_nobody_reads_and_takes_checkpoints_that_do() -> None:
+    config = FixedContextConfig(embedding_dim=4, hidden_dim=6, num_layers=2, layer_norm=True)
+    model = config.build(9, 9)
+    model.loss(one(SOURCE), one(TARGET)).backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+    saved = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    older = {**saved, "encoder.after.norms.1.weight": torch.ones(6), "encoder.after.norms.1.bias": torch.zeros(6)}
+    again = config.build(9, 9)
+    restore_model(again, older, source="an older run")
+    assert all(torch.equal(tensor, saved[name]) for name, tensor in again.state_dict().items())
+    with pytest.raises(DataError, match="encoder.after.norms.2.bias is unknown to the model"):
+        restore_model(again, {**saved, "encoder.after.norms.2.bias": torch.zeros(6)}, source="another run")
