@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from foveate.attention import AlibiConfig, AttentionConfig, CosineConfig, Rotary, Sparsemax, record, window
-from foveate.attention.efficient import LinearConfig
+from foveate.attention.efficient import LinearConfig, PerformerConfig
 from foveate.data.batch import Batch
 from foveate.decode import BeamConfig, GreedyConfig, SampleConfig, beam_size, decode
 from foveate.models.gpt import GPTConfig
@@ -30,6 +30,7 @@ ATTENTIONS = {
     "alibi": AttentionConfig(bias=AlibiConfig()),
     "window": AttentionConfig(visibility=window(left=3, right=0)),
     "linear": LinearConfig(),
+    "performer": PerformerConfig(num_features=8),
 }
 BLOCK = BlockConfig(model_dim=8, num_heads=2, feedforward_dim=12)
 

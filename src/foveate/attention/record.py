@@ -147,6 +147,12 @@ def is_recording() -> bool:
     return _active.get() is not None
 
 
+def is_recorded(attention: nn.Module) -> bool:
+    """Whether a recording is on whose model holds this attention."""
+    recording = _active.get()
+    return recording is not None and id(getattr(attention, "site", attention)) in recording.names
+
+
 def note(
     attention: nn.Module,
     kind: Literal["self", "cross"],

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from foveate.attention import Attention, Positions, predicate
+from foveate.attention.efficient.kernel import KernelAttention
 from foveate.attention.normaliser import Normaliser
 from foveate.attention.normaliser.normaliser import Rows, Scores, Visible, Weights
 from foveate.errors import UsageError
@@ -75,7 +76,7 @@ def explained(model: nn.Module) -> Iterator[None]:
     """Run `model` with every weight made and no shortcut around its attentions: what `explain` computes."""
     with ExitStack() as stack:
         for module in model.modules():
-            if isinstance(module, Attention) and not hasattr(module.score, "positive_key"):
+            if isinstance(module, Attention) and not isinstance(module, KernelAttention):
                 stack.enter_context(_changed(module, "normaliser", SwitchedOff(module.normaliser, ())))
         yield
 

@@ -19,7 +19,7 @@ from foveate.nn.dropout import dropout
 from foveate.nn.limit import require_positive
 from foveate.nn.loss import projected_cross_entropy
 from foveate.nn.packing import Packing
-from foveate.nn.past import Past, attend_and_keep, attend_to_past, standing, with_room
+from foveate.nn.past import Past, attend_and_keep, attend_to_past, selected, with_room
 from foveate.nn.position import LearnedConfig, PositionConfig, UnitIntervalConfig
 
 DEVIATION = 0.02
@@ -80,7 +80,7 @@ class GPTState:
     """The model between two tokens."""
 
     pasts: tuple[Past, ...]
-    """Per layer, keys and values of the tokens so far; with room for more."""
+    """Per layer, keys and values of the tokens so far, with room for more; or their sum, where that is enough."""
     time: int
 
 
@@ -152,14 +152,14 @@ class GPT(LanguageModel[GPTState]):
     def step(self, state: GPTState, token: Int[Tensor, " rows"]) -> tuple[GPTState, Float[Tensor, "rows vocab"]]:
         time = state.time
         x = self._embed(token, torch.full_like(token, time))
-        pasts = tuple(with_room(past, time) for past in state.pasts)
-        for block, past in zip(self._layers, pasts, strict=True):
-            at = standing(past, time)
-            x = _through(block, x, partial(attend_to_past, block.attention, past=past, time=time, at=at))
-        return GPTState(pasts, time + 1), self.logits(self.norm(x))
+        pasts: list[Past] = []
+        for block, past in zip(self._layers, state.pasts, strict=True):
+            past = with_room(past, time)
+            x = _through(block, x, partial(attend_to_past, block.attention, past=past, time=time, pasts=pasts))
+        return GPTState(tuple(pasts), time + 1), self.logits(self.norm(x))
 
     def select(self, state: GPTState, rows: Int[Tensor, " new_rows"]) -> GPTState:
-        return replace(state, pasts=tuple(past.index_select(1, rows) for past in state.pasts))
+        return replace(state, pasts=tuple(selected(past, rows) for past in state.pasts))
 
     @property
     def _layers(self) -> tuple[EncoderBlock, ...]:

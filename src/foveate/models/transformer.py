@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, cast
 
 import torch
@@ -21,12 +22,10 @@ from foveate.nn.linear import MadeOf, PackedWeight, may_pack, packed_product
 from foveate.nn.loss import projected_cross_entropy
 from foveate.nn.multihead import KeyValue
 from foveate.nn.packing import Packing
+from foveate.nn.past import ROOM_STEP, Past, Stored, attend_to_past, no_past, selected, standing, with_room
 from foveate.nn.position import PositionConfig, SinusoidalConfig, UnitInterval
 from foveate.nn.ran import RANConfig, RANEncoder
 from foveate.nn.step import DecoderStep
-
-CACHE_STEP = 16
-"""Caches grow by this many positions: CPU kernels run short, odd lengths several times slower than multiples of 16."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,14 +60,14 @@ class TransformerConfig:
 
 @dataclass(frozen=True, eq=False)
 class TransformerState:
-    """A decoder between two words. Caches hold room for more positions than are filled."""
+    """A decoder between two words."""
 
     memory: tuple[KeyValue, ...]
     """Per layer, the encoder's output as keys and values: one per sentence, shared by its hypotheses."""
     memory_at: Positions
     memory_lengths: Int[Tensor, " sentences"]
-    cache: tuple[Float[Tensor, "2 rows heads room head_dim"], ...]
-    """Per layer, keys and values of the words so far: one per row."""
+    cache: tuple[Past, ...]
+    """Per layer, keys and values of the words so far, with room for more; or their sum, where that is enough."""
     beam: int
     time: int
     flat: tuple[FlatBlock, ...] | None = None
@@ -180,7 +179,7 @@ class Transformer(Seq2Seq[TransformerState]):
         projected = (block.cross_attention.remember(encoded, packing=packing) for block in self._decoder)
         memory = tuple(KeyValue(*(kept.contiguous() for kept in layer)) for layer in projected)
         rows = source.size * beam
-        cache = tuple(layer.key.new_zeros(2, rows, layer.key.shape[1], 0, layer.key.shape[3]) for layer in memory)
+        cache = tuple(no_past(block.attention, rows) for block in self._decoder)
         plain = not torch.is_grad_enabled() and not self.training
         flat = self._flat.of(self._decoder) if plain else None
         whole = None if flat is None else self._whole.of(self, flat)
@@ -189,12 +188,13 @@ class Transformer(Seq2Seq[TransformerState]):
     def step(
         self, state: TransformerState, token: Int[Tensor, " rows"]
     ) -> tuple[TransformerState, Float[Tensor, "rows vocab"]]:
-        state = _with_room(state)
+        state = replace(state, cache=tuple(with_room(past, state.time) for past in state.cache))
         if state.whole is not None and len(token) and not torch.is_grad_enabled():
             return replace(state, time=state.time + 1), self._step_whole(state.whole, state, token)
         x = self._embed(self.target_embedding, self.target_position, token, torch.full_like(token, state.time))
         if state.flat is None or torch.is_grad_enabled():
-            x = self._step_blocks(state, x)
+            cache, x = self._step_blocks(state, x)
+            state = replace(state, cache=cache)
         else:
             x = _step_flat(state.flat, state, x)
         return replace(state, time=state.time + 1), self.logits(self.decoder_norm(x))
@@ -204,16 +204,17 @@ class Transformer(Seq2Seq[TransformerState]):
     ) -> Float[Tensor, "rows vocab"]:
         [position] = self.target_position(torch.tensor([state.time])).to(whole.dtype)
         watched_at = _standing(state) if is_recording() else None
-        kept = (state.cache, state.memory, state.memory_lengths)
+        kept = (_stored(state), state.memory, state.memory_lengths)
         return whole(token, position, *kept, time=state.time, watched_at=watched_at)
 
     def _step_blocks(
         self, state: TransformerState, x: Float[Tensor, "rows model_dim"]
-    ) -> Float[Tensor, "rows model_dim"]:
-        at, memory_at = _standing(state)
-        for block, cache, memory in zip(self._decoder, state.cache, state.memory, strict=True):
-            x = _step_block(block, x, cache, memory, state.time, at, memory_at)
-        return x
+    ) -> tuple[tuple[Past, ...], Float[Tensor, "rows model_dim"]]:
+        """The pasts after this step, and what the blocks make of it."""
+        memory_at, pasts = _memory_standing(state), list[Past]()
+        for block, past, memory in zip(self._decoder, state.cache, state.memory, strict=True):
+            x = _step_block(block, x, past, memory, state.time, memory_at, pasts)
+        return tuple(pasts), x
 
     def select(self, state: TransformerState, rows: Int[Tensor, " new_rows"]) -> TransformerState:
         sentences = selected_sentences(rows, state.beam, len(state.memory[0].key))
@@ -221,7 +222,7 @@ class Transformer(Seq2Seq[TransformerState]):
         if sentences is not None:
             memory = tuple(KeyValue(*(kept.index_select(0, sentences) for kept in layer)) for layer in memory)
             memory_at, lengths = memory_at.select(sentences), lengths[sentences]
-        cache = tuple(layer.index_select(1, rows) for layer in state.cache)
+        cache = tuple(selected(past, rows) for past in state.cache)
         return replace(state, memory=memory, memory_at=memory_at, memory_lengths=lengths, cache=cache)
 
     @property
@@ -282,29 +283,24 @@ def _memory_at(queries: int, source: Batch) -> Positions:
     return replace(at, zeroed=True)
 
 
-def _with_room(state: TransformerState) -> TransformerState:
-    """Grow the caches when the next position does not fit."""
-    if not state.cache or state.time < state.cache[0].shape[3]:
-        return state
-    grow = max(CACHE_STEP, state.time)
-    cache = tuple(
-        torch.cat([layer, layer.new_zeros(*layer.shape[:3], grow, layer.shape[4])], 3) for layer in state.cache
-    )
-    return replace(state, cache=cache)
+def _stored(state: TransformerState) -> tuple[Stored, ...]:
+    """The pasts of blocks that were made flat: those keep keys and values."""
+    return cast(tuple[Stored, ...], state.cache)
 
 
 def _standing(state: TransformerState) -> tuple[Positions, Positions]:
-    """Where the queries of a step stand among the words so far, and among the source's."""
-    rooms = state.cache[0]
-    at = Positions.of(1, rooms.shape[3], query_start=state.time, device=rooms.device)
-    at = replace(at, zeroed=True)  # the room that is still free
-    now = torch.full((1, 1, state.beam, 1), state.time, device=rooms.device)
-    return at, replace(state.memory_at, query=now, aligned=False)
+    """Where the queries of a flat step stand among the words so far, and among the source's."""
+    return standing(_stored(state)[0], state.time), _memory_standing(state)
+
+
+def _memory_standing(state: TransformerState) -> Positions:
+    now = torch.full((1, 1, state.beam, 1), state.time, device=state.memory_at.device)
+    return replace(state.memory_at, query=now, aligned=False)
 
 
 def _widened(source: Batch) -> Batch:
-    """Padded to a multiple of `CACHE_STEP` positions."""
-    missing = -source.length % CACHE_STEP
+    """Padded to a multiple of `ROOM_STEP` positions."""
+    missing = -source.length % ROOM_STEP
     return Batch(torch.nn.functional.pad(source.ids, (0, missing)), source.lengths, source.num_tokens)
 
 
@@ -312,9 +308,10 @@ def _step_flat(
     blocks: tuple[FlatBlock, ...], state: TransformerState, x: Float[Tensor, "rows model_dim"]
 ) -> Float[Tensor, "rows model_dim"]:
     """The same as stepping through the blocks, from their prepared weights."""
-    sight = Sight(state.memory[0], state.memory_lengths, state.cache[0], time=state.time, step=CACHE_STEP)
+    stored = _stored(state)
+    sight = Sight(state.memory[0], state.memory_lengths, stored[0], time=state.time, step=ROOM_STEP)
     watched_at = _standing(state) if is_recording() else None
-    for block, cache, memory in zip(blocks, state.cache, state.memory, strict=True):
+    for block, cache, memory in zip(blocks, stored, state.memory, strict=True):
         x = block.step(x, cache, memory, sight=sight, watched_at=watched_at)
     return x
 
@@ -322,24 +319,20 @@ def _step_flat(
 def _step_block(
     block: DecoderBlock,
     x: Float[Tensor, "rows model_dim"],
-    cache: Float[Tensor, "2 rows heads room head_dim"],
+    past: Past,
     memory: KeyValue,
     time: int,
-    at: Positions,
     memory_at: Positions,
+    pasts: list[Past],
 ) -> Float[Tensor, "rows model_dim"]:
-    """One decoder block for one new position of every row; the position is written into the cache."""
-
-    def past(x: Tensor) -> Tensor:
-        queries, new = block.attention.project(x[:, None])
-        cache[:, :, :, time] = torch.stack(new)[:, :, :, 0]
-        return block.attention.attend(queries, KeyValue(cache[0], cache[1]), at=at)[:, 0]
+    """One decoder block for one new position of every row, which leaves the past after it in `pasts`."""
 
     def cross(x: Tensor) -> Tensor:
         grouped = x.view(len(memory.key), -1, x.shape[-1])
         queries = block.cross_attention.queries(grouped)
         return block.cross_attention.attend(queries, memory, at=memory_at).flatten(0, 1)
 
-    x = block.attention_residual(x, past)
+    look_back = partial(attend_to_past, block.attention, past=past, time=time, pasts=pasts)
+    x = block.attention_residual(x, look_back)
     x = block.cross_residual(x, cross)
     return block.feedforward_residual(x, block.feedforward)

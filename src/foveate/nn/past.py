@@ -1,45 +1,92 @@
-"""The past of a self-attention: keys and values of the positions so far, with room for those to come."""
+"""The past of a self-attention: what it keeps of the positions so far.
 
-from dataclasses import replace
+Most attentions keep keys and values, with room for those to come, and a step costs more the longer the past is. An
+attention by a kernel (linear, Performer) keeps one sum: its steps cost the same for ever.
+"""
+
+from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from foveate.attention import Positions
+from foveate.attention.efficient import RunningSum, running_sum
+from foveate.attention.record import is_recorded, note
 from foveate.nn.multihead import KeyValue, MultiHeadAttention
 
 ROOM_STEP = 16
 """Rooms are multiples of this many positions: CPU kernels run short, odd lengths several times slower."""
 
-Past = Float[Tensor, "2 rows heads _ head_dim"]
-"""Keys, then values. The room is larger than what is filled."""
+Stored = Float[Tensor, "2 _ heads _ head_dim"]
+"""Keys, then values, of every row; the room, its fourth axis, is larger than what is filled."""
 
 
-def past_of(memory: KeyValue, beam: int = 1) -> Past:
+@dataclass(frozen=True, eq=False)
+class Summed:
+    """The past of an attention by a kernel."""
+
+    total: RunningSum
+    stored: Stored | None
+    """Keys and values after all, for a recording that was on when the past began."""
+
+
+Past = Stored | Summed
+
+
+def past_of(attention: MultiHeadAttention, memory: KeyValue, beam: int = 1) -> Past:
     """The past after positions that were attended to all at once, for `beam` rows of each."""
-    past = torch.stack([memory.key, memory.value]).repeat_interleave(beam, dim=1)
-    return _widened(past, -past.shape[3] % ROOM_STEP)
+    memory = KeyValue(*(kept.repeat_interleave(beam, dim=0) for kept in memory))
+    dropped = attention.training and attention.dropout > 0  # what is summed cannot be dropped any more
+    total = None if dropped else running_sum(attention.attention, *memory)
+    if total is None:
+        return _stored(memory)
+    return Summed(total, _stored(memory) if is_recorded(total.attention) else None)
+
+
+def no_past(attention: MultiHeadAttention, rows: int) -> Past:
+    """The past before the first position."""
+    weight, heads = attention.key.weight, attention.num_kv_heads
+    dims = (attention.head_dim, attention.value_head_dim)
+    return past_of(attention, KeyValue(*(weight.new_zeros(rows, heads, 0, dim) for dim in dims)))
 
 
 def with_room(past: Past, time: int) -> Past:
     """The same past with a free place at `time`; it grows by its own length, so that copying stays rare."""
-    return past if time < past.shape[3] else _widened(past, max(ROOM_STEP, past.shape[3]))
+    if isinstance(past, Summed):
+        return past if past.stored is None else replace(past, stored=_with_room(past.stored, time))
+    return _with_room(past, time)
 
 
-def standing(past: Past, time: int) -> Positions:
+def selected(past: Past, rows: Int[Tensor, " new_rows"]) -> Past:
+    """The pasts of some rows."""
+    if isinstance(past, Summed):
+        stored = None if past.stored is None else past.stored.index_select(1, rows)
+        return Summed(past.total.select(rows), stored)
+    return past.index_select(1, rows)
+
+
+def standing(past: Stored, time: int) -> Positions:
     """Where the query of a step stands. What is still free lies after it."""
     at = Positions.of(1, past.shape[3], query_start=time, device=past.device)
     return replace(at, zeroed=True)
 
 
 def attend_to_past(
-    attention: MultiHeadAttention, x: Float[Tensor, "rows model_dim"], *, past: Past, time: int, at: Positions
+    attention: MultiHeadAttention, x: Float[Tensor, "rows model_dim"], *, past: Past, time: int, pasts: list[Past]
 ) -> Float[Tensor, "rows model_dim"]:
-    """One new position of every row attends to all up to itself; its key and value are written into the past."""
+    """One new position of every row attends to all up to itself, and leaves the past after it in `pasts`.
+
+    Keys and values are written into the room that a past has for them; sums are made anew.
+    """
     queries, new = attention.project(x[:, None])
-    past[:, :, :, time] = torch.stack(new)[:, :, :, 0]
-    return attention.attend(queries, KeyValue(past[0], past[1]), at=at)[:, 0]
+    if not isinstance(past, Summed):
+        past[:, :, :, time] = torch.stack(new)[:, :, :, 0]
+        pasts.append(past)
+        return attention.attend(queries, KeyValue(past[0], past[1]), at=standing(past, time))[:, 0]
+    total = past.total.and_then(*new)
+    pasts.append(Summed(total, _watched(past, queries, new, time)))
+    return attention.output(total.context(queries).transpose(1, 2).flatten(-2))[:, 0]
 
 
 def attend_and_keep(
@@ -50,13 +97,40 @@ def attend_and_keep(
     beam: int,
     pasts: list[Past],
 ) -> Float[Tensor, "batch length model_dim"]:
-    """Self-attention of all positions at once, which leaves its keys and values as a past for `beam` rows of each."""
+    """Self-attention of all positions at once, which leaves a past for `beam` rows of each."""
     queries, memory = attention.project(x)
-    pasts.append(past_of(memory, beam))
+    pasts.append(past_of(attention, memory, beam))
     return attention.attend(queries, memory, at=at) if x.shape[1] else torch.zeros_like(x)
 
 
-def _widened(past: Past, places: int) -> Past:
+def _watched(past: Summed, queries: Tensor, new: KeyValue, time: int) -> Stored | None:
+    """Keys and values after a step, for a recording that needs what a sum no longer has."""
+    attention, stored = past.total.attention, past.stored
+    recorded = is_recorded(attention)
+    if stored is None and recorded:
+        if time:
+            raise ValueError(
+                f"{type(attention).__name__} keeps a sum of its past and no keys, and the recording began after the "
+                "first of them. Put what begins the decoding, too, inside `with record(model)`."
+            )
+        stored = torch.zeros_like(torch.stack(new)).expand(-1, -1, -1, ROOM_STEP, -1).clone()
+    if stored is not None:
+        stored[:, :, :, time] = torch.stack(new)[:, :, :, 0]
+    if stored is not None and recorded:
+        note(attention, attention.kind, queries, stored[0], standing(stored, time))
+    return stored
+
+
+def _stored(memory: KeyValue) -> Stored:
+    past = torch.stack(tuple(memory))
+    return _widened(past, -past.shape[3] % ROOM_STEP)
+
+
+def _with_room(past: Stored, time: int) -> Stored:
+    return past if time < past.shape[3] else _widened(past, max(ROOM_STEP, past.shape[3]))
+
+
+def _widened(past: Stored, places: int) -> Stored:
     if not places:
         return past
     return torch.cat([past, past.new_zeros(*past.shape[:3], places, past.shape[4])], 3)

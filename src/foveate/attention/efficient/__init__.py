@@ -1,7 +1,7 @@
 """Attentions by other formulas than softmax over all pairs, with the same verbs: run, explain, plan.
 
-linear        φ(q) Σ φ(k) vᵀ, φ = elu + 1        prefix sums       implied weights
-performer     the same, φ by random features      prefix sums       implied weights
+linear        φ(q) Σ φ(k) vᵀ, φ = elu + 1        running sums      implied weights
+performer     the same, φ by random features      running sums      implied weights
 linformer     softmax over mixtures of keys       not causal        projected weights
 reformer      softmax inside hashed buckets       sort and chunk    exact weights, mostly 0
 sinkhorn      own block and a sorted mixture      block by block    implied weights
@@ -13,6 +13,7 @@ from foveate.attention.efficient.linear import LinearAttention, LinearConfig
 from foveate.attention.efficient.linformer import LinformerAttention, LinformerConfig
 from foveate.attention.efficient.pattern import BigbirdConfig, LocalBlockConfig, LongformerConfig, SparseConfig
 from foveate.attention.efficient.performer import PerformerAttention, PerformerConfig
+from foveate.attention.efficient.recurrence import RunningSum, running_sum
 from foveate.attention.efficient.reformer import ReformerAttention, ReformerConfig
 from foveate.attention.efficient.sinkhorn import SinkhornAttention, SinkhornConfig
 from foveate.attention.efficient.synthesizer import SynthesizerConfig
@@ -44,8 +45,10 @@ __all__ = [
     "PerformerConfig",
     "ReformerAttention",
     "ReformerConfig",
+    "RunningSum",
     "SinkhornAttention",
     "SinkhornConfig",
     "SparseConfig",
     "SynthesizerConfig",
+    "running_sum",
 ]

@@ -32,18 +32,6 @@ class KernelScore(FactoredScore, Protocol):
 
     def num_features(self, head_dim: int) -> int: ...
 
-    def positive_query(
-        self, features: Float[Tensor, "batch heads query feature"]
-    ) -> Float[Tensor, "batch heads query feature"]:
-        """φ(q), up to a factor per query."""
-        ...
-
-    def positive_key(
-        self, features: Float[Tensor, "batch heads key feature"], seen: Bool[Tensor, "#batch #heads 1 key"]
-    ) -> Float[Tensor, "batch heads key feature"]:
-        """φ(k), up to a factor per head; 0 for keys that nobody sees."""
-        ...
-
 
 class KernelPath:
     """context_i = φ(q_i) Σ_j φ(k_j) v_jᵀ / φ(q_i) Σ_j φ(k_j):  O(n · features · value_head_dim), nothing of size n².
@@ -58,7 +46,7 @@ class KernelPath:
         if not isinstance(formula.score, KernelScore):
             return [f"{type(formula.score).__name__} is no product of positive features"]
         reasons = []
-        if not isinstance(formula.normaliser, _normaliser_for(formula.score)):
+        if not divides_by_sum(formula.normaliser, formula.score):
             reasons.append(f"{formula.normaliser} is no division by the row's sum")
         if formula.bias is not None or formula.reweight is not None:
             reasons.append("a bias of pairs is no product of features")
@@ -116,13 +104,52 @@ class KernelPath:
         if dropout or not finite(features, values):
             return materialise(formula, query, key, value, at=at, key_features=key_features, dropout=dropout).context
         precise = torch.promote_types(query.dtype, torch.float32)
-        phi_q = score.positive_query(score.query_features(query).to(precise))
-        phi_k = share_heads(score.positive_key(features.to(precise), seen), heads)
+        phi_q, phi_k = score.query_features(query).to(precise), share_heads(features.to(precise), heads)
+        if score.logarithmic:
+            phi_q, phi_k = exponentials(phi_q, phi_k, seen)
         with_ones = torch.nn.functional.pad(share_heads(values, heads).to(precise), (0, 1), value=1.0)
         sums = running_sums(phi_q, phi_k, with_ones) if running else phi_q @ (phi_k.mT @ with_ones)
-        total = sums[..., -1:] + (formula.normaliser.eps if isinstance(formula.normaliser, Proportional) else 0.0)
-        context = sums[..., :-1] / torch.where(total > 0, total, 1.0)
-        return torch.where(total > 0, context, 0.0).to(value.dtype)
+        if running and score.logarithmic and _washed_out(sums, seen):
+            return materialise(formula, query, key, value, at=at, key_features=key_features).context
+        return divided(sums, formula.normaliser).to(value.dtype)
+
+
+def exponentials(
+    log_q: Float[Tensor, "batch heads query feature"],
+    log_k: Float[Tensor, "batch heads key feature"],
+    seen: Bool[Tensor, "#batch #heads 1 key"],
+) -> tuple[Float[Tensor, "batch heads query feature"], Float[Tensor, "batch heads key feature"]]:
+    """φ(q), up to a factor per query, and φ(k), 0 where unseen. Each feature is divided by that of its largest key, and
+    queries are multiplied by it instead: then a row over all keys sums to 1 at least, and nothing is rounded away.
+    """
+    if not log_k.shape[2]:
+        return log_q, log_k
+    shift = torch.where(seen.mT, log_k, -torch.inf).detach().amax(-2, keepdim=True)
+    shift = torch.where(shift.isfinite(), shift, 0.0)
+    phi_k = torch.where(seen.mT, (torch.where(seen.mT, log_k, shift) - shift).exp(), 0.0)
+    return without_largest(log_q + shift).exp(), phi_k
+
+
+def without_largest(logs: Float[Tensor, "*shape feature"]) -> Float[Tensor, "*shape feature"]:
+    """Logarithms less the largest of each row, which is taken for a constant."""
+    largest = logs.detach().amax(-1, keepdim=True)
+    return logs - torch.where(largest.isfinite(), largest, 0.0)
+
+
+def _washed_out(
+    sums: Float[Tensor, "batch heads length value_and_one"], seen: Bool[Tensor, "#batch #heads 1 key"]
+) -> bool:
+    """Whether keys that stand later are so much longer that an earlier row's sum is rounded away beside them."""
+    rounded = sums[..., -1:] < torch.finfo(sums.dtype).tiny * 2**27
+    return bool((rounded & (seen.cumsum(-1) > 0).mT).any())
+
+
+def divided(
+    sums: Float[Tensor, "batch heads query value_and_one"], normaliser: Normaliser
+) -> Float[Tensor, "batch heads query value_head_dim"]:
+    """Weighted sums of values over the sum of the weights, which stands behind them; 0 where that is 0."""
+    total = sums[..., -1:] + (normaliser.eps if isinstance(normaliser, Proportional) else 0.0)
+    return torch.where(total > 0, sums[..., :-1] / torch.where(total > 0, total, 1.0), 0.0)
 
 
 def running_sums(
@@ -165,5 +192,6 @@ class KernelAttention(Attention):
     shows = "implied"
 
 
-def _normaliser_for(score: KernelScore) -> type:
-    return Softmax if score.logarithmic else Proportional
+def divides_by_sum(normaliser: Normaliser, score: KernelScore) -> bool:
+    """Whether weights are κ over the row's sum of it."""
+    return normaliser == Softmax() if score.logarithmic else isinstance(normaliser, Proportional)

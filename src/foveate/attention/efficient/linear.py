@@ -46,12 +46,6 @@ class Elu:
     ) -> Float[Tensor, "batch heads query key"]:
         return self.compare(self.query_features(query), self.key_features(key))
 
-    def positive_query(self, features: Tensor) -> Tensor:
-        return features
-
-    def positive_key(self, features: Tensor, seen: Tensor) -> Tensor:
-        return torch.where(seen.mT, features, 0.0)
-
 
 class LinearAttention(KernelAttention):
     """context_i = φ(q_i) Σ_j φ(k_j) v_jᵀ / φ(q_i) Σ_j φ(k_j),  φ(x) = elu(x) + 1

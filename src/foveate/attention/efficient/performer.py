@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from foveate.attention.efficient.kernel import KernelAttention
@@ -71,14 +71,6 @@ class Favor(nn.Module):
         self, query: Float[Tensor, "batch heads query dim"], key: Float[Tensor, "batch heads key dim"]
     ) -> Float[Tensor, "batch heads query key"]:
         return self.compare(self.query_features(query), self.key_features(key))
-
-    def positive_query(self, features: Tensor) -> Tensor:
-        return _scaled(features)[0]
-
-    def positive_key(self, features: Tensor, seen: Bool[Tensor, "#batch #heads 1 key"]) -> Tensor:
-        shift = torch.where(seen.mT, features, -torch.inf).detach().amax((-2, -1), keepdim=True)
-        shift = torch.where(shift.isfinite(), shift, 0.0)
-        return torch.where(seen.mT, (torch.where(seen.mT, features, shift) - shift).exp(), 0.0)
 
     def extra_repr(self) -> str:
         return f"num_features={self.projection.shape[0]}, head_dim={self.projection.shape[1]}"

@@ -6,9 +6,9 @@ import math
 import pytest
 import torch
 
-from foveate.attention import Attention, Positions, causal, padding, window
-from foveate.attention.efficient import LinearAttention, PerformerAttention, PerformerConfig
-from foveate.attention.efficient.kernel import KernelPath, running_sums
+from foveate.attention import Attention, Positions, Softmax, Visibility, causal, everything, padding, window
+from foveate.attention.efficient import LinearAttention, PerformerAttention, PerformerConfig, running_sum
+from foveate.attention.efficient.kernel import KernelAttention, KernelPath, running_sums
 from foveate.attention.efficient.linear import Elu
 from foveate.attention.efficient.performer import orthogonal_rows
 from foveate.attention.efficient.proportional import Proportional
@@ -117,6 +117,29 @@ def test_the_fast_form_refuses_what_it_cannot_sum_and_the_other_takes_over() -> 
     assert "kernel refused: window(left=2, right=0) is no sum over all or over all earlier keys" in str(plan)
     later = LinearAttention(visibility=causal()).plan(x[:, :, :3], x, at=Positions.of(3, 6, query_start=3))
     assert "running sums need query i and key i in one place" in str(later)
+
+
+def test_a_temperature_is_honoured_or_refused() -> None:
+    """softmax(log κ / T) is κ^(1/T) over its sum, which is no product of features."""
+    favor, x = PerformerAttention(head_dim=4, num_features=8).score, torch.randn(1, 1, 6, 4)
+    attention = KernelAttention(favor, Softmax(temperature=0.5))
+    assert "kernel refused: Softmax(temperature=0.5) is no division by the row's sum" in str(attention.plan(x, x))
+    torch.testing.assert_close(attention.run(x, x, x), attention.explain(x, x, x).context)
+    assert running_sum(KernelAttention(favor, Softmax(temperature=0.5), visibility=causal()), x, x) is None
+
+
+@pytest.mark.parametrize("rule", [everything(), causal()])
+def test_long_and_short_keys_beside_each_other_stay_exact(rule: Visibility) -> None:
+    """A key 30 times as long has features exp(−100) times as large, which float32 rounds to 0 beside the others."""
+    attention = PerformerAttention(head_dim=64, num_features=32, visibility=rule)
+    query, key, value = torch.randn(3, 2, 2, 20, 64)
+    key[:, :, :5] *= 30.0
+    query[:, :, ::2] *= 20.0
+    exact = attention.double().explain(query.double(), key.double(), value.double()).context
+    attention.float()
+    path = KernelPath().run(attention, query, key, value, at=Positions.of(20, 20))
+    eager = attention.explain(query, key, value).context
+    assert (path - exact).abs().max() <= 2 * (eager - exact).abs().max() + 1e-5
 
 
 def test_long_sequences_take_the_fast_form_and_its_cost_grows_linearly() -> None:
