@@ -30,12 +30,18 @@ def transformer_refusals(model: Seq2Seq) -> list[str]:
         return ["its encoder is a recurrent attention network"]
     reasons = []
     for site, attention, rule in _sites(model):
-        reasons += [f"{site}: {reason}" for reason in attention_refusals(attention.attention, rule)]
-        if attention.num_kv_heads != attention.num_heads:
-            reasons.append(f"{site}: heads share keys and values")
+        reasons += multihead_refusals(site, attention, rule)
     if isinstance(model.position, UnitInterval):
         reasons.append("its positions depend on the length of the sentence")
     return reasons
+
+
+def multihead_refusals(site: str, attention: MultiHeadAttention, rule: Visibility) -> list[str]:
+    """What of an attention in a Transformer is not plain."""
+    reasons = attention_refusals(attention.attention, rule)
+    if attention.num_kv_heads != attention.num_heads:
+        reasons.append("heads share keys and values")
+    return [f"{site}: {reason}" for reason in reasons]
 
 
 def attention_refusals(attention: nn.Module | object, rule: Visibility) -> list[str]:
@@ -48,14 +54,19 @@ def attention_refusals(attention: nn.Module | object, rule: Visibility) -> list[
 
 def rule_refusals(attention: Attention, rule: Visibility) -> list[str]:
     """What of an attention, beside its score, is not softmax over what the usual rule shows."""
-    reasons = []
-    if attention.normaliser != Softmax():
-        reasons.append(f"its normaliser is {_name(attention.normaliser)}")
+    reasons = always_refused(attention)
     if attention.visibility != rule:
         reasons.append(f"its visibility is {attention.visibility}")
-    extras = {"bias": attention.bias, "reweighting": attention.reweight, "centre": attention.centre}
-    reasons += [f"it has a {name}" for name, part in extras.items() if part is not None]
+    if attention.bias is not None:
+        reasons.append("it has a bias")
     return reasons + (["queries and keys are transformed before they are scored"] if attention.transforms else [])
+
+
+def always_refused(attention: Attention) -> list[str]:
+    """What of an attention no other engine is told about."""
+    reasons = [] if attention.normaliser == Softmax() else [f"its normaliser is {_name(attention.normaliser)}"]
+    extras = {"reweighting": attention.reweight, "centre": attention.centre}
+    return reasons + [f"it has a {name}" for name, part in extras.items() if part is not None]
 
 
 def require(reasons: list[str], target: str, instead: str) -> None:

@@ -1,58 +1,74 @@
-"""Encoder–decoders as ONNX files: `encoder.onnx` reads sentences, `step.onnx` says the next word's logits."""
+"""Models as ONNX files. Encoder–decoders are two: `encoder.onnx` reads sentences, `step.onnx` says the next word's
+logits. Language models are one `step.onnx`, which reads too; all that answers at once is `model.onnx`."""
 
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
+from torch import nn
 
-from foveate.export.onnx import recurrent, transformer
+from foveate.export.onnx import labelling, language_model, masked, recurrent, transformer
 from foveate.export.onnx.engine import OnnxEngine, OnnxState
 from foveate.export.onnx.graph import Graph
-from foveate.export.plain import POSITIONS, require, transformer_refusals
-from foveate.models import Seq2Seq, Transformer
+from foveate.export.plain import require
+from foveate.models import BERT, LanguageModel, Seq2Seq, Transformer
+from foveate.models.classifier import Classifier
 from foveate.models.recurrent import RecurrentSeq2Seq
+from foveate.models.tagger import PieceTagger, Tagger
 from foveate.storage.draft import draft_folder
 
 INSTEAD = "The own engine runs every model."
+FAMILIES: tuple[tuple[Any, ModuleType], ...] = (
+    (Transformer, transformer),
+    (RecurrentSeq2Seq, recurrent),
+    (LanguageModel, language_model),
+    (BERT, masked),
+    ((Tagger, PieceTagger, Classifier), labelling),
+)
+"""Models, and where their graphs are written: each place has `refusals`, `max_length` and `graphs`."""
 
 
-def refusals(model: Seq2Seq) -> list[str]:
+def refusals(model: nn.Module) -> list[str]:
     """Why a model has no ONNX graphs; empty where it has."""
-    if isinstance(model, RecurrentSeq2Seq):
-        return recurrent.refusals(model)
-    return transformer_refusals(model)
+    family = _family(model)
+    return [f"{type(model).__name__} is unknown"] if family is None else list(family.refusals(model))
 
 
-def max_length(model: Seq2Seq) -> int | None:
+def max_length(model: nn.Module) -> int | None:
     """The most positions that the graphs represent; None when there is no limit."""
-    return (model.max_length or POSITIONS) if isinstance(model, Transformer) else model.max_length
+    family = _family(model)
+    return None if family is None else family.max_length(model)
 
 
-def graphs(model: Seq2Seq) -> tuple[Any, Any]:
-    """The encoder and one step of the decoder as ONNX models. Raises UsageError for a model that has none."""
+def graphs(model: nn.Module) -> dict[str, Any]:
+    """ONNX models by the names of their files. Raises UsageError for a model that has none."""
     require(refusals(model), "ONNX", INSTEAD)
+    family = _family(model)
+    assert family is not None
     with torch.no_grad():
-        if isinstance(model, Transformer):
-            return transformer.encoder(model).model(), transformer.step(model).model()
-        assert isinstance(model, RecurrentSeq2Seq)
-        return recurrent.encoder(model).model(), recurrent.step(model).model()
+        return {name: graph.model() for name, graph in family.graphs(model).items()}
 
 
-def save_onnx(model: Seq2Seq, folder: Path | str) -> None:
-    """Write `encoder.onnx` and `step.onnx`: whole or not at all.
+def save_onnx(model: nn.Module, folder: Path | str) -> None:
+    """Write the model's graphs: all or none.
 
     Raises UsageError for a model that has no graphs, SetupError where the package onnx is not installed.
     """
-    found = [graph.SerializeToString() for graph in graphs(model)]
-    with draft_folder(Path(folder), size=sum(map(len, found))) as draft:
-        for name, content in zip(("encoder.onnx", "step.onnx"), found, strict=True):
+    found = {name: graph.SerializeToString() for name, graph in graphs(model).items()}
+    with draft_folder(Path(folder), size=sum(map(len, found.values()))) as draft:
+        for name, content in found.items():
             (draft / name).write_bytes(content)
 
 
 def onnx_engine(model: Seq2Seq) -> OnnxEngine:
-    """A model as ONNX Runtime runs it: start, step and select, as `foveate.decode` wants them."""
-    encoder, step = (graph.SerializeToString() for graph in graphs(model))
-    return OnnxEngine(encoder, step, max_length(model))
+    """An encoder–decoder as ONNX Runtime runs it: start, step and select, as `foveate.decode` wants them."""
+    found = {name: graph.SerializeToString() for name, graph in graphs(model).items()}
+    return OnnxEngine(found["encoder.onnx"], found["step.onnx"], max_length(model))
+
+
+def _family(model: nn.Module) -> ModuleType | None:
+    return next((family for kinds, family in FAMILIES if isinstance(model, kinds)), None)
 
 
 __all__ = ["Graph", "OnnxEngine", "OnnxState", "graphs", "max_length", "onnx_engine", "refusals", "save_onnx"]

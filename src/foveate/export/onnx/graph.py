@@ -68,6 +68,10 @@ class Graph:
             self._constants[key] = (self._onnx.numpy_helper.from_array(array, f"weight.{len(self._constants)}"), tensor)
         return str(self._constants[key][0].name)
 
+    def table(self, tensor: Tensor) -> str:
+        """Computed floats as a constant, the same numbers once."""
+        return self._constant(np.ascontiguousarray(tensor.detach().float().numpy()))
+
     def number(self, value: float) -> str:
         return self._constant(np.float32(value))
 
@@ -99,21 +103,36 @@ class Graph:
         return self.op("Gemm", x, self.weight(weight), *biases, transB=1)
 
     def norm(self, x: str, norm: nn.Module) -> str:
-        """A layer norm, or nothing for a module that does nothing."""
+        """A layer norm or a root-mean-square norm, or nothing for a module that does nothing."""
+        if isinstance(norm, nn.RMSNorm):
+            assert norm.eps is not None
+            return self.op("Mul", self.rescaled(x, norm.eps), self.weight(norm.weight))
         if not isinstance(norm, nn.LayerNorm):
             return x
         parts = [self.weight(part) for part in (norm.weight, norm.bias) if part is not None]
         return self.op("LayerNormalization", x, *parts, axis=-1, epsilon=norm.eps)
 
+    def rescaled(self, x: str, eps: float) -> str:
+        """x / √(mean x² + ε), over the last axis."""
+        square = self.op("ReduceMean", self.op("Mul", x, x), self.whole(-1), keepdims=1)
+        return self.op("Div", x, self.op("Sqrt", self.op("Add", square, self.number(eps))))
+
     def visible(self, lengths: str, length: str) -> str:
         """Which positions hold real tokens: [sentences, length], of type Bool."""
-        place = self.op("Range", self.single(0), self.op("Squeeze", length), self.single(1))
+        place = self.places(self.whole(0), length)
         return self.op("Less", self.op("Unsqueeze", place, self.whole(0)), self.op("Unsqueeze", lengths, self.whole(1)))
 
     def hidden(self, visible: str, *axes: int) -> str:
-        """0 where something is visible and −∞ elsewhere, with further axes of size 1."""
-        bias = self.op("Where", visible, self.number(0.0), self.number(float("-inf")))
-        return self.op("Unsqueeze", bias, self.whole(*axes))
+        """0 where something is visible and as good as −∞ elsewhere, with further axes of size 1.
+
+        A place in padding may see nothing at all: −∞ itself would make it NaN, which the next layer would spread.
+        """
+        bias = self.op("Where", visible, self.number(0.0), self.number(-1e30))
+        return self.op("Unsqueeze", bias, self.whole(*axes)) if axes else bias
+
+    def places(self, first: str, end: str) -> str:
+        """The whole numbers from the first on, before the end: both are lists of one number."""
+        return self.op("Range", self.op("Squeeze", first), self.op("Squeeze", end), self.single(1))
 
     def single(self, value: int) -> str:
         """One whole number, not a list."""

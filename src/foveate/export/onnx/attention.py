@@ -1,0 +1,79 @@
+"""Self-attention as ONNX operators: scores, biases, transforms and rules that depend on places alone."""
+
+from typing import Any
+
+from foveate.attention import Attention
+from foveate.attention.transform import QKNorm, Rotary
+from foveate.export.onnx import rule, score, transform
+from foveate.export.onnx.graph import Graph
+from foveate.export.onnx.rule import Places
+from foveate.export.plain import always_refused
+from foveate.nn.multihead import MultiHeadAttention
+
+
+def refusals(site: str, attention: MultiHeadAttention) -> list[str]:
+    """What of a self-attention has no operators."""
+    inner = attention.attention
+    if type(inner) is not Attention:
+        return [f"{site}: {type(inner).__name__} is a formula of its own"]
+    reasons = [*score.refusals(inner.score), *always_refused(inner)]
+    reasons += [f"its visibility is {part}" for part in rule.unknown(inner.visibility)]
+    if not isinstance(inner.bias, (*rule.BIASES, type(None))):
+        reasons.append(f"its bias is {type(inner.bias).__name__}")
+    reasons += [f"its queries pass {type(t).__name__}" for t in inner.transforms if not isinstance(t, Rotary | QKNorm)]
+    if attention.value_head_dim != attention.head_dim:
+        reasons.append("its values have another width than its keys")
+    return [f"{site}: {reason}" for reason in reasons]
+
+
+def uses_tables(attention: MultiHeadAttention) -> bool:
+    """Whether angles are kept in a table, which ends somewhere."""
+    return any(isinstance(each, Rotary) for each in getattr(attention.attention, "transforms", ()))
+
+
+def attended(
+    graph: Graph, x: str, attention: MultiHeadAttention, batch: str, places: Places, past: tuple[str, ...] = ()
+) -> tuple[str, tuple[str, str]]:
+    """Every place looks at all that it may see, and at the past: rows, and the keys and values of all so far."""
+    inner: Any = attention.attention
+    query, key, value = _projected(graph, x, attention, batch)
+    for each in inner.transforms:
+        query = transform.applied(graph, each, query, "query", places, attention.head_dim)
+        key = transform.applied(graph, each, key, "key", places, attention.head_dim)
+    if past:
+        key, value = (graph.op("Concat", old, new, axis=2) for old, new in zip(past, (key, value), strict=True))
+    shared_key, shared_value = (_shared(graph, part, attention) for part in (key, value))
+    asked = score.query_features(graph, inner.score, query, attention.head_dim)
+    scores = score.compared(graph, inner.score, asked, score.key_features(graph, inner.score, shared_key))
+    for extra in (rule.added(graph, inner.bias, places), rule.hidden(graph, inner.visibility, places)):
+        scores = graph.op("Add", scores, extra) if extra else scores
+    context = graph.op("MatMul", graph.op("Softmax", scores, axis=-1), shared_value)
+    return joined_heads(graph, context, attention), (key, value)
+
+
+def heads(graph: Graph, x: str, count: int, dim: int, batch: str) -> str:
+    """From rows to [batch, heads, length, head_dim]."""
+    return graph.turned(graph.shaped(x, batch, -1, count, dim), 0, 2, 1, 3)
+
+
+def joined_heads(graph: Graph, context: str, attention: MultiHeadAttention) -> str:
+    """From [batch, heads, length, head_dim] to rows, through the output product."""
+    rows = graph.shaped(graph.turned(context, 0, 2, 1, 3), -1, attention.num_heads * attention.value_head_dim)
+    return graph.linear(rows, attention.output)
+
+
+def _projected(graph: Graph, x: str, attention: MultiHeadAttention, batch: str) -> list[str]:
+    """Queries, keys and values of all heads, by one product."""
+    joined = graph.linear(x, attention.query, attention.key, attention.value)
+    counts, dim = (attention.num_heads, attention.num_kv_heads, attention.num_kv_heads), attention.head_dim
+    parts = graph.ops("Split", 3, joined, graph.whole(*(count * dim for count in counts)), axis=1)
+    return [heads(graph, part, count, dim, batch) for part, count in zip(parts, counts, strict=True)]
+
+
+def _shared(graph: Graph, x: str, attention: MultiHeadAttention) -> str:
+    """Each head of keys or values once for every head of queries that it serves."""
+    group = attention.num_heads // attention.num_kv_heads
+    if group == 1:
+        return x
+    often = graph.op("Expand", graph.op("Unsqueeze", x, graph.whole(2)), graph.whole(1, 1, group, 1, 1))
+    return graph.shaped(often, 0, attention.num_heads, -1, attention.head_dim)

@@ -1,0 +1,136 @@
+"""Every encoder of texts as ONNX operators: a vector for each token of padded texts."""
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+from torch import nn
+
+from foveate.export.onnx import block, stack
+from foveate.export.onnx.graph import Graph
+from foveate.export.onnx.rule import Places
+from foveate.export.plain import POSITIONS
+from foveate.models.bert import BERTEncoder
+from foveate.nn.encoder import (
+    CNNEncoder,
+    Encoder,
+    RecurrentAttentionEncoder,
+    RNNEncoder,
+    TransformerEncoder,
+    WindowEncoder,
+)
+from foveate.nn.neighbour import Neighbours
+
+AnyEncoder = Encoder | BERTEncoder
+
+
+@dataclass(frozen=True)
+class Texts:
+    """What a graph reads: ids [batch, length], of which the first ones of each row are real."""
+
+    ids: str
+    lengths: str
+    batch: str
+    length: str
+    real: str
+    """[batch, length], of type Bool."""
+
+    @classmethod
+    def of(cls, graph: Graph, ids: str, lengths: str) -> "Texts":
+        length = graph.size(ids, 1)
+        return cls(ids, lengths, graph.size(ids, 0), length, graph.visible(lengths, length))
+
+    @classmethod
+    def given(cls, graph: Graph, ids: str, batch: str) -> "Texts":
+        """As inputs of the graph."""
+        found = graph.input(ids, [batch, "length"], integer=True)
+        return cls.of(graph, found, graph.input("lengths", [batch], integer=True))
+
+    def embedded(self, graph: Graph, embedding: nn.Module) -> str:
+        """Rows [batch · length, dim]."""
+        return graph.op("Gather", graph.weight(cast(nn.Embedding, embedding).weight), graph.shaped(self.ids, -1))
+
+    def padded(self, graph: Graph, rows: str, width: int) -> str:
+        """From rows to [batch, length, width]."""
+        return graph.shaped(rows, self.batch, self.length, width)
+
+    def silent(self, graph: Graph, padded: str) -> str:
+        """[batch, length, width] with zeros at padding."""
+        return graph.op("Where", graph.op("Unsqueeze", self.real, graph.whole(2)), padded, graph.number(0.0))
+
+
+def refusals(encoder: AnyEncoder) -> list[str]:
+    """What of an encoder has no operators."""
+    if isinstance(encoder, TransformerEncoder | BERTEncoder):
+        return block.refusals("layer", encoder.blocks)
+    if isinstance(encoder, RNNEncoder | CNNEncoder | WindowEncoder):
+        return []
+    known = isinstance(encoder, RecurrentAttentionEncoder)
+    return ["its encoder is a recurrent attention network" if known else f"{type(encoder).__name__} is unknown"]
+
+
+def max_length(encoder: AnyEncoder) -> int | None:
+    """The most positions that are represented; None when there is no limit."""
+    if isinstance(encoder, TransformerEncoder):
+        return block.limit(encoder.max_length, encoder.position, encoder.blocks)
+    return encoder.max_length
+
+
+def encoded(graph: Graph, encoder: Encoder, texts: Texts, x: str, input_dim: int) -> str:
+    """Rows [batch · length, output_dim] from rows [batch · length, input_dim]."""
+    if isinstance(encoder, TransformerEncoder):
+        return _transformer(graph, encoder, texts, x)
+    if isinstance(encoder, RNNEncoder):
+        padded = texts.padded(graph, x, input_dim)
+        hidden, _ = stack.encoded(graph, encoder.network, padded, texts.lengths, texts.real)
+        return graph.shaped(hidden, -1, encoder.output_dim)
+    if isinstance(encoder, CNNEncoder):
+        for number, layer in enumerate(encoder.layers):
+            new = graph.op("Relu", neighbours(graph, cast(Neighbours, layer), texts, x))
+            x = graph.op("Add", x, new) if number else new
+        return x
+    assert isinstance(encoder, WindowEncoder)
+    x = graph.op("Relu", neighbours(graph, encoder.first, texts, x))
+    for other in encoder.others:
+        x = graph.op("Relu", graph.linear(x, cast(nn.Linear, other)))
+    return x
+
+
+def neighbours(graph: Graph, layer: Neighbours, texts: Texts, x: str) -> str:
+    """A convolution over [batch, dim, length], rows before and after it."""
+    if not layer.left and not layer.right:
+        return graph.linear(x, layer.joined)
+    width = layer.left + 1 + layer.right
+    weight = layer.joined.weight.unflatten(1, (width, -1)).mT.contiguous()  # [outputs, inputs, width]
+    channels = graph.turned(texts.silent(graph, texts.padded(graph, x, weight.shape[1])), 0, 2, 1)
+    parts = [graph.weight(weight), graph.weight(layer.joined.bias)]
+    found = graph.op("Conv", channels, *parts, pads=[layer.left, layer.right])
+    return graph.shaped(graph.turned(found, 0, 2, 1), -1, weight.shape[0])
+
+
+def bert(graph: Graph, encoder: BERTEncoder, texts: Texts, segments: str = "") -> str:
+    """Rows [batch · length, model_dim] of texts; without segments, all is of the first."""
+    x, dim = texts.embedded(graph, encoder.embedding), encoder.output_dim
+    if segments:
+        kind = graph.op("Gather", graph.weight(encoder.segment.weight), graph.shaped(segments, -1))
+    else:
+        kind = graph.table(encoder.segment.weight[0])
+    places = _places(graph, texts, max_length(encoder))
+    here = graph.op("Gather", graph.weight(encoder.position.weight), places.query)
+    x = texts.padded(graph, graph.op("Add", x, kind), dim)
+    x = graph.norm(graph.shaped(graph.op("Add", x, here), -1, dim), encoder.embedding_norm)
+    return graph.norm(block.encoded(graph, cast(Any, encoder.blocks), x, texts.batch, places), encoder.norm)
+
+
+def _transformer(graph: Graph, encoder: TransformerEncoder, texts: Texts, x: str) -> str:
+    x = graph.norm(x, encoder.norm)
+    if isinstance(encoder.project, nn.Linear):
+        x = graph.linear(x, encoder.project)
+    places = _places(graph, texts, max_length(encoder))
+    shape = (texts.batch, texts.length, encoder.output_dim)
+    x = block.placed(graph, x, encoder.position, shape, places, texts.lengths)
+    return graph.norm(block.encoded(graph, cast(Any, encoder.blocks), x, texts.batch, places), encoder.last_norm)
+
+
+def _places(graph: Graph, texts: Texts, limit: int | None) -> Places:
+    place = graph.places(graph.whole(0), texts.length)
+    return Places(place, place, limit or POSITIONS, real=texts.real)

@@ -1,0 +1,77 @@
+"""Taggers and classifiers as one graph: from padded sentences or texts to logits of labels."""
+
+from typing import cast
+
+from torch import nn
+
+from foveate.export.onnx import encoder, pooling
+from foveate.export.onnx.encoder import Texts
+from foveate.export.onnx.graph import Graph
+from foveate.models.bert import BERTEncoder
+from foveate.models.classifier import Classifier
+from foveate.models.tagger import PieceTagger, Spelling, Tagger
+
+Labeller = Tagger | PieceTagger | Classifier
+
+
+def refusals(model: Labeller) -> list[str]:
+    """What of a model has no graph here."""
+    return encoder.refusals(model.encoder) + (pooling.refusals(model.pooling) if isinstance(model, Classifier) else [])
+
+
+def max_length(model: Labeller) -> int | None:
+    """The most tokens that the graph represents; None when there is no limit."""
+    return encoder.max_length(model.encoder)
+
+
+def graphs(model: Labeller) -> dict[str, Graph]:
+    """The graph by its file's name."""
+    graph = Graph("model")
+    if isinstance(model, Classifier):
+        _classifier(graph, model)
+    else:
+        _tagger(graph, model)
+    return {"model.onnx": graph}
+
+
+def _tagger(graph: Graph, model: Tagger | PieceTagger) -> None:
+    """Logits at every word, or at every piece; those at padding mean nothing."""
+    if isinstance(model, Tagger):
+        texts = Texts.given(graph, "words", "sentences")
+        x, width = texts.embedded(graph, model.embedding), model.embedding.embedding_dim
+        if model.spelling is not None:
+            x = graph.op("Concat", x, _spelt(graph, model.spelling), axis=1)
+            width += model.spelling.window.joined.out_features
+        x = encoder.encoded(graph, model.encoder, texts, x, width)
+    else:
+        texts = Texts.given(graph, "pieces", "sentences")
+        x = encoder.bert(graph, model.encoder, texts)
+    labels = model.output.out_features
+    logits = texts.padded(graph, graph.linear(x, model.output), labels)
+    graph.output("logits", logits, ["sentences", "length", labels])
+
+
+def _spelt(graph: Graph, spelling: Spelling) -> str:
+    """Each word's own vector, from its characters: the greatest of each feature. Nothing found is zero, as padding
+    is.
+    """
+    ids = graph.input("spellings", ["sentences", "length", "letters"], integer=True)
+    lengths = graph.input("spelling_lengths", ["sentences", "length"], integer=True)
+    spelt = Texts.of(graph, graph.shaped(ids, -1, graph.size(ids, 2)), graph.shaped(lengths, -1))
+    x = encoder.neighbours(graph, spelling.window, spelt, spelt.embedded(graph, spelling.embedding))
+    found = spelt.silent(graph, spelt.padded(graph, graph.op("Relu", x), spelling.window.joined.out_features))
+    return graph.op("ReduceMax", found, graph.whole(1), keepdims=0)
+
+
+def _classifier(graph: Graph, model: Classifier) -> None:
+    """Logits of each text, and where attention pooling looked."""
+    texts, read = Texts.given(graph, "tokens", "texts"), model.encoder
+    if isinstance(read, BERTEncoder):
+        x = encoder.bert(graph, read, texts)
+    else:
+        embedding = cast(nn.Embedding, model.embedding)
+        x = encoder.encoded(graph, read, texts, texts.embedded(graph, embedding), embedding.embedding_dim)
+    vector, weights = pooling.pooled(graph, model.pooling, texts, x, read.output_dim)
+    graph.output("logits", graph.linear(vector, model.output), ["texts", model.output.out_features])
+    if weights:
+        graph.output("weights", weights, ["texts", "length"])

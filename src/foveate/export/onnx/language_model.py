@@ -1,0 +1,66 @@
+"""Language models as one graph: it goes on from a state with one token or many, and leaves the state after them."""
+
+from typing import Any, cast
+
+from torch import nn
+
+from foveate.export.onnx import block, stack
+from foveate.export.onnx.graph import Graph
+from foveate.export.onnx.rule import Places
+from foveate.export.plain import POSITIONS
+from foveate.models import GPT, LanguageModel, RecurrentLanguageModel
+
+
+def refusals(model: LanguageModel) -> list[str]:
+    """What of a model has no graph here."""
+    return [] if isinstance(model, RecurrentLanguageModel) else block.refusals("layer", _blocks(model))
+
+
+def max_length(model: LanguageModel) -> int | None:
+    """The most positions that the graph represents; None when there is no limit."""
+    if isinstance(model, RecurrentLanguageModel):
+        return model.max_length
+    return block.limit(model.max_length, getattr(model, "position", None), _blocks(model))
+
+
+def graphs(model: LanguageModel) -> dict[str, Graph]:
+    """The graph by its file's name. Before the first token every state is zero, or is of no past."""
+    graph = Graph("step")
+    tokens = graph.input("tokens", ["rows", "length"], integer=True)
+    if isinstance(model, RecurrentLanguageModel):
+        _recurrent(graph, model, tokens)
+    else:
+        _transformer(graph, cast(GPT, model), tokens)
+    return {"step.onnx": graph}
+
+
+def _blocks(model: LanguageModel) -> nn.ModuleList:
+    return cast(GPT, model).blocks
+
+
+def _transformer(graph: Graph, model: GPT, tokens: str) -> None:
+    rows, length, dim = graph.size(tokens, 0), graph.size(tokens, 1), model.embedding.embedding_dim
+    pasts = list(block.pasts(graph, model.blocks))
+    past = graph.size(pasts[0][0], 2)
+    end = graph.op("Add", past, length)
+    places = Places(graph.places(past, end), graph.places(graph.whole(0), end), max_length(model) or POSITIONS)
+    x = graph.op("Gather", graph.weight(model.embedding.weight), graph.shaped(tokens, -1))
+    x = block.placed(graph, x, getattr(model, "position", None), (rows, length, dim), places, "")
+    for layer, before in zip(cast(Any, model.blocks), pasts, strict=True):
+        x = block.residual(graph, layer.attention_residual, x, block.past, layer, before, rows, places)
+        x = block.residual(graph, layer.feedforward_residual, x, block.feedforward, layer)
+    logits, vocab = graph.product(graph.norm(x, model.norm), model.output_table), model.embedding.num_embeddings
+    graph.output("logits", graph.shaped(logits, rows, length, vocab), ["rows", "length", vocab])
+
+
+def _recurrent(graph: Graph, model: RecurrentLanguageModel, tokens: str) -> None:
+    widths, vocab = stack.sizes(model.decoder.layers), model.embedding.num_embeddings
+    embedded = graph.op("Gather", graph.weight(model.embedding.weight), graph.turned(tokens, 1, 0))
+    hidden, layers = stack.continued(graph, model.decoder, embedded, stack.states(graph, widths))
+    weight = model.embedding.weight if model.output_weight is None else model.output_weight
+    x = graph.shaped(graph.turned(hidden, 1, 0, 2), -1, model.decoder.output_dim)
+    logits = graph.product(x, weight, model.output_bias)
+    shape = (graph.size(tokens, 0), graph.size(tokens, 1), vocab)
+    graph.output("logits", graph.shaped(logits, *shape), ["rows", "length", vocab])
+    for name, value, width in stack.named(layers, widths):
+        graph.output(f"new.{name}", value, ["rows", width])

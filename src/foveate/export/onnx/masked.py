@@ -1,0 +1,27 @@
+"""BERT as one graph: what may stand at every place of padded texts."""
+
+from foveate.export.onnx import block, encoder
+from foveate.export.onnx.encoder import Texts
+from foveate.export.onnx.graph import Graph
+from foveate.models import BERT
+
+
+def refusals(model: BERT) -> list[str]:
+    """What of a model has no graph here."""
+    return encoder.refusals(model)
+
+
+def max_length(model: BERT) -> int | None:
+    """The most tokens that the graph represents."""
+    return model.max_length
+
+
+def graphs(model: BERT) -> dict[str, Graph]:
+    """The graph by its file's name."""
+    graph = Graph("model")
+    texts, vocab = Texts.given(graph, "tokens", "texts"), model.embedding.num_embeddings
+    hidden = encoder.bert(graph, model, texts, graph.input("segments", ["texts", "length"], integer=True))
+    asked = block.activated(graph, graph.linear(hidden, model.head.dense), model.head.activation)
+    logits = graph.product(graph.norm(asked, model.head.norm), model.embedding.weight, model.head.bias)
+    graph.output("logits", texts.padded(graph, logits, vocab), ["texts", "length", vocab])
+    return {"model.onnx": graph}

@@ -1,0 +1,48 @@
+"""Pooling as ONNX operators: one vector for a whole text."""
+
+from typing import Any
+
+from torch import nn
+
+from foveate.attention import Attention, padding
+from foveate.export.onnx import score
+from foveate.export.onnx.encoder import Texts
+from foveate.export.onnx.graph import Graph
+from foveate.export.plain import rule_refusals
+from foveate.nn.pooling import AttentionPooling, FirstPooling, MaxPooling
+
+
+def refusals(pooling: nn.Module) -> list[str]:
+    """What of a pooling has no operators."""
+    if not isinstance(pooling, AttentionPooling):
+        return []
+    attention = pooling.attention
+    if not isinstance(attention, Attention):
+        return [f"pooling: {type(attention).__name__} is a formula of its own"]
+    return [f"pooling: {why}" for why in (*score.refusals(attention.score), *rule_refusals(attention, padding()))]
+
+
+def pooled(graph: Graph, pooling: nn.Module, texts: Texts, x: str, dim: int) -> tuple[str, str]:
+    """From rows [batch · length, dim] to [batch, dim], and with attention the weights [batch, length]."""
+    padded = texts.padded(graph, x, dim)
+    if isinstance(pooling, AttentionPooling):
+        return _attended(graph, pooling, texts, padded, dim)
+    if isinstance(pooling, FirstPooling):
+        return graph.op("Gather", padded, graph.single(0), axis=1), ""
+    if isinstance(pooling, MaxPooling):
+        real = graph.op("Unsqueeze", texts.real, graph.whole(2))
+        hidden = graph.op("Where", real, padded, graph.number(float("-inf")))
+        return graph.op("ReduceMax", hidden, graph.whole(1), keepdims=0), ""
+    total = graph.op("ReduceSum", texts.silent(graph, padded), graph.whole(1), keepdims=0)
+    count = graph.op("Unsqueeze", graph.op("Cast", texts.lengths, to=1), graph.whole(1))
+    return graph.op("Div", total, count), ""
+
+
+def _attended(graph: Graph, pooling: AttentionPooling, texts: Texts, padded: str, dim: int) -> tuple[str, str]:
+    asks: Any = pooling.attention.score  # type: ignore[attr-defined]
+    keys = graph.op("Unsqueeze", padded, graph.whole(1))
+    query = score.query_features(graph, asks, graph.table(pooling.query[None, None, None]), dim)
+    scores = score.compared(graph, asks, query, score.key_features(graph, asks, keys))
+    weights = graph.op("Softmax", graph.op("Add", scores, graph.hidden(texts.real, 1, 2)), axis=-1)
+    context = graph.op("Squeeze", graph.op("MatMul", weights, keys), graph.whole(1, 2))
+    return context, graph.op("Squeeze", weights, graph.whole(1, 2))
