@@ -13,6 +13,7 @@ from foveate.attention import AlibiConfig, AttentionConfig, CosineConfig, Rotary
 from foveate.attention.efficient import LinearConfig, PerformerConfig
 from foveate.data.batch import Batch
 from foveate.decode import BeamConfig, GreedyConfig, SampleConfig, beam_size, decode
+from foveate.models import LlamaConfig
 from foveate.models.gpt import GPTConfig
 from foveate.models.language_model import LanguageModel
 from foveate.models.recurrent_language_model import RecurrentLanguageModelConfig
@@ -41,6 +42,9 @@ def configurations() -> Iterator[tuple[str, object]]:
         position = NoneConfig() if name in ("rotary", "alibi") else LearnedConfig(max_length=40)
         yield f"gpt {name}", GPTConfig(block=block, num_layers=2, position=position)
     yield "gpt post", GPTConfig(block=BLOCK, num_layers=2, position=SinusoidalConfig(), tied=False)
+    llama = LlamaConfig(model_dim=8, num_heads=4, num_kv_heads=2, feedforward_dim=12, num_layers=2, max_length=40)
+    yield "llama", llama
+    yield "llama linear", replace(llama, num_kv_heads=4, attention=LinearConfig(), tied=False)
     for cell in ("rnn", "lstm", "gru", "lecture_gru"):
         yield cell, RecurrentLanguageModelConfig(embedding_dim=6, hidden_dim=8, cell=cell)
     yield (

@@ -252,6 +252,23 @@ def test_bert_fills_gaps_as_the_library_does(bert: Path, capsys: pytest.CaptureF
     assert main(["fill", str(bert), "The ___ sat on the ___.", "--look", "--no-tune"]) == 0
     said = capsys.readouterr().out
     assert said.startswith(f"{filled.text}\n")
+
+
+def test_bert_fills_gaps_of_pairs_as_the_library_does(bert: Path) -> None:
+    text, second = "The ___ sat.", "A ___ ran!"
+    filled = Filler.load(bert).fill(f"{text}\t{second}", best=3)
+    tokeniser = AutoTokenizer.from_pretrained(bert)
+    read = tokeniser(*(part.replace("___", "[MASK]") for part in (text, second)), return_tensors="pt")
+    assert read["token_type_ids"].any()
+    with torch.no_grad():
+        logits = BertForMaskedLM.from_pretrained(bert).eval()(**read).logits
+    logits = logits[read["input_ids"] == tokeniser.mask_token_id]
+    logits[:, tokeniser.all_special_ids] = -torch.inf
+    for choices, expected in zip(filled.choices, logits, strict=True):
+        best = expected.topk(3).indices.tolist()
+        assert [piece for piece, _ in choices] == tokeniser.convert_ids_to_tokens(best)
+    assert filled.text.count("\t") == 1
+    assert "___" not in filled.text
     assert "all attention" in said
 
 
@@ -325,7 +342,7 @@ def test_folders_are_scored_as_runs_are(
     assert "chrF" in capsys.readouterr().out
     (tmp_path / "config.json").write_text('{"model_type": "t5"}')
     assert main(["evaluate", str(tmp_path), "--text", str(tmp_path / "text"), "--no-tune"]) == 3
-    assert "a model of the kind 't5'; of Hugging Face, marian, gpt2, bert are read" in capsys.readouterr().err
+    assert "a model of the kind 't5'; of Hugging Face, marian, gpt2, llama, bert are read" in capsys.readouterr().err
 
 
 def test_a_folder_without_a_training_has_no_report_of_it(

@@ -6,6 +6,7 @@ from foveate.models.classifier import Classifier, ClassifierConfig
 from foveate.models.fixed_context import FixedContext, FixedContextConfig
 from foveate.models.gpt import GPT, GPTConfig
 from foveate.models.language_model import LanguageModel
+from foveate.models.llama import Llama, LlamaConfig
 from foveate.models.luong import Luong, LuongConfig
 from foveate.models.recurrent_language_model import RecurrentLanguageModel, RecurrentLanguageModelConfig
 from foveate.models.seq2seq import Seq2Seq
@@ -15,8 +16,8 @@ from foveate.models.transformer import Transformer, TransformerConfig
 ModelConfig = FixedContextConfig | BahdanauConfig | LuongConfig | TransformerConfig
 """The models that a configuration can name: "fixed_context", "bahdanau", "luong", "transformer"."""
 
-LanguageModelConfig = GPTConfig | RecurrentLanguageModelConfig
-"""The language models that a configuration can name: "gpt", "recurrent"."""
+LanguageModelConfig = GPTConfig | LlamaConfig | RecurrentLanguageModelConfig
+"""The language models that a configuration can name: "gpt", "llama", "recurrent"."""
 
 __all__ = [
     "BERT",
@@ -31,6 +32,8 @@ __all__ = [
     "GPTConfig",
     "LanguageModel",
     "LanguageModelConfig",
+    "Llama",
+    "LlamaConfig",
     "Luong",
     "LuongConfig",
     "ModelConfig",

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -18,6 +18,7 @@ from foveate.nn.block import BlockConfig, EncoderBlock
 from foveate.nn.dropout import dropout
 from foveate.nn.limit import require_positive
 from foveate.nn.loss import projected_cross_entropy
+from foveate.nn.multihead import MultiHeadAttention
 from foveate.nn.packing import Packing
 from foveate.nn.past import Past, attend_and_keep, attend_to_past, selected, with_room
 from foveate.nn.position import LearnedConfig, PositionConfig, UnitIntervalConfig
@@ -84,35 +85,31 @@ class GPTState:
     time: int
 
 
-class GPT(LanguageModel[GPTState]):
-    """h⁰_t = E y_t + p_t;  h^l = Block_l(h^{l−1}), each position looking at itself and those before it;
-    p(y_{t+1}) = softmax(E LayerNorm(h^L_t))
+@runtime_checkable
+class CausalBlock(Protocol):
+    """One layer of such a stack: attention and feed-forward, each inside a residual."""
 
-    Attention is any mechanism of the algebra. Reference: Radford et al. 2019, section 2.3, for pre-norm blocks and the
-    last layer norm, and for residual branches that begin smaller by 1/√(2L).
+    attention: MultiHeadAttention
+    feedforward: Callable[[Tensor], Tensor]
+    attention_residual: Callable[[Tensor, Callable[[Tensor], Tensor]], Tensor]
+    feedforward_residual: Callable[[Tensor, Callable[[Tensor], Tensor]], Tensor]
+
+    def __call__(self, x: Tensor, *, at: Positions, packing: Packing | None = None) -> Tensor: ...
+
+
+class CausalTransformer(LanguageModel[GPTState]):
+    """h^l = Block_l(h^{l−1}), each position looking at itself and those before it;  p(y_{t+1}) = softmax(E norm(h^L_t))
+
+    What GPT and Llama have in common: which blocks and norms these are is up to them.
     """
 
-    def __init__(self, config: GPTConfig, vocab: int) -> None:
+    def __init__(self, vocab: int, model_dim: int, *, num_layers: int, tied: bool, dropout: float) -> None:
         super().__init__()
-        block, model_dim = config.block, config.block.model_dim
-        self.config = config
+        self.num_layers, self.dropout = num_layers, dropout
         self.embedding = nn.Embedding(vocab, model_dim)
-        self.position = config.position.build(model_dim)
-        self.max_length = self.position.max_length
-        looking_back = replace(block, encoder_attention=block.decoder_attention)
-        self.blocks = nn.ModuleList(EncoderBlock(looking_back, causal()) for _ in range(config.num_layers))
-        self.norm = nn.LayerNorm(model_dim) if block.norm == "pre" else nn.Identity()
-        self.output_weight = None if config.tied else nn.Parameter(torch.empty(vocab, model_dim))
-        self._begin(config.num_layers)
-
-    def _begin(self, num_layers: int) -> None:
-        tables = [self.embedding.weight, *self.position.parameters()]
-        tables += [] if self.output_weight is None else [self.output_weight]
-        for table in tables:
-            nn.init.normal_(table, std=DEVIATION)
-        for block in self._layers:
-            for last in (block.attention.output, block.feedforward.contract):
-                nn.init.xavier_normal_(last.weight, gain=1 / math.sqrt(2 * num_layers))
+        self.output_weight = None if tied else nn.Parameter(torch.empty(vocab, model_dim))
+        self.blocks: nn.ModuleList
+        self.norm: nn.Module
 
     def forward(self, text: Batch) -> Float[Tensor, "tokens vocab"]:
         return self.logits(self.hidden(text))
@@ -162,14 +159,46 @@ class GPT(LanguageModel[GPTState]):
         return replace(state, pasts=tuple(selected(past, rows) for past in state.pasts))
 
     @property
-    def _layers(self) -> tuple[EncoderBlock, ...]:
+    def _layers(self) -> tuple[CausalBlock, ...]:
         return cast(Any, tuple(self.blocks))
+
+    def _begin(self, *tables: Tensor) -> None:
+        """Initial weights: small tables, and residual branches that begin smaller the more layers there are."""
+        own = () if self.output_weight is None else (self.output_weight,)
+        for table in (self.embedding.weight, *tables, *own):
+            nn.init.normal_(table, std=DEVIATION)
+        for block in self._layers:
+            for last in (block.attention.output, cast(Any, block.feedforward).contract):
+                nn.init.xavier_normal_(last.weight, gain=1 / math.sqrt(2 * self.num_layers))
+
+    def _embed(self, ids: Int[Tensor, "*shape"], place: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape model_dim"]:
+        return dropout(self.embedding(ids), self.dropout, self.training)
+
+
+class GPT(CausalTransformer):
+    """h⁰_t = E y_t + p_t;  h^l = Block_l(h^{l−1}), each position looking at itself and those before it;
+    p(y_{t+1}) = softmax(E LayerNorm(h^L_t))
+
+    Attention is any mechanism of the algebra. Reference: Radford et al. 2019, section 2.3, for pre-norm blocks and the
+    last layer norm, and for residual branches that begin smaller by 1/√(2L).
+    """
+
+    def __init__(self, config: GPTConfig, vocab: int) -> None:
+        block, model_dim = config.block, config.block.model_dim
+        super().__init__(vocab, model_dim, num_layers=config.num_layers, tied=config.tied, dropout=block.dropout)
+        self.config = config
+        self.position = config.position.build(model_dim)
+        self.max_length = self.position.max_length
+        looking_back = replace(block, encoder_attention=block.decoder_attention)
+        self.blocks = nn.ModuleList(EncoderBlock(looking_back, causal()) for _ in range(config.num_layers))
+        self.norm = nn.LayerNorm(model_dim) if block.norm == "pre" else nn.Identity()
+        self._begin(*self.position.parameters())
 
     def _embed(self, ids: Int[Tensor, "*shape"], place: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape model_dim"]:
         x = self.embedding(ids)
-        return dropout(x + self.position(place).to(x.dtype), self.config.block.dropout, self.training)
+        return dropout(x + self.position(place).to(x.dtype), self.dropout, self.training)
 
 
-def _through(block: EncoderBlock, x: Tensor, look_back: Callable[[Tensor], Tensor]) -> Tensor:
+def _through(block: CausalBlock, x: Tensor, look_back: Callable[[Tensor], Tensor]) -> Tensor:
     """A block whose attention is done by the caller."""
     return block.feedforward_residual(block.attention_residual(x, look_back), block.feedforward)

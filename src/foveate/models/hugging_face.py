@@ -18,6 +18,8 @@ from foveate.storage.manifest import read_json
 from foveate.storage.tensor import read_tensors, write_tensors
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+INDEX = f"{WEIGHTS}.index.json"
+"""Which file holds which tensor, where there are several."""
 ACTIVATIONS: dict[str, Activation] = {
     "relu": "relu",
     "gelu": "gelu",
@@ -30,13 +32,25 @@ ACTIVATIONS: dict[str, Activation] = {
 
 
 def read_folder(folder: Path | str) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Configuration and tensors. Raises DataError when a file is missing or damaged."""
+    """Configuration and tensors, of one file or of several. Raises DataError when a file is missing or damaged."""
     folder = Path(folder)
-    for name in (CONFIG, WEIGHTS):
+    parts = _parts(folder / INDEX) if (folder / INDEX).exists() else [WEIGHTS]
+    for name in (CONFIG, *parts):
         if not (folder / name).exists():
             raise DataError(f"{folder} has no {name}. Give a folder with {CONFIG} and {WEIGHTS}, as models are shared.")
-    config = read_json(folder / CONFIG)
-    return config, read_tensors(folder / WEIGHTS)
+    config, tensors = read_json(folder / CONFIG), dict[str, Tensor]()
+    for name in parts:
+        tensors |= read_tensors(folder / name)
+    return config, tensors
+
+
+def _parts(index: Path) -> list[str]:
+    """The files that an index names, which lie beside it. Raises DataError for an index of something else."""
+    named = read_json(index).get("weight_map")
+    names = sorted(set(named.values())) if isinstance(named, dict) and named else []
+    if not names or not all(isinstance(name, str) and name == Path(name).name for name in names):
+        raise DataError(f"{index} does not say which files hold the weights. Fetch the folder anew.")
+    return names
 
 
 def write_folder(folder: Path | str, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:

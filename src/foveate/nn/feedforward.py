@@ -1,4 +1,4 @@
-"""The position-wise feed-forward network of a Transformer block."""
+"""The position-wise feed-forward networks of a Transformer block."""
 
 from collections.abc import Callable
 from functools import partial
@@ -47,3 +47,24 @@ class FeedForward(nn.Module):
             return bfloat16.feedforward(x, expand, contract)
         hidden = ACTIVATIONS[self.activation](self.expand(x))
         return self.contract(dropout(hidden, self.dropout, self.training))
+
+
+class GatedFeedForward(nn.Module):
+    """FFN(x) = W_2 (silu(W_g x) ⊙ W_1 x), without biases: SwiGLU
+
+    One matrix decides how much of what the other makes goes on. Three matrices for two: a width of 2/3 costs as much.
+
+    Reference: Shazeer 2020, equation 6.
+    """
+
+    def __init__(self, model_dim: int, hidden_dim: int, *, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.gate = Linear(model_dim, hidden_dim, bias=False)
+        self.expand = Linear(model_dim, hidden_dim, bias=False)
+        self.contract = Linear(hidden_dim, model_dim, bias=False)
+        self.dropout = dropout
+        for layer in (self.gate, self.expand, self.contract):
+            nn.init.xavier_uniform_(layer.weight)
+
+    def forward(self, x: Float[Tensor, "*shape model_dim"]) -> Float[Tensor, "*shape model_dim"]:
+        return self.contract(dropout(silu(self.gate(x)) * self.expand(x), self.dropout, self.training))

@@ -19,7 +19,7 @@ from foveate.storage.draft import disk_errors
 from foveate.storage.manifest import DamagedError, read_json, write_json
 
 FORMAT = 1
-GUESTS = {"marian": "translate", "gpt2": "language_model", "bert": "masked_language_model"}
+GUESTS = {"marian": "translate", "gpt2": "language_model", "llama": "language_model", "bert": "masked_language_model"}
 """Kinds of models in folders of Hugging Face, and the task that each serves as a run would."""
 
 

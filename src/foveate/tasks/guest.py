@@ -13,10 +13,11 @@ from foveate.data.batch import Batch
 from foveate.data.tokeniser import HuggingFaceTokeniser
 from foveate.decode import DecodeConfig, SampleConfig, beam_size, decode
 from foveate.errors import DataError, UsageError
-from foveate.models import GPT
+from foveate.models import GPT, Llama
 from foveate.models.bert_hugging_face import read_bert
 from foveate.models.gpt2_hugging_face import read_gpt2
-from foveate.tasks.filler import GAP, Filler, Filling
+from foveate.models.llama_hugging_face import read_llama
+from foveate.tasks.filler import GAP, Filler, Filling, Frame
 from foveate.tasks.generator import Continuation, Generator
 from foveate.tasks.hugging_face import require_kind
 from foveate.tasks.language_model import score
@@ -25,18 +26,18 @@ UNSCORED = "A BERT of Hugging Face is not scored on texts: nobody says which gap
 
 
 class GuestGenerator(Generator):
-    """Goes on from prompts with a GPT-2 of Hugging Face: a prompt is read as it stands, and the model's own end of text
-    ends a continuation."""
+    """Goes on from prompts with a GPT-2 or a Llama of Hugging Face: a prompt is read as it stands, after the token that
+    begins a text if there is one, and the model's own end of text ends a continuation."""
 
-    model: GPT
+    model: GPT | Llama
     tokeniser: HuggingFaceTokeniser
 
     @classmethod
     def read(cls, folder: Path | str, *, precision: Literal["float32", "bfloat16"] = "float32") -> "GuestGenerator":
         """Raises DataError when the folder is damaged, UsageError when it holds another kind of model."""
-        require_kind(folder, "gpt2")
-        tokeniser = HuggingFaceTokeniser.read(folder)
-        model = read_gpt2(folder)
+        read = {"gpt2": read_gpt2, "llama": read_llama}
+        kind = require_kind(folder, *read)
+        tokeniser, model = HuggingFaceTokeniser.read(folder), read[kind](folder)
         return cls(model.to(torch.bfloat16) if precision == "bfloat16" else model, tokeniser, SampleConfig())
 
     @torch.inference_mode()
@@ -86,7 +87,7 @@ class GuestGenerator(Generator):
             raise UsageError(
                 f"A context of {context} tokens leaves nothing to predict: blocks have {block}. Give less."
             )
-        tokens = np.array([self._end, *self.tokeniser.encode(text)])
+        tokens = np.array([*self._read(""), *self.tokeniser.encode(text)])
         data = replace(self.data, block_length=block, max_tokens=max(block, self.data.max_tokens))
         return score(self.model, tokens, data, num_bytes=len(text.encode()), context=context)
 
@@ -98,7 +99,7 @@ class GuestGenerator(Generator):
         return int(end)
 
     def _read(self, prompt: str) -> list[int]:
-        return self.tokeniser.encode(prompt) or [self._end]
+        return self.tokeniser.framed(prompt) or [self._end]
 
     def _text(self, read: list[int], hypothesis: Any, lines: int | None) -> str:
         before = self.tokeniser.decode(read)
@@ -107,10 +108,14 @@ class GuestGenerator(Generator):
 
 
 class GuestFiller(Filler):
-    """Fills gaps with a BERT of Hugging Face: [CLS] text [SEP], with [MASK] in the gaps. The text stays as it is
-    written; only the gaps change."""
+    """Fills gaps with a BERT of Hugging Face: [CLS] text [SEP], with [MASK] in the gaps; or [CLS] text [SEP] second
+    [SEP] with a tab between them. The text stays as it is written; only the gaps change."""
 
     tokeniser: HuggingFaceTokeniser
+
+    @property
+    def pairs(self) -> bool:
+        return True
 
     @classmethod
     def read(cls, folder: Path | str) -> "GuestFiller":
@@ -122,8 +127,7 @@ class GuestFiller(Filler):
     @torch.inference_mode()
     def fill(self, text: str, *, best: int = 5, gap: str = GAP) -> Filling:
         tokens, places = self._read(text, gap)
-        hidden, _ = self.model.encode(Batch.of([tokens]))
-        shares = self.model.logits(hidden[torch.tensor(places)]).softmax(-1)
+        shares = self.model.logits(self._encode(tokens)[torch.tensor(places)]).softmax(-1)
         shares[:, sorted(self.tokeniser.special)] = 0.0
         found = shares.topk(min(best, shares.shape[1]))
         pieces = [self.tokeniser.pieces(row) for row in found.indices.tolist()]
@@ -135,24 +139,11 @@ class GuestFiller(Filler):
     def evaluate(self, lines: Iterable[str]) -> dict[str, float]:
         raise UsageError(UNSCORED)
 
-    def _read(self, text: str, gap: str) -> tuple[list[int], list[int]]:
-        parts = text.split(gap)
-        if len(parts) == 1:
-            raise UsageError(f"There is no gap in {text!r}. Write {gap} where a token is missing.")
-        mask, places = self.tokeniser.id_of("mask"), []
+    @property
+    def frame(self) -> Frame:
+        """What the tokeniser puts around a text, and its token for gaps. Raises DataError when it has none."""
+        mask = self.tokeniser.id_of("mask")
         if mask is None:
             raise DataError("The tokeniser has no token for gaps (mask_token). Fetch its tokenizer_config.json too.")
-        start, *end = self.tokeniser.framed("")
-        tokens = [start]
-        for number, part in enumerate(parts):
-            if number:
-                places.append(len(tokens))
-                tokens.append(mask)
-            tokens += self.tokeniser.encode(part)
-        tokens += end
-        if len(tokens) > self.model.config.max_length:
-            raise DataError(
-                f"The text has {len(tokens)} tokens, but the model has {self.model.config.max_length} positions. "
-                "Shorten it; nothing is cut off silently."
-            )
-        return tokens, places
+        *begin, end = self.tokeniser.framed("")
+        return Frame(begin, mask, end)

@@ -14,17 +14,19 @@ from foveate.models.renumbering import renumbered
 from foveate.storage.manifest import read_json
 from foveate.storage.run import model_type_of
 
-KINDS = {"marian": "translate", "gpt2": "generate", "bert": "fill"}
+KINDS = {"marian": "translate", "gpt2": "generate", "llama": "generate", "bert": "fill"}
 """The kinds of models that are read, and the command that each serves."""
 GENERATION = "generation_config.json"
 
 
-def require_kind(folder: Path | str, kind: str) -> None:
-    """Raises UsageError when a Hugging Face folder holds a model of another kind."""
+def require_kind(folder: Path | str, *kinds: str) -> str:
+    """Which of the kinds a Hugging Face folder holds. Raises UsageError when it is another."""
     found = model_type_of(folder)
-    if found != kind:
+    if found is None or found not in kinds:
         commands = "; ".join(f"{model}: foveate {command}" for model, command in KINDS.items())
-        raise UsageError(f"{folder} holds a model of the kind {found!r}, and this needs {kind!r} ({commands}).")
+        wanted = " or ".join(map(repr, kinds))
+        raise UsageError(f"{folder} holds a model of the kind {found!r}, and this needs {wanted} ({commands}).")
+    return found
 
 
 def read_translation(folder: Path | str) -> tuple[Transformer, MarianTokeniser, MarianTokeniser, BeamConfig]:
