@@ -44,6 +44,15 @@ def test_validation_says_how_well_the_links_are_followed(run: Path) -> None:
     assert rows[-1]["alignment"] > 0
 
 
+def test_empty_links_are_no_measure_and_said_before_training(folder: Path, foveate: Any, tmp_path: Path) -> None:
+    (tmp_path / "links").write_text("\n" * 120)
+    files = ("--source", folder / "pairs.tsv", "--links", tmp_path / "links", "--out", tmp_path / "run")
+    said = foveate("train", "translate", *files, *SIZES, *QUIET, "--set", "train.metric=alignment")
+    assert said.code == 2
+    assert "train.metric cannot be alignment: there are no links of validation pairs. Give --links" in said.err
+    assert not (tmp_path / "run/config.json").exists()
+
+
 def test_a_run_is_scored_by_links(run: Path, foveate: Any) -> None:
     said = scored(foveate, run, "--when", "consuming")
     assert re.fullmatch(r"AER\|links:sure = [\d.]+\nprecision\|.* = [\d.]+\nrecall\|.* = [\d.]+\n", said.out)

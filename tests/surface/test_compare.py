@@ -249,13 +249,54 @@ def test_a_plan_counts_cells_and_trains_nothing(recipe: Path, tmp_path: Path, fo
 def test_a_model_that_cannot_be_built_stops_everything_before_training(
     recipe: Path, tmp_path: Path, foveate: Any
 ) -> None:
-    words = ("--vary", "model.attention.transforms=[],[{kind='rotary', dims=7}]")
+    words = ("--vary", "model.hidden_dim=16,15", "--set", "model.bidirectional=true")
     said = foveate("compare", "translate", recipe, "--out", tmp_path / "out", *words, *SMALL)
     assert said.code == 2
+    assert "variant hidden_dim 15: The model cannot be built as configured: hidden_dim=15 must be even" in said.err
+        "compare: variant hidden_dim 15: The model cannot be built as configured: hidden_dim=15 must be even"
+        in said.err
+    )
     assert not (tmp_path / "out/cells").exists()
     assert (
         foveate("compare", "translate", recipe, "--out", tmp_path / "out", "--set", "train.steps=1", *SMALL).code == 0
     )
+
+
+def test_what_the_data_do_not_give_is_refused_before_training(
+    recipe: Path, corpus: Path, tmp_path: Path, foveate: Any
+) -> None:
+    (tmp_path / "links").write_text("\n" * 300)
+    linked = ("--valid-source", corpus / "pairs.tsv", "--valid-links", tmp_path / "links")
+    for words, sentence in (
+        (("--set", "train.metric=alignment"), "variant dot: train.metric cannot be alignment: there are no links"),
+        ((*linked, "--set", "train.metric=alignment"), "variant dot: train.metric cannot be alignment: there are no "),
+        (("--metrics", "alignment,bleu"), "compare.metrics: alignment is not measured, for there are no links"),
+        (("--metrics", "alignment", "--test-source", corpus / "pairs.tsv"), "alignment is measured by links, and test"),
+    ):
+        said = foveate("compare", "translate", recipe, "--out", tmp_path / "out", *words, *SMALL)
+        assert (said.code, sentence in said.err) == (2, True), said.err
+        assert not (tmp_path / "out/cells").exists()
+
+
+def test_a_pair_with_an_empty_side_counts_as_in_an_evaluation(
+    compared: Path, recipe: Path, tmp_path: Path, foveate: Any
+) -> None:
+    (tmp_path / "test.tsv").write_text("abc\tcba\n\tba\nde\ted\n")
+    out = shutil.copytree(compared, tmp_path / "out")
+    words = ("--out", out, "--test-source", tmp_path / "test.tsv", "--metrics", "chrf,bleu")
+    said = foveate("compare", "translate", recipe, *words, *SMALL)
+    assert said.code == 0, said.err
+    for run in ("dot/seed-0", "no-attention/seed-1"):
+        cell = json.loads((out / "cells" / run / "cell.json").read_text())
+        words = ("--source", tmp_path / "test.tsv", "--metrics", "chrf,bleu", "--json", "--no-tune")
+        scores = json.loads(foveate("evaluate", out / "cells" / run, *words).out)
+        assert cell["scores"] == {"chrf": scores["chrF2"]["value"], "bleu": scores["BLEU"]["value"]}
+        assert sum(bucket["count"] for bucket in cell["buckets"]) == 3
+    (tmp_path / "test.tsv").write_text("abc\tcba\nab\t\n")
+    words = ("--out", tmp_path / "new", "--test-source", tmp_path / "test.tsv", "--metrics", "bleu")
+    said = foveate("compare", "translate", recipe, *words, *SMALL)
+    assert (said.code, "1 of 2 references are empty (line 2)" in said.err) == (3, True), said.err
+    assert not (tmp_path / "new/cells").exists()
 
 
 def test_a_cell_that_comes_to_nothing_leaves_the_others(recipe: Path, tmp_path: Path, foveate: Any) -> None:

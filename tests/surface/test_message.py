@@ -185,6 +185,9 @@ def test_a_setting_of_another_kind(refused: Refused) -> None:
         ("train.precision=float16", 'train.precision cannot be "float16". Did you mean \'bfloat16\'? '
             'There are: "float32", "bfloat16".'),
         ("train.metric=bleu", "train.metric must be one of loss, perplexity, accuracy, alignment, got 'bleu'."),
+        ("train.metric=alignment", "train.metric cannot be alignment: there are no links of validation pairs. "
+            "Give --links FILE (data.links), of whose pairs some are held out, or --valid-links FILE "
+            "(data.valid_links) beside --valid-source."),
         ("label_smoothing=2", "label_smoothing must be at least 0 and less than 1, got 2.0."),
         ("seed=-1", "seed must be at least 0 and less than 2 to the power of 63, got -1."),
         ("data=3", "data must be a table of settings, got 3."),

@@ -14,7 +14,7 @@ from foveate.config import build, override, read_toml, setting, to_dict
 from foveate.decode import Constraints, DecodeConfig
 from foveate.errors import UsageError
 from foveate.suggestion import did_you_mean
-from foveate.tasks.translate import VALIDATED, TranslateConfig
+from foveate.tasks.translate import TranslateConfig, require_measured
 from foveate.train import TrainConfig
 
 Run = TypeVar("Run")
@@ -28,8 +28,7 @@ class RunConfig(TranslateConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.train.metric not in VALIDATED:
-            raise ValueError(f"train.metric must be one of {', '.join(VALIDATED)}, got {self.train.metric!r}")
+        require_measured(self, self.train.metric)
 
 
 def resolve(

@@ -39,6 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     from foveate.config import to_dict
     from foveate.errors import UsageError
     from foveate.storage.run import create_run, require_new
+    from foveate.train import require_measured
 
     task_of(arguments.config, arguments.task)
     task, files = module_of(arguments.task), files_given(arguments)
@@ -63,6 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     prepare_machine(arguments, quiet=arguments.quiet)
     prepared = task.prepare(config, folder)
     config = prepared.config  # with the sizes of an encoder that it begins with
+    require_measured(prepared, config.train)
     # Last: data that cannot be used leave nothing to resume.
     create_run(folder, arguments.task, to_dict(config), prepared.digests)
     return train(arguments.task, prepared, config, folder, quiet=arguments.quiet)

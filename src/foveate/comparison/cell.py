@@ -108,13 +108,14 @@ def asked_digest(folder: Folder) -> str:
 
 def with_usual_metrics(design: Design, folder: Folder) -> Design:
     """The design with metrics that suit the task, where none are asked for; checked against the tokenisers."""
-    asked = design.asked
+    asked, task = design.asked, folder.open(design.first, design.seeds[0])
     if not asked.metrics:
-        metrics = design.subject.usual_metrics(folder.open(design.first, design.seeds[0]))
+        metrics = design.subject.usual_metrics(task)
         different = {str(design.subject.data_settings(to_dict(one))) for one in design.variants.values()}
         if len(different) > 1:
             metrics = tuple(name for name in metrics if name not in design.subject.per_token) or metrics
         asked = replace(asked, metrics=metrics)
+    design.subject.require_given(task, asked)
     design.require_comparable(asked.metrics)
     return replace(design, asked=asked)
 

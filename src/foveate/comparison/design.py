@@ -96,7 +96,7 @@ class Design:
         or nothing.
         """
         compare, subject = compare or CompareConfig(), subject_of(task)
-        root = build(subject.config_class, base, imports=True)
+        root = subject.whole(build(subject.config_class, base, imports=True))
         if not getattr(root.data, subject.files[0]):
             raise UsageError(
                 f"data.{subject.files[0]} is missing: there is nothing to train on. Set it, or give a file."
@@ -154,10 +154,11 @@ class Design:
 def _variant(subject: Subject, base: Mapping[str, Any], name: str, change: Changes, budget: Budget, root: Any) -> Any:
     """The configuration of a variant, with the budget in it."""
     config = build(subject.config_class, lay_over(base, change), where=f"variant {name}:", imports=True)
-    if config.train.metric not in subject.validated:
-        known = ", ".join(subject.validated)
-        raise UsageError(f"variant {name}: train.metric must be one of {known}, got {config.train.metric!r}.")
-    subject.require_whole(config, name)
+    try:
+        subject.require_measured(config)
+    except ValueError as error:
+        raise UsageError(f"variant {name}: {error}.") from error
+    config = subject.whole(config)
     changed = differences(to_dict(root), to_dict(config))
     data = [path for path in changed if path.startswith(("data.", "gaps.")) and path != "data.max_tokens"]
     if data:

@@ -11,7 +11,8 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from foveate.storage.draft import disk_errors, remove_stale
 from foveate.storage.manifest import file_digest, read_json, write_json
 from foveate.storage.run import create_run, read_run
 from foveate.suggestion import missing_file
+from foveate.train import require_measured
 from foveate.train.resume import differences
 
 FORMAT = 1
@@ -86,17 +88,25 @@ class Folder:
         key = json.dumps([subject.data_settings(self._plain(config)), self._common], sort_keys=True)
         place = self.path / "prepared" / hashlib.sha256(key.encode()).hexdigest()[:12]
         if not (place / "config.json").exists():
-            task = subject.prepare(config, place)
+            with _naming(variant):
+                task = subject.prepare(config, place)
             create_run(place, subject.name, to_dict(config), task.digests)
         return place
 
     def open(self, variant: str, seed: int) -> Any:
         """The task of a cell with its first weights. Raises UsageError where its model cannot be built."""
-        return self.design.subject.open(self.config(variant, seed), self.prepare(variant))
+        place = self.prepare(variant)
+        with _naming(variant):
+            return self.design.subject.open(self.config(variant, seed), place)
 
     def _require_same_examples(self) -> None:
         """Raises UsageError where tokenisers that cut otherwise have left out other examples."""
-        found = {name: _examples(self.open(name, self.design.seeds[0])) for name in self.design.variants}
+        found = {}
+        for name, config in self.design.variants.items():
+            task = self.open(name, self.design.seeds[0])
+            with _naming(name):
+                require_measured(task, config.train)
+            found[name] = _examples(task)
         first = found[self.design.first]
         for name, count in found.items():
             if count != first:
@@ -191,6 +201,15 @@ class Folder:
         """Plain data without the places of files: what is in them counts, and their digests are kept."""
         gone = {*self.design.subject.files, "columns", "held_out"}
         return {**config, "data": {name: part for name, part in config["data"].items() if name not in gone}}
+
+
+@contextmanager
+def _naming(variant: str) -> Iterator[None]:
+    """Says which variant it is whose model cannot be built as its settings are."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"variant {variant}: {error}") from error
 
 
 def _strangers(path: Path) -> list[Path]:

@@ -15,7 +15,7 @@ from foveate.inspect.alignment import Alignment
 from foveate.inspect.self_attention import self_attention
 from foveate.models import LanguageModel
 from foveate.storage.run import model_type_of
-from foveate.tasks.language_model import LINE_BYTES, LanguageModelTask, LanguageModelTaskConfig, score
+from foveate.tasks.language_model import LanguageModelTask, LanguageModelTaskConfig, score, text_bytes
 from foveate.tasks.text import TextConfig, load_text_model, text_of, tokens_of
 
 NEVER = (PAD, BOS, UNKNOWN)
@@ -136,9 +136,8 @@ class Generator:
                 f"A context of {context} tokens leaves nothing to predict: blocks have {self.data.block_length}. "
                 "Give less; half a block is usual."
             )
-        num_bytes = sum(len(line.encode()) + LINE_BYTES for line in text)
         tokens = tokens_of(text, self.tokeniser)
-        return score(self.model, tokens, self.data, num_bytes=num_bytes, context=context)
+        return score(self.model, tokens, self.data, num_bytes=text_bytes(text), context=context)
 
     @torch.inference_mode()
     def look(self, text: str, *, layer: int | None = None) -> Alignment | None:

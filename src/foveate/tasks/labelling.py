@@ -125,6 +125,13 @@ class LabellingTask(ABC, Generic[Model]):
         """What the model says about each thing that has a label."""
 
     @property
+    def unmeasured(self) -> dict[str, str]:
+        """What `validate` does not give with these data, and why."""
+        tags = {self.labels.names[number] for number in np.unique(self.validation.labels.tokens).tolist()}
+        reason = "the labels of the validation data mark no spans, as B-PER and I-PER do"
+        return {} if marks_spans(tags) else {"span_f1": reason}
+
+    @property
     def steps_per_epoch(self) -> int:
         return self.plan.steps_per_epoch
 

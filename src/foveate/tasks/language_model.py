@@ -1,8 +1,11 @@
 """Language modelling: one text, in which every token is predicted from those before it."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -10,17 +13,21 @@ import torch
 from foveate.config import setting
 from foveate.data.batch import Batch
 from foveate.data.block import blocks_in_turn
+from foveate.data.text import read_lines
 from foveate.data.tokeniser import ByteConfig, TokeniserConfig
 from foveate.decode import DecodeConfig, SampleConfig
 from foveate.models import GPTConfig, LanguageModel, LanguageModelConfig
 from foveate.nn.loss import Loss, cross_entropy
+from foveate.storage.manifest import read_json, write_json
 from foveate.tasks.initial import require_seed, seeded
-from foveate.tasks.text import TextConfig, TextTask, text_of
+from foveate.tasks.text import TextConfig, TextData, TextTask, text_of
 
 VALIDATED = ("loss", "perplexity", "bits_per_byte", "accuracy")
 """What `validate` measures, and what may decide which checkpoint is best."""
 LINE_BYTES = 1
 """A line's end is a byte of the text, and one token: `EOS`."""
+COUNTED = Path("data") / "bytes.json"
+"""In a run folder: the bytes of the validation text, which its tokens may not tell."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +51,37 @@ class LanguageModelTaskConfig:
             )
 
 
+def text_bytes(lines: Iterable[str]) -> int:
+    """Bytes of a text in UTF-8, line ends included: what bits per byte divide by, whatever a tokeniser keeps of it.
+
+    >>> text_bytes(["the", "café"])
+    10
+    """
+    return sum(len(line.encode()) + LINE_BYTES for line in lines)
+
+
 class LanguageModelTask(TextTask[LanguageModelTaskConfig, LanguageModel]):
     """A language model with its text: what training fits. Every token of the text is predicted exactly once."""
+
+    def __init__(self, config: LanguageModelTaskConfig, data: TextData, counted: int | None = None) -> None:
+        """`counted` are the bytes of the validation text, where they are known."""
+        super().__init__(config, data)
+        self.counted = counted
+
+    @classmethod
+    def prepare(cls, config: LanguageModelTaskConfig, run: Path) -> "LanguageModelTask":
+        task = super().prepare(config, run)
+        data, trained = config.data, len(task.data.training) - 1
+        held_out = data.valid_text is None
+        lines = islice(read_lines(data.text), trained, None) if held_out else read_lines(str(data.valid_text))
+        task.counted = text_bytes(lines)
+        write_json(run / COUNTED, {"valid": task.counted})
+        return task
+
+    @classmethod
+    def open(cls, config: LanguageModelTaskConfig, run: Path) -> "LanguageModelTask":
+        counted = read_json(run / COUNTED)["valid"] if (run / COUNTED).exists() else None
+        return cls(config, TextData.open(run), counted)
 
     @staticmethod
     def initial(config: LanguageModelTaskConfig, vocab: int) -> LanguageModel:
@@ -65,11 +101,10 @@ class LanguageModelTask(TextTask[LanguageModelTaskConfig, LanguageModel]):
 
     @cached_property
     def validation_bytes(self) -> int:
-        """Bytes of the validation text in UTF-8, line ends included."""
-        return (
-            sum(len(self.data.tokeniser.decode(row.tolist()).encode()) + LINE_BYTES for row in self.data.validation)
-            - LINE_BYTES
-        )
+        """`text_bytes` of the validation text; in a run of an earlier version, of what its tokens tell."""
+        if self.counted is not None:
+            return self.counted
+        return text_bytes(self.data.tokeniser.decode(row.tolist()) for row in self.data.validation) - LINE_BYTES
 
     def describe(self, batch: Batch) -> str:
         """The first row of a batch as text."""

@@ -25,6 +25,11 @@ from foveate.tasks.guide import GuideConfig, Links, guidance, guided_weights, li
 VALIDATED = ("loss", "perplexity", "accuracy", "alignment")
 """What `validate` measures, and what may decide which checkpoint is best; alignment where the data have links."""
 TOKENISERS = ("source.tokeniser.json", "target.tokeniser.json")
+UNLINKED = (
+    "there are no links of validation pairs. Give --links FILE (data.links), of whose pairs some are held out, or "
+    "--valid-links FILE (data.valid_links) beside --valid-source"
+)
+"""Why there is no `alignment`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +79,16 @@ class TranslateConfig:
             raise ValueError(f"label_smoothing must be at least 0 and less than 1, got {self.label_smoothing}")
         if not 0 <= self.seed < 1 << 63:
             raise ValueError(f"seed must be at least 0 and less than 2 to the power of 63, got {self.seed}")
+
+
+def require_measured(config: TranslateConfig, metric: str) -> None:
+    """Raises ValueError when the best checkpoint is to be chosen by what is not measured, as far as settings tell."""
+    if metric not in VALIDATED:
+        raise ValueError(f"train.metric must be one of {', '.join(VALIDATED)}, got {metric!r}")
+    data = config.data
+    links = (data.links if data.valid_source is None else data.valid_links, data.links_column)
+    if metric == "alignment" and data.source and links == (None, None):
+        raise ValueError(f"train.metric cannot be alignment: {UNLINKED}")
 
 
 class TranslateTask:
@@ -141,6 +156,12 @@ class TranslateTask:
         """The tokenisers' digests by file name, to be kept with the run."""
         sides = (self.source_tokeniser, self.target_tokeniser)
         return {name: tokeniser.digest() for name, tokeniser in zip(TOKENISERS, sides, strict=True)}
+
+    @property
+    def unmeasured(self) -> dict[str, str]:
+        """What `validate` does not give with these data, and why."""
+        links = self.validation.links
+        return {} if links is not None and links.num_tokens else {"alignment": UNLINKED}
 
     @property
     def steps_per_epoch(self) -> int:

@@ -5,7 +5,7 @@ from foveate.train.log import Progress, watch
 from foveate.train.loop import fit
 from foveate.train.recipe import TrainConfig
 from foveate.train.schedule import Constant, Cosine, InverseSquareRoot, Plateau, noam_peak
-from foveate.train.task import Loss, Outcome, Trainable
+from foveate.train.task import Loss, Outcome, Trainable, require_measured
 
 __all__ = [
     "Checkpoints",
@@ -21,6 +21,7 @@ __all__ = [
     "fit",
     "load_weights",
     "noam_peak",
+    "require_measured",
     "restore_model",
     "watch",
 ]

@@ -33,7 +33,7 @@ from foveate.train.noise import noise_seed, reseed
 from foveate.train.optimiser import optimiser_tensors, restore_optimiser
 from foveate.train.recipe import TrainConfig
 from foveate.train.resume import exclusive, require_same
-from foveate.train.task import Outcome, Trainable
+from foveate.train.task import Outcome, Trainable, require_measured
 from foveate.train.update import Updater
 from foveate.train.window import Window
 
@@ -60,6 +60,7 @@ def fit(
     Raises UsageError (folder in use, changed configuration, unknown metric), DataError (loss or gradient not finite,
     damaged checkpoints) and SetupError (disk full).
     """
+    require_measured(task, config)
     progress = progress or Quiet()
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)

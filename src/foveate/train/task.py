@@ -6,7 +6,9 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import nn
 
+from foveate.errors import UsageError
 from foveate.nn.loss import Loss
+from foveate.train.recipe import TrainConfig
 
 
 @runtime_checkable
@@ -32,6 +34,18 @@ class Trainable(Protocol):
 
     def describe(self, batch: Any) -> str:
         """Names the examples of a batch for an error message: `examples 17, 204 and 398`."""
+
+
+def require_measured(task: Trainable, config: TrainConfig) -> None:
+    """Raises UsageError when checkpoints are to be compared by what a task says, in `unmeasured`, its data do not give.
+
+    Otherwise only the first validation would tell.
+    """
+    unmeasured: Mapping[str, str] = getattr(task, "unmeasured", {})
+    if config.metric in unmeasured:
+        raise UsageError(
+            f"train.metric cannot be {config.metric}: {unmeasured[config.metric]}. Or choose another metric."
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

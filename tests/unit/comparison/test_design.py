@@ -5,7 +5,11 @@ from typing import Any
 import pytest
 
 from foveate.comparison import Budget, design_of
+from foveate.data.tokeniser import CharacterConfig
 from foveate.errors import UsageError
+from foveate.models import BERTConfig
+from foveate.nn.block import BlockConfig
+from foveate.tasks.pretrained import Pretrained
 
 BASE = {
     "data": {"source": "pairs.tsv"},
@@ -62,6 +66,11 @@ def test_what_is_no_budget_is_refused(words: str) -> None:
         ("seed", 3, "Every variant has every seed"),
         ("model.droput", 0.1, "variant other: model.droput is not a setting. Did you mean 'dropout'"),
         ("train.metric", "blue", "variant other: train.metric must be one of"),
+        (
+            "train.metric",
+            "alignment",
+            "variant other: train.metric cannot be alignment: .* Give --links",
+        ),
         ("train.steps", 20, "The variants one and other are the same"),
     ],
 )
@@ -142,9 +151,14 @@ def test_a_configuration_may_name_its_task_and_no_other() -> None:
         design_of("tag", named, SCORES)
 
 
-def test_a_pretrained_encoder_has_to_tell_its_sizes() -> None:
+def test_a_pretrained_encoder_tells_its_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = BERTConfig(num_layers=1, block=BlockConfig(model_dim=8, num_heads=2))
+    initial = Pretrained(encoder, CharacterConfig().train(["ab"]), {})
+    monkeypatch.setattr("foveate.tasks.labelling.Pretrained.load", lambda folder: initial)
     base = {"data": {"data": "tagged.txt"}, "initialise_from": "run"}
     counts = {str(count): {"model": {"dropout": count}} for count in (0.1, 0.2)}
-    with pytest.raises(UsageError, match=r"variant 0\.1 begins with a pretrained encoder"):
-        design_of("tag", base, counts)
-    assert design_of("tag", {**base, "model": {"encoder": {"kind": "bert"}}}, counts).first == "0.1"
+    design = design_of("tag", base, counts)
+    assert [config.model.encoder for config in design.variants.values()] == [encoder, encoder]
+    assert design.changes["0.2"] == {"model.dropout": "0.3 → 0.2"}
+    of_its_own = {**base, "model": {"encoder": {"kind": "bert", "num_layers": 3}}}
+    assert design_of("tag", of_its_own, counts).variants["0.1"].model.encoder.num_layers == 3

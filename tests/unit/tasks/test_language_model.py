@@ -62,6 +62,30 @@ def test_bytes_are_those_of_the_file(task: LanguageModelTask, text: Path) -> Non
     assert generator.evaluate(LINES[54:]) == figures
 
 
+@pytest.mark.parametrize("apart", [False, True])
+def test_bytes_are_those_of_the_text_and_not_of_what_its_tokens_say(text: Path, tmp_path: Path, apart: bool) -> None:
+    lines = ["øøø a line ∑ of others", *LINES[54:]]
+    (tmp_path / "text.txt").write_text("".join(f"{line}\n" for line in LINES[:54] + lines), encoding="utf-8")
+    (tmp_path / "valid.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    data = TextConfig(text=str(tmp_path / "text.txt"), held_out=7, block_length=16, max_tokens=64)
+    if apart:
+        data = replace(data, text=str(text), valid_text=str(tmp_path / "valid.txt"))
+    settings = config(text, tokeniser=CharacterConfig(), data=data)
+    prepared = LanguageModelTask.prepare(settings, tmp_path / "run")
+    for task in (prepared, LanguageModelTask.open(settings, tmp_path / "run")):
+        task.model.eval()
+        held_out = lines if apart else (LINES[:54] + lines)[-6:]
+        assert task.validation_bytes == sum(len(line.encode()) + 1 for line in held_out)
+        generator = Generator(task.model, task.data.tokeniser, data=data)
+        assert task.validate() == generator.evaluate(held_out)
+
+
+def test_a_run_of_an_earlier_version_counts_the_bytes_of_its_tokens(text: Path, tmp_path: Path) -> None:
+    expected = LanguageModelTask.prepare(config(text), tmp_path).validation_bytes
+    (tmp_path / "data" / "bytes.json").unlink()
+    assert LanguageModelTask.open(config(text), tmp_path).validation_bytes == expected
+
+
 def test_rows_are_stretches_of_the_text_and_an_epoch_has_each_once(task: LanguageModelTask) -> None:
     tokens = bytes(task.data.training.tokens.astype("<u2"))
     for epoch in range(2):

@@ -7,11 +7,10 @@ from typing import Any
 
 from foveate.comparison.subject.subject import Asked, Bucket, Scored, Subject, grouped, measured_lengths
 from foveate.data.labelled import read_labelled, read_tagged
-from foveate.errors import UsageError
 from foveate.models import BERTConfig
 from foveate.storage.draft import disk_errors
 from foveate.tasks.classify import ClassifyTask, TextClassifier
-from foveate.tasks.labelling import KEYS, VALIDATED, Parts, Predicted, longest
+from foveate.tasks.labelling import KEYS, VALIDATED, Parts, Predicted, beginning, longest
 from foveate.tasks.tag import SentenceTagger, TagTask
 
 
@@ -30,12 +29,10 @@ class Labelling(Subject):
     def longest(self, config: Any) -> int:
         return longest(config, config.model.encoder)
 
-    def require_whole(self, config: Any, name: str) -> None:
-        if config.initialise_from is not None and not isinstance(config.model.encoder, BERTConfig):
-            raise UsageError(
-                f"variant {name} begins with a pretrained encoder, whose sizes a comparison has to know. Give them as "
-                'the config.json of a run that begins so has them: model.encoder = { kind = "bert", … }.'
-            )
+    def whole(self, config: Any) -> Any:
+        if config.initialise_from is None or isinstance(config.model.encoder, BERTConfig):
+            return config
+        return beginning(config)[1]
 
     def count(self, batch: Any) -> int:
         return len(batch.labels)

@@ -100,9 +100,20 @@ class Subject(ABC):
         """The longest example that is kept, where the model may have a say in it."""
         return None
 
-    def require_whole(self, config: Any, name: str) -> None:
-        """Raises UsageError where some of a variant's configuration would be known only when its data are read."""
-        return
+    def whole(self, config: Any) -> Any:
+        """A configuration with what else only reading its data would tell, as the sizes of a pretrained encoder."""
+        return config
+
+    def require_measured(self, config: Any) -> None:
+        """Raises ValueError when the best checkpoint is to be chosen by what is not measured."""
+        if config.train.metric not in self.validated:
+            raise ValueError(f"train.metric must be one of {', '.join(self.validated)}, got {config.train.metric!r}")
+
+    def require_given(self, task: Any, asked: Asked) -> None:
+        """Raises UsageError for a metric that these data do not give: before all the training."""
+        for name in asked.metrics:
+            if not asked.test and name in getattr(task, "unmeasured", {}):
+                raise UsageError(f"compare.metrics: {name} is not measured, for {task.unmeasured[name]}.")
 
     def data_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The part of a configuration, as plain data, that decides what is in the folder of data."""

@@ -44,8 +44,7 @@ class LanguageModelling(Subject):
             place, digest = folder / "data" / "test", tokeniser.digest()
             store = TokenStore.write(place, rows, digest, vocab_size=tokeniser.vocab_size)
             task.data = replace(trained, validation=store)
-            # Those of the text, and not of what a tokeniser has kept of it: they are the same for all variants.
-            task.validation_bytes = sum(len(line.encode()) + language_model.LINE_BYTES for line in lines)
+            task.validation_bytes = language_model.text_bytes(lines)
         figures = task.validate()
         task.data = trained
         if asked.test:

@@ -8,10 +8,10 @@ import numpy as np
 from foveate.comparison.subject.subject import Asked, Bucket, Scored, Subject, grouped, in_percent, measured_lengths
 from foveate.data.parallel import prepare
 from foveate.data.text import Pair, read_pairs
-from foveate.errors import DataError
+from foveate.errors import DataError, UsageError
 from foveate.storage.draft import disk_errors
 from foveate.tasks.evaluation import METRICS, evaluate, require_metrics, suitable_metrics
-from foveate.tasks.translate import VALIDATED, TranslateConfig, TranslateTask
+from foveate.tasks.translate import VALIDATED, TranslateConfig, TranslateTask, require_measured
 from foveate.tasks.translator import Translator
 
 
@@ -34,6 +34,20 @@ class Translate(Subject):
     def usual_metrics(self, task: TranslateTask) -> tuple[str, ...]:
         return (*suitable_metrics(task.target_tokeniser)[:2], "perplexity")
 
+    def require_measured(self, config: Any) -> None:
+        require_measured(config, config.train.metric)
+
+    def require_given(self, task: TranslateTask, asked: Asked) -> None:
+        super().require_given(task, asked)
+        decoded = [name for name in asked.metrics if name in METRICS]
+        references = [pair.target for pair in _pairs(task.config, asked)] if decoded else []
+        evaluate(references, references, decoded)  # what cannot be scored is said before the training
+        if asked.test and "alignment" in asked.metrics:
+            raise UsageError(
+                "compare.metrics: alignment is measured by links, and test pairs have none here. Leave compare.test "
+                "(--test-source) out, and it is measured on the validation pairs."
+            )
+
     def longest(self, config: TranslateConfig) -> int:
         position = getattr(config.model, "position", None)
         return min(config.data.max_length, getattr(position, "max_length", None) or config.data.max_length)
@@ -42,7 +56,7 @@ class Translate(Subject):
         return int(batch.target.num_tokens - batch.target.size)
 
     def hold_out(self, config: TranslateConfig, folder: Path) -> dict[str, Any]:
-        """train.tsv and valid.tsv, by the task's own choice for the seed of the base."""
+        """train.tsv and valid.tsv, by the task's own choice for the seed of the base; nothing empty is validated on."""
         if config.data.valid_source is not None:
             return {}
         if any(getattr(config.data, name, None) is not None for name in ("links", "links_column")):
@@ -60,15 +74,21 @@ class Translate(Subject):
         drawn = set(np.random.default_rng(config.seed).choice(len(pairs), size=wanted, replace=False).tolist())
         paths = {"source": folder / "train.tsv", "valid_source": folder / "valid.tsv"}
         for path, held in zip(paths.values(), (False, True), strict=True):
-            _write(path, [pair for number, pair in enumerate(pairs) if (number in drawn) == held])
+            part = [pair for number, pair in enumerate(pairs) if (number in drawn) == held]
+            _write(path, [pair for pair in part if not held or (pair.source.strip() and pair.target.strip())])
         return {**{name: path.name for name, path in paths.items()}, "target": None, "columns": [0, 1]}
 
     def score(self, task: TranslateTask, config: TranslateConfig, folder: Path, asked: Asked) -> Scored:
+        """Decoded text of every line is scored, as `foveate evaluate` scores the same file.
+
+        An empty source has an empty translation, which counts; an empty reference is refused before the training. What
+        is measured of forced text, such as perplexity, leaves out pairs with an empty side, as training does.
+        """
         decoded = [name for name in asked.metrics if name in METRICS]
         values = self._forced(task, config, folder, asked) if len(decoded) < len(asked.metrics) else {}
         if not decoded:
             return Scored(values=self.pick(values, asked.metrics))
-        pairs = [pair for pair in _pairs(config, asked) if pair.source.strip() and pair.target.strip()]
+        pairs = _pairs(config, asked)
         translator = Translator(task.model, task.source_tokeniser, task.target_tokeniser, config.decode)
         found = [translation.text for translation in translator.translate([pair.source for pair in pairs])]
         wanted = [pair.target for pair in pairs]
