@@ -62,6 +62,17 @@ def test_a_run_begins_with_another_and_needs_it_no_more(
         moved.rename(bert)
 
 
+def test_a_comparison_has_the_sizes_of_what_it_begins_with(bert: Path, tmp_path: Path, foveate: Any) -> None:
+    (tmp_path / "data").write_text("red/A fish/N swim/V\nblue/A birds/N sing/V\n" * 10)
+    words = ("--set", f"initialise_from={bert}", "--vary", "model.dropout=0.1,0.2", "--seeds", "1")
+    settings = (*SMALL, *STEPS, "--budget", "steps=2", "--out", tmp_path / "out")
+    said = foveate("compare", "tag", "--data", tmp_path / "data", *words, *settings)
+    assert said.code == 0, said.err
+    for config in (tmp_path / "out/cells").glob("*/seed-0/config.json"):
+        encoder = json.loads(config.read_text())["config"]["model"]["encoder"]
+        assert (encoder["kind"], encoder["block"]["model_dim"]) == ("bert", 8)
+
+
 def test_a_folder_that_is_no_beginning_is_named(tmp_path: Path, foveate: Any) -> None:
     (tmp_path / "data").write_text("a/V b/C\n" * 20)
     said = foveate(
