@@ -4,6 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
+from foveate.cli.options import require_used
 from foveate.cli.setup import prepare_machine, say
 from foveate.data.text import Pair, read_lines, read_pairs
 from foveate.errors import DataError, UsageError
@@ -21,6 +22,8 @@ def evaluate(arguments: argparse.Namespace) -> int:
     for option in ("report", "metrics"):
         if getattr(arguments, option):
             raise UsageError(f"--{option} is for translations, and --gold scores the attention. Leave one of them out.")
+    if arguments.per_head and not arguments.save:
+        require_used(arguments, dict.fromkeys(("layer", "head", "when"), "--gold alone"), (), "beside --per-head")
     pairs = list(read_pairs(arguments.source, arguments.target))
     gold = parse_pharaoh(read_lines(arguments.gold), arguments.gold)
     if len(pairs) != len(gold):

@@ -10,6 +10,42 @@ if TYPE_CHECKING:
     from foveate.metrics import Score
 
 
+TRANSLATING = ("source", "target", "metrics", "precision", "beam", "set")
+MODES = {
+    "text": ("run", "text", "context", "report", "json", "precision"),
+    "gold": (
+        *("run", "source", "target", "gold", "per_head", "save", "json", "precision", "layer", "head", "when"),
+        *("report", "metrics"),  # for which there is a sentence of its own
+    ),
+    "links": ("links", "gold", "json"),
+    "output": ("output", "target", "metrics", "json"),
+    "data": ("run", "data", "per_class", "save", "report", "json", "metrics"),
+    "source": ("run", *TRANSLATING, "save", "report", "json"),
+}
+"""What can be scored, by the option that says so, and the options that count then."""
+USES = {
+    "run": "--source, --data or --text",
+    "source": "RUN",
+    "target": "--source or --output",
+    "data": "RUN alone",
+    "per_class": "RUN and --data",
+    "context": "RUN and --text",
+    "output": "--target alone",
+    "links": "--gold alone",
+    "gold": "--links, or RUN and --source",
+    "per_head": "RUN and --gold",
+    "metrics": "translations",
+    "save": "RUN and --source or --data",
+    "report": "RUN and --source, --data or --text",
+    "precision": "RUN and --source, --gold or --text",
+    "beam": "RUN and --source",
+    "set": "RUN and --source",
+    "layer": "RUN and --gold",
+    "head": "RUN and --gold",
+    "when": "RUN and --gold",
+}
+
+
 def arguments(parser: argparse.ArgumentParser) -> None:
     from foveate.cli.options import count, decode_arguments, head_arguments, machine_arguments
 
@@ -49,34 +85,40 @@ examples:
 def run(arguments: argparse.Namespace) -> int:
     import json
 
+    from foveate.cli.options import require_ending, require_used
     from foveate.errors import UsageError
     from foveate.storage.run import model_type_of
-    from foveate.storage.shipped import FOLDER, run_folder
+    from foveate.storage.shipped import is_shipped, run_folder
 
     if arguments.report and not (arguments.run and (arguments.source or arguments.data or arguments.text)):
         raise UsageError("--report is about a model: give RUN and --source FILE (or --data, or --text FILE) too.")
     folder = run_folder(arguments.run) if arguments.report else None
-    if folder is not None and (folder.parent == FOLDER or model_type_of(folder) is not None):
+    if folder is not None and (is_shipped(folder) or model_type_of(folder) is not None):
         raise UsageError(f"--report tells of a training, and {arguments.run} came without its own. Leave it out.")
     if arguments.context is not None and not arguments.text:
         raise UsageError("--context is how much of a text is read again before each block: give --text FILE too.")
-    if arguments.text:
+    if arguments.report:
+        require_ending("--report", arguments.report, "HTML")
+    mode = _mode(arguments)
+    if mode is not None:
+        require_used(arguments, USES, MODES[mode], f"where --{mode} is scored")
+    if mode == "text":
         return _text(arguments)
-    if arguments.run and arguments.gold:
+    if mode == "gold":
         from foveate.cli.alignment import evaluate
 
         return evaluate(arguments)
-    if arguments.links:
+    if mode == "links":
         if not arguments.gold:
             raise UsageError("--links needs --gold FILE, the alignments to compare with.")
         scores = _links(arguments.links, arguments.gold)
-    elif arguments.output:
+    elif mode == "output":
         if not arguments.target:
             raise UsageError("--output needs --target FILE, the reference lines.")
         scores = _file(arguments)
-    elif arguments.run and arguments.data:
+    elif mode == "data":
         scores = _task(arguments)
-    elif arguments.run and arguments.source:
+    elif mode == "source":
         scores = _model(arguments)
     else:
         raise UsageError(
@@ -88,6 +130,14 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print(*scores, sep="\n")
     return 0
+
+
+def _mode(arguments: argparse.Namespace) -> str | None:
+    """What is scored; None where nothing is."""
+    for mode in MODES:
+        if getattr(arguments, mode) and (arguments.run or mode in ("text", "links", "output")):
+            return mode
+    return None
 
 
 def _task(arguments: argparse.Namespace) -> "list[Score]":

@@ -18,6 +18,7 @@ examples:
   foveate look run/ "A man is riding a bicycle ."                 draws in the terminal
   foveate look run/ "…" --out alignment.svg --words
   foveate look run/ "…" --target "…" --out links.pharaoh
+  foveate look gpt/ "To be, or not to be" --layer 0               what each piece looked at among those before it
   foveate look run/ "…" --html page.html                          one file, works offline
   foveate look run/ "…" --trace kept.trace
   foveate look kept.trace                                         opens the viewer
@@ -53,12 +54,44 @@ The viewer runs on this machine only, at an address that nobody can guess. The e
     machine_arguments(parser)
 
 
+FIGURES = ("png", "svg", "pdf")
+FILES = ("html", "trace", *FIGURES)
+
+
 def run(arguments: argparse.Namespace) -> int:
     from foveate.inspect.trace import is_trace
 
-    if is_trace(arguments.run):
-        return _look_at_trace(arguments)
-    return _look_at_run(arguments)
+    trace = is_trace(arguments.run)
+    _require_sense(arguments, trace)
+    return _look_at_trace(arguments) if trace else _look_at_run(arguments)
+
+
+def _require_sense(arguments: argparse.Namespace, trace: bool) -> None:
+    """Raises UsageError for options that would change nothing, and for files of another kind than is written."""
+    from foveate.cli.options import require_ending, require_used
+    from foveate.errors import UsageError
+
+    for kind in ("html", *FIGURES):
+        if getattr(arguments, kind):
+            require_ending(f"--{kind}", getattr(arguments, kind), kind.upper())
+    for one, other in (("text", "viewed"), ("site", "layer")):
+        if getattr(arguments, one) is not None and getattr(arguments, other) is not None:
+            both = "The text is there twice" if one == "text" else "--site and --layer both say which attention"
+            raise UsageError(f"{both}. Leave one of them out.")
+    figure = any(getattr(arguments, kind) for kind in FIGURES)
+    written = any(getattr(arguments, kind) for kind in FILES)
+    drawn = bool(arguments.out) or not (trace or written or arguments.viewed is not None)
+    conditions = {
+        ("words", "layer", "head"): (drawn or figure, "drawings: TEXT, --out, --png, --svg or --pdf"),
+        ("when",): (drawn and not trace, "a drawing of a run: TEXT or --out"),
+        ("site",): (figure or (trace and drawn), "--png, --svg and --pdf"),
+        ("scale",): (figure, "--png, --svg and --pdf"),
+        ("no_browser", "port"): (not drawn and not written, "the viewer, which files and drawings leave closed"),
+        ("beam", "set"): (not trace and arguments.target is None, "the model's own translation of a text"),
+        ("precision",): (not trace, "a run"),
+    }
+    for names, (counts, use) in conditions.items():
+        require_used(arguments, dict.fromkeys(names, use), names if counts else (), "here")
 
 
 def _look_at_trace(arguments: argparse.Namespace) -> int:
@@ -69,8 +102,8 @@ def _look_at_trace(arguments: argparse.Namespace) -> int:
         raise UsageError("A trace holds its own text, and no model to run another one. Leave the text out.")
     trace = read_trace(arguments.run)
     if arguments.out is not None:
-        return _draw(arguments, trace)
-    if not _written(arguments, trace):
+        _draw(arguments, trace)
+    if not _written(arguments, trace) and arguments.out is None:
         _serve(arguments, trace, None)
     return 0
 
@@ -78,6 +111,7 @@ def _look_at_trace(arguments: argparse.Namespace) -> int:
 def _look_at_run(arguments: argparse.Namespace) -> int:
     from foveate.cli.setup import prepare_machine, say
     from foveate.errors import UsageError
+    from foveate.storage.run import read_run
     from foveate.storage.shipped import run_folder
     from foveate.tasks.translator import Translator
 
@@ -89,11 +123,16 @@ def _look_at_run(arguments: argparse.Namespace) -> int:
             "the text without --text to draw in the terminal."
         )
     prepare_machine(arguments, quiet=True)
+    task = read_run(run_folder(arguments.run)).task
+    if task != "translate":
+        return _look_at_text(arguments, task, text)
     translator = Translator.load(arguments.run, precision=arguments.precision, note=say)
     translation = _translation(arguments, translator, text)
-    wanted = (arguments.html, arguments.trace, arguments.png, arguments.svg, arguments.pdf)
-    if arguments.viewed is None and not any(wanted):
-        return _draw_alignment(arguments, translator, translation)
+    written = any(getattr(arguments, kind) for kind in FILES)
+    if arguments.out is not None or (arguments.viewed is None and not written):
+        _draw_alignment(arguments, translator, translation)
+        if not written:
+            return 0
     from foveate.tasks.trace import trace_of
 
     trace = trace_of(translator, translation)
@@ -101,6 +140,24 @@ def _look_at_run(arguments: argparse.Namespace) -> int:
         from foveate.serve.translation import TranslationRerunner
 
         _serve(arguments, trace, TranslationRerunner(translator, translation, trace))
+    return 0
+
+
+def _look_at_text(arguments: argparse.Namespace, task: str, text: str) -> int:
+    """A model of one text: it is read once, and nothing is written to look from."""
+    from foveate.cli.setup import say
+    from foveate.errors import UsageError
+    from foveate.storage.shipped import run_folder
+    from foveate.tasks.sight import sight_of
+
+    if arguments.target is not None:
+        raise UsageError(f"--target is for translations, and {arguments.run} is a run of the task {task}.")
+    trace = sight_of(task, run_folder(arguments.run), text, note=say)
+    if _written(arguments, trace):
+        return 0
+    if arguments.viewed is None:
+        return _draw(arguments, trace)
+    _serve(arguments, trace, None)
     return 0
 
 
@@ -116,20 +173,20 @@ def _translation(arguments: argparse.Namespace, translator: "Translator", text: 
     return translation
 
 
-def _draw_alignment(arguments: argparse.Namespace, translator: "Translator", translation: "Translation") -> int:
+def _draw_alignment(arguments: argparse.Namespace, translator: "Translator", translation: "Translation") -> None:
     from foveate.tasks.head import Head
 
     (alignment,) = translator.align([translation], Head.wanted(arguments.layer, arguments.head, arguments.when))
-    return _shown(arguments, alignment)
+    _shown(arguments, alignment)
 
 
-def _draw(arguments: argparse.Namespace, trace: "Trace") -> int:
+def _draw(arguments: argparse.Namespace, trace: "Trace") -> None:
     from foveate.inspect import alignment
 
-    return _shown(arguments, alignment(trace, site=_site(arguments, trace), head=arguments.head))
+    _shown(arguments, alignment(trace, site=_site(arguments, trace), head=arguments.head))
 
 
-def _shown(arguments: argparse.Namespace, alignment: object) -> int:
+def _shown(arguments: argparse.Namespace, alignment: object) -> None:
     import shutil
 
     from foveate.cli.setup import colour_wanted, say
@@ -139,10 +196,9 @@ def _shown(arguments: argparse.Namespace, alignment: object) -> int:
     alignment = alignment.words() if arguments.words else alignment
     if arguments.out is None:
         print(terminal(alignment, colour=colour_wanted(), width=shutil.get_terminal_size((100, 40)).columns))
-        return 0
+        return
     links = str(arguments.out).lower().endswith(".pharaoh")
     say(f"Wrote {write(alignment.without_specials() if links else alignment, arguments.out)}.")
-    return 0
 
 
 def _site(arguments: argparse.Namespace, trace: "Trace") -> int | str | None:
@@ -172,7 +228,7 @@ def _written(arguments: argparse.Namespace, trace: "Trace") -> bool:
     if arguments.html:
         write_file(Path(arguments.html), standalone(trace).encode())
         done.append(Path(arguments.html))
-    for kind in ("svg", "png", "pdf"):
+    for kind in FIGURES:
         name = getattr(arguments, kind)
         if name:
             write_file(Path(name), _figure(arguments, trace, kind))

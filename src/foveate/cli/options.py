@@ -1,7 +1,9 @@
 """Options that several commands take. No torch here: `--help` has to be quick."""
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 CHUNK = 512
 """Lines that are read before they are worked on: enough to batch, few enough to pipe."""
@@ -12,6 +14,40 @@ def count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
     return int(text)
+
+
+DEFAULTS = {"precision": "float32", "engine": "auto", "scale": "linear", "port": 0}
+"""Of options that are not simply left out."""
+ENDINGS = {".svg": "SVG", ".png": "PNG", ".pdf": "PDF", ".html": "HTML", ".htm": "HTML", ".txt": "text"}
+"""What a file's name promises."""
+
+
+def given(arguments: argparse.Namespace, name: str) -> bool:
+    """Whether an option was written, so that it has to count."""
+    value: Any = getattr(arguments, name, None)
+    return not (value is None or value is False or value == [] or (name in DEFAULTS and value == DEFAULTS[name]))
+
+
+def require_used(
+    arguments: argparse.Namespace, uses: Mapping[str, str], taken: Collection[str], doing: str = ""
+) -> None:
+    """Raises UsageError for an option that would change nothing. `uses` says of each where it counts."""
+    from foveate.errors import UsageError
+
+    for name, use in uses.items():
+        if name not in taken and given(arguments, name):
+            written = name.upper() if name == "run" else f"--{name.replace('_', '-')}"
+            here = f" {doing}" if doing else ""
+            raise UsageError(f"{written} goes with {use}, and would change nothing{here}. Leave it out.")
+
+
+def require_ending(option: str, path: str, kind: str) -> None:
+    """Raises UsageError for a file whose name promises another kind than is written."""
+    from foveate.errors import UsageError
+
+    promised = ENDINGS.get(Path(path).suffix.lower(), kind)
+    if promised != kind:
+        raise UsageError(f"{option} writes {kind}, and the ending of {path} promises {promised}. Name another file.")
 
 
 def machine_arguments(parser: argparse.ArgumentParser) -> None:

@@ -18,15 +18,20 @@ Continues from the newest sound checkpoint; on CPU the result is the same to the
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from pathlib import Path
-
-    from foveate.cli.setup import prepare_machine
+    from foveate.cli.setup import prepare_machine, say
     from foveate.cli.task import known_task, module_of
     from foveate.cli.training import train
     from foveate.config import build
-    from foveate.storage.run import read_run
+    from foveate.errors import UsageError
+    from foveate.storage.run import model_type_of, read_run
+    from foveate.storage.shipped import is_shipped, run_folder
 
-    folder = Path(arguments.run)
+    folder = run_folder(arguments.run, say)
+    if is_shipped(folder) or model_type_of(folder) is not None:
+        raise UsageError(
+            f"{arguments.run} came trained, without checkpoints and data: there is nothing to resume. Name a run that "
+            "`foveate train` began."
+        )
     saved = read_run(folder)
     task = module_of(known_task(saved))
     config = build(task.RunConfig, saved.config, where="")

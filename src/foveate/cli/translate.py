@@ -37,10 +37,12 @@ One line of output for each line of input; with --n-best: line number, score and
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from foveate.cli.options import chunks
+    from foveate.cli.options import chunks, require_used
     from foveate.cli.setup import decode_config, prepare_machine, say
     from foveate.tasks.translator import Translator
 
+    if not arguments.align:
+        require_used(arguments, dict.fromkeys(("layer", "head", "when"), "--align"), (), "without")
     prepare_machine(arguments, quiet=True)
     translator = Translator.load(arguments.run, precision=arguments.precision, engine=arguments.engine, note=say)
     config = decode_config(translator.config, arguments)

@@ -11,6 +11,11 @@ SHIPPED = {"en-fr": "english_french"}
 """Each model's name and its run folder, which has a model card with data, licences, figures and limits."""
 
 
+def is_shipped(folder: Path) -> bool:
+    """Whether a folder is that of a model that comes with the package."""
+    return folder.parent == FOLDER
+
+
 def run_folder(run: Path | str, note: Callable[[str], None] = lambda sentence: None) -> Path:
     """The folder of a run, or that of the model that comes with foveate under this name.
 

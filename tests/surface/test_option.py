@@ -1,0 +1,86 @@
+"""An option that would change nothing is refused, and so is a file whose name promises another kind."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NOWHERE = "nowhere/run"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("RUN --source a --per-head", "--per-head goes with RUN and --gold"),
+        ("RUN --source a --per-class", "--per-class goes with RUN and --data"),
+        ("RUN --source a --head 0", "--head goes with RUN and --gold"),
+        ("RUN --source a --gold b --beam 2", "--beam goes with RUN and --source"),
+        ("RUN --source a --gold b --per-head --layer 0", "--layer goes with --gold alone"),
+        ("RUN --text a --per-class", "--per-class goes with RUN and --data, and would change nothing where --text is"),
+        ("RUN --text a --save b", "--save goes with RUN and --source or --data"),
+        ("RUN --text a --metrics bleu", "--metrics goes with translations"),
+        ("RUN --data a --set beam=2", "--set goes with RUN and --source"),
+        ("RUN --data a --precision bfloat16", "--precision goes with RUN and --source, --gold or --text"),
+        ("RUN --output a --target b", "RUN goes with --source, --data or --text"),
+        ("--output a --target b --save c", "--save goes with"),
+        ("--links a --gold b --target c", "--target goes with --source or --output"),
+        ("--links a --gold b --metrics bleu", "--metrics goes with translations"),
+        ("RUN --source a --report b.pdf", "--report writes HTML, and the ending of b.pdf promises PDF."),
+    ],
+)
+def test_an_evaluation_takes_what_it_uses(foveate: Any, words: str, said: str) -> None:
+    refused = foveate("evaluate", *(NOWHERE if word == "RUN" else word for word in words.split()))
+    assert (refused.code, f"foveate evaluate: {said}" in refused.err) == (2, True), refused.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("abc --svg page.pdf", "--svg writes SVG, and the ending of page.pdf promises PDF."),
+        ("abc --png page.svg", "--png writes PNG, and the ending of page.svg promises SVG."),
+        ("abc --pdf page.png", "--pdf writes PDF, and the ending of page.png promises PNG."),
+        ("abc --html page.svg", "--html writes HTML, and the ending of page.svg promises SVG."),
+        ("abc --text abc", "The text is there twice."),
+        ("abc --site 1 --layer 0 --svg a.svg", "--site and --layer both say which attention."),
+        ("abc --site 1", "--site goes with --png, --svg and --pdf"),
+        ("abc --scale log", "--scale goes with --png, --svg and --pdf"),
+        ("abc --port 8000", "--port goes with the viewer"),
+        ("abc --html a.html --no-browser", "--no-browser goes with the viewer"),
+        ("abc --html a.html --words", "--words goes with drawings"),
+        ("--text abc --head 0", "--head goes with drawings"),
+        ("abc --svg a.svg --when consuming", "--when goes with a drawing of a run"),
+        ("abc --target cba --beam 2", "--beam goes with the model's own translation of a text"),
+    ],
+)
+def test_a_look_takes_what_it_uses(foveate: Any, words: str, said: str) -> None:
+    refused = foveate("look", NOWHERE, *words.split())
+    assert (refused.code, f"foveate look: {said}" in refused.err) == (2, True), refused.err
+
+
+def test_a_drawing_and_a_page_are_both_written(foveate: Any, trained: Path, tmp_path: Path) -> None:
+    names = ("--out", tmp_path / "a.txt", "--html", tmp_path / "a.html")
+    said = foveate("look", trained, "abc", "--no-tune", *names)
+    assert (said.code, said.out) == (0, ""), said.err
+    assert all((tmp_path / name).stat().st_size for name in ("a.txt", "a.html"))
+
+
+def test_translations_take_what_they_use(foveate: Any, trained: Path) -> None:
+    said = foveate("translate", NOWHERE, "abc", "--head", "0")
+    assert said.err == "foveate translate: --head goes with --align, and would change nothing without. Leave it out.\n"
+    said = foveate("translate", trained, "abc", "--beam", "4", "--set", "kind=sample", "--no-tune")
+    assert "--beam 4 and --set kind=sample both say how to search" in said.err
+    said = foveate("translate", trained, "abc", "--set", "length_penalty=wu", "--set", "kind=greedy", "--no-tune")
+    assert 'decode.length_penalty is not a setting. The kind here is "greedy"' in said.err
+
+
+def test_models_that_came_trained_have_nothing_to_resume_and_no_report(foveate: Any, tmp_path: Path) -> None:
+    said = foveate("resume", "en-fr")
+    assert (said.code, said.err) == (
+        2,
+        "foveate resume: en-fr came trained, without checkpoints and data: there is nothing to resume. "
+        "Name a run that `foveate train` began.\n",
+    )
+    said = foveate("report", "en-fr")
+    assert (said.code, "en-fr came without its own. Name a run." in said.err) == (2, True)
+    said = foveate("report", "en-fir")
+    assert "en-fir is neither a folder here nor a model that comes with foveate" in said.err
