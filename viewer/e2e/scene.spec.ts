@@ -130,9 +130,18 @@ test("in a notebook's widget the frame is sandboxed and every number comes throu
   await page.evaluate(async ([source, html]) => {
     const { default: widget } = await import(URL.createObjectURL(new Blob([source!], { type: "text/javascript" })));
     const ears: ((content: unknown, buffers: DataView[]) => void)[] = [];
+    const state: Record<string, unknown> = { page: html, height: 700, site: 0, head: 0, cursor: null };
+    const watched: [string, () => void][] = [];
+    const set = (name: string, value: unknown): void => {
+      const same = JSON.stringify(state[name]) === JSON.stringify(value);
+      state[name] = value;
+      if (!same) for (const [event, told] of watched) if (event === `change:${name}`) told();
+    };
     const model = {
-      get: (name: string) => (name === "page" ? html : 700),
-      on: (_: string, hear: never) => ears.push(hear),
+      get: (name: string) => state[name],
+      set,
+      save_changes: () => undefined,
+      on: (event: string, hear: never) => (event === "msg:custom" ? ears.push(hear) : watched.push([event, hear])),
       off: () => undefined,
       send: async ({ id, method, args }: { id: string; method: string; args: unknown[] }) => {
         if (!method) return;
@@ -142,16 +151,27 @@ test("in a notebook's widget the frame is sandboxed and every number comes throu
         for (const hear of ears) hear({ id, ...told }, buffers);
       },
     };
+    Object.assign(globalThis, { notebook: { state, set } });
     widget.render({ model, el: document.body });
   }, [widgetModule(), framed()] as const);
   const frame = page.locator("iframe");
   await expect(frame).toHaveAttribute("sandbox", "allow-scripts");
   const inside = page.frameLocator("iframe");
-  await inside.getByRole("button", { name: "encoder.0.self_attention.attention, head 0: entropy 0" }).click();
+  await inside.getByRole("button", { name: "encoder.0.self_attention, head 0: entropy 0" }).click();
   await inside.getByRole("application").press("ArrowDown");
   await expect(inside.locator(".reading .weight")).not.toBeEmpty();
   await inside.getByRole("button", { name: "Steps" }).click();
   await expect(inside.locator(".step").first()).toBeVisible();
+  const state = () => page.evaluate(() => (globalThis as unknown as { notebook: { state: object } }).notebook.state);
+  await expect.poll(state).toMatchObject({ site: 0, head: 0, cursor: [1, 1] });
+  await page.evaluate(() => {
+    const { set } = (globalThis as unknown as { notebook: { set(name: string, value: unknown): void } }).notebook;
+    set("site", 2);
+    set("cursor", [1, 0]);
+  });
+  await expect(inside.getByLabel("Site")).toHaveValue("2");
+  await expect(inside.getByLabel("Query number")).toHaveValue("1");
+  await expect.poll(state).toMatchObject({ site: 2, cursor: [1, 0] });
   expect(new Set(asked)).toEqual(new Set(["meta", "statistics", "overview", "tile", "value", "row", "steps"]));
   expect(strangers).toEqual([]);
 });

@@ -27,14 +27,23 @@ test("the model runs again with a head switched off, and both maps can be compar
   await page.goto(`${server.url}#view=run`);
   await page.getByLabel("Source text").fill("من کتاب را خریدم .");
   await page.getByRole("button", { name: "Switch this head off" }).click();
+  const piece = page.getByRole("group", { name: "tokens" }).getByRole("button", { name: "خواندم" });
+  await piece.click();
+  await expect(page.getByLabel("Tokens switched off")).toHaveValue("3");
   await page.getByLabel("Tokens switched off").fill("2, 3");
+  await expect(piece).toHaveAttribute("aria-pressed", "true");
   await page.getByRole("button", { name: "Run", exact: true }).click();
   await expect(page.locator(".answer mark")).toHaveText(["read", "bought"]);
   await expect(page.locator(".answer")).toContainText("log-probability -1.25 as it ran and -3.5 now");
   expect(server.reruns).toEqual([{ source: "من کتاب را خریدم .", target: null, heads_off: [[0, 0]], tokens_off: [2, 3] }]);
+  const alone = page.locator(".answer").getByRole("link", { name: "Open this run by itself" });
+  await expect(alone).toHaveAttribute("href", "?trace=second#view=map");
   await page.locator(".answer").getByRole("button", { name: "Compare" }).click();
   await expect(page.getByLabel("Compare with")).toHaveValue("1");
   await expect(page.locator("figure")).toHaveCount(3);
+  const asked = page.waitForRequest(/api\/tile\/.*trace=second/);
+  await page.goto(`${server.url}?trace=second#view=map`);
+  await asked;
 });
 
 test("slow tiles and the small map show estimates first, say so, and become exact", async ({ page }) => {

@@ -108,6 +108,17 @@ export function pair(source: string[], target: string[], gold: [number, number][
   return { trace: traceOf(sequences, [site], gold), tensors: [finished(site, { scores: half([1, target.length, source.length], scores) })] };
 }
 
+/** Pieces of words, with the words and the sentence that they make. */
+export function pieces(): Example {
+  const made = pair(["▁un", "believ", "able", "▁cat", "."], ["▁in", "croyable", "▁chat", "."], [[0, 0], [1, 1], [2, 3], [3, 4]]);
+  const spans = { source: [[0, 3], [3, 5]], target: [[0, 2], [2, 4]] } as const;
+  const sequences = Object.fromEntries(Object.entries(made.trace.sequences).map(([name, sequence]) => [name, { ...sequence, words: [...spans[name as "source"]], sentences: [[0, sequence.labels!.length] as const] }]));
+  const self: Site = { ...made.trace.sites[0]!, name: "encoder.0.self_attention.attention", kind: "self", queries: 5, keys: 5, query: "source" };
+  const random = new Random(5);
+  const tensors = finished(self, { scores: half([1, 5, 5], random.array(25, 2)) });
+  return { trace: { ...made.trace, gold: [[0, 0], [1, 1]], sequences: sequences as Trace["sequences"], sites: [self, ...made.trace.sites] }, tensors: [tensors, ...made.tensors] };
+}
+
 export const persian = (): Example =>
   pair(["من", "کتاب", "را", "خواندم", "."], ["I", "read", "the", "book", "."], [[0, 0], [1, 3], [2, 2], [3, 1], [4, 4]], [[2, 1]]);
 export const chinese = (): Example =>

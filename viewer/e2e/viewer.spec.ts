@@ -96,7 +96,7 @@ test("in a sandboxed frame, as notebooks show it, the viewer works without an ad
     frame.srcdoc = html;
   }, standalone(lecture()).replace(/<meta http-equiv[^>]*>/, ""));
   const inside = page.frameLocator("iframe");
-  await inside.getByRole("button", { name: "encoder.0.self_attention.attention, head 0: entropy 0" }).click();
+  await inside.getByRole("button", { name: "encoder.0.self_attention, head 0: entropy 0" }).click();
   await inside.getByRole("application").press("ArrowDown");
   await expect(inside.locator(".reading .weight")).not.toBeEmpty();
 });
@@ -120,6 +120,29 @@ test("a Chinese sentence is linked word by word", async ({ page }) => {
   await expect(page.locator(".error")).toHaveText("0");
   await page.getByRole("combobox", { name: "Links" }).selectOption("threshold");
   await expect(page.getByLabel("Links as text")).toHaveValue("0-0 1-4 2-1 4-2 6-3 7-5");
+});
+
+test("an alignment begins across, by words where the gold links are", async ({ page }) => {
+  await visit(page, "pieces", "#view=overview");
+  await expect(page.locator(".barkey")).toHaveText("entropydistancefirst key");
+  await page.getByRole("button", { name: "Alignment" }).click();
+  await expect(page.getByLabel("Site")).toHaveValue("1");
+  await expect(page.locator(".sources .token")).toHaveText(["unbelievable", "cat."]);
+  await expect(page.getByLabel("Links as text")).toHaveValue("0-0 1-1");
+  await expect(page.locator(".error")).toHaveText("0");
+});
+
+test("a word's share is told by its words, and its first tokens below", async ({ page }) => {
+  await visit(page, "pieces", "#view=map&site=1&cells=word&query=0&key=0");
+  const cell = page.locator(".reading dd").first();
+  await expect(page.locator(".reading h2")).toHaveText("incroyable → unbelievable");
+  await expect(page.locator(".reading h3")).toHaveText("▁in → ▁un");
+  await expect(page.locator(".reading")).toContainText("words, mass");
+  await expect(cell).toHaveText(/^0\.9\d+$/);
+  await map(page).press("ArrowRight");
+  await expect(status(page)).toHaveText(/^Cell of queries incroyable and keys cat\.: mass 0\.0\d+\.$/);
+  await page.getByLabel("Cells").selectOption("sentence");
+  await expect(cell).toHaveText("1");
 });
 
 test("everything can be reached from the keyboard", async ({ page }) => {
@@ -219,6 +242,7 @@ test("the same page draws the same picture", async ({ page }) => {
       await visit(page, name, hash);
       await page.waitForLoadState("load");
       if (hash.includes("view=map")) await settled(page);
+      if (hash.includes("view=map")) await expect(page.locator(".mini[data-exact]")).toBeVisible({ timeout: 60_000 });
       shots.push(await stillPicture(page));
     }
     expect(shots[0]!.equals(shots[1]!), name).toBe(true);

@@ -5,6 +5,7 @@ import type { Theme, Scale } from "./colour";
 import { SCALES } from "./colour";
 import type { Camera } from "./camera";
 import { joined, printable } from "./label";
+import type { Place } from "./protocol";
 import type { Level, Pool, Semantic, Sequence, Site, Span, TileProvider, Trace } from "./provider";
 import { spansOf } from "./span";
 import { effect, signal, type Signal } from "./signal";
@@ -78,7 +79,7 @@ export class App {
   }
   /** What a site is called where there is little room: the module around the attention says it all. */
   siteName(site: Site): string {
-    return site.name.replace(/(.)\.attention$/, "$1");
+    return site.name.replace(/(.)\.attention$/, "$1") || "attention";
   }
   sequence(side: "query" | "key", site: Site = this.current, trace: Trace = this.trace): Sequence | undefined {
     return trace.sequences[site[side]];
@@ -133,7 +134,20 @@ export class App {
     }
     const at = this.cursor.value;
     if (at && (at.query >= queries || at.key >= keys)) this.cursor.value = null;
-    this.said.value = this.say("read.head", { site: this.current.name, head: this.head.value });
+    this.said.value = this.say("read.head", { site: this.siteName(this.current), head: this.head.value });
+  }
+
+  /** Where somebody else looks, as far as that is there; an overview opens the map for it. */
+  look({ site, head, cursor }: Place): void {
+    const heads = this.trace.sites[site]?.heads ?? 0;
+    if (head < 0 || head >= heads) return;
+    const at = this.cursor.peek();
+    const moved = site !== this.site.peek() || head !== this.head.peek();
+    if (moved) this.choose(site, head);
+    const [query, key] = cursor ?? [-1, -1];
+    const turned = query !== (at?.query ?? -1) || key !== (at?.key ?? -1);
+    if (turned) this.cursor.value = query >= 0 && query < this.current.queries && key >= 0 && key < this.current.keys ? { query, key } : null;
+    if ((moved || turned) && this.view.peek() === "overview") this.view.value = "map";
   }
 
   nextScale(): void {

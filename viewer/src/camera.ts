@@ -17,9 +17,11 @@ export interface Extent {
 }
 
 export const CLOSEST = 64;
+/** Pixels left free around a whole map, so that its edge is seen. */
+const EDGE = 6;
 
 export function fitted({ rows, columns }: Extent, { width, height }: Frame): Camera {
-  const zoom = Math.min(width / Math.max(columns, 1), height / Math.max(rows, 1), CLOSEST);
+  const zoom = Math.min((width - 2 * EDGE) / Math.max(columns, 1), (height - 2 * EDGE) / Math.max(rows, 1), CLOSEST);
   return { x: columns / 2, y: rows / 2, zoom };
 }
 

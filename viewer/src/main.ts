@@ -4,6 +4,7 @@ import "./style.css";
 import { App } from "./app";
 import { Cached } from "./cached";
 import { h, replace } from "./dom";
+import { follow } from "./follow";
 import { HttpProvider } from "./http";
 import { found, open } from "./open";
 import type { TileProvider } from "./provider";
@@ -32,7 +33,12 @@ globalThis.foveate = { mount, open, HttpProvider };
 
 function start(): void {
   const root = document.getElementById("foveate");
-  if (root) void found(root).then((provider) => provider && mount(root, provider));
+  if (!root) return;
+  void found(root).then(async (here) => {
+    if (!here) return;
+    const app = await mount(root, here.provider);
+    if (here.notebook) follow(app, here.notebook.port, here.notebook.place);
+  });
 }
 if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);
 else start();

@@ -1,6 +1,7 @@
 /** The provider that a page brings: a trace inside, or a server's address. */
 
 import { HttpProvider } from "./http";
+import type { Place } from "./protocol";
 import type { TileProvider } from "./provider";
 import { embedded, RemoteProvider } from "./remote";
 
@@ -10,21 +11,36 @@ export function open(payload: string): TileProvider {
   return script ? embedded(payload, script) : new RemoteProvider(new Worker("worker.js"), payload);
 }
 
-export async function found(root: HTMLElement): Promise<TileProvider | null> {
+export interface Found {
+  provider: TileProvider;
+  /** In a notebook: where its Python looks, and the port that says so. */
+  notebook?: Handed;
+}
+
+export async function found(root: HTMLElement): Promise<Found | null> {
   const trace = document.getElementById("trace")?.textContent;
-  if (trace) return open(trace);
-  if (root.dataset["port"] !== undefined) return new RemoteProvider(await handed());
+  if (trace) return { provider: open(trace) };
+  if (root.dataset["port"] !== undefined) {
+    const notebook = await handed();
+    return { provider: new RemoteProvider(notebook.port), notebook };
+  }
   const api = root.dataset["api"];
-  return api ? new HttpProvider(api) : null;
+  // A rerun of the server has an address of its own: the page's, with its name.
+  return api ? { provider: new HttpProvider(api, new URLSearchParams(location.search).get("trace")) } : null;
+}
+
+export interface Handed {
+  port: MessagePort;
+  place: Place | null;
 }
 
 /** The port that the notebook around this frame hands in. */
-function handed(): Promise<MessagePort> {
+function handed(): Promise<Handed> {
   return new Promise((resolve) => {
-    addEventListener("message", function hear({ source, ports: [port] }) {
+    addEventListener("message", function hear({ source, data, ports: [port] }) {
       if (source !== parent || !port) return;
       removeEventListener("message", hear);
-      resolve(port);
+      resolve({ port, place: (data as { place?: Place } | null)?.place ?? null });
     });
   });
 }

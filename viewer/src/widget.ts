@@ -3,14 +3,19 @@
  * and Python. What Python sends as bytes becomes numbers here.
  */
 
-import type { Answer, Question } from "./protocol";
+import type { Answer, Looking, Place, Question } from "./protocol";
 
 interface Model {
   get(name: string): unknown;
+  set(name: string, value: unknown): void;
+  save_changes(): void;
   send(content: unknown): void;
   on(event: "msg:custom", hear: Hear): void;
+  on(event: `change:${keyof Place}`, hear: () => void): void;
   off(event: "msg:custom", hear: Hear): void;
+  off(event: `change:${keyof Place}`, hear: () => void): void;
 }
+const PLACE = ["site", "head", "cursor"] as const;
 type Hear = (content: Told, buffers: (DataView | ArrayBuffer)[]) => void;
 
 /** `id` begins with the name of the view that asked. */
@@ -35,16 +40,27 @@ function render({ model, el }: { model: Model; el: HTMLElement }): () => void {
   frame.style.cssText = `display:block;width:100%;height:${Number(model.get("height"))}px;border:0`;
   frame.srcdoc = String(model.get("page"));
   let port: MessagePort | null = null;
+  const place = (): Place => ({ site: Number(model.get("site") ?? 0), head: Number(model.get("head") ?? 0), cursor: (model.get("cursor") as Place["cursor"]) ?? null });
+  let told = false;
+  const look = (): void => void (told || port?.postMessage({ look: place() }));
+  /** The reader went somewhere: Python learns of it, and so do the other views, but not this page once more. */
+  const looking = (at: Place): void => {
+    told = true;
+    for (const name of PLACE) model.set(name, at[name]);
+    told = false;
+    model.save_changes();
+  };
   frame.addEventListener("load", () => {
     // Whenever the notebook moves the frame, the page in it begins anew.
     port?.close();
     const channel = new MessageChannel();
     port = channel.port1;
-    port.onmessage = ({ data }: MessageEvent<Question>) => {
-      if ("stop" in data) model.send({ stop: view + data.stop });
+    port.onmessage = ({ data }: MessageEvent<Question | Looking>) => {
+      if ("looking" in data) looking(data.looking);
+      else if ("stop" in data) model.send({ stop: view + data.stop });
       else if ("id" in data) model.send({ ...data, id: view + data.id });
     };
-    frame.contentWindow!.postMessage("foveate", "*", [channel.port2]);
+    frame.contentWindow!.postMessage({ place: place() }, "*", [channel.port2]);
   });
   const hear: Hear = (content, buffers) => {
     if (!String(content.id).startsWith(view)) return;
@@ -52,9 +68,11 @@ function render({ model, el }: { model: Model; el: HTMLElement }): () => void {
     port?.postMessage(answer);
   };
   model.on("msg:custom", hear);
+  for (const name of PLACE) model.on(`change:${name}`, look);
   el.append(frame);
   return () => {
     model.off("msg:custom", hear);
+    for (const name of PLACE) model.off(`change:${name}`, look);
     port?.close();
     frame.remove();
   };

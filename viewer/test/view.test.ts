@@ -19,7 +19,7 @@ const frame = { width: 800, height: 600 };
 describe("the camera", () => {
   test("fits a whole map, and no further out", () => {
     const camera = fitted({ rows: 1000, columns: 1000 }, frame);
-    expect(camera).toEqual({ x: 500, y: 500, zoom: 0.6 });
+    expect(camera).toEqual({ x: 500, y: 500, zoom: 0.588 });
     expect(clamped({ ...camera, zoom: 0.01 }, { rows: 1000, columns: 1000 }, frame)).toEqual(camera);
   });
   test("keeps the unit under the pointer where it is", () => {

@@ -130,6 +130,9 @@ _METHODS = frozenset({"meta", "tile", "row", "counts", "value", "statistics", "o
 def widget(trace: Trace, *, height: int = 720) -> Any:
     """The viewer as a notebook's widget. Raises SetupError without the package anywidget.
 
+    Its `site`, `head` and `cursor` (a query and a key, or None) are where the reader looks: set them, and the page goes
+    there; look elsewhere, and they say so.
+
     The frame may run the viewer's script and nothing else: it has no origin, sees nothing of the notebook, and loads
     nothing. Only the widget's own messages pass between it and Python.
     """
@@ -150,18 +153,48 @@ def _kind() -> type:
     import traitlets
 
     class TraceWidget(anywidget.AnyWidget):
-        """Its model in Python: the page, its height, and whoever answers."""
+        """Its model in Python: the page, its height, where the reader looks, and whoever answers."""
 
         _esm = part("widget.js")
         page = traitlets.Unicode().tag(sync=True)
         height = traitlets.Int(720).tag(sync=True)
+        site = traitlets.Int(0).tag(sync=True)
+        head = traitlets.Int(0).tag(sync=True)
+        cursor: Any = traitlets.List(traitlets.Int(), None, allow_none=True, minlen=2, maxlen=2).tag(sync=True)
 
         def __init__(self, trace: Trace, height: int) -> None:
-            super().__init__(page=live_page(), height=height)
             self.trace, self.answers = trace, Answers(trace)
+            super().__init__(page=live_page(), height=height)
             self.on_msg(lambda _, content, buffers: self.answers.hear(content, self.send))
 
+        @traitlets.validate("site", "head", "cursor")
+        def _checked(self, proposal: Any) -> Any:
+            return _there(self.trace, self.site, proposal["trait"].name, proposal["value"])
+
+        @traitlets.observe("site")
+        def _fitted(self, _: Any) -> None:
+            here = self.trace.sites[self.site]
+            self.head = min(self.head, here.heads - 1)
+            if self.cursor and not (self.cursor[0] < here.queries and self.cursor[1] < here.keys):
+                self.cursor = None
+
     return TraceWidget
+
+
+def _there(trace: Trace, site: int, name: str, value: Any) -> Any:
+    """The value, if the trace has such a place."""
+    here = trace.sites[site] if name != "site" else None
+    called = (here.name if here else "") or "attention"
+    if here is None:
+        there, said = 0 <= value < len(trace.sites), f"the trace has {len(trace.sites)}"
+    elif name == "head":
+        there, said = 0 <= value < here.heads, f"{called} has {here.heads}"
+    else:
+        there = value is None or (0 <= value[0] < here.queries and 0 <= value[1] < here.keys)
+        said = f"{called} has {here.queries} queries and {here.keys} keys"
+    if not there:
+        raise UsageError(f"There is no {name} {value}: {said}, counted from 0.")
+    return value
 
 
 def _bytes(array: np.ndarray, kind: str) -> bytes:

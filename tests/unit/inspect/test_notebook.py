@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from foveate.attention import Attention, causal, record
-from foveate.errors import SetupError
+from foveate.errors import SetupError, UsageError
 from foveate.inspect import Trace, TraceProvider, notebook, widget
 from foveate.inspect.notebook import Answers
 
@@ -107,6 +107,23 @@ def test_the_widget_hears_and_sends(trace: Trace, monkeypatch: pytest.MonkeyPatc
     assert done.wait(10)
     assert sent[0][0] == {"id": "v/3", "array": "float32"}
     assert np.frombuffer(sent[0][1][0], "<f4")[0] == pytest.approx(1.0)
+
+
+def test_the_widget_looks_where_python_says_as_far_as_that_is_there(trace: Trace) -> None:
+    live = widget(trace)
+    live.head, live.cursor = 1, (69, 3)
+    assert (live.site, live.head, live.cursor) == (0, 1, [69, 3])
+    state = live.get_state()
+    assert (state["site"], state["head"], state["cursor"]) == (0, 1, [69, 3])
+    for name, value, said in (
+        ("site", 1, "There is no site 1: the trace has 1, counted from 0"),
+        ("head", 2, "There is no head 2: attention has 2, counted from 0"),
+        ("cursor", (70, 0), "70 queries and 70 keys"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            setattr(live, name, value)
+    live.cursor = None
+    assert live.cursor is None
 
 
 def test_without_the_package_the_way_is_told(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:

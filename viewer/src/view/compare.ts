@@ -64,7 +64,9 @@ export function compare(app: App): { element: HTMLElement; close: () => void } {
       const first = () => headLayer(app.provider, app.site.value, app.head.value, app.cells.value, look());
       const second = () => headLayer(against.provider, against.site, against.head, app.cells.value, look(), against.name);
       const less = () => differenceLayer({ provider: app.provider, site: app.site.value, head: app.head.value }, against, app.cells.value, app.theme.value, app.pool.value, against.name);
-      const titles = [app.say("compare.first"), app.say("compare.second"), app.say("compare.difference")];
+      const named = (word: string, site: typeof mine, head: number, of = ""): string => `${word}: ${of}${app.siteName(site)} · ${head}`;
+      const other = against.provider === app.provider ? "" : `${against.name} · `;
+      const titles = [named(app.say("compare.first"), mine, app.head.value), named(app.say("compare.second"), theirs, against.head, other), app.say("compare.difference")];
       untracked(() => {
         views = (same ? [first, second, less] : [first]).map((layer, at) => new MapView(app, layer, titles[at]!));
         if (same) views.forEach(listen);

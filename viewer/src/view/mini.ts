@@ -33,6 +33,7 @@ export function mini(app: App, begun: Promise<void>, move: (x: number, y: number
     effect(() => {
       canvas.hidden = app.cells.value !== "token";
       canvas.toggleAttribute("data-estimate", whole.value?.estimate === true);
+      canvas.toggleAttribute("data-exact", whole.value?.estimate === false);
       canvas.title = whole.value?.estimate ? app.say("estimate") : "";
       if (!canvas.hidden) draw(app, canvas, whole.value);
     }),
@@ -48,6 +49,7 @@ export function mini(app: App, begun: Promise<void>, move: (x: number, y: number
 
 function draw(app: App, canvas: HTMLCanvasElement, whole: Thumbnail | null): void {
   const [camera, theme] = [app.camera.value, app.theme.value];
+  const scale = app.scale.value === "lift" ? "log" : app.scale.value;
   const { queries, keys } = app.current;
   const context = canvas.getContext("2d")!;
   const unit = SIDE / Math.max(queries, keys);
@@ -55,7 +57,7 @@ function draw(app: App, canvas: HTMLCanvasElement, whole: Thumbnail | null): voi
   context.fillStyle = css(INK[theme].hidden);
   context.fillRect(0, 0, keys * unit, queries * unit);
   context.imageSmoothingEnabled = false;
-  if (whole) context.drawImage(thumbnail(app.current, whole.codes, theme, "log"), 0, 0, keys * unit, queries * unit);
+  if (whole) context.drawImage(thumbnail(app.current, whole.codes, theme, scale), 0, 0, keys * unit, queries * unit);
   if (!camera) return;
   const box = document.querySelector(".mapbox")?.getBoundingClientRect();
   const half = (pixelsWide: number): number => Math.max(3, (Math.max(0, pixelsWide) / camera.zoom / 2) * unit);

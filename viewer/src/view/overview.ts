@@ -54,6 +54,7 @@ export function overview(app: App): { element: HTMLElement; close: () => void } 
       refill(controls,
         choice(app.say("sort"), [["place", app.say("sort.place")] as const, ...MEASURES.map((name) => [name, app.say(`measure.${name}`)] as const)], order.value, (name) => (order.value = name)),
         choice(app.say("kind"), (["all", "self", "cross", "graph", "recurrent"] as const).map((name) => [name, app.say(`kind.${name}`)] as const), kind.value, (name) => (kind.value = name)),
+        h("p", { className: "barkey" }, ...BARS.map((name) => h("span", {}, h("span", { className: `fill ${name}` }), app.say(`measure.${name}`)))),
       );
     }),
     effect(() => {
@@ -127,7 +128,7 @@ function lay(app: App, grid: HTMLElement, chosen: Card[], grouped: boolean): voi
   const sites = [...new Set(chosen.map(({ site }) => site))];
   replace(grid, ...sites.map((site) => {
     const { layer, kind, name, formula } = app.trace.sites[site]!;
-    const title = h("h2", { title: name }, `${app.say("layer")} ${layer} · ${app.say(`kind.${kind}`)}`, h("small", {}, h("bdi", {}, name), formula ? " · " : "", formula));
+    const title = h("h2", { title: name }, `${app.say("layer")} ${layer} · ${app.say(`kind.${kind}`)}`, h("small", {}, h("bdi", {}, app.siteName(app.trace.sites[site]!)), formula ? " · " : "", formula));
     return h("section", { className: "layer" }, title, h("div", { className: "row" }, ...chosen.filter((each) => each.site === site).map(({ element }) => element)));
   }));
 }
@@ -137,7 +138,7 @@ function label(app: App, cards: Card[]): void {
   const most = Object.fromEntries(BARS.map((name) => [name, name === "sink" ? 1 : largest(name)])) as Record<Measure, number>;
   for (const { element, bars, measures, site, head } of cards) {
     const numbers = Object.fromEntries(BARS.map((name) => [name, measures ? shown(measures[name], 3) : "…"]));
-    const text = app.say("overview.card", { site: app.trace.sites[site]!.name, head, ...numbers });
+    const text = app.say("overview.card", { site: app.siteName(app.trace.sites[site]!), head, ...numbers });
     element.setAttribute("aria-label", text);
     element.title = MEASURES.map((name) => `${app.say(`measure.${name}`)} ${measures ? shown(measures[name], 3) : "…"}`).join("\n");
     replace(bars, ...BARS.map((name) => {

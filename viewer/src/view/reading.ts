@@ -5,6 +5,7 @@ import { decode, HIDDEN } from "../codec";
 import { h, replace } from "../dom";
 import { effect } from "../signal";
 import type { Hover } from "./map";
+import { unitOf } from "./units";
 
 const STRONGEST = 8;
 
@@ -15,6 +16,7 @@ export class Reading {
   private readonly asked = new Latest();
   private readonly asking = new Latest();
   private readonly stops: (() => void)[] = [];
+  private lacking = false;
 
   constructor(
     private readonly app: App,
@@ -25,7 +27,7 @@ export class Reading {
       const cursor = app.cursor.value;
       void [app.site.value, app.head.value, app.pool.value, app.cells.value, app.language.value];
       this.element.setAttribute("aria-label", app.say("strongest"));
-      if (!cursor) return replace(this.cell), replace(this.table);
+      if (!cursor) return replace(this.cell, h("p", { className: "note" }, app.say("reading.none"))), replace(this.table);
       void this.read(this.hoverAt(cursor.query, cursor.key), true);
       void this.list(cursor.query);
     }));
@@ -37,12 +39,17 @@ export class Reading {
     for (const stop of this.stops) stop();
   }
 
+  /** What the cursor's cell pools may come after it was read. */
+  again(): void {
+    if (this.lacking) void this.read(null, true);
+  }
+
   /** Reads a cell; aloud when the reader chose it. */
   async read(hover: Hover | null, aloud = false): Promise<void> {
     const signal = this.asked.next();
     const { app } = this;
     const at = hover ?? (app.cursor.peek() ? this.hoverAt(app.cursor.peek()!.query, app.cursor.peek()!.key) : null);
-    if (!at) return replace(this.cell);
+    if (!at) return replace(this.cell, h("p", { className: "note" }, app.say("reading.none")));
     try {
       const { site, head } = app;
       const value = await app.provider.value(site.peek(), head.peek(), at.query, at.key, signal);
@@ -50,19 +57,24 @@ export class Reading {
       const names = { query: app.label("query", at.query), key: app.label("key", at.key) };
       const count = app.current.keys;
       const numbers = { weight: shown(value.weight), rank: value.rank, lift: shown(value.lift, 3) };
-      const said = value.visible ? app.say("read.cell", { ...names, ...numbers }) : app.say("read.hidden", names);
       const cells = app.cells.peek();
       const level = cells === "token" ? at.level : cells;
       const pooled = at.level > 0 || cells !== "token";
+      const share = !pooled || at.code === HIDDEN ? null : at.code === undefined ? "…" : shown(decode(at.code));
+      const units = cells === "token" ? null : { query: app.unitLabel("query", unitOf(app, "query", at.query)), key: app.unitLabel("key", unitOf(app, "key", at.key)) };
+      const alone = value.visible ? app.say("read.cell", { ...names, ...numbers }) : app.say("read.hidden", names);
+      this.lacking = pooled && at.code === undefined;
+      const said = units && share !== null && !this.lacking ? app.say("read.pool", { rows: units.query, columns: units.key, pool: app.say("pool.mass").split(/[:：]/)[0]!, weight: share }) : alone;
       replace(
         this.cell,
-        h("h2", { className: "pair", dir: "ltr" }, h("bdi", {}, names.query), h("span", { "aria-hidden": "true" }, " → "), h("bdi", {}, names.key)),
+        ...(units ? [pair("h2", units), h("dl", {}, ...term(app.say("cell"), share === null ? app.say("legend.hidden") : h("strong", {}, share)), ...term(app.say("level"), app.levelName(level)))] : []),
+        pair(units ? "h3" : "h2", names),
         h("dl", {},
           ...term(app.say("query"), at.query), ...term(app.say("key"), at.key),
           ...term(app.say("weight"), value.visible ? h("strong", { className: "weight" }, numbers.weight) : app.say("legend.hidden")),
           ...(value.visible ? [...term(app.say("rank"), app.say("rank.of", { rank: value.rank, count })), ...term(app.say("lift"), numbers.lift), ...term(app.say("score"), shown(value.score))] : []),
-          ...term(app.say("level"), app.levelName(level)),
-          ...(pooled && at.code !== undefined && at.code !== HIDDEN ? term(app.say("cell"), shown(decode(at.code))) : []),
+          ...(units ? [] : term(app.say("level"), app.levelName(level))),
+          ...(share !== null && !units ? term(app.say("cell"), share) : []),
         ),
       );
       if (aloud) app.said.value = said;
@@ -99,4 +111,6 @@ export function strongest(row: Float32Array, most: number): number[] {
   return best;
 }
 
+const pair = (tag: "h2" | "h3", { query, key }: { query: string; key: string }): HTMLElement =>
+  h(tag, { className: "pair", dir: "ltr" }, h("bdi", {}, query), h("span", { "aria-hidden": "true" }, " → "), h("bdi", {}, key));
 const term = (name: string, value: Node | string | number): Node[] => [h("dt", {}, name), h("dd", {}, value)];

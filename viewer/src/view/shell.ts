@@ -77,9 +77,17 @@ export class Shell {
     return app.say(view === "scene" && shown && shown !== "tokens" ? `view.${shown}` : `view.${view}`);
   }
 
+  /** A view begins where it says most: an alignment looks across, as the layer before the last does. */
+  private turn(view: View): void {
+    const { app } = this;
+    const across = [...app.trace.sites.keys()].filter((site) => app.trace.sites[site]!.kind === "cross");
+    if (view === "alignment" && app.view.peek() !== view && across.length && app.current.kind !== "cross") app.choose(across.at(-2) ?? across[0]!, app.head.value);
+    app.view.value = view;
+  }
+
   private drawBar(bar: HTMLElement): void {
     const { app } = this;
-    const tabs = this.views().map((view) => h("button", { className: "tab", "aria-current": app.view.value === view ? "page" : null, onclick: () => (app.view.value = view) }, this.nameOf(view)));
+    const tabs = this.views().map((view) => h("button", { className: "tab", "aria-current": app.view.value === view ? "page" : null, onclick: () => this.turn(view) }, this.nameOf(view)));
     const model = app.trace.pedigree.model;
     refill(bar, h("h1", {}, app.say("title"), model ? h("small", {}, h("bdi", {}, String(model))) : null), h("nav", { "aria-label": app.say("title") }, ...tabs),
       h("div", { className: "settings" },
@@ -148,6 +156,7 @@ export class Shell {
     map.onwaiting = (is, estimated) => {
       waiting.hidden = !is;
       waiting.textContent = app.say(estimated ? "estimate" : "waiting");
+      if (!is && last === "") reading.again();
     };
     let last = "";
     map.onhover = (hover) => {
@@ -204,7 +213,7 @@ export class Shell {
       c: () => app.nextScale(),
       p: () => (app.pool.value = app.pool.value === "peak" ? "mass" : "peak"),
     };
-    VIEWS.forEach((view, at) => views.includes(view) && (actions[String(at + 1)] = () => (app.view.value = view)));
+    VIEWS.forEach((view, at) => views.includes(view) && (actions[String(at + 1)] = () => this.turn(view)));
     if (event.target instanceof HTMLCanvasElement) actions["Enter"] = () => (app.view.value = "steps");
     const action = actions[event.key];
     if (!action) return;

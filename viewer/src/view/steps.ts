@@ -2,6 +2,7 @@
 
 import { calledOff, Latest, shown, type App } from "../app";
 import { formula, h, replace } from "../dom";
+import { FEATURES } from "../engine/step";
 import { positionSteps } from "../engine/position";
 import type { Step } from "../provider";
 import { effect } from "../signal";
@@ -59,8 +60,10 @@ function numberTable(symbol: string, numbers: Step["numbers"], names: string[] |
   const lines = Array.isArray(numbers[0]) ? (numbers as number[][]) : null;
   const cells = (row: number[], name?: string): HTMLElement => h("tr", {}, name === undefined ? null : h("th", { scope: "row" }, h("bdi", {}, name)), ...row.map((value) => h("td", { className: "number" }, shown(value, 6))));
   const head = !lines && names ? h("thead", {}, h("tr", {}, ...names.map((name) => h("th", { scope: "col", className: "number" }, h("bdi", {}, name))))) : null;
+  const last = Math.max(...(lines ?? []).map(({ length }) => length));
+  const count = lines && h("thead", {}, h("tr", {}, h("td"), ...Array.from({ length: last }, (_, at) => h("th", { scope: "col", className: "number" }, at < FEATURES ? at + 1 : "Σ …"))));
   const body = lines ? lines.map((row, at) => cells(row, names?.[at])) : [cells(numbers as number[])];
-  return h("div", { className: "scroll", tabIndex: 0, role: "group", "aria-label": symbol }, h("table", { className: "numbers" }, head, h("tbody", {}, ...body)));
+  return h("div", { className: "scroll", tabIndex: 0, role: "group", "aria-label": symbol }, h("table", { className: "numbers" }, head ?? count, h("tbody", {}, ...body)));
 }
 
 const within = (at: number, length: number): number => Math.min(Math.max(0, Math.floor(at) || 0), length - 1);

@@ -50,7 +50,7 @@ export function text(app: App): { element: HTMLElement; close: () => void } {
     effect(() => {
       linesTitle.textContent = app.say("text.lines");
       colouredTitle.textContent = app.say("text.colour");
-      leastName.textContent = app.say("least");
+      leastName.textContent = `${app.say("least")}: ${least.value}`;
     }),
     effect(() => {
       void [app.scale.value, app.theme.value];

@@ -86,7 +86,8 @@ class _Walk:
         key = self.site.tensors["key"][self.head // (self.site.heads // self.site.kv_heads)][self.keys].float()
         some = "" if len(query) <= DIMS else f" Its first {DIMS} of {len(query)} numbers."
         yield Step(f"q{self.i}", m.math(_sub("q", bold=True)), _short(query), f"What the query asks for.{some}")
-        yield self._of_keys("k", m.math(m.sub(m.name("k", bold=True), m.name("j"))), key, "What each key offers.")
+        offered = m.math(m.sub(m.name("k", bold=True), m.name("j")))
+        yield self._of_keys("k", offered, key[:, :DIMS], f"What each key offers.{some}")
         yield from (self._products(query, key) if kind == "product" else self._sums(query, key))
 
     def _products(self, query: Tensor, key: Tensor) -> Iterator[Step]:
@@ -109,8 +110,8 @@ class _Walk:
         vector = vector[0] if len(vector) == 1 else vector[self.head]
         bent = torch.tanh(query + key)
         inside = m.row(_plain("q", "d"), m.sign("+"), m.sub(m.name("k"), m.name("j"), m.name("d")))
-        yield self._of_keys("q+k", m.math(inside), query + key, "The projected query and key, added.")
-        yield self._of_keys("tanh", m.math(m.call("tanh", inside)), bent, "Bent into −1 to 1.")
+        yield self._of_keys("q+k", m.math(inside), (query + key)[:, :DIMS], "The projected query and key, added.")
+        yield self._of_keys("tanh", m.math(m.call("tanh", inside)), bent[:, :DIMS], "Bent into −1 to 1.")
         weighed = m.math(m.row(m.sub(m.name("v"), m.name("d")), m.call("tanh", inside)))
         yield self._of_keys("v·tanh terms", weighed, _with_rest(bent * vector), "Weighed by the trained vector v.")
         total = m.math(_e(), m.sign("="), m.total(m.name("d"), m.row(m.sub(m.name("v"), m.name("d")),
