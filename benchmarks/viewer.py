@@ -22,7 +22,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -35,10 +35,12 @@ from foveate.inspect.trace import Site
 from foveate.inspect.trace.fold import statistic
 
 ROOT = Path(__file__).parents[1]
+NOW = datetime.now().strftime("%Y-%m-%d-%H%M")
 HEADS, DIM = 12, 64
-LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
+LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 PATIENCE = 60
-"""Seconds after which a page counts as one that does not open; give more where other work runs on the machine."""
+"""Seconds after which a page counts as one that does not open, and nothing longer is tried; give more where other work
+runs on the machine."""
 
 
 def qk(length: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -85,11 +87,13 @@ def browser(*words: str, patience: float) -> Any:
     return json.loads(done.stdout)
 
 
-def first_picture(html: str, cdn: str, patience: float) -> float | None:
+def first_picture(html: str, cdn: str, patience: float) -> dict[str, Any]:
+    """Seconds until the page shows something; or None, and why."""
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "page.html"
         page.write_text(html, encoding="utf-8")
-        return browser("picture", str(page), cdn, str(patience), patience=2 * patience)
+        found = browser("picture", str(page), cdn, str(patience), patience=2 * patience)
+    return found or {"seconds": None, "why": f"the browser did not answer within {2 * patience:g} s"}
 
 
 def long_trace(length: int) -> Trace:
@@ -147,17 +151,16 @@ def explored(length: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def measured(name: str, make: Callable[[int], str], wanted: argparse.Namespace) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = []
+def measured(name: str, make: Callable[[int], str], wanted: argparse.Namespace) -> Iterator[dict[str, object]]:
+    """Page after page, up to the first that does not open."""
     for length in (each for each in LENGTHS if each <= wanted.longest):
         html = make(length)
         took = first_picture(html, wanted.cdn, wanted.patience)
-        rows.append({"viewer": name, "length": length, "megabytes": round(len(html) / 1e6, 2), "seconds": took})
-        shown = f"not within {wanted.patience:g} s" if took is None else f"{took:6.1f} s"
+        shown = took["why"] if took["seconds"] is None else f"{took['seconds']:6.1f} s"
         print(f"{name:12} {length:6,} tokens {len(html) / 1e6:9.2f} MB   {shown}", flush=True)
-        if took is None:
-            break
-    return rows
+        yield {"viewer": name, "length": length, "megabytes": round(len(html) / 1e6, 2), **took}
+        if took["seconds"] is None:
+            return
 
 
 def main() -> None:
@@ -172,18 +175,24 @@ def main() -> None:
     if arguments.scale:
         facts = explored(arguments.scale)
         print(json.dumps(facts, indent=1))
-        return write("viewer-scale", facts, arguments.out)
+        print(f"Wrote {write('viewer-scale', facts, arguments.out)}.")
+        return
     makers = {"ours": ours, **({"BertViz": bertviz, "CircuitsVis": circuitsvis} if arguments.rivals else {})}
-    rows = [row for name, make in makers.items() for row in measured(name, make, arguments)]
-    return write("viewer", {"heads": HEADS, "load": os.getloadavg()[0], "rows": rows}, arguments.out)
+    rows: list[dict[str, object]] = []
+    for name, make in makers.items():
+        for row in measured(name, make, arguments):
+            # A run that is cut leaves what it has measured.
+            rows.append({**row, "load": round(os.getloadavg()[0], 2)})
+            kept = write("viewer", {"heads": HEADS, "patience": arguments.patience, "rows": rows}, arguments.out)
+    print(f"Wrote {kept}.")
 
 
-def write(name: str, found: dict[str, Any], out: str | None) -> None:
-    now = datetime.now().strftime("%Y-%m-%d-%H%M")
-    path = Path(out or ROOT / "benchmarks" / "results" / f"{name}-{now}.json")
-    facts = {"date": now, "machine": platform.machine(), "cpus": os.cpu_count(), "torch": torch.__version__, "dim": DIM}
-    path.write_text(json.dumps({**facts, **found}, indent=1) + "\n", encoding="utf-8")
-    print(f"Wrote {path}.")
+def write(name: str, found: dict[str, Any], out: str | None) -> Path:
+    path = Path(out or ROOT / "benchmarks" / "results" / f"{name}-{NOW}.json")
+    facts = {"date": NOW, "machine": platform.machine(), "cpus": os.cpu_count(), "torch": torch.__version__, "dim": DIM}
+    draft = path.with_suffix(".draft")
+    draft.write_text(json.dumps({**facts, **found}, indent=1) + "\n", encoding="utf-8")
+    return draft.replace(path)
 
 
 if __name__ == "__main__":
