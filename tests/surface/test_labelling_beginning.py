@@ -73,6 +73,35 @@ def test_a_comparison_has_the_sizes_of_what_it_begins_with(bert: Path, tmp_path:
         assert (encoder["kind"], encoder["block"]["model_dim"]) == ("bert", 8)
 
 
+def test_pairs_are_read_from_gaps_to_labels(tmp_path: Path, foveate: Any) -> None:
+    (tmp_path / "text.tsv").write_text("red fish\tfish swim\nblue birds\tbirds sing\nred birds\n" * 10)
+    (tmp_path / "pairs.tsv").write_text("yes\tred fish\tfish swim\nno\tred fish\tbirds sing\n" * 10)
+    model = ("model.num_layers=1", "model.block.model_dim=8", "model.block.num_heads=2", "model.max_length=16")
+    settings = ("segments=[0, 1]", "tokeniser=word", "data.block_length=8", "data.max_tokens=64", *model)
+    begin = ("train", "masked_language_model", "--text", tmp_path / "text.tsv")
+    asked = (word for setting in settings for word in ("--set", setting))
+    said = foveate(*begin, "--out", tmp_path / "bert", *SMALL, *STEPS, *asked)
+    assert said.code == 0, said.err
+    assert foveate("fill", tmp_path / "bert", "red ___\tfish swim", "--no-tune").out.count("\t") == 1
+    settings = (f"initialise_from={tmp_path / 'bert'}", "data.columns=[1, 0]", "second_column=2", "train.metric=accuracy")
+    said = foveate(
+        *("train", "classify", "--data", tmp_path / "pairs.tsv", "--out", tmp_path / "run", *SMALL, *STEPS),
+        *(word for setting in settings for word in ("--set", setting)),
+    )
+    assert said.code == 0, said.err
+    assert foveate("classify", tmp_path / "run", "red fish\tbirds sing", "--no-tune").out.strip() in ("yes", "no")
+    said = foveate("evaluate", tmp_path / "run", "--data", tmp_path / "pairs.tsv", "--no-tune")
+    assert said.code == 0
+    assert "accuracy" in said.out
+    said = foveate("classify", tmp_path / "run", "red fish", "--no-tune")
+    assert (said.code, said.out) == (3, "")
+    assert "Text 1 has 1 part with tabs between them, but this model reads two." in said.err
+    (tmp_path / "text.tsv").write_text("a\tb\n" * 10 + "a\tb\tc\n")
+    said = foveate(*begin, "--out", tmp_path / "other", "--set", "segments=[0, 1]", *SMALL)
+    assert said.code == 3
+    assert "text.tsv:11: the line has 3 columns" in said.err
+
+
 def test_a_folder_that_is_no_beginning_is_named(tmp_path: Path, foveate: Any) -> None:
     (tmp_path / "data").write_text("a/V b/C\n" * 20)
     said = foveate(

@@ -16,6 +16,7 @@ examples:
   foveate classify run/ < texts.txt > labels.txt
 
 One line of output for each line of input: the label; with --probabilities all labels, each after its probability.
+A model of pairs reads two texts with a tab between them.
 """
     parser.add_argument("run", metavar="RUN", help="the run folder")
     parser.add_argument(

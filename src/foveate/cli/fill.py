@@ -18,6 +18,7 @@ examples:
 
 A gap is one token of the model: a letter, or a piece of a word. One line of output for each line of input; with --best
 a line for each gap follows: its number, then what may stand there, each after its probability, with tabs between them.
+Models of pairs, and BERTs of Hugging Face, also read two texts with a tab between them.
 """
     parser.add_argument("run", metavar="RUN", help="the run folder")
     parser.add_argument(

@@ -44,8 +44,10 @@ class Gaps:
         gap: int,
         config: GapConfig,
         seed: tuple[int, ...],
+        fixed: Bool[np.ndarray, "rows length"] | None = None,
     ) -> "Gaps":
-        """A function of the text and the seed alone, at least one gap in all; the first token of a row is never one.
+        """A function of the text and the seed alone, at least one gap in all. No first token of a row is one, nor any
+        that is `fixed`.
 
         Devlin et al. 2019, appendix A.1: 15 % of tokens are asked for; of these 80 % are hidden, 10 % replaced at
         random and 10 % left, so that a model cannot rely on a token only because it is seen.
@@ -58,6 +60,8 @@ class Gaps:
         generator = np.random.default_rng([part % (1 << 64) for part in seed])
         chance = generator.random(ids.shape)
         chance[:, 0] = 2.0
+        if fixed is not None:
+            chance[fixed] = 2.0
         asked = chance < config.share
         asked.flat[chance.argmin()] = True
         fate = generator.random(ids.shape)

@@ -5,7 +5,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from foveate.data.text import read_columns, read_lines
+from foveate.data.text import read_cells, read_lines
 from foveate.errors import DataError
 
 _LOOK = 100
@@ -21,11 +21,17 @@ class Tagged(NamedTuple):
 
 
 class LabelledText(NamedTuple):
-    """A text, its label, and its line."""
+    """A text, its label, and its line; of a pair, its second text too."""
 
     line: int
     text: str
     label: str
+    second: str = ""
+
+    @property
+    def whole(self) -> str:
+        """All that is read: the text, or the pair with a tab between its texts."""
+        return f"{self.text}\t{self.second}" if self.second else self.text
 
 
 def read_tagged(path: Path | str, *, columns: tuple[int, int] = (0, 1)) -> Iterator[Tagged]:
@@ -45,17 +51,25 @@ def read_tagged(path: Path | str, *, columns: tuple[int, int] = (0, 1)) -> Itera
     return _by_slashes(path, whole)
 
 
-def read_labelled(path: Path | str, *, columns: tuple[int, int] = (0, 1)) -> Iterator[LabelledText]:
+def read_labelled(
+    path: Path | str, *, columns: tuple[int, int] = (0, 1), second: int | None = None
+) -> Iterator[LabelledText]:
     """Texts with their labels: two columns (counted from 0) of a tab-separated file; empty lines are passed over.
 
-    Raises DataError with file and line for a line without a label.
+    With a column for a `second` text every line is a pair. Raises DataError with file and line for a line without a
+    label, or a pair without one of its texts.
     """
-    for line, text, label in read_columns(path, columns, otherwise="write the text, a tab, and the label"):
-        if not text.strip() and not label.strip():
+    chosen = columns if second is None else (*columns, second)
+    otherwise = "write the text, a tab, and the label" if second is None else "write two texts and a label"
+    for line, (text, label, *other) in read_cells(path, chosen, otherwise=otherwise):
+        if not any(cell.strip() for cell in (text, label, *other)):
             continue
         if not label.strip():
             raise DataError(f"{path}:{line}: there is no label. Write the text, a tab, and the label.")
-        yield LabelledText(line, text, label.strip())
+        if other and not (text.strip() and other[0].strip()):
+            place = "second" if text.strip() else "first"
+            raise DataError(f"{path}:{line}: the pair has no {place} text, or it is in another column. Write both.")
+        yield LabelledText(line, text, label.strip(), *other)
 
 
 def _by_slashes(path: Path | str, lines: Iterator[tuple[int, str]]) -> Iterator[Tagged]:

@@ -14,8 +14,9 @@ from foveate.data.batch import Batch
 from foveate.data.label import Labels
 from foveate.data.labelled import LabelledText, Tagged
 from foveate.data.parallel import LeftOut
+from foveate.data.segment import joined
 from foveate.data.store import TokenStore, TokenWriter
-from foveate.data.tokeniser import BOS, EOS, UNKNOWN, Tokeniser
+from foveate.data.tokeniser import BOS, UNKNOWN, Tokeniser
 from foveate.data.word import WordBatch
 from foveate.errors import DataError
 from foveate.storage.draft import draft_folder
@@ -142,14 +143,17 @@ def prepare_texts(
     max_length: int,
     path: str = "",
 ) -> tuple[LabelledData, LabelledReport]:
-    """Store labelled texts between begin and end. Raises DataError for a label that `labels` lacks."""
+    """Store labelled texts between begin and end, pairs with an end between them too.
+
+    Raises DataError for a label that `labels` lacks.
+    """
     tally = _Tally("texts", max_length)
     with _writing(Path(folder)) as (_, finish):
-        for line, text, label in texts:
-            row = tokeniser.encode(text) if text.strip() else []
-            if tally.takes(line, len(row) + 2 if row else 0):
+        for line, text, label, second in texts:
+            row = joined((text, second) if second else (text,), tokeniser)
+            if tally.takes(line, len(row) + 1 if row else 0):
                 tally.unknown += row.count(UNKNOWN)
-                finish([BOS, *row, EOS], [labels.encode(label, f"{path}:{line}")], line)
+                finish([BOS, *row], [labels.encode(label, f"{path}:{line}")], line)
     return LabelledData.open(folder), tally.report()
 
 

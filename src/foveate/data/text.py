@@ -110,14 +110,18 @@ def read_columns(
     path: Path | str, columns: tuple[int, int], *, otherwise: str = "give two files if source and target are apart"
 ) -> Iterator[Pair]:
     """Two columns of a tab-separated file; `otherwise` is what to try where a line lacks one."""
+    return (Pair(line, *cells) for line, cells in read_cells(path, columns, otherwise=otherwise))
+
+
+def read_cells(path: Path | str, columns: tuple[int, ...], *, otherwise: str) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """The cells of any columns, and the number of their line; those of an empty line are empty."""
     if min(columns) < 0:
         raise UsageError(f"columns = {list(columns)}: columns are counted from 0, the leftmost.")
-    source, target = columns
     needed = max(columns) + 1
     for number, line in enumerate(read_lines(path), start=1):
         cells = line.split("\t")
         if len(cells) >= needed:
-            yield Pair(number, cells[source], cells[target])
+            yield number, tuple(cells[column] for column in columns)
         elif line.strip():
             found = "1 column" if len(cells) == 1 else f"{len(cells)} columns"
             raise DataError(
@@ -125,7 +129,7 @@ def read_columns(
                 f"Columns have a tab between them; {otherwise}."
             )
         else:
-            yield Pair(number, "", "")
+            yield number, ("",) * len(columns)
 
 
 def _open(path: Path | str) -> contextlib.AbstractContextManager[BinaryIO]:

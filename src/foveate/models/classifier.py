@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from foveate.config.field import setting
 from foveate.data.batch import Batch
+from foveate.data.segment import segments
 from foveate.models.bert import BERTConfig, BERTEncoder
 from foveate.nn.dropout import dropout
 from foveate.nn.encoder import Encoder, EncoderConfig, RNNEncoderConfig
@@ -39,6 +40,7 @@ class Classifier(nn.Module):
     """p(y | x) = softmax(W c + b),  c = pool(h_1 … h_n),  h = encoder(E x), or h = BERT(x)
 
     Many to one. With attention pooling, c = Σ_i α_i h_i, and `record` shows α: where the model found its answer.
+    Of a pair, x has an end after each text, and BERT embeds which of the two a token belongs to.
     """
 
     def __init__(self, config: ClassifierConfig, vocab: int, labels: int) -> None:
@@ -60,7 +62,8 @@ class Classifier(nn.Module):
     def pooled(self, batch: Batch) -> Float[Tensor, "batch dim"]:
         """One vector for each text."""
         if isinstance(self.encoder, BERTEncoder):
-            hidden, packing = self.encoder.encode(batch)
+            kinds = self.encoder.config.num_segments
+            hidden, packing = self.encoder.encode(batch, segments(batch.ids, kinds=kinds))
         else:
             packing = Packing(batch.lengths, batch.length)
             hidden = self.encoder(self._drop(self.embedding(packing.pack(batch.ids))), packing=packing)

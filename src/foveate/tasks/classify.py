@@ -1,6 +1,6 @@
 """Classify: one label for a whole text. Its language, its subject, whether it praises or blames."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,8 @@ from foveate.data.batching import groups
 from foveate.data.label import Labels
 from foveate.data.labelled import LabelledText, read_labelled
 from foveate.data.labelled_store import LabelledData, LabelledReport, TextBatch, prepare_texts
-from foveate.data.tokeniser import BOS, EOS, CharacterConfig, Tokeniser, TokeniserConfig, load_tokeniser
+from foveate.data.segment import joined, split
+from foveate.data.tokeniser import BOS, CharacterConfig, Tokeniser, TokeniserConfig, load_tokeniser
 from foveate.errors import DataError, UsageError
 from foveate.inspect.alignment import Alignment
 from foveate.models.classifier import Classifier, ClassifierConfig
@@ -48,6 +49,22 @@ class ClassifyConfig(LabellingConfig):
         CharacterConfig(), "how text becomes tokens; with initialise_from, its tokeniser does it"
     )
     model: ClassifierConfig = setting(ClassifierConfig(), "the architecture")
+    second_column: int | None = setting(
+        None, "column of a second text, counted from 0, where what has a label is a pair of texts; none: single texts"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        columns = self.data.columns
+        if self.second_column is not None and (self.second_column < 0 or self.second_column in columns):
+            raise ValueError(
+                f"second_column is that of a second text, counted from 0, beside text and label in {list(columns)}, "
+                f"got {self.second_column}"
+            )
+
+    def read(self, path: str) -> Iterator[LabelledText]:
+        """The labelled texts, or pairs of texts, of a file. Raises DataError as `read_labelled` does."""
+        return read_labelled(path, columns=self.data.columns, second=self.second_column)
 
     def classifier(self, vocab: int, labels: int) -> Classifier:
         """The configured model with its initial weights, a function of the seed."""
@@ -65,7 +82,7 @@ class ClassifyTask(LabellingTask[Classifier]):
         training: LabelledData,
         validation: LabelledData,
     ) -> None:
-        self.tokeniser = tokeniser
+        self.tokeniser, self.pairs = tokeniser, config.second_column is not None
         model = config.classifier(tokeniser.vocab_size, len(labels))
         super().__init__(config, model, labels, training, validation, {TOKENISER: tokeniser.digest()})
 
@@ -76,8 +93,8 @@ class ClassifyTask(LabellingTask[Classifier]):
         Raises DataError when files are missing or unreadable, a text has no label, or nothing is left to train on.
         """
         pretrained, config = beginning(config)
-        parts = Parts(config, lambda path: read_labelled(path, columns=config.data.columns))
-        texts = (example.text for example in parts("train"))
+        parts = Parts(config, config.read)
+        texts = (text for example in parts("train") for text in (example.text, example.second) if text)
         tokeniser = pretrained.tokeniser if pretrained else config.tokeniser.train(texts)
         labels = Labels.of(example.label for example in parts("train"))
         clear(run, pretrained)
@@ -122,10 +139,13 @@ class Classified:
 
 
 class TextClassifier:
-    """Classifies with a trained model. A result depends neither on the batch size nor on its neighbours in a batch."""
+    """Classifies with a trained model. A result depends neither on the batch size nor on its neighbours in a batch.
 
-    def __init__(self, model: Classifier, tokeniser: Tokeniser, labels: Labels) -> None:
-        self.model, self.tokeniser, self.labels = model.eval(), tokeniser, labels
+    With `pairs`, a text is two with a tab between them.
+    """
+
+    def __init__(self, model: Classifier, tokeniser: Tokeniser, labels: Labels, *, pairs: bool = False) -> None:
+        self.model, self.tokeniser, self.labels, self.pairs = model.eval(), tokeniser, labels, pairs
 
     @classmethod
     def load(cls, run: Path | str, *, note: Callable[[str], None] = lambda sentence: None) -> "TextClassifier":
@@ -142,11 +162,14 @@ class TextClassifier:
         model = config.classifier(tokeniser.vocab_size, len(labels))
         tensors, _ = load_weights(folder, note)
         restore_model(model, tensors, source=folder)
-        return cls(model, tokeniser, labels)
+        return cls(model, tokeniser, labels, pairs=config.second_column is not None)
 
     @torch.inference_mode()
     def classify(self, texts: Sequence[str]) -> list[Classified]:
-        """Label each text. Raises DataError for a text with more tokens than the model has positions."""
+        """Label each text, or pair of texts.
+
+        Raises DataError for one with more tokens than the model has positions, and for one text where it reads two.
+        """
         rows = [self._row(text, f"Text {number}") for number, text in enumerate(texts, start=1)]
         results = [Classified(text, {}) for text in texts]
         for group in groups([len(row) for row in rows]):
@@ -180,15 +203,17 @@ class TextClassifier:
 
     def predict(self, examples: Sequence[LabelledText]) -> Predicted:
         """Labels beside the right ones, to be scored."""
-        found = [[one.label] for one in self.classify([example.text for example in examples])]
+        found = [[one.label] for one in self.classify([example.whole for example in examples])]
         return Predicted(labels=found, gold=[[example.label] for example in examples])
 
     def _row(self, text: str, name: str) -> list[int]:
-        tokens = self.tokeniser.encode(text) if text.strip() else []
+        texts = split(text, where=name, needed=True) if self.pairs and text.strip() else (text,)
+        tokens = joined(texts, self.tokeniser)
         limit = self.model.max_length
-        if limit is not None and len(tokens) + 2 > limit:
+        if limit is not None and len(tokens) + 1 > limit:
+            ends = "an end" if len(texts) == 1 else "two ends"
             raise DataError(
-                f"{name} has {len(tokens)} tokens, a begin and an end, but the model has {limit} positions. "
-                "Shorten it; nothing is cut off silently."
+                f"{name} has {len(tokens) - len(texts)} tokens, a begin and {ends}, but the model has {limit} "
+                "positions. Shorten it; nothing is cut off silently."
             )
-        return [BOS, *tokens, EOS] if tokens else []
+        return [BOS, *tokens] if tokens else []

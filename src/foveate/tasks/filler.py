@@ -4,9 +4,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from foveate.data.batch import Batch
+from foveate.data.segment import TAB, SegmentedRows, segmented, segments, split
 from foveate.data.tokeniser import BOS, EOS, SPECIALS, Tokeniser
 from foveate.errors import DataError, UsageError
 from foveate.inspect.alignment import Alignment
@@ -28,6 +32,15 @@ class Filling:
     """With the best token in every gap."""
     choices: tuple[tuple[tuple[str, float], ...], ...]
     """For every gap the best pieces with their probabilities."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The tokens of a model that are no text."""
+
+    begin: list[int]
+    gap: int
+    end: int
 
 
 class Filler:
@@ -63,15 +76,15 @@ class Filler:
         Raises UsageError for a text without gaps, DataError for one that is too long.
         """
         tokens, places = self._read(text, gap)
-        hidden, _ = self.model.encode(Batch.of([tokens]))
-        logits = self.model.logits(hidden[torch.tensor(places)])[:, : self.tokeniser.vocab_size]
+        logits = self.model.logits(self._encode(tokens)[torch.tensor(places)])[:, : self.tokeniser.vocab_size]
         logits[:, : len(SPECIALS)] = -torch.inf
         found = logits.softmax(-1).topk(min(best, logits.shape[1] - len(SPECIALS)))
         pieces = [self.tokeniser.pieces(row) for row in found.indices.tolist()]
         for place, row in zip(places, found.indices.tolist(), strict=True):
             tokens[place] = row[0]
         choices = tuple(tuple(zip(*pair, strict=True)) for pair in zip(pieces, found.values.tolist(), strict=True))
-        return Filling(text_of(self.tokeniser, tokens[2:-1]), choices)
+        filled = text_of(self.tokeniser, tokens[len(self.frame.begin) : -1])
+        return Filling(filled if self.config.segments is None else filled.replace("\n", TAB), choices)
 
     @torch.inference_mode()
     def look(self, text: str, *, gap: str = GAP, layer: int | None = None) -> Alignment | None:
@@ -81,29 +94,56 @@ class Filler:
         """
         tokens, places = self._read(text, gap)
         pieces = [gap if place in places else self.tokeniser.pieces([token])[0] for place, token in enumerate(tokens)]
-        seen = self_attention(self.model, lambda: self.model.encode(Batch.of([tokens])), pieces, layer=layer)
+        seen = self_attention(self.model, lambda: self._encode(tokens), pieces, layer=layer)
         return seen and Alignment.of(pieces, [gap] * len(places), seen.weights[places])
 
     def evaluate(self, lines: Iterable[str]) -> dict[str, float]:
         """Loss, perplexity and accuracy of the gaps in a text, which are drawn as those of validation are.
 
-        Raises DataError for a text without lines.
+        Raises DataError for a text without lines, or with one that is no pair where pairs are read.
         """
-        tokens = tokens_of(list(lines), self.tokeniser)
-        return score(self.model, tokens, self.config, self.tokeniser.vocab_size)
+        return score(self.model, self._rows(list(lines)), self.config, self.tokeniser.vocab_size)
+
+    @property
+    def frame(self) -> "Frame":
+        """What stands before, in and behind texts. A stream goes on from an end, a line alone does not."""
+        begin = [BOS, EOS] if self.config.segments is None else [BOS]
+        return Frame(begin, self.tokeniser.vocab_size, EOS)
+
+    @property
+    def pairs(self) -> bool:
+        """Whether a tab divides two texts: in a stream it is like any other character."""
+        return self.config.segments is not None
+
+    def _rows(self, lines: list[str]) -> list[np.ndarray]:
+        columns = self.config.segments
+        if columns is None or not lines:
+            return [tokens_of(lines, self.tokeniser)]
+        read = SegmentedRows(self.config.data.block_length)
+        parts = (segmented(number, line, columns, "the text") for number, line in enumerate(lines, start=1))
+        rows = [np.array(row) for row in read(parts, self.tokeniser)]
+        if read.left_out.count or len(rows) < 2:
+            raise DataError(f"There is nothing to score, or not all of it. {read}".strip())
+        return rows
+
+    def _encode(self, tokens: list[int]) -> Float[Tensor, "tokens model_dim"]:
+        text = Batch.of([tokens])
+        kinds = segments(text.ids, kinds=self.model.config.num_segments, end=self.frame.end) if self.pairs else None
+        return self.model.encode(text, kinds)[0]
 
     def _read(self, text: str, gap: str) -> tuple[list[int], list[int]]:
         """The tokens of a line with its gaps, and where these are."""
-        parts = text.split(gap)
-        if len(parts) == 1:
+        if gap not in text:
             raise UsageError(f"There is no gap in {text!r}. Write {gap} where a token is missing.")
-        tokens, places = [BOS, EOS], []
-        for number, part in enumerate(parts):
-            if number:
-                places.append(len(tokens))
-                tokens.append(self.tokeniser.vocab_size)
-            tokens += self.tokeniser.encode(part) if part else []
-        tokens.append(EOS)
+        frame = self.frame
+        tokens, places = list(frame.begin), []
+        for one in split(text) if self.pairs else (text,):
+            for number, part in enumerate(one.split(gap)):
+                if number:
+                    places.append(len(tokens))
+                    tokens.append(frame.gap)
+                tokens += self.tokeniser.encode(part) if part else []
+            tokens.append(frame.end)
         if len(tokens) > self.model.config.max_length:
             raise DataError(
                 f"The text has {len(tokens)} tokens, but the model has {self.model.config.max_length} positions. "

@@ -1,7 +1,10 @@
 """Masked language modelling: a text with gaps, each filled from all that stands around it."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -10,13 +13,16 @@ from torch import Tensor
 
 from foveate.config import setting
 from foveate.data.batch import Batch
+from foveate.data.batching import BatchPlan, groups
 from foveate.data.block import blocks_in_turn
 from foveate.data.gap import GapConfig, Gaps
-from foveate.data.tokeniser import BOS, CharacterConfig, TokeniserConfig
+from foveate.data.segment import SegmentedRows, read_segmented, segments
+from foveate.data.store import TokenStore
+from foveate.data.tokeniser import BOS, EOS, CharacterConfig, TokeniserConfig
 from foveate.models import BERT, BERTConfig
 from foveate.nn.loss import Loss, cross_entropy
 from foveate.tasks.initial import require_seed, seeded
-from foveate.tasks.text import TextConfig, TextTask, text_of
+from foveate.tasks.text import Layout, TextConfig, TextData, TextTask, text_of
 
 VALIDATED = ("loss", "perplexity", "accuracy")
 """What `validate` measures, of the gaps, and what may decide which checkpoint is best."""
@@ -30,6 +36,11 @@ class MaskedLanguageModelConfig:
 
     data: TextConfig = TextConfig()
     tokeniser: TokeniserConfig = setting(CharacterConfig(), "how text becomes tokens")
+    segments: tuple[int, int] | None = setting(
+        None,
+        "columns of the two texts of a pair, counted from 0: each line is then read alone, a pair or one text, and is "
+        "left out if it is longer than data.block_length; none: the text is one stream",
+    )
     gaps: GapConfig = GapConfig()
     model: BERTConfig = setting(BERTConfig(), "the encoder")
     seed: int = setting(0, "seed of initial weights, of the order of batches and of the gaps")
@@ -41,6 +52,30 @@ class MaskedLanguageModelConfig:
                 f"data.block_length is {self.data.block_length}, and a begin token comes before it, but the model has "
                 f"{self.model.max_length} positions. Raise model.max_length, or lower the block"
             )
+        if self.segments is not None:
+            self._require_pairs(self.segments)
+
+    def layout(self) -> Layout:
+        """How lines are read: as a stream, or each alone."""
+        columns = self.segments
+        if columns is None:
+            return Layout()
+        return Layout(
+            read=lambda path: read_segmented(path, columns),
+            texts=lambda lines: chain.from_iterable(line.texts for line in lines),
+            rows=SegmentedRows(self.data.block_length),
+        )
+
+    def _require_pairs(self, columns: tuple[int, int]) -> None:
+        if min(columns) < 0 or columns[0] == columns[1]:
+            raise ValueError(f"segments must be two different columns, counted from 0, got {list(columns)}")
+        if self.model.num_segments < 2:
+            raise ValueError("segments tell two texts apart, but model.num_segments is 1. Raise it to 2")
+        if self.data.max_tokens <= self.data.block_length:
+            raise ValueError(
+                f"data.max_tokens must be more than data.block_length, {self.data.block_length}: a begin token comes "
+                f"before a line. Got {self.data.max_tokens}"
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,14 +86,32 @@ class GapBatch:
     place: Int[Tensor, " gaps"]
     """Of the gaps, among the real tokens, text after text."""
     answer: Int[Tensor, " gaps"]
+    segments: Int[Tensor, "batch length"] | None = None
+    """Which text of its pair each token belongs to; None where rows are no pairs."""
 
     @classmethod
-    def of(cls, rows: list[np.ndarray], *, vocab_size: int, config: GapConfig, seed: tuple[int, ...]) -> "GapBatch":
-        """Rows of one length, a begin token before each: the vector that stands for the whole."""
-        whole = np.stack([np.concatenate([[BOS], row]) for row in rows]).astype(np.int64)
-        gaps = Gaps.of(whole, vocab_size=vocab_size, gap=vocab_size, config=config, seed=seed)
-        place = torch.from_numpy(gaps.asked.ravel().nonzero()[0])
-        return cls(Batch.of(list(gaps.shown)), place, torch.from_numpy(whole.ravel())[place])
+    def of(
+        cls,
+        rows: list[np.ndarray],
+        *,
+        vocab_size: int,
+        config: GapConfig,
+        seed: tuple[int, ...],
+        in_segments: bool = False,
+    ) -> "GapBatch":
+        """Rows with a begin token before each: the vector that stands for the whole.
+
+        Where rows are in segments, their ends are no gaps: they say where the second begins.
+        """
+        whole = Batch.of([np.concatenate([[BOS], row]) for row in rows])
+        ids = whole.ids.numpy()
+        real = np.arange(whole.length) < whole.lengths.numpy()[:, None]
+        fixed = ~real | (ids == EOS) if in_segments else ~real
+        gaps = Gaps.of(ids, vocab_size=vocab_size, gap=vocab_size, config=config, seed=seed, fixed=fixed)
+        place = torch.from_numpy(gaps.asked[real].nonzero()[0])
+        text = Batch(torch.from_numpy(gaps.shown), whole.lengths, whole.num_tokens)
+        kinds = segments(whole.ids) if in_segments else None
+        return cls(text, place, torch.from_numpy(ids[real])[place], kinds)
 
 
 class MaskedLanguageModelTask(TextTask[MaskedLanguageModelConfig, BERT]):
@@ -66,7 +119,32 @@ class MaskedLanguageModelTask(TextTask[MaskedLanguageModelConfig, BERT]):
 
     Its vocabulary is the tokeniser's and one more: the token that hides. As in RoBERTa (Liu et al. 2019), rows are
     stretches of the text, their gaps are drawn anew every time, and nothing asks whether sentences follow each other.
+    With `segments` rows are lines, and pairs of texts are read as BERT reads them: begin A end B end.
     """
+
+    report = ""
+    """Which lines `prepare` has left out, in words; empty where none."""
+
+    def __init__(self, config: MaskedLanguageModelConfig, data: TextData) -> None:
+        super().__init__(config, data)
+        self.lines: BatchPlan | None = None
+        if config.segments is not None:
+            lengths = data.training.lengths[1:] + 1  # the stream's first end is no line, and each gets a begin
+            budget = config.data.max_tokens
+            self.lines = BatchPlan(lengths, np.zeros_like(lengths), max_tokens=budget, seed=config.seed)
+
+    @classmethod
+    def prepare(cls, config: MaskedLanguageModelConfig, run: Path) -> "MaskedLanguageModelTask":
+        """Put the text into the run folder. Raises DataError as `TextData.prepare` does, and for lines that are neither
+        a pair nor one text."""
+        layout = config.layout()
+        task = cls(config, TextData.prepare(config.data, config.tokeniser, run, layout))
+        task.report = str(layout.rows) if config.segments is not None else ""
+        return task
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self.plan.steps_per_epoch if self.lines is None else self.lines.steps_per_epoch
 
     @staticmethod
     def initial(config: MaskedLanguageModelConfig, vocab: int) -> BERT:
@@ -75,48 +153,65 @@ class MaskedLanguageModelTask(TextTask[MaskedLanguageModelConfig, BERT]):
 
     def batch(self, step: int) -> GapBatch:
         """Batch number `step`, its gaps too: a pure function of the seed and the step."""
-        rows = self.plan.read(self.data.training.tokens, self.plan.starts(step))[:, 1:]
-        seed, vocab = (self.config.seed, TRAINING, step), self.data.tokeniser.vocab_size
-        return GapBatch.of(list(rows), vocab_size=vocab, config=self.config.gaps, seed=seed)
+        training = self.data.training
+        if self.lines is None:
+            rows = list(self.plan.read(training.tokens, self.plan.starts(step))[:, 1:])
+        else:
+            rows = [training[int(line) + 1] for line in self.lines.examples(step)]
+        return gap_batch(rows, self.config, self.data.tokeniser.vocab_size, TRAINING, step)
 
     def loss(self, batch: GapBatch) -> Loss:
         return Loss(cross_entropy(gap_logits(self.model, batch), batch.answer), len(batch.answer))
 
     def validate(self) -> dict[str, float]:
         """Cross-entropy in nats per gap, its exponential, and how many are filled right; the same gaps every time."""
-        return score(self.model, self.data.validation.tokens, self.config, self.data.tokeniser.vocab_size)
+        return score(self.model, self.data.validation, self.config, self.data.tokeniser.vocab_size)
 
     def describe(self, batch: GapBatch) -> str:
         """The first row of a batch as text."""
         tokeniser = self.data.tokeniser
-        first = [token for token in batch.text.ids[0].tolist() if token < tokeniser.vocab_size]
+        shown = batch.text.ids[0][: batch.text.lengths[0]].tolist()
+        first = [token for token in shown if token < tokeniser.vocab_size]
         return f"{batch.text.size} rows of the text; the first, without its gaps, is {text_of(tokeniser, first)!r}"
+
+
+def gap_batch(
+    rows: list[np.ndarray], config: MaskedLanguageModelConfig, vocab: int, part: int, number: int
+) -> GapBatch:
+    """Rows with the gaps of a batch of this part and number."""
+    seed, in_segments = (config.seed, part, number), config.segments is not None
+    return GapBatch.of(rows, vocab_size=vocab, config=config.gaps, seed=seed, in_segments=in_segments)
 
 
 def gap_logits(model: BERT, batch: GapBatch) -> Float[Tensor, "gaps vocab"]:
     """Of the gaps alone: the product with the vocabulary is not made where nothing is asked."""
-    hidden, _ = model.encode(batch.text)
+    hidden, _ = model.encode(batch.text, batch.segments)
     return model.logits(hidden[batch.place])
 
 
 @torch.no_grad()
-def score(model: BERT, tokens: np.ndarray, config: MaskedLanguageModelConfig, vocab: int) -> dict[str, float]:
-    """The figures of a stream of tokens with gaps that follow from the configuration's seed."""
-    total, right, count, data = 0.0, 0, 0, config.data
-    for number, rows in enumerate(blocks_in_turn(tokens, data.block_length, data.rows)):
-        for equal in _by_length([row.tokens[1:] for row in rows]):
-            seed = (config.seed, VALIDATION, number)
-            batch = GapBatch.of(equal, vocab_size=vocab, config=config.gaps, seed=seed)
-            logits = gap_logits(model, batch)
-            total += float(cross_entropy(logits, batch.answer))
-            right += int((logits.argmax(-1) == batch.answer).sum())
-            count += len(batch.answer)
+def score(
+    model: BERT, text: TokenStore | list[np.ndarray], config: MaskedLanguageModelConfig, vocab: int
+) -> dict[str, float]:
+    """The figures of a text, in rows as they are stored, with gaps that follow from the configuration's seed."""
+    total, right, count = 0.0, 0, 0
+    for number, rows in enumerate(_in_turn(text, config)):
+        batch = gap_batch(rows, config, vocab, VALIDATION, number)
+        logits = gap_logits(model, batch)
+        total += float(cross_entropy(logits, batch.answer))
+        right += int((logits.argmax(-1) == batch.answer).sum())
+        count += len(batch.answer)
     loss = total / count
     return {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), "accuracy": right / count}
 
 
-def _by_length(rows: list[np.ndarray]) -> list[list[np.ndarray]]:
-    """The last row of a text may be shorter than the others, and stands alone."""
-    whole = [row for row in rows if len(row) == len(rows[0])]
-    rest = [row for row in rows if len(row) != len(rows[0])]
-    return [part for part in (whole, rest) if part]
+def _in_turn(text: TokenStore | list[np.ndarray], config: MaskedLanguageModelConfig) -> Iterator[list[np.ndarray]]:
+    """All of a text in batches: blocks of its stream, or its lines."""
+    if config.segments is not None:
+        lines = [text[number] for number in range(1, len(text))]
+        for group in groups([len(line) + 1 for line in lines], config.data.max_tokens):
+            yield [lines[number] for number in group]
+        return
+    tokens = text.tokens if isinstance(text, TokenStore) else np.concatenate(text)
+    for blocks in blocks_in_turn(tokens, config.data.block_length, config.data.rows):
+        yield [block.tokens[1:] for block in blocks]

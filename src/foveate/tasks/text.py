@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
@@ -46,6 +46,16 @@ class TextConfig:
 
 
 @dataclass(frozen=True)
+class Layout:
+    """How the lines of a file become rows of tokens. By default a line is text, and its end is a token."""
+
+    read: Callable[[str], Iterator[Any]] = read_lines
+    texts: Callable[[Iterator[Any]], Iterator[str]] = iter
+    """What the tokeniser learns from."""
+    rows: Callable[[Iterator[Any], Tokeniser], Iterator[list[int]]] = field(default=lambda *parts: stream(*parts))
+
+
+@dataclass(frozen=True)
 class TextData:
     """Tokens to train and to validate on, and what made them of the text.
 
@@ -58,13 +68,16 @@ class TextData:
     validation: TokenStore
 
     @classmethod
-    def prepare(cls, data: TextConfig, tokeniser_config: TokeniserConfig, run: Path) -> "TextData":
+    def prepare(
+        cls, data: TextConfig, tokeniser_config: TokeniserConfig, run: Path, layout: Layout | None = None
+    ) -> "TextData":
         """Read the text, train the tokeniser, store the tokens in the run folder.
 
         Raises DataError when a file is missing or unreadable, or too short to hold lines out.
         """
         cut = _cut(data)
-        tokeniser = tokeniser_config.train(_lines(data, "train", cut))
+        layout = Layout() if layout is None else layout
+        tokeniser = tokeniser_config.train(layout.texts(_lines(data, "train", cut, layout)))
         with disk_errors(run):
             run.mkdir(parents=True, exist_ok=True)
             remove_stale(run / "data")
@@ -72,7 +85,7 @@ class TextData:
         stores = [
             TokenStore.write(
                 run / "data" / part,
-                stream(_lines(data, part, cut), tokeniser),
+                layout.rows(_lines(data, part, cut, layout), tokeniser),
                 tokeniser.digest(),
                 vocab_size=tokeniser.vocab_size,
             )
@@ -223,8 +236,8 @@ def _cut(data: TextConfig) -> int | None:
     return total - wanted
 
 
-def _lines(data: TextConfig, part: str, cut: int | None) -> Iterator[str]:
+def _lines(data: TextConfig, part: str, cut: int | None, layout: Layout) -> Iterator[Any]:
     if data.valid_text is not None:
-        return read_lines(data.text if part == "train" else data.valid_text)
+        return layout.read(data.text if part == "train" else data.valid_text)
     end = cut or 0
-    return (line for number, line in enumerate(read_lines(data.text)) if (number < end) == (part == "train"))
+    return (line for number, line in enumerate(layout.read(data.text)) if (number < end) == (part == "train"))

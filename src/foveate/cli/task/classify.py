@@ -1,7 +1,7 @@
 """The command line's side of classifying."""
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from foveate.cli.task.labelling import Side, class_rows, require_measured, size
@@ -42,7 +42,10 @@ def probe(config: RunConfig, arguments: argparse.Namespace) -> Probe:
 
 class _Side(Side[ClassifyTask, TextClassifier, LabelledText]):
     def labeller(self, task: ClassifyTask) -> TextClassifier:
-        return TextClassifier(task.model, task.tokeniser, task.labels)
+        return TextClassifier(task.model, task.tokeniser, task.labels, pairs=task.pairs)
+
+    def examples(self, config: ClassifyConfig, path: str) -> Iterator[LabelledText]:
+        return config.read(path)
 
     def lines(self, labeller: TextClassifier, examples: Sequence[LabelledText]) -> list[str]:
         return labeller.predict(examples).flat[0]
@@ -55,8 +58,8 @@ class _Side(Side[ClassifyTask, TextClassifier, LabelledText]):
     def samples(self, labeller: TextClassifier, examples: Sequence[LabelledText]) -> list[Sample]:
         samples = list[Sample]()
         for example, label in zip(examples, self.lines(labeller, examples), strict=True):
-            seen = labeller.look(example.text) if labeller.attends and example.text.strip() else None
-            samples.append((example.text, example.label, label, seen))
+            seen = labeller.look(example.whole) if labeller.attends and example.text.strip() else None
+            samples.append((example.whole, example.label, label, seen))
         return samples
 
     def looks(self, labeller: TextClassifier) -> bool:

@@ -81,6 +81,10 @@ class Side(ABC, Generic[Task, Labeller, Example]):
     def samples(self, labeller: Labeller, examples: Sequence[Example]) -> list[Sample]:
         """Examples for a report, with what was looked at."""
 
+    def examples(self, config: Any, path: str) -> Iterator[Example]:
+        """Those of a file, as the run reads them."""
+        return self.read(path, columns=config.data.columns)
+
     def looks(self, labeller: Labeller) -> bool:
         """Whether its command can show where the model looked."""
         return False
@@ -113,7 +117,7 @@ class Side(ABC, Generic[Task, Labeller, Example]):
         folder = Path(arguments.run)
         labeller = self.load(folder, note=say)
         config = build(self.config, read_run(folder).config, where="")
-        examples = list(self.read(arguments.data, columns=config.data.columns))
+        examples = list(self.examples(config, arguments.data))
         require_some(examples, arguments)
         if arguments.save:
             save_lines(arguments.save, self.lines(labeller, examples))
@@ -126,7 +130,7 @@ class Side(ABC, Generic[Task, Labeller, Example]):
         return f'foveate {self.name} {shlex.quote(str(folder))} "…"{" --look" if self.looks(labeller) else ""}'
 
     def _validation(self, config: Any) -> list[Example]:
-        parts = Parts(config, lambda path: self.read(path, columns=config.data.columns))
+        parts = Parts(config, lambda path: self.examples(config, path))
         return list(parts("valid"))
 
     def _report(self, labeller: Any, folder: Path, path: Path, examples: Sequence[Example], data: str) -> None:

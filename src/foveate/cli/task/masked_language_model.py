@@ -57,6 +57,8 @@ def prepare(config: RunConfig, folder: Path) -> MaskedLanguageModelTask:
     """Read the text into the run folder, and say how much there is."""
     task = MaskedLanguageModelTask.prepare(config, folder)
     say_sizes(task)
+    if task.report:
+        say(task.report)
     return task
 
 

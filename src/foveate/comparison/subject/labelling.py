@@ -7,6 +7,7 @@ from typing import Any
 
 from foveate.comparison.subject.subject import Asked, Bucket, Scored, Subject, grouped, measured_lengths
 from foveate.data.labelled import read_labelled, read_tagged
+from foveate.errors import UsageError
 from foveate.models import BERTConfig
 from foveate.storage.draft import disk_errors
 from foveate.tasks.classify import ClassifyTask, TextClassifier
@@ -114,6 +115,11 @@ class Classify(Labelling):
     home = "foveate.tasks.classify"
     task_name = "ClassifyTask"
     config_name = "ClassifyConfig"
+
+    def whole(self, config: Any) -> Any:
+        if config.second_column is not None:
+            raise UsageError("compare does not read pairs of texts. Leave second_column out, or train each run alone.")
+        return super().whole(config)
 
     def read(self, path: str, columns: tuple[int, int]) -> Iterable[Any]:
         return read_labelled(path, columns=columns)

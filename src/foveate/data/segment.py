@@ -1,0 +1,110 @@
+"""One text or two on a line, joined as BERT reads them: [begin] A [end] B [end], told apart by segments."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from jaxtyping import Int
+from torch import Tensor
+
+from foveate.data.parallel import LeftOut
+from foveate.data.text import read_lines
+from foveate.data.tokeniser import EOS, Tokeniser
+from foveate.errors import DataError
+
+TAB = "\t"
+_PLACE = ("first", "second")
+
+
+class Segmented(NamedTuple):
+    """The texts of a line: none of an empty one, one, or the two of a pair."""
+
+    line: int
+    texts: tuple[str, ...]
+
+
+def segments(ids: Int[Tensor, "batch length"], *, kinds: int = 2, end: int = EOS) -> Int[Tensor, "batch length"]:
+    """Which text of its pair each token belongs to: 0 up to the first end, and with it, 1 from there on.
+
+    They follow from the tokens, so that nothing has to be kept beside them. Of a model with one kind all are 0.
+
+    >>> import torch
+    >>> segments(torch.tensor([[1, 7, 8, 2, 9, 2], [1, 7, 2, 0, 0, 0]])).tolist()
+    [[0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 1, 1]]
+    """
+    ends = ids == end
+    return (ends.cumsum(1) - ends.long()).clamp(max=min(kinds, 2) - 1)
+
+
+def joined(texts: Sequence[str], tokeniser: Tokeniser) -> list[int]:
+    """Tokens of texts, each with its end; none where no text has any.
+
+    >>> from foveate.data.tokeniser import CharacterTokeniser
+    >>> joined(["ab", "a"], CharacterTokeniser.train(["ab"]))
+    [4, 5, 2, 4, 2]
+    """
+    rows = [tokeniser.encode(text) if text.strip() else [] for text in texts]
+    return [token for row in rows for token in (*row, EOS)] if any(rows) else []
+
+
+def split(text: str, *, where: str = "The text", needed: bool = False) -> tuple[str, ...]:
+    """The two texts of a pair with a tab between them; or one text without a tab, unless a pair is `needed`.
+
+    >>> split("Where is it?\\tOn the table.")
+    ('Where is it?', 'On the table.')
+
+    Raises DataError where there are more, or one of two is empty.
+    """
+    texts = tuple(text.split(TAB))
+    if len(texts) > 2 or (needed and len(texts) < 2):
+        raise DataError(
+            f"{where} has {len(texts)} part{'s' if len(texts) > 1 else ''} with tabs between them, but this model "
+            f"reads {'two' if needed else 'one text, or two'}. Write the pair with one tab between its texts."
+        )
+    return _whole(texts, where) if len(texts) == 2 else texts
+
+
+def segmented(number: int, line: str, columns: tuple[int, int], path: str) -> Segmented:
+    """A line of a file: a pair in these columns (counted from 0), or one text without a tab. Raises DataError."""
+    cells, needed = line.split(TAB), max(columns) + 1
+    if len(cells) == 1:
+        return Segmented(number, (line,) if line.strip() else ())
+    if len(cells) != needed:
+        raise DataError(
+            f"{path}:{number}: the line has {len(cells)} columns with tabs between them, but segments = "
+            f"{list(columns)} asks for {needed}. Write a pair in {needed} columns, or one text without a tab."
+        )
+    return Segmented(number, _whole((cells[columns[0]], cells[columns[1]]), f"{path}:{number}: the line"))
+
+
+def read_segmented(path: str, columns: tuple[int, int]) -> Iterator[Segmented]:
+    """The lines of a file, each a pair or one text. Raises DataError as `segmented` does, with file and line."""
+    return (segmented(number, line, columns, path) for number, line in enumerate(read_lines(path), start=1))
+
+
+class SegmentedRows:
+    """Rows of a store: an end, as every stream begins, then the tokens of each line. Long lines are left out whole."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.left_out = most, LeftOut()
+        """Tokens of a line with the ends of its texts, and which lines had more."""
+
+    def __call__(self, lines: Iterator[Segmented], tokeniser: Tokeniser) -> Iterator[list[int]]:
+        yield [EOS]
+        for line, texts in lines:
+            row = joined(texts, tokeniser)
+            if len(row) > self.most:
+                self.left_out = self.left_out.add(line)
+            elif row:
+                yield row
+
+    def __str__(self) -> str:
+        return f"More than {self.most:,} tokens, left out: {self.left_out}." if self.left_out.count else ""
+
+
+def _whole(texts: tuple[str, ...], where: str) -> tuple[str, ...]:
+    for place, text in zip(_PLACE, texts, strict=True):
+        if not text.strip():
+            raise DataError(
+                f"{where} has an empty {place} text. Write two texts with a tab between them, or one without a tab."
+            )
+    return texts
