@@ -145,19 +145,21 @@ def _look_at_run(arguments: argparse.Namespace) -> int:
 
 def _look_at_text(arguments: argparse.Namespace, task: str, text: str) -> int:
     """A model of one text: it is read once, and nothing is written to look from."""
+    from foveate.cli.options import require_used
     from foveate.cli.setup import say
-    from foveate.errors import UsageError
     from foveate.storage.shipped import run_folder
     from foveate.tasks.sight import sight_of
 
-    if arguments.target is not None:
-        raise UsageError(f"--target is for translations, and {arguments.run} is a run of the task {task}.")
-    trace = sight_of(task, run_folder(arguments.run), text, note=say)
-    if _written(arguments, trace):
-        return 0
-    if arguments.viewed is None:
-        return _draw(arguments, trace)
-    _serve(arguments, trace, None)
+    where = f"of the task {task}"
+    require_used(arguments, dict.fromkeys(("target", "beam", "set", "when"), "runs that translate"), (), where)
+    trace = sight_of(task, run_folder(arguments.run), text, precision=arguments.precision, note=say)
+    written = any(getattr(arguments, kind) for kind in FILES)
+    if arguments.out is not None or (arguments.viewed is None and not written):
+        _draw(arguments, trace)
+        if not written:
+            return 0
+    if not _written(arguments, trace):
+        _serve(arguments, trace, None)
     return 0
 
 

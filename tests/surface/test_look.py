@@ -1,0 +1,121 @@
+"""Looking into runs of every task that reads one text: in the terminal, as files, as a trace."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from foveate.inspect import alignment, read_trace
+
+BLOCK = "model_dim = 8, num_heads = 2, feedforward_dim = 12"
+ENCODER = f'{{ kind = "transformer", num_layers = 2, block = {{ {BLOCK} }} }}'
+STEPS = ("train.steps=1", "train.validate_every=1", "train.save_every=1", "data.max_tokens=64")
+RUNS: dict[str, tuple[str, ...]] = {
+    "gpt": ("language_model", "tokeniser=character", f"model.block={{ {BLOCK}, norm = 'pre' }}", "model.num_layers=2"),
+    "linear": (
+        "language_model",
+        "tokeniser=character",
+        f"model.block={{ {BLOCK}, norm = 'pre', decoder_attention = {{ kind = 'linear' }} }}",
+        "model.num_layers=1",
+    ),
+    "llama": (
+        *("language_model", "model=llama", "tokeniser=byte", "model.model_dim=8", "model.num_heads=2"),
+        *("model.num_kv_heads=1", "model.feedforward_dim=12", "model.num_layers=1"),
+    ),
+    "recurrent": ("language_model", "tokeniser=character", "model=recurrent", "model.hidden_dim=8"),
+    "bert": ("masked_language_model", "tokeniser=character", f"model.block={{ {BLOCK} }}", "model.num_layers=1"),
+    "tagger": (
+        "tag",
+        "data.max_length=20",
+        f"model.encoder={ENCODER}",
+        "model.character_dim=0",
+        "model.embedding_dim=8",
+    ),
+    "classifier": (
+        "classify",
+        "data.max_length=20",
+        "tokeniser=word",
+        f"model.encoder={ENCODER}",
+        "model.embedding_dim=8",
+    ),
+    "mean": ("classify", "tokeniser=word", f"model.encoder={ENCODER}", "model.pooling=mean"),
+}
+FILES = {
+    "language_model": ("text", "abc ab\n" * 60),
+    "masked_language_model": ("text", "abc ab\n" * 60),
+    "tag": ("data", "I/P saw/V a/D saw/N\n" * 30),
+    "classify": ("data", "I saw a saw\tyes\na saw\tno\n" * 20),
+}
+
+
+@pytest.fixture(scope="module")
+def runs(foveate: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Runs of one step each, made when they are asked for."""
+    folder = tmp_path_factory.mktemp("runs")
+
+    def made(name: str) -> Path:
+        task, *settings = RUNS[name]
+        option, content = FILES[task]
+        if not (folder / name).exists():
+            (folder / f"{name}.txt").write_text(content)
+            short = ("data.max_length=20",) if option == "data" else ()
+            sets = [word for setting in (*settings, *short, *STEPS) for word in ("--set", setting)]
+            files = (f"--{option}", folder / f"{name}.txt")
+            said = foveate("train", task, *files, "--out", folder / name, "--no-tune", "--quiet", *sets)
+            assert said.code == 0, said.err
+        return folder / name
+
+    return made
+
+
+def kept(foveate: Any, run: Path, text: str, folder: Path) -> Any:
+    said = foveate("look", run, text, "--trace", folder, "--no-tune")
+    assert said.code == 0, said.err
+    return read_trace(folder)
+
+
+@pytest.mark.parametrize(("name", "sites"), [("gpt", 2), ("linear", 1), ("llama", 1)])
+def test_a_language_model_looks_back_only(foveate: Any, runs: Any, tmp_path: Path, name: str, sites: int) -> None:
+    trace = kept(foveate, runs(name), "abc a", tmp_path / "kept")
+    assert len(trace.sites) == sites
+    assert trace.tracks["source"].labels[-5:] == ("a", "b", "c", " ", "a")
+    seen = alignment(trace)
+    assert not np.triu(seen.weights, 1).any()
+    np.testing.assert_allclose(seen.weights.sum(1), 1, atol=1e-5)
+
+
+def test_gaps_words_and_labels_are_looked_from(foveate: Any, runs: Any, tmp_path: Path) -> None:
+    bert = kept(foveate, runs("bert"), "ab___", tmp_path / "bert")
+    assert "___" in bert.tracks["source"].labels
+    tagger = kept(foveate, runs("tagger"), "I saw a saw", tmp_path / "tagger")
+    assert tagger.tracks["source"].labels == ("I", "saw", "a", "saw")
+    assert [site.kind for site in tagger.sites] == ["self", "self"]
+    classifier = kept(foveate, runs("classifier"), "I saw a saw", tmp_path / "classifier")
+    assert [site.kind for site in classifier.sites] == ["self", "self", "cross"]
+    assert classifier.tracks["target"].labels in (("yes",), ("no",))
+    pooled = alignment(classifier)
+    assert pooled.weights.shape == (1, len(classifier.tracks["source"].labels))
+    assert len(kept(foveate, runs("mean"), "I saw a saw", tmp_path / "mean").sites) == 2
+
+
+def test_it_is_drawn_in_the_terminal_and_written_as_pictures(foveate: Any, runs: Any, tmp_path: Path) -> None:
+    said = foveate("look", runs("tagger"), "I saw a saw", "--layer", "0", "--no-tune")
+    assert said.code == 0, said.err
+    assert "all attention" in said.out
+    assert foveate("look", runs("gpt"), "abc", "--precision", "bfloat16", "--no-tune").code == 0
+    page, picture = tmp_path / "page.html", tmp_path / "map.svg"
+    said = foveate("look", runs("gpt"), "abc", "--html", page, "--svg", picture, "--head", "1", "--no-tune")
+    assert said.code == 0, said.err
+    assert page.stat().st_size > 1000
+    assert picture.read_text(encoding="utf-8").startswith("<svg")
+
+
+def test_what_cannot_be_looked_at_is_said(foveate: Any, runs: Any) -> None:
+    said = foveate("look", runs("recurrent"), "abc", "--no-tune")
+    assert said.code == 2
+    assert "has no attention, so there is nothing to look at" in said.err
+    said = foveate("look", runs("gpt"), " ", "--no-tune")
+    assert "The text is empty" in said.err
+    said = foveate("look", runs("gpt"), "abc", "--target", "x", "--no-tune")
+    assert "--target goes with runs that translate" in said.err
