@@ -31,7 +31,14 @@ from foveate.data.batch import Batch
 from foveate.data.word import WordBatch
 from foveate.errors import UsageError
 from foveate.export import max_length, onnx_refusals, save_onnx
-from foveate.models import BERTConfig, ClassifierConfig, GPTConfig, LanguageModelConfig, RecurrentLanguageModelConfig
+from foveate.models import (
+    BERTConfig,
+    ClassifierConfig,
+    GPTConfig,
+    LanguageModelConfig,
+    LlamaConfig,
+    RecurrentLanguageModelConfig,
+)
 from foveate.models.language_model import LanguageModel
 from foveate.models.tagger import TaggerConfig
 from foveate.nn.block import BlockConfig
@@ -108,6 +115,9 @@ LANGUAGE_MODELS: dict[str, LanguageModelConfig] = {
     ),
     "GPT, cosines of one length": GPTConfig(
         block=block(score=GeneralConfig(), transforms=(QKNormConfig(norm="l2"),)), num_layers=1
+    ),
+    "Llama": LlamaConfig(
+        model_dim=32, num_heads=4, num_kv_heads=2, head_dim=6, feedforward_dim=48, num_layers=2, max_length=20
     ),
     "RNN": RecurrentLanguageModelConfig(embedding_dim=16, hidden_dim=24, cell="rnn", num_layers=2, skip=True),
     "LSTM, tied": RecurrentLanguageModelConfig(
@@ -205,6 +215,18 @@ def test_a_classifier_says_the_same_of_every_text(name: str, texts: Batch, tmp_p
         torch.from_numpy(run(session(model, tmp_path / "to"), tokens=texts.ids, lengths=texts.lengths)["logits"]),
         expected,
     )
+
+
+@pytest.mark.parametrize("kinds", [1, 2])
+def test_the_second_text_of_a_pair_is_told_by_the_end_before_it(kinds: int, tmp_path: Path) -> None:
+    model = shaken(ClassifierConfig(encoder=replace(BERT, num_segments=kinds)).build(VOCAB, LABELS))
+    texts = Batch.of([[1, 7, 9, 2, 8, 5, 2], [1, 4, 2], [1, 9, 2, 7, 2]])
+    second = torch.tensor([[0, 0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 1, 1, 1]])
+    with torch.inference_mode():
+        hidden, packing = model.encoder.encode(texts, second.clamp(max=kinds - 1))
+        expected = model.output(model.pooling(hidden, packing=packing))
+    found = run(session(model, tmp_path / "to"), tokens=texts.ids, lengths=texts.lengths)["logits"]
+    require_equal(torch.from_numpy(found), expected)
 
 
 @pytest.mark.parametrize("name", POOLINGS)

@@ -9,9 +9,10 @@ examples:
   foveate export run/ --to ctranslate2 model/ --quantisation int8
   foveate export run/ --to onnx model/
 
-OUT holds the model, its tokenisers, and export.json, which says how sources and targets begin and end.
+OUT holds the model, its vocabularies, and export.json, which says what goes in and comes out. CTranslate2 takes
+translators; ONNX every text model whose parts have operators there: what has none is named.
 """
-    parser.add_argument("run", metavar="RUN", help="the run folder of a translation model")
+    parser.add_argument("run", metavar="RUN", help="the run folder, or en-fr")
     parser.add_argument("--to", choices=["ctranslate2", "onnx"], required=True, help="the engine that shall load it")
     parser.add_argument("out", metavar="OUT", help="the folder to write; an export that is there is replaced")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""A translation run as a folder for another engine: the model, its tokenisers, and how they are used."""
+"""A run as a folder for another engine: the model, its vocabularies, and how they are used."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,8 +9,9 @@ from foveate.errors import UsageError
 from foveate.export import max_length, save_ctranslate2, save_onnx, vocabulary
 from foveate.export.target import TARGETS, Quantisation, Target
 from foveate.storage.manifest import write_json
-from foveate.tasks.translate import TOKENISERS
-from foveate.tasks.translator import Translator
+from foveate.storage.run import read_run
+from foveate.storage.shipped import run_folder
+from foveate.tasks.exported import LOADERS, Exported
 
 DESCRIPTION = "export.json"
 """Written last: an export is whole when it is there."""
@@ -35,34 +36,46 @@ def export(
         raise UsageError(f"There is no export to {to!r}. Choose one of {', '.join(TARGETS)}.")
     if to == "onnx" and quantisation != "float32":
         raise UsageError(
-            f"quantisation={quantisation!r} is for ctranslate2. Export to ONNX in float32 and quantise the two files "
+            f"quantisation={quantisation!r} is for ctranslate2. Export to ONNX in float32 and quantise the files "
             "with the tools of the runtime that loads them."
         )
     out = Path(out)
     if out.is_file() or (out.exists() and any(out.iterdir()) and not (out / DESCRIPTION).exists()):
         raise UsageError(f"{out} is there and is no earlier export. Name another folder, or remove it.")
-    translator = Translator.load(run, engine="own", note=note)
-    model = translator.model
-    if to == "ctranslate2":
-        names = {
-            "source_vocabulary": vocabulary(translator.source_tokeniser),
-            "target_vocabulary": vocabulary(translator.target_tokeniser),
-        }
-        save_ctranslate2(model, out, **names, quantisation=quantisation)
-    else:
-        save_onnx(model, out)
-    for tokeniser, name in zip((translator.source_tokeniser, translator.target_tokeniser), TOKENISERS, strict=True):
-        tokeniser.save(out / name)
-    write_json(out / DESCRIPTION, _description(to, quantisation, max_length(model)))
+    task = read_run(run_folder(run)).task
+    if to == "ctranslate2" and task != "translate":
+        raise UsageError(
+            f"CTranslate2 is given translators, and {run} is a run of the task {task}. Export it with `--to onnx`."
+        )
+    if task not in LOADERS:
+        raise UsageError(f"{run} is a run of the task {task}, which is not exported. Its own commands run it.")
+    exported = LOADERS[task](run, note)
+    said = _ctranslate2(exported, out, quantisation) if to == "ctranslate2" else _onnx(exported, out)
+    exported.save(out)
+    limit = {"max_length": max_length(exported.model)}
+    write_json(
+        out / DESCRIPTION, {"format": to, "quantisation": quantisation, "task": task, **limit, **exported.extra, **said}
+    )
     return out
 
 
-def _description(to: Target, quantisation: Quantisation, limit: int | None) -> dict[str, Any]:
-    ends = "added by the engine" if to == "ctranslate2" else "to be added"
+def _ctranslate2(exported: Exported, out: Path, quantisation: Quantisation) -> dict[str, Any]:
+    source, target = map(vocabulary, exported.tokenisers)
+    model: Any = exported.model
+    save_ctranslate2(model, out, source_vocabulary=source, target_vocabulary=target, quantisation=quantisation)
     return {
-        "format": to,
-        "quantisation": quantisation,
-        "source": f"ids of source.tokeniser.json and the end, {EOS}, which is {ends}",
+        "source": f"ids of source.tokeniser.json and the end, {EOS}, which is added by the engine",
         "target": f"begins with {BOS} and ends with {EOS}",
-        "max_length": limit,
     }
+
+
+def _onnx(exported: Exported, out: Path) -> dict[str, Any]:
+    """Of every file, what it takes and gives: type, shape and meaning."""
+    files = {
+        file: {
+            side: {name: f"{tensor}: {exported.meaning(name)}" for name, tensor in named.items()}
+            for side, named in signature.items()
+        }
+        for file, signature in save_onnx(exported.model, out).items()
+    }
+    return {"files": files}

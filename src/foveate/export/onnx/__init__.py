@@ -19,6 +19,10 @@ from foveate.models.tagger import PieceTagger, Tagger
 from foveate.storage.draft import draft_folder
 
 INSTEAD = "The own engine runs every model."
+FLOAT = 1
+"""ONNX's number for float32."""
+Signature = dict[str, dict[str, str]]
+"""By "inputs" and "outputs", a type and a shape for each name."""
 FAMILIES: tuple[tuple[Any, ModuleType], ...] = (
     (Transformer, transformer),
     (RecurrentSeq2Seq, recurrent),
@@ -50,21 +54,34 @@ def graphs(model: nn.Module) -> dict[str, Any]:
         return {name: graph.model() for name, graph in family.graphs(model).items()}
 
 
-def save_onnx(model: nn.Module, folder: Path | str) -> None:
-    """Write the model's graphs: all or none.
+def save_onnx(model: nn.Module, folder: Path | str) -> dict[str, Signature]:
+    """Write the model's graphs, all or none; returns what each file takes and gives.
 
     Raises UsageError for a model that has no graphs, SetupError where the package onnx is not installed.
     """
-    found = {name: graph.SerializeToString() for name, graph in graphs(model).items()}
+    made = graphs(model)
+    found = {name: graph.SerializeToString() for name, graph in made.items()}
     with draft_folder(Path(folder), size=sum(map(len, found.values()))) as draft:
         for name, content in found.items():
             (draft / name).write_bytes(content)
+    return {name: signature(graph) for name, graph in made.items()}
+
+
+def signature(model: Any) -> Signature:
+    """Types and shapes of an ONNX model's inputs and outputs, by name."""
+    sides = {"inputs": model.graph.input, "outputs": model.graph.output}
+    return {side: {each.name: _described(each.type.tensor_type) for each in values} for side, values in sides.items()}
 
 
 def onnx_engine(model: Seq2Seq) -> OnnxEngine:
     """An encoder–decoder as ONNX Runtime runs it: start, step and select, as `foveate.decode` wants them."""
     found = {name: graph.SerializeToString() for name, graph in graphs(model).items()}
     return OnnxEngine(found["encoder.onnx"], found["step.onnx"], max_length(model))
+
+
+def _described(tensor: Any) -> str:
+    sizes = (size.dim_param or str(size.dim_value) for size in tensor.shape.dim)
+    return f"{'float32' if tensor.elem_type == FLOAT else 'int64'} [{', '.join(sizes)}]"
 
 
 def _family(model: nn.Module) -> ModuleType | None:

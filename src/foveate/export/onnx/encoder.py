@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from torch import nn
 
+from foveate.data.tokeniser import EOS
 from foveate.export.onnx import block, stack
 from foveate.export.onnx.graph import Graph
 from foveate.export.onnx.rule import Places
@@ -107,8 +108,16 @@ def neighbours(graph: Graph, layer: Neighbours, texts: Texts, x: str) -> str:
     return graph.shaped(graph.turned(found, 0, 2, 1), -1, weight.shape[0])
 
 
+def segments(graph: Graph, encoder: BERTEncoder, texts: Texts) -> str:
+    """Which text of a pair each token belongs to: the second after the first end. Empty where there is one kind."""
+    if encoder.config.num_segments < 2:
+        return ""
+    end = graph.op("Cast", graph.op("Equal", texts.ids, graph.single(EOS)), to=7)  # int64
+    return graph.op("Min", graph.op("CumSum", end, graph.single(1), exclusive=1), graph.single(1))
+
+
 def bert(graph: Graph, encoder: BERTEncoder, texts: Texts, segments: str = "") -> str:
-    """Rows [batch · length, model_dim] of texts; without segments, all is of the first."""
+    """Rows [batch · length, model_dim] of texts; without segments, all are of the first."""
     x, dim = texts.embedded(graph, encoder.embedding), encoder.output_dim
     if segments:
         kind = graph.op("Gather", graph.weight(encoder.segment.weight), graph.shaped(segments, -1))

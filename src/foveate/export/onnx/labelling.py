@@ -67,7 +67,7 @@ def _classifier(graph: Graph, model: Classifier) -> None:
     """Logits of each text, and where attention pooling looked."""
     texts, read = Texts.given(graph, "tokens", "texts"), model.encoder
     if isinstance(read, BERTEncoder):
-        x = encoder.bert(graph, read, texts)
+        x = encoder.bert(graph, read, texts, encoder.segments(graph, read, texts))
     else:
         embedding = cast(nn.Embedding, model.embedding)
         x = encoder.encoded(graph, read, texts, texts.embedded(graph, embedding), embedding.embedding_dim)

@@ -2,43 +2,40 @@
 
 from typing import Any, cast
 
-from torch import nn
-
 from foveate.export.onnx import block, stack
 from foveate.export.onnx.graph import Graph
 from foveate.export.onnx.rule import Places
 from foveate.export.plain import POSITIONS
-from foveate.models import GPT, LanguageModel, RecurrentLanguageModel
+from foveate.models import LanguageModel, RecurrentLanguageModel
+from foveate.models.gpt import CausalTransformer
 
 
 def refusals(model: LanguageModel) -> list[str]:
     """What of a model has no graph here."""
-    return [] if isinstance(model, RecurrentLanguageModel) else block.refusals("layer", _blocks(model))
+    if isinstance(model, CausalTransformer):
+        return block.refusals("layer", model.blocks)
+    return [] if isinstance(model, RecurrentLanguageModel) else [f"{type(model).__name__} is unknown"]
 
 
 def max_length(model: LanguageModel) -> int | None:
     """The most positions that the graph represents; None when there is no limit."""
-    if isinstance(model, RecurrentLanguageModel):
-        return model.max_length
-    return block.limit(model.max_length, getattr(model, "position", None), _blocks(model))
+    if isinstance(model, CausalTransformer):
+        return block.limit(model.max_length, getattr(model, "position", None), model.blocks)
+    return model.max_length
 
 
 def graphs(model: LanguageModel) -> dict[str, Graph]:
     """The graph by its file's name. Before the first token every state is zero, or is of no past."""
     graph = Graph("step")
     tokens = graph.input("tokens", ["rows", "length"], integer=True)
-    if isinstance(model, RecurrentLanguageModel):
-        _recurrent(graph, model, tokens)
+    if isinstance(model, CausalTransformer):
+        _transformer(graph, model, tokens)
     else:
-        _transformer(graph, cast(GPT, model), tokens)
+        _recurrent(graph, cast(RecurrentLanguageModel, model), tokens)
     return {"step.onnx": graph}
 
 
-def _blocks(model: LanguageModel) -> nn.ModuleList:
-    return cast(GPT, model).blocks
-
-
-def _transformer(graph: Graph, model: GPT, tokens: str) -> None:
+def _transformer(graph: Graph, model: CausalTransformer, tokens: str) -> None:
     rows, length, dim = graph.size(tokens, 0), graph.size(tokens, 1), model.embedding.embedding_dim
     pasts = list(block.pasts(graph, model.blocks))
     past = graph.size(pasts[0][0], 2)
