@@ -11,12 +11,16 @@ import jaxtyping
 import numpy as np
 import pytest
 import torch
+from hypothesis import settings
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TRANSFORMERS_OFFLINE"] = "1"
 torch.set_num_threads(1)
 # A suite started in the background inherits an ignored SIGINT, and the tests of Ctrl-C would wait for nothing.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+settings.register_profile("untimed", deadline=None)  # a busy machine is no mistake
+settings.load_profile("untimed")
 
 LOCAL = ("127.0.0.1", "::1", "localhost")
 _connect = socket.socket.connect

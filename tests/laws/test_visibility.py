@@ -160,6 +160,16 @@ def test_the_order_of_a_combination_does_not_matter(one: object, other: object) 
     assert ~~a == a
 
 
+@given(leaf, leaf)
+def test_a_rule_that_swallows_another_is_swallowed_by_it_on_the_other_side_of_the_sign(
+    one: object, other: object
+) -> None:
+    a, b = rule(one), rule(other)
+    assert (a & b == a) == (a | b == b)
+    assert a & (a | b) == a
+    assert a | (a & b) == a
+
+
 @given(st.integers(1, 7), st.integers(1, 7))
 def test_an_unbounded_left_window_is_causal(query: int, key: int) -> None:
     assert window(left=math.inf, right=0).picture(query, key) == causal().picture(query, key)

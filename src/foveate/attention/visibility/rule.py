@@ -60,6 +60,11 @@ class Visibility(ABC):
         return False
 
     @property
+    def reads_length(self) -> bool:
+        """Whether the answer depends on how long the whole sequence is, which nobody knows who is still writing it."""
+        return False
+
+    @property
     def width(self) -> int | float:
         """About how many keys a query sees at most; infinite when that grows with the length."""
         return float("inf")
@@ -159,6 +164,10 @@ class Combined(Visibility):
         return all(rule.by_pair for rule in self.rules)
 
     @property
+    def reads_length(self) -> bool:
+        return any(rule.reads_length for rule in self.rules)
+
+    @property
     def reads_query_position(self) -> bool:
         return any(rule.reads_query_position for rule in self.rules)
 
@@ -211,6 +220,10 @@ class Not(Visibility):
     @property
     def by_pair(self) -> bool:
         return self.rule.by_pair
+
+    @property
+    def reads_length(self) -> bool:
+        return self.rule.reads_length
 
     @property
     def reads_query_position(self) -> bool:
@@ -270,10 +283,9 @@ def _meet(one: Visibility, other: Visibility) -> Visibility | None:
             return rule
         if rule == Not(beside):
             return Nothing()
-        if isinstance(beside, Or) and rule in beside.rules:
+        if any(_implies(rule, part) for part in _parts(beside, Or)):
             return rule
-    simpler = one.meet(other)
-    return other.meet(one) if simpler is None else simpler
+    return _either(one.meet(other), other.meet(one))
 
 
 def _join(one: Visibility, other: Visibility) -> Visibility | None:
@@ -282,10 +294,23 @@ def _join(one: Visibility, other: Visibility) -> Visibility | None:
             return rule
         if rule == Not(beside):
             return Everything()
-        if isinstance(beside, And) and rule in beside.rules:
+        if any(_implies(part, rule) for part in _parts(beside, And)):
             return rule
-    simpler = one.join(other)
-    return other.join(one) if simpler is None else simpler
+    return _either(one.join(other), other.join(one))
+
+
+def _implies(rule: Visibility, beside: Visibility) -> bool:
+    """Whether what `rule` shows is known to be shown by `beside`, too."""
+    if rule == beside:
+        return True
+    met, joined = (
+        _either(*both) for both in ((rule.meet(beside), beside.meet(rule)), (rule.join(beside), beside.join(rule)))
+    )
+    return met == rule or joined == beside
+
+
+def _either(one: Visibility | None, other: Visibility | None) -> Visibility | None:
+    return other if one is None else one
 
 
 def _parts(rule: Visibility, kind: type[Combined]) -> tuple[Visibility, ...]:

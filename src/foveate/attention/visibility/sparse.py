@@ -12,7 +12,7 @@ from torch import Tensor
 from foveate.attention.position import Positions
 from foveate.attention.visibility.reach import EVERYWHERE, Reach, Span
 from foveate.attention.visibility.rule import Visibility, everything
-from foveate.attention.visibility.window import Count, number
+from foveate.attention.visibility.window import Causal, Count, Window, number
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,10 @@ class Chunk(Visibility):
         return Reach((Span((chunk - self.left) * self.size, (chunk + self.right + 1) * self.size - 1),))
 
     def meet(self, other: Visibility) -> Visibility | None:
+        if isinstance(other, Causal):
+            return self._meet_window(other, math.inf, 0)
+        if isinstance(other, Window):
+            return self._meet_window(other, other.left, other.right)
         if not isinstance(other, Chunk):
             return None
         if other.size == self.size:
@@ -47,6 +51,14 @@ class Chunk(Visibility):
             return _chunk(self.size, max(self.left, other.left), max(self.right, other.right))
         return None
 
+    def _meet_window(self, other: Visibility, left: Count, right: Count) -> Visibility | None:
+        """The one that lies in the other: a window seen from a chunk's edge, or the chunks seen from their edges."""
+        if left <= self.left * self.size and right <= self.right * self.size:
+            return other
+        if left >= (self.left + 1) * self.size - 1 and right >= (self.right + 1) * self.size - 1:
+            return self
+        return None
+
     def __repr__(self) -> str:
         if (self.left, self.right) == (0, 0):
             return f"block({self.size})"
@@ -57,9 +69,10 @@ class Chunk(Visibility):
 @dataclass(frozen=True)
 class StridedBlock(Visibility):
     size: int
+    reads_length = True
 
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
-        groups = -(-(at.key.shape[-1] if at.uncut_keys is None else at.uncut_keys) // self.size)
+        groups = -(-at.key_lengths // self.size).clamp(max=-1)
         return at.query % groups == at.key % groups
 
     def __repr__(self) -> str:
@@ -86,6 +99,11 @@ class Summary(Visibility):
         ends = [float((index + 1) * self.block - 1) for index in blocks]
         return Reach(tuple(Span(end - self.count + 1, end) for end in ends))
 
+    def meet(self, other: Visibility) -> Visibility | None:
+        if isinstance(other, Summary) and other.block == self.block:
+            return Summary(self.block, min(self.count, other.count))
+        return None
+
     def __repr__(self) -> str:
         return f"summary(block={self.block}, count={self.count})"
 
@@ -109,6 +127,15 @@ class GlobalTokens(Visibility):
             return Reach((rows, Span(0.0, self.positions - 1.0)))
         return Reach((rows, *(Span(float(position), float(position)) for position in self.positions)))
 
+    def join(self, other: Visibility) -> Visibility | None:
+        if not isinstance(other, GlobalTokens):
+            return None
+        both = sorted({*self._listed(), *other._listed()})
+        return GlobalTokens(len(both) if both == list(range(len(both))) else tuple(both))
+
+    def _listed(self) -> Sequence[int]:
+        return range(self.positions) if isinstance(self.positions, int) else self.positions
+
     def _among(self, places: Int[Tensor, "#batch #heads #query #key"]) -> Bool[Tensor, "#batch #heads #query #key"]:
         if isinstance(self.positions, int):
             return (places >= 0) & (places < self.positions)
@@ -123,6 +150,7 @@ class RandomBlocks(Visibility):
     block: int
     count: int
     seed: int
+    reads_length = True
 
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
         visible, key_block = (at.query == at.key) & False, at.key // self.block
@@ -137,6 +165,18 @@ class RandomBlocks(Visibility):
     def reach(self, at: Positions) -> Reach:
         firsts = [chosen.double() * self.block for chosen in self._chosen(at)]
         return Reach(tuple(Span(first, first + self.block - 1) for first in firsts))
+
+    def meet(self, other: Visibility) -> Visibility | None:
+        return None if (counts := self._counts(other)) is None else RandomBlocks(self.block, min(counts), self.seed)
+
+    def join(self, other: Visibility) -> Visibility | None:
+        return None if (counts := self._counts(other)) is None else RandomBlocks(self.block, max(counts), self.seed)
+
+    def _counts(self, other: Visibility) -> tuple[int, int] | None:
+        """Those of two draws of which the longer begins with the shorter."""
+        if isinstance(other, RandomBlocks) and (self.block, self.seed) == (other.block, other.seed):
+            return self.count, other.count
+        return None
 
     def _chosen(self, at: Positions) -> list[Int[Tensor, "#batch #heads query 1"]]:
         """The first, second … key block that each query sees."""
@@ -168,7 +208,8 @@ def block(size: int, *, strided: bool = False) -> Visibility:
     . # . #
 
     `strided=True` is what the Long Range Arena's code does under the name of local attention: its reshape groups
-    positions that lie a number of blocks apart, so that nothing is local. It is here to compare with.
+    positions that lie a number of blocks apart, so that nothing is local. It is here to compare with; how far apart
+    follows from an example's own length, where the published code counts padding, too.
 
     Reference: Tay et al. 2021 (Long Range Arena), "local attention".
     """

@@ -37,6 +37,12 @@ def test_strided_blocks_are_what_the_arenas_code_does() -> None:
     assert visible[5].nonzero().flatten().tolist() == [2, 5, 8, 11]
 
 
+def test_strided_blocks_do_not_count_padding() -> None:
+    alone = block(2, strided=True)(Positions.of(5, 5))
+    at = Positions.of(9, 9, key_lengths=torch.tensor([5, 9, 0]))
+    assert torch.equal(block(2, strided=True)(at)[:1, :, :5, :5], alone)
+
+
 def test_random_blocks_do_not_depend_on_padding_or_on_what_else_is_asked() -> None:
     rule, whole = random_blocks(block=2, count=2, seed=3), Positions.of(9, 9)
     padded = Positions.of(14, 14, key_lengths=torch.tensor([9, 14]))

@@ -18,6 +18,8 @@ from foveate.attention import (
     nothing,
     padding,
     prefix,
+    random_blocks,
+    summary,
     window,
 )
 
@@ -84,6 +86,35 @@ def test_what_a_rule_implies_disappears() -> None:
     assert neighbourhood(columns=4, reach=2) & neighbourhood(columns=4, reach=(1, 3)) == neighbourhood(
         columns=4, reach=(1, 2)
     )
+
+
+def test_what_is_implied_disappears_from_either_side_of_the_sign() -> None:
+    """a & b == a says the same as a | b == b."""
+    pairs = [
+        (window(left=1, right=0), causal()),
+        (block(2), block(4)),
+        (block(3), window(left=2, right=2)),
+        (window(left=4, right=0), chunk(2, left=2)),
+        (causal(), chunk(3, left=math.inf)),
+        (dilated(left=3, right=0, step=2), causal()),
+        (neighbourhood(columns=4, reach=1), neighbourhood(columns=4, reach=2)),
+        (global_tokens(1), global_tokens([0, 3])),
+        (random_blocks(block=2, count=1), random_blocks(block=2, count=3)),
+        (summary(block=4, count=1), summary(block=4, count=2)),
+        (around(left=1, right=1), around(left=1, right=2)),
+    ]
+    for one, other in pairs:
+        assert one & other == other & one == one
+        assert one | other == other | one == other
+    assert repr(window(left=3, right=0) & chunk(2, left=1)) == "window(left=3, right=0) & chunk(2, left=1)"
+    assert repr(block(3) | window(left=1, right=2)) == "block(3) | window(left=1, right=2)"
+
+
+def test_what_a_part_implies_disappears_from_a_combination() -> None:
+    assert window(left=1, right=0) & (causal() | padding()) == window(left=1, right=0)
+    assert causal() | (window(left=1, right=0) & padding()) == causal()
+    assert block(2) | (block(2) & causal()) | padding() == block(2) | padding()
+    assert global_tokens(1) | global_tokens(3) | global_tokens([5]) == global_tokens([0, 1, 2, 5])
 
 
 def test_boolean_identities_disappear() -> None:
