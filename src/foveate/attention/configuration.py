@@ -10,7 +10,7 @@ from foveate.attention.local import LocalMonotonicConfig, LocalPredictiveConfig
 from foveate.attention.normaliser import NormaliserConfig, Softmax
 from foveate.attention.score import ScaledDot, ScoreConfig
 from foveate.attention.transform import TransformConfig
-from foveate.attention.visibility import Visibility, everything
+from foveate.attention.visibility import Visibility, causal, everything
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,18 @@ class AttentionConfig:
         visibility: Visibility | None = None,
         kind: Literal["self", "cross"] = "self",
     ) -> Attention:
+        if self.transforms and query_dim != key_dim:
+            names = " and ".join(type(transform).__name__.removesuffix("Config") for transform in self.transforms)
+            raise ValueError(
+                f"{names} changes queries and keys alike and needs one width, got {query_dim} and {key_dim}. "
+                "Choose equal widths, or leave the transforms out."
+            )
         demanded = everything() if visibility is None else visibility
+        if kind == "self" and self.visibility.reads_length and demanded & causal() == demanded:
+            raise ValueError(
+                f"{self.visibility} needs the length of the whole sequence, which a decoder has not written yet. "
+                "Choose a rule that counts from its own position, such as window(left=64, right=0), or another site."
+            )
         return Attention(
             self.score.build(query_dim=query_dim, key_dim=key_dim, num_heads=num_heads),
             visibility=demanded & self.visibility,

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from foveate.attention import AdditiveConfig, AnyMechanismConfig, AttentionConfig, padding
 from foveate.data.batch import Batch
 from foveate.models.recurrent import Memory, RecurrentSeq2Seq, RecurrentState, attend_row, attend_step
-from foveate.nn.limit import require_positive, require_rates
+from foveate.nn.limit import require_no_segments, require_positive, require_rates
 from foveate.nn.packing import Packing
 from foveate.nn.recurrent import Cell, RecurrentConfig, RecurrentEncoder, RecurrentLayer, StackState
 
@@ -36,6 +36,7 @@ class BahdanauConfig:
             maxout_dim=self.maxout_dim,
         )
         require_rates(dropout=self.dropout)
+        require_no_segments(attention=self.attention)
 
     @classmethod
     def paper(cls) -> "BahdanauConfig":

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from foveate.attention import AnyMechanismConfig, AttentionConfig, Positions, Rotary, causal
 from foveate.models.gpt import CausalTransformer
+from foveate.nn.block import require_parallel
 from foveate.nn.dropout import add_dropped
 from foveate.nn.feedforward import GatedFeedForward
 from foveate.nn.limit import require_positive, require_rates
@@ -49,6 +50,7 @@ class LlamaConfig:
             max_length=self.max_length,
         )
         require_rates(dropout=self.dropout, attention_dropout=self.attention_dropout)
+        require_parallel("attention", self.attention)
         if self.head_dim is None and self.model_dim % self.num_heads:
             raise ValueError(f"num_heads={self.num_heads} does not divide model_dim={self.model_dim}. Or set head_dim")
         if self.num_heads % self.num_kv_heads:

@@ -10,7 +10,7 @@ from foveate.attention import AnyMechanismConfig, AttentionConfig, GeneralConfig
 from foveate.data.batch import Batch
 from foveate.models.fixed_context import direction_dim
 from foveate.models.recurrent import Memory, RecurrentSeq2Seq, RecurrentState, attend_in_turn, attend_row, attend_step
-from foveate.nn.limit import require_positive, require_rates
+from foveate.nn.limit import require_no_segments, require_positive, require_rates
 from foveate.nn.packing import Packing
 from foveate.nn.recurrent import Cell, RecurrentConfig, RecurrentDecoder, RecurrentEncoder, StackState
 
@@ -36,6 +36,7 @@ class LuongConfig:
     def __post_init__(self) -> None:
         require_positive(embedding_dim=self.embedding_dim, hidden_dim=self.hidden_dim, num_layers=self.num_layers)
         require_rates(dropout=self.dropout)
+        require_no_segments(attention=self.attention)
 
     @classmethod
     def paper(cls) -> "LuongConfig":

@@ -20,7 +20,7 @@ from foveate.attention import (
 )
 from foveate.nn.dropout import add_dropped, add_dropped_and_norm
 from foveate.nn.feedforward import Activation, FeedForward
-from foveate.nn.limit import require_positive, require_rates
+from foveate.nn.limit import require_no_segments, require_positive, require_rates
 from foveate.nn.multihead import KeyValue, MultiHeadAttention, PackedKeyValue
 from foveate.nn.packing import Packing
 
@@ -54,7 +54,7 @@ class BlockConfig:
         if self.model_dim % self.num_heads:
             raise ValueError(f"num_heads={self.num_heads} does not divide model_dim={self.model_dim}")
         for site in ("encoder_attention", "decoder_attention", "cross_attention"):
-            _require_parallel(site, getattr(self, site))
+            require_parallel(site, getattr(self, site))
 
 
 class Residual(nn.Module):
@@ -118,8 +118,11 @@ class DecoderBlock(nn.Module):
         return self.feedforward_residual(x, self.feedforward)
 
 
-def _require_parallel(site: str, attention: MechanismConfig) -> None:
-    """Some attention needs one step after the other, and what each step earned: recurrent decoders have that."""
+def require_parallel(site: str, attention: MechanismConfig) -> None:
+    """Raise ValueError for what a Transformer's layer cannot give: one step after the other and what each step earned,
+    which recurrent decoders have, or several texts in a row.
+    """
+    require_no_segments(**{site: attention})
     if isinstance(getattr(attention, "score", None), LocationAwareConfig):
         raise ValueError(
             f'{site}.score cannot be "location_aware": it looks at the weights of the step before, and a Transformer '

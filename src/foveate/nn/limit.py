@@ -1,5 +1,7 @@
 """What configurations check when they are made, each by the name of the setting."""
 
+from foveate.attention import same_segment
+
 
 def require_rates(**rates: float) -> None:
     """Raise ValueError for a rate outside [0, 1), by name."""
@@ -13,3 +15,15 @@ def require_positive(**sizes: int) -> None:
     for name, size in sizes.items():
         if size < 1:
             raise ValueError(f"{name} must be at least 1, got {size}")
+
+
+def require_no_segments(**attentions: object) -> None:
+    """Raise ValueError for an attention whose rule tells apart the texts of one row, by name: models read one a row."""
+    for name, attention in attentions.items():
+        rule = str(getattr(attention, "visibility", ""))
+        if str(same_segment()) in rule:
+            raise ValueError(
+                f"{name}.visibility cannot be {rule!r}: a model's batch holds one text a row, without segments. "
+                "Leave same_segment() out; where you pack texts yourself, give it to an Attention with "
+                "at=Positions(..., query_segment=..., key_segment=...)"
+            )

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from foveate.attention import AdditiveConfig, AnyMechanismConfig, AttentionConfig, Mechanism, Positions, padding
+from foveate.nn.limit import require_no_segments
 from foveate.nn.packing import Packing
 
 
@@ -69,6 +70,9 @@ class AttentionPoolingConfig:
 
     kind: ClassVar[str] = "attention"
     attention: AnyMechanismConfig = AttentionConfig(score=AdditiveConfig())
+
+    def __post_init__(self) -> None:
+        require_no_segments(attention=self.attention)
 
     def build(self, dim: int) -> AttentionPooling:
         return AttentionPooling(self, dim)

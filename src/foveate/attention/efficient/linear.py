@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from foveate.attention.efficient.demand import require_one_width
 from foveate.attention.efficient.kernel import KernelAttention
 from foveate.attention.efficient.proportional import Proportional
-from foveate.attention.score import Dot
 from foveate.attention.visibility import Visibility
 
 
@@ -85,5 +85,5 @@ class LinearConfig:
         visibility: Visibility,
         kind: Literal["self", "cross"],
     ) -> LinearAttention:
-        Dot().build(query_dim=query_dim, key_dim=key_dim)  # says why widths must be equal
+        require_one_width("Linear attention", query_dim, key_dim)
         return LinearAttention(eps=self.eps, visibility=visibility, kind=kind)

@@ -8,10 +8,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from foveate.attention.attention import Attention, Explanation, Plan
-from foveate.attention.efficient.demand import demand_of, require
+from foveate.attention.efficient.demand import demand_of, require, require_one_width
 from foveate.attention.paths.path import share_heads
 from foveate.attention.position import Positions
-from foveate.attention.score import Dot, ScaledDot
+from foveate.attention.score import ScaledDot
 from foveate.attention.visibility import Visibility, everything, padding
 
 Sharing = Literal["none", "heads", "key_value"]
@@ -182,7 +182,7 @@ class LinformerConfig:
         visibility: Visibility,
         kind: Literal["self", "cross"],
     ) -> LinformerAttention:
-        Dot().build(query_dim=query_dim, key_dim=key_dim)  # says why widths must be equal
+        require_one_width("Linformer", query_dim, key_dim)
         return LinformerAttention(
             max_length=self.max_length,
             projected_length=self.projected_length,

@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from foveate.attention.efficient.demand import require_one_width
 from foveate.attention.efficient.kernel import KernelAttention
-from foveate.attention.score import Dot
 from foveate.attention.visibility import Visibility
 
 
@@ -136,7 +136,7 @@ class PerformerConfig:
         visibility: Visibility,
         kind: Literal["self", "cross"],
     ) -> PerformerAttention:
-        Dot().build(query_dim=query_dim, key_dim=key_dim)  # says why widths must be equal
+        require_one_width("Performer", query_dim, key_dim)
         return PerformerAttention(
             head_dim=key_dim, num_features=self.num_features, seed=self.seed, visibility=visibility, kind=kind
         )

@@ -9,11 +9,10 @@ from torch import Tensor
 
 from foveate.attention.attention import Attention
 from foveate.attention.efficient.bucket import NOWHERE, SPACING, HashedPath, SameBucket, SharedDot
-from foveate.attention.efficient.demand import demand_of
+from foveate.attention.efficient.demand import demand_of, require_one_width
 from foveate.attention.paths.materialised import MaterialisedPath
 from foveate.attention.paths.path import share_heads
 from foveate.attention.position import Positions
-from foveate.attention.score import Dot
 from foveate.attention.visibility import Visibility, everything
 
 
@@ -144,7 +143,7 @@ class ReformerConfig:
                 "Reformer makes queries and keys from one tensor: it is self-attention. "
                 'Choose another kind for cross-attention, such as "attention".'
             )
-        Dot().build(query_dim=query_dim, key_dim=key_dim)  # says why widths must be equal
+        require_one_width("Reformer", query_dim, key_dim)
         return ReformerAttention(
             head_dim=key_dim,
             buckets=self.buckets,

@@ -9,11 +9,10 @@ from torch import Tensor, nn
 
 from foveate.attention.attention import Explanation, Plan, PlannedPath
 from foveate.attention.efficient.block import Blocks, Look, Sorted, balanced, blocks_of
-from foveate.attention.efficient.demand import demand_of, require
+from foveate.attention.efficient.demand import demand_of, require, require_one_width
 from foveate.attention.paths.path import Cost
 from foveate.attention.planner import features, is_training, rates_of
 from foveate.attention.position import Positions
-from foveate.attention.score import Dot
 from foveate.attention.visibility import Visibility, everything
 
 
@@ -162,7 +161,7 @@ class SinkhornConfig:
                 "Sinkhorn attention has a query look at its own block, which another sequence does not have. "
                 'Choose another kind for cross-attention, such as "attention".'
             )
-        Dot().build(query_dim=query_dim, key_dim=key_dim)  # says why widths must be equal
+        require_one_width("Sinkhorn attention", query_dim, key_dim)
         return SinkhornAttention(
             head_dim=key_dim,
             num_heads=num_heads,

@@ -135,7 +135,8 @@ class GatConfig:
     def build(self, *, query_dim: int, key_dim: int, num_heads: int = 1) -> GATScore:
         if query_dim != key_dim:
             raise ValueError(
-                f"GAT scores nodes of one kind: query_dim={query_dim} and key_dim={key_dim} must be equal."
+                f"GAT scores nodes of one kind: query_dim={query_dim} and key_dim={key_dim} must be equal. "
+                'Choose equal widths, or the score "gat_v2", which projects each side for itself.'
             )
         return GATScore(dim=query_dim, num_heads=num_heads, slope=self.slope)
 

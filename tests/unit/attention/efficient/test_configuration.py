@@ -8,7 +8,7 @@ import torch
 from foveate.attention import causal, padding
 from foveate.attention.efficient import BigbirdConfig, LocalBlockConfig
 from foveate.config import build, to_toml
-from foveate.models import TransformerConfig
+from foveate.models import BahdanauConfig, TransformerConfig
 from foveate.nn import BlockConfig, MultiHeadAttention
 
 KINDS = (
@@ -60,3 +60,11 @@ def test_blocks_of_the_long_range_arena_are_local_here() -> None:
     pattern = LocalBlockConfig(block=4).pattern.picture(12, 12).splitlines()
     assert pattern[0] == "# # # # . . . . . . . ."
     assert pattern[4] == ". . . . # # # # . . . ."
+
+
+@pytest.mark.parametrize("kind", ["linear", "performer", "linformer"])
+def test_who_multiplies_queries_and_keys_says_so_by_its_own_name(kind: str) -> None:
+    """A bidirectional encoder's memory is twice as wide as its decoder."""
+    config = build(BahdanauConfig, {"attention": kind, "hidden_dim": 8})
+    with pytest.raises(ValueError, match=rf"(?i)^{kind}.* needs queries and keys of one width, got 8 and 16. Choose"):
+        config.build(9, 9)
