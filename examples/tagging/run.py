@@ -6,7 +6,8 @@
 Sentences are generated in which eight words are verbs in one place and nouns in another. Each encoder is trained to tag
 them, from the same data with the same recipe, and then asked about the sentence. A fully-connected layer that sees one
 word alone gives the same word the same tag: at most one of two can be right. With a context window it learns, and its
-first matrix grows with every word let in. The others see the whole sentence, or as much as their layers reach.
+first matrix grows with every word let in. The others see the whole sentence, or as much as their layers reach; --all
+asks an LSTM, a BERT and every efficient kind of attention too.
 
 Each run is also an ordinary run folder: `foveate tag demo/tagging/rnn "I saw a saw"`.
 """
@@ -16,9 +17,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from foveate.attention.efficient import (
+    BigbirdConfig,
+    EfficientConfig,
+    LinearConfig,
+    LinformerConfig,
+    LocalBlockConfig,
+    LongformerConfig,
+    PerformerConfig,
+    ReformerConfig,
+    SinkhornConfig,
+    SparseConfig,
+    SynthesizerConfig,
+)
 from foveate.config import to_dict
 from foveate.data.labelled import Tagged
 from foveate.data.synthetic import tagged_sentences
+from foveate.models.bert import BERTConfig
 from foveate.models.tagger import TaggerConfig
 from foveate.nn.block import BlockConfig
 from foveate.nn.encoder import (
@@ -35,15 +50,35 @@ from foveate.tasks.tag import SentenceTagger, TagConfig, TaggedSentence, TagTask
 from foveate.train import Cosine, TrainConfig, fit
 
 SENTENCE = "I saw a saw"
+BLOCK = BlockConfig(model_dim=32, num_heads=2, feedforward_dim=64, norm="pre")
 ENCODERS: dict[str, EncoderConfig] = {
     "word": WindowEncoderConfig(window=0, hidden_dim=32),
     "window": WindowEncoderConfig(window=1, hidden_dim=32),
     "cnn": CNNEncoderConfig(hidden_dim=32),
     "rnn": RNNEncoderConfig(hidden_dim=16),
-    "transformer": TransformerEncoderConfig(
-        block=BlockConfig(model_dim=32, num_heads=2, feedforward_dim=64, norm="pre"), num_layers=2
-    ),
+    "transformer": TransformerEncoderConfig(block=BLOCK, num_layers=2),
     "ran": RANEncoderConfig(model_dim=32, num_heads=2, head_dim=16, window=4, num_layers=2),
+}
+EFFICIENT: dict[str, EfficientConfig] = {
+    "linear": LinearConfig(),
+    "performer": PerformerConfig(num_features=32),
+    "linformer": LinformerConfig(max_length=20, projected_length=8),
+    "reformer": ReformerConfig(buckets=4, rounds=4, chunk=8),
+    "sinkhorn": SinkhornConfig(block=4),
+    "synthesizer": SynthesizerConfig(max_length=20),
+    "local_block": LocalBlockConfig(block=8),
+    "sparse": SparseConfig(block=4),
+    "longformer": LongformerConfig(window=4),
+    "bigbird": BigbirdConfig(block=2, window=1, random=1),
+}
+ALL: dict[str, EncoderConfig | BERTConfig] = {
+    **ENCODERS,
+    "lstm": RNNEncoderConfig(cell="lstm", hidden_dim=16),
+    "bert": BERTConfig(block=replace(BLOCK, norm="post", activation="gelu"), num_layers=2, max_length=24),
+    **{
+        name: TransformerEncoderConfig(block=replace(BLOCK, encoder_attention=attention), num_layers=2)
+        for name, attention in EFFICIENT.items()
+    },
 }
 MODEL = TaggerConfig(embedding_dim=16, character_dim=0, dropout=0.1, word_dropout=0.0)
 STEPS = 150
@@ -52,21 +87,22 @@ STEPS = 150
 def main(argv: Sequence[str] | None = None) -> dict[str, tuple[float, TaggedSentence]]:
     """Accuracy on sentences not seen in training, and the tags of the sentence, by encoder."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--encoder", choices=ENCODERS, action="append", help="train this one only; may be repeated")
+    parser.add_argument("--encoder", choices=ALL, action="append", help="train this one only; may be repeated")
+    parser.add_argument("--all", action="store_true", help="train every encoder that there is")
     parser.add_argument("--out", type=Path, default=Path("demo/tagging"), help="folder of the runs (demo/tagging)")
     parser.add_argument("--small", action="store_true", help="a few steps: tries the code, learns nothing")
     arguments = parser.parse_args(argv)
     results = {}
     print(f"{'encoder':12} {'parameters':>10} {'accuracy, %':>12}  {SENTENCE}")
-    for name in arguments.encoder or ENCODERS:
-        tagger = trained(ENCODERS[name], arguments.out / name, steps=3 if arguments.small else STEPS)
+    for name in arguments.encoder or (ALL if arguments.all else ENCODERS):
+        tagger = trained(ALL[name], arguments.out / name, steps=3 if arguments.small else STEPS)
         share, (said,) = accuracy(tagger), tagger.tag([SENTENCE])
         results[name] = share, said
         print(f"{name:12} {tagger.model.parameter_count():>10,} {100 * share:>12.1f}  {said}")
     return results
 
 
-def trained(encoder: EncoderConfig, folder: Path, *, steps: int = STEPS) -> SentenceTagger:
+def trained(encoder: EncoderConfig | BERTConfig, folder: Path, *, steps: int = STEPS) -> SentenceTagger:
     """A tagger with this encoder, trained for some seconds in a run folder of its own; a finished one as it is."""
     if (folder / "model.json").exists():
         return SentenceTagger.load(folder)

@@ -7,6 +7,7 @@ from types import ModuleType
 
 import pytest
 
+from foveate.attention.efficient import EfficientConfig
 from foveate.nn.encoder import WindowEncoderConfig
 
 PATH = Path(__file__).parents[2] / "examples" / "tagging" / "run.py"
@@ -25,12 +26,16 @@ def load() -> ModuleType:
 example = load()
 
 
-@pytest.mark.parametrize("name", ["window", "cnn", "rnn", "transformer", "ran"])
+@pytest.mark.parametrize("name", [name for name in example.ALL if name != "word"])
 def test_an_encoder_with_context_gives_the_same_word_two_tags(name: str, tmp_path: Path) -> None:
-    tagger = example.trained(example.ENCODERS[name], tmp_path)
+    tagger = example.trained(example.ALL[name], tmp_path)
     (said,) = tagger.tag([example.SENTENCE])
     assert said.tags == ("PRON", "VERB", "DET", "NOUN")
     assert example.accuracy(tagger) >= 0.95
+
+
+def test_every_efficient_kind_of_attention_is_asked() -> None:
+    assert {type(config) for config in example.EFFICIENT.values()} == set(EfficientConfig.__args__)
 
 
 def test_a_fully_connected_layer_without_context_cannot(tmp_path: Path) -> None:
