@@ -20,11 +20,21 @@ import torch
 from torch import Tensor, nn
 
 from foveate import machine
-from foveate.attention import AttentionConfig, Positions, calibration, complexity, padding, visibility, window
+from foveate.attention import (
+    AttentionConfig,
+    Positions,
+    calibration,
+    complexity,
+    padding,
+    predicate,
+    same_segment,
+    visibility,
+    window,
+)
 from foveate.attention.bias import BiasConfig, GaussianConfig
 from foveate.attention.configuration import AnyMechanismConfig
 from foveate.attention.normaliser import NormaliserConfig
-from foveate.attention.score import ScoreConfig
+from foveate.attention.score import FeedbackScore, ScoreConfig
 from foveate.attention.transform import TransformConfig
 from foveate.attention.visibility import Visibility
 from foveate.config.field import kind_of
@@ -55,8 +65,21 @@ RULES = {
     "bigbird": "bigbird(block=2, window=3, tokens=1, random=1)",
     "sparse": "sparse(block=4)",
     "neighbourhood": "neighbourhood(columns=4, reach=1)",
+    "summary": "summary(block=4, count=1)",
+    "edges": "edges([[0, 1, 2, 3, 5, 8], [1, 2, 0, 8, 3, 5]], self_loops=True)",
 }
 """How a page's example calls each rule."""
+
+
+def even(at: Positions) -> Tensor:
+    return at.key % 2 == 0
+
+
+IN_PYTHON = {
+    "same_segment": (same_segment(), "Attention(visibility=causal() & same_segment()).run(query, key, value, at=at)"),
+    "predicate": (predicate(even), "Attention(visibility=causal() & predicate(even)).run(query, key, value)"),
+}
+"""Rules that a file cannot say: one needs positions with segments, the other a function."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +91,7 @@ class Entry:
     subject: Any
     """Whose docstring explains it."""
     setting: str
-    """The line of TOML that chooses it."""
+    """The line of TOML that chooses it, or of Python where no file can."""
     config: Any = None
     """Builds the mechanism that shows it, where there is one to show."""
 
@@ -92,7 +115,8 @@ def entries() -> Iterator[Entry]:
     for cls in members(ScoreConfig):
         config = AttentionConfig(score=cls())
         built = cls().build(query_dim=DIM, key_dim=DIM, num_heads=HEADS)
-        yield Entry("score", kind_of(cls), type(built), f'{SITE}.score.kind = "{kind_of(cls)}"', config)
+        site = "model.attention" if isinstance(built, FeedbackScore) else SITE
+        yield Entry("score", kind_of(cls), type(built), f'{site}.score.kind = "{kind_of(cls)}"', config)
     for cls in members(NormaliserConfig):
         config = AttentionConfig(normaliser=cls())
         setting = f'{SITE}.normaliser.kind = "{kind_of(cls)}"'
@@ -112,13 +136,15 @@ def entries() -> Iterator[Entry]:
         rule = Visibility.parse(code)
         config = AttentionConfig(visibility=rule)
         yield Entry("visibility", name, getattr(visibility, name), f'{SITE}.visibility = "{code}"', config)
+    for name, (rule, code) in IN_PYTHON.items():
+        yield Entry("visibility", name, getattr(visibility, name), code, AttentionConfig(visibility=rule))
     for cls in members(AnyMechanismConfig):
         if cls is not AttentionConfig:
             subject = _subject(cls)
             yield Entry("formula", kind_of(cls), subject, f'{SITE}.kind = "{kind_of(cls)}"', cls())
     for cls in members(PositionConfig):
         yield Entry("position", kind_of(cls), _subject(cls), f'model.position.kind = "{kind_of(cls)}"')
-    yield Entry("recurrent", "ran", RAN, "RANConfig(...).build()")
+    yield Entry("recurrent", "ran", RAN, 'model.encoder.kind = "ran"')
 
 
 def to_toml_line(config: Any) -> str:
@@ -143,7 +169,8 @@ def _subject(cls: type) -> Any:
 
 def page(entry: Entry, measured: dict[str, Any]) -> str:
     """The Markdown of one part."""
-    parts = [f"# {entry.title}", *body(entry.subject), "## In a configuration", f"```toml\n{entry.setting}\n```"]
+    place, language = ("In Python", "python") if entry.kind in IN_PYTHON else ("In a configuration", "toml")
+    parts = [f"# {entry.title}", *body(entry.subject), f"## {place}", f"```{language}\n{entry.setting}\n```"]
     if entry.config is not None:
         about = "What one head looks at: rows are queries, columns keys, darker is more."
         parts += ["## What it looks at", f"![weights]({entry.name}.svg)", about]
@@ -236,6 +263,9 @@ def picture(entry: Entry) -> str | None:
     at = Positions.of(LENGTH, LENGTH)
     if entry.kind == "location_aware":
         at = replace(at, previous=torch.eye(LENGTH).roll(1, 0).expand(1, HEADS, -1, -1))
+    if entry.kind == "same_segment":
+        segment = torch.tensor([0] * 5 + [1] * 4 + [2] * 3)
+        at = replace(at, query_segment=segment[None, None, :, None], key_segment=segment[None, None, None])
     with torch.no_grad():
         mechanism = _built(entry.config)
         weights = mechanism.eval().explain(x, x, x, at=at).weights[0, 0]
@@ -259,7 +289,7 @@ def measure(every: list[Entry]) -> dict[str, Any]:
         calibration.scale()
     mechanisms = {}
     for entry in every:
-        if entry.config is not None and entry.kind != "location_aware":
+        if entry.config is not None and entry.kind not in ("location_aware", *IN_PYTHON):
             mechanisms[entry.name] = _timed(entry.config)
             print(entry.name, mechanisms[entry.name], flush=True)
     about = "One example, 8 heads of 64, float32, one core of an AMD EPYC; times are the least of five."

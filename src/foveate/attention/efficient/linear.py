@@ -50,7 +50,8 @@ class Elu:
 class LinearAttention(KernelAttention):
     """context_i = φ(q_i) Σ_j φ(k_j) v_jᵀ / φ(q_i) Σ_j φ(k_j),  φ(x) = elu(x) + 1
 
-    O(n · d²) instead of O(n² · d); causal through running sums. Differs from the paper: hidden keys are left out of
+    O(n · d²) instead of O(n² · d); causal through running sums, and a running sum is all that a decoder keeps: a token
+    costs O(d²), however long the text is (`RunningSum`). Differs from the paper: hidden keys are left out of
     both sums (published code often leaves them in), and ε is 0 unless given.
 
     >>> from foveate.attention import Positions, causal
@@ -60,7 +61,7 @@ class LinearAttention(KernelAttention):
     >>> torch.allclose(attention.run(query=x, key=x, value=x), seen.weights @ x, atol=1e-6), seen.shows
     (True, 'implied')
 
-    Reference: Katharopoulos et al. 2020, equations 5, 7 and 9 to 12.
+    Reference: Katharopoulos et al. 2020, equations 5, 7, 9 to 12 and 16 to 20.
     """
 
     def __init__(

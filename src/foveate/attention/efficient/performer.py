@@ -79,7 +79,8 @@ class Favor(nn.Module):
 class PerformerAttention(KernelAttention):
     """context_i = φ(q_i) Σ_j φ(k_j) v_jᵀ / φ(q_i) Σ_j φ(k_j), an unbiased kernel's estimate of softmax attention
 
-    O(n · m · d) with m random features; causal through running sums. Differs from published code: no constant is added
+    O(n · m · d) with m random features; causal through running sums, and a running sum is all that a decoder keeps: a
+    token costs O(m · d), however long the text is. Differs from published code: no constant is added
     to the features, so that nothing but rounding depends on the largest key; hidden keys are left out.
 
     >>> from foveate.attention import Attention
