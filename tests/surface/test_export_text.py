@@ -172,6 +172,41 @@ def test_an_export_says_what_goes_in_and_what_comes_out(exports: Exports) -> Non
         assert all((out / name).exists() for name in mentioned)
 
 
+def documented(title: str) -> str:
+    """The example under a heading of docs/export.md."""
+    text = (Path(__file__).parents[2] / "docs/export.md").read_text(encoding="utf-8")
+    found = re.search(rf"## {title}\n.*?```python\n(.*?)```", text, re.DOTALL)
+    assert found
+    return found[1]
+
+
+def test_the_example_of_a_tagger_runs_as_it_is_written(
+    exports: Exports, tmp_path: Path, capsys: Any, monkeypatch: Any
+) -> None:
+    run, out = exports["tag"]
+    (tmp_path / "tagger").symlink_to(out)
+    monkeypatch.chdir(tmp_path)
+    exec(documented("A tagger without this package"), {})
+    expected = SentenceTagger.load(run).tag(["I saw a saw", "Time flies"])
+    assert capsys.readouterr().out == "".join(f"{sentence}\n" for sentence in expected)
+
+
+@pytest.mark.parametrize("name", ["language_model", "recurrent"])
+def test_the_example_of_a_language_model_runs_as_it_is_written(
+    name: str, exports: Exports, tmp_path: Path, capsys: Any, monkeypatch: Any
+) -> None:
+    run, out = exports[name]
+    (tmp_path / "model").symlink_to(out)
+    monkeypatch.chdir(tmp_path)
+    prompt = [2, 4, 5]
+    exec(documented("A language model goes on").replace("[2, 101, 102]", str(prompt)), {})
+    model, read = Generator.load(run).model, list(prompt)
+    with torch.inference_mode():
+        for _ in range(5):
+            read.append(int(model(Batch.of([read]))[-1].argmax()))
+    assert capsys.readouterr().out == f"{read[len(prompt) :]}\n"
+
+
 def test_ctranslate2_is_for_translators(foveate: Any, exports: Exports, tmp_path: Path) -> None:
     run, _ = exports["classify"]
     said = foveate("export", run, "--to", "ctranslate2", tmp_path / "out")

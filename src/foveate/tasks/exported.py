@@ -104,7 +104,8 @@ def language_model(run: Path | str, note: Note) -> Exported:
     loaded = Generator.load(run, note=note)
     tokens = f"ids of {READ}; {EOS} stands before a text and for the end of each line"
     if isinstance(loaded.tokeniser, HuggingFaceTokeniser):
-        tokens = f"ids of {READ}; a text ends with {loaded.tokeniser.id_of('eos')}"
+        begin = "".join(f"{token}, " for token in loaded.tokeniser.framed(""))
+        tokens = f"{begin}the ids of {READ}; a text ends with {loaded.tokeniser.id_of('eos')}"
     meanings = {
         "tokens": f"{tokens}. A whole prompt, or what was chosen last; all rows that are gone on from are equally long",
         "state.": "before the first token zeros, with a past of size 0; then new.state.… of the call before",
@@ -117,19 +118,16 @@ def language_model(run: Path | str, note: Note) -> Exported:
 def masked_language_model(run: Path | str, note: Note) -> Exported:
     """A model that fills gaps."""
     loaded = Filler.load(run, note=note)
-    text, gap = f"{BOS}, {EOS}, the ids of {READ}, {EOS}", loaded.tokeniser.vocab_size
-    if isinstance(loaded.tokeniser, HuggingFaceTokeniser):
-        begin, *end = loaded.tokeniser.framed("")
-        text = f"{begin}, the ids of {READ}, {', '.join(map(str, end))}"
-        gap = loaded.tokeniser.id_of("mask") or 0
+    frame = loaded.frame
+    text = f"{', '.join(map(str, frame.begin))}, the ids of {READ}, {frame.end}; {frame.gap} stands for a gap"
     meanings = {
-        "tokens": f"{text}; {gap} stands for a gap",
+        "tokens": f"{text}; of a pair, the second text and another {frame.end} follow",
         "lengths": COUNTED,
-        "segments": "0; and 1 at the second text of a pair",
+        "segments": "0; and 1 at the second text of a pair and its end",
         "logits": "at each token, of the ids that may stand there",
     }
     return Exported(
-        "masked_language_model", loaded.model, _saver({READ: loaded.tokeniser}), meanings, extra={"gap": gap}
+        "masked_language_model", loaded.model, _saver({READ: loaded.tokeniser}), meanings, extra={"gap": frame.gap}
     )
 
 
