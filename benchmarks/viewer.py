@@ -153,7 +153,7 @@ def explored(length: int) -> dict[str, Any]:
 
 def measured(name: str, make: Callable[[int], str], wanted: argparse.Namespace) -> Iterator[dict[str, object]]:
     """Page after page, up to the first that does not open."""
-    for length in (each for each in LENGTHS if each <= wanted.longest):
+    for length in (each for each in LENGTHS if wanted.shortest <= each <= wanted.longest):
         html = make(length)
         took = first_picture(html, wanted.cdn, wanted.patience)
         shown = took["why"] if took["seconds"] is None else f"{took['seconds']:6.1f} s"
@@ -167,6 +167,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rivals", action="store_true", help="BertViz and CircuitsVis too")
     parser.add_argument("--cdn", default="", metavar="FOLDER", help="node_modules with requirejs, d3 and jquery")
+    parser.add_argument("--shortest", type=int, default=LENGTHS[0], metavar="N")
     parser.add_argument("--longest", type=int, default=LENGTHS[-1], metavar="N")
     parser.add_argument("--patience", type=float, default=PATIENCE, metavar="SECONDS")
     parser.add_argument("--out", metavar="FILE", help="by default benchmarks/results/viewer-DATE.json")
