@@ -1,4 +1,4 @@
-"""What the user may have meant: the end of many error messages."""
+"""Words of messages: what the user may have meant, and how many there are."""
 
 import difflib
 from collections.abc import Iterable
@@ -15,6 +15,16 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """
     similar = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.6)
     return f" Did you mean {similar[0]!r}?" if similar else ""
+
+
+def counted(count: int, noun: str) -> str:
+    """How many there are, in words.
+
+    >>> counted(1, "pair"), counted(12000, "pair"), counted(2, "hypothesis")
+    ('1 pair', '12,000 pairs', '2 hypotheses')
+    """
+    many = f"{noun.removesuffix('is')}es" if noun.endswith("is") else f"{noun}s"
+    return f"{count:,} {noun if count == 1 else many}"
 
 
 def missing_file(path: Path) -> str:

@@ -115,6 +115,26 @@ def test_sizes_are_chosen_from_the_data_and_the_choice_is_said(
     }
 
 
+def test_what_is_said_of_the_sizes_is_what_is_used(
+    foveate: Any, corpus: Path, tmp_path: Path, tiny: tuple[str, ...]
+) -> None:
+    start = ("train", "translate", "--source", corpus / "pairs.tsv", "--out", tmp_path / "run")
+    said = foveate(*start, *tiny, "--set", "train.steps=1", "--set", "train.patience=none")
+    assert said.code == 0, said.err
+    assert said.err.splitlines()[1:6] == [
+        "source: single words, so characters",
+        "target: single words, so characters",
+        "model: as set, model.embedding_dim = 8, model.hidden_dim = 16, model.maxout_dim = 8, "
+        "model.attention.score.hidden_dim = 8",
+        "training: at most 1 step",
+        "Change any of it with --set, or write a TOML file.",
+    ]
+    for refused in ((*start, *tiny), (*start, "--set", "model.hiden_dim=3")):
+        said = foveate(*refused)
+        assert said.code == 2
+        assert said.err.count("\n") == 1, said.err
+
+
 # -- stop and go on ----------------------------------------------------------------------------------------------------
 
 

@@ -103,7 +103,20 @@ def test_too_few_lines_to_hold_some_out(training: Refused, tmp_path: Path) -> No
     assert training("--source", tmp_path / "few.tsv") == (
         3,
         f"foveate train: {tmp_path}/few.tsv has 9 pairs: too few to hold some out for validation. "
-        "Give at least 10, or validation files with data.valid_source and data.valid_target.",
+        "Give at least 10, or validation files with --valid-source (data.valid_source) and --valid-target.",
+    )
+
+
+def test_one_of_a_thing_is_not_many(training: Refused, foveate: Any, tmp_path: Path) -> None:
+    (tmp_path / "one.tsv").write_text("a\tb\n")
+    assert "one.tsv has 1 pair: too few" in training("--source", tmp_path / "one.tsv")[1]
+    (tmp_path / "one.txt").write_text("a\n")
+    words = ("--text", tmp_path / "one.txt", "--out", tmp_path / "run", "--no-tune")
+    said = foveate("train", "language_model", *words)
+    assert said.err.splitlines()[0] == "1 line, 2 characters of which 1 is different."
+    assert said.err.endswith(
+        "one.txt has 1 line: too few to hold some out for validation. "
+        "Give at least 10, or a validation file with --valid-text (data.valid_text).\n"
     )
 
 
@@ -485,7 +498,7 @@ def test_an_unknown_metric(refused: Refused, evaluation: tuple[object, ...]) -> 
 def test_a_place_that_cannot_be_written(
     refused: Refused, evaluation: tuple[object, ...], corpus: Path, option: str
 ) -> None:
-    place = corpus / "pairs.tsv" / "output.txt"
+    place = corpus / "pairs.tsv" / ("output.txt" if option == "--save" else "report.html")
     assert refused(*evaluation, option, place) == (
         4,
         f"foveate evaluate: {place} cannot be written: File exists. Check the place or choose another; "

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from foveate.storage.run import create_run
+
 NOWHERE = "nowhere/run"
 
 
@@ -31,6 +33,15 @@ NOWHERE = "nowhere/run"
 def test_an_evaluation_takes_what_it_uses(foveate: Any, words: str, said: str) -> None:
     refused = foveate("evaluate", *(NOWHERE if word == "RUN" else word for word in words.split()))
     assert (refused.code, f"foveate evaluate: {said}" in refused.err) == (2, True), refused.err
+
+
+def test_a_run_of_another_task_is_said_before_its_data_are_read(foveate: Any, tmp_path: Path) -> None:
+    create_run(tmp_path / "run", "tag", {})
+    said = foveate("evaluate", tmp_path / "run", "--source", "nowhere.tsv")
+    assert (said.code, said.err) == (
+        2,
+        f"foveate evaluate: {tmp_path}/run is a run of the task tag, which is not scored with --source. Use --data.\n",
+    )
 
 
 @pytest.mark.parametrize(
@@ -64,6 +75,19 @@ def test_a_drawing_and_a_page_are_both_written(foveate: Any, trained: Path, tmp_
     assert all((tmp_path / name).stat().st_size for name in ("a.txt", "a.html"))
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("tag --source-length 9", "--source-length goes with translate, and would change nothing for tag."),
+        ("translate --length 9", "--length goes with tag and classify, and would change nothing for translate."),
+        ("language_model --length 9", "--length goes with tag and classify, and would change nothing for language_"),
+    ],
+)
+def test_a_plan_takes_the_lengths_of_its_task(foveate: Any, words: str, said: str) -> None:
+    refused = foveate("plan", *words.split(), "--no-tune")
+    assert (refused.code, f"foveate plan: {said}" in refused.err) == (2, True), refused.err
+
+
 def test_translations_take_what_they_use(foveate: Any, trained: Path) -> None:
     said = foveate("translate", NOWHERE, "abc", "--head", "0")
     assert said.err == "foveate translate: --head goes with --align, and would change nothing without. Leave it out.\n"
@@ -71,6 +95,13 @@ def test_translations_take_what_they_use(foveate: Any, trained: Path) -> None:
     assert "--beam 4 and --set kind=sample both say how to search" in said.err
     said = foveate("translate", trained, "abc", "--set", "length_penalty=wu", "--set", "kind=greedy", "--no-tune")
     assert 'decode.length_penalty is not a setting. The kind here is "greedy"' in said.err
+
+
+def test_a_folder_that_is_not_there_gets_the_nearest_names(foveate: Any, tmp_path: Path) -> None:
+    (tmp_path / "tagger").mkdir()
+    said = foveate("tag", tmp_path / "tager", "a b", "--no-tune")
+    sentence = f"{tmp_path}/tager: there is no such folder. The nearest names there are: tagger.\n"
+    assert (said.code, said.err) == (3, f"foveate tag: {sentence}")
 
 
 def test_models_that_came_trained_have_nothing_to_resume_and_no_report(foveate: Any, tmp_path: Path) -> None:

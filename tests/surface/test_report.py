@@ -58,7 +58,7 @@ def test_a_translation_has_the_report_that_training_left(foveate: Any, trained: 
 def test_what_has_no_report_is_said(foveate: Any, run: Path, tmp_path: Path) -> None:
     said = foveate("report", tmp_path / "nothing")
     assert said.code == 3
-    assert "is not a run folder" in said.err
+    assert "nothing: there is no such folder" in said.err
     config = run / "config.json"
     config.write_text(config.read_text().replace('"translate"', '"tranlsate"'))
     said = foveate("report", run)

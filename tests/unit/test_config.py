@@ -109,6 +109,16 @@ def test_an_unknown_key_gets_its_path_a_suggestion_and_the_list() -> None:
     )
 
 
+def test_a_setting_of_a_table_inside_is_named_with_its_path() -> None:
+    inside = "model.hidden_dim is not a setting. Did you mean model.score.hidden_dim?"
+    assert refusal({"model": {"hidden_dim": 3}}).startswith(inside)
+    assert refusal({"model": {"hidden_dim": 3}}, where="run.toml:").startswith(f"run.toml: {inside}")
+    assert refusal({"model": {"score": {"kind": "additive"}, "hidden_dim": 3}}).startswith(inside)
+    assert "Did you mean model.dropout?" in refusal({"dropout": 0.1})
+    # Not where the kind that is chosen has none of this name.
+    assert "Did you mean" not in refusal({"model": {"score": "scaled_dot", "hidden_dim": 3}})
+
+
 def test_an_unknown_kind_gets_a_suggestion_and_the_list() -> None:
     assert refusal({"model": {"score": {"kind": "aditive"}}}) == (
         "model.score.kind cannot be \"aditive\". Did you mean 'additive'? "

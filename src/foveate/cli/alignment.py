@@ -10,6 +10,7 @@ from foveate.data.text import Pair, read_lines, read_pairs
 from foveate.errors import DataError, UsageError
 from foveate.metrics import Score, parse_pharaoh
 from foveate.storage.draft import disk_errors
+from foveate.suggestion import counted
 from foveate.tasks.alignment import every_head, score_heads, word_alignments
 from foveate.tasks.head import Head
 from foveate.tasks.translator import Translator
@@ -27,7 +28,8 @@ def evaluate(arguments: argparse.Namespace) -> int:
     pairs = list(read_pairs(arguments.source, arguments.target))
     gold = parse_pharaoh(read_lines(arguments.gold), arguments.gold)
     if len(pairs) != len(gold):
-        raise DataError(f"{arguments.gold} has {len(gold):,} lines, but there are {len(pairs):,} pairs to align.")
+        lines, there = counted(len(gold), "line"), counted(len(pairs), "pair")
+        raise DataError(f"{arguments.gold} has {lines}, but {arguments.source} has {there} to align.")
     prepare_machine(arguments, quiet=True)
     translator = Translator.load(arguments.run, precision=arguments.precision, note=say)
     chosen = Head.wanted(arguments.layer, arguments.head, arguments.when) or translator.head

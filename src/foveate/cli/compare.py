@@ -64,17 +64,22 @@ def run(arguments: argparse.Namespace) -> int:
     import sys
     from pathlib import Path
 
-    from foveate.cli.setup import prepare_machine, say
+    from foveate.cli.setup import choices, prepare_machine, say
     from foveate.comparison import compare, design_of, plan, table
     from foveate.comparison.variant import varied
     from foveate.errors import UsageError
     from foveate.train import watch
 
-    base, asked = _base(arguments), _asked(arguments)
+    (base, suggestion), asked = _base(arguments), _asked(arguments)
     variants = varied(arguments.vary) if arguments.vary else None
     design = design_of(arguments.task, base, variants, **asked)
     if not arguments.out and not arguments.plan:
         raise UsageError("--out is missing: name the folder of the comparison.")
+    if suggestion:
+        varied_ones = sorted({path for changes in design.changes.values() for path in changes})
+        budget = f"{design.budget.words} for each cell"
+        for sentence in choices(suggestion, design.base, varied=varied_ones, budget=budget):
+            say(sentence)
     for setting in design.set_aside:
         say(f"{setting} is set aside: every cell gets {design.budget.words}.")
     prepare_machine(arguments, quiet=arguments.quiet)
@@ -99,28 +104,29 @@ def run(arguments: argparse.Namespace) -> int:
     return 3 if result.failures else 0
 
 
-def _base(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The plain data of the base: a file or what suits the data, then files and settings of the command line."""
-    from foveate.cli.setup import assign, say
+def _base(arguments: argparse.Namespace) -> tuple[dict[str, Any], Any]:
+    """The plain data of the base: a file or what suits the data, then files and settings of the command line.
+
+    With the suggestion, where it is what suits the data.
+    """
+    from foveate.cli.setup import assign
     from foveate.cli.task import module_of
     from foveate.cli.train import files_given
     from foveate.config import read_toml
     from foveate.errors import UsageError
 
-    files, first = files_given(arguments), TASKS[arguments.task].first
+    files, first, suggestion = files_given(arguments), TASKS[arguments.task].first, None
     if arguments.config is not None:
         mapping: dict[str, Any] = read_toml(arguments.config)
     elif first in files:
         suggestion = module_of(arguments.task).suggest(files)
-        for reason in suggestion.reasons:
-            say(reason)
         mapping = dict(suggestion.settings)
     else:
         raise UsageError(f"There is nothing to train on. Give {option(first)} FILE, or a TOML file.")
     data = mapping.get("data", {})
     if files and isinstance(data, dict):
         mapping = {**mapping, "data": {**data, **files}}
-    return dict(assign(mapping, arguments.set))
+    return dict(assign(mapping, arguments.set)), suggestion
 
 
 def _asked(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -151,6 +157,7 @@ def _seeds(words: str) -> int | list[int]:
 
 def _print_plan(cells: Any, design: Any) -> None:
     from foveate.comparison.table import aligned
+    from foveate.suggestion import counted
 
     rows = [["cell", "state", "weights", "minutes left"]]
     for cell in cells:
@@ -159,6 +166,7 @@ def _print_plan(cells: Any, design: Any) -> None:
     print(*aligned(rows), sep="\n")
     total = sum(cell.seconds for cell in cells)
     print(
-        f"\n{len(design.variants)} variants × {len(design.seeds)} seeds = {len(cells)} cells of {design.budget.words}; "
+        f"\n{len(design.variants)} variants × {counted(len(design.seeds), 'seed')} = {len(cells)} cells of "
+        f"{design.budget.words}; "
         f"about {total / 60:.1f} minutes left here, and a little for measuring."
     )

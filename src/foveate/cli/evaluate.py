@@ -116,10 +116,8 @@ def run(arguments: argparse.Namespace) -> int:
         if not arguments.target:
             raise UsageError("--output needs --target FILE, the reference lines.")
         scores = _file(arguments)
-    elif mode == "data":
+    elif mode in ("data", "source"):
         scores = _task(arguments)
-    elif mode == "source":
-        scores = _model(arguments)
     else:
         raise UsageError(
             "Give RUN with --source (and --target, or --gold) or --data, or --output with --target, or --links with "
@@ -144,57 +142,10 @@ def _task(arguments: argparse.Namespace) -> "list[Score]":
     """Scores of a run by its own task."""
     from foveate.cli.setup import prepare_machine
 
-    evaluate = _of_task(arguments, "evaluate", "--data")
+    wanted = ("evaluate", "--data") if arguments.data else ("evaluate_pairs", "--source")
+    evaluate = _of_task(arguments, *wanted)
     prepare_machine(arguments, quiet=True)
-    return evaluate(arguments)
-
-
-def _model(arguments: argparse.Namespace) -> "list[Score]":
-    import time
-    from pathlib import Path
-
-    from foveate.cli.setup import decode_config, prepare_machine, say
-    from foveate.data.text import read_pairs
-    from foveate.errors import DataError
-    from foveate.storage.draft import disk_errors
-    from foveate.tasks.evaluation import evaluate, require_metrics, suitable_metrics
-    from foveate.tasks.translator import Translator
-
-    pairs = list(read_pairs(arguments.source, arguments.target))
-    if not pairs:
-        raise DataError(f"{arguments.source} has no lines. Give a file with pairs to score the model on.")
-    prepare_machine(arguments, quiet=True)
-    translator = Translator.load(arguments.run, precision=arguments.precision, note=say)
-    config = decode_config(translator.config, arguments)
-    names = _names(arguments.metrics) or suitable_metrics(translator.target_tokeniser)
-    require_metrics(names)
-    for path in filter(None, (arguments.save, arguments.report)):
-        with disk_errors(Path(path)):  # before the work rather than after it
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-            Path(path).open("a").close()
-    started = time.perf_counter()
-    translations = translator.translate([pair.source for pair in pairs], config=config)
-    seconds = time.perf_counter() - started
-    unfinished = sum(not translation.finished for translation in translations)
-    say(f"{len(pairs):,} lines in {seconds:.1f} seconds; {unfinished} reached their length limit before an end.")
-    hypotheses = [translation.text for translation in translations]
-    if arguments.save:
-        with disk_errors(Path(arguments.save)):
-            Path(arguments.save).write_text("".join(f"{text}\n" for text in hypotheses), encoding="utf-8")
-    references = [pair.target for pair in pairs]
-    scores = evaluate(hypotheses, references, names)
-    if arguments.report:
-        from foveate.cli.task.translation_report import SAMPLES, Test, write_translation_report
-
-        write_translation_report(
-            translator,
-            Path(arguments.run),
-            Path(arguments.report),
-            translations=translations[:SAMPLES],
-            references=references[:SAMPLES],
-            test=Test(file=Path(arguments.source).name, lines=len(pairs), scores=scores),
-        )
-        say(f"The report is in {arguments.report}.")
+    scores: list[Score] = evaluate(arguments)
     return scores
 
 
@@ -230,16 +181,13 @@ def _of_task(arguments: argparse.Namespace, name: str, option: str) -> "Callable
 
 
 def _file(arguments: argparse.Namespace) -> "list[Score]":
+    from foveate.cli.options import metric_names
     from foveate.data.text import read_pairs
     from foveate.tasks.evaluation import evaluate, suitable_metrics
 
     pairs = list(read_pairs(arguments.output, arguments.target))
-    names = _names(arguments.metrics) or suitable_metrics(None)
+    names = metric_names(arguments) or suitable_metrics(None)
     return evaluate([pair.source for pair in pairs], [pair.target for pair in pairs], names)
-
-
-def _names(text: str | None) -> list[str]:
-    return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 
 def _links(predicted: str, gold: str) -> "list[Score]":

@@ -50,6 +50,11 @@ def require_ending(option: str, path: str, kind: str) -> None:
         raise UsageError(f"{option} writes {kind}, and the ending of {path} promises {promised}. Name another file.")
 
 
+def metric_names(arguments: argparse.Namespace) -> list[str]:
+    """The metrics that --metrics names."""
+    return [name.strip() for name in (arguments.metrics or "").split(",") if name.strip()]
+
+
 def machine_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--threads", type=count, metavar="N", help="threads for tensor arithmetic; by default all cores"

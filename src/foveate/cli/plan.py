@@ -5,6 +5,15 @@ from typing import Any
 
 from foveate.cli.task import TASKS, module_of
 
+USUAL_LENGTH = 30
+LENGTHS = {"source_length": "translate", "target_length": "translate", "length": "tag and classify"}
+LENGTHS_OF: dict[str, tuple[str, ...]] = {
+    "translate": ("source_length", "target_length"),
+    "language_model": (),
+    "masked_language_model": (),
+}
+"""The lengths that a plan needs; language models have data.block_length."""
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = """
@@ -29,21 +38,23 @@ Nothing is trained: a random batch of this size makes a few probe steps.
     parser.add_argument(
         "--show", action="store_true", help="print the resolved configuration as commented TOML, and stop"
     )
-    parser.add_argument("--source-length", type=count, default=30, metavar="N", help="tokens of a source (default 30)")
-    parser.add_argument("--target-length", type=count, default=30, metavar="N", help="tokens of a target (default 30)")
-    parser.add_argument(
-        "--length", type=count, default=30, metavar="N", help="words to tag, or tokens to classify (default 30)"
-    )
+    parser.add_argument("--source-length", type=count, metavar="N", help="tokens of a source (default 30)")
+    parser.add_argument("--target-length", type=count, metavar="N", help="tokens of a target (default 30)")
+    parser.add_argument("--length", type=count, metavar="N", help="words to tag, or tokens to classify (default 30)")
     parser.add_argument("--vocab", type=count, metavar="N", help="vocabulary size, where the tokenisers do not fix it")
     machine_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from foveate.cli.options import require_used
     from foveate.cli.setup import prepare_machine
     from foveate.config import to_toml
     from foveate.tasks.plan import plan
 
     task, config = _configuration(arguments)
+    require_used(arguments, LENGTHS, LENGTHS_OF.get(task, ("length",)), f"for {task}")
+    for name in LENGTHS:
+        setattr(arguments, name, getattr(arguments, name) or USUAL_LENGTH)
     if arguments.show:
         print(to_toml(config) if task == "translate" else f'task = "{task}"\n{to_toml(config)}', end="")
         return 0

@@ -3,7 +3,7 @@
 import argparse
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
@@ -13,9 +13,11 @@ from foveate import machine
 from foveate.config import build, override, read_toml, setting, to_dict
 from foveate.decode import Constraints, DecodeConfig
 from foveate.errors import UsageError
-from foveate.suggestion import did_you_mean
+from foveate.suggestion import counted, did_you_mean
+from foveate.tasks.suggestion import Suggestion
 from foveate.tasks.translate import TranslateConfig, require_measured
 from foveate.train import TrainConfig
+from foveate.train.resume import differences
 
 Run = TypeVar("Run")
 
@@ -49,6 +51,48 @@ def resolve(
     if files and isinstance(data, Mapping):
         mapping = {**mapping, "data": {**data, **files}}
     return build(kind, assign(mapping, assignments), imports=True)
+
+
+def choices(suggestion: Suggestion, config: Any, *, varied: Iterable[str] = (), budget: str = "") -> Iterator[str]:
+    """What was chosen from the data and why, where it was not set otherwise; and what is used where it was.
+
+    `varied` are settings that differ between what is compared, each within the `budget`.
+    """
+    yield suggestion.facts
+    found = differences(to_dict(build(type(config), suggestion.settings)), to_dict(config))
+    changed = {path: change.rpartition(" → ")[2] for path, change in found.items()}
+    changed |= dict.fromkeys(varied, "varied")
+    begun = getattr(config, "initialise_from", None)
+    for reason in suggestion.reasons:
+        ours = {
+            path: new
+            for path, new in changed.items()
+            if new != "not set" and any(path == one or path.startswith(f"{one}.") for one in reason.about)
+        }
+        if begun and reason.name in ("model", "tokeniser"):
+            yield f"{reason.name}: as in {begun}, which this begins with"
+        else:
+            yield f"{reason.name}: {_as_set(ours) if ours else reason.why}"
+    yield f"training: {budget or _pace(config.train)}"
+    yield "Change any of it with --set, or write a TOML file."
+
+
+def _as_set(settings: Mapping[str, str]) -> str:
+    """Of a table of another kind the kind, and otherwise some of the settings."""
+    kinds = [path for path in settings if path.endswith(".kind")]
+    inside = {
+        path for path in settings for kind in kinds if path != kind and path.startswith(kind.removesuffix("kind"))
+    }
+    shown = [path for path in settings if path not in inside]
+    said = ", ".join(f"{path.removesuffix('.kind')} = {settings[path]}" for path in shown[:4])
+    return f"as set, {said}" + (f" and {len(shown) - 4} more" if len(shown) > 4 else "")
+
+
+def _pace(train: TrainConfig) -> str:
+    minutes = f" or {train.max_minutes:g} minutes" if train.max_minutes is not None else ""
+    better = "nothing better" if train.metric == "loss" else f"no better {train.metric}"
+    ends = "" if train.patience is None else f", stopping when {train.patience} validations bring {better}"
+    return f"at most {counted(train.steps, 'step')}{minutes}{ends}"
 
 
 def task_of(toml: str | None, named: str | None = None) -> str | None:

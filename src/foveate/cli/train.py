@@ -34,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from foveate.cli.setup import prepare_machine, resolve, say, task_of
+    from foveate.cli.setup import choices, prepare_machine, resolve, say, task_of
     from foveate.cli.training import train
     from foveate.config import to_dict
     from foveate.errors import UsageError
@@ -44,15 +44,13 @@ def run(arguments: argparse.Namespace) -> int:
     task_of(arguments.config, arguments.task)
     task, files = module_of(arguments.task), files_given(arguments)
     first = TASKS[arguments.task].first
-    base = {}
+    base, suggestion = {}, None
     if arguments.config is None:
         if first not in files:
             raise UsageError(
                 f"There is nothing to train on. Give {option(first)} FILE{_partner(first)}, or a TOML file."
             )
         suggestion = task.suggest(files)
-        for reason in suggestion.reasons:
-            say(reason)
         base = suggestion.settings
     config = resolve(base, arguments.config, files, arguments.set, kind=task.RunConfig)
     if not getattr(config.data, first):
@@ -61,6 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
         )
     folder = Path(arguments.out)
     require_new(folder)
+    for sentence in choices(suggestion, config) if suggestion else ():
+        say(sentence)
     prepare_machine(arguments, quiet=arguments.quiet)
     prepared = task.prepare(config, folder)
     config = prepared.config  # with the sizes of an encoder that it begins with

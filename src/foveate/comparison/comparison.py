@@ -22,6 +22,7 @@ from foveate.config.toml import inline
 from foveate.errors import DataError, UsageError
 from foveate.storage.checkpoint import Checkpoints
 from foveate.storage.draft import disk_errors
+from foveate.suggestion import counted
 from foveate.train.log import Progress, Quiet
 from foveate.train.resume import exclusive
 from foveate.train.update import Updater
@@ -110,7 +111,8 @@ def _all(folder: Folder, progress: Callable[[], Progress], note: Callable[[str],
         if found:
             done[variant, seed] = found
     if done:
-        note(f"{len(done)} of {len(design.cells)} cells are finished already.")
+        are = "is" if len(done) == 1 else "are"
+        note(f"{len(done)} of {counted(len(design.cells), 'cell')} {are} finished already.")
     for number, (variant, seed) in enumerate(design.cells, start=1):
         if (variant, seed) in done:
             continue

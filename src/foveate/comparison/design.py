@@ -9,6 +9,7 @@ from foveate.comparison.subject import Asked, Subject, subject_of
 from foveate.comparison.variant import Changes, lay_over
 from foveate.config import build, setting, to_dict
 from foveate.errors import UsageError
+from foveate.suggestion import counted
 from foveate.train import Constant, InverseSquareRoot
 from foveate.train.resume import differences
 from foveate.train.schedule import Plateau
@@ -42,7 +43,7 @@ class Budget:
 
     @property
     def words(self) -> str:
-        return f"{self.amount:,} {self.kind}"
+        return counted(self.amount, self.kind.removesuffix("s"))
 
     @property
     def fixed(self) -> tuple[str, ...]:

@@ -75,7 +75,8 @@ class _Builder:
             del given["kind"]
         for key in given:
             if key not in fields:
-                raise UsageError(f"{_join(where, str(key))} is not a setting.{_instead(str(key), cls, fields, kinds)}")
+                instead = _inside(str(key), cls, given, default, where) or _instead(str(key), cls, fields, kinds)
+                raise UsageError(f"{_join(where, str(key))} is not a setting.{instead}")
         # A default such as `Cosine(warmup=400)` keeps its warm-up when only another of its settings is given.
         defaults = {name: getattr(default, name) for name in fields} if type(default) is cls else defaults_of(cls)
         hints, arguments = hints_of(cls), dict(defaults)
@@ -161,6 +162,26 @@ class _Builder:
             raise UsageError(f"{_name(where)} must be a list of {len(arguments)}, got {len(value)}: {shown(value)}.")
         parts = enumerate(zip(arguments, value, strict=True))
         return tuple(self.convert(annotation, part, f"{where}[{i}]") for i, (annotation, part) in parts)
+
+
+def _inside(key: str, cls: type, given: Mapping[str, Any], default: Any, where: str) -> str:
+    """Which tables in this one have a setting of this name, as they are given or by default."""
+    defaults = defaults_of(cls) if type(default) is not cls else vars(default)
+    path, found = "" if where.endswith(":") else where.rpartition(": ")[2], []
+    for name, annotation in hints_of(cls).items():
+        classes: list[Any] = [member for member in _members(annotation) if dataclasses.is_dataclass(member)]
+        said = given.get(name)
+        kind = said.get("kind") if isinstance(said, Mapping) else said
+        here: Any = next((one for one in classes if kind_of(one) == kind), type(defaults.get(name)))
+        if dataclasses.is_dataclass(here) and key in {field.name for field in dataclasses.fields(here)}:
+            found.append(_join(_join(path, name), key))
+    return f" Did you mean {' or '.join(found)}?" if found else ""
+
+
+def _members(annotation: Any) -> tuple[Any, ...]:
+    """The types that a value may have."""
+    union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
+    return typing.get_args(annotation) if union else (annotation,)
 
 
 def _instead(key: str, cls: type, fields: Iterable[str], kinds: Mapping[str, Any]) -> str:

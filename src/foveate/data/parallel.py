@@ -16,6 +16,7 @@ from foveate.data.text import Pair
 from foveate.data.tokeniser import BOS, EOS, UNKNOWN, Tokeniser
 from foveate.errors import DataError
 from foveate.storage.draft import draft_folder
+from foveate.suggestion import counted
 
 _NAMED = 5
 Linker = Callable[[Pair, Sequence[int], Sequence[int]], Iterable[tuple[int, int]]]
@@ -67,7 +68,7 @@ class Report:
         return self.total - self.empty.count - self.too_long.count
 
     def __str__(self) -> str:
-        said = [f"All {self.total:,} pairs are used." if self.used == self.total else self._used()]
+        said = [f"All {self.total:,} pairs are used." if 1 < self.used == self.total else self._used()]
         if self.empty.count:
             has = "has" if self.empty.count == 1 else "have"
             said.append(f"{self.empty.count:,} {has} an empty side: {self.empty}.")
@@ -90,7 +91,7 @@ class Report:
 
     def _used(self) -> str:
         used, verb = f"{self.used:,}" if self.used else "None", "is" if self.used == 1 else "are"
-        return f"{used} of {self.total:,} pairs {verb} used."
+        return f"{used} of {counted(self.total, 'pair')} {verb} used."
 
 
 @dataclass(frozen=True)

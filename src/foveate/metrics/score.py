@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from foveate.errors import DataError
+from foveate.suggestion import counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +33,7 @@ def require_pairs(name: str, hypotheses: Sequence[object], references: Sequence[
         raise DataError(f"{name}: a corpus is a list of lines, and a single text was given. Put it in a list.")
     if len(hypotheses) != len(references):
         raise DataError(
-            f"{name}: {len(hypotheses)} hypotheses but {len(references)} references. "
+            f"{name}: {counted(len(hypotheses), 'hypothesis')} but {counted(len(references), 'reference')}. "
             "Score the output of exactly the file the references belong to, line by line."
         )
     if not hypotheses:

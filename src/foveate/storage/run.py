@@ -17,6 +17,8 @@ from typing import Any
 from foveate.errors import DataError, UsageError
 from foveate.storage.draft import disk_errors
 from foveate.storage.manifest import DamagedError, read_json, write_json
+from foveate.storage.shipped import SHIPPED, run_folder
+from foveate.suggestion import missing_file
 
 FORMAT = 1
 GUESTS = {"marian": "translate", "gpt2": "language_model", "llama": "language_model", "bert": "masked_language_model"}
@@ -77,12 +79,15 @@ def read_run(folder: Path) -> Run:
 
     Raises DataError when there is none, or when another version wrote it.
     """
+    folder = run_folder(str(folder)) if str(folder) in SHIPPED else folder
     path = Path(folder) / "config.json"
     if (Path(folder) / "export.json").exists():
         raise DataError(
             f"{folder} is no run but an export, for other programs. Give the run it was made from; "
             "`foveate translate RUN --engine` decodes with other engines."
         )
+    if not Path(folder).exists():
+        raise DataError(missing_file(Path(folder)).replace("no such file", "no such folder"))
     if not path.exists():
         inside = sorted(entry.parent.name for entry in Path(folder).glob("*/config.json"))
         hint = (

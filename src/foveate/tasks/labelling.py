@@ -21,6 +21,7 @@ from foveate.models import BERTConfig
 from foveate.nn.encoder import EncoderConfig
 from foveate.nn.loss import Loss, cross_entropy
 from foveate.storage.draft import disk_errors, remove_stale
+from foveate.suggestion import counted
 from foveate.tasks.initial import require_seed
 from foveate.tasks.pretrained import Pretrained, begin_with
 
@@ -183,8 +184,8 @@ class Parts(Generic[Example]):
             wanted = min(self.data.held_out, total // 10)
             if wanted < 1:
                 raise DataError(
-                    f"{self.data.data} has {total} examples: too few to hold some out for validation. "
-                    "Give at least 10, or a validation file with data.valid_data."
+                    f"{self.data.data} has {counted(total, 'example')}: too few to hold some out for validation. "
+                    "Give at least 10, or a validation file with --valid-data (data.valid_data)."
                 )
             drawn = np.random.default_rng(config.seed).choice(total, size=wanted, replace=False)
             self.drawn = frozenset(drawn.tolist())

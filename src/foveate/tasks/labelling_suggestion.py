@@ -6,9 +6,9 @@ from typing import Any
 from foveate.data.labelled import read_labelled, read_tagged
 from foveate.errors import DataError
 from foveate.metrics import marks_spans
-from foveate.tasks.suggestion import SAMPLE, Suggestion
+from foveate.suggestion import counted
+from foveate.tasks.suggestion import SAMPLE, Reason, Suggestion
 
-LAST = "Change any of it with --set, or write a TOML file."
 BATCH = 2048
 """Tokens of a batch."""
 
@@ -24,20 +24,17 @@ def suggest_tagger(path: str) -> Suggestion:
         raise DataError(f"{path} has no tagged sentences. Give a file with sentences to learn from.")
     layers, size = (2, 128) if words >= 200_000 else (1, 128) if words >= 50_000 else (1, 64)
     measure = "span_f1" if marks_spans(tags) else "accuracy"
-    training, pace = _training(words, measure)
     model = {
         "encoder": {"kind": "rnn", "hidden_dim": size, "num_layers": layers},
         "embedding_dim": size,
         "character_dim": size // 2,
     }
+    are = "is" if len(different) == 1 else "are"
     return Suggestion(
-        {"model": model, "min_count": 1 if words < 10_000 else 2, "train": training},
-        (
-            f"{sentences:,} sentences, {words:,} words of which {len(different):,} are different, {len(tags)} tags.",
-            f"model: a bidirectional GRU, {layers} × {size} wide, over words and their spellings",
-            f"training: {pace}",
-            LAST,
-        ),
+        {"model": model, "min_count": 1 if words < 10_000 else 2, "train": _training(words, measure)},
+        f"{counted(sentences, 'sentence')}, {counted(words, 'word')} of which {len(different):,} {are} different, "
+        f"{counted(len(tags), 'tag')}.",
+        (Reason("model", f"a bidirectional GRU, {layers} × {size} wide, over words and their spellings"),),
     )
 
 
@@ -52,21 +49,15 @@ def suggest_classifier(path: str) -> Suggestion:
     tokeniser, why, per_text = _tokeniser(total, words, [one.text for one in sample])
     encoder, about = _encoder(sum(per_text) / len(per_text))
     longest = max(512, *(length + 2 for length in per_text))
-    training, pace = _training(int(sum(per_text) * total / len(sample)), "accuracy")
     return Suggestion(
         {
             "tokeniser": tokeniser,
             "model": {"encoder": encoder},
             "data": {"max_length": longest, "max_tokens": max(BATCH, 2 * longest)},
-            "train": training,
+            "train": _training(int(sum(per_text) * total / len(sample)), "accuracy"),
         },
-        (
-            f"{total:,} texts of {words:.1f} words, {len({one.label for one in sample})} labels.",
-            f"tokeniser: {why}",
-            f"model: {about}, and attention that pools",
-            f"training: {pace}",
-            LAST,
-        ),
+        f"{counted(total, 'text')} of {words:.1f} words, {counted(len({one.label for one in sample}), 'label')}.",
+        (Reason("tokeniser", why), Reason("model", f"{about}, and attention that pools")),
     )
 
 
@@ -88,12 +79,12 @@ def _encoder(tokens: float) -> tuple[dict[str, Any], str]:
     return {"kind": "ran"}, "long texts, so a recurrent attention network, window by window"
 
 
-def _training(tokens: int, measure: str) -> tuple[dict[str, Any], str]:
+def _training(tokens: int, measure: str) -> dict[str, Any]:
     # Some thirty epochs of small data, four or so of a million words.
     epochs = 30 if tokens < 100_000 else 10 if tokens < 1_000_000 else 4
     steps = min(max(tokens * epochs // BATCH, 400), 20_000)
     interval = max(steps // 20, 50)
-    settings = {
+    return {
         "steps": steps,
         "learning_rate": 2e-3,
         "schedule": {"kind": "cosine", "warmup": min(200, steps // 10)},
@@ -103,4 +94,3 @@ def _training(tokens: int, measure: str) -> tuple[dict[str, Any], str]:
         "better": "higher",
         "patience": 6,
     }
-    return settings, f"at most {steps:,} steps, stopping when 6 validations bring no better {measure}"

@@ -4,7 +4,8 @@ from typing import Any
 
 from foveate.data.text import read_lines
 from foveate.errors import DataError
-from foveate.tasks.suggestion import Suggestion
+from foveate.suggestion import counted
+from foveate.tasks.suggestion import Reason, Suggestion
 
 MANY_CHARACTERS = 256
 """Beyond these a character is better spelt in pieces."""
@@ -39,6 +40,7 @@ def _suggest(path: str, *, masked: bool) -> Suggestion:
     # Some thirty readings of a small text, few of a large one; each step reads about ROWS_TOKENS tokens.
     steps = min(max(30 * tokens // ROWS_TOKENS, 1_000), 20_000)
     interval = max(steps // 20, 50)
+    are = "is" if len(different) == 1 else "are"
     return Suggestion(
         {
             "tokeniser": tokeniser,
@@ -53,12 +55,10 @@ def _suggest(path: str, *, masked: bool) -> Suggestion:
                 "schedule": {"kind": "cosine", "warmup": max(steps // 20, 20)},
             },
         },
+        f"{counted(lines, 'line')}, {counted(characters, 'character')} of which {len(different):,} {are} different.",
         (
-            f"{lines:,} lines, {characters:,} characters of which {len(different):,} are different.",
-            f"tokeniser: {why}",
-            f"model: {about}; it reads {block} tokens at once",
-            f"training: at most {steps:,} steps, stopping when 5 validations bring nothing better",
-            "Change any of it with --set, or write a TOML file.",
+            Reason("tokeniser", why),
+            Reason("model", f"{about}; it reads {block} tokens at once", ("model", "data.block_length")),
         ),
     )
 

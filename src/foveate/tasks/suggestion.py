@@ -7,6 +7,7 @@ from typing import Any
 
 from foveate.data.text import read_pairs
 from foveate.errors import DataError
+from foveate.suggestion import counted
 
 SAMPLE = 20_000
 """Pairs that are looked at closely; the rest is only counted."""
@@ -15,11 +16,27 @@ FEW_SYMBOLS = 256
 
 
 @dataclass(frozen=True)
+class Reason:
+    """Why some settings are as they are."""
+
+    name: str
+    why: str
+    paths: tuple[str, ...] = ()
+    """The settings, or tables of them; by default the one of this name."""
+
+    @property
+    def about(self) -> tuple[str, ...]:
+        return self.paths or (self.name,)
+
+
+@dataclass(frozen=True)
 class Suggestion:
     """Settings for a configuration, and why."""
 
     settings: dict[str, Any]
-    reasons: tuple[str, ...]
+    facts: str
+    """What the data are."""
+    reasons: tuple[Reason, ...]
 
 
 @dataclass(frozen=True)
@@ -46,22 +63,23 @@ def suggest(source: str, target: str | None) -> Suggestion:
         raise DataError(f"{source} has no lines. Give a file with pairs to learn from.")
     sides = (_side([one for one, _ in sample]), _side([other for _, other in sample]))
     tokenisers = [_tokeniser(side, total) for side in sides]
-    reasons = [
-        f"{total:,} pairs; a source line has {sides[0].words_per_line:.1f} words and "
+    facts = (
+        f"{counted(total, 'pair')}; a source line has {sides[0].words_per_line:.1f} words and "
         f"{sides[0].characters_per_line:.0f} characters, a target line {sides[1].words_per_line:.1f} and "
         f"{sides[1].characters_per_line:.0f}."
-    ]
-    reasons += [f"{name}: {why}" for name, (_, why) in zip(("source", "target"), tokenisers, strict=True)]
+    )
+    named = zip(("source", "target"), tokenisers, strict=True)
+    reasons = [Reason(name, why, (f"{name}_tokeniser", "joint_vocabulary")) for name, (_, why) in named]
     model, why = _model(total, short=sides[0].single_words)
-    training, pace = _training(total)
     return Suggestion(
         {
             "source_tokeniser": tokenisers[0][0],
             "target_tokeniser": tokenisers[1][0],
             "model": model,
-            "train": training,
+            "train": _training(total),
         },
-        (*reasons, f"model: {why}", f"training: {pace}", "Change any of it with --set, or write a TOML file."),
+        facts,
+        (*reasons, Reason("model", why)),
     )
 
 
@@ -91,9 +109,8 @@ def _model(total: int, *, short: bool) -> tuple[dict[str, Any], str]:
     return {"kind": "transformer"}, "a Transformer, 3 + 3 layers, 256 wide"
 
 
-def _training(total: int) -> tuple[dict[str, Any], str]:
+def _training(total: int) -> dict[str, Any]:
     # An epoch is about total · 40 / 4096 steps for sentences: some 30 epochs for small data, 10 for large.
     steps = min(max(total // 5, 2_000), 50_000)
     interval = max(steps // 20, 100)
-    settings = {"steps": steps, "validate_every": interval, "save_every": interval, "patience": 5}
-    return settings, f"at most {steps:,} steps, stopping when 5 validations bring nothing better"
+    return {"steps": steps, "validate_every": interval, "save_every": interval, "patience": 5}

@@ -19,6 +19,7 @@ from foveate.errors import DataError
 from foveate.storage.checkpoint import load_weights, restore_model
 from foveate.storage.draft import disk_errors, remove_stale
 from foveate.storage.run import read_run
+from foveate.suggestion import counted
 
 TOKENISER = "text.tokeniser.json"
 Model = TypeVar("Model", bound=nn.Module)
@@ -230,8 +231,8 @@ def _cut(data: TextConfig) -> int | None:
     wanted = min(data.held_out, total // 10)
     if wanted < 1:
         raise DataError(
-            f"{data.text} has {total} lines: too few to hold some out for validation. "
-            "Give at least 10, or a validation file with data.valid_text."
+            f"{data.text} has {counted(total, 'line')}: too few to hold some out for validation. "
+            "Give at least 10, or a validation file with --valid-text (data.valid_text)."
         )
     return total - wanted
 

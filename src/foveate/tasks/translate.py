@@ -20,6 +20,7 @@ from foveate.errors import DataError, UsageError
 from foveate.models import BahdanauConfig, ModelConfig, Seq2Seq
 from foveate.nn.loss import Loss, cross_entropy
 from foveate.storage.draft import disk_errors, remove_stale
+from foveate.suggestion import counted
 from foveate.tasks.guide import GuideConfig, Links, guidance, guided_weights, linked_tokens, require_guidable
 
 VALIDATED = ("loss", "perplexity", "accuracy", "alignment")
@@ -264,8 +265,8 @@ def _held_out(config: TranslateConfig) -> frozenset[int]:
     wanted = min(config.data.held_out, total // 10)
     if wanted < 1:
         raise DataError(
-            f"{config.data.source} has {total} pairs: too few to hold some out for validation. "
-            "Give at least 10, or validation files with data.valid_source and data.valid_target."
+            f"{config.data.source} has {counted(total, 'pair')}: too few to hold some out for validation. "
+            "Give at least 10, or validation files with --valid-source (data.valid_source) and --valid-target."
         )
     drawn = np.random.default_rng(config.seed).choice(total, size=wanted, replace=False)
     return frozenset((drawn + 1).tolist())
@@ -298,8 +299,8 @@ def _links(config: TranslateConfig, part: str, source: Tokeniser, target: Tokeni
     lines, pairs = list(read_lines(path)), sum(1 for _ in _read(config, part))
     if len(lines) != pairs:
         raise DataError(
-            f"{path} has {len(lines):,} lines but there are {pairs:,} pairs. Line n of the links belongs to pair n; a "
-            "pair without links has an empty line."
+            f"{path} has {counted(len(lines), 'line')} but there are {counted(pairs, 'pair')}. Line n of the links "
+            "belongs to pair n; a pair without links has an empty line."
         )
     return Links(lines, path, source, target)
 

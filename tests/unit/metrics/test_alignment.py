@@ -64,7 +64,7 @@ def test_what_is_no_naacl_link_is_named_with_its_line(line, message):
 
 
 def test_unequal_counts_and_corpora_without_links_are_refused():
-    with pytest.raises(DataError, match="1 hypotheses but 2 references"):
+    with pytest.raises(DataError, match="1 hypothesis but 2 references"):
         alignment_error_rate([set()], [GOLD, GOLD])
     with pytest.raises(DataError, match="neither the prediction nor the gold alignment has a link"):
         alignment_error_rate([set()], [Links.of(())])

@@ -49,7 +49,7 @@ def test_names_and_signatures_tell_the_rates_apart():
 
 @pytest.mark.parametrize("rate", RATES)
 def test_unequal_counts_and_empty_corpora_are_refused(rate):
-    with pytest.raises(DataError, match="2 hypotheses but 1 references"):
+    with pytest.raises(DataError, match=r"2 hypotheses but 1 reference\."):
         rate(["a", "b"], ["a"])
     with pytest.raises(DataError, match="nothing to score"):
         rate([], [])

@@ -3,9 +3,9 @@
 A task is a module of this package, named as its command: `RunConfig` (the task's configuration, and how to train),
 `suggest(files)`, `prepare(config, folder)`, `open_task(config, folder)`, `size(task)` in words, and
 `finish(task, config, folder)`, which leaves a report and says what to try; `report(folder, path)`, which writes it
-again; `probe(config, arguments)`, what `foveate plan` measures. Tasks with a single file of data may have
-`evaluate(arguments)`, the scores of `foveate evaluate RUN --data FILE`, or `evaluate_text(arguments)`, which prints
-those of `--text FILE`. This file knows no torch: `--help` has to be quick.
+again; `probe(config, arguments)`, what `foveate plan` measures. A task has one of `evaluate(arguments)`, the scores of
+`foveate evaluate RUN --data FILE`, `evaluate_pairs(arguments)`, those of `--source FILE`, and
+`evaluate_text(arguments)`, which prints those of `--text FILE`. This file knows no torch: `--help` has to be quick.
 """
 
 import importlib

@@ -10,6 +10,7 @@ from foveate.cli.setup import say
 from foveate.cli.task.report import Sample, write_report
 from foveate.data.text import read_lines
 from foveate.data.tokeniser import EOS
+from foveate.suggestion import counted
 from foveate.tasks.text import TextData, TextTask, text_of
 from foveate.train import TrainConfig
 
@@ -26,7 +27,7 @@ def require_measured(train: TrainConfig, measured: Sequence[str]) -> None:
 
 def say_sizes(task: TextTask[Any, Any]) -> None:
     for part, store in (("train", task.data.training), ("valid", task.data.validation)):
-        say(f"{part}: {len(store) - 1:,} lines, {store.num_tokens - 1:,} tokens.")
+        say(f"{part}: {counted(len(store) - 1, 'line')}, {counted(store.num_tokens - 1, 'token')}.")
 
 
 def size(task: TextTask[Any, Any]) -> str:

@@ -2,12 +2,20 @@
 
 import argparse
 import shlex
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from foveate.cli.setup import RunConfig, say
-from foveate.cli.task.translation_report import SAMPLES, write_translation_report
+from foveate.cli.options import metric_names
+from foveate.cli.setup import RunConfig, decode_config, say
+from foveate.cli.task.translation_report import SAMPLES, Test, write_translation_report
 from foveate.data.parallel import ParallelData
+from foveate.data.text import read_pairs
+from foveate.errors import DataError
+from foveate.metrics import Score
+from foveate.storage.draft import disk_errors
+from foveate.suggestion import counted
+from foveate.tasks.evaluation import evaluate, require_metrics, suitable_metrics
 from foveate.tasks.plan import Probe
 from foveate.tasks.probe import translation_probe
 from foveate.tasks.suggestion import Suggestion
@@ -15,7 +23,7 @@ from foveate.tasks.suggestion import suggest as suggest_sizes
 from foveate.tasks.translate import TranslateTask
 from foveate.tasks.translator import Translator
 
-__all__ = ["RunConfig", "finish", "open_task", "prepare", "probe", "report", "size", "suggest"]
+__all__ = ["RunConfig", "evaluate_pairs", "finish", "open_task", "prepare", "probe", "report", "size", "suggest"]
 
 
 def suggest(files: Mapping[str, str]) -> Suggestion:
@@ -44,7 +52,7 @@ def open_task(config: RunConfig, folder: Path) -> TranslateTask:
 
 def size(task: TranslateTask) -> str:
     """How much there is to train on, in words."""
-    return f"{len(task.training):,} training pairs"
+    return counted(len(task.training), "training pair")
 
 
 def finish(task: TranslateTask, config: RunConfig, folder: Path) -> None:
@@ -58,6 +66,44 @@ def finish(task: TranslateTask, config: RunConfig, folder: Path) -> None:
 def report(folder: Path, path: Path) -> None:
     """The report of a run, by its files."""
     _report(Translator.load(folder, note=say), ParallelData.open(folder / "data" / "valid"), folder, path)
+
+
+def evaluate_pairs(arguments: argparse.Namespace) -> list[Score]:
+    """Scores of a run's translations of pairs; kept and reported where that is asked for."""
+    pairs = list(read_pairs(arguments.source, arguments.target))
+    if not pairs:
+        raise DataError(f"{arguments.source} has no lines. Give a file with pairs to score the model on.")
+    translator = Translator.load(arguments.run, precision=arguments.precision, note=say)
+    config = decode_config(translator.config, arguments)
+    names = metric_names(arguments) or suitable_metrics(translator.target_tokeniser)
+    require_metrics(names)
+    for path in filter(None, (arguments.save, arguments.report)):
+        with disk_errors(Path(path)):  # before the work rather than after it
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            Path(path).open("a").close()
+    started = time.perf_counter()
+    translations = translator.translate([pair.source for pair in pairs], config=config)
+    seconds = time.perf_counter() - started
+    unfinished = sum(not translation.finished for translation in translations)
+    lines, cut = counted(len(pairs), "line"), f"{unfinished} reached the length limit before an end"
+    say(f"{lines} in {seconds:.1f} seconds; {cut}.")
+    hypotheses = [translation.text for translation in translations]
+    if arguments.save:
+        with disk_errors(Path(arguments.save)):
+            Path(arguments.save).write_text("".join(f"{text}\n" for text in hypotheses), encoding="utf-8")
+    references = [pair.target for pair in pairs]
+    scores = evaluate(hypotheses, references, names)
+    if arguments.report:
+        write_translation_report(
+            translator,
+            Path(arguments.run),
+            Path(arguments.report),
+            translations=translations[:SAMPLES],
+            references=references[:SAMPLES],
+            test=Test(file=Path(arguments.source).name, lines=len(pairs), scores=scores),
+        )
+        say(f"The report is in {arguments.report}.")
+    return scores
 
 
 def _report(translator: Translator, validation: ParallelData, folder: Path, path: Path) -> None:

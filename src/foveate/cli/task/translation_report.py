@@ -11,6 +11,7 @@ from foveate.config import build
 from foveate.data.parallel import ParallelData
 from foveate.metrics import Score
 from foveate.storage.run import read_run
+from foveate.suggestion import counted
 from foveate.tasks.translator import Translation, Translator
 
 SAMPLES = 6
@@ -27,7 +28,7 @@ class Test:
     @property
     def rows(self) -> list[dict[str, object]]:
         """The rows of a table."""
-        data = f"{self.file}, {self.lines:,} lines"
+        data = f"{self.file}, {counted(self.lines, 'line')}"
         return [
             {
                 "metric": score.name,
@@ -70,9 +71,11 @@ def write_translation_report(
             for translation, reference, alignment in zip(translations, references, alignments, strict=True)
         ],
         card={
-            "data": f"{training:,} pairs from {files}",
-            "validation": f"{validation:,} pairs, {own}",
-            "test": f"{test.lines:,} pairs from {test.file}" if test else "not yet: foveate evaluate RUN --report FILE",
+            "data": f"{counted(training, 'pair')} from {files}",
+            "validation": f"{counted(validation, 'pair')}, {own}",
+            "test": f"{counted(test.lines, 'pair')} from {test.file}"
+            if test
+            else "not yet: foveate evaluate RUN --report FILE",
             "limits": "Only inputs like those it was trained on. Symbols never seen in training become one unknown "
             "symbol.",
         },

@@ -10,6 +10,7 @@ from foveate.data.parallel import prepare
 from foveate.data.text import Pair, read_pairs
 from foveate.errors import DataError, UsageError
 from foveate.storage.draft import disk_errors
+from foveate.suggestion import counted
 from foveate.tasks.evaluation import METRICS, evaluate, require_metrics, suitable_metrics
 from foveate.tasks.translate import VALIDATED, TranslateConfig, TranslateTask, require_measured
 from foveate.tasks.translator import Translator
@@ -62,14 +63,14 @@ class Translate(Subject):
         if any(getattr(config.data, name, None) is not None for name in ("links", "links_column")):
             raise DataError(
                 "Links belong to the lines of their files, and no line is held out from those for a comparison. "
-                "Give validation files with data.valid_source and data.valid_links."
+                "Give validation files with --valid-source (data.valid_source) and --valid-links."
             )
         pairs = list(read_pairs(config.data.source, config.data.target, columns=config.data.columns))
         wanted = min(config.data.held_out, len(pairs) // 10)
         if wanted < 1:
             raise DataError(
-                f"{config.data.source} has {len(pairs)} pairs: too few to hold some out. "
-                "Give at least 10, or validation files with data.valid_source and data.valid_target."
+                f"{config.data.source} has {counted(len(pairs), 'pair')}: too few to hold some out. "
+                "Give at least 10, or validation files with --valid-source (data.valid_source) and --valid-target."
             )
         drawn = set(np.random.default_rng(config.seed).choice(len(pairs), size=wanted, replace=False).tolist())
         paths = {"source": folder / "train.tsv", "valid_source": folder / "valid.tsv"}
@@ -129,7 +130,7 @@ def _write(path: Path, pairs: list[Pair]) -> None:
         if "\t" in pair.source or "\t" in pair.target:
             raise DataError(
                 f"Line {pair.line} has a tab inside a text, and pairs held out for a comparison are kept in columns. "
-                "Take it out, or give validation files with data.valid_source and data.valid_target."
+                "Take it out, or give validation files with --valid-source (data.valid_source) and --valid-target."
             )
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
