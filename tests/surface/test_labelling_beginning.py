@@ -83,7 +83,7 @@ def test_pairs_are_read_from_gaps_to_labels(tmp_path: Path, foveate: Any) -> Non
     said = foveate(*begin, "--out", tmp_path / "bert", *SMALL, *STEPS, *asked)
     assert said.code == 0, said.err
     assert foveate("fill", tmp_path / "bert", "red ___\tfish swim", "--no-tune").out.count("\t") == 1
-    settings = (f"initialise_from={tmp_path / 'bert'}", "data.columns=[1, 0]", "second_column=2", "train.metric=accuracy")
+    settings = (f"initialise_from={tmp_path / 'bert'}", "data.columns=[1, 0]", "second_column=2")
     said = foveate(
         *("train", "classify", "--data", tmp_path / "pairs.tsv", "--out", tmp_path / "run", *SMALL, *STEPS),
         *(word for setting in settings for word in ("--set", setting)),
