@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
@@ -190,7 +191,9 @@ class Attention(nn.Module):
         """
         source = key
         query, key, at = self._placed(query, key, value, at)
-        record.note(self, self.kind, query, key, at, source=source)
+        if record.is_recording():
+            # A record is small: it does without what is known about the positions.
+            record.note(self, self.kind, query, key, replace(at), source=source)
         path = self._choose(query, key, at)
         return path.run(self, query, key, value, at=at, key_features=key_features, dropout=dropout)
 
@@ -241,13 +244,13 @@ class Attention(nn.Module):
 
     def _choose(self, query: Tensor, key: Tensor, at: Positions) -> Path:
         """The path that should be the fastest. The choice is remembered for calls of the same kind and size."""
-        training = planner.is_training(query, key)
-        kind = (query.shape, key.shape, query.dtype, query.device.type, training, at.aligned)
+        training = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad)
+        kind = (query.shape, key.shape, query.dtype, query.device, training, at.aligned)
         if self._tuned is not machine.current():
             self._tuned = machine.current()
             self._chosen.clear()
         remembered = self._chosen.get(kind)
-        if remembered is not None and not remembered.refuses(self, query, key, at):
+        if remembered is not None and (_by_kind(remembered) or not remembered.refuses(self, query, key, at)):
             return remembered
         accepting = [path for path in self.paths if not path.refuses(self, query, key, at)]
         if not accepting:
@@ -261,6 +264,12 @@ class Attention(nn.Module):
             accepting, key=lambda path: planner.seconds(path, self, query, key, at, training=training)
         )
         return self._chosen[kind]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """A part that is exchanged makes every choice anew."""
+        super().__setattr__(name, value)
+        if (chosen := self.__dict__.get("_chosen")) and name != "_tuned":
+            chosen.clear()
 
     def _answer(self, path: Path, query: Tensor, key: Tensor, at: Positions) -> PlannedPath:
         reasons = tuple(path.refuses(self, query, key, at))
@@ -282,29 +291,50 @@ class Attention(nn.Module):
 
     def _positions(self, query: Tensor, key: Tensor, value: Tensor | None, at: Positions | None) -> Positions:
         _check_shapes(query, key, value)
+        queries, keys = query.shape[2], key.shape[2]
         if at is None:
-            placed: dict[str, object] = {"The bias": self.bias, "The weighting": self.reweight}
-            placed["A transform"] = self.transforms
-            if isinstance(self.score, PlacedScore):
-                placed[type(self.score).__name__] = self.score
-            rule = next((name for name, part in placed.items() if part), str(self.visibility))
-            compares = self.visibility.reads_query_position or any(placed.values())
-            if query.shape[-2] != key.shape[-2] and compares:
-                raise ValueError(
-                    f"{rule} compares positions, but {query.shape[-2]} queries and {key.shape[-2]} keys do not say "
-                    "where they stand. Pass at=Positions.of(query=..., key=..., query_start=...)."
-                )
-            return Positions.of(query.shape[-2], key.shape[-2], device=query.device)
-        for name, tensor, places in (("query", query, at.query.shape[-2]), ("key", key, at.key.shape[-1])):
-            if tensor.shape[-2] != places:
-                raise ValueError(
-                    f"`{name}` has {tensor.shape[-2]} positions, but `at` places {places}. "
-                    "Build `at` for the tensors you pass."
-                )
+            if queries != keys:
+                self._require_no_comparison(queries, keys)
+            return Positions.plain(queries, keys, query.device)
+        if queries != at.query.shape[2] or keys != at.key.shape[3]:
+            name, found, places = (
+                ("query", queries, at.query.shape[2])
+                if queries != at.query.shape[2]
+                else ("key", keys, at.key.shape[3])
+            )
+            raise ValueError(
+                f"`{name}` has {found} positions, but `at` places {places}. Build `at` for the tensors you pass."
+            )
         return at
+
+    def _require_no_comparison(self, queries: int, keys: int) -> None:
+        """Where queries and keys stand may be left unsaid only if nothing asks."""
+        placed: dict[str, object] = {"The bias": self.bias, "The weighting": self.reweight}
+        placed["A transform"] = self.transforms
+        if isinstance(self.score, PlacedScore):
+            placed[type(self.score).__name__] = self.score
+        rule = next((name for name, part in placed.items() if part), str(self.visibility))
+        if self.visibility.reads_query_position or any(placed.values()):
+            raise ValueError(
+                f"{rule} compares positions, but {queries} queries and {keys} keys do not say "
+                "where they stand. Pass at=Positions.of(query=..., key=..., query_start=...)."
+            )
+
+
+def _by_kind(path: Path) -> bool:
+    """Whether a path's refusal depends on nothing but the attention's parts and what `_choose` remembers choices by."""
+    return getattr(path, "by_kind", False)
 
 
 def _check_shapes(query: Tensor, key: Tensor, value: Tensor | None) -> None:
+    shape, looked_at = query.shape, key.shape
+    if (
+        len(shape) == len(looked_at) == 4
+        and shape[0] == looked_at[0]
+        and not shape[1] % looked_at[1]
+        and (value is None or (len(value.shape) == 4 and value.shape[:3] == looked_at[:3]))
+    ):
+        return
     for name, tensor in (("query", query), ("key", key), ("value", value)):
         if tensor is not None and tensor.dim() != 4:
             raise ValueError(

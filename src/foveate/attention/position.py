@@ -1,11 +1,14 @@
 """Where queries and keys stand: the facts that a visibility rule or a bias reads."""
 
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+Fact = TypeVar("Fact")
 
 
 @dataclass(frozen=True, eq=False)
@@ -14,6 +17,9 @@ class Positions:
 
     Rules compare absolute positions, so caches, windows and different numbers of queries and keys need no
     alignment convention: the fourth query of a decoder with a cache of three keys says it stands at 3.
+
+    Positions are values: what follows from them, a mask for example, is worked out once and kept with them for the
+    other layers and steps that stand there too. Make new ones rather than write into their tensors.
 
     >>> at = Positions.of(query=1, key=4, query_start=3)
     >>> (at.key <= at.query).flatten().tolist()
@@ -47,6 +53,7 @@ class Positions:
     """How many keys there were before any were cut off; None: these are all."""
     uncut_real: Bool[Tensor, "#batch 1 1 all_keys"] | None = None
     """Which keys were real before any were cut off; None: `real` says it."""
+    _known: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(
@@ -79,6 +86,32 @@ class Positions:
             )
         shifted = key_index - (key - key_lengths[:, None])
         return cls(shifted[:, None, :, None], shifted[:, None, None, :], (shifted >= 0)[:, None, None, :])
+
+    @classmethod
+    def plain(cls, query: int, key: int, device: torch.device) -> "Positions":
+        """`of(query, key)` on a device; few ones on a CPU are made once, with what is known about them."""
+        if device.type != "cpu" or query * key > PLAIN_PAIRS or traced():
+            return cls.of(query, key, device=device)
+        kind = (query, key, torch.is_inference_mode_enabled())
+        at = _plain.get(kind)
+        if at is None:
+            if len(_plain) >= PLAIN_KINDS:
+                _plain.clear()
+            at = _plain[kind] = cls.of(query, key, device=device)
+        return at
+
+    def known(self, what: Hashable, worked_out: Callable[[], Fact]) -> Fact:
+        """A fact that follows from these positions and from what names it, and from nothing else."""
+        if traced():
+            return worked_out()
+        name = (what, torch.is_inference_mode_enabled())  # tensors made in inference mode cannot be trained with
+        if name not in self._known:
+            self._known[name] = worked_out()
+        fact: Fact = self._known[name]
+        return fact
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_known": {}}
 
     @property
     def device(self) -> torch.device:
@@ -132,3 +165,16 @@ class Positions:
 _BY_QUERY = ("centre", "query_segment", "previous", "query_bucket")
 _BY_KEY = ("key", "real", "key_segment", "key_bucket")
 _BATCHED = ("query", *_BY_QUERY, *_BY_KEY, "uncut_real")
+PLAIN_PAIRS, PLAIN_KINDS = 2**16, 64
+"""Up to how many pairs, and of how many sizes, positions that nobody gave are kept."""
+_plain: dict[Hashable, Positions] = {}
+
+
+def traced() -> bool:
+    """Whether tensors stand for others, as while a graph is made of a program: then nothing is kept or read."""
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._get_tracing_state() is not None
+        or torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._functorch.peek_interpreter_stack() is not None
+    )

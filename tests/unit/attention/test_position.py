@@ -1,9 +1,12 @@
 """Where queries and keys stand."""
 
+import copy
+from dataclasses import replace
+
 import pytest
 import torch
 
-from foveate.attention import Positions
+from foveate.attention import Attention, Positions, causal, padding, predicate
 
 
 def test_queries_count_from_their_start_and_keys_from_zero() -> None:
@@ -59,3 +62,37 @@ def test_rows_and_columns_keep_their_absolute_positions() -> None:
     assert part.key.flatten().tolist() == [1, 2, 3, 4]
     assert part.real.flatten().tolist() == [True, True, True, False]
     assert not part.aligned
+
+
+def test_what_follows_from_positions_is_worked_out_once_and_not_handed_on() -> None:
+    at, asked = Positions.of(2, 2), []
+
+    def worked_out() -> int:
+        asked.append(None)
+        return 7
+
+    assert at.known("a fact", worked_out) == at.known("a fact", worked_out) == 7
+    assert len(asked) == 1
+    assert replace(at).known("a fact", worked_out) == copy.deepcopy(at).known("a fact", worked_out) == 7
+    assert len(asked) == 3
+
+
+def test_what_is_known_in_inference_mode_is_not_used_in_training() -> None:
+    at = Positions.plain(3, 3, torch.device("cpu"))
+    x = torch.randn(1, 1, 3, 16)
+    with torch.inference_mode():
+        Attention(visibility=causal() & padding()).run(x, x, x)
+    learnt = x.clone().requires_grad_()
+    Attention(visibility=causal() & padding()).run(learnt, learnt, learnt, at=at).sum().backward()
+    assert learnt.grad is not None
+
+
+def test_a_predicate_is_asked_every_time() -> None:
+    limit = [1]
+    attention = Attention(visibility=predicate(lambda at: at.key < limit[0]))
+    x, at = torch.zeros(1, 1, 2, 16), Positions.of(2, 2)
+    value = torch.arange(2.0)[None, None, :, None].expand(1, 1, 2, 16)
+    first = attention.run(x, x, value, at=at)
+    limit[0] = 2
+    assert first.max() == 0
+    assert attention.run(x, x, value, at=at).min() == 0.5

@@ -1,16 +1,21 @@
 """What kernels for softmax over dot products have in common: whom they serve, and what they are given."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from foveate.attention.normaliser import Softmax
+from foveate.attention.paths.hidden import finite, nothing_to_silence, silence
 from foveate.attention.paths.path import Formula, share_heads
-from foveate.attention.score import Cosine, Dot, General
+from foveate.attention.position import Positions
+from foveate.attention.score import Cosine, Dot, General, ScaledDot
 
+PLAIN = (ScaledDot, Dot)
+"""Scores that leave queries and keys as they are."""
 Products = Dot | General | Cosine
 """Scores that are products of what they make of queries and of keys."""
 
@@ -52,6 +57,9 @@ def dots(
 ) -> Dots:
     """What a kernel multiplies. `hide` zeroes hidden keys and values, before the score's weights could meet them."""
     score, heads = formula.score, query.shape[1]
+    if type(score) in PLAIN and hide is None and key_features is None and key.shape[1] == heads:
+        assert isinstance(score, Dot)
+        return _alike(Dots(query, key, value, score.factor(query.shape[-1]) / _temperature(formula)))
     assert isinstance(score, Products)
     key, value = share_heads(key, heads), share_heads(value, heads)
     given = None if key_features is None else key_features.expand(-1, heads, -1, -1)
@@ -62,6 +70,28 @@ def dots(
     if isinstance(score, Dot):
         return _alike(Dots(query, features, value, score.factor(query.shape[-1]) / _temperature(formula)))
     return _alike(Dots(score.query_features(query), features, value, 1.0 / _temperature(formula)))
+
+
+def safe_dots(
+    formula: Formula,
+    query: Float[Tensor, "batch heads query query_dim"],
+    key: Float[Tensor, "batch kv_heads key key_dim"],
+    value: Float[Tensor, "batch kv_heads key value_head_dim"],
+    at: Positions,
+    key_features: Float[Tensor, "batch #heads key feature"] | None,
+    visible: Bool[Tensor, "#batch #heads #query #key"] | None,
+) -> Dots | None:
+    """What a kernel multiplies that gives hidden pairs the weight 0; None where something hidden would reach the
+    context all the same, for 0 · NaN is NaN. `visible` is None for a triangle that the kernel knows.
+    """
+    nothing = nothing_to_silence(formula.visibility, at)
+    alike = visible is not None and visible.shape[-2] == 1
+    if (nothing and alike) or finite(key if key_features is None else key_features, value):
+        return dots(formula, query, key, value, key_features, None)
+    if nothing or visible is None:
+        return None
+    given = dots(formula, query, key, value, key_features, partial(silence, visible))
+    return given if alike or finite(given.key, given.value) else None
 
 
 def _alike(given: Dots) -> Dots:

@@ -41,6 +41,12 @@ class Rows:
 
 def tiles(visibility: Visibility, at: Positions, size: int) -> list[Tile]:
     """Tiles of `size` queries with their keys."""
+    if not visibility.lasting:
+        return _tiles(visibility, at, size)
+    return at.known((visibility, size), lambda: _tiles(visibility, at, size))
+
+
+def _tiles(visibility: Visibility, at: Positions, size: int) -> list[Tile]:
     queries, keys = at.query.shape[2], at.key.shape[-1]
     reach = visibility.reach(at)
     starts = range(0, queries, size)

@@ -43,7 +43,9 @@ class Formula(Protocol):
 class Path(Protocol):
     """One way to execute: it computes exactly the attention it is given, or says why not. It never drops a part.
 
-    Queries and keys reach a path as they are scored: the attention's transforms are behind them.
+    Queries and keys reach a path as they are scored: the attention's transforms are behind them. A path may say
+    `by_kind = True`: then it refuses by nothing but the parts of the formula and by shapes, number types, the device
+    and whether gradients are wanted, so that a choice that is remembered by these need not ask again.
     """
 
     name: str

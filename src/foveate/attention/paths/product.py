@@ -4,7 +4,6 @@ Fused kernels lose more at short lengths than they save, above all in bfloat16. 
 first product, and softmax runs in float32, which at odd lengths is several times faster than in bfloat16.
 """
 
-from functools import partial
 from typing import Any
 
 import torch
@@ -12,10 +11,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from foveate import machine
-from foveate.attention.paths.dot import dot_product_reasons, dots
-from foveate.attention.paths.hidden import finite, nothing_to_silence, silence, some_row_is_empty
+from foveate.attention.paths.dot import dot_product_reasons, dots, safe_dots
 from foveate.attention.paths.materialised import materialise
 from foveate.attention.paths.path import Cost, Formula, asked
+from foveate.attention.paths.seen import Seen, flat, hiding
 from foveate.attention.position import Positions
 
 
@@ -23,6 +22,7 @@ class ProductPath:
     """Dot products under softmax; the faster way at short lengths."""
 
     name = "product"
+    by_kind = True
 
     def refuses(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
         reasons = dot_product_reasons(formula, query, key)
@@ -46,42 +46,54 @@ class ProductPath:
         key_features: Float[Tensor, "batch #heads key feature"] | None = None,
         dropout: float = 0.0,
     ) -> Float[Tensor, "batch heads query value_head_dim"]:
-        visible = formula.visibility(at)
-        hide = None if nothing_to_silence(formula.visibility, at) else partial(silence, visible)
-        given = dots(formula, query, key, value, key_features, hide)
-        leaks = visible.shape[-2] > 1 and not finite(given.key, given.value)
-        if dropout or leaks:
+        shown = hiding(formula.visibility, at)
+        given = (
+            dots(formula, query, key, value, key_features, None)
+            if shown is None
+            else safe_dots(formula, query, key, value, at, key_features, shown.visible)
+        )
+        if dropout or given is None:
             # Hidden NaN and dropped weights are the reference's business.
             return materialise(formula, query, key, value, at=at, key_features=key_features, dropout=dropout).context
-        sighted = visible.any(-1, keepdim=True) if some_row_is_empty(visible) else None
-        # An empty row is left open and zeroed afterwards: a row of −∞ alone has NaN gradients.
-        closed = ~visible if sighted is None else sighted & ~visible
-        hidden = torch.zeros_like(visible, dtype=given.query.dtype).masked_fill_(closed, -torch.inf)
-        bias = hidden if formula.bias is None else hidden + formula.bias(at).to(hidden.dtype)
-        context = _Product.apply(given.query, given.key, given.value, bias, given.scale)
+        bias = _bias(formula, shown, given.query, at)
+        context: Tensor = _Product.apply(given.query, given.key, given.value, bias, given.scale)
+        sighted = None if shown is None else shown.sighted
         return context if sighted is None else torch.where(sighted, context, 0.0)
+
+
+def _bias(formula: Formula, shown: Seen | None, query: Tensor, at: Positions) -> Tensor | None:
+    """What is added to scores; rows that see nothing are left open, and zeroed afterwards."""
+    batch, heads = query.shape[:2]
+    if formula.bias is None:
+        return None if shown is None else shown.flat(batch, heads, query.dtype)
+    bias = formula.bias(at).to(query.dtype)
+    return flat(bias if shown is None else shown.mask(query.dtype) + bias, batch, heads)
 
 
 class _Product(torch.autograd.Function):
     """softmax(scale · Q Kᵀ + B) V"""
 
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scale: float) -> Tensor:
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, scale: float) -> Tensor:
         batch, heads = query.shape[:2]
-        flat = [tensor.flatten(0, 1) for tensor in (query, key, value)]
-        ctx.work = _work(flat[0], flat[1])
+        rows = [tensor.flatten(0, 1) for tensor in (query, key, value)]
+        ctx.work = _work(rows[0], rows[1])
         with machine.small_products(ctx.work):
-            scores = torch.baddbmm(_flat_bias(bias, batch, heads), flat[0], flat[1].mT, alpha=scale)
+            if bias is None:
+                scores = torch.baddbmm(rows[0].new_empty(1), rows[0], rows[1].mT, beta=0, alpha=scale)
+            else:
+                scores = torch.baddbmm(bias, rows[0], rows[1].mT, alpha=scale)
             weights = scores.softmax(-1, dtype=torch.promote_types(query.dtype, torch.float32))
             light = weights.to(query.dtype)
-            context = torch.bmm(light, flat[2]).unflatten(0, (batch, heads))
-        ctx.save_for_backward(*flat, bias, weights, light)
+            context = torch.bmm(light, rows[2]).unflatten(0, (batch, heads))
+        ctx.save_for_backward(*rows, weights, light)
         ctx.scale, ctx.shape = scale, (batch, heads)
+        ctx.bias = None if bias is None else (bias.shape, bias.dtype)
         return context
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None, None]:
-        query, key, value, bias, weights, light = ctx.saved_tensors
+        query, key, value, weights, light = ctx.saved_tensors
         grad = grad.flatten(0, 1)
         with machine.small_products(ctx.work):
             grad_value = torch.bmm(light.mT, grad)
@@ -89,7 +101,7 @@ class _Product(torch.autograd.Function):
         grad_scores = torch.ops.aten._softmax_backward_data(grad_weights, weights, -1, weights.dtype)
         grad_bias = None
         if ctx.needs_input_grad[3]:
-            grad_bias = grad_scores.unflatten(0, ctx.shape).sum_to_size(bias.shape).to(bias.dtype)
+            grad_bias = grad_scores.sum_to_size(ctx.bias[0]).to(ctx.bias[1])
         # Not in place: where nothing is summed, the bias has these very numbers as its gradient.
         grad_scores = (grad_scores * ctx.scale).to(query.dtype)
         with machine.small_products(ctx.work):
@@ -100,10 +112,3 @@ class _Product(torch.autograd.Function):
 def _work(query: Float[Tensor, "matrices query dim"], key: Float[Tensor, "matrices key dim"]) -> float:
     """Multiply-adds of one product; a few rows are little work, for oneDNN is slow at them."""
     return float(query.numel() * key.shape[1]) if query.shape[1] >= 4 else 0.0
-
-
-def _flat_bias(bias: Float[Tensor, "#batch #heads #query #key"], batch: int, heads: int) -> Tensor:
-    """The bias for batch · heads products; left as one where all share it."""
-    if bias.shape[0] == bias.shape[1] == 1:
-        return bias[0]
-    return bias.expand(batch, heads, *bias.shape[2:]).flatten(0, 1)

@@ -1,18 +1,17 @@
 """torch's fused scaled dot-product attention, where it computes exactly what was asked."""
 
-from contextlib import ExitStack
-from functools import partial
+from contextlib import ExitStack, nullcontext
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from foveate import machine
-from foveate.attention.paths.dot import dot_product_reasons, dots
-from foveate.attention.paths.hidden import finite, nothing_to_silence, silence, some_row_is_empty
+from foveate.attention.paths.dot import dot_product_reasons, dots, safe_dots
 from foveate.attention.paths.materialised import materialise
 from foveate.attention.paths.path import Cost, Formula, asked
+from foveate.attention.paths.seen import Seen, hiding
 from foveate.attention.position import Positions
 from foveate.attention.visibility import Causal, Everything
 
@@ -26,6 +25,7 @@ class SDPAPath:
     """
 
     name = "sdpa"
+    by_kind = True
 
     def refuses(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
         return dot_product_reasons(formula, query, key)
@@ -51,17 +51,20 @@ class SDPAPath:
         key_features: Float[Tensor, "batch #heads key feature"] | None = None,
         dropout: float = 0.0,
     ) -> Float[Tensor, "batch heads query value_head_dim"]:
-        triangle = isinstance(formula.visibility, Causal) and at.aligned and formula.bias is None
-        visible = None if triangle or isinstance(formula.visibility, Everything) else formula.visibility(at)
-        silent = nothing_to_silence(formula.visibility, at)
-        hide = None if visible is None or silent else partial(silence, visible)
-        given = dots(formula, query, key, value, key_features, hide)
-        if (triangle or (visible is not None and visible.shape[-2] > 1)) and not finite(given.key, given.value):
-            # The kernel multiplies hidden values by 0, and 0 · NaN is NaN: only the reference keeps it from leaking.
-            return materialise(formula, query, key, value, at=at, key_features=key_features, dropout=dropout).context
-        mask = None if visible is None and formula.bias is None else _mask(formula, visible, query, key, at)
-        work = float("inf") if query.shape[2] >= LARGE_BLOCKS else 0.0
-        with machine.small_products(work):
+        rule = formula.visibility
+        triangle = formula.bias is None and isinstance(rule, Causal) and at.aligned
+        shown = None if triangle else hiding(rule, at)
+        if triangle or shown is not None:
+            visible = None if shown is None else shown.visible
+            given = safe_dots(formula, query, key, value, at, key_features, visible)
+            if given is None:
+                options = {"key_features": key_features, "dropout": dropout}
+                return materialise(formula, query, key, value, at=at, **options).context
+        else:
+            given = dots(formula, query, key, value, key_features, None)
+        mask = _mask(formula, shown, given.query, key, at)
+        large = query.shape[2] >= LARGE_BLOCKS or given.query.dtype != torch.float32
+        with _AS_IT_IS if large else machine.small_products():
             context = scaled_dot_product_attention(
                 given.query,
                 given.key,
@@ -71,11 +74,14 @@ class SDPAPath:
                 is_causal=triangle,
                 scale=given.scale,
             )
-        if not work and context.grad_fn is not None and machine.current().onednn_matmul:
+        if not large and context.grad_fn is not None and machine.current().onednn_matmul:
             _small_products_backward(context.grad_fn)
-        if visible is None or not some_row_is_empty(visible):
+        if shown is None or shown.sighted is None:
             return context
-        return torch.where(visible.any(-1, keepdim=True), context, 0.0)
+        return torch.where(shown.sighted, context, 0.0)
+
+
+_AS_IT_IS = nullcontext()
 
 
 def _small_products_backward(node: torch.autograd.graph.Node) -> None:
@@ -92,20 +98,11 @@ def _small_products_backward(node: torch.autograd.graph.Node) -> None:
     node.register_hook(on)
 
 
-def _mask(
-    formula: Formula,
-    visible: Bool[Tensor, "#batch #heads #query #key"] | None,
-    query: Tensor,
-    key: Tensor,
-    at: Positions,
-) -> Tensor:
+def _mask(formula: Formula, shown: Seen | None, query: Tensor, key: Tensor, at: Positions) -> Tensor | None:
+    """What is added to scores; rows that see nothing are left open, and zeroed afterwards."""
+    batch, _, queries, _ = query.shape
     if formula.bias is None:
-        assert visible is not None
-        mask = visible
-    elif visible is None:
-        mask = formula.bias(at).to(query.dtype)
-    else:
-        # An empty row is left open and zeroed afterwards: a row of −∞ alone has NaN gradients.
-        closed = torch.where(visible.any(-1, keepdim=True), -torch.inf, 0.0).to(query.dtype)
-        mask = torch.where(visible, formula.bias(at).to(query.dtype), closed)
-    return mask.expand(query.shape[0], -1, query.shape[2], key.shape[2])
+        return None if shown is None else shown.over(batch, queries, key.shape[2], query.dtype)
+    bias = formula.bias(at).to(query.dtype)
+    mask = bias if shown is None else shown.mask(query.dtype) + bias
+    return mask.expand(batch, -1, queries, key.shape[2])

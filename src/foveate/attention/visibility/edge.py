@@ -59,6 +59,7 @@ class Edges(Visibility):
 @dataclass(frozen=True)
 class Predicate(Visibility):
     function: Callable[[Positions], Tensor]
+    lasting = False  # nobody knows what a function reads
 
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads #query #key"]:
         return self.function(at)

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 
 import torch
 from jaxtyping import Bool
@@ -58,6 +58,11 @@ class Visibility(ABC):
     def by_pair(self) -> bool:
         """Whether the answer about a query and a key depends on these two alone, whatever else is asked about."""
         return False
+
+    @property
+    def lasting(self) -> bool:
+        """Whether what the rule says at some positions may be kept with them: it reads nothing else that changes."""
+        return type(self).__hash__ is not None
 
     @property
     def reads_length(self) -> bool:
@@ -164,6 +169,10 @@ class Combined(Visibility):
         return all(rule.by_pair for rule in self.rules)
 
     @property
+    def lasting(self) -> bool:
+        return all(rule.lasting for rule in self.rules)
+
+    @property
     def reads_length(self) -> bool:
         return any(rule.reads_length for rule in self.rules)
 
@@ -177,6 +186,10 @@ class Combined(Visibility):
         return type(self) is type(other) and frozenset(self.rules) == frozenset(other.rules)
 
     def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
         return hash((type(self), frozenset(self.rules)))
 
 
@@ -220,6 +233,10 @@ class Not(Visibility):
     @property
     def by_pair(self) -> bool:
         return self.rule.by_pair
+
+    @property
+    def lasting(self) -> bool:
+        return self.rule.lasting
 
     @property
     def reads_length(self) -> bool:

@@ -1,0 +1,116 @@
+"""What a rule says at some positions, and what kernels need to know of it: worked out once for all layers and steps."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from jaxtyping import Bool, Float, Int32
+from torch import Tensor
+
+from foveate.attention.paths.hidden import each_sees_itself
+from foveate.attention.position import Positions
+from foveate.attention.visibility import Everything, Visibility
+
+KEPT = 2**22
+"""Numbers of a mask up to which it is kept with its positions. What is larger is made for each call: beside the time of
+such a call that is little, and memory would be quadratic in the length for as long as the positions live."""
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """Who sees whom, with what follows from it."""
+
+    visible: Bool[Tensor, "#batch #heads #query #key"]
+    kept: bool = False
+    """Whether this is kept with the positions, so that a question is worth asking once."""
+    _masks: dict[object, Tensor] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def whole(self) -> bool:
+        """Whether nothing is hidden, as far as it is worth asking."""
+        return self.kept and bool(self.visible.all())
+
+    @cached_property
+    def sighted(self) -> Bool[Tensor, "#batch #heads #query 1"] | None:
+        """Which queries see something; None where all do."""
+        if each_sees_itself(self.visible):
+            return None
+        sighted = self.visible.any(-1, keepdim=True)
+        return None if bool(sighted.all()) else sighted
+
+    @cached_property
+    def stretches(self) -> Int32[Tensor, "#batch #heads #query 2"] | None:
+        """From and to which key each query sees, where it sees all between; None where some row has gaps."""
+        visible = self.visible
+        if visible.shape[-1] <= 1:
+            return None
+        count = visible.sum(-1)
+        first = visible.to(torch.uint8).argmax(-1)
+        last = visible.shape[-1] - visible.flip(-1).to(torch.uint8).argmax(-1)
+        if not bool(((last - first == count) | (count == 0)).all()):
+            return None
+        return torch.stack([first, torch.where(count == 0, first, last)], -1).int().contiguous()
+
+    def mask(self, dtype: torch.dtype) -> Float[Tensor, "#batch #heads #query #key"]:
+        """−∞ where nothing is seen, 0 elsewhere. An empty row is left open, to be zeroed afterwards: a row of −∞ alone
+        has NaN gradients.
+        """
+        mask = self._masks.get(dtype)
+        if mask is None:
+            closed = ~self.visible if self.sighted is None else self.sighted & ~self.visible
+            mask = torch.zeros_like(self.visible, dtype=dtype).masked_fill_(closed, -torch.inf)
+            self._keep(dtype, mask)
+        return mask
+
+    def over(self, batch: int, queries: int, keys: int, dtype: torch.dtype) -> Float[Tensor, "batch #heads query key"]:
+        """The mask with no axis left to broadcast but the heads', as torch's kernels want it."""
+        kind = (batch, dtype)
+        mask = self._masks.get(kind)
+        if mask is None:
+            mask = self.mask(dtype).expand(batch, -1, queries, keys)
+            self._keep(kind, mask)
+        return mask
+
+    def flat(self, batch: int, heads: int, dtype: torch.dtype) -> Float[Tensor, "#matrices #query #key"]:
+        """The mask for batch · heads products; left as one where all share it."""
+        kind = (batch, heads, dtype)
+        mask = self._masks.get(kind)
+        if mask is None:
+            mask = flat(self.mask(dtype), batch, heads)
+            if mask.numel() <= KEPT:
+                self._keep(kind, mask)
+        return mask
+
+    def _keep(self, kind: object, mask: Tensor) -> None:
+        if self.kept:
+            self._masks[kind] = mask
+
+
+def seen(rule: Visibility, at: Positions) -> Seen:
+    """What a rule says; kept with the positions where it is small enough and will stay true."""
+    kept = (
+        at.known(rule, lambda: Seen(rule(at), kept=True) if _size(rule, at) <= KEPT else None) if rule.lasting else None
+    )
+    return Seen(rule(at)) if kept is None else kept
+
+
+def hiding(rule: Visibility, at: Positions) -> Seen | None:
+    """What a rule says; None where it is known to hide nothing."""
+    if isinstance(rule, Everything):
+        return None
+    shown = seen(rule, at)
+    return None if shown.whole else shown
+
+
+def flat(bias: Float[Tensor, "#batch #heads #query #key"], batch: int, heads: int) -> Tensor:
+    """A bias for batch · heads products; left as one where all share it."""
+    if bias.shape[0] == bias.shape[1] == 1:
+        return bias[0]
+    return bias.expand(batch, heads, *bias.shape[2:]).flatten(0, 1)
+
+
+def _size(rule: Visibility, at: Positions) -> int:
+    """How many numbers a rule will say."""
+    parts = [part for part in (at.query, at.key, at.real) if part is not None]
+    matrices = max(part.shape[0] for part in parts) * max(part.shape[1] for part in parts)
+    return matrices * (at.query.shape[2] if rule.reads_query_position else 1) * at.key.shape[-1]
