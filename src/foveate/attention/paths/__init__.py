@@ -9,11 +9,13 @@ from foveate.attention.paths.materialised import MaterialisedPath
 from foveate.attention.paths.path import Cost, Formula, Path
 from foveate.attention.paths.product import ProductPath
 from foveate.attention.paths.sdpa import SDPAPath
+from foveate.attention.paths.short import ShortPath
 from foveate.attention.paths.tiled import TiledPath
 
 PATHS: tuple[Path, ...] = (
     ProductPath(),
     SDPAPath(),
+    ShortPath(),
     AdditivePath(),
     BandedPath(),
     EdgesPath(),
@@ -37,6 +39,7 @@ __all__ = [
     "Path",
     "ProductPath",
     "SDPAPath",
+    "ShortPath",
     "TiledPath",
     "edge_weights",
 ]

@@ -83,16 +83,15 @@ class _Packed(torch.autograd.Function):
         memory = None if memory is None else memory.to(query.dtype).contiguous()
         width = query.shape[1] if memory is not None else query.shape[1] // 3
         context = query.new_empty(len(query), width)
-        statistic = query.new_empty(heads, len(query), dtype=torch.float32)
         ctx.rest = (
             *(ctypes.c_int64(size) for size in (len(query_starts) - 1, heads, width // heads, int(causal))),
             ctypes.c_double(scale),
         )
         half = ctypes.c_int64(query.dtype is torch.bfloat16)
         starts = (native.address(query_starts), native.address(key_starts))
-        outputs = (native.address(context), native.address(statistic))
-        library.forward(*_parts(query, memory, width), half, *starts, *ctx.rest, *outputs, native.threads())
-        ctx.save_for_backward(query, memory, query_starts, key_starts, statistic)
+        output = native.address(context)
+        library.forward(*_parts(query, memory, width), half, *starts, *ctx.rest, output, native.threads())
+        ctx.save_for_backward(query, memory, query_starts, key_starts)
         ctx.width = width
         return context
 
@@ -100,16 +99,15 @@ class _Packed(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         library = kernels()
         assert library is not None
-        query, memory, query_starts, key_starts, statistic = ctx.saved_tensors
+        query, memory, query_starts, key_starts = ctx.saved_tensors
         grad = grad.to(query.dtype).contiguous()
         to_query = torch.empty_like(query)
         to_memory = None if memory is None else torch.empty_like(memory)
         half = ctypes.c_int64(query.dtype is torch.bfloat16)
         starts = (native.address(query_starts), native.address(key_starts))
-        given = (native.address(grad), native.address(statistic))
         outputs = _parts(to_query, to_memory, ctx.width)[::2]
         inputs = (*_parts(query, memory, ctx.width), half, *starts, *ctx.rest)
-        library.backward(*inputs, *given, *outputs, native.threads())
+        library.backward(*inputs, native.address(grad), *outputs, native.threads())
         return to_query, to_memory, None, None, None, None, None
 
 

@@ -1,0 +1,175 @@
+"""Short sequences on a CPU in one kernel each way (`packed.cpp`), which does not even read what is hidden.
+
+Whatever a hidden key or value holds, there is nothing to silence and nothing to look for; no mask is made, but for each
+query the stretch of keys that it sees.
+"""
+
+import ctypes
+import functools
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from foveate import native
+from foveate.attention.paths.dot import Dots, dot_product_reasons, dots
+from foveate.attention.paths.path import Cost, Formula
+from foveate.attention.paths.product import ProductPath
+from foveate.attention.paths.seen import hiding
+from foveate.attention.position import Positions, traced
+from foveate.attention.visibility import And, Causal, Everything, Padding, Prefix, Visibility, Window
+
+LONGEST = 512
+"""Keys beyond which products of matrices are faster on every machine that was seen."""
+
+
+class ShortPath:
+    """Dot products under softmax, for rules by which a query sees one stretch of keys."""
+
+    name = "short"
+    by_kind = True
+
+    def refuses(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
+        reasons = dot_product_reasons(formula, query, key)
+        if formula.bias is not None:
+            reasons.append("made for attention without a bias")
+        if query.device.type != "cpu" or query.dtype not in (torch.float32, torch.bfloat16):
+            reasons.append(f"made for float32 and bfloat16 on CPUs, not for {query.dtype} on {query.device.type}")
+        if query.shape[3] % 16 or query.shape[3] > 256:
+            reasons.append(f"made for heads of 16, 32, … 256 numbers, not of {query.shape[3]}")
+        if key.shape[2] > LONGEST:
+            reasons.append(f"made for up to {LONGEST} keys, not for {key.shape[2]}")
+        if not _one_stretch(formula.visibility):
+            reasons.append(f"{formula.visibility} leaves gaps")
+        if not reasons and native.load(*_FILE).library is None:
+            reasons.append("needs a C++ compiler")
+        return reasons
+
+    def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
+        pairs = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
+        return Cost(4.0 * pairs * key.shape[3], 4.0 * (query.numel() + 4 * key.numel()) / max(query.shape[0], 1))
+
+    def run(
+        self,
+        formula: Formula,
+        query: Float[Tensor, "batch heads query query_dim"],
+        key: Float[Tensor, "batch kv_heads key key_dim"],
+        value: Float[Tensor, "batch kv_heads key value_head_dim"],
+        *,
+        at: Positions,
+        key_features: Float[Tensor, "batch #heads key feature"] | None = None,
+        dropout: float = 0.0,
+    ) -> Float[Tensor, "batch heads query value_head_dim"]:
+        rule = formula.visibility
+        given = dots(formula, query, key, value, key_features, None)
+        causal = isinstance(rule, Causal) and at.aligned
+        shown = None if causal else hiding(rule, at)
+        ranges = None if shown is None else shown.stretches
+        if dropout or (shown is not None and ranges is None) or not _fits(given):
+            # Dropped weights, padding with gaps and values of another width are others' business.
+            return _OTHERWISE.run(formula, query, key, value, at=at, key_features=key_features, dropout=dropout)
+        query, key, value, scale = given
+        if query.stride(3) != 1 or key.stride(3) != 1 or value.stride(3) != 1:
+            query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
+        if torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad):
+            context: Tensor = _Short.apply(query, key, value, ranges, causal, scale)
+            return context
+        return _forward(query, key, value, ranges, causal, scale)
+
+
+def _fits(given: Dots) -> bool:
+    query, key, value, _ = given
+    alike = query.shape[3] == value.shape[3] and query.dtype == key.dtype == value.dtype
+    return alike and query.numel() > 0 and key.numel() > 0 and not traced()
+
+
+def _one_stretch(rule: Visibility) -> bool:
+    """Whether a query sees its keys without gaps, as far as the rule's name tells."""
+    if isinstance(rule, And):
+        return all(_one_stretch(part) for part in rule.rules)
+    return isinstance(rule, Causal | Everything | Padding | Prefix | Window)
+
+
+def _forward(query: Tensor, key: Tensor, value: Tensor, ranges: Tensor | None, causal: bool, scale: float) -> Tensor:
+    """The context, heads beside each other as an output projection reads them."""
+    batch, heads, queries, dim = query.shape
+    context = query.new_empty(batch, queries, heads, dim).transpose(1, 2)
+    _kernel("forward_alike")(
+        _sizes(query, key, ranges, causal, value, context),
+        scale,
+        None if ranges is None else ranges.data_ptr(),
+        query.data_ptr(),
+        key.data_ptr(),
+        value.data_ptr(),
+        context.data_ptr(),
+    )
+    return context
+
+
+class _Short(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, ranges: Tensor | None, causal: bool, scale: float
+    ) -> Tensor:
+        ctx.save_for_backward(query, key, value, ranges)
+        ctx.causal, ctx.scale = causal, scale
+        return _forward(query, key, value, ranges, causal, scale)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, ranges = ctx.saved_tensors
+        grad = grad if grad.stride(3) == 1 else grad.contiguous()
+        grads = [torch.empty_like(tensor) for tensor in (query, key, value)]
+        sizes = _sizes(query, key, ranges, ctx.causal, value, grad, *grads)
+        told = None if ranges is None else ranges.data_ptr()
+        places = [tensor.data_ptr() for tensor in (query, key, value, grad, *grads)]
+        _kernel("backward_alike")(sizes, ctx.scale, told, *places)
+        return (*grads, None, None, None)
+
+
+def _sizes(
+    query: Tensor, key: Tensor, ranges: Tensor | None, causal: bool, *others: Tensor
+) -> ctypes.Array[ctypes.c_int64]:
+    """`Alike` of packed.cpp; the same for all calls of a kind."""
+    told = None if ranges is None else (ranges.shape, ranges.stride())
+    half, steps = query.dtype is torch.bfloat16, tuple(other.stride() for other in others)
+    kind = (query.shape, key.shape, half, causal, torch.get_num_threads(), told, query.stride(), key.stride(), steps)
+    known = _KNOWN.get(kind)
+    if known is None:
+        if len(_KNOWN) >= KINDS:
+            _KNOWN.clear()
+        known = _KNOWN[kind] = _alike(*kind)
+    return known
+
+
+KINDS = 4096
+"""Of how many kinds of calls sizes are kept."""
+_KNOWN: dict[object, ctypes.Array[ctypes.c_int64]] = {}
+
+
+def _alike(
+    shape: torch.Size, looked_at: torch.Size, half: bool, causal: bool, threads: int, told: Any, *strides: Any
+) -> ctypes.Array[ctypes.c_int64]:
+    batch, heads, queries, dim = shape
+    query, key, others = strides
+    numbers = [batch, heads, queries, looked_at[2], dim, causal, half, threads]
+    # A stretch that examples, heads or queries share is found without a step.
+    numbers += [0] * 3 if told is None else [0 if size == 1 else step for size, step in zip(*told, strict=True)][:3]
+    for steps in (query, key, *others):
+        numbers += steps[:3]
+    return (ctypes.c_int64 * len(numbers))(*numbers)
+
+
+@functools.cache
+def _kernel(name: str) -> Any:
+    function = getattr(native.load(*_FILE).library, name)
+    function.argtypes = (ctypes.c_void_p, ctypes.c_double, *(ctypes.c_void_p,) * (5 if "forward" in name else 8))
+    function.restype = None
+    return function
+
+
+_FILE = ("foveate.attention.paths", "packed.cpp")
+_OTHERWISE = ProductPath()
