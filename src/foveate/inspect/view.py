@@ -63,7 +63,7 @@ def figure(
 
     Maps of more than 512 rows or columns are zoomed out, as far as it takes or to `level`; "word" and "sentence" are
     levels too. `scale` "log" shows seven powers of ten, "lift" how many times as much as looking everywhere alike.
-    In a PNG, labels that are not ASCII become numbers.
+    In a PNG, the mark ▁ of a word's beginning becomes _, and labels that are still not ASCII become numbers.
     """
     number = _site(trace, site)
     here = trace.sites[number]
@@ -142,4 +142,5 @@ def _scaled(weights: np.ndarray, site: "Site", scale: Scale) -> tuple[np.ndarray
 
 
 def _ascii(labels: list[str]) -> list[str]:
-    return labels if all(label.isascii() for label in labels) else [str(place) for place in range(len(labels))]
+    plain = [label.replace("▁", "_").replace("…", "...") for label in labels]
+    return plain if all(label.isascii() for label in plain) else [str(place) for place in range(len(labels))]

@@ -6,6 +6,7 @@ import struct
 import zlib
 from base64 import b64decode
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -158,10 +159,32 @@ def test_labels_of_another_text_are_refused() -> None:
 def test_what_is_too_large_for_16_bits_is_refused_with_a_way_out() -> None:
     site = Attention()
     with record(site) as seen:
-        site.run(x := torch.full((1, 1, 2, 2), 1e6), x, x)
+        site.run(torch.full((1, 1, 2, 2), 1e6), key := torch.full((1, 1, 2, 2), 1e-6), key)
     with pytest.raises(UsageError, match='Record with stored="float32"'):
         Trace.of(seen)
     assert torch.isfinite(Trace.of(seen, stored="float32").sites[0].weights(0)[0]).all()
+
+
+def test_scores_too_large_for_one_number_a_row_are_refused() -> None:
+    with record(site := Attention()) as seen:
+        site.run(x := torch.full((1, 1, 2, 2), 1e6), x, x)
+    with pytest.raises(UsageError, match="sum to 2, where they must sum to 1"):
+        Trace.of(seen, stored="float32")
+
+
+def test_a_row_that_does_not_sum_to_one_is_refused_at_recording(monkeypatch: pytest.MonkeyPatch) -> None:
+    from foveate.inspect.trace import trace as module
+
+    def shifted(*given: Any, **named: Any) -> Any:
+        site = right(*given, **named)
+        return site.with_statistic(site.tensors["statistic"] + 0.1)
+
+    right = module.site_of
+    monkeypatch.setattr(module, "site_of", shifted)
+    with record(attention := Attention(visibility=causal())) as seen:
+        attention.run(x := torch.randn(1, 1, 9, 4), x, x)
+    with pytest.raises(UsageError, match=r"head 0: the weights of query 0 sum to 0.9048, where they must sum to 1"):
+        Trace.of(seen)
 
 
 def test_a_rule_of_ones_own_is_kept_as_bits() -> None:

@@ -83,6 +83,15 @@ def test_a_figure_of_words_has_the_words_as_labels() -> None:
     assert figure(trace, kind="png", level="word").startswith(b"\x89PNG")
 
 
+def test_a_png_writes_the_mark_of_a_word_s_beginning_as_a_line() -> None:
+    def drawn(*pieces: str) -> bytes:
+        trace = Trace(tracks={"source": Track.of_pieces(pieces)}, sites=(given(torch.eye(3)[None]),))
+        return figure(trace, kind="png")
+
+    assert drawn("▁un", "do", "▁it") == drawn("_un", "do", "_it") != drawn("▁été", "do", "▁it")
+    assert drawn("▁été", "do", "▁it") == drawn("0", "1", "2")
+
+
 def test_a_scale_that_does_not_exist(unchecked: None) -> None:
     with pytest.raises(UsageError, match="There is no scale 'square': choose linear, log or lift"):
         figure(stack(), scale="square")  # type: ignore[arg-type]

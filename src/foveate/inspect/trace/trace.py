@@ -20,6 +20,8 @@ FORMAT, VERSIONS = "foveate-trace", (1, 2)
 """Version 2 has pictures, sounds and places; a trace without them is written as version 1, for older readers."""
 EMBEDDED = 64_000_000
 """Bytes of tensors up to which a notebook shows the viewer itself."""
+LEEWAY = 1e-3
+"""How far the sum of a row may be from 1."""
 SAMPLED = 16
 """Rows of a site on which the change by 16-bit storage is measured."""
 
@@ -229,8 +231,20 @@ def rounding_of(record: AttentionRecord, site: Site, example: int) -> float:
         rows = slice(row, row + 1)
         exact = record.weights(rows)[example, :, 0, : site.keys].float().cpu()
         for head in range(site.heads):
-            largest = max(largest, float((site.weights(head, rows)[0][0] - exact[head]).abs().max()))
+            weights = site.weights(head, rows)[0][0]
+            _require_whole(site, head, row, float(weights.sum()))
+            largest = max(largest, float((weights - exact[head]).abs().max()))
     return largest
+
+
+def _require_whole(site: Site, head: int, row: int, total: float) -> None:
+    """A row's number that does not fit its features would show wrong weights that look right."""
+    if site.weighs_nothing_else and not min(abs(total), abs(total - 1)) <= LEEWAY:
+        raise UsageError(
+            f"{site.name or 'attention'}, head {head}: the weights of query {row} sum to {total:.4g}, where they must "
+            'sum to 1, or to 0 where nothing is seen. Record again with stored="float32"; if that does not help, '
+            "scores are too large for one number a row (beyond 10,000)."
+        )
 
 
 def _tracks_of(record: AttentionRecord, tracks: dict[str, Track]) -> tuple[str, str]:
