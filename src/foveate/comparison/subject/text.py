@@ -1,5 +1,6 @@
 """Language models of both kinds as something to compare."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from foveate.comparison.subject.subject import Asked, Scored, Subject, in_percent
 from foveate.data.store import TokenStore
 from foveate.data.text import read_lines
+from foveate.data.tokeniser import Tokeniser
 from foveate.tasks import language_model, masked_language_model
 from foveate.tasks.text import stream
 
@@ -35,12 +37,16 @@ class LanguageModelling(Subject):
     def count(self, batch: Any) -> int:
         return int(batch.num_tokens - batch.size)
 
+    def rows(self, config: Any, path: str, tokeniser: Tokeniser) -> Iterator[list[int]]:
+        """A text as it is stored."""
+        return stream(read_lines(path), tokeniser)
+
     def score(self, task: Any, config: Any, folder: Path, asked: Asked) -> Scored:
         trained = task.data
         if asked.test:
             tokeniser = trained.tokeniser
             lines = list(read_lines(asked.test["text"]))
-            rows = stream(iter(lines), tokeniser)
+            rows = self.rows(config, asked.test["text"], tokeniser)
             place, digest = folder / "data" / "test", tokeniser.digest()
             store = TokenStore.write(place, rows, digest, vocab_size=tokeniser.vocab_size)
             task.data = replace(trained, validation=store)
@@ -63,6 +69,10 @@ class MaskedLanguageModelling(LanguageModelling):
 
     def metrics(self) -> tuple[str, ...]:
         return masked_language_model.VALIDATED
+
+    def rows(self, config: Any, path: str, tokeniser: Tokeniser) -> Iterator[list[int]]:
+        layout = config.layout()
+        return layout.rows(layout.read(path), tokeniser)
 
     def usual_metrics(self, task: Any) -> tuple[str, ...]:
         return ("accuracy", "perplexity")
