@@ -62,7 +62,7 @@ def calibrate(
     samples: list[Sample] = []
     started = time.monotonic()
     for number, probe in enumerate(cases(device=device)):
-        if time.monotonic() - started > patience:
+        if number and time.monotonic() - started > patience:
             report(f"measured {number} attentions")
             break
         samples += measured(probe, number)

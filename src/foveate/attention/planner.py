@@ -33,8 +33,12 @@ Rates = Mapping[str, Sequence[float]]
 """For each variant of a path: a rate for each feature, and behind them points, each a place and an error."""
 PLACE = 6
 """Coordinates of a size: logarithms of matrices, queries, keys, width, pairs per query and tiles."""
-DOUBT = 0.02
-"""How much weight says that there is no error: what lies far from every point is left as it is."""
+DOUBT, FLAT = 0.02, 2.0
+"""How much weight says that there is no error, and no slope of it: what lies far from every point is left as it is."""
+FURTHEST = 1.5
+"""The largest error that is believed, as a logarithm."""
+REMEMBERED = 512
+"""Lists of rates whose points are kept as arrays."""
 
 
 def seconds(path: Path, formula: Formula, query: Tensor, key: Tensor, at: Positions, *, training: bool) -> float:
@@ -69,11 +73,29 @@ def place(cost: Cost, query: Tensor, key: Tensor) -> tuple[float, ...]:
 
 
 def estimate(rates: Sequence[float], features: Sequence[float], place: Sequence[float]) -> float:
-    """Seconds, by rates and the errors of the points around (Nadaraya 1964)."""
+    """Seconds, by rates and the errors of the points around: a plane through these, the near ones counting most
+    (locally weighted regression, Cleveland 1979).
+    """
     took = sum(rate * much for rate, much in zip(rates, features, strict=False))
-    points = np.asarray(rates[len(FEATURES) :], dtype=np.float64).reshape(-1, PLACE + 1)
-    weights = np.exp(-((points[:, :PLACE] - np.asarray(place)) ** 2).sum(1) / 2)
-    return took * math.exp(float(weights @ points[:, PLACE]) / (DOUBT + float(weights.sum())))
+    places, errors = _points(rates)
+    away = np.concatenate((np.ones((len(places), 1)), places - np.asarray(place)), axis=1)
+    weighted = away * np.exp(-(away[:, 1:] ** 2).sum(1, keepdims=True) / 2)
+    plane = np.linalg.solve(weighted.T @ away + np.diag((DOUBT, *(FLAT,) * PLACE)), weighted.T @ errors)
+    return took * math.exp(min(max(float(plane[0]), -FURTHEST), FURTHEST))
+
+
+_parsed: dict[int, tuple[Sequence[float], np.ndarray, np.ndarray]] = {}
+
+
+def _points(rates: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+    """Places and errors behind the rates, as arrays; made once for each list, which is kept so that its id stays its."""
+    known = _parsed.get(id(rates))
+    if known is None or known[0] is not rates:
+        if len(_parsed) >= REMEMBERED:
+            _parsed.clear()
+        points = np.asarray(rates[len(FEATURES) :], dtype=np.float64).reshape(-1, PLACE + 1)
+        known = _parsed[id(rates)] = (rates, points[:, :PLACE].copy(), points[:, PLACE].copy())
+    return known[1], known[2]
 
 
 def rates_of(name: str, query: Tensor, *, training: bool) -> Sequence[float]:

@@ -5,7 +5,7 @@ query the stretch of keys that it sees.
 """
 
 import ctypes
-import functools
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from foveate import native
-from foveate.attention.paths.dot import Dots, dot_product_reasons, dots
+from foveate.attention.paths.dot import PLAIN, Dots, dot_product_reasons, dots
+from foveate.attention.paths.hidden import finite, silence
 from foveate.attention.paths.path import Cost, Formula
 from foveate.attention.paths.product import ProductPath
 from foveate.attention.paths.seen import hiding
@@ -63,9 +64,12 @@ class ShortPath:
         dropout: float = 0.0,
     ) -> Float[Tensor, "batch heads query value_head_dim"]:
         rule = formula.visibility
-        given = dots(formula, query, key, value, key_features, None)
         causal = isinstance(rule, Causal) and at.aligned
         shown = None if causal else hiding(rule, at)
+        # A kernel that does not read what is hidden is not enough where weights of a score would meet it.
+        meets = shown is not None and type(formula.score) not in PLAIN and not finite(key)
+        hide = partial(silence, shown.visible) if shown is not None and meets else None
+        given = dots(formula, query, key, value, key_features, hide)
         ranges = None if shown is None else shown.stretches
         if dropout or (shown is not None and ranges is None) or not _fits(given):
             # Dropped weights, padding with gaps and values of another width are others' business.
@@ -163,7 +167,7 @@ def _alike(
     return (ctypes.c_int64 * len(numbers))(*numbers)
 
 
-@functools.cache
+@cache
 def _kernel(name: str) -> Any:
     function = getattr(native.load(*_FILE).library, name)
     function.argtypes = (ctypes.c_void_p, ctypes.c_double, *(ctypes.c_void_p,) * (5 if "forward" in name else 8))

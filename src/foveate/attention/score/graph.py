@@ -93,11 +93,13 @@ class GATv2Score(nn.Module):
             nn.init.uniform_(weight, -(fan_in**-0.5), fan_in**-0.5)
 
     def query_features(
-        self, query: Float[Tensor, "batch heads query dim"]
+        self, query: Float[Tensor, "batch heads query query_dim"]
     ) -> Float[Tensor, "batch heads query hidden_dim"]:
         return query @ self.query_weight
 
-    def key_features(self, key: Float[Tensor, "batch heads key dim"]) -> Float[Tensor, "batch heads key hidden_dim"]:
+    def key_features(
+        self, key: Float[Tensor, "batch heads key key_dim"]
+    ) -> Float[Tensor, "batch heads key hidden_dim"]:
         return key @ self.key_weight
 
     def compare(
@@ -116,7 +118,7 @@ class GATv2Score(nn.Module):
         return (leaky_relu(query_features + key_features, self.slope) * self.vector[:, None, :]).sum(-1)
 
     def forward(
-        self, query: Float[Tensor, "batch heads query dim"], key: Float[Tensor, "batch heads key dim"]
+        self, query: Float[Tensor, "batch heads query query_dim"], key: Float[Tensor, "batch heads key key_dim"]
     ) -> Float[Tensor, "batch heads query key"]:
         return self.compare(self.query_features(query), self.key_features(key))
 
