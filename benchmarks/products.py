@@ -8,7 +8,6 @@ import torch
 from contract import Rows, Size, TraineeModule
 from torch import Tensor, nn
 
-
 MOST = 4096
 """Rows that operands are kept for."""
 

@@ -88,7 +88,7 @@ _parsed: dict[int, tuple[Sequence[float], np.ndarray, np.ndarray]] = {}
 
 
 def _points(rates: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
-    """Places and errors behind the rates, as arrays; made once for each list, which is kept so that its id stays its."""
+    """Places and errors behind the rates, as arrays; made once for each list, which is kept: its id stays its own."""
     known = _parsed.get(id(rates))
     if known is None or known[0] is not rates:
         if len(_parsed) >= REMEMBERED:

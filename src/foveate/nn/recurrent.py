@@ -141,9 +141,7 @@ class RecurrentEncoder(nn.Module):
     real input. Without `norm_last` the last layer's outputs are not normalised: for those who read final states alone.
     """
 
-    def __init__(
-        self, config: RecurrentConfig, input_dim: int, *, bidirectional: bool, norm_last: bool = True
-    ) -> None:
+    def __init__(self, config: RecurrentConfig, input_dim: int, *, bidirectional: bool, norm_last: bool = True) -> None:
         super().__init__()
         self.output_dim = config.hidden_dim * (2 if bidirectional else 1)
         widths = [input_dim, *[self.output_dim] * (config.num_layers - 1)]

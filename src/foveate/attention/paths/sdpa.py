@@ -58,8 +58,9 @@ class SDPAPath:
             visible = None if shown is None else shown.visible
             given = safe_dots(formula, query, key, value, at, key_features, visible)
             if given is None:
-                options = {"key_features": key_features, "dropout": dropout}
-                return materialise(formula, query, key, value, at=at, **options).context
+                return materialise(
+                    formula, query, key, value, at=at, key_features=key_features, dropout=dropout
+                ).context
         else:
             given = dots(formula, query, key, value, key_features, None)
         mask = _mask(formula, shown, given.query, key, at)
