@@ -101,7 +101,7 @@ def documents(folder: Path, *, count: int, tested: int) -> None:
     verses = {part: [v for v in read() if (int(v[0].split(".")[0]) in TEST_BOOKS) == part] for part in (False, True)}
     train = list(written(verses[False], TRAINED, count, seed=0))
     save(folder / "train.tsv", train)
-    save(folder / "train-start.tsv", [LabelledText(line, start(text), label) for line, text, label in train])
+    save(folder / "train-start.tsv", [one._replace(text=start(one.text)) for one in train])
     for length in TESTED:
         save(folder / f"test-{length}.tsv", list(written(verses[True], (length,), tested, seed=length)))
 
@@ -131,7 +131,7 @@ def start(text: str) -> str:
 
 
 def save(path: Path, examples: Sequence[LabelledText]) -> None:
-    path.write_text("".join(f"{text}\t{label}\n" for _, text, label in examples), encoding="utf-8")
+    path.write_text("".join(f"{one.text}\t{one.label}\n" for one in examples), encoding="utf-8")
 
 
 if __name__ == "__main__":

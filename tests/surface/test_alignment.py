@@ -76,7 +76,8 @@ def test_gold_for_other_sentences_is_refused(run: Path, foveate: Any, tmp_path: 
     (tmp_path / "short").write_text("0-0\n")
     said = foveate("evaluate", run, "--source", run.parent / "pairs.tsv", "--gold", tmp_path / "short", "--no-tune")
     assert said.code == 3
-    assert "short has 1 lines, but there are 120 pairs to align." in said.err
+    assert "short has 1 line, but " in said.err
+    assert "pairs.tsv has 120 pairs to align." in said.err
     assert foveate("evaluate", run, "--gold", tmp_path / "short").code == 2
 
 
