@@ -203,25 +203,15 @@ def peak(job: Callable[[], None], device: str) -> float | None:
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        import ctypes
-
-        ctypes.CDLL(None).malloc_trim(0)
-        before = _resident("VmRSS")
-        with open("/proc/self/clear_refs", "w") as file:
-            file.write("5")
+        before = race.forget_peak()
         job()
-        os.write(writer, struct.pack("d", float(_resident("VmHWM") - before)))
+        os.write(writer, struct.pack("d", float(race.resident("VmHWM") - before)))
         os._exit(0)
     os.close(writer)
     told = os.read(reader, 8)
     os.close(reader)
     os.waitpid(child, 0)
     return struct.unpack("d", told)[0] if told else None
-
-
-def _resident(name: str) -> int:
-    with open("/proc/self/status") as file:
-        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(name))
 
 
 def settle(device: str) -> None:

@@ -10,13 +10,13 @@ two layers. Variants differ in `encoder_attention` alone; all see the same batch
 
 Table 1 is test accuracy. Table 2 is training steps in a second of CPU time on texts of one length, a quarter of the
 batch (variants take turns, twice; the faster counts), and what a step adds to the peak memory of a fresh process
-that has loaded and built everything. Tables as in Tay et al. 2021 (Long Range Arena), tables 1 and 2.
+that has loaded and built everything. Everything runs under the switches that `foveate train` chooses. Tables
+as in Tay et al. 2021 (Long Range Arena), tables 1 and 2.
 """
 
 import argparse
 import json
 import math
-import resource
 import subprocess
 import sys
 import time
@@ -29,6 +29,7 @@ import race
 import torch
 from torch import Tensor, nn
 
+from foveate import machine
 from foveate.attention import AnyMechanismConfig, AttentionConfig, Positions
 from foveate.attention.efficient import (
     BigbirdConfig,
@@ -217,17 +218,13 @@ def measure(name: str, size: Size, lengths: list[int], rounds: int) -> list[dict
         ids = torch.randint(1, 257, (size.batch, length))
         batch = Batch(ids, torch.full((size.batch,), length), ids.numel())
         labels = torch.randint(0, 2, (size.batch,))
-        before, times = peak(), []
+        before, times = race.forget_peak(), []
         for _ in range(1 + rounds):
             begun = time.process_time()
             trainer.step(batch, labels)
             times.append(time.process_time() - begun)
-        found.append({"seconds": min(times[1:]), "gigabytes": (peak() - before) / 1e9})
+        found.append({"seconds": min(times[1:]), "megabytes": (race.resident("VmHWM") - before) / 1e6})
     return found
-
-
-def peak() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
 
 
 def apart(name: str, size: Size, lengths: list[int], rounds: int) -> list[dict[str, float]]:
@@ -260,8 +257,8 @@ def second_table(costs: dict[str, list[dict[str, float]]], lengths: list[int]) -
             f"{1 / cost['seconds']:.2f} ({other['seconds'] / cost['seconds']:.1f})"
             for cost, other in zip(of_lengths, base, strict=True)
         ]
-        rows.append([name, *speeds, *(f"{cost['gigabytes']:.2f}" for cost in of_lengths)])
-    return race.table(["model", *(f"steps/s {n}" for n in lengths), *(f"GB {n}" for n in lengths)], rows)
+        rows.append([name, *speeds, *(f"{cost['megabytes']:.0f}" for cost in of_lengths)])
+    return race.table(["model", *(f"steps/s {n}" for n in lengths), *(f"MB {n}" for n in lengths)], rows)
 
 
 def costs_of(names: list[str], size: Size, lengths: list[int], rounds: int) -> dict[str, list[dict[str, float]]]:
@@ -278,6 +275,7 @@ def costs_of(names: list[str], size: Size, lengths: list[int], rounds: int) -> d
 def main() -> None:
     arguments = parser().parse_args()
     torch.set_num_threads(arguments.threads)
+    machine.tune()
     if arguments.worker:
         asked = json.loads(arguments.worker)
         size = Size(asked["scale"], batch=asked["batch"])
@@ -296,7 +294,7 @@ def main() -> None:
         costs = costs_of(arguments.variants, replace(size, batch=max(1, size.batch // 4)), lengths, 2)
         result["costs"] = {"lengths": lengths, "of": costs}
         print(
-            f"Table 2: training steps per CPU second (ratio to the first), and GB\n\n{second_table(costs, lengths)}\n"
+            f"Table 2: training steps per CPU second (ratio to the first), and MB\n\n{second_table(costs, lengths)}\n"
         )
     print(race.save("long-range", result))
 
