@@ -170,7 +170,7 @@ class TextClassifier:
 
         Raises DataError for one with more tokens than the model has positions, and for one text where it reads two.
         """
-        rows = [self._row(text, f"Text {number}") for number, text in enumerate(texts, start=1)]
+        rows = [self.ids(text, f"Text {number}") for number, text in enumerate(texts, start=1)]
         results = [Classified(text, {}) for text in texts]
         for group in groups([len(row) for row in rows]):
             shares = self.model(Batch.of([rows[index] for index in group])).float().softmax(-1)
@@ -193,7 +193,7 @@ class TextClassifier:
         """
         if not self.attends:
             raise UsageError("This model pools without attention: there is no weight to look at. Train with attention.")
-        row = self._row(text, "The text")
+        row = self.ids(text, "The text")
         if not row:
             raise UsageError("The text is empty: there is nothing to look at.")
         with record(self.model.pooling) as seen:
@@ -206,7 +206,8 @@ class TextClassifier:
         found = [[one.label] for one in self.classify([example.whole for example in examples])]
         return Predicted(labels=found, gold=[[example.label] for example in examples])
 
-    def _row(self, text: str, name: str) -> list[int]:
+    def ids(self, text: str, name: str) -> list[int]:
+        """The tokens of a text, or of a pair with a tab between its texts; `name` is what an error calls it."""
         texts = split(text, where=name, needed=True) if self.pairs and text.strip() else (text,)
         tokens = joined(texts, self.tokeniser)
         limit = self.model.max_length

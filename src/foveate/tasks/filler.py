@@ -75,8 +75,8 @@ class Filler:
 
         Raises UsageError for a text without gaps, DataError for one that is too long.
         """
-        tokens, places = self._read(text, gap)
-        logits = self.model.logits(self._encode(tokens)[torch.tensor(places)])[:, : self.tokeniser.vocab_size]
+        tokens, places = self.ids_and_gaps(text, gap)
+        logits = self.model.logits(self.hidden(tokens)[torch.tensor(places)])[:, : self.tokeniser.vocab_size]
         logits[:, : len(SPECIALS)] = -torch.inf
         found = logits.softmax(-1).topk(min(best, logits.shape[1] - len(SPECIALS)))
         pieces = [self.tokeniser.pieces(row) for row in found.indices.tolist()]
@@ -92,9 +92,9 @@ class Filler:
 
         Raises UsageError and DataError as `fill` does.
         """
-        tokens, places = self._read(text, gap)
+        tokens, places = self.ids_and_gaps(text, gap)
         pieces = [gap if place in places else self.tokeniser.pieces([token])[0] for place, token in enumerate(tokens)]
-        seen = self_attention(self.model, lambda: self._encode(tokens), pieces, layer=layer)
+        seen = self_attention(self.model, lambda: self.hidden(tokens), pieces, layer=layer)
         return seen and Alignment.of(pieces, [gap] * len(places), seen.weights[places])
 
     def evaluate(self, lines: Iterable[str]) -> dict[str, float]:
@@ -126,12 +126,13 @@ class Filler:
             raise DataError(f"There is nothing to score, or not all of it. {read}".strip())
         return rows
 
-    def _encode(self, tokens: list[int]) -> Float[Tensor, "tokens model_dim"]:
+    def hidden(self, tokens: list[int]) -> Float[Tensor, "tokens model_dim"]:
+        """The encoder's last vectors for one line."""
         text = Batch.of([tokens])
         kinds = segments(text.ids, kinds=self.model.config.num_segments, end=self.frame.end) if self.pairs else None
         return self.model.encode(text, kinds)[0]
 
-    def _read(self, text: str, gap: str) -> tuple[list[int], list[int]]:
+    def ids_and_gaps(self, text: str, gap: str) -> tuple[list[int], list[int]]:
         """The tokens of a line with its gaps, and where these are."""
         if gap not in text:
             raise UsageError(f"There is no gap in {text!r}. Write {gap} where a token is missing.")

@@ -91,7 +91,7 @@ class Generator:
         prompt that leaves no position free.
         """
         config = self.config if config is None else config
-        read = self._read(prompt)
+        read = self.ids(prompt)
         limit = config.max_length if length is None else length
         if self.model.max_length is not None:
             limit = min(limit, self.model.max_length - len(read) + 1)
@@ -145,7 +145,7 @@ class Generator:
 
         None for a recurrent model, which looks at nothing. Raises DataError as `generate` does.
         """
-        read = self._read(text)
+        read = self.ids(text)
         if self.model.max_length is not None and len(read) > self.model.max_length:
             raise DataError(
                 f"The text has {len(read) - 1} tokens, but the model has {self.model.max_length} positions for it and "
@@ -154,7 +154,7 @@ class Generator:
         pieces = self.tokeniser.pieces(read)
         return self_attention(self.model, lambda: self.model(Batch.of([read])), pieces, layer=layer)
 
-    def _read(self, prompt: str) -> list[int]:
+    def ids(self, prompt: str) -> list[int]:
         """The tokens of a prompt, after a line's end."""
         read = [EOS]
         for number, line in enumerate(prompt.split("\n")):

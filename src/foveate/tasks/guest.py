@@ -53,7 +53,7 @@ class GuestGenerator(Generator):
     ) -> list[Continuation]:
         """As `Generator.generate`. An empty prompt is a text's beginning."""
         config = self.config if config is None else config
-        read = self._read(prompt)
+        read = self.ids(prompt)
         limit = config.max_length if length is None else length
         positions = self.model.max_length
         limit = limit if positions is None else min(limit, positions - len(read) + 1)
@@ -87,7 +87,7 @@ class GuestGenerator(Generator):
             raise UsageError(
                 f"A context of {context} tokens leaves nothing to predict: blocks have {block}. Give less."
             )
-        tokens = np.array([*self._read(""), *self.tokeniser.encode(text)])
+        tokens = np.array([*self.ids(""), *self.tokeniser.encode(text)])
         data = replace(self.data, block_length=block, max_tokens=max(block, self.data.max_tokens))
         return score(self.model, tokens, data, num_bytes=len(text.encode()), context=context)
 
@@ -98,7 +98,7 @@ class GuestGenerator(Generator):
             raise DataError("The tokeniser says no end of text (eos_token). Fetch its tokenizer_config.json too.")
         return int(end)
 
-    def _read(self, prompt: str) -> list[int]:
+    def ids(self, prompt: str) -> list[int]:
         return self.tokeniser.framed(prompt) or [self._end]
 
     def _text(self, read: list[int], hypothesis: Any, lines: int | None) -> str:
@@ -126,8 +126,8 @@ class GuestFiller(Filler):
 
     @torch.inference_mode()
     def fill(self, text: str, *, best: int = 5, gap: str = GAP) -> Filling:
-        tokens, places = self._read(text, gap)
-        shares = self.model.logits(self._encode(tokens)[torch.tensor(places)]).softmax(-1)
+        tokens, places = self.ids_and_gaps(text, gap)
+        shares = self.model.logits(self.hidden(tokens)[torch.tensor(places)]).softmax(-1)
         shares[:, sorted(self.tokeniser.special)] = 0.0
         found = shares.topk(min(best, shares.shape[1]))
         pieces = [self.tokeniser.pieces(row) for row in found.indices.tolist()]

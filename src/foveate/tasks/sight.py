@@ -45,17 +45,17 @@ def sight_of(
 
 def _read_on(generator: Generator, text: str) -> Trace:
     generator.look(text)  # which says what is too long
-    read = generator._read(text)
+    read = generator.ids(text)
     with observe(generator.model) as seen:
         generator.model(Batch.of([read]))
     return _trace(generator.model, seen, generator.tokeniser.pieces(read), text)
 
 
 def _filled(filler: Filler, text: str) -> Trace:
-    read, gaps = filler._read(text, GAP)
+    read, gaps = filler.ids_and_gaps(text, GAP)
     pieces = [GAP if place in gaps else filler.tokeniser.pieces([token])[0] for place, token in enumerate(read)]
     with observe(filler.model) as seen:
-        filler._encode(read)
+        filler.hidden(read)
     return _trace(filler.model, seen, pieces, text)
 
 
@@ -66,7 +66,7 @@ def _tagged(tagger: SentenceTagger, text: str) -> Trace:
 
 
 def _classified(classifier: TextClassifier, text: str) -> Trace:
-    read = classifier._row(text, "The text")
+    read = classifier.ids(text, "The text")
     with observe(classifier.model) as seen:
         (said,) = classifier.classify([text])
     label = said.label if classifier.attends else None
