@@ -172,6 +172,7 @@ def test_gaps_are_scored_and_reported(foveate: Any, gaps: Path, text: Path, tmp_
         (("fill", "RUN", "abc"), "There is no gap in 'abc'. Write ___ where a token is missing."),
         (("fill", "RUN", "abc", "--gap", ""), "--gap is what gaps are written as: it cannot be empty."),
         (("evaluate", "RUN", "--text", "TEXT", "--context", "3"), "--context is for models that read from left to"),
+        (("evaluate", "RUN", "--text", "TEXT", "--precision", "bfloat16"), "bfloat16: gaps are scored in float32"),
         (("evaluate", "RUN", "--data", "TEXT"), "of the task masked_language_model, which is not scored with --data."),
         (("evaluate", "RUN", "--context", "3"), "--context is how much of a text is read again before each block"),
     ],

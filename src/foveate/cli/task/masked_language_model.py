@@ -83,6 +83,8 @@ def evaluate_text(arguments: argparse.Namespace) -> None:
     """Print loss, perplexity and accuracy of the gaps in a text; with a report on request."""
     if arguments.context is not None:
         raise UsageError("--context is for models that read from left to right: this one fills gaps. Leave it out.")
+    if arguments.precision != "float32":
+        raise UsageError(f"--precision {arguments.precision}: gaps are scored in float32. Leave it out.")
     folder = Path(arguments.run)
     filler = Filler.load(folder, note=say)
     figures = filler.evaluate(text_lines(arguments))
