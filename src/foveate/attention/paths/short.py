@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 from foveate import native
 from foveate.attention.paths.dot import PLAIN, Dots, dot_product_reasons, dots
 from foveate.attention.paths.hidden import finite, silence
-from foveate.attention.paths.path import Cost, Formula
+from foveate.attention.paths.path import Cost, Formula, asked
 from foveate.attention.paths.product import ProductPath
 from foveate.attention.paths.seen import hiding
 from foveate.attention.position import Positions, traced
@@ -49,8 +49,9 @@ class ShortPath:
         return reasons
 
     def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
-        pairs = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
-        return Cost(4.0 * pairs * key.shape[3], 4.0 * (query.numel() + 4 * key.numel()) / max(query.shape[0], 1))
+        pairs = query.shape[0] * query.shape[1] * query.shape[2] * _seen_by_each(formula.visibility, key.shape[2], at)
+        held = 4.0 * (query.numel() + 4 * key.numel()) / max(query.shape[0], 1)
+        return Cost(4.0 * pairs * key.shape[3], held, told=asked(formula, query, at))
 
     def run(
         self,
@@ -87,6 +88,16 @@ def _fits(given: Dots) -> bool:
     query, key, value, _ = given
     alike = query.shape[3] == value.shape[3] and query.dtype == key.dtype == value.dtype
     return alike and query.numel() > 0 and key.numel() > 0 and not traced()
+
+
+def _seen_by_each(rule: Visibility, keys: int, at: Positions) -> float:
+    """How many keys a query sees in the mean: no others are read."""
+    if isinstance(rule, Causal) and at.aligned:
+        return (keys + 1) / 2
+    shown = hiding(rule, at) if keys <= LONGEST and _one_stretch(rule) else None
+    if shown is None or not shown.kept or shown.stretches is None:
+        return keys
+    return float((shown.stretches[..., 1] - shown.stretches[..., 0]).float().mean())
 
 
 def _one_stretch(rule: Visibility) -> bool:
