@@ -96,7 +96,7 @@ def _seen_by_each(rule: Visibility, keys: int, at: Positions) -> float:
         return (keys + 1) / 2
     shown = hiding(rule, at) if keys <= LONGEST and _one_stretch(rule) else None
     if shown is None or not shown.kept or shown.stretches is None:
-        return keys
+        return float(keys)
     return float((shown.stretches[..., 1] - shown.stretches[..., 0]).float().mean())
 
 

@@ -108,3 +108,12 @@ def test_it_says_what_it_does_not_do() -> None:
     assert "of 16, 32, … 256 numbers, not of 8" in PATH.refuses(Attention(), x[..., :8], x[..., :8], at)[0]
     assert "up to 512 keys, not for 600" in PATH.refuses(Attention(), x, torch.zeros(1, 1, 600, 16), at)[0]
     assert "not for torch.float64" in PATH.refuses(Attention(), x.double(), x.double(), at)[0]
+
+
+@pytest.mark.parametrize(
+    ("rule", "pairs"), [(everything(), 400), (causal(), 210), (window(left=3, right=0), 74), (padding(), 200)], ids=str
+)
+def test_what_is_hidden_costs_nothing(rule: Visibility, pairs: int) -> None:
+    """Of 20 × 20 pairs: all; a triangle; 4 for each query but the first three; half, for lengths of 5 and 15."""
+    x, at = torch.zeros(2, 3, 20, 16), Positions.of(20, 20, key_lengths=torch.tensor([5, 15]))
+    assert PATH.cost(Attention(visibility=rule), x, x, at).flops == pytest.approx(4 * 16 * 2 * 3 * pairs)
