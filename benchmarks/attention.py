@@ -1,6 +1,6 @@
 """Every way to execute an attention beside the usual ones, on the same work: time, peak memory, growth with the length.
 
-python benchmarks/attention.py --threads 1                                # about half an hour
+python benchmarks/attention.py --threads 1                                # an hour or more
 python benchmarks/attention.py --work additive window --sizes 256 1024 --dtypes float32
 python benchmarks/attention.py --device cuda                              # first: foveate doctor --calibrate
 
@@ -140,7 +140,7 @@ def flex(rule: Visibility | None, bias: Any, query: Tensor, key: Tensor, value: 
     """torch's FlexAttention, compiled; on CPUs it has no backward."""
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-    if bias is not None or query.shape[2] > 4096:
+    if bias is not None or rule == padding() or query.shape[2] > 4096:
         return {}
     left, device = getattr(rule, "left", math.inf), query.device.type
 

@@ -277,6 +277,19 @@ def test_an_alignment_is_written_in_every_form(foveate: Any, trained: Path, tmp_
     assert b"</s>" not in look("a.pharaoh")
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--minutes", "3"), "--minutes says how long to calibrate, and would change nothing. Add --calibrate."),
+        (("--calibrate", "--minutes", "0"), "--minutes 0: write how long to measure, such as 2 or 13."),
+    ],
+)
+def test_a_calibration_needs_a_time(foveate: Any, words: tuple[str, ...], says: str) -> None:
+    said = foveate("doctor", *words)
+    assert (said.code, said.out) == (2, "")
+    assert says in said.err
+
+
 def test_the_doctor_finds_explain_equal_to_run(foveate: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("foveate.machine.tune", machine.current)  # it would stay in force for other tests
     said = foveate("doctor")

@@ -1,6 +1,9 @@
 """foveate doctor"""
 
 import argparse
+import math
+
+from foveate.errors import UsageError
 
 OPTIONAL = {
     "sentencepiece": "text",
@@ -16,7 +19,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--calibrate",
         action="store_true",
-        help="measure every way to execute an attention (about two minutes) and keep the rates for all later runs",
+        help="measure every way to execute an attention and keep the rates for all later runs",
+    )
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        metavar="M",
+        help="how long to calibrate (default 2): longer finds the fastest way, or one within 10 %% of it, more often",
     )
     parser.add_argument("--threads", type=int, metavar="N", help="calibrate for this many threads")
     parser.epilog = "Exit code 4 when the self-test fails. Paste the output into a bug report."
@@ -33,6 +42,11 @@ def run(arguments: argparse.Namespace) -> int:
     from foveate.attention.paths import pairwise_triton
     from foveate.attention.selftest import self_test
 
+    if arguments.minutes is not None and not arguments.calibrate:
+        raise UsageError("--minutes says how long to calibrate, and would change nothing. Add --calibrate.")
+    if arguments.minutes is not None and not 0 < arguments.minutes < math.inf:
+        raise UsageError(f"--minutes {arguments.minutes:g}: write how long to measure, such as 2 or 13.")
+    minutes = arguments.minutes or 2.0
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     print(f"foveate {version('foveate')}, Python {platform.python_version()}, {platform.platform()}")
@@ -49,11 +63,11 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"kernels for the GPU: {f'none, {missing}' if missing else 'in use'}")
     machine.tune()
     if arguments.calibrate:
-        print("calibrating (about two minutes) …", flush=True)
-        found = calibration.calibrate()
+        print(f"calibrating for {minutes:g} minutes …", flush=True)
+        found = calibration.calibrate(patience=60 * minutes)
         if torch.cuda.is_available():
-            print(f"calibrated on the CPU: {found}; now the GPU (two more minutes) …", flush=True)
-            found = calibration.joined(found, calibration.calibrate(device="cuda"))
+            print(f"calibrated on the CPU: {found}; now the GPU, as long …", flush=True)
+            found = calibration.joined(found, calibration.calibrate(patience=60 * minutes, device="cuda"))
         print(f"calibrated: {found}; kept in {calibration.save(found)}")
     if not calibration.use_kept():
         calibration.scale()
