@@ -1,7 +1,7 @@
 """Every attention side by side on sequences that are long for it: accuracy, speed and memory at equal size.
 
 python benchmarks/long_range.py --minutes 50                       # both tables, about an hour
-python benchmarks/long_range.py --scale 2 --minutes 2000           # the lengths of the Long Range Arena
+python benchmarks/long_range.py --scale 2 --minutes 2000           # pictures as in the Long Range Arena
 python benchmarks/long_range.py --variants transformer linear --tasks path --tables 1 --minutes 5
 
 Four tasks, made by `foveate.data.synthetic`: list operations, byte-level opinions, pictures of shapes pixel by pixel,
