@@ -191,9 +191,7 @@ class Attention(nn.Module):
         """
         source = key
         query, key, at = self._placed(query, key, value, at)
-        if record.is_recording():
-            # A record is small: it does without what is known about the positions.
-            record.note(self, self.kind, query, key, replace(at), source=source)
+        record.note(self, self.kind, query, key, at, source=source)
         path = self._choose(query, key, at)
         return path.run(self, query, key, value, at=at, key_features=key_features, dropout=dropout)
 

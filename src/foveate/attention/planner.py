@@ -55,7 +55,8 @@ def features(cost: Cost, query: Tensor, key: Tensor) -> tuple[float, ...]:
     matrices = query.shape[0] * query.shape[1]
     rows = matrices * (query.shape[2] * query.shape[3] + 2 * key.shape[2] * key.shape[3])
     pairs = cost.flops / (4.0 * max(query.shape[3], 1)) if cost.pairs is None else cost.pairs
-    return (1.0, cost.tiles, cost.tiles * matrices, pairs, cost.flops, float(rows), cost.told)
+    much = (1.0, cost.tiles, cost.tiles * matrices, pairs, cost.flops, rows, cost.told)
+    return tuple(float(number) for number in much)  # sizes are tensors while torch traces
 
 
 def place(cost: Cost, query: Tensor, key: Tensor) -> tuple[float, ...]:

@@ -106,6 +106,8 @@ class Positions:
             return worked_out()
         name = (what, torch.is_inference_mode_enabled())  # tensors made in inference mode cannot be trained with
         if name not in self._known:
+            if len(self._known) >= FACTS:
+                self._known.clear()
             self._known[name] = worked_out()
         fact: Fact = self._known[name]
         return fact
@@ -165,6 +167,8 @@ class Positions:
 _BY_QUERY = ("centre", "query_segment", "previous", "query_bucket")
 _BY_KEY = ("key", "real", "key_segment", "key_bucket")
 _BATCHED = ("query", *_BY_QUERY, *_BY_KEY, "uncut_real")
+FACTS = 16
+"""Of how many rules and sizes of tiles facts are kept: a model has few, but each batch may bring a rule of its own."""
 PLAIN_PAIRS, PLAIN_KINDS = 2**16, 64
 """Up to how many pairs, and of how many sizes, positions that nobody gave are kept."""
 _plain: dict[Hashable, Positions] = {}

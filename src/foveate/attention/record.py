@@ -170,6 +170,7 @@ def note(
     if recording is None or (name := recording.names.get(id(getattr(attention, "site", attention)))) is None:
         return
     assert isinstance(attention, Formula)
+    at = replace(at)  # without what is known about them, which a record has no use for
     if recording.gradient:
         recording.records.append(AttentionRecord(name, kind, attention, at, query, key, None))
     else:

@@ -71,9 +71,11 @@ def configuration(config: Mapping[str, Any]) -> LlamaConfig:
     require(config, "mlp_bias", False, False)
     rotary = config.get("rope_parameters") or config.get("rope_scaling") or {}
     require({"rope_type": rotary.get("rope_type", rotary.get("type", "default"))}, "rope_type", "default")
+    for settings in (config, rotary):
+        require(settings, "partial_rotary_factor", 1.0, 1.0)
     heads = setting(config, "num_attention_heads")
     turned = Rotary(
-        base=float(rotary.get("rope_theta", config.get("rope_theta") or ROTARY_BASE)),
+        base=float(rotary.get("rope_theta") or config.get("rope_theta") or ROTARY_BASE),
         layout="halves",
     )
     return LlamaConfig(

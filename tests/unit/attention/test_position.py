@@ -6,7 +6,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from foveate.attention import Attention, Positions, causal, padding, predicate
+import foveate.attention.paths.seen
+import foveate.attention.position
+from foveate.attention import Attention, Positions, Visibility, causal, padding, predicate
+from foveate.attention.paths.seen import hiding
+from foveate.attention.position import FACTS
 
 
 def test_queries_count_from_their_start_and_keys_from_zero() -> None:
@@ -96,3 +100,45 @@ def test_a_predicate_is_asked_every_time() -> None:
     limit[0] = 2
     assert first.max() == 0
     assert attention.run(x, x, value, at=at).min() == 0.5
+
+
+class Near(Visibility):
+    """A rule with a width that may change."""
+
+    width = 1.0
+
+    def __call__(self, at: Positions) -> torch.Tensor:
+        return (at.query - at.key).abs() <= self.width
+
+
+def test_a_rule_that_changes_is_asked_again() -> None:
+    x, near, lengths = torch.randn(2, 1, 6, 16), Near(), torch.tensor([3, 6])
+    for rule, change in ((near, lambda: setattr(near, "width", 3.0)), (causal() & padding(lengths), lengths.zero_)):
+        attention, at = Attention(visibility=rule), Positions.of(6, 6)
+        for _ in range(2):
+            torch.testing.assert_close(attention.run(x, x, x, at=at), attention.explain(x, x, x, at=at).context)
+            change()
+
+
+def test_positions_do_not_gather_facts_for_ever() -> None:
+    x, at = torch.randn(4, 1, 8, 16), Positions.of(8, 8)
+    for number in range(100):
+        lengths = torch.tensor([number % 8, 8, 1 + number % 7, 3])
+        Attention(visibility=causal() & padding(lengths)).run(x, x, x, at=at)
+    assert len(at._known) <= FACTS
+
+
+def test_what_an_example_hides_is_not_built_into_a_traced_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = Positions.of(6, 6, key_lengths=torch.tensor([6, 6]))
+    assert hiding(padding(), at) is None
+    for module in (foveate.attention.position, foveate.attention.paths.seen):
+        monkeypatch.setattr(module, "traced", lambda: True)
+    shown = hiding(padding(), at)
+    assert shown is not None
+    assert shown.sighted is not None
+
+
+def test_a_plan_counts_the_examples_of_a_rule_with_lengths() -> None:
+    x = torch.zeros(2, 1, 60, 16)
+    assert Attention(visibility=padding(torch.tensor([3, 60]))).plan(x, x).chosen
+    assert padding(torch.tensor([3, 60])).density(Positions.of(60, 60)) == pytest.approx(63 / 120)

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int32
 from torch import Tensor
 
 from foveate.attention.paths.hidden import each_sees_itself
-from foveate.attention.position import Positions
+from foveate.attention.position import Positions, traced
 from foveate.attention.visibility import Everything, Visibility
 
 KEPT = 2**22
@@ -33,6 +33,8 @@ class Seen:
     @cached_property
     def sighted(self) -> Bool[Tensor, "#batch #heads #query 1"] | None:
         """Which queries see something; None where all do."""
+        if traced():
+            return self.visible.any(-1, keepdim=True)
         if each_sees_itself(self.visible):
             return None
         sighted = self.visible.any(-1, keepdim=True)
@@ -42,7 +44,7 @@ class Seen:
     def stretches(self) -> Int32[Tensor, "#batch #heads #query 2"] | None:
         """From and to which key each query sees, where it sees all between; None where some row has gaps."""
         visible = self.visible
-        if visible.shape[-1] <= 1:
+        if visible.shape[-1] <= 1 or traced():
             return None
         count = visible.sum(-1)
         first = visible.to(torch.uint8).argmax(-1)
@@ -88,9 +90,11 @@ class Seen:
 
 def seen(rule: Visibility, at: Positions) -> Seen:
     """What a rule says; kept with the positions where it is small enough and will stay true."""
-    kept = (
-        at.known(rule, lambda: Seen(rule(at), kept=True) if _size(rule, at) <= KEPT else None) if rule.lasting else None
-    )
+
+    def worked_out() -> Seen | None:
+        return Seen(rule(at), kept=not traced()) if _size(rule, at) <= KEPT else None
+
+    kept = at.known(rule, worked_out) if rule.lasting else None
     return Seen(rule(at)) if kept is None else kept
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.autograd.function import once_differentiable
 
 from foveate import native
@@ -42,6 +43,8 @@ class ShortPath:
             reasons.append(f"made for heads of 16, 32, … 256 numbers, not of {query.shape[3]}")
         if key.shape[2] > LONGEST:
             reasons.append(f"made for up to {LONGEST} keys, not for {key.shape[2]}")
+        if traced():
+            reasons.append("a kernel cannot be written into a traced program")
         if not _one_stretch(formula.visibility):
             reasons.append(f"{formula.visibility} leaves gaps")
         if not reasons and native.load(*_FILE).library is None:
@@ -87,7 +90,8 @@ class ShortPath:
 def _fits(given: Dots) -> bool:
     query, key, value, _ = given
     alike = query.shape[3] == value.shape[3] and query.dtype == key.dtype == value.dtype
-    return alike and query.numel() > 0 and key.numel() > 0 and not traced()
+    derived = traced() or forward_ad._current_level >= 0  # a tangent would be lost in the kernel
+    return alike and query.numel() > 0 and key.numel() > 0 and not derived
 
 
 def _seen_by_each(rule: Visibility, keys: int, at: Positions) -> float:

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import reduce
 
 import torch
 from jaxtyping import Bool
@@ -61,8 +61,11 @@ class Visibility(ABC):
 
     @property
     def lasting(self) -> bool:
-        """Whether what the rule says at some positions may be kept with them: it reads nothing else that changes."""
-        return type(self).__hash__ is not None
+        """Whether what the rule says at some positions may be kept with them: it reads nothing else that changes. A
+        rule of your own that does not may say so; it is compared by `==` and `hash`.
+        """
+        made = type(self).__dict__.get("__dataclass_params__")
+        return made is not None and bool(made.frozen)
 
     @property
     def reads_length(self) -> bool:
@@ -84,17 +87,21 @@ class Visibility(ABC):
 
     def pairs(self, at: Positions, heads: int = 1) -> float:
         """How many pairs are visible: counted, or, beyond a million, estimated from some of the queries."""
-        batch = max(part.shape[0] for part in (at.query, at.key, at.real) if part is not None)
-        queries, keys = at.query.shape[2], at.key.shape[-1]
-        stride = 1 if queries * keys <= COUNTED_PAIRS else max(1, queries // SAMPLED_ROWS)
-        visible = self(at.rows(slice(stride // 2, None, stride)))
-        visible = visible.expand(batch, visible.shape[1], len(range(stride // 2, queries, stride)), keys)
-        return float(visible.double().mean()) * batch * heads * queries * keys if visible.numel() else 0.0
+        share, batch = self._seen(at)
+        return share * batch * heads * at.query.shape[2] * at.key.shape[-1]
 
     def density(self, at: Positions) -> float:
         """The part of all pairs that is visible."""
-        batch = max(part.shape[0] for part in (at.query, at.key, at.real) if part is not None)
-        return self.pairs(at) / max(batch * at.query.shape[2] * at.key.shape[-1], 1)
+        return self._seen(at)[0]
+
+    def _seen(self, at: Positions) -> tuple[float, int]:
+        """The part that is visible, and of how many examples: a rule may bring lengths of its own."""
+        queries, keys = at.query.shape[2], at.key.shape[-1]
+        stride = 1 if queries * keys <= COUNTED_PAIRS else max(1, queries // SAMPLED_ROWS)
+        visible = self(at.rows(slice(stride // 2, None, stride)))
+        batch = max(part.shape[0] for part in (at.query, at.key, at.real, visible) if part is not None)
+        visible = visible.expand(batch, visible.shape[1], len(range(stride // 2, queries, stride)), keys)
+        return (float(visible.double().mean()) if visible.numel() else 0.0), batch
 
     def picture(self, query: int, key: int) -> str:
         """Rows are queries, columns keys; `#` is visible, `.` is not."""
@@ -186,11 +193,7 @@ class Combined(Visibility):
         return type(self) is type(other) and frozenset(self.rules) == frozenset(other.rules)
 
     def __hash__(self) -> int:
-        return self._hash
-
-    @cached_property
-    def _hash(self) -> int:
-        return hash((type(self), frozenset(self.rules)))
+        return hash((type(self), frozenset(self.rules)))  # never kept: lengths in a part may change
 
 
 class And(Combined):

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from foveate import native
 from foveate.attention import (
@@ -117,3 +118,12 @@ def test_what_is_hidden_costs_nothing(rule: Visibility, pairs: int) -> None:
     """Of 20 × 20 pairs: all; a triangle; 4 for each query but the first three; half, for lengths of 5 and 15."""
     x, at = torch.zeros(2, 3, 20, 16), Positions.of(20, 20, key_lengths=torch.tensor([5, 15]))
     assert PATH.cost(Attention(visibility=rule), x, x, at).flops == pytest.approx(4 * 16 * 2 * 3 * pairs)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own
+def test_a_tangent_is_not_lost() -> None:
+    x = torch.randn(1, 1, 5, 16)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x, torch.ones_like(x))
+        with pytest.raises((NotImplementedError, RuntimeError)):
+            PATH.run(Attention(), dual, x, x, at=Positions.of(5, 5))
