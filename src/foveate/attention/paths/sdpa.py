@@ -21,7 +21,7 @@ LARGE_BLOCKS = 768
 
 class SDPAPath:
     """Dot products under softmax. Memory is linear in the length when the rule is `everything()` or `causal()`;
-    any other rule becomes one Bool mask. Weights dropped in training differ from the reference's only in the noise.
+    any other rule becomes one mask. Weights dropped in training differ from the reference's only in the noise.
     """
 
     name = "sdpa"

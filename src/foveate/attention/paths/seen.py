@@ -64,8 +64,15 @@ class Seen:
             self._keep(dtype, mask)
         return mask
 
-    def over(self, batch: int, queries: int, keys: int, dtype: torch.dtype) -> Float[Tensor, "batch #heads query key"]:
-        """The mask with no axis left to broadcast but the heads', as torch's kernels want it."""
+    def over(
+        self, batch: int, queries: int, keys: int, dtype: torch.dtype
+    ) -> Float[Tensor, "batch #heads query key"] | Bool[Tensor, "batch #heads query key"]:
+        """The mask with no axis left to broadcast but the heads', as torch's kernels want it; Bool where it is made for
+        one call only, for floats are four times as large.
+        """
+        if not self.kept:
+            shown = self.visible if self.sighted is None else self.visible | ~self.sighted
+            return shown.expand(batch, -1, queries, keys)
         kind = (batch, dtype)
         mask = self._masks.get(kind)
         if mask is None:
