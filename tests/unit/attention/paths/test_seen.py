@@ -1,0 +1,20 @@
+"""What a rule says, and what is kept of it."""
+
+import pytest
+import torch
+
+from foveate.attention import Attention, Positions, causal, padding
+from foveate.attention.paths import SDPAPath, seen
+
+
+@pytest.mark.parametrize("most", [0, seen.KEPT], ids=["made for each call", "kept"])
+def test_a_mask_that_is_too_large_to_keep_hides_the_same(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seen, "KEPT", most)
+    attention, at = Attention(visibility=causal() & padding()), Positions.of(5, 5, key_lengths=torch.tensor([0, 3]))
+    shown = seen.seen(attention.visibility, at)
+    assert shown.over(2, 5, 5, torch.float32).dtype is (torch.float32 if most else torch.bool)
+    x = [torch.randn(2, 3, 5, 8, requires_grad=True) for _ in range(3)]
+    explained, run = attention.explain(*x, at=at).context, SDPAPath().run(attention, *x, at=at)
+    torch.testing.assert_close(run, explained)
+    for one, other in zip(*(torch.autograd.grad(context.sum(), x) for context in (run, explained)), strict=True):
+        torch.testing.assert_close(one, other)
