@@ -78,7 +78,9 @@ class GPTConfig:
 
 @dataclass(frozen=True, eq=False)
 class GPTState:
-    """The model between two tokens."""
+    """The model between two tokens. A step uses it up: it writes into the room of the pasts. To go on from one state in
+    two ways, `select` its rows first, which copies them.
+    """
 
     pasts: tuple[Past, ...]
     """Per layer, keys and values of the tokens so far, with room for more; or their sum, where that is enough."""

@@ -60,7 +60,7 @@ class TransformerConfig:
 
 @dataclass(frozen=True, eq=False)
 class TransformerState:
-    """A decoder between two words."""
+    """A decoder between two words. A step uses it up, as it does a `GPTState`."""
 
     memory: tuple[KeyValue, ...]
     """Per layer, the encoder's output as keys and values: one per sentence, shared by its hypotheses."""

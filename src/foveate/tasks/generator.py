@@ -145,14 +145,19 @@ class Generator:
 
         None for a recurrent model, which looks at nothing. Raises DataError as `generate` does.
         """
+        read = self.fitting(text)
+        pieces = self.tokeniser.pieces(read)
+        return self_attention(self.model, lambda: self.model(Batch.of([read])), pieces, layer=layer)
+
+    def fitting(self, text: str) -> list[int]:
+        """The tokens of a text to be read at once. Raises DataError for more than the model has positions for."""
         read = self.ids(text)
         if self.model.max_length is not None and len(read) > self.model.max_length:
             raise DataError(
                 f"The text has {len(read) - 1} tokens, but the model has {self.model.max_length} positions for it and "
                 "its beginning. Shorten it; nothing is cut off silently."
             )
-        pieces = self.tokeniser.pieces(read)
-        return self_attention(self.model, lambda: self.model(Batch.of([read])), pieces, layer=layer)
+        return read
 
     def ids(self, prompt: str) -> list[int]:
         """The tokens of a prompt, after a line's end."""

@@ -44,8 +44,7 @@ def sight_of(
 
 
 def _read_on(generator: Generator, text: str) -> Trace:
-    generator.look(text)  # which says what is too long
-    read = generator.ids(text)
+    read = generator.fitting(text)
     with observe(generator.model) as seen:
         generator.model(Batch.of([read]))
     return _trace(generator.model, seen, generator.tokeniser.pieces(read), text)

@@ -96,6 +96,7 @@ class Graph:
         """W x + b for rows x; several layers with the same input make one product."""
         weight = layers[0].weight if len(layers) == 1 else torch.cat([layer.weight for layer in layers])
         biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
+        assert len(biases) in (0, len(layers)), "one product has a bias for all its outputs or for none"
         return self.product(x, weight, biases[0] if len(biases) == 1 else torch.cat(biases) if biases else None)
 
     def product(self, x: str, weight: Float[Tensor, "outputs inputs"], bias: Tensor | None = None) -> str:
