@@ -20,7 +20,7 @@ from foveate.nn.limit import require_positive
 from foveate.nn.loss import projected_cross_entropy
 from foveate.nn.multihead import MultiHeadAttention
 from foveate.nn.packing import Packing
-from foveate.nn.past import Past, attend_and_keep, attend_to_past, selected, with_room
+from foveate.nn.past import Past, attend_and_keep, attend_to_past, selected, standing_in, with_room
 from foveate.nn.position import LearnedConfig, PositionConfig, UnitIntervalConfig
 
 DEVIATION = 0.02
@@ -151,10 +151,10 @@ class CausalTransformer(LanguageModel[GPTState]):
     def step(self, state: GPTState, token: Int[Tensor, " rows"]) -> tuple[GPTState, Float[Tensor, "rows vocab"]]:
         time = state.time
         x = self._embed(token, torch.full_like(token, time))
-        pasts: list[Past] = []
-        for block, past in zip(self._layers, state.pasts, strict=True):
-            past = with_room(past, time)
-            x = _through(block, x, partial(attend_to_past, block.attention, past=past, time=time, pasts=pasts))
+        before, pasts = [with_room(past, time) for past in state.pasts], list[Past]()
+        look_back = partial(attend_to_past, at=standing_in(before, time), time=time, pasts=pasts)
+        for block, past in zip(self._layers, before, strict=True):
+            x = _through(block, x, partial(look_back, block.attention, past=past))
         return GPTState(tuple(pasts), time + 1), self.logits(self.norm(x))
 
     def select(self, state: GPTState, rows: Int[Tensor, " new_rows"]) -> GPTState:

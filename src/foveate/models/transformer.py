@@ -1,6 +1,7 @@
 """The Transformer encoder–decoder."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, cast
@@ -22,7 +23,7 @@ from foveate.nn.linear import MadeOf, PackedWeight, may_pack, packed_product
 from foveate.nn.loss import projected_cross_entropy
 from foveate.nn.multihead import KeyValue
 from foveate.nn.packing import Packing
-from foveate.nn.past import ROOM_STEP, Past, Stored, attend_to_past, no_past, selected, standing, with_room
+from foveate.nn.past import ROOM_STEP, Past, Stored, attend_to_past, no_past, selected, standing, standing_in, with_room
 from foveate.nn.position import PositionConfig, SinusoidalConfig, UnitInterval
 from foveate.nn.ran import RANConfig, RANEncoder
 from foveate.nn.step import DecoderStep
@@ -212,8 +213,9 @@ class Transformer(Seq2Seq[TransformerState]):
     ) -> tuple[tuple[Past, ...], Float[Tensor, "rows model_dim"]]:
         """The pasts after this step, and what the blocks make of it."""
         memory_at, pasts = _memory_standing(state), list[Past]()
+        look_back = partial(attend_to_past, at=standing_in(state.cache, state.time), time=state.time, pasts=pasts)
         for block, past, memory in zip(self._decoder, state.cache, state.memory, strict=True):
-            x = _step_block(block, x, past, memory, state.time, memory_at, pasts)
+            x = _step_block(block, x, partial(look_back, block.attention, past=past), memory, memory_at)
         return tuple(pasts), x
 
     def select(self, state: TransformerState, rows: Int[Tensor, " new_rows"]) -> TransformerState:
@@ -319,20 +321,17 @@ def _step_flat(
 def _step_block(
     block: DecoderBlock,
     x: Float[Tensor, "rows model_dim"],
-    past: Past,
+    look_back: Callable[[Tensor], Tensor],
     memory: KeyValue,
-    time: int,
     memory_at: Positions,
-    pasts: list[Past],
 ) -> Float[Tensor, "rows model_dim"]:
-    """One decoder block for one new position of every row, which leaves the past after it in `pasts`."""
+    """One decoder block for one new position of every row; `look_back` is its self-attention."""
 
     def cross(x: Tensor) -> Tensor:
         grouped = x.view(len(memory.key), -1, x.shape[-1])
         queries = block.cross_attention.queries(grouped)
         return block.cross_attention.attend(queries, memory, at=memory_at).flatten(0, 1)
 
-    look_back = partial(attend_to_past, block.attention, past=past, time=time, pasts=pasts)
     x = block.attention_residual(x, look_back)
     x = block.cross_residual(x, cross)
     return block.feedforward_residual(x, block.feedforward)

@@ -4,6 +4,7 @@ Most attentions keep keys and values, with room for those to come, and a step co
 attention by a kernel (linear, Performer) keeps one sum: its steps cost the same for ever.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -72,18 +73,33 @@ def standing(past: Stored, time: int) -> Positions:
     return replace(at, zeroed=True)
 
 
+def standing_in(pasts: Sequence[Past], time: int) -> Positions | None:
+    """Where the queries of a step stand in all layers, so that what follows from it is worked out once; None where all
+    pasts are sums, which have no places.
+    """
+    stored = next((past for past in pasts if not isinstance(past, Summed)), None)
+    return None if stored is None else standing(stored, time)
+
+
 def attend_to_past(
-    attention: MultiHeadAttention, x: Float[Tensor, "rows model_dim"], *, past: Past, time: int, pasts: list[Past]
+    attention: MultiHeadAttention,
+    x: Float[Tensor, "rows model_dim"],
+    *,
+    past: Past,
+    at: Positions | None,
+    time: int,
+    pasts: list[Past],
 ) -> Float[Tensor, "rows model_dim"]:
     """One new position of every row attends to all up to itself, and leaves the past after it in `pasts`.
 
-    Keys and values are written into the room that a past has for them; sums are made anew.
+    Keys and values are written into the room that a past has for them; sums are made anew. `at` is that of
+    `standing_in`, for all layers.
     """
     queries, new = attention.project(x[:, None])
     if not isinstance(past, Summed):
         past[:, :, :, time] = torch.stack(new)[:, :, :, 0]
         pasts.append(past)
-        return attention.attend(queries, KeyValue(past[0], past[1]), at=standing(past, time))[:, 0]
+        return attention.attend(queries, KeyValue(past[0], past[1]), at=at)[:, 0]
     total = past.total.and_then(*new)
     pasts.append(Summed(total, _watched(past, queries, new, time)))
     return attention.output(total.context(queries).transpose(1, 2).flatten(-2))[:, 0]

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from foveate.attention import AnyMechanismConfig, AttentionConfig, record
+from foveate.attention import AnyMechanismConfig, AttentionConfig, Positions, record, window
 from foveate.attention.efficient import LinearConfig, PerformerConfig
+from foveate.attention.visibility import Window
 from foveate.data.batch import Batch
 from foveate.models import GPTConfig, TransformerConfig
 from foveate.models.language_model import LanguageModel
@@ -100,3 +101,19 @@ def test_other_attentions_keep_keys_and_values_with_room() -> None:
     assert with_room(past, 15) is past
     assert with_room(past, 16).shape[3] == 32
     assert torch.equal(selected(past, torch.tensor([4]))[1, 0, :, :5], value[2])
+
+
+@torch.no_grad()
+def test_a_step_asks_a_rule_once_for_all_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, ask = [], Window.__call__
+
+    def listening(rule: Window, at: Positions) -> torch.Tensor:
+        asked.append(rule)
+        return ask(rule, at)
+
+    model = gpt(AttentionConfig(visibility=window(left=3, right=0)))
+    state, _ = model.step(model.start(Batch.of([[2, 3, 4, 5, 6]])), torch.tensor([5]))  # and chooses its paths
+    monkeypatch.setattr(Window, "__call__", listening)
+    _, logits = model.step(state, torch.tensor([7]))
+    assert len(asked) == 1
+    torch.testing.assert_close(logits[0], model(Batch.of([[2, 3, 4, 5, 6, 5, 7]]))[-1])
