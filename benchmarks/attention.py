@@ -203,6 +203,7 @@ def peak(job: Callable[[], None], device: str) -> float | None:
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
+        job()  # threads, scratch memory and what else a process makes once
         before = race.forget_peak()
         job()
         os.write(writer, struct.pack("d", float(race.resident("VmHWM") - before)))

@@ -3,11 +3,14 @@
 import json
 import math
 import os
+import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from jaxtyping import Int16
 from torch import nn
 
 from foveate.attention import Attention, edges, record
@@ -82,10 +85,22 @@ def renewed() -> None:
             write_trace(make(), FOLDER / f"{name}.trace")
 
 
+def pixels(track: Track) -> Int16[np.ndarray, " bytes"]:
+    """The lines of a track's PNG, one after the other; none where it has no picture."""
+    if track.picture is None:
+        return np.empty(0, dtype=np.int16)
+    _, _, lines = track.picture.data.partition(b"IDAT")
+    return np.frombuffer(zlib.decompressobj().decompress(lines), dtype=np.uint8).astype(np.int16)
+
+
 @pytest.mark.parametrize("name", MADE)
 def test_a_stored_scene_reads_back_as_it_was_made(name: str) -> None:
     stored, made = read_trace(FOLDER / f"{name}.trace"), MADE[name]()
-    assert stored.tracks == made.tracks
+    assert stored.tracks.keys() == made.tracks.keys()
+    for title, track in stored.tracks.items():
+        assert replace(track, picture=None) == replace(made.tracks[title], picture=None)
+        # A sine or a logarithm may end in another bit on another processor.
+        np.testing.assert_allclose(pixels(track), pixels(made.tracks[title]), atol=1)
     for mine, theirs in zip(made.sites, stored.sites, strict=True):
         for head in range(mine.heads):
             np.testing.assert_allclose(mine.weights(head)[0], theirs.weights(head)[0], atol=2e-3)

@@ -82,7 +82,7 @@ def state() -> str:
     if problem := _obstacle():
         return f"not in use ({problem}); plain torch runs instead"
     failures = "".join(f"; but not {name}: {problem}" for name, problem in _failed.items())
-    return f"in use ({', '.join([str(_compiler()), *_vectors()])}){failures}"
+    return f"in use ({', '.join([str(_compiler()), *_registers()])}){failures}"
 
 
 @functools.cache
@@ -205,7 +205,8 @@ def processor() -> str:
     return "\n".join([platform.machine(), platform.processor(), *sorted(described)])
 
 
-def _vectors() -> list[str]:
+def _registers() -> list[str]:
     flags = set(processor().split())
     known = (("avx512f", "AVX-512"), ("avx2", "AVX2"), ("asimd", "NEON"), ("sse2", "SSE2"))
-    return [name for flag, name in known if flag in flags][:1]
+    tiles = ["AMX"] if "amx_bf16" in flags else []
+    return [name for flag, name in known if flag in flags][:1] + tiles

@@ -101,6 +101,33 @@ static inline Vec exp(Vec x) {
     return where(x != x, x, where(x > fill(88.72284f), fill(INFINITY), p));
 }
 
+#ifdef __AVX512F__
+// Rows of a block of 16 × 16 become its columns: pairs, fours, eights and sixteens change places.
+static inline void transpose(__m512 (&x)[16]) {
+    __m512 y[16];
+    for (int i = 0; i < 16; i += 2) {
+        y[i] = _mm512_unpacklo_ps(x[i], x[i + 1]);
+        y[i + 1] = _mm512_unpackhi_ps(x[i], x[i + 1]);
+    }
+    for (int i = 0; i < 16; i += 4)
+        for (int j = 0; j < 2; j++) {
+            __m512d low = _mm512_castps_pd(y[i + j]), high = _mm512_castps_pd(y[i + j + 2]);
+            x[i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, high));
+            x[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
+        }
+    for (int i = 0; i < 4; i++) {
+        y[i] = _mm512_shuffle_f32x4(x[i], x[i + 4], 0x88);
+        y[i + 4] = _mm512_shuffle_f32x4(x[i], x[i + 4], 0xdd);
+        y[i + 8] = _mm512_shuffle_f32x4(x[i + 8], x[i + 12], 0x88);
+        y[i + 12] = _mm512_shuffle_f32x4(x[i + 8], x[i + 12], 0xdd);
+    }
+    for (int i = 0; i < 8; i++) {
+        x[i] = _mm512_shuffle_f32x4(y[i], y[i + 8], 0x88);
+        x[i + 8] = _mm512_shuffle_f32x4(y[i], y[i + 8], 0xdd);
+    }
+}
+#endif
+
 // torch's OpenMP runtime, where it is loaded; without it loops run on one thread.
 extern "C" void GOMP_parallel(void (*work)(void*), void* data, unsigned threads, unsigned flags) __attribute__((weak));
 

@@ -1,14 +1,37 @@
-// Products of matrices in bfloat16 with sums in float32, for processors with AVX-512 BF16.
+// Products of matrices in bfloat16 with sums in float32, for processors with AVX-512 BF16, and AMX where there is.
 //
-// vdpbf16ps adds products of neighbouring pairs, so every operand is read as 32-bit pairs along the summed axis. The
-// right factor comes in panels of 64 columns, [columns / 64][pairs][64]; the left one as it is where its rows run along
-// the summed axis, else in pairs of rows. Tiles are 6 rows by 64 columns: 24 of the 32 vector registers.
+// Both add products of neighbouring pairs, so every operand is read as 32-bit pairs along the summed axis. The right
+// factor comes in panels, [columns / panel][pairs][panel], with zeros up to a multiple of 16 pairs; the left one as it is
+// where its rows run along the summed axis. Without AMX tiles are 6 rows by 64 columns, 24 of the 32 vector registers;
+// with it 32 by 32, four of the eight registers.
 #ifdef __AVX512BF16__
-#include <immintrin.h>
-
+#include <algorithm>
 #include <initializer_list>
+#include <vector>
+#ifdef __AMX_BF16__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
-constexpr int64_t PANEL = 64, ROWS = 6, BLOCK = 252, COLUMNS = 96, PAIRS = 256;
+constexpr int64_t PANEL = 64, ROWS = 6, BLOCK = 252, COLUMNS = 96, PAIRS = 256, STEP = 16;
+
+static inline int64_t whole(int64_t count, int64_t step) { return (count + step - 1) / step * step; }
+
+#ifdef __AMX_BF16__
+static bool wanted = true;
+
+// Whether the system lets this process use the tile registers; it must be asked once.
+static bool has_tiles() {
+    static const bool allowed = syscall(SYS_arch_prctl, 0x1023, 18) == 0;
+    return allowed && wanted;
+}
+#else
+static bool has_tiles() { return false; }
+#endif
+
+constexpr int64_t SIDE = 32;  // of a block of tiles
+
+static int64_t panel_width() { return has_tiles() ? SIDE : PANEL; }
 
 struct Output {
     void* to;
@@ -16,7 +39,7 @@ struct Output {
     bool half;
     const float* bias;
     bool relu;
-    const uint16_t* gate;  // where this is not positive, the result is 0
+    const uint16_t* gate;  // where this, the result of a ReLU, is 0, the result is 0
     bool add;
 };
 
@@ -47,10 +70,10 @@ static inline __m512 exponential(__m512 x) {
 
 static void finish(__m512 value, const Output& out, int64_t at, int64_t column, __mmask16 mask) {
     if (out.bias) value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(mask, out.bias + column));
-    if (out.relu) value = _mm512_max_ps(value, _mm512_setzero_ps());
+    if (out.relu) value = _mm512_max_ps(_mm512_setzero_ps(), value);  // NaN stays NaN
     if (out.gate) {
         __m512 gate = widened(_mm256_maskz_loadu_epi16(mask, out.gate + at));
-        value = _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(gate, _mm512_setzero_ps(), _CMP_GT_OQ), value);
+        value = _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(gate, _mm512_setzero_ps(), _CMP_NEQ_UQ), value);
     }
     if (out.half) {
         _mm256_mask_storeu_epi16((uint16_t*)out.to + at, mask, rounded(value));
@@ -110,56 +133,263 @@ static void panel(
 
 // Panels of the transpose of a float32 matrix [rows, width]: the summed axis is `width`, which is even.
 static void pack_transposed(const float* from, int64_t rows, int64_t width, uint32_t* to, int64_t threads) {
-    int64_t count = width / 2;
-    parallel((rows + PANEL - 1) / PANEL * 4, threads, [=](int64_t task) {
-        alignas(64) uint32_t block[16][16];
-        const __m512i down = _mm512_mullo_epi32(
-            _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0), _mm512_set1_epi32(16)
-        );
-        uint32_t* strip = to + task / 4 * count * PANEL + task % 4 * 16;
-        for (int64_t k = 0; k < width; k += 32) {
+    int64_t count = whole(width / 2, STEP), wide = panel_width();
+    parallel(whole(rows, wide) / 16, threads, [=](int64_t task) {
+        uint32_t* strip = to + task * 16 / wide * count * wide + task * 16 % wide;
+        for (int64_t k = 0; k < 2 * count; k += 32) {
+            __m512 block[16];
             for (int64_t r = 0; r < 16; r++) {
                 const float* row = from + (task * 16 + r) * width + k;
-                __mmask16 low = first(width - k), high = first(width - k - 16);
                 bool there = task * 16 + r < rows;
-                __m512 a = there ? _mm512_maskz_loadu_ps(low, row) : _mm512_setzero_ps();
-                __m512 b = there ? _mm512_maskz_loadu_ps(high, row + 16) : _mm512_setzero_ps();
-                _mm512_store_si512(block[r], (__m512i)_mm512_cvtne2ps_pbh(b, a));
+                __m512 a = there ? _mm512_maskz_loadu_ps(first(width - k), row) : _mm512_setzero_ps();
+                __m512 b = there ? _mm512_maskz_loadu_ps(first(width - k - 16), row + 16) : _mm512_setzero_ps();
+                block[r] = (__m512)_mm512_cvtne2ps_pbh(b, a);
             }
-            for (int64_t q = 0; q < 16 && k / 2 + q < count; q++)
-                _mm512_storeu_si512(strip + (k / 2 + q) * PANEL, _mm512_i32gather_epi32(down, &block[0][q], 4));
+            transpose(block);
+            for (int64_t q = 0; q < 16; q++) _mm512_storeu_ps(strip + (k / 2 + q) * wide, block[q]);
         }
     });
 }
 
 // Panels of a matrix [rows, width], float32 or bfloat16, as it is: the summed axis is `rows`.
 static void pack(const void* from, bool half, int64_t rows, int64_t width, uint32_t* to, int64_t threads) {
-    int64_t count = (rows + 1) / 2;
-    parallel((width + PANEL - 1) / PANEL, threads, [=](int64_t task) {
+    int64_t count = whole((rows + 1) / 2, STEP), wide = panel_width();
+    parallel((width + wide - 1) / wide, threads, [=](int64_t task) {
         for (int64_t k = 0; k < count; k++)
-            for (int64_t n = 0; n < PANEL; n += 16) {
-                int64_t at = 2 * k * width + task * PANEL + n;
-                __mmask16 even = first(width - task * PANEL - n), odd = 2 * k + 1 < rows ? even : 0;
+            for (int64_t n = 0; n < wide; n += 16) {
+                int64_t at = 2 * k * width + task * wide + n;
+                __mmask16 there = first(width - task * wide - n);
+                __mmask16 even = 2 * k < rows ? there : 0, odd = 2 * k + 1 < rows ? there : 0;
                 const uint16_t* halves = (const uint16_t*)from + at;
                 const float* floats = (const float*)from + at;
+                if (half) __builtin_prefetch(halves + 16 * width), __builtin_prefetch(halves + 17 * width);
                 __m256i a = half ? _mm256_maskz_loadu_epi16(even, halves) : rounded(_mm512_maskz_loadu_ps(even, floats));
                 __m256i b = half ? _mm256_maskz_loadu_epi16(odd, halves + width)
                                  : rounded(_mm512_maskz_loadu_ps(odd, floats + width));
-                _mm512_storeu_si512(to + (task * count + k) * PANEL + n, pairs(a, b));
+                _mm512_storeu_si512(to + (task * count + k) * wide + n, pairs(a, b));
             }
     });
 }
+
+#ifdef __AMX_BF16__
+constexpr int64_t SPAN = 512, TALL = 256, CACHED = 1 << 18;  // pairs at a time, rows at a time, pairs of a right factor
+
+// All eight registers of this thread hold 16 rows of 64 bytes, until this goes.
+struct TileRegisters {
+    TileRegisters() {
+        struct Shape {
+            uint8_t palette, start, reserved[14];
+            uint16_t bytes[16];
+            uint8_t rows[16];
+        };
+        alignas(64) static const Shape shape = {
+            1, 0, {}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
+        _tile_loadconfig(&shape);
+    }
+    ~TileRegisters() { _tile_release(); }
+};
+
+// Rows of 16 pairs, which a register holds: where a block's first 16 rows begin and its others, the way from row to row
+// in bytes and from 16 pairs to the next in pairs.
+struct Left {
+    const uint32_t *upper, *lower;
+    int64_t stride, next;
+};
+
+// The registers become sums[32][stride], or zeros, plus left · right.
+static inline void multiply(Left left, const uint32_t* right, int64_t count, const float* sums, int64_t stride) {
+    __asm__ volatile("" ::: "memory");  // compilers do not know that tiles are read from it
+    if (sums) {
+        _tile_loadd(0, sums, stride * 4);
+        _tile_loadd(1, sums + 16, stride * 4);
+        _tile_loadd(2, sums + 16 * stride, stride * 4);
+        _tile_loadd(3, sums + 16 * stride + 16, stride * 4);
+    } else {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+    }
+    for (int64_t k = 0; k < count; k += STEP, right += STEP * SIDE) {
+        _tile_loadd(4, left.upper, left.stride);
+        _tile_loadd(6, right, SIDE * 4);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_loadd(7, right + 16, SIDE * 4);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_loadd(5, left.lower, left.stride);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+        left.upper += left.next, left.lower += left.next;
+    }
+}
+
+static inline void put(float* sums, int64_t stride) {
+    _tile_stored(0, sums, stride * 4);
+    _tile_stored(1, sums + 16, stride * 4);
+    _tile_stored(2, sums + 16 * stride, stride * 4);
+    _tile_stored(3, sums + 16 * stride + 16, stride * 4);
+}
+
+// A block of rows that run along the summed axis. It is read in its place where it lies there in one piece; in `room` it
+// is filled up with zeros.
+static Left block_of(const uint16_t* from, int64_t width, int64_t rows, int64_t pairs, uint32_t* room) {
+    int64_t wide = whole(pairs, STEP);
+    if (rows == SIDE && 2 * wide == width)
+        return {(const uint32_t*)from, (const uint32_t*)(from + 16 * width), width * 2, STEP};
+    for (int64_t row = 0; row < SIDE; row++) {
+        int64_t count = row < rows ? pairs : 0;
+        std::memcpy(room + row * wide, from + row * width, count * 4);
+        std::memset(room + row * wide + count, 0, (wide - count) * 4);
+    }
+    return {room, room + 16 * wide, wide * 4, STEP};
+}
+
+static void finish_block(const float* from, const Output& out, int64_t row, int64_t rows, int64_t column, int64_t columns) {
+    int64_t at = row * out.stride + column;
+    if (column + SIDE > columns || !out.half) {
+        for (int64_t m = 0; m < rows; m++, at += out.stride)
+            for (int64_t n = 0; n < SIDE && column + n < columns; n += 16)
+                finish(_mm512_load_ps(from + m * SIDE + n), out, at + n, column + n, first(columns - column - n));
+        return;
+    }
+    const __m512 zero = _mm512_setzero_ps(), lowest = out.relu ? zero : _mm512_set1_ps(-INFINITY);
+    __m512 left = out.bias ? _mm512_loadu_ps(out.bias + column) : zero;
+    __m512 right = out.bias ? _mm512_loadu_ps(out.bias + column + 16) : zero;
+    for (int64_t m = 0; m < rows; m++, at += out.stride) {
+        __m512 a = _mm512_max_ps(lowest, _mm512_add_ps(_mm512_load_ps(from + m * SIDE), left));
+        __m512 b = _mm512_max_ps(lowest, _mm512_add_ps(_mm512_load_ps(from + m * SIDE + 16), right));
+        __m512i both = (__m512i)_mm512_cvtne2ps_pbh(b, a);
+        if (out.gate) {
+            __m512i gate = _mm512_loadu_si512(out.gate + at);
+            both = _mm512_maskz_mov_epi16(_mm512_test_epi16_mask(gate, _mm512_set1_epi16(0x7fff)), both);
+        }
+        _mm512_storeu_si512((uint16_t*)out.to + at, both);
+        __builtin_prefetch((uint16_t*)out.to + at + 2 * SIDE, 1);  // lines of a later block, which lie far from another
+    }
+}
+
+// Sums of blocks that are not finished, or of the last two where blocks are finished at once.
+struct Sums {
+    std::vector<float> memory;
+    int64_t width, count;
+
+    Sums(int64_t rows, int64_t columns, bool at_once)
+        : width(columns / SIDE), count(at_once ? 2 : rows / SIDE * width) {
+        memory.resize(count * SIDE * SIDE + 16);
+    }
+    float* of(int64_t row, int64_t column) {
+        float* first = (float*)whole((int64_t)memory.data(), 64);
+        return first + (row / SIDE * width + column / SIDE) % count * SIDE * SIDE;
+    }
+};
+
+// A block of rows stays in the first cache while the columns pass; as many of these at a time as stay in the second. What
+// the vector registers do with a block's sums is told after the tiles have got their next block, so that both work at once.
+static void product_by_tiles(
+    const uint16_t* left, const uint32_t* right, int64_t rows, int64_t columns, int64_t width, const Output& out,
+    int64_t threads
+) {
+    int64_t pairs = width / 2, high = whole(pairs, STEP),
+            group = std::min(whole(columns, SIDE), CACHED / std::min(high, SPAN) / SIDE * SIDE);
+    parallel((rows + TALL - 1) / TALL, threads, [=, &out](int64_t task) {
+        TileRegisters registers;
+        alignas(64) static thread_local uint32_t room[SIDE * SPAN];
+        Sums sums(TALL, group, pairs <= SPAN);
+        int64_t start = task * TALL, end = std::min(rows, start + TALL), ready_row = -1, ready_column = 0, begin = 0;
+        auto finish_ready = [&] {
+            if (ready_row < 0) return;
+            const float* from = sums.of(ready_row - start, ready_column - begin);
+            finish_block(from, out, ready_row, std::min(SIDE, end - ready_row), ready_column, columns);
+            ready_row = -1;
+        };
+        for (; begin < columns; finish_ready(), begin += group)
+            for (int64_t k = 0; k < pairs; k += SPAN)
+                for (int64_t row = start; row < end; row += SIDE) {
+                    int64_t count = std::min(SPAN, pairs - k);
+                    Left from = block_of(left + row * width + 2 * k, width, std::min(SIDE, end - row), count, room);
+                    for (int64_t column = begin; column < std::min(columns, begin + group); column += SIDE) {
+                        float* block = sums.of(row - start, column - begin);
+                        multiply(from, right + column * high + k * SIDE, count, k > 0 ? block : nullptr, SIDE);
+                        finish_ready();
+                        put(block, SIDE);
+                        if (k + SPAN >= pairs) ready_row = row, ready_column = column;
+                    }
+                }
+    });
+}
+
+// Pairs of 32 columns of a matrix become rows, 16 pairs after 16 pairs, and their sums are taken.
+static void turn(const uint16_t* from, int64_t rows, int64_t columns, int64_t column, int64_t pair, int64_t count,
+                 uint32_t* to, float* sums) {
+    for (int64_t half = 0; half < SIDE; half += 16) {
+        __mmask16 there = first(columns - column - half);
+        __m512 total = _mm512_loadu_ps(sums + half);
+        for (int64_t k = 0; k < count; k += STEP) {
+            __m512 block[16];
+            for (int64_t q = 0; q < STEP; q++) {
+                int64_t row = 2 * (pair + k + q);
+                const uint16_t* at = from + row * columns + column + half;
+                if (!half) __builtin_prefetch(at + 32 * columns), __builtin_prefetch(at + 33 * columns);
+                __m256i a = _mm256_maskz_loadu_epi16(row < rows ? there : 0, at);
+                __m256i b = _mm256_maskz_loadu_epi16(row + 1 < rows ? there : 0, at + columns);
+                total = _mm512_add_ps(total, _mm512_add_ps(widened(a), widened(b)));
+                block[q] = (__m512)pairs(a, b);
+            }
+            transpose(block);
+            for (int64_t q = 0; q < 16; q++) _mm512_store_ps(to + (k * SIDE + (half + q) * STEP), block[q]);
+        }
+        _mm512_storeu_ps(sums + half, total);
+    }
+}
+
+// As many columns of grad at a time as let the turned ones stay in the second cache.
+static void outer_by_tiles(
+    const uint16_t* grad, const uint32_t* right, float* to, float* bias, int64_t rows, int64_t width, int64_t columns,
+    int64_t threads
+) {
+    int64_t high = whole((rows + 1) / 2, STEP);
+    parallel((columns + TALL - 1) / TALL, threads, [=](int64_t task) {
+        TileRegisters registers;
+        alignas(64) static thread_local uint32_t turned[TALL * SPAN];
+        Sums sums(TALL, whole(width, SIDE), false);
+        float totals[TALL] = {};
+        int64_t start = task * TALL, end = std::min(columns, start + TALL);
+        for (int64_t k = 0; k < high; k += SPAN) {
+            int64_t count = std::min(SPAN, high - k);
+            for (int64_t row = start; row < end; row += SIDE)
+                turn(grad, rows, columns, row, k, count, turned + (row - start) * SPAN, totals + row - start);
+            for (int64_t column = 0; column < width; column += SIDE)
+                for (int64_t row = start; row < end; row += SIDE) {
+                    const uint32_t* from = turned + (row - start) * SPAN;
+                    float* block = sums.of(row - start, column);
+                    Left left = {from, from + 16 * STEP, STEP * 4, SIDE * STEP};
+                    multiply(left, right + column * high + k * SIDE, count, k > 0 ? block : nullptr, SIDE);
+                    put(block, SIDE);
+                }
+        }
+        for (int64_t row = start; row < end; row++)
+            for (int64_t column = 0; column < width; column += SIDE) {
+                const float* from = sums.of((row - start) / SIDE * SIDE, column) + (row - start) % SIDE * SIDE;
+                std::memcpy(to + row * width + column, from, std::min(SIDE, width - column) * 4);
+            }
+        if (bias) std::memcpy(bias + start, totals, (end - start) * sizeof(float));
+    });
+}
+#endif
 
 static void product(
     const uint16_t* left, const uint32_t* right, int64_t rows, int64_t columns, int64_t width, const Output& out,
     int64_t threads
 ) {
+#ifdef __AMX_BF16__
+    if (has_tiles()) return product_by_tiles(left, right, rows, columns, width, out, threads);
+#endif
     parallel((rows + BLOCK - 1) / BLOCK, threads, [=, &out](int64_t task) {
         int64_t row = task * BLOCK, here = rows - row < BLOCK ? rows - row : BLOCK;
         for (int64_t column = 0; column < columns; column += PANEL)
             panel<true>(
-                (const uint32_t*)(left + row * width), width / 2, right + column * (width / 2), width / 2, out, row,
-                here, column, columns
+                (const uint32_t*)(left + row * width), width / 2, right + column * whole(width / 2, STEP), width / 2, out,
+                row, here, column, columns
             );
     });
 }
@@ -167,6 +397,13 @@ static void product(
 extern "C" {
 
 int64_t supported() { return 1; }
+
+// Products run on the vector registers alone from here on, or on tiles again.
+void want_tiles([[maybe_unused]] int64_t yes) {
+#ifdef __AMX_BF16__
+    wanted = yes != 0;
+#endif
+}
 
 // to[rows, columns] = from[rows, width] · Wᵀ + bias, W [columns, width] in float32; `room` takes the panels of W.
 void forward(
@@ -191,8 +428,11 @@ void outer(
     const uint16_t* grad, const uint16_t* from, uint32_t* room, float* to, float* bias, int64_t rows, int64_t width,
     int64_t columns, int64_t threads
 ) {
-    int64_t count = (rows + 1) / 2;
+    int64_t count = (rows + 1) / 2, high = whole(count, STEP);
     pack(from, true, rows, width, room, threads);
+#ifdef __AMX_BF16__
+    if (has_tiles()) return outer_by_tiles(grad, room, to, bias, rows, width, columns, threads);
+#endif
     parallel((columns + COLUMNS - 1) / COLUMNS, threads, [=](int64_t task) {
         static thread_local uint32_t turned[PAIRS * COLUMNS];
         int64_t start = task * COLUMNS, here = columns - start < COLUMNS ? columns - start : COLUMNS;
@@ -212,7 +452,7 @@ void outer(
                 }
             for (int64_t column = 0; column < width; column += PANEL)
                 panel<false>(
-                    turned, COLUMNS, room + column * count + k * PANEL, length,
+                    turned, COLUMNS, room + column * high + k * PANEL, length,
                     {to, width, false, nullptr, false, nullptr, k > 0}, start, here, column, width
                 );
         }

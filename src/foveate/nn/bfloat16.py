@@ -155,7 +155,8 @@ def _library() -> ctypes.CDLL:
 
 def _room(summed: int, columns: int) -> Tensor:
     """Memory for the panels of a matrix."""
-    return torch.empty((summed + 1) // 2 * (-(-columns // 64) * 64), dtype=torch.int32)
+    pairs = -(-summed // 32) * 16
+    return torch.empty(pairs * (-(-columns // 64) * 64), dtype=torch.int32)
 
 
 def _sizes(*sizes: int) -> list[ctypes.c_int64]:

@@ -1,5 +1,7 @@
 """Products in bfloat16 by our own kernels: held to float64, and to torch's own error in the same precision."""
 
+import ctypes
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from foveate.nn.feedforward import FeedForward
 from foveate.nn.linear import linear
 from foveate.nn.loss import projected_cross_entropy
 
-SIZES = [(7, 6, 10), (33, 256, 768), (101, 64, 130), (1, 64, 1000), (517, 34, 66), (12, 1024, 64)]
+SIZES = [(7, 6, 10), (33, 256, 768), (101, 64, 130), (1, 64, 1000), (517, 34, 66), (12, 1024, 64), (300, 1030, 300)]
 """Rows, inputs, outputs: whole tiles and what is left over on every side."""
 SLACK = 1.1
 """How much larger than torch's own our error may be: roundings fall differently."""
@@ -21,6 +23,17 @@ SLACK = 1.1
 @pytest.fixture(autouse=True)
 def _small_products_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bfloat16, "TINY", 0)
+
+
+@pytest.fixture(autouse=True, params=["tiles", "vectors"])
+def _registers(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A processor with tile registers has the others too; where there are none, both are the same."""
+    library = bfloat16.kernels()
+    if library is not None:
+        library.want_tiles(ctypes.c_int64(request.param == "tiles"))
+    yield
+    if library is not None:
+        library.want_tiles(ctypes.c_int64(True))
 
 
 def error(result: Tensor, exact: Tensor) -> float:
@@ -120,3 +133,16 @@ def test_only_training_under_autocast_on_a_cpu_takes_the_kernels() -> None:
         assert not bfloat16.applies(x[:, :7], weight[:, :7])
         with torch.no_grad():
             assert not bfloat16.applies(x, weight)
+
+
+def test_nan_passes_a_feed_forward_network_both_ways() -> None:
+    """A ReLU that hides NaN would hide that training has gone wrong."""
+    network, x = FeedForward(64, 130), torch.randn(40, 64)
+    x[3, 7] = torch.nan
+    x.requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16):
+        y = network(x)
+    (gradient,) = torch.autograd.grad(y.float().sum(), x)
+    for found in (y, gradient):
+        assert found.isnan().all(-1).nonzero().flatten().tolist() == [3]
+        assert found[4:].isfinite().all()

@@ -4,9 +4,6 @@
 #include <algorithm>
 #include <utility>
 #include <vector>
-#ifdef __AVX512F__
-#include <immintrin.h>
-#endif
 
 typedef uint32_t VecUnsigned __attribute__((vector_size(64)));
 typedef uint16_t VecHalf __attribute__((vector_size(32)));
@@ -63,33 +60,6 @@ static void gather(
     for (int64_t i = 0; i < count; i++)
         for (int64_t d = 0; d < dim; d += LANES) store(rows + i * dim + d, read(tokens, at + i * tokens.place + d));
 }
-
-#ifdef __AVX512F__
-// Rows of a block of 16 × 16 become its columns: pairs, fours, eights and sixteens change places.
-static inline void transpose(__m512 (&x)[16]) {
-    __m512 y[16];
-    for (int i = 0; i < 16; i += 2) {
-        y[i] = _mm512_unpacklo_ps(x[i], x[i + 1]);
-        y[i + 1] = _mm512_unpackhi_ps(x[i], x[i + 1]);
-    }
-    for (int i = 0; i < 16; i += 4)
-        for (int j = 0; j < 2; j++) {
-            __m512d low = _mm512_castps_pd(y[i + j]), high = _mm512_castps_pd(y[i + j + 2]);
-            x[i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, high));
-            x[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
-        }
-    for (int i = 0; i < 4; i++) {
-        y[i] = _mm512_shuffle_f32x4(x[i], x[i + 4], 0x88);
-        y[i + 4] = _mm512_shuffle_f32x4(x[i], x[i + 4], 0xdd);
-        y[i + 8] = _mm512_shuffle_f32x4(x[i + 8], x[i + 12], 0x88);
-        y[i + 12] = _mm512_shuffle_f32x4(x[i + 8], x[i + 12], 0xdd);
-    }
-    for (int i = 0; i < 8; i++) {
-        x[i] = _mm512_shuffle_f32x4(y[i], y[i + 8], 0x88);
-        x[i + 8] = _mm512_shuffle_f32x4(y[i], y[i + 8], 0xdd);
-    }
-}
-#endif
 
 // Columns of keys, for products with many keys at a time; the last vector is filled up with zeros.
 static void turn(const float* rows, int64_t count, int64_t dim, float* columns, int64_t width) {
