@@ -8,6 +8,10 @@
 #ifdef __SSE2__
 #include <immintrin.h>
 #endif
+#ifdef __AMX_BF16__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #if !defined(VECTORS_OF_THIS_PROCESSOR) || defined(__AVX512F__)
 constexpr int LANES = 16;
@@ -126,6 +130,39 @@ static inline void transpose(__m512 (&x)[16]) {
         x[i + 8] = _mm512_shuffle_f32x4(y[i], y[i + 8], 0xdd);
     }
 }
+#endif
+
+// Whether products of matrices may run on tile registers: where the processor has AMX and the system, which must be asked
+// once, lets this process use it.
+static bool tiles_wanted = true;
+
+static inline bool has_tiles() {
+#ifdef __AMX_BF16__
+    static const bool allowed = syscall(SYS_arch_prctl, 0x1023, 18) == 0;
+    return allowed && tiles_wanted;
+#else
+    return false;
+#endif
+}
+
+#ifdef __AMX_BF16__
+// All eight registers of this thread hold 16 rows of 64 bytes, until this goes. Compilers do not know that a tile is read
+// from memory: `tiles_read` before the first one makes them write what they have put off.
+struct TileRegisters {
+    TileRegisters() {
+        struct Shape {
+            uint8_t palette, start, reserved[14];
+            uint16_t bytes[16];
+            uint8_t rows[16];
+        };
+        alignas(64) static const Shape shape = {
+            1, 0, {}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
+        _tile_loadconfig(&shape);
+    }
+    ~TileRegisters() { _tile_release(); }
+};
+
+static inline void tiles_read() { __asm__ volatile("" ::: "memory"); }
 #endif
 
 // torch's OpenMP runtime, where it is loaded; without it loops run on one thread.

@@ -8,26 +8,10 @@
 #include <algorithm>
 #include <initializer_list>
 #include <vector>
-#ifdef __AMX_BF16__
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
 
-constexpr int64_t PANEL = 64, ROWS = 6, BLOCK = 252, COLUMNS = 96, PAIRS = 256, STEP = 16;
+constexpr int64_t PANEL = 64, ROWS = 6, BLOCK = 252, COLUMNS = 96, PAIRS = 256, STEP = 16, BESIDE = 256;
 
 static inline int64_t whole(int64_t count, int64_t step) { return (count + step - 1) / step * step; }
-
-#ifdef __AMX_BF16__
-static bool wanted = true;
-
-// Whether the system lets this process use the tile registers; it must be asked once.
-static bool has_tiles() {
-    static const bool allowed = syscall(SYS_arch_prctl, 0x1023, 18) == 0;
-    return allowed && wanted;
-}
-#else
-static bool has_tiles() { return false; }
-#endif
 
 constexpr int64_t SIDE = 32;  // of a block of tiles
 
@@ -151,43 +135,30 @@ static void pack_transposed(const float* from, int64_t rows, int64_t width, uint
     });
 }
 
-// Panels of a matrix [rows, width], float32 or bfloat16, as it is: the summed axis is `rows`.
+// Panels of a matrix [rows, width], float32 or bfloat16, as it is: the summed axis is `rows`. A task is some panels side by
+// side, because rows are read as they lie in memory.
 static void pack(const void* from, bool half, int64_t rows, int64_t width, uint32_t* to, int64_t threads) {
-    int64_t count = whole((rows + 1) / 2, STEP), wide = panel_width();
-    parallel((width + wide - 1) / wide, threads, [=](int64_t task) {
+    int64_t count = whole((rows + 1) / 2, STEP), wide = panel_width(), full = whole(width, wide);
+    parallel((full + BESIDE - 1) / BESIDE, threads, [=](int64_t task) {
+        int64_t start = task * BESIDE, end = std::min(full, start + BESIDE);
         for (int64_t k = 0; k < count; k++)
-            for (int64_t n = 0; n < wide; n += 16) {
-                int64_t at = 2 * k * width + task * wide + n;
-                __mmask16 there = first(width - task * wide - n);
+            for (int64_t column = start; column < end; column += 16) {
+                int64_t at = 2 * k * width + column;
+                __mmask16 there = first(width - column);
                 __mmask16 even = 2 * k < rows ? there : 0, odd = 2 * k + 1 < rows ? there : 0;
                 const uint16_t* halves = (const uint16_t*)from + at;
                 const float* floats = (const float*)from + at;
-                if (half) __builtin_prefetch(halves + 16 * width), __builtin_prefetch(halves + 17 * width);
                 __m256i a = half ? _mm256_maskz_loadu_epi16(even, halves) : rounded(_mm512_maskz_loadu_ps(even, floats));
                 __m256i b = half ? _mm256_maskz_loadu_epi16(odd, halves + width)
                                  : rounded(_mm512_maskz_loadu_ps(odd, floats + width));
-                _mm512_storeu_si512(to + (task * count + k) * wide + n, pairs(a, b));
+                uint32_t* panel = to + column / wide * wide * count;
+                _mm512_storeu_si512(panel + k * wide + column % wide, pairs(a, b));
             }
     });
 }
 
 #ifdef __AMX_BF16__
 constexpr int64_t SPAN = 512, TALL = 256, CACHED = 1 << 18;  // pairs at a time, rows at a time, pairs of a right factor
-
-// All eight registers of this thread hold 16 rows of 64 bytes, until this goes.
-struct TileRegisters {
-    TileRegisters() {
-        struct Shape {
-            uint8_t palette, start, reserved[14];
-            uint16_t bytes[16];
-            uint8_t rows[16];
-        };
-        alignas(64) static const Shape shape = {
-            1, 0, {}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
-        _tile_loadconfig(&shape);
-    }
-    ~TileRegisters() { _tile_release(); }
-};
 
 // Rows of 16 pairs, which a register holds: where a block's first 16 rows begin and its others, the way from row to row
 // in bytes and from 16 pairs to the next in pairs.
@@ -198,7 +169,7 @@ struct Left {
 
 // The registers become sums[32][stride], or zeros, plus left · right.
 static inline void multiply(Left left, const uint32_t* right, int64_t count, const float* sums, int64_t stride) {
-    __asm__ volatile("" ::: "memory");  // compilers do not know that tiles are read from it
+    tiles_read();
     if (sums) {
         _tile_loadd(0, sums, stride * 4);
         _tile_loadd(1, sums + 16, stride * 4);
@@ -318,28 +289,29 @@ static void product_by_tiles(
     });
 }
 
-// Pairs of 32 columns of a matrix become rows, 16 pairs after 16 pairs, and their sums are taken.
-static void turn(const uint16_t* from, int64_t rows, int64_t columns, int64_t column, int64_t pair, int64_t count,
-                 uint32_t* to, float* sums) {
-    for (int64_t half = 0; half < SIDE; half += 16) {
-        __mmask16 there = first(columns - column - half);
-        __m512 total = _mm512_loadu_ps(sums + half);
-        for (int64_t k = 0; k < count; k += STEP) {
-            __m512 block[16];
+// Pairs of columns from `start` to `end` of a matrix become rows, in blocks of 32; and their sums are taken.
+static void turn(
+    const uint16_t* from, int64_t rows, int64_t columns, int64_t start, int64_t end, int64_t pair, int64_t count,
+    uint32_t* to, float* sums
+) {
+    for (int64_t k = 0; k < count; k += STEP)
+        for (int64_t column = 0; start + column < end; column += 16) {
+            __mmask16 there = first(end - start - column);
+            __m512 total = _mm512_loadu_ps(sums + column), block[16];
             for (int64_t q = 0; q < STEP; q++) {
                 int64_t row = 2 * (pair + k + q);
-                const uint16_t* at = from + row * columns + column + half;
-                if (!half) __builtin_prefetch(at + 32 * columns), __builtin_prefetch(at + 33 * columns);
+                const uint16_t* at = from + row * columns + start + column;
+                if (column % 32 == 0) __builtin_prefetch(at + 32 * columns), __builtin_prefetch(at + 33 * columns);
                 __m256i a = _mm256_maskz_loadu_epi16(row < rows ? there : 0, at);
                 __m256i b = _mm256_maskz_loadu_epi16(row + 1 < rows ? there : 0, at + columns);
                 total = _mm512_add_ps(total, _mm512_add_ps(widened(a), widened(b)));
                 block[q] = (__m512)pairs(a, b);
             }
             transpose(block);
-            for (int64_t q = 0; q < 16; q++) _mm512_store_ps(to + (k * SIDE + (half + q) * STEP), block[q]);
+            uint32_t* place = to + column / SIDE * SIDE * SPAN + k * SIDE + column % SIDE * STEP;
+            for (int64_t q = 0; q < 16; q++) _mm512_store_ps(place + q * STEP, block[q]);
+            _mm512_storeu_ps(sums + column, total);
         }
-        _mm512_storeu_ps(sums + half, total);
-    }
 }
 
 // As many columns of grad at a time as let the turned ones stay in the second cache.
@@ -356,8 +328,7 @@ static void outer_by_tiles(
         int64_t start = task * TALL, end = std::min(columns, start + TALL);
         for (int64_t k = 0; k < high; k += SPAN) {
             int64_t count = std::min(SPAN, high - k);
-            for (int64_t row = start; row < end; row += SIDE)
-                turn(grad, rows, columns, row, k, count, turned + (row - start) * SPAN, totals + row - start);
+            turn(grad, rows, columns, start, end, k, count, turned, totals);
             for (int64_t column = 0; column < width; column += SIDE)
                 for (int64_t row = start; row < end; row += SIDE) {
                     const uint32_t* from = turned + (row - start) * SPAN;
@@ -399,11 +370,7 @@ extern "C" {
 int64_t supported() { return 1; }
 
 // Products run on the vector registers alone from here on, or on tiles again.
-void want_tiles([[maybe_unused]] int64_t yes) {
-#ifdef __AMX_BF16__
-    wanted = yes != 0;
-#endif
-}
+void want_tiles(int64_t yes) { tiles_wanted = yes != 0; }
 
 // to[rows, columns] = from[rows, width] · Wᵀ + bias, W [columns, width] in float32; `room` takes the panels of W.
 void forward(

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <type_traits>
 
 #include "prelude.h"
@@ -208,7 +209,53 @@ static inline void finish(Vec (*sums)[VECTORS], int64_t rows, const float* bias,
         }
 }
 
-// to = activation(W x + b), or to += W x + b. `rounded` has room for x in bfloat16.
+#ifdef __AMX_BF16__
+// The same for bfloat16 weights and inputs in whole tiles, of which there are 16 rows; those beyond `rows` mean nothing.
+static void multiply_by_tiles(
+    const Product& product, const uint16_t* x, int64_t rows, float* to, bool add, int64_t activation, int64_t threads
+) {
+    int64_t inputs = product.inputs, outputs = product.outputs, panels = (outputs + PANEL - 1) / PANEL;
+    int64_t tasks = threads > 1 ? std::min(panels, 4 * threads) : 1;
+    parallel(tasks, threads, [=, &product](int64_t task) {
+        TileRegisters registers;
+        alignas(64) Vec sums[16][VECTORS];
+        for (int64_t number = panels * task / tasks; number < panels * (task + 1) / tasks; number++) {
+            const uint16_t* panel = (const uint16_t*)product.weight + number * inputs * PANEL;
+            int64_t column = number * PANEL, count = std::min(PANEL, outputs - column);
+            for (int64_t row = 0; row < rows; row += 16) {
+                _tile_zero(0);
+                _tile_zero(1);
+                _tile_zero(2);
+                _tile_zero(3);
+                tiles_read();
+                for (int64_t k = 0; k < inputs; k += 32) {
+                    const uint16_t* weights = panel + k * PANEL;
+                    if (!row)
+                        for (int64_t line = 0; line < 16; line++) ask((const char*)weights + line * 4 * PANEL);
+                    _tile_loadd(4, x + row * inputs + k, inputs * 2);
+                    _tile_loadd(5, weights, 4 * PANEL);
+                    _tile_dpbf16ps(0, 4, 5);
+                    _tile_loadd(6, weights + 32, 4 * PANEL);
+                    _tile_dpbf16ps(1, 4, 6);
+                    _tile_loadd(5, weights + 64, 4 * PANEL);
+                    _tile_dpbf16ps(2, 4, 5);
+                    _tile_loadd(6, weights + 96, 4 * PANEL);
+                    _tile_dpbf16ps(3, 4, 6);
+                }
+                _tile_stored(0, &sums[0][0], 4 * PANEL);
+                _tile_stored(1, &sums[0][1], 4 * PANEL);
+                _tile_stored(2, &sums[0][2], 4 * PANEL);
+                _tile_stored(3, &sums[0][3], 4 * PANEL);
+                const float* bias = product.bias ? product.bias + column : nullptr;
+                finish(sums, std::min<int64_t>(16, rows - row), bias, to + row * outputs + column, outputs, count, add,
+                       activation);
+            }
+        }
+    });
+}
+#endif
+
+// to = activation(W x + b), or to += W x + b. `rounded` has room for x in bfloat16, up to a multiple of 16 rows.
 template <class Weight>
 static void multiply(
     const Product& product, const float* x, int64_t rows, float* to, bool add, int64_t activation, int64_t threads,
@@ -219,6 +266,10 @@ static void multiply(
     if (pairs)
         for (int64_t i = 0; i < rows * inputs; i += LANES) put(rounded, true, i, load(x + i));
     if (inputs * outputs < 1 << 16) threads = 1;
+#ifdef __AMX_BF16__
+    if (pairs && inputs % 32 == 0 && has_tiles())
+        return multiply_by_tiles(product, rounded, rows, to, add, activation, threads);
+#endif
     const char* from = pairs ? (const char*)rounded : (const char*)x;
     parallel((outputs + PANEL - 1) / PANEL, threads, [=, &product](int64_t number) {
         const Weight* panel = (const Weight*)product.weight + number * inputs * PANEL;
@@ -271,12 +322,15 @@ void attend(
     );
 }
 
+// Products run on the vector registers alone from here on, or on tiles again.
+void want_tiles(int64_t yes) { tiles_wanted = yes != 0; }
+
 // How panels are laid out: their width, and how many bfloat16 weights stand together.
 int64_t panel_width() { return PANEL; }
 int64_t panel_pair() { return PAIR; }
 
 // The logits [rows, vocab] after the tokens, which stand at `time`; 0 where a token is not in the vocabulary. `room`
-// takes 6 · rows · width, and the hidden layer or the scores of an attention; `rounded` rows of the widest input;
+// takes 6 · rows · width, and the hidden layer or the scores of an attention; `rounded` rows of the widest input, a multiple of 16;
 // `queries` [layers, 2, rows, width] tells what attentions were asked.
 int64_t step(
     const Decoder* decoder, const Kept* kept, const int64_t* tokens, const void* position, const int64_t* lengths,

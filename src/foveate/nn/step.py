@@ -133,7 +133,7 @@ class DecoderStep:
         places = max(-(-place // LANES) * LANES for place in (room, memory_room))
         size = rows * self.width
         work = torch.empty(6 * size + rows * max(self._hidden, self._decoder.heads * places))
-        rounded = torch.empty(rows * max(self._hidden, self.width), dtype=torch.bfloat16)
+        rounded = torch.empty(-(-rows // 16) * 16 * max(self._hidden, self.width), dtype=torch.bfloat16)
         queries = torch.empty(len(self.blocks), 2, rows, self._decoder.heads, self.width // self._decoder.heads)
         logits = torch.empty(rows, self.vocab)
         places_of = zip(cache, memory, strict=True)

@@ -1,7 +1,5 @@
 """Products in bfloat16 by our own kernels: held to float64, and to torch's own error in the same precision."""
 
-import ctypes
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ from foveate.nn.feedforward import FeedForward
 from foveate.nn.linear import linear
 from foveate.nn.loss import projected_cross_entropy
 
+pytestmark = pytest.mark.usefixtures("registers")
 SIZES = [(7, 6, 10), (33, 256, 768), (101, 64, 130), (1, 64, 1000), (517, 34, 66), (12, 1024, 64), (300, 1030, 300)]
 """Rows, inputs, outputs: whole tiles and what is left over on every side."""
 SLACK = 1.1
@@ -23,17 +22,6 @@ SLACK = 1.1
 @pytest.fixture(autouse=True)
 def _small_products_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bfloat16, "TINY", 0)
-
-
-@pytest.fixture(autouse=True, params=["tiles", "vectors"])
-def _registers(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A processor with tile registers has the others too; where there are none, both are the same."""
-    library = bfloat16.kernels()
-    if library is not None:
-        library.want_tiles(ctypes.c_int64(request.param == "tiles"))
-    yield
-    if library is not None:
-        library.want_tiles(ctypes.c_int64(True))
 
 
 def error(result: Tensor, exact: Tensor) -> float:

@@ -1,0 +1,17 @@
+import ctypes
+from collections.abc import Iterator
+
+import pytest
+
+from foveate.nn import bfloat16, flat
+
+
+@pytest.fixture(params=["tiles", "vectors"])
+def registers(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Kernels use both kinds of registers in turn. Where a processor has no tiles, both are the same."""
+    libraries = [library for library in (bfloat16.kernels(), flat.kernels()) if library is not None]
+    for library in libraries:
+        library.want_tiles(ctypes.c_int64(request.param == "tiles"))
+    yield
+    for library in libraries:
+        library.want_tiles(ctypes.c_int64(1))
