@@ -4,11 +4,14 @@
 // f = tanh: tanh(s) = 1 − 2r with r = 1 / (1 + e^{2s}), and its derivative is 4(r − r²). From three queries on, e^{2s}
 // is the product e^{2a} e^{2b}, so that no exponential is left in the loop over pairs. Features beyond ±20, whose
 // products could overflow, are summed before the exponential is taken. In the scores four reciprocals share one
-// division; e^{2s} is then cut at 2³¹, where r vanishes beside 1, so that four denominators can be multiplied.
+// division; an e^{2s} that may pass 2³¹ is then cut there, where r vanishes beside 1, so that four denominators can be
+// multiplied.
 // f = leaky ReLU: the pair of graph attention (GATv2).
 
 #define VECTORS_OF_THIS_PROCESSOR
 #include "prelude.h"
+
+#include <vector>
 
 struct Problem {
     const float *query, *key, *vector;  // (batch·heads, queries, hidden), (batch·heads, keys, hidden), (heads or 1, hidden)
@@ -27,12 +30,12 @@ struct Problem {
     float slope;                        // of the leaky ReLU
 };
 
-constexpr float FAR = 20, CUT = 2147483648.0f;
-constexpr int64_t TILE = 16, KEYS = 32;
+constexpr float FAR = 20, NEAR = 10.74f, CUT = 2147483648.0f;  // e^{2 · NEAR} < CUT
+constexpr int64_t TILE = 16, KEYS = 32, ROWS = 4;
 
-// ---- the pair functions: Σ_h v_h value_h, and g · value_h and g · slope_h for the gradient --------------------------------------
+// ---- the pair functions: Σ_h v_h value_h, and value_h and slope_h for the gradient -----------------------------------
 
-template <class Denominator>
+template <class Denominator, bool ALL_NEAR = false>
 struct Tanh {
     static constexpr float BASE = 1, FACTOR = -2, GAIN = 4;  // f = BASE + FACTOR · value, f' = GAIN · slope
     explicit Tanh(const Problem&) {}
@@ -42,20 +45,17 @@ struct Tanh {
         Vec d[N];
         for (int n = 0; n < N; n++) d[n] = Denominator::of(a[n], b[n]);
         if constexpr (N == 1) return v[0] * reciprocal(d[0]);
-        for (int n = 0; n < N; n++) d[n] = at_most(d[n], CUT);
+        if constexpr (!ALL_NEAR)
+            for (int n = 0; n < N; n++) d[n] = at_most(d[n], CUT);
         Vec d0 = d[0], d1 = d[1], d2 = d[2], d3 = d[3];
         Vec first = d0 * d1, second = d2 * d3;
         return ((v[0] * d1 + v[1] * d0) * second + (v[2] * d3 + v[3] * d2) * first) * reciprocal(first * second);
     }
 
     template <int N>
-    inline void differentiate(Vec g, const Vec* a, const Vec* b, Vec* value, Vec* slope) const {
+    inline void differentiate(const Vec* a, const Vec* b, Vec* value, Vec* slope) const {
         for (int n = 0; n < N; n++) value[n] = reciprocal(Denominator::of(a[n], b[n]));
-        for (int n = 0; n < N; n++) {
-            Vec r = value[n];
-            value[n] = g * r;
-            slope[n] = value[n] - value[n] * r;
-        }
+        for (int n = 0; n < N; n++) slope[n] = value[n] - value[n] * value[n];
     }
 };
 
@@ -83,10 +83,10 @@ struct LeakyReLU {
     }
 
     template <int N>
-    inline void differentiate(Vec g, const Vec* a, const Vec* b, Vec* value, Vec* slope) const {
+    inline void differentiate(const Vec* a, const Vec* b, Vec* value, Vec* slope) const {
         for (int n = 0; n < N; n++) {
             Vec s = a[n] + b[n];
-            slope[n] = where(s < Vec{}, below * g, g);
+            slope[n] = where(s < Vec{}, below, fill(1));
             value[n] = slope[n] * s;
         }
     }
@@ -110,31 +110,35 @@ struct Row {  // of visibility and bias: one query, all keys
     inline float shift(int64_t j) const { return bias ? bias[j * bias_step] : 0.0f; }
 };
 
+// What is known of a head's features: nothing, that they are within FAR, or that every sum of two is within NEAR.
+enum Reach : uint8_t { ANY, EXPONENTIALS, ALL_NEAR };
+
 struct Head {  // the features of one example and head, as exponentials where that is safe
     const float *query, *key, *vector;
-    bool exponentials;
 
-    Head(const Problem& p, int64_t head) {
-        query = p.query + head * p.queries * p.hidden;
-        key = p.key + head * p.keys * p.hidden;
+    Head(const Problem& p, int64_t head, Reach reach) {
+        query = (reach == ANY ? p.query : p.query_scratch) + head * p.queries * p.hidden;
+        key = (reach == ANY ? p.key : p.key_scratch) + head * p.keys * p.hidden;
         vector = p.vector + (p.vector_heads == 1 ? 0 : head % p.heads) * p.hidden;
-        exponentials = p.query_scratch && !std::isnan(p.query_scratch[head * p.queries * p.hidden]);
-        if (exponentials) {
-            query = p.query_scratch + head * p.queries * p.hidden;
-            key = p.key_scratch + head * p.keys * p.hidden;
-        }
     }
 };
 
-static inline bool near(const float* x, int64_t count) {
-    VecInt far = {};
+// The largest |x|; infinity where one is NaN.
+static inline float largest_of(const float* x, int64_t count) {
+    Vec largest = {};
+    VecInt lost = {};
     for (int64_t n = 0; n < count; n += LANES) {
         Vec value = load(x + n);
-        far |= ~((value <= fill(FAR)) & (value >= fill(-FAR)));
+        lost |= value != value;
+        value = where(value < Vec{}, -value, value);
+        largest = where(largest < value, value, largest);
     }
-    for (int lane = 0; lane < LANES; lane++)
-        if (far[lane]) return false;
-    return true;
+    float found = 0;
+    for (int lane = 0; lane < LANES; lane++) {
+        if (lost[lane]) return INFINITY;
+        found = found < largest[lane] ? largest[lane] : found;
+    }
+    return found;
 }
 
 static inline void exponentials(const float* x, float* y, int64_t count) {
@@ -149,39 +153,65 @@ static bool seen(const Problem& p, int64_t head, int64_t j) {
     return false;
 }
 
-// The exponentials of one head; NaN as the first number where they cannot be taken. Keys that no query sees have no say.
-static void prepare(const Problem& p, int64_t head) {
+// The exponentials of one head, where they can be taken. Keys that no query sees have no say.
+static Reach prepare(const Problem& p, int64_t head) {
     const float *query = p.query + head * p.queries * p.hidden, *key = p.key + head * p.keys * p.hidden;
     float *query_out = p.query_scratch + head * p.queries * p.hidden, *key_out = p.key_scratch + head * p.keys * p.hidden;
-    bool safe = near(query, p.queries * p.hidden);
-    for (int64_t j = 0; safe && j < p.keys; j++)
+    float of_queries = largest_of(query, p.queries * p.hidden), of_keys = 0;
+    if (of_queries > FAR) return ANY;
+    for (int64_t j = 0; j < p.keys; j++)
         if (seen(p, head, j)) {
-            safe = near(key + j * p.hidden, p.hidden);
-            if (safe) exponentials(key + j * p.hidden, key_out + j * p.hidden, p.hidden);
+            float largest = largest_of(key + j * p.hidden, p.hidden);
+            if (largest > FAR) return ANY;
+            of_keys = of_keys < largest ? largest : of_keys;
+            exponentials(key + j * p.hidden, key_out + j * p.hidden, p.hidden);
         }
-    if (safe)
-        exponentials(query, query_out, p.queries * p.hidden);
-    else
-        query_out[0] = NAN;
+    exponentials(query, query_out, p.queries * p.hidden);
+    return of_queries + of_keys <= NEAR ? ALL_NEAR : EXPONENTIALS;
+}
+
+static std::vector<Reach> prepare(const Problem& p) {
+    std::vector<Reach> reaches(p.batch * p.heads, ANY);
+    if (p.query_scratch)
+        parallel(p.batch * p.heads, p.threads, [&](int64_t head) { reaches[head] = prepare(p, head); });
+    return reaches;
+}
+
+// work(pair function) with the one that is made for these features.
+template <class Work>
+static void with_pair(const Problem& p, Reach reach, Work work) {
+    if (p.leaky) return work(LeakyReLU(p));
+    if (reach == ANY) return work(Tanh<OfFeatures>(p));
+    if (reach == EXPONENTIALS) return work(Tanh<OfExponentials>(p));
+    work(Tanh<OfExponentials, true>(p));
 }
 
 // ---- forward --------------------------------------------------------------------------------------------------------
 
-template <class Pair>
-static inline float score(const Pair& pair, const float* a, const float* b, const float* v, int64_t hidden) {
-    Vec total = {};
+// Σ_h v_h value_h of R queries with one key.
+template <int R, class Pair>
+static inline void score(
+    const Pair& pair, const float* a, const float* b, const float* v, int64_t hidden, float* to, int64_t stride
+) {
+    Vec total[R] = {};
     int64_t h = 0;
     for (; h + 4 * LANES <= hidden; h += 4 * LANES) {
         Vec as[4], bs[4], vs[4];
-        for (int n = 0; n < 4; n++)
-            as[n] = load(a + h + n * LANES), bs[n] = load(b + h + n * LANES), vs[n] = load(v + h + n * LANES);
-        total += pair.template weigh<4>(as, bs, vs);
+        for (int n = 0; n < 4; n++) bs[n] = load(b + h + n * LANES), vs[n] = load(v + h + n * LANES);
+#pragma GCC unroll 4
+        for (int r = 0; r < R; r++) {
+            for (int n = 0; n < 4; n++) as[n] = load(a + r * hidden + h + n * LANES);
+            total[r] += pair.template weigh<4>(as, bs, vs);
+        }
     }
     for (; h < hidden; h += LANES) {
-        Vec as = load(a + h), bs = load(b + h), vs = load(v + h);
-        total += pair.template weigh<1>(&as, &bs, &vs);
+        Vec bs = load(b + h), vs = load(v + h);
+        for (int r = 0; r < R; r++) {
+            Vec as = load(a + r * hidden + h);
+            total[r] += pair.template weigh<1>(&as, &bs, &vs);
+        }
     }
-    return sum(total);
+    for (int r = 0; r < R; r++) to[r * stride] = sum(total[r]);
 }
 
 // Softmax in place; what is hidden is −∞. A row that sees nothing becomes zeros.
@@ -204,23 +234,35 @@ static void normalise(float* scores, float largest, const Row& row, int64_t keys
     for (j = 0; j < keys; j++) scores[j] = row.sees(j) ? scores[j] / total : 0.0f;  // NaN somewhere, or nothing visible
 }
 
-template <class Pair>
-static void forward_rows(const Problem& p, const Head& features, int64_t head, int64_t first, int64_t last) {
-    Pair pair(p);
-    float base = 0;
-    for (int64_t h = 0; h < p.hidden; h++) base += Pair::BASE * features.vector[h];
-    for (int64_t i = first; i < last; i++) {
-        Row row(p, head, i);
-        float* out = p.weights + (head * p.queries + i) * p.keys;
-        const float* a = features.query + i * p.hidden;
+// The weights of R queries. What all of them see is scored at once, because they share what is read of a key.
+template <int R, class Pair>
+static void forward_rows(const Problem& p, const Pair& pair, const Head& features, int64_t head, int64_t i, float base) {
+    float* out = p.weights + (head * p.queries + i) * p.keys;
+    const float* a = features.query + i * p.hidden;
+    static_assert(R <= 4);
+    const Row rows[] = {{p, head, i}, {p, head, i + 1 % R}, {p, head, i + 2 % R}, {p, head, i + 3 % R}};
+    for (int64_t j = 0; p.visible && j < p.keys; j++) {
+        int64_t count = 0;
+        for (int64_t r = 0; r < R; r++) count += rows[r].sees(j);
+        const float* b = features.key + j * p.hidden;
+        if (count == R)
+            score<R>(pair, a, b, features.vector, p.hidden, out + j, p.keys);
+        else
+            for (int64_t r = 0; count && r < R; r++)
+                if (rows[r].sees(j))
+                    score<1>(pair, a + r * p.hidden, b, features.vector, p.hidden, out + r * p.keys + j, p.keys);
+    }
+    for (int64_t j = 0; !p.visible && j < p.keys; j++)
+        score<R>(pair, a, features.key + j * p.hidden, features.vector, p.hidden, out + j, p.keys);
+    for (int64_t r = 0; r < R; r++, out += p.keys) {
+        const Row& row = rows[r];
         float largest = -INFINITY;
         for (int64_t j = 0; j < p.keys; j++) {
             if (!row.sees(j)) {
                 out[j] = p.softmax ? -INFINITY : 0;
                 continue;
             }
-            float total = score(pair, a, features.key + j * p.hidden, features.vector, p.hidden);
-            out[j] = base + Pair::FACTOR * total + row.shift(j);
+            out[j] = base + Pair::FACTOR * out[j] + row.shift(j);
             largest = out[j] > largest ? out[j] : largest;
         }
         if (p.softmax) normalise(out, largest, row, p.keys);
@@ -232,26 +274,24 @@ extern "C" int64_t size_of_problem() { return sizeof(Problem); }
 extern "C" void forward(const Problem* problem) {
     const Problem& p = *problem;
     int64_t heads = p.batch * p.heads, tiles = (p.queries + TILE - 1) / TILE;
-    if (p.query_scratch) parallel(heads, p.threads, [&](int64_t head) { prepare(p, head); });
+    std::vector<Reach> reaches = prepare(p);
     parallel(heads * tiles, p.threads, [&](int64_t task) {
-        int64_t head = task / tiles, first = task % tiles * TILE, last = first + TILE;
-        Head features(p, head);
-        if (last > p.queries) last = p.queries;
-        if (p.leaky)
-            forward_rows<LeakyReLU>(p, features, head, first, last);
-        else if (features.exponentials)
-            forward_rows<Tanh<OfExponentials>>(p, features, head, first, last);
-        else
-            forward_rows<Tanh<OfFeatures>>(p, features, head, first, last);
+        int64_t head = task / tiles, i = task % tiles * TILE, last = i + TILE < p.queries ? i + TILE : p.queries;
+        Head features(p, head, reaches[head]);
+        with_pair(p, reaches[head], [&](auto pair) {
+            float base = 0;
+            for (int64_t h = 0; h < p.hidden; h++) base += pair.BASE * features.vector[h];
+            for (; i + ROWS <= last; i += ROWS) forward_rows<ROWS>(p, pair, features, head, i, base);
+            for (; i < last; i++) forward_rows<1>(p, pair, features, head, i, base);
+        });
     });
 }
 
 // ---- backward -------------------------------------------------------------------------------------------------------
 
 // The gradients of 16·N hidden units from number `h` on, for one example and head.
-template <class Pair, int N>
-static void backward_units(const Problem& p, const Head& features, int64_t head, int64_t h) {
-    Pair pair(p);
+template <int N, class Pair>
+static void backward_units(const Problem& p, const Pair& pair, const Head& features, int64_t head, int64_t h) {
     alignas(64) float keys[KEYS][N * LANES], grad_keys[KEYS][N * LANES];
     const float* grads = p.grad_scores + head * p.queries * p.keys;
     float* grad_query = p.grad_query + head * p.queries * p.hidden + h;
@@ -272,12 +312,12 @@ static void backward_units(const Problem& p, const Head& features, int64_t head,
                 if (!row.sees(first + j)) continue;
                 Vec b[N], value[N], slope[N], g = fill(grad[j]);
                 for (int n = 0; n < N; n++) b[n] = load(keys[j] + n * LANES);
-                pair.template differentiate<N>(g, a, b, value, slope);
+                pair.template differentiate<N>(a, b, value, slope);
                 base += grad[j];
                 for (int n = 0; n < N; n++) {
-                    seen[n] += value[n];
-                    total[n] += slope[n];
-                    store(grad_keys[j] + n * LANES, load(grad_keys[j] + n * LANES) + slope[n]);
+                    seen[n] += g * value[n];
+                    total[n] += g * slope[n];
+                    store(grad_keys[j] + n * LANES, load(grad_keys[j] + n * LANES) + g * slope[n]);
                 }
             }
             for (int n = 0; n < N; n++) {
@@ -295,24 +335,16 @@ static void backward_units(const Problem& p, const Head& features, int64_t head,
         store(p.grad_vector + head * p.hidden + h + n * LANES, Pair::BASE * (float)base + Pair::FACTOR * values[n]);
 }
 
-template <class Pair>
-static void backward_task(const Problem& p, const Head& features, int64_t head, int64_t h) {
-    if (h + 4 * LANES <= p.hidden) return backward_units<Pair, 4>(p, features, head, h);
-    for (; h < p.hidden; h += LANES) backward_units<Pair, 1>(p, features, head, h);
-}
-
 extern "C" void backward(const Problem* problem) {
     const Problem& p = *problem;
     int64_t heads = p.batch * p.heads, parts = (p.hidden + 4 * LANES - 1) / (4 * LANES);
-    if (p.query_scratch) parallel(heads, p.threads, [&](int64_t head) { prepare(p, head); });
+    std::vector<Reach> reaches = prepare(p);
     parallel(heads * parts, p.threads, [&](int64_t task) {
         int64_t head = task / parts, h = task % parts * 4 * LANES;
-        Head features(p, head);
-        if (p.leaky)
-            backward_task<LeakyReLU>(p, features, head, h);
-        else if (features.exponentials)
-            backward_task<Tanh<OfExponentials>>(p, features, head, h);
-        else
-            backward_task<Tanh<OfFeatures>>(p, features, head, h);
+        Head features(p, head, reaches[head]);
+        with_pair(p, reaches[head], [&](auto pair) {
+            if (h + 4 * LANES <= p.hidden) return backward_units<4>(p, pair, features, head, h);
+            for (; h < p.hidden; h += LANES) backward_units<1>(p, pair, features, head, h);
+        });
     });
 }
