@@ -16,9 +16,9 @@ import ctypes
 
 import torch
 
-from foveate.native.compiler import Kernels, forget, in_use, load, processor, state
+from foveate.native.compiler import Kernels, forget, has_tiles, in_use, load, processor, state
 
-__all__ = ["Kernels", "address", "forget", "in_use", "load", "processor", "state", "threads"]
+__all__ = ["Kernels", "address", "forget", "has_tiles", "in_use", "load", "processor", "state", "threads"]
 
 
 def address(tensor: torch.Tensor | None) -> ctypes.c_void_p:

@@ -205,8 +205,12 @@ def processor() -> str:
     return "\n".join([platform.machine(), platform.processor(), *sorted(described)])
 
 
+def has_tiles() -> bool:
+    """Whether the processor has tile registers for products in bfloat16 (AMX)."""
+    return "amx_bf16" in processor().split()
+
+
 def _registers() -> list[str]:
     flags = set(processor().split())
     known = (("avx512f", "AVX-512"), ("avx2", "AVX2"), ("asimd", "NEON"), ("sse2", "SSE2"))
-    tiles = ["AMX"] if "amx_bf16" in flags else []
-    return [name for flag, name in known if flag in flags][:1] + tiles
+    return [name for flag, name in known if flag in flags][:1] + ["AMX"] * has_tiles()

@@ -7,7 +7,7 @@
 #ifdef __AVX512BF16__
 #include <algorithm>
 #include <initializer_list>
-#include <vector>
+#include <memory>
 
 constexpr int64_t PANEL = 64, ROWS = 6, BLOCK = 252, COLUMNS = 96, PAIRS = 256, STEP = 16, BESIDE = 256;
 
@@ -241,15 +241,13 @@ static void finish_block(const float* from, const Output& out, int64_t row, int6
 
 // Sums of blocks that are not finished, or of the last two where blocks are finished at once.
 struct Sums {
-    std::vector<float> memory;
     int64_t width, count;
+    std::unique_ptr<float[]> memory;
 
     Sums(int64_t rows, int64_t columns, bool at_once)
-        : width(columns / SIDE), count(at_once ? 2 : rows / SIDE * width) {
-        memory.resize(count * SIDE * SIDE + 16);
-    }
+        : width(columns / SIDE), count(at_once ? 2 : rows / SIDE * width), memory(new float[count * SIDE * SIDE + 16]) {}
     float* of(int64_t row, int64_t column) {
-        float* first = (float*)whole((int64_t)memory.data(), 64);
+        float* first = (float*)whole((int64_t)memory.get(), 64);
         return first + (row / SIDE * width + column / SIDE) % count * SIDE * SIDE;
     }
 };

@@ -14,7 +14,12 @@ from foveate.attention.paths import PATHS
 from foveate.attention.visibility import causal, padding
 
 
-def test_every_path_has_default_rates_for_each_number_type_and_mode() -> None:
+@pytest.mark.parametrize("tiles", [False, True], ids=["without AMX", "with AMX"])
+def test_every_path_has_default_rates_for_each_number_type_and_mode(
+    tiles: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foveate.native.has_tiles", lambda: tiles)
+    monkeypatch.setattr(planner, "default_rates", planner.default_rates.__wrapped__)
     for path in PATHS:
         for dtype in ("float32", "bfloat16"):
             for mode in ("inference", "training"):
