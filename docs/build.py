@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from foveate import machine
+from foveate import machine, native
 from foveate.attention import (
     AttentionConfig,
     Positions,
@@ -292,8 +292,14 @@ def measure(every: list[Entry]) -> dict[str, Any]:
         if entry.config is not None and entry.kind not in ("location_aware", *IN_PYTHON):
             mechanisms[entry.name] = _timed(entry.config)
             print(entry.name, mechanisms[entry.name], flush=True)
-    about = "One example, 8 heads of 64, float32, one core of an AMD EPYC; times are the least of five."
+    about = f"One example, 8 heads of 64, float32, one thread of an {_processor()}; times are the least of five."
     return {"about": about, "mechanisms": mechanisms, "layers": _layers()}
+
+
+def _processor() -> str:
+    lines = native.processor().splitlines()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return (names or ["unknown processor"])[0].replace("(R)", "") + " with AMX" * native.has_tiles()
 
 
 def _timed(config: Any) -> dict[str, Any]:

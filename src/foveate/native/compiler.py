@@ -89,10 +89,15 @@ def state() -> str:
 def _obstacle() -> str:
     """Why no kernel can run here; empty where they do."""
     try:
-        _open(_compiled(_prelude() + 'extern "C" int64_t answer() { return 42; }\n', "probe"))
+        _probe()
     except CompilationError as problem:
         return str(problem)
     return ""
+
+
+def _probe() -> ctypes.CDLL:
+    """A kernel that does nothing."""
+    return _open(_compiled(_prelude(), "probe"))
 
 
 @functools.cache
@@ -213,4 +218,4 @@ def has_tiles() -> bool:
 def _registers() -> list[str]:
     flags = set(processor().split())
     known = (("avx512f", "AVX-512"), ("avx2", "AVX2"), ("asimd", "NEON"), ("sse2", "SSE2"))
-    return [name for flag, name in known if flag in flags][:1] + ["AMX"] * has_tiles()
+    return [name for flag, name in known if flag in flags][:1] + ["AMX"] * bool(_probe().uses_tiles())

@@ -1,4 +1,4 @@
-// What every kernel sees: vectors, exp, and parallel loops on torch's own thread pool. Vectors hold 16 floats, which
+// What every kernel sees: vectors, exp, tile registers, and parallel loops on torch's own thread pool. Vectors hold 16 floats, which
 // compilers split where the processor has shorter ones, at a loss; a kernel that does not count on 16 says before
 // including this file  #define VECTORS_OF_THIS_PROCESSOR  and gets as many as fit, a divisor of 16.
 #include <atomic>
@@ -8,7 +8,8 @@
 #ifdef __SSE2__
 #include <immintrin.h>
 #endif
-#ifdef __AMX_BF16__
+#if defined(__AMX_BF16__) && defined(__linux__)
+#define TILES
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
@@ -137,7 +138,7 @@ static inline void transpose(__m512 (&x)[16]) {
 static bool tiles_wanted = true;
 
 static inline bool has_tiles() {
-#ifdef __AMX_BF16__
+#ifdef TILES
     static const bool allowed = syscall(SYS_arch_prctl, 0x1023, 18) == 0;
     return allowed && tiles_wanted;
 #else
@@ -145,7 +146,14 @@ static inline bool has_tiles() {
 #endif
 }
 
-#ifdef __AMX_BF16__
+extern "C" {
+int64_t uses_tiles() { return has_tiles(); }
+
+// This kernel runs on the vector registers alone from here on, or on tiles again where there are any.
+void want_tiles(int64_t yes) { tiles_wanted = yes != 0; }
+}
+
+#ifdef TILES
 // All eight registers of this thread hold 16 rows of 64 bytes, until this goes. Compilers do not know that a tile is read
 // from memory: `tiles_read` before the first one makes them write what they have put off.
 struct TileRegisters {

@@ -13,6 +13,11 @@ constexpr int64_t PANEL = 64, ROWS = 6, BLOCK = 252, COLUMNS = 96, PAIRS = 256, 
 
 static inline int64_t whole(int64_t count, int64_t step) { return (count + step - 1) / step * step; }
 
+// How many rows or columns a task gets: not more than `most`, and fewer where threads would stand idle.
+static inline int64_t share(int64_t total, int64_t most, int64_t step, int64_t threads) {
+    return std::min(most, std::max(step, whole((total + threads - 1) / threads, step)));
+}
+
 constexpr int64_t SIDE = 32;  // of a block of tiles
 
 static int64_t panel_width() { return has_tiles() ? SIDE : PANEL; }
@@ -139,8 +144,9 @@ static void pack_transposed(const float* from, int64_t rows, int64_t width, uint
 // side, because rows are read as they lie in memory.
 static void pack(const void* from, bool half, int64_t rows, int64_t width, uint32_t* to, int64_t threads) {
     int64_t count = whole((rows + 1) / 2, STEP), wide = panel_width(), full = whole(width, wide);
-    parallel((full + BESIDE - 1) / BESIDE, threads, [=](int64_t task) {
-        int64_t start = task * BESIDE, end = std::min(full, start + BESIDE);
+    int64_t beside = share(full, BESIDE, wide, threads);
+    parallel((full + beside - 1) / beside, threads, [=](int64_t task) {
+        int64_t start = task * beside, end = std::min(full, start + beside);
         for (int64_t k = 0; k < count; k++)
             for (int64_t column = start; column < end; column += 16) {
                 int64_t at = 2 * k * width + column;
@@ -157,7 +163,7 @@ static void pack(const void* from, bool half, int64_t rows, int64_t width, uint3
     });
 }
 
-#ifdef __AMX_BF16__
+#ifdef TILES
 constexpr int64_t SPAN = 512, TALL = 256, CACHED = 1 << 18;  // pairs at a time, rows at a time, pairs of a right factor
 
 // Rows of 16 pairs, which a register holds: where a block's first 16 rows begin and its others, the way from row to row
@@ -239,7 +245,8 @@ static void finish_block(const float* from, const Output& out, int64_t row, int6
     }
 }
 
-// Sums of blocks that are not finished, or of the last two where blocks are finished at once.
+// Sums of blocks that are not finished. Where blocks are finished at once there is room for two; after the last column of a
+// part the next block may get the same room, so a block is finished before the next one is put.
 struct Sums {
     int64_t width, count;
     std::unique_ptr<float[]> memory;
@@ -260,11 +267,12 @@ static void product_by_tiles(
 ) {
     int64_t pairs = width / 2, high = whole(pairs, STEP),
             group = std::min(whole(columns, SIDE), CACHED / std::min(high, SPAN) / SIDE * SIDE);
-    parallel((rows + TALL - 1) / TALL, threads, [=, &out](int64_t task) {
+    int64_t tall = share(rows, TALL, SIDE, threads);
+    parallel((rows + tall - 1) / tall, threads, [=, &out](int64_t task) {
         TileRegisters registers;
         alignas(64) static thread_local uint32_t room[SIDE * SPAN];
-        Sums sums(TALL, group, pairs <= SPAN);
-        int64_t start = task * TALL, end = std::min(rows, start + TALL), ready_row = -1, ready_column = 0, begin = 0;
+        Sums sums(tall, group, pairs <= SPAN);
+        int64_t start = task * tall, end = std::min(rows, start + tall), ready_row = -1, ready_column = 0, begin = 0;
         auto finish_ready = [&] {
             if (ready_row < 0) return;
             const float* from = sums.of(ready_row - start, ready_column - begin);
@@ -318,12 +326,13 @@ static void outer_by_tiles(
     int64_t threads
 ) {
     int64_t high = whole((rows + 1) / 2, STEP);
-    parallel((columns + TALL - 1) / TALL, threads, [=](int64_t task) {
+    int64_t tall = share(columns, TALL, SIDE, threads);
+    parallel((columns + tall - 1) / tall, threads, [=](int64_t task) {
         TileRegisters registers;
         alignas(64) static thread_local uint32_t turned[TALL * SPAN];
-        Sums sums(TALL, whole(width, SIDE), false);
+        Sums sums(tall, whole(width, SIDE), false);
         float totals[TALL] = {};
-        int64_t start = task * TALL, end = std::min(columns, start + TALL);
+        int64_t start = task * tall, end = std::min(columns, start + tall);
         for (int64_t k = 0; k < high; k += SPAN) {
             int64_t count = std::min(SPAN, high - k);
             turn(grad, rows, columns, start, end, k, count, turned, totals);
@@ -350,7 +359,7 @@ static void product(
     const uint16_t* left, const uint32_t* right, int64_t rows, int64_t columns, int64_t width, const Output& out,
     int64_t threads
 ) {
-#ifdef __AMX_BF16__
+#ifdef TILES
     if (has_tiles()) return product_by_tiles(left, right, rows, columns, width, out, threads);
 #endif
     parallel((rows + BLOCK - 1) / BLOCK, threads, [=, &out](int64_t task) {
@@ -366,9 +375,6 @@ static void product(
 extern "C" {
 
 int64_t supported() { return 1; }
-
-// Products run on the vector registers alone from here on, or on tiles again.
-void want_tiles(int64_t yes) { tiles_wanted = yes != 0; }
 
 // to[rows, columns] = from[rows, width] · Wᵀ + bias, W [columns, width] in float32; `room` takes the panels of W.
 void forward(
@@ -395,7 +401,7 @@ void outer(
 ) {
     int64_t count = (rows + 1) / 2, high = whole(count, STEP);
     pack(from, true, rows, width, room, threads);
-#ifdef __AMX_BF16__
+#ifdef TILES
     if (has_tiles()) return outer_by_tiles(grad, room, to, bias, rows, width, columns, threads);
 #endif
     parallel((columns + COLUMNS - 1) / COLUMNS, threads, [=](int64_t task) {

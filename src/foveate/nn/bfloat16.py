@@ -117,7 +117,7 @@ def to_inputs(
     *,
     gate: Float[Tensor, "rows inputs"] | None = None,
 ) -> Float[Tensor, "rows inputs"]:
-    """grad W, and 0 where the gate is not positive."""
+    """grad W, and 0 where the gate, the result of a ReLU, is 0."""
     rows, columns, width = *grad.shape, weight.shape[1]
     weight = weight.detach().contiguous()
     y = grad.new_empty(rows, width, dtype=dtype)

@@ -209,8 +209,9 @@ static inline void finish(Vec (*sums)[VECTORS], int64_t rows, const float* bias,
         }
 }
 
-#ifdef __AMX_BF16__
-// The same for bfloat16 weights and inputs in whole tiles, of which there are 16 rows; those beyond `rows` mean nothing.
+#ifdef TILES
+// The same for bfloat16 weights and inputs on tiles. There is memory for a multiple of 16 rows; what stands in those beyond
+// `rows` does not matter.
 static void multiply_by_tiles(
     const Product& product, const uint16_t* x, int64_t rows, float* to, bool add, int64_t activation, int64_t threads
 ) {
@@ -266,7 +267,7 @@ static void multiply(
     if (pairs)
         for (int64_t i = 0; i < rows * inputs; i += LANES) put(rounded, true, i, load(x + i));
     if (inputs * outputs < 1 << 16) threads = 1;
-#ifdef __AMX_BF16__
+#ifdef TILES
     if (pairs && inputs % 32 == 0 && has_tiles())
         return multiply_by_tiles(product, rounded, rows, to, add, activation, threads);
 #endif
@@ -322,16 +323,13 @@ void attend(
     );
 }
 
-// Products run on the vector registers alone from here on, or on tiles again.
-void want_tiles(int64_t yes) { tiles_wanted = yes != 0; }
-
 // How panels are laid out: their width, and how many bfloat16 weights stand together.
 int64_t panel_width() { return PANEL; }
 int64_t panel_pair() { return PAIR; }
 
 // The logits [rows, vocab] after the tokens, which stand at `time`; 0 where a token is not in the vocabulary. `room`
-// takes 6 · rows · width, and the hidden layer or the scores of an attention; `rounded` rows of the widest input, a multiple of 16;
-// `queries` [layers, 2, rows, width] tells what attentions were asked.
+// takes 6 · rows · width, and the hidden layer or the scores of an attention; `rounded` rows of the widest input, up to a
+// multiple of 16; `queries` [layers, 2, rows, width] tells what attentions were asked.
 int64_t step(
     const Decoder* decoder, const Kept* kept, const int64_t* tokens, const void* position, const int64_t* lengths,
     int64_t rows, int64_t beam, int64_t cache_room, int64_t memory_room, int64_t time, float* room,

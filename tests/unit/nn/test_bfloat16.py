@@ -1,5 +1,6 @@
 """Products in bfloat16 by our own kernels: held to float64, and to torch's own error in the same precision."""
 
+import ctypes
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ from foveate.nn.loss import projected_cross_entropy
 
 pytestmark = pytest.mark.usefixtures("registers")
 SIZES = [(7, 6, 10), (33, 256, 768), (101, 64, 130), (1, 64, 1000), (517, 34, 66), (12, 1024, 64), (300, 1030, 300)]
-"""Rows, inputs, outputs: whole tiles and what is left over on every side."""
+SIZES += [(1027, 66, 258), (40, 1024, 600), (40, 1056, 600)]
+"""Rows, inputs, outputs: whole tiles, what is left over on every side, and sums and columns that come in parts."""
 SLACK = 1.1
 """How much larger than torch's own our error may be: roundings fall differently."""
 
@@ -37,6 +39,15 @@ def test_a_processor_with_the_instructions_gets_the_kernels() -> None:
     information = Path("/proc/cpuinfo")
     able = information.exists() and "avx512_bf16" in information.read_text()
     assert (bfloat16.kernels() is not None) == (able and native.load("foveate.nn", "bfloat16.cpp").library is not None)
+
+
+def test_a_processor_with_tiles_uses_them() -> None:
+    library = bfloat16.kernels()
+    if library is not None:
+        library.want_tiles(ctypes.c_int64(1))
+        assert bool(library.uses_tiles()) == native.has_tiles()
+        library.want_tiles(ctypes.c_int64(0))
+        assert not library.uses_tiles()
 
 
 @pytest.mark.parametrize(("rows", "inputs", "outputs"), SIZES)
@@ -123,12 +134,15 @@ def test_only_training_under_autocast_on_a_cpu_takes_the_kernels() -> None:
             assert not bfloat16.applies(x, weight)
 
 
-def test_nan_passes_a_feed_forward_network() -> None:
+def test_nan_passes_a_relu_and_its_gate() -> None:
     """A ReLU that hides NaN would hide that training has gone wrong."""
-    network, x = FeedForward(64, 130), torch.randn(40, 64)
+    if bfloat16.kernels() is None:
+        return
+    x, weight, bias = torch.randn(40, 64).bfloat16(), torch.randn(130, 64), torch.randn(130)
     x[3, 7] = torch.nan
-    with torch.autocast("cpu", torch.bfloat16):
-        y = network(x)
-    (gradient,) = torch.autograd.grad(y.float().sum(), network.expand.weight)
-    assert y.isnan().any(-1).nonzero().flatten().tolist() == [3]
-    assert gradient[:, 7].isnan().all()
+    hidden = bfloat16.product(x, weight, bias, relu=True)
+    assert hidden[3].isnan().all()
+    assert hidden[4:].isfinite().all()
+    gradient = bfloat16.to_inputs(torch.ones(40, 64).bfloat16(), weight.mT.contiguous(), torch.bfloat16, gate=hidden)
+    assert gradient[3].all()
+    assert torch.equal(gradient[4:] != 0, hidden[4:] != 0)

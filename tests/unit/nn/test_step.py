@@ -24,6 +24,9 @@ DESIGNS = {
         position=LearnedConfig(max_length=40),
         share="none",
     ),
+    "wide enough for threads": TransformerConfig(
+        block=BlockConfig(model_dim=256, num_heads=4, feedforward_dim=512), encoder_layers=1, decoder_layers=1
+    ),
     "pre, silu, output bias": TransformerConfig(
         block=BlockConfig(model_dim=32, num_heads=1, feedforward_dim=48, norm="pre", activation="silu", bias=False),
         position=SinusoidalConfig(layout="blocks"),
@@ -89,9 +92,10 @@ def test_in_bfloat16_it_errs_no_more_than_the_blocks_do(design: str, monkeypatch
 
 
 @pytest.mark.usefixtures("registers")
+@pytest.mark.parametrize("design", ["post", "wide enough for threads"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_rows_do_not_depend_on_their_company_nor_on_threads(dtype: torch.dtype) -> None:
-    model = built(dtype=dtype)
+def test_rows_do_not_depend_on_their_company_nor_on_threads(design: str, dtype: torch.dtype) -> None:
+    model = built(design, dtype)
     alone = stepped(model)
     torch.set_num_threads(2)
     for beam in (2, 3, 7):

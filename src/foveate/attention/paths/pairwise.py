@@ -81,7 +81,8 @@ class _PairWeights(torch.autograd.Function):
         if weights is not None:
             grad = torch.ops.aten._softmax_backward_data(grad, weights, -1, weights.dtype)
         grad = grad.contiguous()
-        grad_query, grad_key = torch.empty_like(query), torch.empty_like(key)
+        grad_query = torch.empty_like(query) if key.shape[2] else torch.zeros_like(query)
+        grad_key = torch.empty_like(key)
         grad_vector = query.new_empty(*query.shape[:2], query.shape[3])
         problem = _problem(query, key, vector, bias, visible, weights is not None, ctx.slope)
         problem.grad_scores, problem.grad_vector = grad.data_ptr(), grad_vector.data_ptr()
