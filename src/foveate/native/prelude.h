@@ -1,6 +1,6 @@
-// What every kernel sees: vectors, exp, tile registers, and parallel loops on torch's own thread pool. Vectors hold 16 floats, which
-// compilers split where the processor has shorter ones, at a loss; a kernel that does not count on 16 says before
-// including this file  #define VECTORS_OF_THIS_PROCESSOR  and gets as many as fit, a divisor of 16.
+// What every kernel sees: vectors, exp, tile registers, and parallel loops on torch's own thread pool. Vectors hold 16
+// floats, which compilers split where the processor has shorter ones, at a loss; a kernel that does not count on 16 says
+// before including this file  #define VECTORS_OF_THIS_PROCESSOR  and gets as many as fit, a divisor of 16.
 #include <atomic>
 #include <cmath>
 #include <cstdint>

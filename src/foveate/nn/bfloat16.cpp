@@ -173,14 +173,14 @@ struct Left {
     int64_t stride, next;
 };
 
-// The registers become sums[32][stride], or zeros, plus left · right.
-static inline void multiply(Left left, const uint32_t* right, int64_t count, const float* sums, int64_t stride) {
+// The registers become the sums [32][32] of a block, or zeros, plus left · right.
+static inline void multiply(Left left, const uint32_t* right, int64_t count, const float* sums) {
     tiles_read();
     if (sums) {
-        _tile_loadd(0, sums, stride * 4);
-        _tile_loadd(1, sums + 16, stride * 4);
-        _tile_loadd(2, sums + 16 * stride, stride * 4);
-        _tile_loadd(3, sums + 16 * stride + 16, stride * 4);
+        _tile_loadd(0, sums, SIDE * 4);
+        _tile_loadd(1, sums + 16, SIDE * 4);
+        _tile_loadd(2, sums + 16 * SIDE, SIDE * 4);
+        _tile_loadd(3, sums + 16 * SIDE + 16, SIDE * 4);
     } else {
         _tile_zero(0);
         _tile_zero(1);
@@ -200,11 +200,11 @@ static inline void multiply(Left left, const uint32_t* right, int64_t count, con
     }
 }
 
-static inline void put(float* sums, int64_t stride) {
-    _tile_stored(0, sums, stride * 4);
-    _tile_stored(1, sums + 16, stride * 4);
-    _tile_stored(2, sums + 16 * stride, stride * 4);
-    _tile_stored(3, sums + 16 * stride + 16, stride * 4);
+static inline void put(float* sums) {
+    _tile_stored(0, sums, SIDE * 4);
+    _tile_stored(1, sums + 16, SIDE * 4);
+    _tile_stored(2, sums + 16 * SIDE, SIDE * 4);
+    _tile_stored(3, sums + 16 * SIDE + 16, SIDE * 4);
 }
 
 // A block of rows that run along the summed axis. It is read in its place where it lies there in one piece; in `room` it
@@ -286,9 +286,9 @@ static void product_by_tiles(
                     Left from = block_of(left + row * width + 2 * k, width, std::min(SIDE, end - row), count, room);
                     for (int64_t column = begin; column < std::min(columns, begin + group); column += SIDE) {
                         float* block = sums.of(row - start, column - begin);
-                        multiply(from, right + column * high + k * SIDE, count, k > 0 ? block : nullptr, SIDE);
+                        multiply(from, right + column * high + k * SIDE, count, k > 0 ? block : nullptr);
                         finish_ready();
-                        put(block, SIDE);
+                        put(block);
                         if (k + SPAN >= pairs) ready_row = row, ready_column = column;
                     }
                 }
@@ -341,8 +341,8 @@ static void outer_by_tiles(
                     const uint32_t* from = turned + (row - start) * SPAN;
                     float* block = sums.of(row - start, column);
                     Left left = {from, from + 16 * STEP, STEP * 4, SIDE * STEP};
-                    multiply(left, right + column * high + k * SIDE, count, k > 0 ? block : nullptr, SIDE);
-                    put(block, SIDE);
+                    multiply(left, right + column * high + k * SIDE, count, k > 0 ? block : nullptr);
+                    put(block);
                 }
         }
         for (int64_t row = start; row < end; row++)

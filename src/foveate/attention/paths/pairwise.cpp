@@ -35,7 +35,7 @@ constexpr int64_t TILE = 16, KEYS = 32, ROWS = 4;
 
 // ---- the pair functions: Σ_h v_h value_h, and value_h and slope_h for the gradient -----------------------------------
 
-template <class Denominator, bool ALL_NEAR = false>
+template <class Denominator, bool CUTS = true>
 struct Tanh {
     static constexpr float BASE = 1, FACTOR = -2, GAIN = 4;  // f = BASE + FACTOR · value, f' = GAIN · slope
     explicit Tanh(const Problem&) {}
@@ -45,7 +45,7 @@ struct Tanh {
         Vec d[N];
         for (int n = 0; n < N; n++) d[n] = Denominator::of(a[n], b[n]);
         if constexpr (N == 1) return v[0] * reciprocal(d[0]);
-        if constexpr (!ALL_NEAR)
+        if constexpr (CUTS)
             for (int n = 0; n < N; n++) d[n] = at_most(d[n], CUT);
         Vec d0 = d[0], d1 = d[1], d2 = d[2], d3 = d[3];
         Vec first = d0 * d1, second = d2 * d3;
@@ -183,7 +183,7 @@ static void with_pair(const Problem& p, Reach reach, Work work) {
     if (p.leaky) return work(LeakyReLU(p));
     if (reach == ANY) return work(Tanh<OfFeatures>(p));
     if (reach == EXPONENTIALS) return work(Tanh<OfExponentials>(p));
-    work(Tanh<OfExponentials, true>(p));
+    work(Tanh<OfExponentials, false>(p));
 }
 
 // ---- forward --------------------------------------------------------------------------------------------------------
