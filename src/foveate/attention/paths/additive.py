@@ -1,4 +1,4 @@
-"""Additive attention (Bahdanau et al. 2015) without the (query, key, hidden) tensor of tanh."""
+"""Additive attention (Bahdanau et al. 2015) and graph attention of all pairs, without the (query, key, hidden) tensor."""
 
 import torch
 from jaxtyping import Float
@@ -13,7 +13,7 @@ from foveate.attention.paths.pairwise import pair_weights, unavailable
 from foveate.attention.paths.path import Cost, Formula, share_heads
 from foveate.attention.paths.weighted import suits, weigh_few
 from foveate.attention.position import Positions
-from foveate.attention.score import Additive
+from foveate.attention.score import Additive, GATv2Score
 from foveate.attention.visibility import Everything
 
 ROOM = 2**26
@@ -21,7 +21,8 @@ ROOM = 2**26
 
 
 class AdditivePath:
-    """vᵀ tanh(W_q q + W_k k) in one native kernel, with softmax or before any other normaliser.
+    """vᵀ tanh(W_q q + W_k k) in one native kernel, with softmax or before any other normaliser; leaky ReLU for tanh in
+    those of graph attention (GATv2).
 
     Hidden pairs cost nothing. Memory is O((query + key) · hidden) and the weights, or a block of them; the backward
     pass computes the terms again. On a GPU the kernels are Triton's and hold softmax and the context too: no weights
@@ -32,8 +33,8 @@ class AdditivePath:
 
     def refuses(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
         reasons = []
-        if not isinstance(formula.score, Additive) or type(formula.score).compare is not Additive.compare:
-            reasons.append(f"{type(formula.score).__name__} is not additive")
+        if getattr(type(formula.score), "compare", None) not in _SUMS:
+            reasons.append(f"{type(formula.score).__name__} is no sum of tanh or leaky ReLU")
         if key.device.type not in ("cpu", "cuda"):
             reasons.append(f"made for CPUs and CUDA, not for {key.device.type}")
         if reasons:
@@ -72,7 +73,7 @@ class AdditivePath:
         if key.device.type == "cuda":
             return additive_gpu.context(formula, query, key, value, at=at, key_features=key_features, dropout=dropout)
         score, rows = formula.score, _rows(query, key)
-        assert isinstance(score, Additive)
+        assert isinstance(score, Additive | GATv2Score)
         hides, once = not isinstance(formula.visibility, Everything), query.shape[2] <= rows
         visible = formula.visibility(at) if hides and once else None
         values = share_heads(value, query.shape[1])
@@ -95,6 +96,7 @@ class AdditivePath:
         return by_rows(block, query, at, rows)
 
 
+_SUMS = (Additive.compare, GATv2Score.compare)
 _ALL = torch.ones(1, 1, 1, 1, dtype=torch.bool)
 
 
@@ -102,10 +104,11 @@ def _weights(
     formula: Formula, query: Tensor, features: Tensor, visible: Tensor | None, at: Positions
 ) -> Float[Tensor, "batch heads query key"]:
     score, softmax = formula.score, formula.normaliser == Softmax()
-    assert isinstance(score, Additive)
+    assert isinstance(score, Additive | GATv2Score)
+    slope = None if isinstance(score, Additive) else score.slope
     bias = None if formula.bias is None else formula.bias(at).float()
     pair = (score.query_features(query).float(), features, score.vector.float())
-    weights = pair_weights(*pair, visible=visible, bias=bias, softmax=softmax)
+    weights = pair_weights(*pair, visible=visible, bias=bias, softmax=softmax, slope=slope)
     if not softmax:
         weights = formula.normaliser(weights, _ALL if visible is None else visible)
     return weights if formula.reweight is None else weights * formula.reweight(at).exp().float()

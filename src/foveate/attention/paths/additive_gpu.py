@@ -25,6 +25,8 @@ UNBOUNDED = 2**30
 def reasons(formula: Formula, query: Tensor) -> list[str]:
     """Why the kernels do not serve this attention on this GPU; empty when they do."""
     found = []
+    if not isinstance(formula.score, Additive):
+        found.append(f"on a GPU only tanh, not the leaky ReLU of {type(formula.score).__name__}")
     if query.dtype not in (torch.float32, torch.bfloat16, torch.float16):
         found.append(f"computes in float32, not in {query.dtype}")
     if type(formula.normaliser) is not Softmax:

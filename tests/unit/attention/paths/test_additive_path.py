@@ -11,6 +11,7 @@ from foveate.attention import (
     Additive,
     AdditiveConfig,
     Attention,
+    GatV2Config,
     LocationAware,
     Positions,
     ScaledDot,
@@ -20,7 +21,7 @@ from foveate.attention import (
     everything,
     padding,
 )
-from foveate.attention.paths import AdditivePath, ChunkedPath, MaterialisedPath, Path, additive, pairwise
+from foveate.attention.paths import AdditivePath, ChunkedPath, MaterialisedPath, Path, additive, additive_gpu, pairwise
 from foveate.attention.paths.pairwise import pair_weights
 
 PATH = AdditivePath()
@@ -233,10 +234,27 @@ def test_threads_change_nothing(threads: int) -> None:
         torch.set_num_threads(before)
 
 
+def test_graph_attention_of_all_pairs_needs_no_tensor_of_them_either() -> None:
+    if not served():
+        return
+    torch.manual_seed(0)
+    site = Attention(GatV2Config(hidden_dim=20).build(query_dim=8, key_dim=6, num_heads=4), visibility=causal())
+    longer = [tensor.repeat(1, 1, 12, 1) for tensor in inputs()]
+    assert site.plan(*longer[:2]).chosen == "additive"
+    tensors, at = [tensor.requires_grad_() for tensor in inputs()], Positions.of(9, 9)
+    mine = PATH.run(site, *tensors, at=at, key_features=None, dropout=0.0)
+    expected = site.explain(*tensors, at=at).context
+    leaves, direction = [*tensors, *site.parameters()], torch.randn(expected.shape)
+    gradients = [torch.autograd.grad((context * direction).sum(), leaves) for context in (mine, expected)]
+    for one, other in zip((mine, *gradients[0]), (expected, *gradients[1]), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
+    assert additive_gpu.reasons(site, tensors[0])[0] == "on a GPU only tanh, not the leaky ReLU of GATv2Score"
+
+
 def test_what_it_cannot_do_it_refuses_with_a_reason() -> None:
     x, at = torch.zeros(1, 1, 2, 4), Positions.of(2, 2)
     score = AdditiveConfig().build(query_dim=4, key_dim=4)
-    assert PATH.refuses(Attention(ScaledDot()), x, x, at) == ["ScaledDot is not additive"]
+    assert PATH.refuses(Attention(ScaledDot()), x, x, at) == ["ScaledDot is no sum of tanh or leaky ReLU"]
     assert PATH.refuses(Attention(LocationAware(query_dim=4, key_dim=4, hidden_dim=4)), x, x, at)
     double = x.double()
     assert PATH.refuses(Attention(score).double(), double, double, at) == ["computes in float32, not in torch.float64"]
