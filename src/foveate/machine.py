@@ -4,7 +4,9 @@
    routes products to oneDNN is named after bfloat16, so it is kept only if float32 accuracy is kept, by test.
 2. An allocator policy (glibc): large tensors stop being returned to the system and page-faulted anew.
 3. Weights in oneDNN's own layout for inference, where the default BLAS is slow at a few dozen rows.
-4. Which way to execute an attention is the fastest: `attention.calibration` measures that, the rates are kept here.
+4. Numbers below 1e-38 (denormal ones) become zero, where the processor is slow at them. Weights far below a row's
+   largest, as unscaled scores and ALiBi make, and their gradients are full of them.
+5. Which way to execute an attention is the fastest: `attention.calibration` measures that, the rates are kept here.
 """
 
 import ctypes
@@ -25,6 +27,7 @@ class Tuning:
     allocator: bool = False
     packed_rows: int = 0
     """From this many rows on, inference multiplies with weights in oneDNN's own layout; 0: never."""
+    flush_denormals: bool = False
     rates: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """How fast each way to execute an attention is here, for the planner; empty: as on the machine of this project."""
 
@@ -32,10 +35,11 @@ class Tuning:
         onednn = "oneDNN" if self.onednn_matmul else "torch's default"
         allocator = "large tensors keep their pages" if self.allocator else "system default"
         packed = f"from {self.packed_rows} rows on" if self.packed_rows else "never"
+        denormals = "made zero" if self.flush_denormals else "kept"
         attention = f"measured {len(self.rates)} path variants" if self.rates else "by default rates"
         return (
             f"float32 products: {onednn}; allocator: {allocator}; packed weights in inference: {packed}; "
-            f"choice of attention paths: {attention}"
+            f"denormal numbers: {denormals}; choice of attention paths: {attention}"
         )
 
 
@@ -57,6 +61,8 @@ def use(tuning: Tuning) -> Tuning:
     global _current, _within_small
     before, _within_small = _current, False
     _MATMUL.fp32_precision = "bf16" if tuning.onednn_matmul else "none"
+    if tuning.flush_denormals != before.flush_denormals:
+        _flush_denormals(tuning.flush_denormals)
     if tuning.allocator and not before.allocator:
         tuning = replace(tuning, allocator=_keep_pages())
     _current = tuning
@@ -90,10 +96,10 @@ class _Small:
 
 def tune() -> Tuning:
     """Measure the switches on this machine (about two seconds), put the gains in force, and return them."""
-    use(replace(_current, onednn_matmul=False))
+    use(replace(_current, onednn_matmul=False, flush_denormals=False))
     allocator = _current.allocator or _keep_pages()
     use(Tuning(onednn_matmul=_onednn_gains(), allocator=allocator))
-    use(replace(_current, packed_rows=_packed_rows()))
+    use(replace(_current, packed_rows=_packed_rows(), flush_denormals=_denormals_are_slow()))
     return _current
 
 
@@ -106,6 +112,27 @@ def _keep_pages() -> bool:
     settings = ((mmap_max, 0), (trim_threshold, 2**31 - 1), (top_pad, 256 * 2**20))
     taken = [libc.mallopt(name, value) == 1 for name, value in settings]
     return all(taken)
+
+
+def _flush_denormals(on: bool) -> None:
+    """For this thread and all of torch's: each has a register of its own, and those to come copy that of this one."""
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+    def flush(_: int | None) -> None:
+        torch.set_flush_denormal(on)
+
+    flush(None)
+    parallel = getattr(ctypes.CDLL(None), "GOMP_parallel", None)
+    if parallel is not None:
+        parallel(flush, None, torch.get_num_threads(), 0)
+
+
+def _denormals_are_slow() -> bool:
+    """Whether numbers too small for float32's whole precision take at least 1.5 times as long, and can be made zero."""
+    few = 2**14  # too few for a second thread
+    normal, denormal = torch.full((few,), 1.0), torch.full((few,), 1e-39)
+    normal_seconds, denormal_seconds = race(lambda: normal * 0.5, lambda: denormal * 0.5)
+    return denormal_seconds > 1.5 * normal_seconds and torch.set_flush_denormal(True)
 
 
 def _onednn_gains() -> bool:
