@@ -228,6 +228,8 @@ def measure(
     clock = time.process_time if device == "cpu" else time.perf_counter
     found = work.variants(work.at(length), length, dtype, training, device)
     variants = {name: run for name, run in found.items() if name not in left}
+    if not variants:
+        return
     jobs, exact = {}, None
     for name, run in variants.items():
         with torch.no_grad():
@@ -304,13 +306,15 @@ def main() -> None:
     if not calibration.use_kept():
         calibration.scale()
     rows: list[dict[str, Any]] = []
-    for name in arguments.work:
-        for dtype in arguments.dtypes:
-            for training in (False, True):
-                rows += run(name, dtype, training, arguments)
-    gpu = torch.cuda.get_device_name() if arguments.device == "cuda" else None
-    where = race.save("attention", {"machine": race.machine(arguments.threads) | {"gpu": gpu}, "rows": rows})
-    print(f"kept in {where.name}")
+    try:
+        for name in arguments.work:
+            for dtype in arguments.dtypes:
+                for training in (False, True):
+                    rows += run(name, dtype, training, arguments)
+    finally:
+        gpu = torch.cuda.get_device_name() if arguments.device == "cuda" else None
+        where = race.save("attention", {"machine": race.machine(arguments.threads) | {"gpu": gpu}, "rows": rows})
+        print(f"kept in {where.name}")
 
 
 def run(name: str, dtype: str, training: bool, arguments: argparse.Namespace) -> list[dict[str, Any]]:

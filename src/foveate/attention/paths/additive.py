@@ -1,4 +1,4 @@
-"""Additive attention (Bahdanau et al. 2015) and graph attention of all pairs, without the (query, key, hidden) tensor."""
+"""Additive attention (Bahdanau et al. 2015) and GATv2 over all pairs without the (query, key, hidden) tensor."""
 
 import torch
 from jaxtyping import Float
@@ -6,7 +6,8 @@ from torch import Tensor
 
 from foveate.attention.normaliser import Softmax
 from foveate.attention.paths import additive_gpu
-from foveate.attention.paths.chunked import by_rows, seen_keys
+from foveate.attention.paths.blocks import by_rows
+from foveate.attention.paths.chunked import seen_keys
 from foveate.attention.paths.hidden import nothing_to_silence, silence, weigh
 from foveate.attention.paths.materialised import terms
 from foveate.attention.paths.pairwise import pair_weights, unavailable
@@ -83,9 +84,8 @@ class AdditivePath:
             key = key if key_features is not None else silence(seen, share_heads(key, query.shape[1]))[0]
         if key_features is None:
             key_features = score.key_features(share_heads(key, query.shape[1]))
-        features = key_features.float()
 
-        def block(query: Tensor, at: Positions) -> Tensor:
+        def block(query: Tensor, at: Positions, features: Tensor, values: Tensor) -> Tensor:
             here = formula.visibility(at) if hides and visible is None else visible
             weights = _weights(formula, query, features, here, at)
             dropped = torch.nn.functional.dropout(weights, dropout) if dropout else weights
@@ -93,7 +93,7 @@ class AdditivePath:
                 return weigh_few(dropped, values, here)
             return weigh(dropped.to(query.dtype), values, _ALL if here is None else here)
 
-        return by_rows(block, query, at, rows)
+        return by_rows(block, query, at, rows, key_features.float(), values)
 
 
 _SUMS = (Additive.compare, GATv2Score.compare)

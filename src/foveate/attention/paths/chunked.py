@@ -3,14 +3,13 @@
 Rows are whole, so every normaliser is exact, and so are the gradients, those of a score's own weights included.
 """
 
-from collections.abc import Callable
 from functools import reduce
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
+from foveate.attention.paths.blocks import by_rows
 from foveate.attention.paths.hidden import nothing_to_silence, silence
 from foveate.attention.paths.materialised import materialise, terms
 from foveate.attention.paths.path import Cost, Formula, asked, share_heads
@@ -57,30 +56,13 @@ class ChunkedPath:
         if key_features is None and isinstance(formula.score, KeyedScore):
             key_features = formula.score.key_features(key)
 
-        def block(query: Tensor, at: Positions) -> Tensor:
+        def block(
+            query: Tensor, at: Positions, key: Tensor, value: Tensor, key_features: Tensor | None = None
+        ) -> Tensor:
             seen = materialise(formula, query, key, value, at=at, key_features=key_features, dropout=dropout)
             return seen.context
 
-        return by_rows(block, query, at, rows)
-
-
-def by_rows(
-    block: Callable[[Float[Tensor, "batch heads rows query_dim"], Positions], Tensor],
-    query: Float[Tensor, "batch heads query query_dim"],
-    at: Positions,
-    rows: int,
-) -> Float[Tensor, "batch heads query value_head_dim"]:
-    """`block` for so many queries at a time; when training, it runs once more on the way back, with the same noise."""
-    if query.shape[2] <= rows:
-        return block(query, at)
-    parts = []
-    for start in range(0, query.shape[2], rows):
-        here = slice(start, min(start + rows, query.shape[2]))
-        if torch.is_grad_enabled():
-            parts.append(checkpoint(block, query[:, :, here], at.rows(here), use_reentrant=False))
-        else:
-            parts.append(block(query[:, :, here], at.rows(here)))
-    return torch.cat(parts, dim=2)
+        return by_rows(block, query, at, rows, key, value, key_features)
 
 
 def seen_keys(visibility: Visibility, at: Positions, rows: int) -> Bool[Tensor, "#batch #heads 1 #key"]:

@@ -68,6 +68,34 @@ def test_dropped_weights_are_the_same_on_the_way_back() -> None:
     torch.testing.assert_close(grad[..., 0], kept.detach().sum(2), atol=1e-6, rtol=0)
 
 
+def test_a_tensor_computed_before_learns_through_the_blocks_too() -> None:
+    at, slope = Positions.of(7, 7), nn.Parameter(torch.tensor(0.4))
+    far = slope.exp() * (at.key - at.query).float()
+    site = Attention(ScaledDot(), bias=lambda at: far[..., at.query.flatten(), :])
+    x = torch.randn(2, 2, 7, 4)
+    blocks = PATH.run(site, x, x, x, at=at, key_features=None, dropout=0.0).square().sum()
+    whole = site.explain(x, x, x).context.square().sum()
+    (mine,), (expected,) = (torch.autograd.grad(loss, slope, retain_graph=True) for loss in (blocks, whole))
+    torch.testing.assert_close(mine, expected, atol=1e-6, rtol=1e-4)
+
+
+def test_a_gradient_that_would_be_lost_is_an_error() -> None:
+    slope = nn.Parameter(torch.tensor(0.4))
+    later = Attention(bias=lambda at: slope * at.key.float() if int(at.query.min()) > 3 else at.key.float())
+    x = torch.randn(2, 2, 7, 4, requires_grad=True)
+    context = PATH.run(later, x, x, x, at=Positions.of(7, 7), key_features=None, dropout=0.0)
+    with pytest.raises(RuntimeError, match="not in the first query's"):
+        context.sum().backward()
+
+
+def test_blocks_leave_no_graph_behind() -> None:
+    """What stays of each of them would cut up the memory that they leave, and the process grow with the square."""
+    x = torch.randn(2, 2, 7, 4, requires_grad=True)
+    context = PATH.run(Attention(), x, x, x, at=Positions.of(7, 7), key_features=None, dropout=0.0)
+    assert context.grad_fn is not None
+    assert {name.name() for name, _ in context.grad_fn.next_functions if name} == {"torch::autograd::AccumulateGrad"}
+
+
 def test_the_cost_counts_blocks_and_their_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunked, "ROOM", 2**24)
     site, at = Attention(), Positions.of(4096, 4096)
