@@ -1,11 +1,13 @@
 """Between softmax and a hard choice: weights that sum to 1, many of them exactly 0."""
 
+import ctypes
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from foveate import native
 from foveate.attention.normaliser.normaliser import Rows, Scores, Visible, Weights, closed, precise
 
 
@@ -24,35 +26,23 @@ class Sparsemax:
         return self
 
     def __call__(self, scores: Scores, visible: Visible) -> Weights:
-        # Below the largest score, where the 1 is not rounded away by scores in the thousands.
-        below = _below_top(scores, visible)
-        threshold = self._threshold(below)[..., None]
-        return torch.where(visible, (below - threshold).relu(), 0.0).to(scores.dtype)
+        weights: Tensor = _Sparse.apply(precise(scores), visible, 2.0)
+        return weights.to(scores.dtype)
 
     def statistic(self, scores: Scores, visible: Visible) -> Rows:
         """τ_i = (Σ_S e_ij − 1) / |S| over the support S; ∞ for an empty row."""
-        threshold = self._threshold(_below_top(scores, visible)) + _top(scores, visible)[..., 0]
-        return torch.where(visible.any(-1), threshold, torch.inf)
+        return _statistic(scores, visible, 2.0)
 
     def tile(self, scores: Scores, visible: Visible, statistic: Rows, *, first: int = 0) -> Weights:
-        return torch.where(visible, (precise(scores) - _finite(statistic)).relu(), 0.0).to(scores.dtype)
-
-    def _threshold(self, below: Scores) -> Rows:
-        with torch.no_grad():
-            largest = below.sort(-1, descending=True).values
-            rank = torch.arange(1, below.shape[-1] + 1, device=below.device)
-            # A row with NaN compares false everywhere, and stays NaN.
-            last = ((largest * rank > largest.cumsum(-1) - 1).sum(-1, keepdim=True) - 1).clamp(min=0)
-            support = below >= largest.gather(-1, last)
-        return (torch.where(support, below, 0.0).sum(-1) - 1) / support.sum(-1)
+        return _tile(scores, visible, statistic, 2.0)
 
 
 @dataclass(frozen=True)
 class Entmax:
     """α_ij = max(0, (a − 1) e_ij − τ_i)^{1/(a−1)} with τ_i such that the row sums to 1
 
-    `alpha` leads from softmax (towards 1) over 1.5 to sparsemax (2) and beyond. τ is found by bisection, to the last
-    bit of the dtype; the gradient is the exact one. Reference: Peters et al. 2019, equation 7 and proposition 2.
+    `alpha` leads from softmax (towards 1) over 1.5 to sparsemax (2) and beyond. τ is found by Newton's steps, to the
+    last bits of the dtype; the gradient is the exact one. Reference: Peters et al. 2019, equation 7 and proposition 2.
 
     >>> scores, visible = torch.tensor([[[[2.0, 1.5, 0.2]]]]), torch.ones(1, 1, 1, 1, dtype=torch.bool)
     >>> Entmax()(scores, visible).flatten()
@@ -69,52 +59,97 @@ class Entmax:
         return self
 
     def __call__(self, scores: Scores, visible: Visible) -> Weights:
-        weights: Tensor = _Entmax.apply(_below_top(scores, visible), self)
-        return torch.where(visible, weights, 0.0).to(scores.dtype)
+        weights: Tensor = _Sparse.apply(precise(scores), visible, self.alpha)
+        return weights.to(scores.dtype)
 
     def statistic(self, scores: Scores, visible: Visible) -> Rows:
         """τ_i, between max − 1 and max of the scores times a − 1; ∞ for an empty row."""
-        top = _top(scores, visible) * (self.alpha - 1)
-        threshold = self.threshold(_below_top(scores, visible)) + top
-        return torch.where(visible.any(-1), threshold[..., 0], torch.inf)
+        return _statistic(scores, visible, self.alpha)
 
     def tile(self, scores: Scores, visible: Visible, statistic: Rows, *, first: int = 0) -> Weights:
-        above = precise(scores) * (self.alpha - 1) - _finite(statistic)
-        return torch.where(visible, self.power(above), 0.0).to(scores.dtype)
-
-    @torch.no_grad()
-    def threshold(self, below: Scores) -> Tensor:
-        """τ of rows whose largest score is 0."""
-        low = torch.full_like(below[..., :1], -1.0)
-        high = torch.zeros_like(low)
-        for _ in range(56 if below.dtype == torch.float64 else 28):
-            middle = (low + high) / 2
-            fits = self.power(below * (self.alpha - 1) - middle).sum(-1, keepdim=True) >= 1
-            low, high = torch.where(fits, middle, low), torch.where(fits, high, middle)
-        return low
-
-    def power(self, above: Tensor) -> Tensor:
-        return above.relu() ** (1 / (self.alpha - 1))
+        return _tile(scores, visible, statistic, self.alpha)
 
 
-class _Entmax(torch.autograd.Function):
-    """dα = s ∘ (de − (s · de) / Σ s) with s = α^{2−a} on the support."""
+class _Sparse(torch.autograd.Function):
+    """dα = s ∘ (de − (s · de) / Σ s) with s = α^{2−a} on the support. Sparsemax is the case a = 2."""
 
     @staticmethod
-    def forward(ctx: Any, below: Tensor, entmax: Entmax) -> Tensor:
-        weights = entmax.power(below * (entmax.alpha - 1) - entmax.threshold(below))
+    def forward(ctx: Any, scores: Tensor, visible: Tensor, alpha: float) -> Tensor:
+        weights = _by_kernel(scores, visible, alpha)
+        if weights is None:
+            # Below the largest score, where the 1 is not rounded away by scores in the thousands.
+            below = closed(scores, visible) - _top(scores, visible)
+            weights = torch.where(visible, _power(below * (alpha - 1) - _threshold(below, alpha), alpha), 0.0)
         ctx.save_for_backward(weights)
-        ctx.alpha = entmax.alpha
+        ctx.alpha = alpha
         return weights
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (weights,) = ctx.saved_tensors
-        support = weights > 0
+        if not torch.is_grad_enabled() and _kernel(weights, ctx.alpha) is not None:
+            found = torch.empty_like(weights)
+            _call("backward", weights, ctx.alpha, None, weights, grad.contiguous(), found)
+            return found, None, None
+        support = weights != 0
         slope = torch.where(support, torch.where(support, weights, 1.0) ** (2 - ctx.alpha), 0.0)
         total = slope.sum(-1, keepdim=True)
         mean = (slope * grad).sum(-1, keepdim=True) / torch.where(total > 0, total, 1.0)
-        return slope * (grad - mean), None
+        return slope * (grad - mean), None, None
+
+
+@torch.no_grad()
+def _threshold(below: Tensor, alpha: float) -> Tensor:
+    """τ of rows whose largest score is 0: where Σ max(0, (a − 1) e_j − τ)^p is 1, with p = 1 / (a − 1).
+
+    For p ≥ 1 the p-norm is convex in τ and at least 1 at −1, so Newton's steps go up to τ and not beyond. For p < 1
+    it is found by halves.
+    """
+    scaled, power = below * (alpha - 1), 1 / (alpha - 1)
+    if power < 1:
+        return _halved(scaled, alpha)
+    found, before = torch.full_like(below[..., :1], -1.0), torch.zeros_like(below[..., :1])
+    for _ in range(64):
+        above = (scaled - found).relu()
+        if power == 1:
+            count = above.sign().sum(-1, keepdim=True)
+            found, ends = found + (above.sum(-1, keepdim=True) - 1) / count, torch.equal(count, before)
+            before = count
+        else:
+            lower = above if power == 2 else above ** (power - 1)
+            norm = (above * lower).sum(-1, keepdim=True) ** (1 / power)
+            step = (norm - 1) * norm ** (power - 1) / lower.sum(-1, keepdim=True)
+            # The next error is the square of this one.
+            found, ends = found + step, not bool((step > torch.finfo(below.dtype).eps ** 0.5 / 8).any())
+        if ends:
+            break
+    return found
+
+
+def _halved(scaled: Tensor, alpha: float) -> Tensor:
+    low = torch.full_like(scaled[..., :1], -1.0)
+    high = torch.zeros_like(low)
+    for _ in range(56 if scaled.dtype == torch.float64 else 28):
+        middle = (low + high) / 2
+        fits = _power(scaled - middle, alpha).sum(-1, keepdim=True) >= 1
+        low, high = torch.where(fits, middle, low), torch.where(fits, high, middle)
+    return low
+
+
+def _power(above: Tensor, alpha: float) -> Tensor:
+    return above.relu() if alpha == 2 else above.relu() ** (1 / (alpha - 1))
+
+
+def _statistic(scores: Scores, visible: Visible, alpha: float) -> Rows:
+    top = _top(scores, visible)
+    threshold = _threshold(closed(precise(scores.detach()), visible) - top, alpha) + top * (alpha - 1)
+    return torch.where(visible.any(-1), threshold[..., 0], torch.inf)
+
+
+def _tile(scores: Scores, visible: Visible, statistic: Rows, alpha: float) -> Weights:
+    threshold = torch.where(statistic.isinf(), 0.0, statistic)[..., None]
+    above = precise(scores) * (alpha - 1) - threshold
+    return torch.where(visible, _power(above, alpha), 0.0).to(scores.dtype)
 
 
 def _top(scores: Scores, visible: Visible) -> Tensor:
@@ -122,9 +157,40 @@ def _top(scores: Scores, visible: Visible) -> Tensor:
     return closed(precise(scores.detach()), visible).amax(-1, keepdim=True)
 
 
-def _below_top(scores: Scores, visible: Visible) -> Scores:
-    return closed(precise(scores), visible) - _top(scores, visible)
+# ---- the kernel ------------------------------------------------------------------------------------------------------
 
 
-def _finite(threshold: Rows) -> Tensor:
-    return torch.where(threshold.isinf(), 0.0, threshold)[..., None]
+class _Sizes(ctypes.Structure):
+    """`Sizes` of sparse.cpp."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("batch", "heads", "queries", "keys", "power", "threads")),
+        ("visible_stride", ctypes.c_int64 * 4),
+    )
+
+
+def _by_kernel(scores: Tensor, visible: Tensor, alpha: float) -> Tensor | None:
+    if _kernel(scores, alpha) is None:
+        return None
+    scores, weights = scores.contiguous(), torch.empty_like(scores, memory_format=torch.contiguous_format)
+    _call("forward", scores, alpha, visible, scores, weights)
+    return weights
+
+
+def _kernel(scores: Tensor, alpha: float) -> ctypes.CDLL | None:
+    """Where it serves: float32 on a CPU, sparsemax and 1.5-entmax."""
+    if scores.dtype != torch.float32 or scores.device.type != "cpu" or alpha not in (1.5, 2.0):
+        return None
+    return None if torch.compiler.is_compiling() else native.load(*_FILE).library
+
+
+def _call(name: str, scores: Tensor, alpha: float, visible: Tensor | None, *tensors: Tensor) -> None:
+    sizes = _Sizes(*scores.shape, round(1 / (alpha - 1)), torch.get_num_threads())
+    if visible is not None:
+        sizes.visible_stride[:] = visible.expand(scores.shape).stride()
+    places = [ctypes.c_void_p(visible.data_ptr())] if visible is not None else []
+    places += [native.address(tensor) for tensor in tensors]
+    getattr(native.load(*_FILE).library, name)(ctypes.byref(sizes), *places)
+
+
+_FILE = ("foveate.attention.normaliser", "sparse.cpp")

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from foveate.attention import Alibi, Attention, Positions, causal, padding, window
-from foveate.attention.paths import PATHS
+from foveate.attention import AdditiveConfig, Alibi, Attention, GatV2Config, Positions, causal, padding, window
+from foveate.attention.paths import PATHS, pairwise
 from foveate.attention.paths.path import Path
 
 FLOAT, HALF = torch.float32, torch.bfloat16
@@ -29,3 +29,19 @@ def test_every_path_trains_under_autocast(path: Path, rule: object, bias: object
         for ours, theirs in zip(given, exact, strict=True):
             assert ours.grad.dtype == ours.dtype
             assert torch.allclose(ours.grad.float(), theirs.grad, atol=0.15, rtol=0.1)
+
+
+@pytest.mark.parametrize("config", [AdditiveConfig(), GatV2Config()], ids=["additive", "gat_v2"])
+def test_kernels_may_first_be_asked_for_under_autocast_with_another_default_dtype(config: object) -> None:
+    attention = Attention(config.build(query_dim=8, key_dim=8))
+    x = torch.randn(1, 2, 40, 8)
+    expected = attention.explain(x, x, x).context
+    pairwise.unavailable.cache_clear()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with torch.autocast("cpu", HALF):
+            context = attention.run(x, x, x)
+        assert pairwise.unavailable() in ("", "no native kernels: FOVEATE_NATIVE=0")
+    finally:
+        torch.set_default_dtype(FLOAT)
+    assert torch.allclose(context.float(), expected, atol=0.05)
