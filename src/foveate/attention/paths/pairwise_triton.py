@@ -274,12 +274,10 @@ def _agrees(device: torch.device) -> bool:
     """Whether the kernels give, for one small case, what plain torch gives, forward and backward."""
     generator = torch.Generator().manual_seed(0)
     shapes = ((1, 2, 5, 6), (1, 2, 7, 6), (2, 6), (1, 2, 7, 4))
-    # Whoever asks first may stand in inference or autocast, or have another default dtype.
-    with torch.inference_mode(False), torch.enable_grad(), torch.autocast(device.type, enabled=False):
-        given = [torch.randn(shape, generator=generator, dtype=torch.float32) for shape in shapes]
-        inputs = [tensor.to(device).requires_grad_() for tensor in given]
-        query, key, vector, value = inputs
-        scores = (torch.tanh(query[..., :, None, :] + key[..., None, :, :]) * vector[:, None, None]).sum(-1)
-        contexts = (scores.softmax(-1) @ value, attend(query, key, vector, value))
-        answers = [[context, *torch.autograd.grad(context.square().sum(), inputs)] for context in contexts]
+    given = [torch.randn(shape, generator=generator, dtype=torch.float32) for shape in shapes]
+    inputs = [tensor.to(device).requires_grad_() for tensor in given]
+    query, key, vector, value = inputs
+    scores = (torch.tanh(query[..., :, None, :] + key[..., None, :, :]) * vector[:, None, None]).sum(-1)
+    contexts = (scores.softmax(-1) @ value, attend(query, key, vector, value))
+    answers = [[context, *torch.autograd.grad(context.square().sum(), inputs)] for context in contexts]
     return all(torch.allclose(one, other, atol=1e-3, rtol=1e-2) for one, other in zip(*answers, strict=True))
