@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from foveate import native
 from foveate.attention import (
     Attention,
     Entmax,
@@ -82,6 +83,50 @@ def test_gradients_are_those_of_finite_differences_and_zero_where_nothing_is_see
 @pytest.mark.parametrize("normaliser", [Sparsemax(), Entmax(alpha=1.3)], ids=repr)
 def test_gradients_have_gradients(normaliser: Normaliser, scores: Tensor, visible: Tensor) -> None:
     assert torch.autograd.gradgradcheck(lambda scores: normaliser(scores, visible), scores.requires_grad_())
+
+
+@pytest.mark.parametrize("normaliser", EVERY, ids=repr)
+def test_one_true_for_all_pairs_says_what_a_full_mask_says(normaliser: Normaliser, scores: Tensor) -> None:
+    one, full = torch.ones(1, 1, 1, 1, dtype=torch.bool), torch.ones(2, 1, 4, 7, dtype=torch.bool)
+    assert torch.equal(normaliser(scores, one), normaliser(scores, full))
+    assert torch.equal(normaliser.statistic(scores, one), normaliser.statistic(scores, full))
+
+
+@pytest.mark.parametrize("normaliser", [Sparsemax(), Entmax()], ids=repr)
+@pytest.mark.parametrize("scale", [0.01, 1.0, 30.0, 1e4])
+@pytest.mark.parametrize("keys", [1, 16, 133])
+def test_float32_by_a_kernel_is_what_plain_torch_says_in_float64(
+    normaliser: Normaliser, scale: float, keys: int
+) -> None:
+    assert native.load("foveate.attention.normaliser", "sparse.cpp").reason in ("", "FOVEATE_NATIVE=0")
+    scores = (scale * torch.randn(2, 3, 17, keys)).transpose(1, 2).contiguous().transpose(1, 2).requires_grad_()
+    visible = torch.rand(2, 1, keys, 17).mT < 0.7
+    visible[0, :, 2] = False
+    exact = scores.detach().double().requires_grad_()
+    direction = torch.randn(scores.shape, dtype=torch.float64)
+    weights, expected = normaliser(scores, visible), normaliser(exact, visible)
+    torch.testing.assert_close(weights.double(), expected, atol=2e-7, rtol=1e-6)
+    (mine,) = torch.autograd.grad(weights, scores, direction.float())
+    (theirs,) = torch.autograd.grad(expected, exact, direction)
+    same = (weights > 0) == (expected > 0)  # a weight of rounding size may be there or not, and its gradient with it
+    rows = same.all(-1)
+    assert rows.float().mean() > 0.9
+    torch.testing.assert_close(mine[rows].double(), theirs[rows], atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("normaliser", [Sparsemax(), Entmax()], ids=repr)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_a_visible_score_that_is_no_number_spoils_its_row_and_no_other(
+    normaliser: Normaliser, dtype: torch.dtype
+) -> None:
+    scores = torch.randn(1, 1, 5, 40, dtype=dtype)
+    visible = torch.ones(1, 1, 5, 40, dtype=torch.bool)
+    for row, wrong in enumerate((torch.nan, torch.inf, torch.nan, -torch.inf)):
+        scores[0, 0, row, 7] = wrong
+    visible[0, 0, 2, 7] = False
+    weights = normaliser(scores, visible)
+    assert weights.isnan().flatten(0, 2).any(-1).tolist() == [True, True, False, False, False]
+    assert weights[0, 0, 3, 7] == 0
 
 
 @pytest.mark.parametrize("normaliser", EVERY, ids=repr)

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import torch
 
-from foveate.attention.normaliser.normaliser import Rows, Scores, Visible, Weights, precise
+from foveate.attention.normaliser.normaliser import Rows, Scores, Visible, Weights, precise, shown
 
 
 @dataclass(frozen=True)
@@ -27,16 +27,16 @@ class ReLU:
         return self
 
     def __call__(self, scores: Scores, visible: Visible) -> Weights:
-        positive = torch.where(visible, scores, 0.0).relu()
+        positive = shown(scores, visible).relu()
         return positive / _divisor(positive.sum(-1, keepdim=True)) if self.normalised else positive
 
     def statistic(self, scores: Scores, visible: Visible) -> Rows:
         """Σ_j max(0, e_ij); nothing is needed, and 0 is kept, when the weights are not normalised."""
-        total = torch.where(visible, precise(scores), 0.0).relu().sum(-1)
+        total = shown(precise(scores), visible).relu().sum(-1)
         return total if self.normalised else torch.zeros_like(total)
 
     def tile(self, scores: Scores, visible: Visible, statistic: Rows, *, first: int = 0) -> Weights:
-        positive = torch.where(visible, scores, 0.0).relu()
+        positive = shown(scores, visible).relu()
         return (positive / _divisor(statistic[..., None])).to(scores.dtype) if self.normalised else positive
 
 
@@ -58,7 +58,7 @@ class Sigmoid:
         return self
 
     def __call__(self, scores: Scores, visible: Visible) -> Weights:
-        return torch.where(visible, (torch.where(visible, scores, 0.0) + self.bias).sigmoid(), 0.0)
+        return shown((shown(scores, visible) + self.bias).sigmoid(), visible)
 
     def statistic(self, scores: Scores, visible: Visible) -> Rows:
         """Nothing: a score gives its weight alone."""

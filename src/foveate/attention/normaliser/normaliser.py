@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from foveate.attention.position import traced
+
 Scores = Float[Tensor, "batch heads query key"]
 Weights = Float[Tensor, "batch heads query key"]
 Visible = Bool[Tensor, "#batch #heads #query #key"]
@@ -27,10 +29,21 @@ class Normaliser(Protocol):
         ...
 
 
+def shown(numbers: Tensor, visible: Visible, otherwise: float = 0.0) -> Tensor:
+    """The numbers of visible pairs, and `otherwise` for hidden ones; without a pass where one True says it of all."""
+    return numbers if _all_are(visible) else torch.where(visible, numbers, otherwise)
+
+
 def closed(scores: Scores, visible: Visible) -> Scores:
     """Hidden scores as −∞; an empty row as zeros, because softmax of −∞ alone is NaN, and its gradient too."""
+    if _all_are(visible):
+        return scores
     fill = torch.where(visible.any(-1, keepdim=True), -torch.inf, 0.0).to(scores.dtype)
     return torch.where(visible, scores, fill)
+
+
+def _all_are(visible: Visible) -> bool:
+    return visible.numel() == 1 and visible.device.type == "cpu" and not traced() and bool(visible)
 
 
 def precise(scores: Scores) -> Scores:

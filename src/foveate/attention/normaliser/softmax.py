@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from foveate.attention.normaliser.normaliser import Rows, Scores, Visible, Weights, closed, precise
+from foveate.attention.normaliser.normaliser import Rows, Scores, Visible, Weights, closed, precise, shown
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,14 @@ class Softmax:
 
     def __call__(self, scores: Scores, visible: Visible) -> Weights:
         weights = closed(self.tempered(scores), visible).softmax(-1)
-        return torch.where(visible, weights, 0.0)
+        return shown(weights, visible)
 
     def statistic(self, scores: Scores, visible: Visible) -> Rows:
         """log Σ_j exp(e_ij / T); −∞ for an empty row."""
-        return torch.where(visible, self.tempered(precise(scores)), -torch.inf).logsumexp(-1)
+        return shown(self.tempered(precise(scores)), visible, -torch.inf).logsumexp(-1)
 
     def tile(self, scores: Scores, visible: Visible, statistic: Rows, *, first: int = 0) -> Weights:
-        return torch.where(visible, (self.tempered(scores) - statistic[..., None]).exp(), 0.0).to(scores.dtype)
+        return shown((self.tempered(scores) - statistic[..., None]).exp(), visible).to(scores.dtype)
 
     def tempered(self, scores: Scores) -> Scores:
         return scores if self.temperature == 1.0 else scores / self.temperature

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from foveate import native
-from foveate.attention.normaliser.normaliser import Rows, Scores, Visible, Weights, closed, precise
+from foveate.attention.normaliser.normaliser import Rows, Scores, Visible, Weights, closed, precise, shown
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class _Sparse(torch.autograd.Function):
         if weights is None:
             # Below the largest score, where the 1 is not rounded away by scores in the thousands.
             below = closed(scores, visible) - _top(scores, visible)
-            weights = torch.where(visible, _power(below * (alpha - 1) - _threshold(below, alpha), alpha), 0.0)
+            weights = shown(_power(below * (alpha - 1) - _threshold(below, alpha), alpha), visible)
         ctx.save_for_backward(weights)
         ctx.alpha = alpha
         return weights
@@ -149,7 +149,7 @@ def _statistic(scores: Scores, visible: Visible, alpha: float) -> Rows:
 def _tile(scores: Scores, visible: Visible, statistic: Rows, alpha: float) -> Weights:
     threshold = torch.where(statistic.isinf(), 0.0, statistic)[..., None]
     above = precise(scores) * (alpha - 1) - threshold
-    return torch.where(visible, _power(above, alpha), 0.0).to(scores.dtype)
+    return shown(_power(above, alpha), visible).to(scores.dtype)
 
 
 def _top(scores: Scores, visible: Visible) -> Tensor:
