@@ -33,6 +33,8 @@ from foveate.attention.visibility import Visibility
 Run = Callable[[], Tensor]
 LONGEST, LARGEST = 20.0, 12e9
 """Seconds and bytes beyond which a variant is not tried at the next size."""
+ENOUGH = 2.0
+"""Seconds after which a variant takes no further turns."""
 FORWARD, BACKWARD = 32, 17
 """tanh(a + b) a multiprocessor can do in a cycle when two share a reciprocal (16 of those, 128 multiply-adds a cycle),
 and with both gradients from one pass."""
@@ -239,17 +241,19 @@ def measure(
         if difference > (5e-2 if dtype == torch.bfloat16 else 1e-4):
             raise AssertionError(f"{name} computes something else: {difference:.1e} from the first variant")
         jobs[name] = call(name, run, training)
-    for job in jobs.values():
-        job()
     times: dict[str, list[float]] = {name: [] for name in jobs}
-    for turn in range(rounds):
+    for turn in range(-1, rounds):
         names = list(jobs)
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            if sum(times[name]) > ENOUGH:
+                continue
             settle(device)
             started = clock()
             jobs[name]()
             settle(device)
-            times[name].append(clock() - started)
+            took = clock() - started
+            if turn >= 0 or took > ENOUGH:  # the first turn warms up, which long calls need not
+                times[name].append(took)
     for name, took in times.items():
         yield {
             "variant": name,

@@ -15,7 +15,7 @@ from foveate.attention.paths.materialised import terms
 from foveate.attention.paths.pairwise_triton import Seen
 from foveate.attention.paths.path import Cost, Formula, share_heads
 from foveate.attention.position import Positions
-from foveate.attention.score import Additive
+from foveate.attention.score import Additive, GATv2Score
 from foveate.attention.visibility import And, Causal, Everything, Padding, Visibility, Window
 
 UNBOUNDED = 2**30
@@ -25,8 +25,6 @@ UNBOUNDED = 2**30
 def reasons(formula: Formula, query: Tensor) -> list[str]:
     """Why the kernels do not serve this attention on this GPU; empty when they do."""
     found = []
-    if not isinstance(formula.score, Additive):
-        found.append(f"on a GPU only tanh, not the leaky ReLU of {type(formula.score).__name__}")
     if query.dtype not in (torch.float32, torch.bfloat16, torch.float16):
         found.append(f"computes in float32, not in {query.dtype}")
     if type(formula.normaliser) is not Softmax:
@@ -88,7 +86,7 @@ def context(
     computes it in blocks.
     """
     score, normaliser, rule = formula.score, formula.normaliser, formula.visibility
-    assert isinstance(score, Additive)
+    assert isinstance(score, Additive | GATv2Score)
     assert isinstance(normaliser, Softmax)
     heads = query.shape[1]
     keys, values = share_heads(key, heads) if key_features is None else None, share_heads(value, heads)
@@ -109,7 +107,8 @@ def context(
     vector = score.vector.float() / normaliser.temperature
     bias = None if formula.bias is None else formula.bias(at).float() / normaliser.temperature
     features = score.query_features(query), key_features, vector, values
-    return pairwise_triton.attend(*features, seen=seen_under(rule, at), bias=bias)
+    leak = None if isinstance(score, Additive) else score.slope
+    return pairwise_triton.attend(*features, seen=seen_under(rule, at), bias=bias, leak=leak)
 
 
 def _parts(rule: Visibility) -> tuple[Visibility, ...]:

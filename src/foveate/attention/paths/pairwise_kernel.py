@@ -3,7 +3,8 @@
 tanh(a + b) = 1 − 2r with r = 1 / (1 + e^{2a} e^{2b}), so a softmax over Σ_h v_h tanh(a_ih + b_jh) is one over
 −2 Σ_h v_h r_ijh. Features come as exponentials for heads that are `near` (|a|, |b| ≤ FAR), where two denominators can
 be multiplied and share one reciprocal, and as they are for all others. They are padded, so that no load of them needs
-a mask: hidden units to an even number, rows to whole tiles. PLAIN: for the interpreter, which knows no machine code.
+a mask: hidden units to an even number, rows to whole tiles. LEAKY: with a leaky ReLU of slope `leak` for tanh, as GATv2
+has it; no head is near then. PLAIN: for the interpreter, which knows no machine code.
 """
 
 # mypy: ignore-errors
@@ -43,10 +44,11 @@ def see(mask, query_at, key_at, strides, left, right, head, heads, rows, columns
 
 @triton.jit
 def score(
-    query, key, vector, bias, strides, near, head, heads, first_row, first_column, visible, HIDDEN, BIASED, PLAIN,
+    query, key, vector, bias, strides, near, leak, head, heads, first_row, first_column, visible,
+    HIDDEN, LEAKY: tl.constexpr, BIASED, PLAIN,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, MY_ROWS: tl.constexpr, MY_COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """−2 Σ_h v_h r_ijh + bias_ij of a tile; −∞ where it is hidden. Features are one row for each hidden unit.
+    """−2 Σ_h v_h r_ijh (LEAKY: Σ_h v_h f_ijh) + bias_ij of a tile; −∞ where it is hidden. Features are one row a unit.
 
     A tile is cut along four axes so that the compiler, which deals the last ones out to threads, leaves MY_ROWS ×
     MY_COLUMNS pairs with each thread, and a thread loads MY_ROWS + MY_COLUMNS numbers a unit and not nearly ROWS.
@@ -57,7 +59,13 @@ def score(
     j = tl.arange(0, MY_COLUMNS)[None, :, None, None] * OTHER_COLUMNS + tl.arange(0, OTHER_COLUMNS)[None, None, None, :]
     a, b, padded_queries, padded_keys = query[0] + first_row + i, key[0] + first_column + j, query[1], key[1]
     total = tl.zeros([MY_ROWS, MY_COLUMNS, OTHER_ROWS, OTHER_COLUMNS], tl.float32)
-    if near:
+    if LEAKY:
+        for h in range(HIDDEN):
+            both = tl.load(a) + tl.load(b)
+            total += tl.load(vector + h) * tl.where(both < 0.0, leak * both, both)
+            a += padded_queries
+            b += padded_keys
+    elif near:
         for h in range(0, HIDDEN, 2):
             v0, v1 = tl.load(vector + h), tl.load(vector + h + 1)
             d0 = tl.load(a) * tl.load(b) + 1.0
@@ -71,7 +79,7 @@ def score(
             total += tl.load(vector + h) / (1.0 + tl.exp(2.0 * both))
             a += padded_queries
             b += padded_keys
-    scores = -2.0 * tl.reshape(tl.permute(total, (0, 2, 1, 3)), [ROWS, COLUMNS])
+    scores = (1.0 if LEAKY else -2.0) * tl.reshape(tl.permute(total, (0, 2, 1, 3)), [ROWS, COLUMNS])
     if BIASED:
         rows, columns = first_row + tl.arange(0, ROWS), first_column + tl.arange(0, COLUMNS)
         start = bias + (head // heads) * strides[0] + (head % heads) * strides[1]
@@ -83,8 +91,10 @@ def score(
 @triton.jit(do_not_specialize=ANY)
 def attend(
     query, key, vector, value, near, mask, query_at, key_at, bias, context, statistic,
-    padded_queries, padded_keys, seen_strides, bias_strides, left, right, heads, vector_stride, queries, keys, width,
-    HIDDEN: tl.constexpr, MASKED: tl.constexpr, SPANNED: tl.constexpr, BIASED: tl.constexpr, PLAIN: tl.constexpr,
+    padded_queries, padded_keys, seen_strides, bias_strides, left, right, heads, vector_stride, leak, queries, keys,
+    width,
+    HIDDEN: tl.constexpr, LEAKY: tl.constexpr, MASKED: tl.constexpr, SPANNED: tl.constexpr, BIASED: tl.constexpr,
+    PLAIN: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, MY_ROWS: tl.constexpr, MY_COLUMNS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """Context and log-sum-exp of some queries of one head, over all keys, tile by tile."""
@@ -117,8 +127,8 @@ def attend(
         )
         if tl.max(tl.max(visible.to(tl.int32), 1), 0) > 0:
             scores = score(
-                own_query, own_key, own_vector, bias, bias_strides, is_near, head, heads, tile * ROWS, start, visible,
-                HIDDEN, BIASED, PLAIN, ROWS, COLUMNS, MY_ROWS, MY_COLUMNS,
+                own_query, own_key, own_vector, bias, bias_strides, is_near, leak, head, heads, tile * ROWS, start,
+                visible, HIDDEN, LEAKY, BIASED, PLAIN, ROWS, COLUMNS, MY_ROWS, MY_COLUMNS,
             )  # fmt: skip
             higher = tl.maximum(largest, tl.max(scores, 1))
             shift = tl.where(higher == -float("inf"), 0.0, higher)
@@ -143,9 +153,10 @@ def attend(
 @triton.jit(do_not_specialize=ANY)
 def weigh(
     query, key, vector, near, mask, query_at, key_at, bias, statistic, inner, weights, grad,
-    padded_queries, padded_keys, seen_strides, bias_strides, left, right, heads, vector_stride, queries, keys,
+    padded_queries, padded_keys, seen_strides, bias_strides, left, right, heads, vector_stride, leak, queries, keys,
     first, last,
-    HIDDEN: tl.constexpr, MASKED: tl.constexpr, SPANNED: tl.constexpr, BIASED: tl.constexpr, PLAIN: tl.constexpr,
+    HIDDEN: tl.constexpr, LEAKY: tl.constexpr, MASKED: tl.constexpr, SPANNED: tl.constexpr, BIASED: tl.constexpr,
+    PLAIN: tl.constexpr,
     SCORES: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, MY_ROWS: tl.constexpr,
     MY_COLUMNS: tl.constexpr,
 ):  # fmt: skip
@@ -164,8 +175,8 @@ def weigh(
     if alive:
         scores = score(
             (query + head * HIDDEN * padded_queries, padded_queries), (key + head * HIDDEN * padded_keys, padded_keys),
-            vector + (head % heads) * vector_stride, bias, bias_strides, tl.load(near + head) != 0, head, heads,
-            first + (tile // across) * ROWS, (tile % across) * COLUMNS, visible, HIDDEN, BIASED, PLAIN,
+            vector + (head % heads) * vector_stride, bias, bias_strides, tl.load(near + head) != 0, leak, head, heads,
+            first + (tile // across) * ROWS, (tile % across) * COLUMNS, visible, HIDDEN, LEAKY, BIASED, PLAIN,
             ROWS, COLUMNS, MY_ROWS, MY_COLUMNS,
         )  # fmt: skip
     if SCORES:
@@ -183,10 +194,14 @@ def weigh(
 @triton.jit(do_not_specialize=ANY)
 def differentiate(
     mine, other, near, grad, slopes, values,
-    my_stride, other_stride, slope_stride, grad_stride, grad_row, grad_column, count, others, HIDDEN: tl.constexpr,
-    VALUES: tl.constexpr, PLAIN: tl.constexpr, ROWS: tl.constexpr, UNITS: tl.constexpr,
+    my_stride, other_stride, slope_stride, grad_stride, grad_row, grad_column, leak, count, others,
+    HIDDEN: tl.constexpr, LEAKY: tl.constexpr, VALUES: tl.constexpr, PLAIN: tl.constexpr, ROWS: tl.constexpr,
+    UNITS: tl.constexpr,
 ):  # fmt: skip
-    """slopes_ih += Σ_j g_ij r_ijh (1 − r_ijh), and values_h of a tile = Σ_ij g_ij r_ijh; rows are queries or keys."""
+    """slopes_ih += Σ_j g_ij r_ijh (1 − r_ijh), and values_h of a tile = Σ_ij g_ij r_ijh; rows are queries or keys.
+
+    LEAKY: slopes_ih += Σ_j g_ij f'_ijh, and values_h = Σ_ij g_ij f_ijh.
+    """
     parts, tiles = tl.cdiv(HIDDEN, UNITS), tl.cdiv(count, ROWS)
     head, task = (tl.program_id(0) // (parts * tiles)).to(tl.int64), tl.program_id(0) % (parts * tiles)
     tile = task // parts
@@ -197,7 +212,16 @@ def differentiate(
     b = other + head * other_stride + units
     g = grad + head * grad_stride + rows.to(tl.int64) * grad_row
     value, square = tl.zeros([ROWS, UNITS], tl.float32), tl.zeros([ROWS, UNITS], tl.float32)
-    if tl.load(near + head) != 0:
+    if LEAKY:
+        for _ in range(others):
+            both = a + tl.load(b, mask=is_unit, other=0.0)[None, :]
+            given = tl.load(g, mask=is_row, other=0.0)[:, None]
+            t = given * tl.where(both < 0.0, leak, 1.0)
+            value += tl.where(given == 0.0, 0.0, t * both)  # a hidden pair may hold NaN
+            square += t
+            b += HIDDEN
+            g += grad_column
+    elif tl.load(near + head) != 0:
         for j in range(0, others, 2):
             d0 = a * tl.load(b, mask=is_unit, other=0.0)[None, :] + 1.0
             d1 = a * tl.load(b + HIDDEN, mask=is_unit, other=0.0)[None, :] + 1.0
@@ -221,6 +245,7 @@ def differentiate(
             b += HIDDEN
             g += grad_column
     place = slopes + head * slope_stride + rows[:, None] * HIDDEN + units[None, :]
-    tl.store(place, tl.load(place, mask=inside, other=0.0) + value - square, mask=inside)
+    found = square if LEAKY else value - square
+    tl.store(place, tl.load(place, mask=inside, other=0.0) + found, mask=inside)
     if VALUES:
         tl.store(values + (head * tiles + tile) * HIDDEN + units, tl.sum(value, 0), mask=is_unit)

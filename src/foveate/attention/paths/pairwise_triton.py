@@ -61,14 +61,17 @@ def attend(
     *,
     seen: Seen | None = None,
     bias: Float[Tensor, "#batch #heads #query #key"] | None = None,
+    leak: float | None = None,
 ) -> Float[Tensor, "batch heads query value_dim"]:
     """softmax_j(Σ_h v_h tanh(q_ih + k_jh) + bias_ij) over the visible keys, times the values.
+
+    With `leak`, a leaky ReLU of that slope stands for tanh.
 
     Computed in float32. A query that sees nothing gets zeros. A value that is not finite must be seen by all or none.
     """
     key = key.expand(-1, query.shape[1], -1, -1)
     context: Tensor = _Attend.apply(
-        query.float(), key.float(), vector.float(), value.contiguous(), bias, seen or Seen()
+        query.float(), key.float(), vector.float(), value.contiguous(), bias, seen or Seen(), leak
     )
     return context
 
@@ -76,34 +79,45 @@ def attend(
 class _Attend(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, key: Tensor, vector: Tensor, value: Tensor, bias: Tensor | None, seen: Seen
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        vector: Tensor,
+        value: Tensor,
+        bias: Tensor | None,
+        seen: Seen,
+        leak: float | None,
     ) -> Tensor:
-        call = _Call(query, key, vector, bias, seen)
+        call = _Call(query, key, vector, bias, seen, leak)
         if value.shape[3] <= WIDEST:
             context, statistic = call.attend(value)
         else:
             context, statistic = call.attend_by_blocks(value)
         ctx.save_for_backward(query, key, vector, value, bias, context, statistic)
-        ctx.seen = seen
+        ctx.seen, ctx.leak = seen, leak
         return context
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, key, vector, value, bias, context, statistic = ctx.saved_tensors
-        call = _Call(query, key, vector, bias, ctx.seen)
-        return (*call.gradients(value, context, statistic, grad, wants_bias=ctx.needs_input_grad[4]), None)
+        call = _Call(query, key, vector, bias, ctx.seen, ctx.leak)
+        return (*call.gradients(value, context, statistic, grad, wants_bias=ctx.needs_input_grad[4]), None, None)
 
 
 class _Call:
     """The inputs as the kernels read them."""
 
-    def __init__(self, query: Tensor, key: Tensor, vector: Tensor, bias: Tensor | None, seen: Seen) -> None:
+    def __init__(
+        self, query: Tensor, key: Tensor, vector: Tensor, bias: Tensor | None, seen: Seen, leak: float | None
+    ) -> None:
         self.kernels = _kernels()
         self.batch, self.heads, self.queries, _ = query.shape
         self.keys, self.hidden = key.shape[2], query.shape[3] + query.shape[3] % 2
         self.vector, self.bias, self.query = _even(vector).contiguous(), bias, query
-        self.near = _near(query) & _near(key)
+        self.leak = leak
+        near = _near(query) & _near(key)
+        self.near = near if leak is None else torch.zeros_like(near)
         self.by_row = tuple(self._padded(features) for features in (query, key))
         self.by_unit = tuple(features.mT.contiguous() for features in self.by_row)
         self.seen, self.seen_arguments = seen, self._visible(seen)
@@ -155,12 +169,13 @@ class _Call:
                 part += slope.sum_to_size(part.shape)
             values += self._differentiate(0, slope, slopes[0], first, last)
             self._differentiate(1, slope, slopes[1], first, last)
-        factor = 4 * self.vector.unsqueeze(1)
+        of_slope, of_value = (4, -2) if self.leak is None else (1, 1)
+        factor = of_slope * self.vector.unsqueeze(1)
         lengths, hidden = (self.queries, self.keys), self.query.shape[3]
         of_features = [(x * factor)[:, :, :length, :hidden] for x, length in zip(slopes, lengths, strict=True)]
         # Σ_ij of the gradient of scores is 0 under softmax: of tanh = 1 − 2r only r remains.
         shared = (0, 1) if len(self.vector) == 1 else (0,)
-        of_vector = -2 * values.view(self.batch, self.heads, -1).sum(shared).view_as(self.vector)[:, :hidden]
+        of_vector = of_value * values.view(self.batch, self.heads, -1).sum(shared).view_as(self.vector)[:, :hidden]
         return *of_features, of_vector, grad_value.to(value.dtype), None if grad_bias is None else grad_bias
 
     def _weigh(self, first: int, last: int, weights: Tensor, *rest: Tensor) -> None:
@@ -187,8 +202,8 @@ class _Call:
         values = self.query.new_empty(self.grid_heads, tiles, self.hidden)
         self._launch(self.kernels.differentiate, tiles * -(-self.hidden // units), 4)(
             mine, other, self.near, slope, slopes, values, mine.stride(1), other.stride(1), slopes.stride(1),
-            slope.stride(1), *strides, *counts, HIDDEN=self.hidden, VALUES=side == 0, PLAIN=self._flags()["PLAIN"],
-            ROWS=rows, UNITS=units,
+            slope.stride(1), *strides, self.leak or 0.0, *counts, HIDDEN=self.hidden, LEAKY=self.leak is not None,
+            VALUES=side == 0, PLAIN=self._flags()["PLAIN"], ROWS=rows, UNITS=units,
         )  # fmt: skip
         return values.sum(1)
 
@@ -205,12 +220,12 @@ class _Call:
         padded = (features.shape[2] for features in self.by_row)
         vector_stride = self.hidden if len(self.vector) > 1 else 0
         return (*padded, *self.seen_arguments[3:4], self.bias_strides, self.seen.left, self.seen.right, self.heads,
-                vector_stride)  # fmt: skip
+                vector_stride, self.leak or 0.0)  # fmt: skip
 
     def _flags(self) -> dict[str, Any]:
         parts = {"MASKED": self.seen.mask, "SPANNED": self.seen.query_at, "BIASED": self.bias}
         present = {name: part is not None for name, part in parts.items()}
-        return {"HIDDEN": self.hidden, "PLAIN": not self.query.is_cuda, **present}
+        return {"HIDDEN": self.hidden, "LEAKY": self.leak is not None, "PLAIN": not self.query.is_cuda, **present}
 
     def _visible(self, seen: Seen) -> tuple[Any, ...]:
         """Mask and positions, and all their strides."""

@@ -72,6 +72,7 @@ def main() -> None:
         compile_for("wide values", (1, 1, 64, 64, 64, 256))
         compile_for("wide bfloat16 values", (1, 1, 64, 64, 64, 256), torch.bfloat16)
     compile_for("values wider than a tile", (1, 1, 64, 64, 64, 300))
+    compile_for("graph attention", (2, 2, 70, 70, 64, 64), seen=seen, leak=0.2)
     compile_for("one of everything", (1, 1, 1, 1, 1, 1))
     print(json.dumps(told))
 

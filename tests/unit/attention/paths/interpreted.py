@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from foveate.attention import Additive, Alibi, Attention, Positions, Softmax, Visibility
+from foveate.attention import Additive, Alibi, Attention, GATv2Score, Positions, Softmax, Visibility
 from foveate.attention.paths import additive_gpu, pairwise_triton
 from foveate.attention.visibility import causal, everything, nothing, padding, window
 
@@ -18,9 +18,12 @@ FLOOR = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1e-2}
 """One rounding of a number around 1, with some room."""
 
 
-def site(rule: Visibility, heads: int = 2, hidden: int = 6, scale: float = 1.0, **rest: object) -> Attention:
+def site(
+    rule: Visibility, heads: int = 2, hidden: int = 6, scale: float = 1.0, graph: bool = False, **rest: object
+) -> Attention:
     torch.manual_seed(0)
-    score = Additive(query_dim=8, key_dim=6, hidden_dim=hidden, num_heads=heads)
+    kind = GATv2Score if graph else Additive
+    score = kind(query_dim=8, key_dim=6, hidden_dim=hidden, num_heads=heads)
     with torch.no_grad():
         score.query_weight *= scale
         score.key_weight *= scale
@@ -117,6 +120,14 @@ def parts() -> Cases:
         "float16": lambda: compared(site(causal()), small, dtype=torch.float16),
         "bfloat16": lambda: compared(site(causal()), small, dtype=torch.bfloat16),
     }
+    several = inputs(1, 2, 2, 35, 70, 4)
+    cases["graph attention"] = lambda: compared(site(everything(), graph=True, hidden=5), several)
+    cases["graph attention, causal, bfloat16"] = lambda: compared(
+        site(causal(), graph=True, bias=Alibi(2)), small, dtype=torch.bfloat16
+    )
+    cases["graph attention over values too wide for a tile"] = lambda: compared(
+        site(window(left=3, right=2), graph=True), inputs(1, 2, 2, 18, 18, 300)
+    )
     for queries in (1, 9):
         cases[f"a bias that learns, {queries} rows"] = lambda queries=queries: compared(
             site(causal(), bias=Learned(queries)), small
@@ -149,16 +160,20 @@ def opposed(of_query: float, of_key: float) -> float:
     return worst
 
 
-def hidden_things_do_not_leak() -> float:
+def hidden_things_do_not_leak(graph: bool = False) -> float:
     """0 where NaN in hidden keys and values changes nothing and empty rows have zeros and finite gradients."""
     at = Positions.of(9, 9, key_lengths=torch.tensor([9, 3, 0]))
-    tensors, attention = inputs(3, 2, 2, 9, 9, 4), site(causal() & padding())
+    tensors, attention = inputs(3, 2, 2, 9, 9, 4), site(causal() & padding(), graph=graph)
     clean = outcome(attention, tensors, at, False)
     for tensor in tensors[1:]:
         tensor[1, :, 3:], tensor[2] = float("nan"), float("nan")
     poisoned = outcome(attention, tensors, at, False)
     same = all(torch.equal(one, other) for one, other in zip(clean, poisoned, strict=True))
     return 0.0 if same and bool((poisoned[0][2] == 0).all()) else 1.0
+
+
+def hidden_things_do_not_leak_into_graph_attention() -> float:
+    return hidden_things_do_not_leak(graph=True)
 
 
 def a_value_that_is_no_number_reaches_those_who_see_it() -> float:
@@ -233,6 +248,7 @@ def extremes() -> Cases:
 def promises() -> Cases:
     kept = (
         hidden_things_do_not_leak,
+        hidden_things_do_not_leak_into_graph_attention,
         a_value_that_is_no_number_reaches_those_who_see_it,
         a_key_that_is_no_number_reaches_those_who_see_it,
         blocks_change_nothing,

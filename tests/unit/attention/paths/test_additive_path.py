@@ -21,7 +21,7 @@ from foveate.attention import (
     everything,
     padding,
 )
-from foveate.attention.paths import AdditivePath, ChunkedPath, MaterialisedPath, Path, additive, additive_gpu, pairwise
+from foveate.attention.paths import AdditivePath, ChunkedPath, MaterialisedPath, Path, additive, pairwise
 from foveate.attention.paths.pairwise import pair_weights
 
 PATH = AdditivePath()
@@ -248,7 +248,6 @@ def test_graph_attention_of_all_pairs_needs_no_tensor_of_them_either() -> None:
     gradients = [torch.autograd.grad((context * direction).sum(), leaves) for context in (mine, expected)]
     for one, other in zip((mine, *gradients[0]), (expected, *gradients[1]), strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
-    assert additive_gpu.reasons(site, tensors[0])[0] == "on a GPU only tanh, not the leaky ReLU of GATv2Score"
 
 
 def test_what_it_cannot_do_it_refuses_with_a_reason() -> None:
