@@ -15,6 +15,9 @@ KEPT = 2**22
 """Numbers of a mask up to which it is kept with its positions. What is larger is made for each call: beside the time of
 such a call that is little, and memory would be quadratic in the length for as long as the positions live."""
 
+BLOCK = 2**20
+"""Pairs that a rule is asked for at a time."""
+
 
 @dataclass(frozen=True, eq=False)
 class Seen:
@@ -102,7 +105,25 @@ def seen(rule: Visibility, at: Positions) -> Seen:
         return Seen(rule(at), kept=not traced()) if _size(rule, at) <= KEPT else None
 
     kept = at.known(rule, worked_out) if rule.lasting else None
-    return Seen(rule(at)) if kept is None else kept
+    return Seen(_in_blocks(rule, at)) if kept is None else kept
+
+
+def _in_blocks(rule: Visibility, at: Positions) -> Bool[Tensor, "#batch #heads #query #key"]:
+    """What a rule says, some queries at a time: positions and distances, of 8 bytes a pair, need not all be there."""
+    queries, rows = at.query.shape[-2], max(1, BLOCK // max(1, at.key.shape[-1]))
+    if queries <= rows or traced():
+        return rule(at)
+    visible = None
+    for start in range(0, queries, rows):
+        here = slice(start, min(start + rows, queries))
+        part = rule(at.rows(here))
+        if part.shape[-2] == 1:
+            return rule(at)
+        if visible is None:
+            visible = part.new_empty(*part.shape[:2], queries, part.shape[3])
+        visible[:, :, here] = part
+    assert visible is not None
+    return visible
 
 
 def hiding(rule: Visibility, at: Positions) -> Seen | None:

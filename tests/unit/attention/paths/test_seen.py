@@ -3,7 +3,17 @@
 import pytest
 import torch
 
-from foveate.attention import Attention, Positions, causal, padding
+from foveate.attention import (
+    Attention,
+    Positions,
+    Visibility,
+    bigbird,
+    causal,
+    chunk,
+    padding,
+    sparse,
+    window,
+)
 from foveate.attention.paths import SDPAPath, seen
 
 
@@ -18,3 +28,23 @@ def test_a_mask_that_is_too_large_to_keep_hides_the_same(most: int, monkeypatch:
     torch.testing.assert_close(run, explained)
     for one, other in zip(*(torch.autograd.grad(context.sum(), x) for context in (run, explained)), strict=True):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        padding(),
+        causal() & padding(),
+        window(left=2, right=1),
+        bigbird(block=2),
+        sparse(block=4, summaries=1),
+        chunk(3),
+    ],
+    ids=repr,
+)
+def test_a_rule_asked_in_blocks_of_queries_says_the_same(rule: Visibility, monkeypatch: pytest.MonkeyPatch) -> None:
+    at = Positions.of(11, 11, key_lengths=torch.tensor([0, 7]))
+    whole = rule(at)
+    monkeypatch.setattr(seen, "KEPT", 0)
+    monkeypatch.setattr(seen, "BLOCK", 35)
+    assert torch.equal(seen.seen(rule, at).visible, whole)
