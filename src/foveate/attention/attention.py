@@ -229,6 +229,11 @@ class Attention(nn.Module):
         return Plan(chosen.name, because, answers)
 
     @property
+    def max_length(self) -> int | None:
+        """The most positions that the score has numbers for; None where there is no limit."""
+        return getattr(self.score, "max_length", None)
+
+    @property
     def is_plain(self) -> bool:
         """Nothing but a score, a visibility and softmax: what kernels for dot products compute."""
         extras = (self.bias, self.reweight, self.centre)
