@@ -295,3 +295,4 @@ def test_the_doctor_finds_explain_equal_to_run(foveate: Any, monkeypatch: pytest
     said = foveate("doctor")
     assert said.code == 0, said.out
     assert "self-test: explain = run in " in said.out
+    assert "edges 8 times" in said.out

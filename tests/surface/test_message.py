@@ -261,8 +261,8 @@ def test_a_plan_beyond_the_models_positions(refused: Refused) -> None:
     )
     assert refused("plan", "--no-tune", *positions) == (
         2,
-        "foveate plan: The model has 9 positions, the batch needs 31. Raise model.position.max_length, "
-        "or plan for less with --source-length and --target-length.",
+        "foveate plan: The model has 9 positions, the batch needs 31. Raise max_length, of the model's positions or "
+        "attention, or plan for less with --source-length and --target-length.",
     )
     assert refused("plan", "--no-tune", "--vocab", "4") == (
         2,

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from foveate import machine
-from foveate.attention import planner, record
+from foveate.attention import part, planner, record
 from foveate.attention.bias import Bias
 from foveate.attention.normaliser import Normaliser, Softmax
 from foveate.attention.paths import PATHS
@@ -139,15 +139,20 @@ class Attention(nn.Module):
         super().__init__()
         self.score: Score | PlacedScore = ScaledDot() if score is None else score
         self.visibility = everything() if visibility is None else visibility
-        self.bias, self.reweight = bias, reweight
-        self.transforms = tuple(transforms)
-        for index, part in enumerate(self.transforms):
-            if isinstance(part, nn.Module):
-                self.add_module(f"transform_{index}", part)
-        self.centre = centre
         self.normaliser: Normaliser = Softmax() if normaliser is None else normaliser
+        part.require_score(self.score)
+        part.require_visibility(self.visibility)
+        part.require_normaliser(self.normaliser)
+        part.require_placed(bias=bias, reweight=reweight)
+        part.require_centre(centre)
+        self.bias, self.reweight = bias, reweight
+        self.transforms = part.require_transforms(transforms)
+        for index, transform in enumerate(self.transforms):
+            if isinstance(transform, nn.Module):
+                self.add_module(f"transform_{index}", transform)
+        self.centre = centre
         self.kind = kind
-        self.paths = tuple(paths)
+        self.paths = part.require_paths(paths)
         self._chosen: dict[object, Path] = {}
         self._tuned = machine.current()
 
@@ -169,7 +174,8 @@ class Attention(nn.Module):
     ) -> Explanation:
         """Scores, visibility, weights and context in full: O(query · key) memory.
 
-        Raises ValueError when shapes do not fit, or when the rule needs positions that were not given.
+        Raises ValueError when shapes or types of numbers do not fit, or when the rule needs positions that were not
+        given.
         """
         query, key, at = self._placed(query, key, value, at)
         seen = materialise(self, query, key, value, at=at)
@@ -229,15 +235,20 @@ class Attention(nn.Module):
         return Plan(chosen.name, because, answers)
 
     @property
+    def max_length(self) -> int | None:
+        """The most positions that the score has numbers for; None where there is no limit."""
+        return getattr(self.score, "max_length", None)
+
+    @property
     def is_plain(self) -> bool:
         """Nothing but a score, a visibility and softmax: what kernels for dot products compute."""
         extras = (self.bias, self.reweight, self.centre)
-        return self.normaliser == Softmax() and not self.transforms and all(part is None for part in extras)
+        return self.normaliser == Softmax() and not self.transforms and all(extra is None for extra in extras)
 
     def extra_repr(self) -> str:
         names = ("score", "visibility", "normaliser", "bias", "transforms", "centre", "reweight")
         parts = {name: getattr(self, name) for name in names}
-        listed = (f"{name}={part}" for name, part in parts.items() if part and not isinstance(part, nn.Module))
+        listed = (f"{name}={given}" for name, given in parts.items() if given and not isinstance(given, nn.Module))
         return ", ".join(listed)
 
     def _choose(self, query: Tensor, key: Tensor, at: Positions) -> Path:
@@ -294,6 +305,8 @@ class Attention(nn.Module):
             if queries != keys:
                 self._require_no_comparison(queries, keys)
             return Positions.plain(queries, keys, query.device)
+        if not isinstance(at, Positions):
+            raise TypeError(f"`at` says where queries and keys stand: Positions.of(query=..., key=...), not {at!r}.")
         if queries != at.query.shape[2] or keys != at.key.shape[3]:
             name, found, places = (
                 ("query", queries, at.query.shape[2])
@@ -311,7 +324,7 @@ class Attention(nn.Module):
         placed["A transform"] = self.transforms
         if isinstance(self.score, PlacedScore):
             placed[type(self.score).__name__] = self.score
-        rule = next((name for name, part in placed.items() if part), str(self.visibility))
+        rule = next((name for name, given in placed.items() if given), str(self.visibility))
         if self.visibility.reads_query_position or any(placed.values()):
             raise ValueError(
                 f"{rule} compares positions, but {queries} queries and {keys} keys do not say "
@@ -325,12 +338,19 @@ def _by_kind(path: Path) -> bool:
 
 
 def _check_shapes(query: Tensor, key: Tensor, value: Tensor | None) -> None:
+    if not (isinstance(query, Tensor) and isinstance(key, Tensor)):
+        name, given = ("key", key) if isinstance(query, Tensor) else ("query", query)
+        raise TypeError(f"`{name}` is not a tensor, but {type(given).__name__}. Try torch.as_tensor({name}).")
     shape, looked_at = query.shape, key.shape
     if (
         len(shape) == len(looked_at) == 4
         and shape[0] == looked_at[0]
         and not shape[1] % looked_at[1]
-        and (value is None or (len(value.shape) == 4 and value.shape[:3] == looked_at[:3]))
+        and query.dtype.is_floating_point
+        and query.dtype == key.dtype
+        and (
+            value is None or (len(value.shape) == 4 and value.shape[:3] == looked_at[:3] and value.dtype == query.dtype)
+        )
     ):
         return
     for name, tensor in (("query", query), ("key", key), ("value", value)):
@@ -348,3 +368,13 @@ def _check_shapes(query: Tensor, key: Tensor, value: Tensor | None) -> None:
         raise ValueError(
             f"`key` is {tuple(key.shape)} and `value` {tuple(value.shape)}: batch, heads and length must be equal."
         )
+    given = {name: tensor for name, tensor in (("query", query), ("key", key), ("value", value)) if tensor is not None}
+    kinds = {name: str(tensor.dtype).removeprefix("torch.") for name, tensor in given.items()}
+    if not all(tensor.dtype.is_floating_point for tensor in given.values()):
+        raise ValueError(f"Attention takes floating-point numbers, and {_listed(kinds)}. Pass tensor.float().")
+    if not torch.is_autocast_enabled(query.device.type):
+        raise ValueError(f"Attention takes one type of numbers, and {_listed(kinds)}. Pass tensor.to(query.dtype).")
+
+
+def _listed(kinds: dict[str, str]) -> str:
+    return ", ".join(f"`{name}` is {kind}" for name, kind in kinds.items())

@@ -25,6 +25,11 @@ class AttentionConfig:
     transforms: tuple[TransformConfig, ...] = ()
     """What happens to queries and keys before they are scored, in this order."""
 
+    @property
+    def max_length(self) -> int | None:
+        """The most positions that the score has numbers for; None where there is no limit."""
+        return getattr(self.score, "max_length", None)
+
     def build(
         self,
         *,

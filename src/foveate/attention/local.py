@@ -59,6 +59,11 @@ class LocalMonotonicConfig:
     def __post_init__(self) -> None:
         _require_window(self.window)
 
+    @property
+    def max_length(self) -> int | None:
+        """The most positions that the score has numbers for; None where there is no limit."""
+        return getattr(self.score, "max_length", None)
+
     def build(
         self,
         *,
@@ -92,6 +97,11 @@ class LocalPredictiveConfig:
 
     def __post_init__(self) -> None:
         _require_window(self.window)
+
+    @property
+    def max_length(self) -> int | None:
+        """The most positions that the score has numbers for; None where there is no limit."""
+        return getattr(self.score, "max_length", None)
 
     def build(
         self,

@@ -12,7 +12,11 @@ from foveate.attention.visibility import Visibility
 
 @runtime_checkable
 class Mechanism(Protocol):
-    """An `Attention`, or another formula with the same verbs."""
+    """An `Attention`, or another formula with the same verbs.
+
+    One whose weights reach only so many positions says how many in an attribute `max_length`, and so does its
+    configuration: longer examples are then left out of the data, and longer texts refused, before anything runs.
+    """
 
     visibility: Visibility
 

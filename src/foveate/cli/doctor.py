@@ -77,6 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         outcome = self_test(device)
         passed = passed and outcome.passed
         print(f"self-test{'' if device == 'cpu' else ' on the GPU'}: {outcome}")
+        print(f"  {outcome.listing()}")
     return 0 if passed else 4
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from foveate.attention import AdditiveConfig, AnyMechanismConfig, AttentionConfig, padding
 from foveate.data.batch import Batch
 from foveate.models.recurrent import Memory, RecurrentSeq2Seq, RecurrentState, attend_row, attend_step
-from foveate.nn.limit import require_no_segments, require_positive, require_rates
+from foveate.nn.limit import require_no_segments, require_positive, require_rates, shortest
 from foveate.nn.packing import Packing
 from foveate.nn.recurrent import Cell, RecurrentConfig, RecurrentEncoder, RecurrentLayer, StackState
 
@@ -49,6 +49,11 @@ class BahdanauConfig:
             attention=AttentionConfig(score=AdditiveConfig(hidden_dim=1000)),
             dropout=0.0,
         )
+
+    @property
+    def positions(self) -> int | None:
+        """The longest side in tokens; None where there is no limit."""
+        return shortest(self.attention)
 
     def build(self, source_vocab: int, target_vocab: int) -> "Bahdanau":
         return Bahdanau(self, source_vocab, target_vocab)

@@ -13,7 +13,7 @@ from foveate.data.batch import Batch
 from foveate.nn.block import BlockConfig, EncoderBlock
 from foveate.nn.dropout import dropout
 from foveate.nn.feedforward import ACTIVATIONS
-from foveate.nn.limit import require_positive
+from foveate.nn.limit import require_positive, shortest
 from foveate.nn.linear import Linear
 from foveate.nn.packing import Packing
 
@@ -52,6 +52,11 @@ class BERTConfig:
         )
         return cls(block=block, num_layers=12)
 
+    @property
+    def positions(self) -> int:
+        """The longest text in tokens, which attention may limit further."""
+        return min(shortest(self.block.encoder_attention) or self.max_length, self.max_length)
+
     def build(self, vocab: int) -> "BERT":
         return BERT(self, vocab)
 
@@ -70,12 +75,12 @@ class BERTEncoder(nn.Module):
         super().__init__()
         block, model_dim = config.block, config.block.model_dim
         self.config = config
-        self.max_length: int | None = config.max_length
         self.embedding = nn.Embedding(vocab, model_dim)
         self.position = nn.Embedding(config.max_length, model_dim)
         self.segment = nn.Embedding(config.num_segments, model_dim)
         self.embedding_norm = nn.LayerNorm(model_dim)
         self.blocks = nn.ModuleList(EncoderBlock(block) for _ in range(config.num_layers))
+        self.max_length = min(shortest(*self.blocks) or config.max_length, config.max_length)
         self.norm = nn.LayerNorm(model_dim) if block.norm == "pre" else nn.Identity()
         for module in self.modules():
             if isinstance(module, nn.LayerNorm):
@@ -94,9 +99,9 @@ class BERTEncoder(nn.Module):
 
         Raises ValueError for a text that is longer than the model has positions.
         """
-        if text.length > self.config.max_length:
+        if text.length > self.max_length:
             raise ValueError(
-                f"The text has {text.length} tokens, but the model has {self.config.max_length} positions. "
+                f"The text has {text.length} tokens, but the model has {self.max_length} positions. "
                 "Shorten it, or train with a larger max_length."
             )
         packing = Packing(text.lengths, text.length)

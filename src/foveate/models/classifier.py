@@ -11,7 +11,7 @@ from foveate.data.segment import segments
 from foveate.models.bert import BERTConfig, BERTEncoder
 from foveate.nn.dropout import dropout
 from foveate.nn.encoder import Encoder, EncoderConfig, RNNEncoderConfig
-from foveate.nn.limit import require_positive, require_rates
+from foveate.nn.limit import require_positive, require_rates, shortest
 from foveate.nn.linear import Linear
 from foveate.nn.packing import Packing
 from foveate.nn.pooling import AttentionPoolingConfig, PoolingConfig
@@ -30,6 +30,12 @@ class ClassifierConfig:
     def __post_init__(self) -> None:
         require_positive(embedding_dim=self.embedding_dim)
         require_rates(dropout=self.dropout)
+
+    @property
+    def positions(self) -> int | None:
+        """The longest text in tokens; None where there is no limit."""
+        limits = (getattr(self.encoder, "positions", None), shortest(getattr(self.pooling, "attention", None)))
+        return min((limit for limit in limits if limit is not None), default=None)
 
     def build(self, vocab: int, labels: int) -> "Classifier":
         """For so many different tokens and labels."""
@@ -53,7 +59,7 @@ class Classifier(nn.Module):
     @property
     def max_length(self) -> int | None:
         """The most tokens of a text; None when there is no limit."""
-        return self.encoder.max_length
+        return shortest(self.encoder, self.pooling)
 
     def forward(self, batch: Batch) -> Float[Tensor, "batch labels"]:
         """Logits of the labels of each text."""

@@ -16,7 +16,7 @@ from foveate.data.batch import Batch
 from foveate.models.language_model import LanguageModel, require_equal_lengths
 from foveate.nn.block import BlockConfig, EncoderBlock
 from foveate.nn.dropout import dropout
-from foveate.nn.limit import require_positive
+from foveate.nn.limit import require_positive, shortest
 from foveate.nn.loss import projected_cross_entropy
 from foveate.nn.multihead import MultiHeadAttention
 from foveate.nn.packing import Packing
@@ -71,6 +71,11 @@ class GPTConfig:
             attention_dropout=0.1,
         )
         return cls(block=block, num_layers=12, position=LearnedConfig(max_length=1024))
+
+    @property
+    def positions(self) -> int | None:
+        """The longest input in tokens; None where there is no limit."""
+        return shortest(self.position, self.block.decoder_attention)
 
     def build(self, vocab: int) -> "GPT":
         return GPT(self, vocab)
@@ -190,9 +195,9 @@ class GPT(CausalTransformer):
         super().__init__(vocab, model_dim, num_layers=config.num_layers, tied=config.tied, dropout=block.dropout)
         self.config = config
         self.position = config.position.build(model_dim)
-        self.max_length = self.position.max_length
         looking_back = replace(block, encoder_attention=block.decoder_attention)
         self.blocks = nn.ModuleList(EncoderBlock(looking_back, causal()) for _ in range(config.num_layers))
+        self.max_length = shortest(self.position, *self.blocks)
         self.norm = nn.LayerNorm(model_dim) if block.norm == "pre" else nn.Identity()
         self._begin(*self.position.parameters())
 

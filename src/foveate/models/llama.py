@@ -11,7 +11,7 @@ from foveate.models.gpt import CausalTransformer
 from foveate.nn.block import require_parallel
 from foveate.nn.dropout import add_dropped
 from foveate.nn.feedforward import GatedFeedForward
-from foveate.nn.limit import require_positive, require_rates
+from foveate.nn.limit import require_positive, require_rates, shortest
 from foveate.nn.multihead import MultiHeadAttention
 from foveate.nn.packing import Packing
 
@@ -55,6 +55,11 @@ class LlamaConfig:
             raise ValueError(f"num_heads={self.num_heads} does not divide model_dim={self.model_dim}. Or set head_dim")
         if self.num_heads % self.num_kv_heads:
             raise ValueError(f"num_kv_heads={self.num_kv_heads} does not divide num_heads={self.num_heads}")
+
+    @property
+    def positions(self) -> int | None:
+        """The longest input in tokens; None where there is no limit."""
+        return shortest(self, self.attention)
 
     def build(self, vocab: int) -> "Llama":
         return Llama(self, vocab)
@@ -118,7 +123,8 @@ class Llama(CausalTransformer):
         super().__init__(
             vocab, config.model_dim, num_layers=config.num_layers, tied=config.tied, dropout=config.dropout
         )
-        self.config, self.max_length = config, config.max_length
+        self.config = config
         self.blocks = nn.ModuleList(LlamaBlock(config) for _ in range(config.num_layers))
+        self.max_length = shortest(config, *(block.attention for block in self._layers))
         self.norm = nn.RMSNorm(config.model_dim, eps=config.epsilon)
         self._begin()

@@ -10,7 +10,7 @@ from foveate.attention import AnyMechanismConfig, AttentionConfig, GeneralConfig
 from foveate.data.batch import Batch
 from foveate.models.fixed_context import direction_dim
 from foveate.models.recurrent import Memory, RecurrentSeq2Seq, RecurrentState, attend_in_turn, attend_row, attend_step
-from foveate.nn.limit import require_no_segments, require_positive, require_rates
+from foveate.nn.limit import require_no_segments, require_positive, require_rates, shortest
 from foveate.nn.packing import Packing
 from foveate.nn.recurrent import Cell, RecurrentConfig, RecurrentDecoder, RecurrentEncoder, StackState
 
@@ -42,6 +42,11 @@ class LuongConfig:
     def paper(cls) -> "LuongConfig":
         """Four layers of 1000 units with dropout 0.2 and input feeding."""
         return cls(embedding_dim=1000, hidden_dim=1000, num_layers=4, dropout=0.2)
+
+    @property
+    def positions(self) -> int | None:
+        """The longest side in tokens; None where there is no limit."""
+        return shortest(self.attention)
 
     def build(self, source_vocab: int, target_vocab: int) -> "Luong":
         return Luong(self, source_vocab, target_vocab)

@@ -13,6 +13,7 @@ from foveate.attention.score import FeedbackScore
 from foveate.data.batch import Batch
 from foveate.models.seq2seq import Seq2Seq, selected_sentences
 from foveate.nn.dropout import dropout
+from foveate.nn.limit import shortest
 from foveate.nn.loss import cross_entropy
 from foveate.nn.recurrent import RecurrentEncoder, StackState
 
@@ -71,6 +72,7 @@ class RecurrentSeq2Seq(Seq2Seq[RecurrentState]):
         """Take an attention; one that draws what it looks at brings its way of learning with it."""
         assert isinstance(attention, nn.Module)
         self.attention: Mechanism = attention
+        self.max_length = shortest(attention)
         normaliser = getattr(attention, "normaliser", None)
         if isinstance(normaliser, Hard) and normaliser.mode == "sample":
             self.reinforce = Reinforce(reward_weight=normaliser.reward_weight, entropy_weight=normaliser.entropy_weight)

@@ -40,6 +40,11 @@ class TaggerConfig:
         if self.character_dim < 0:
             raise ValueError(f"character_dim must be at least 0, got {self.character_dim}")
 
+    @property
+    def positions(self) -> int | None:
+        """The longest sentence in words, or for BERT in pieces; None where there is no limit."""
+        return getattr(self.encoder, "positions", None)
+
     def build(self, vocab: int, labels: int, characters: int = 0) -> "Tagger | PieceTagger":
         """For so many different words, labels and characters, which for BERT are pieces of words."""
         if isinstance(self.encoder, BERTConfig):

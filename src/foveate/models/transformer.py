@@ -18,7 +18,7 @@ from foveate.models.seq2seq import Seq2Seq, selected_sentences
 from foveate.nn.block import BlockConfig, DecoderBlock, EncoderBlock
 from foveate.nn.dropout import dropout
 from foveate.nn.flat import FlatBlock, FlatBlocks, Sight
-from foveate.nn.limit import require_positive
+from foveate.nn.limit import require_positive, shortest
 from foveate.nn.linear import MadeOf, PackedWeight, may_pack, packed_product
 from foveate.nn.loss import projected_cross_entropy
 from foveate.nn.multihead import KeyValue
@@ -54,6 +54,13 @@ class TransformerConfig:
     def base(cls) -> "TransformerConfig":
         """The base model of Vaswani et al. 2017, table 3: 6 + 6 layers, 512 wide, 8 heads, 65 M parameters."""
         return cls(block=BlockConfig(), encoder_layers=6, decoder_layers=6, share="all")
+
+    @property
+    def positions(self) -> int | None:
+        """The longest side in tokens; None where there is no limit."""
+        encoder = () if self.encoder else (self.block.encoder_attention,)
+        decoder = (self.block.decoder_attention, self.block.cross_attention)
+        return shortest(self.position, self.target_position, *encoder, *decoder)
 
     def build(self, source_vocab: int, target_vocab: int) -> "Transformer":
         return Transformer(self, source_vocab, target_vocab)
@@ -110,10 +117,10 @@ class Transformer(Seq2Seq[TransformerState]):
                 "position goes from 0 to 1, which needs the length of the sequence, and a decoder does not know it. "
                 'Give the decoder others: target_position = { kind = "sinusoidal" }.'
             )
-        limits = [part.max_length for part in (self.position, self.target_position) if part.max_length is not None]
-        self.max_length = min(limits, default=None)
         self.encoder = _encoder(config)
         self.decoder = nn.ModuleList(DecoderBlock(config.block) for _ in range(config.decoder_layers))
+        layers = (*self.decoder, *(() if isinstance(self.encoder, RANEncoder) else self.encoder))
+        self.max_length = shortest(self.position, self.target_position, *layers)
         pre = config.block.norm == "pre"
         self.encoder_norm = nn.LayerNorm(model_dim) if pre else nn.Identity()
         self.decoder_norm = nn.LayerNorm(model_dim) if pre else nn.Identity()

@@ -20,7 +20,7 @@ from foveate.attention import (
 )
 from foveate.nn.dropout import add_dropped, add_dropped_and_norm
 from foveate.nn.feedforward import Activation, FeedForward
-from foveate.nn.limit import require_no_segments, require_positive, require_rates
+from foveate.nn.limit import require_no_segments, require_positive, require_rates, shortest
 from foveate.nn.multihead import KeyValue, MultiHeadAttention, PackedKeyValue
 from foveate.nn.packing import Packing
 
@@ -84,6 +84,11 @@ class EncoderBlock(nn.Module):
         self.feedforward = _feedforward(config)
         self.attention_residual, self.feedforward_residual = Residual(config), Residual(config)
 
+    @property
+    def max_length(self) -> int | None:
+        """The longest sequence that it can attend over; None where there is no limit."""
+        return self.attention.max_length
+
     def forward(
         self, x: Float[Tensor, "tokens model_dim"], *, at: Positions, packing: Packing | None = None
     ) -> Float[Tensor, "tokens model_dim"]:
@@ -102,6 +107,11 @@ class DecoderBlock(nn.Module):
         self.feedforward = _feedforward(config)
         self.attention_residual, self.cross_residual = Residual(config), Residual(config)
         self.feedforward_residual = Residual(config)
+
+    @property
+    def max_length(self) -> int | None:
+        """The longest sequence, its own or the encoder's, that it can attend over; None where there is no limit."""
+        return shortest(self.attention, self.cross_attention)
 
     def forward(
         self,

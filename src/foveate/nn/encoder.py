@@ -12,7 +12,7 @@ from foveate.attention import Positions
 from foveate.config.field import setting
 from foveate.nn.block import BlockConfig, EncoderBlock
 from foveate.nn.dropout import dropout
-from foveate.nn.limit import require_positive, require_rates
+from foveate.nn.limit import require_positive, require_rates, shortest
 from foveate.nn.linear import Linear
 from foveate.nn.neighbour import Neighbours, lengths_of_tokens
 from foveate.nn.packing import Packing
@@ -117,6 +117,11 @@ class TransformerEncoderConfig:
     def __post_init__(self) -> None:
         require_positive(num_layers=self.num_layers)
 
+    @property
+    def positions(self) -> int | None:
+        """The longest input in tokens; None where there is no limit."""
+        return shortest(self.position, self.block.encoder_attention)
+
     def build_for(self, input_dim: int) -> "TransformerEncoder":
         return TransformerEncoder(self, input_dim)
 
@@ -192,9 +197,9 @@ class TransformerEncoder(Encoder):
         self.output_dim = config.block.model_dim
         self.norm, self.project = nn.LayerNorm(input_dim), _projection(input_dim, self.output_dim)
         self.position = config.position.build(self.output_dim)
-        self.max_length = self.position.max_length
         self.dropout = config.block.dropout
         self.blocks = nn.ModuleList(EncoderBlock(config.block) for _ in range(config.num_layers))
+        self.max_length = shortest(self.position, *self.blocks)
         self.last_norm = nn.LayerNorm(self.output_dim) if config.block.norm == "pre" else nn.Identity()
 
     def encode(self, x: Float[Tensor, "tokens input_dim"], packing: Packing) -> Float[Tensor, "tokens output_dim"]:

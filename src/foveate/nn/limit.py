@@ -17,6 +17,18 @@ def require_positive(**sizes: int) -> None:
             raise ValueError(f"{name} must be at least 1, got {size}")
 
 
+def shortest(*parts: object) -> int | None:
+    """The most positions that all parts have room for, modules or configurations; None where none has a `max_length`.
+
+    >>> from foveate.attention import AttentionConfig
+    >>> from foveate.attention.efficient import LinformerConfig
+    >>> shortest(AttentionConfig(), LinformerConfig(max_length=40), LinformerConfig(max_length=60))
+    40
+    """
+    limits = (getattr(part, "max_length", None) for part in parts)
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
 def require_no_segments(**attentions: object) -> None:
     """Raise ValueError for an attention whose rule tells apart the texts of one row, by name: models read one a row."""
     for name, attention in attentions.items():

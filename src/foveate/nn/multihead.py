@@ -18,6 +18,7 @@ from foveate.attention import (
 from foveate.attention.paths import packed
 from foveate.attention.record import is_recording, note
 from foveate.attention.score import FeedbackScore
+from foveate.nn.limit import shortest
 from foveate.nn.linear import Linear, linear
 from foveate.nn.packing import Packing
 
@@ -103,6 +104,11 @@ class MultiHeadAttention(nn.Module):
                     f"Queries and keys are one here, so num_kv_heads={num_kv_heads} must equal num_heads={num_heads}."
                 )
             self.key = self.query
+
+    @property
+    def max_length(self) -> int | None:
+        """The most positions that it can attend over; None where there is no limit."""
+        return shortest(self.attention)
 
     def forward(
         self,

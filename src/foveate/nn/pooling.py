@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from foveate.attention import AdditiveConfig, AnyMechanismConfig, AttentionConfig, Mechanism, Positions, padding
-from foveate.nn.limit import require_no_segments
+from foveate.nn.limit import require_no_segments, shortest
 from foveate.nn.packing import Packing
 
 
@@ -34,6 +34,11 @@ class AttentionPooling(nn.Module):
         built = config.attention.build(query_dim=dim, key_dim=dim, num_heads=1, visibility=padding(), kind="cross")
         assert isinstance(built, nn.Module)
         self.attention: Mechanism = built
+
+    @property
+    def max_length(self) -> int | None:
+        """The longest sequence that it can attend over; None where there is no limit."""
+        return shortest(self.attention)
 
     def forward(self, x: Float[Tensor, "tokens dim"], *, packing: Packing) -> Float[Tensor, "batch dim"]:
         keys = packing.unpack(x)[:, None]

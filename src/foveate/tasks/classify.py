@@ -102,7 +102,7 @@ class ClassifyTask(LabellingTask[Classifier]):
         labels.save(run / LABELS)
         data, reports = {}, {}
         for part in ("train", "valid"):
-            folder, limit = run / "data" / part, longest(config, config.model.encoder)
+            folder, limit = run / "data" / part, longest(config)
             data[part], reports[part] = prepare_texts(
                 folder, parts(part), tokeniser, labels, max_length=limit, path=parts.path(part)
             )

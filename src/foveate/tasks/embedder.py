@@ -113,7 +113,7 @@ class Embedder:
 
     def _tokens(self, text: str, number: int, shorten: bool) -> list[int]:
         tokens = self.tokeniser.framed(text)
-        limit = min(self.config.max_length or self.model.config.max_length, self.model.config.max_length)
+        limit = min(self.config.max_length or self.model.max_length, self.model.max_length)
         if len(tokens) <= limit:
             return tokens
         if not shorten:

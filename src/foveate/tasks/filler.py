@@ -49,7 +49,7 @@ class Filler:
     def __init__(self, model: BERT, tokeniser: Tokeniser, config: MaskedLanguageModelConfig | None = None) -> None:
         self.model, self.tokeniser = model.eval(), tokeniser
         if config is None:
-            block = min(TextConfig().block_length, model.config.max_length - 1)
+            block = min(TextConfig().block_length, model.max_length - 1)
             config = MaskedLanguageModelConfig(model=model.config, data=TextConfig(block_length=block))
         self.config = config
 
@@ -145,9 +145,9 @@ class Filler:
                     tokens.append(frame.gap)
                 tokens += self.tokeniser.encode(part) if part else []
             tokens.append(frame.end)
-        if len(tokens) > self.model.config.max_length:
+        if len(tokens) > self.model.max_length:
             raise DataError(
-                f"The text has {len(tokens)} tokens, but the model has {self.model.config.max_length} positions. "
+                f"The text has {len(tokens)} tokens, but the model has {self.model.max_length} positions. "
                 "Shorten it; nothing is cut off silently."
             )
         return tokens, places

@@ -17,8 +17,6 @@ from foveate.data.label import Labels
 from foveate.data.labelled_store import LabelledData
 from foveate.errors import DataError
 from foveate.metrics import Score, accuracy, macro_f1, marks_spans, span_f1
-from foveate.models import BERTConfig
-from foveate.nn.encoder import EncoderConfig
 from foveate.nn.loss import Loss, cross_entropy
 from foveate.storage.draft import disk_errors, remove_stale
 from foveate.suggestion import counted
@@ -202,11 +200,9 @@ class Parts(Generic[Example]):
         return (one for number, one in enumerate(examples) if (number in self.drawn) == (part == "valid"))
 
 
-def longest(config: LabellingConfig, encoder: EncoderConfig | BERTConfig) -> int:
-    """The longest example in tokens, which learned positions may limit further."""
-    learned = encoder if isinstance(encoder, BERTConfig) else getattr(encoder, "position", None)
-    positions = getattr(learned, "max_length", None)
-    return min(config.data.max_length, positions or config.data.max_length)
+def longest(config: LabellingConfig) -> int:
+    """The longest example in tokens, which a model's positions or attention may limit further."""
+    return min(config.data.max_length, cast(Any, config).model.positions or config.data.max_length)
 
 
 def beginning(config: Config) -> tuple[Pretrained | None, Config]:

@@ -42,12 +42,11 @@ class LanguageModelTaskConfig:
 
     def __post_init__(self) -> None:
         require_seed(self.seed)
-        position = getattr(self.model, "position", None)
-        most = getattr(position, "max_length", None)
+        most: int | None = getattr(self.model, "positions", None)
         if most is not None and most < self.data.block_length:
             raise ValueError(
                 f"data.block_length is {self.data.block_length}, but the model has {most} positions. "
-                "Raise model.position.max_length, or lower the block"
+                "Raise max_length, of the model's positions or attention, or lower the block"
             )
 
 

@@ -47,10 +47,10 @@ class MaskedLanguageModelConfig:
 
     def __post_init__(self) -> None:
         require_seed(self.seed)
-        if self.model.max_length < self.data.block_length + 1:
+        if self.model.positions < self.data.block_length + 1:
             raise ValueError(
                 f"data.block_length is {self.data.block_length}, and a begin token comes before it, but the model has "
-                f"{self.model.max_length} positions. Raise model.max_length, or lower the block"
+                f"{self.model.positions} positions. Raise max_length, of the model or its attention, or lower the block"
             )
         if self.segments is not None:
             self._require_pairs(self.segments)

@@ -152,6 +152,6 @@ def _word(number: int) -> str:
 def _require_fit(positions: int | None, longest: int, options: str) -> None:
     if positions is not None and longest > positions:
         raise UsageError(
-            f"The model has {positions} positions, the batch needs {longest}. Raise model.position.max_length, "
-            f"or plan for less with {options}."
+            f"The model has {positions} positions, the batch needs {longest}. Raise max_length, of "
+            f"the model's positions or attention, or plan for less with {options}."
         )

@@ -150,7 +150,7 @@ class TagTask(LabellingTask[Tagger | PieceTagger]):
                 parts(part),
                 vocabulary.form,
                 vocabulary.labels,
-                max_length=longest(config, config.model.encoder),
+                max_length=longest(config),
                 measure=vocabulary.length,
                 path=parts.path(part),
             )

@@ -134,7 +134,7 @@ class TranslateTask:
                 pairs,
                 source,
                 target,
-                max_length=_longest(config),
+                max_length=longest(config),
                 links=_links(config, part, source, target),
             )
             if not len(data[part].source):
@@ -251,10 +251,9 @@ def _plan(data: ParallelData, config: TranslateConfig) -> BatchPlan:
     )
 
 
-def _longest(config: TranslateConfig) -> int:
-    """The longest side in tokens, which a model with learned positions may limit further."""
-    position = getattr(config.model, "position", None)
-    return min(config.data.max_length, getattr(position, "max_length", config.data.max_length))
+def longest(config: TranslateConfig) -> int:
+    """The longest side in tokens, which a model's positions or attention may limit further."""
+    return min(config.data.max_length, getattr(config.model, "positions", None) or config.data.max_length)
 
 
 def _held_out(config: TranslateConfig) -> frozenset[int]:

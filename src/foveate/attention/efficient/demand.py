@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
+from foveate.attention.part import require_visibility
 from foveate.attention.position import Positions
 from foveate.attention.visibility import And, Visibility, causal, everything
 
@@ -41,7 +42,8 @@ def demand_of(rule: Visibility) -> Demand:
 
 
 def require(mechanism: str, rule: Visibility, *, may_be_causal: bool, way_out: str) -> None:
-    """ValueError where the rule is more than causal() and rules about keys alone."""
+    """ValueError where the rule is more than causal() and rules about keys alone, TypeError where it is no rule."""
+    require_visibility(rule)
     demand = demand_of(rule)
     unmet = [*(["causal()"] if demand.causal and not may_be_causal else []), *map(str, demand.others)]
     if unmet:

@@ -38,6 +38,7 @@ class Location(nn.Module):
 
     def __init__(self, *, query_dim: int, max_length: int, num_heads: int = 1) -> None:
         super().__init__()
+        self.max_length = max_length
         self.weight = nn.Parameter(torch.empty(num_heads, query_dim, max_length))
         nn.init.uniform_(self.weight, -(query_dim**-0.5), query_dim**-0.5)
 

@@ -74,6 +74,15 @@ def require_equal_width(name: str, query: Tensor, key: Tensor) -> None:
         )
 
 
+def require_width(x: Tensor, width: int) -> None:
+    if x.shape[-1] != width:
+        raise ValueError(
+            f"The score was made for vectors of {width} numbers, and is given {x.shape[-1]}. Build it with the "
+            "query_dim and key_dim of the tensors you pass."
+        )
+
+
 def project(x: Tensor, weight: Tensor) -> Tensor:
     """x · W with a matrix per head; one matrix for all heads makes one product instead of one per example."""
+    require_width(x, weight.shape[-2])
     return x @ (weight.reshape(weight.shape[-2:]) if weight.shape[0] == 1 else weight)

@@ -28,7 +28,7 @@ class Labelling(Subject):
         return tuple(KEYS.values())
 
     def longest(self, config: Any) -> int:
-        return longest(config, config.model.encoder)
+        return longest(config)
 
     def whole(self, config: Any) -> Any:
         if config.initialise_from is None or isinstance(config.model.encoder, BERTConfig):

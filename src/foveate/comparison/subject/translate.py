@@ -12,7 +12,7 @@ from foveate.errors import DataError, UsageError
 from foveate.storage.draft import disk_errors
 from foveate.suggestion import counted
 from foveate.tasks.evaluation import METRICS, evaluate, require_metrics, suitable_metrics
-from foveate.tasks.translate import VALIDATED, TranslateConfig, TranslateTask, require_measured
+from foveate.tasks.translate import VALIDATED, TranslateConfig, TranslateTask, longest, require_measured
 from foveate.tasks.translator import Translator
 
 
@@ -50,8 +50,7 @@ class Translate(Subject):
             )
 
     def longest(self, config: TranslateConfig) -> int:
-        position = getattr(config.model, "position", None)
-        return min(config.data.max_length, getattr(position, "max_length", None) or config.data.max_length)
+        return longest(config)
 
     def count(self, batch: Any) -> int:
         return int(batch.target.num_tokens - batch.target.size)
@@ -96,10 +95,10 @@ class Translate(Subject):
         values |= dict(zip(decoded, (score.value for score in evaluate(found, wanted, decoded)), strict=True))
         lengths, unit = measured_lengths([pair.source for pair in pairs])
         buckets = []
-        for longest, numbers in grouped(lengths, asked.lengths).items():
+        for end, numbers in grouped(lengths, asked.lengths).items():
             ours, theirs = ([side[number] for number in numbers] for side in (found, wanted))
             (score,) = evaluate(ours, theirs, decoded[:1])
-            buckets.append(Bucket(longest=longest, count=len(numbers), value=score.value))
+            buckets.append(Bucket(longest=end, count=len(numbers), value=score.value))
         return Scored(values=self.pick(values, asked.metrics), buckets=buckets, unit=unit)
 
     def require_metrics(self, metrics: Any) -> None:
