@@ -11,7 +11,7 @@ from foveate.attention.paths.chunked import seen_keys
 from foveate.attention.paths.hidden import nothing_to_silence, silence, weigh
 from foveate.attention.paths.materialised import terms
 from foveate.attention.paths.pairwise import pair_weights, unavailable
-from foveate.attention.paths.path import Cost, Formula, share_heads
+from foveate.attention.paths.path import Cost, Formula, cutting_reasons, share_heads
 from foveate.attention.paths.weighted import suits, weigh_few
 from foveate.attention.position import Positions
 from foveate.attention.score import Additive, GATv2Score
@@ -46,6 +46,8 @@ class AdditivePath:
             reasons.append(f"computes in float32, not in {query.dtype}")
         if torch.compiler.is_compiling():
             reasons.append("cannot be traced")
+        if query.shape[2] > _rows(query, key):
+            reasons += cutting_reasons(formula)
         if not reasons and (missing := unavailable()):
             reasons.append(missing)
         return reasons

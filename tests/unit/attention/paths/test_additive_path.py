@@ -12,6 +12,7 @@ from foveate.attention import (
     AdditiveConfig,
     Attention,
     GatV2Config,
+    Hard,
     LocationAware,
     Positions,
     ScaledDot,
@@ -204,6 +205,16 @@ def test_blocks_of_queries_give_what_one_piece_gives(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(additive, "ROOM", 4 * 3 * 4 * 9 * 2)
     for one, other in zip(outcome(), whole, strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
+
+
+def test_draws_that_would_fall_into_blocks_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not served():
+        return
+    site, (query, key, _) = attention(normaliser=Hard(mode="sample")), inputs()
+    assert not PATH.refuses(site, query, key, Positions.of(9, 9))
+    monkeypatch.setattr(additive, "ROOM", 4 * 3 * 4 * 9 * 2)
+    assert PATH.refuses(site, query, key, Positions.of(9, 9)) == [f"{site.normaliser} draws for all queries at once"]
+    assert not PATH.refuses(site, query[:, :, :2], key, Positions.of(2, 9))
 
 
 @pytest.mark.parametrize("queries", [1, 6])
