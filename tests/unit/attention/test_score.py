@@ -97,12 +97,15 @@ def test_cosine_is_the_angle_alone_times_beta(query: Tensor, key: Tensor, learne
     assert score.state_dict().keys() == ({"beta"} if learned else set())
 
 
-def test_the_cosine_with_a_vector_of_zeros_is_zero_and_has_finite_gradients(query: Tensor, key: Tensor) -> None:
-    key = key.clone()
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_the_cosine_with_a_vector_of_zeros_is_zero_and_has_finite_gradients(
+    query: Tensor, key: Tensor, dtype: torch.dtype
+) -> None:
+    query, key = query.to(dtype), key.to(dtype)
     key[:, :, 2] = 0
     query.requires_grad_()
     key.requires_grad_()
-    scores = Cosine().double()(query, key)
+    scores = Cosine().to(dtype)(query, key)
     assert (scores[..., 2] == 0).all()
     assert all(gradient.isfinite().all() for gradient in torch.autograd.grad(scores.square().sum(), (query, key)))
 
