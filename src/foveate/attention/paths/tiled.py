@@ -24,7 +24,7 @@ from foveate.attention.visibility import And, Causal, Chunk, Visibility, Window
 class TiledPath:
     """Any attention under causal() and other rules that end at the query, alone or with padding.
 
-    Softmax over dot products has its backward pass written out; others leave their weights to automatic differentiation.
+    Softmax over dot products has its backward pass written out; others are left to automatic differentiation.
     """
 
     name = "tiled"
@@ -68,8 +68,8 @@ class TiledPath:
 
 
 def _unfused(cost: Cost, layout: list[Tile]) -> Cost:
-    """Automatic differentiation passes over the pairs more often (measured: 1.3 to 1.4 times as long as the pass that is
-    written out), and keeps the weights of all tiles and what they were made of.
+    """Automatic differentiation passes over the pairs more often (measured: 1.3 to 1.4 times as long as the pass that
+    is written out), and keeps the weights of all tiles and what they were made of.
     """
     kept = 1.0 if torch.is_grad_enabled() else max([0, *(tile.pairs for tile in layout)]) / max(_pairs(layout), 1)
     assert cost.pairs is not None
