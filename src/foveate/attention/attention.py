@@ -13,6 +13,7 @@ from foveate.attention import part, planner, record
 from foveate.attention.bias import Bias
 from foveate.attention.normaliser import Normaliser, Softmax
 from foveate.attention.paths import PATHS
+from foveate.attention.paths.additive import looked_back
 from foveate.attention.paths.materialised import materialise
 from foveate.attention.paths.path import Path
 from foveate.attention.position import Positions
@@ -217,6 +218,8 @@ class Attention(nn.Module):
         source = key
         query, key, at = self._placed(query, key, value, at)
         record.note(self, self.kind, query, key, at, source=source)
+        if (looked := looked_back(self, query, key, value, at=at, key_features=key_features)) is not None:
+            return looked
         seen = materialise(self, query, key, value, at=at, key_features=key_features)
         return seen.context, seen.weights
 

@@ -26,7 +26,9 @@ from foveate.attention import (
     ShawRelative,
     ShawRelativeConfig,
     padding,
+    window,
 )
+from foveate.attention.paths import BandedPath, Path, ProductPath, SDPAPath, ShortPath, TiledPath
 
 
 @pytest.fixture
@@ -97,12 +99,15 @@ def test_cosine_is_the_angle_alone_times_beta(query: Tensor, key: Tensor, learne
     assert score.state_dict().keys() == ({"beta"} if learned else set())
 
 
-def test_the_cosine_with_a_vector_of_zeros_is_zero_and_has_finite_gradients(query: Tensor, key: Tensor) -> None:
-    key = key.clone()
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_the_cosine_with_a_vector_of_zeros_is_zero_and_has_finite_gradients(
+    query: Tensor, key: Tensor, dtype: torch.dtype
+) -> None:
+    query, key = query.to(dtype), key.to(dtype)
     key[:, :, 2] = 0
     query.requires_grad_()
     key.requires_grad_()
-    scores = Cosine().double()(query, key)
+    scores = Cosine().to(dtype)(query, key)
     assert (scores[..., 2] == 0).all()
     assert all(gradient.isfinite().all() for gradient in torch.autograd.grad(scores.square().sum(), (query, key)))
 
@@ -115,6 +120,31 @@ def test_location_takes_the_row_of_the_place_where_a_key_stands(query: Tensor, k
     for head in range(3):
         expected = query[:, head] @ score.weight[head % heads]
         torch.testing.assert_close(scores[:, head], expected[..., 2:7])
+
+
+@pytest.mark.parametrize(("heads", "side"), [(1, "right"), (4, "left")])
+def test_location_is_served_by_every_kernel_for_dot_products(heads: int, side: str) -> None:
+    torch.manual_seed(0)
+    score = Location(query_dim=16, max_length=12, num_heads=heads)
+    attention = Attention(score, visibility=window(left=3, right=0) & padding())
+    at = Positions.of(9, 9, key_lengths=torch.tensor([9, 4, 0]), side=side)
+    query, key, value = torch.randn(3, 4, 9, 16), torch.randn(3, 2, 9, 5), torch.randn(3, 2, 9, 16)
+
+    def outcome(path: Path | None) -> list[Tensor]:
+        leaves = [query.clone().requires_grad_(), value.clone().requires_grad_()]
+        inputs = (leaves[0], key, leaves[1])
+        context = (
+            attention.explain(*inputs, at=at).context
+            if path is None
+            else path.run(attention, *inputs, at=at, key_features=None, dropout=0.0)
+        )
+        return [context, *torch.autograd.grad(context.square().sum(), [*leaves, score.weight])]
+
+    kernels = [ProductPath(), SDPAPath(), ShortPath(), TiledPath(tile=4), BandedPath(tile=4)]
+    for path in kernels:
+        assert not path.refuses(attention, query, key, at) or path.name == "short"
+        for got, exact in zip(outcome(path), outcome(None), strict=True):
+            torch.testing.assert_close(got, exact, atol=1e-5, rtol=1e-4)
 
 
 def test_location_is_cut_to_the_length_of_each_source_and_normalised_again(query: Tensor, key: Tensor) -> None:

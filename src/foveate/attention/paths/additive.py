@@ -11,10 +11,10 @@ from foveate.attention.paths.chunked import seen_keys
 from foveate.attention.paths.hidden import nothing_to_silence, silence, weigh
 from foveate.attention.paths.materialised import terms
 from foveate.attention.paths.pairwise import pair_weights, unavailable
-from foveate.attention.paths.path import Cost, Formula, share_heads
+from foveate.attention.paths.path import Cost, Formula, cutting_reasons, share_heads
 from foveate.attention.paths.weighted import suits, weigh_few
-from foveate.attention.position import Positions
-from foveate.attention.score import Additive, GATv2Score
+from foveate.attention.position import Positions, traced
+from foveate.attention.score import Additive, GATv2Score, LocationAware
 from foveate.attention.visibility import Everything
 
 ROOM = 2**26
@@ -46,6 +46,8 @@ class AdditivePath:
             reasons.append(f"computes in float32, not in {query.dtype}")
         if torch.compiler.is_compiling():
             reasons.append("cannot be traced")
+        if query.shape[2] > _rows(query, key):
+            reasons += cutting_reasons(formula)
         if not reasons and (missing := unavailable()):
             reasons.append(missing)
         return reasons
@@ -87,7 +89,9 @@ class AdditivePath:
 
         def block(query: Tensor, at: Positions, features: Tensor, values: Tensor) -> Tensor:
             here = formula.visibility(at) if hides and visible is None else visible
-            weights = _weights(formula, query, features, here, at)
+            pair = (score.query_features(query).float(), features, score.vector.float())
+            slope = None if isinstance(score, Additive) else score.slope
+            weights = _weights(formula, pair, here, at, slope)
             dropped = torch.nn.functional.dropout(weights, dropout) if dropout else weights
             if suits(query, values):
                 return weigh_few(dropped, values, here)
@@ -96,18 +100,49 @@ class AdditivePath:
         return by_rows(block, query, at, rows, key_features.float(), values)
 
 
+def looked_back(
+    formula: Formula,
+    query: Float[Tensor, "batch heads 1 query_dim"],
+    key: Float[Tensor, "batch kv_heads key key_dim"],
+    value: Float[Tensor, "batch kv_heads key value_head_dim"],
+    *,
+    at: Positions,
+    key_features: Float[Tensor, "batch #heads key feature"] | None,
+) -> tuple[Float[Tensor, "batch heads 1 value_head_dim"], Float[Tensor, "batch heads 1 key"]] | None:
+    """Context and weights of one query that sees where the step before looked: for it, U f is a part of the keys.
+
+    None where the kernel does not run, or another score is asked for.
+    """
+    score, heads = formula.score, query.shape[1]
+    kind = (query.shape[2], query.dtype, query.device.type)
+    if not isinstance(score, LocationAware) or kind != (1, torch.float32, "cpu") or traced() or unavailable():
+        return None
+    visible = None if isinstance(formula.visibility, Everything) else formula.visibility(at)
+    shown = _ALL if visible is None else visible
+    values, native = share_heads(value, heads), suits(query, value)
+    if visible is not None and not nothing_to_silence(formula.visibility, at):
+        values = values if native else silence(visible, values)[0]
+        key = key if key_features is not None else silence(visible, share_heads(key, heads))[0]
+    features = score.key_features(share_heads(key, heads)) if key_features is None else key_features
+    sides = (score.query_features(query), features + score.looked(query, at)[:, :, 0], score.vector)
+    weights = _weights(formula, (sides[0].float(), sides[1].float(), sides[2].float()), visible, at, None)
+    context = weigh_few(weights, values, visible) if native else weigh(weights.to(value.dtype), values, shown)
+    return context, weights
+
+
 _SUMS = (Additive.compare, GATv2Score.compare)
 _ALL = torch.ones(1, 1, 1, 1, dtype=torch.bool)
 
 
 def _weights(
-    formula: Formula, query: Tensor, features: Tensor, visible: Tensor | None, at: Positions
+    formula: Formula,
+    pair: tuple[Tensor, Tensor, Tensor],
+    visible: Tensor | None,
+    at: Positions,
+    slope: float | None,
 ) -> Float[Tensor, "batch heads query key"]:
-    score, softmax = formula.score, formula.normaliser == Softmax()
-    assert isinstance(score, Additive | GATv2Score)
-    slope = None if isinstance(score, Additive) else score.slope
+    softmax = formula.normaliser == Softmax()
     bias = None if formula.bias is None else formula.bias(at).float()
-    pair = (score.query_features(query).float(), features, score.vector.float())
     weights = pair_weights(*pair, visible=visible, bias=bias, softmax=softmax, slope=slope)
     if not softmax:
         weights = formula.normaliser(weights, _ALL if visible is None else visible)

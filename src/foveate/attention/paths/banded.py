@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-from foveate.attention.normaliser import Hard
 from foveate.attention.paths import fused
 from foveate.attention.paths.fused import fusing_reasons
 from foveate.attention.paths.gather import gathered, worth_gathering
 from foveate.attention.paths.layout import tiles
-from foveate.attention.paths.path import Cost, Formula
+from foveate.attention.paths.path import Cost, Formula, cutting_reasons
 from foveate.attention.paths.tile import by_layout, by_tile
 from foveate.attention.position import Positions
 
@@ -31,10 +30,7 @@ class BandedPath:
     def refuses(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
         if math.isinf(formula.visibility.width):
             return [f"{formula.visibility} reaches as far as there are keys"]
-        normaliser = formula.normaliser
-        if isinstance(normaliser, Hard) and normaliser.training and normaliser.mode in ("sample", "gumbel"):
-            return [f"{normaliser} draws for all queries at once"]
-        return []
+        return cutting_reasons(formula)
 
     def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
         return by_layout(tiles(formula.visibility, at, self._size(formula)), formula, query, key, at)

@@ -12,7 +12,7 @@ from torch import Tensor
 from foveate.attention.paths.blocks import by_rows
 from foveate.attention.paths.hidden import nothing_to_silence, silence
 from foveate.attention.paths.materialised import materialise, terms
-from foveate.attention.paths.path import Cost, Formula, asked, share_heads
+from foveate.attention.paths.path import Cost, Formula, asked, cutting_reasons, share_heads
 from foveate.attention.position import Positions
 from foveate.attention.score import KeyedScore
 from foveate.attention.visibility import Visibility
@@ -22,12 +22,14 @@ ROOM = 2**24
 
 
 class ChunkedPath:
-    """Accepts everything; O(key) memory per block of queries, at least one row. Worth it where scores are large."""
+    """Accepts everything but draws that would need several blocks; O(key) memory per block of queries, at least one
+    row. Worth it where scores are large.
+    """
 
     name = "chunked"
 
     def refuses(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
-        return []
+        return cutting_reasons(formula) if query.shape[2] > rows_in(formula, query, key) else []
 
     def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
         pairs = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]

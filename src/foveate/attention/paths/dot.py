@@ -12,12 +12,12 @@ from foveate.attention.normaliser import Softmax
 from foveate.attention.paths.hidden import finite, nothing_to_silence, silence
 from foveate.attention.paths.path import Formula, share_heads
 from foveate.attention.position import Positions
-from foveate.attention.score import Cosine, Dot, General, ScaledDot
+from foveate.attention.score import Cosine, Dot, General, Location, ScaledDot
 
 PLAIN = (ScaledDot, Dot)
 """Scores that leave queries and keys as they are."""
-Products = Dot | General | Cosine
-"""Scores that are products of what they make of queries and of keys."""
+Products = Dot | General | Cosine | Location
+"""Scores that are products of what they make of queries and of keys, or of the keys' places."""
 
 
 class Dots(NamedTuple):
@@ -52,6 +52,7 @@ def dots(
     query: Float[Tensor, "batch heads query query_dim"],
     key: Float[Tensor, "batch kv_heads key key_dim"],
     value: Float[Tensor, "batch kv_heads key value_head_dim"],
+    at: Positions,
     key_features: Float[Tensor, "batch #heads key feature"] | None,
     hide: Callable[..., tuple[Tensor, ...]] | None,
 ) -> Dots:
@@ -62,10 +63,15 @@ def dots(
         return _alike(Dots(query, key, value, score.factor(query.shape[-1]) / _temperature(formula)))
     assert isinstance(score, Products)
     key, value = share_heads(key, heads), share_heads(value, heads)
-    given = None if key_features is None else key_features.expand(-1, heads, -1, -1)
+    if isinstance(score, Location):
+        key_features = score.features_at(at)
+    given = None if key_features is None else key_features.expand(len(query), heads, -1, -1)
     if hide is not None:
         key, value = hide(key if given is None else given, value)
         given = None if given is None else key
+    if isinstance(score, Location):
+        assert given is not None
+        return _alike(Dots(query, given, value, 1.0 / _temperature(formula)))
     features = score.key_features(key) if given is None else given
     if isinstance(score, Dot):
         return _alike(Dots(query, features, value, score.factor(query.shape[-1]) / _temperature(formula)))
@@ -87,10 +93,10 @@ def safe_dots(
     nothing = nothing_to_silence(formula.visibility, at)
     alike = visible is not None and visible.shape[-2] == 1
     if (nothing and alike) or finite(key if key_features is None else key_features, value):
-        return dots(formula, query, key, value, key_features, None)
+        return dots(formula, query, key, value, at, key_features, None)
     if nothing or visible is None:
         return None
-    given = dots(formula, query, key, value, key_features, partial(silence, visible))
+    given = dots(formula, query, key, value, at, key_features, partial(silence, visible))
     return given if alike or finite(given.key, given.value) else None
 
 

@@ -15,7 +15,7 @@ from torch.nn.functional import dropout as drop
 from foveate.attention.normaliser import Softmax
 from foveate.attention.paths.path import Cost, Formula, share_heads
 from foveate.attention.position import Positions
-from foveate.attention.score import Additive, Dot, General
+from foveate.attention.score import Additive, Cosine, Dot, General
 from foveate.attention.score.graph import EdgeScore
 from foveate.attention.visibility import And, Edges, Everything, Visibility
 
@@ -53,9 +53,9 @@ class EdgesPath:
         reasons = []
         if not beside.by_pair:
             reasons.append(f"{beside} does not judge single pairs")
-        if not isinstance(formula.score, Dot | General | Additive | EdgeScore):
+        if not isinstance(formula.score, Dot | General | Cosine | Additive | EdgeScore):
             reasons.append(f"{type(formula.score).__name__} does not compare rows in pairs")
-        if isinstance(formula.score, Dot) and query.shape[-1] != key.shape[-1]:
+        if isinstance(formula.score, Dot | Cosine) and query.shape[-1] != key.shape[-1]:
             reasons.append(f"queries are {query.shape[-1]} wide and keys {key.shape[-1]}")
         if type(formula.normaliser) is not Softmax:
             reasons.append(f"{formula.normaliser} is not softmax")
@@ -237,7 +237,7 @@ def _weights(
 
 def _scores(formula: Formula, query: Tensor, key: Tensor, graph: _Graph, key_features: Tensor | None) -> Tensor:
     score, heads = formula.score, query.shape[1]
-    assert isinstance(score, Dot | General | Additive | EdgeScore)
+    assert isinstance(score, Dot | General | Cosine | Additive | EdgeScore)
     # Rows that nobody sees may hold anything, and what is made of them must not reach the weights' gradients.
     seen = torch.zeros(key.shape[2], dtype=torch.bool, device=key.device)
     seen[graph.source] = True

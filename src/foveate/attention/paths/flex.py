@@ -75,7 +75,7 @@ class FlexPath:
     ) -> Float[Tensor, "batch heads query value_head_dim"]:
         silent = nothing_to_silence(formula.visibility, at)
         hide = None if silent else functools.partial(silence, formula.visibility(at))
-        given = dots(formula, query, key, value, key_features, hide)
+        given = dots(formula, query, key, value, at, key_features, hide)
         if dropout or not finite(given.key, given.value):
             # Dropped weights and hidden NaN are the reference's business.
             return materialise(formula, query, key, value, at=at, key_features=key_features, dropout=dropout).context

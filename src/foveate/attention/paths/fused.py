@@ -147,7 +147,7 @@ def context(
             return None
         seen = [visible_in(formula.visibility, at, tile) if tile.columns else None for tile in layout]
         hide = partial(silence, _seen_by_any(seen, layout, key.shape[2])[:, :, None])
-    given = dots(formula, query, key, value, key_features, hide)
+    given = dots(formula, query, key, value, at, key_features, hide)
     if hide is not None and not finite(given.key, given.value):
         return None
     pairs = sum(tile.pairs for tile in layout) * (query.shape[0] if at.real is not None else 1)

@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from foveate.attention.bias import Bias
-from foveate.attention.normaliser import Normaliser
+from foveate.attention.normaliser import Hard, Normaliser
 from foveate.attention.position import Positions
 from foveate.attention.score import PlacedScore, Score
 from foveate.attention.visibility import Visibility
@@ -73,6 +73,16 @@ def asked(formula: Formula, query: Tensor, at: Positions) -> float:
     """About how many pairs a rule is asked about: examples or queries may share its answers."""
     row = formula.visibility(at.rows(slice(0, 1)))
     return float(row.numel() * (query.shape[2] if formula.visibility.reads_query_position else 1))
+
+
+def cutting_reasons(formula: Formula) -> list[str]:
+    """Why queries may not be taken a few at a time; empty when they may. A draw is told of once, and its `expectation`
+    decides for whole examples; Gumbel noise is each pair's own.
+    """
+    normaliser = formula.normaliser
+    if isinstance(normaliser, Hard) and normaliser.training and normaliser.mode == "sample":
+        return [f"{normaliser} draws for all queries at once"]
+    return []
 
 
 def share_heads(tensor: Float[Tensor, "batch kv_heads key dim"], heads: int) -> Float[Tensor, "batch heads key dim"]:

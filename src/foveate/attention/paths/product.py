@@ -48,7 +48,7 @@ class ProductPath:
     ) -> Float[Tensor, "batch heads query value_head_dim"]:
         shown = hiding(formula.visibility, at)
         given = (
-            dots(formula, query, key, value, key_features, None)
+            dots(formula, query, key, value, at, key_features, None)
             if shown is None
             else safe_dots(formula, query, key, value, at, key_features, shown.visible)
         )

@@ -62,7 +62,7 @@ class SDPAPath:
                     formula, query, key, value, at=at, key_features=key_features, dropout=dropout
                 ).context
         else:
-            given = dots(formula, query, key, value, key_features, None)
+            given = dots(formula, query, key, value, at, key_features, None)
         mask = _mask(formula, shown, given.query, key, at)
         large = query.shape[2] >= LARGE_BLOCKS or given.query.dtype != torch.float32
         with _AS_IT_IS if large else machine.small_products():

@@ -73,7 +73,7 @@ class ShortPath:
         # A kernel that does not read what is hidden is not enough where weights of a score would meet it.
         meets = shown is not None and type(formula.score) not in PLAIN and not finite(key)
         hide = partial(silence, shown.visible) if shown is not None and meets else None
-        given = dots(formula, query, key, value, key_features, hide)
+        given = dots(formula, query, key, value, at, key_features, hide)
         ranges = None if shown is None else shown.stretches
         if dropout or (shown is not None and ranges is None) or not _fits(given):
             # Dropped weights, padding with gaps and values of another width are others' business.

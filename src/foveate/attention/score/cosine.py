@@ -15,7 +15,7 @@ class Cosine(nn.Module):
 
     Graves et al. 2014, equation 6 (content addressing of the neural Turing machine). There the controller emits β at
     every step; here it is one number, or with `learned` one trained number per head. Lengths below `eps` count as
-    `eps`, so that a vector of zeros scores 0 with finite gradients.
+    `eps` (or the least number of a type that is coarser), so that a vector of zeros scores 0 with finite gradients.
 
     >>> q, k = torch.tensor([[[[3.0, 4.0]]]]), torch.tensor([[[[30.0, 40.0], [-4.0, 3.0], [-0.3, -0.4]]]])
     >>> Cosine(beta=2.0)(q, k).flatten()
@@ -34,10 +34,10 @@ class Cosine(nn.Module):
         self.eps = eps
 
     def query_features(self, query: Float[Tensor, "batch heads query dim"]) -> Float[Tensor, "batch heads query dim"]:
-        return normalize(query, dim=-1, eps=self.eps) * self.beta[:, None, None]
+        return normalize(query, dim=-1, eps=self._least(query)) * self.beta[:, None, None]
 
     def key_features(self, key: Float[Tensor, "batch heads key dim"]) -> Float[Tensor, "batch heads key dim"]:
-        return normalize(key, dim=-1, eps=self.eps)
+        return normalize(key, dim=-1, eps=self._least(key))
 
     def compare(
         self,
@@ -51,6 +51,10 @@ class Cosine(nn.Module):
     ) -> Float[Tensor, "batch heads query key"]:
         require_equal_width("Cosine", query, key)
         return self.compare(self.query_features(query), self.key_features(key))
+
+    def _least(self, x: Tensor) -> float:
+        """`eps`, where the number type holds it: float16 makes 1e-8 a zero, and 0 / 0 is NaN."""
+        return max(self.eps, torch.finfo(x.dtype).tiny)
 
     def extra_repr(self) -> str:
         learned = isinstance(self.beta, nn.Parameter)

@@ -52,8 +52,16 @@ class Location(nn.Module):
         place = self._place(at).expand(*everywhere.shape[:-1], -1)
         return everywhere.gather(-1, place)
 
+    def features_at(self, at: Positions) -> Float[Tensor, "#batch #heads key query_dim"]:
+        """The row of W for each key: scores are its products with queries."""
+        place, rows = self._place(at)[:, :, 0], self.weight.mT
+        if place.shape[:2] == (1, 1):
+            return rows[:, place[0, 0]][None]
+        head = torch.arange(len(rows), device=rows.device)[:, None]
+        return rows[head, place]
+
     def _place(self, at: Positions) -> Int[Tensor, "#batch #heads 1 key"]:
-        """The row of W for each key; any row for padding, which is hidden."""
+        """The number of the row of W for each key; padding may lie beyond them, and gets any."""
         place = at.key if at.real is None else torch.where(at.real, at.key, 0)
         last = self.weight.shape[-1] - 1
         if place.numel() and int(place.max()) > last:
@@ -61,7 +69,7 @@ class Location(nn.Module):
                 f"Location-based attention has learned to point at positions 0 to {last}, but a key stands at "
                 f"{int(place.max())}. Shorten the input, or train with a larger max_length."
             )
-        return place.clamp(min=0)
+        return at.key.clamp(0, last)
 
     def extra_repr(self) -> str:
         num_heads, query_dim, max_length = self.weight.shape
@@ -112,6 +120,11 @@ class LocationAware(nn.Module):
             return torch.full((1, 1, 1, at.key.shape[-1]), 1 / max(at.key.shape[-1], 1), device=at.device)
         return at.real / at.key_lengths.clamp(min=1)
 
+    def query_features(
+        self, query: Float[Tensor, "batch heads query query_dim"]
+    ) -> Float[Tensor, "batch heads query hidden_dim"]:
+        return project(query, self.query_weight) + self.bias[:, None, :]
+
     def key_features(
         self, key: Float[Tensor, "batch heads key key_dim"]
     ) -> Float[Tensor, "batch heads key hidden_dim"]:
@@ -125,18 +138,21 @@ class LocationAware(nn.Module):
         *,
         key_features: Float[Tensor, "batch heads key hidden_dim"] | None = None,
     ) -> Float[Tensor, "batch heads query key"]:
+        features = self.key_features(key) if key_features is None else key_features
+        hidden = self.query_features(query)[..., :, None, :] + features[..., None, :, :]
+        return (torch.tanh(hidden + self.looked(query, at)) * self.vector[:, None, None, :]).sum(-1)
+
+    def looked(
+        self, query: Float[Tensor, "batch heads query query_dim"], at: Positions
+    ) -> Float[Tensor, "#batch #heads query key hidden_dim"]:
+        """U f: what each key is told about where the step before looked."""
         if at.previous is None:
             raise ValueError(
                 "Location-aware attention looks at the weights of the step before, and `at.previous` is missing. "
                 "Recurrent decoders keep them; where all queries attend at once, choose another score."
             )
-        features = self.key_features(key) if key_features is None else key_features
-        here = slice(at.first_key, at.first_key + key.shape[2])
-        seen = project(self._convolved(at.previous.to(query.dtype))[..., here, :], self.feature_weight[:, None])
-        hidden = (project(query, self.query_weight) + self.bias[:, None, :])[..., :, None, :] + features[
-            ..., None, :, :
-        ]
-        return (torch.tanh(hidden + seen) * self.vector[:, None, None, :]).sum(-1)
+        here = slice(at.first_key, at.first_key + at.key.shape[-1])
+        return project(self._convolved(at.previous.to(query.dtype))[..., here, :], self.feature_weight[:, None])
 
     def _convolved(
         self, previous: Float[Tensor, "batch heads query all_keys"]

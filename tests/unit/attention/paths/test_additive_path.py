@@ -1,6 +1,7 @@
 """The fused additive path: equal to the formula in float64, where features are extreme as well, and lean."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from foveate.attention import (
     AdditiveConfig,
     Attention,
     GatV2Config,
+    Hard,
     LocationAware,
     Positions,
     ScaledDot,
@@ -22,6 +24,7 @@ from foveate.attention import (
     padding,
 )
 from foveate.attention.paths import AdditivePath, ChunkedPath, MaterialisedPath, Path, additive, pairwise
+from foveate.attention.paths.materialised import materialise
 from foveate.attention.paths.pairwise import pair_weights
 
 PATH = AdditivePath()
@@ -204,6 +207,48 @@ def test_blocks_of_queries_give_what_one_piece_gives(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(additive, "ROOM", 4 * 3 * 4 * 9 * 2)
     for one, other in zip(outcome(), whole, strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("rest", [{}, {"normaliser": Softmax(temperature=0.5)}, {"bias": lambda at: -0.1 * at.key}])
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_step_that_sees_where_the_last_one_looked_runs_on_the_kernel(kept: bool, rest: dict[str, object]) -> None:
+    if not served():
+        return
+    torch.manual_seed(0)
+    score = LocationAware(query_dim=8, key_dim=6, hidden_dim=20, channels=3, width=5, num_heads=4)
+    torch.nn.init.normal_(score.bias)
+    site, (query, key, value) = Attention(score, visibility=padding(), **rest), inputs()
+    key, value = (tensor.repeat_interleave(2, dim=1) for tensor in (key, value))
+    at = replace(
+        Positions.of(1, 9, key_lengths=torch.tensor([9, 4, 0])), previous=torch.rand(3, 4, 1, 9, requires_grad=True)
+    )
+    leaves = [query[:, :, :1].clone(), key, value]
+    leaves = [*(tensor.requires_grad_() for tensor in leaves), at.previous, *score.parameters()]
+
+    def outcome(way: Callable[..., tuple[Tensor, Tensor]]) -> list[Tensor]:
+        features = score.key_features(key) if kept else None
+        context, weights = way(site, *leaves[:3], at=at, key_features=features)
+        loss = context.square().sum() + (weights * torch.arange(9)).sum()
+        return [context, weights, *torch.autograd.grad(loss, leaves)]
+
+    def whole(*args: object, **rest: object) -> tuple[Tensor, Tensor]:
+        seen = materialise(*args, **rest)
+        return seen.context, seen.weights
+
+    assert additive.looked_back(site, *leaves[:3], at=at, key_features=None) is not None
+    for one, other in zip(outcome(Attention.step), outcome(whole), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
+    assert additive.looked_back(site.double(), *(x.double() for x in leaves[:3]), at=at, key_features=None) is None
+
+
+def test_draws_that_would_fall_into_blocks_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not served():
+        return
+    site, (query, key, _) = attention(normaliser=Hard(mode="sample")), inputs()
+    assert not PATH.refuses(site, query, key, Positions.of(9, 9))
+    monkeypatch.setattr(additive, "ROOM", 4 * 3 * 4 * 9 * 2)
+    assert PATH.refuses(site, query, key, Positions.of(9, 9)) == [f"{site.normaliser} draws for all queries at once"]
+    assert not PATH.refuses(site, query[:, :, :2], key, Positions.of(2, 9))
 
 
 @pytest.mark.parametrize("queries", [1, 6])

@@ -11,9 +11,12 @@ from torch import Tensor, nn
 from foveate.attention import (
     AdditiveConfig,
     Attention,
+    GatConfig,
     GeneralConfig,
+    LocationConfig,
     Positions,
     ScaledDot,
+    ShawRelativeConfig,
     Visibility,
     around,
     bigbird,
@@ -195,4 +198,34 @@ def test_one_sided_rules_run_in_tiles_a_head_at_a_time(monkeypatch: pytest.Monke
             torch.testing.assert_close(got, exact, atol=1e-12, rtol=0, msg=lambda m, s=seed: f"seed {s}: {m}")
     x, at = torch.randn(1, 1, 4, 2), Positions.of(4, 4)
     assert TiledPath().refuses(Attention(), x, x, at) == ["everything() does not end at the query"]
-    assert TiledPath().refuses(Attention(visibility=causal(), normaliser=ReLU()), x, x, at)
+    assert TiledPath().refuses(Attention(visibility=causal(), normaliser=Hard(mode="sample")), x, x, at)
+
+
+def test_one_sided_rules_run_in_tiles_under_any_score_bias_and_normaliser() -> None:
+    kinds = (
+        {"normaliser": ReLU()},
+        {"normaliser": Sparsemax()},
+        {"normaliser": Hard(mode="straight_through")},
+        {"score": ShawRelativeConfig(radius=2).build(query_dim=4, key_dim=4)},
+        {"score": LocationConfig(max_length=64).build(query_dim=4, key_dim=4)},
+        {"score": GatConfig().build(query_dim=4, key_dim=4)},
+        {"reweight": lambda at: -0.1 * (at.query - at.key).abs()},
+    )
+    for seed, kind in enumerate((*kinds, *kinds)):
+        _, inputs, at = case(seed, causal(), ScaledDot())
+        attention = Attention(visibility=causal() & padding(), **kind).double()
+        path = TiledPath(tile=4)
+        assert (inputs[0].shape[2] > 4) == (not path.refuses(attention, inputs[0], inputs[1], at))
+        for got, exact in zip(outcome(attention, inputs, at, path), outcome(attention, inputs, at, None), strict=True):
+            torch.testing.assert_close(got, exact, atol=1e-12, rtol=0, msg=lambda m, s=seed: f"seed {s}: {m}")
+
+
+def test_what_no_kernel_knows_is_planned_in_tiles_where_they_are_many() -> None:
+    attention = Attention(ShawRelativeConfig(radius=4).build(query_dim=32, key_dim=32), visibility=causal())
+    long, short = (torch.randn(1, 4, length, 32, requires_grad=True) for length in (1024, 16))
+    assert attention.plan(long, long).chosen == "tiled"
+    assert attention.plan(short, short).chosen != "tiled"
+    costs = {path.name: path.cost(attention, long, long, Positions.of(1024, 1024)) for path in attention.paths}
+    assert costs["tiled"].bytes < 0.6 * costs["materialised"].bytes
+    with torch.no_grad():
+        assert TiledPath().cost(attention, long, long, Positions.of(1024, 1024)).bytes < 0.3 * costs["tiled"].bytes

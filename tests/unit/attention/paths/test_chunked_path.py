@@ -4,7 +4,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from foveate.attention import AdditiveConfig, Attention, GeneralConfig, Positions, ScaledDot, Softmax, causal, padding
+from foveate.attention import (
+    AdditiveConfig,
+    Attention,
+    GeneralConfig,
+    Hard,
+    Positions,
+    ScaledDot,
+    Softmax,
+    causal,
+    choices,
+    padding,
+)
 from foveate.attention.paths import ChunkedPath, Path, chunked
 
 PATH = ChunkedPath()
@@ -66,6 +77,29 @@ def test_dropped_weights_are_the_same_on_the_way_back() -> None:
     kept = PATH.run(Attention(), x, x, value, at=Positions.of(7, 7), key_features=None, dropout=0.5)
     (grad,) = torch.autograd.grad(kept.sum(), value)
     torch.testing.assert_close(grad[..., 0], kept.detach().sum(2), atol=1e-6, rtol=0)
+
+
+def test_gumbel_noise_is_the_same_on_the_way_back() -> None:
+    x = torch.randn(2, 2, 7, 4)
+    value = torch.eye(7).expand(2, 2, 7, 7).clone().requires_grad_()
+    site = Attention(normaliser=Hard(mode="gumbel"))
+    chosen = PATH.run(site, x, x, value, at=Positions.of(7, 7), key_features=None, dropout=0.0)
+    (grad,) = torch.autograd.grad(chosen.sum(), value)
+    assert torch.equal(grad[..., 0], chosen.detach().sum(2))
+    assert (chosen.sum(-1) == 1).all()
+
+
+def test_draws_are_made_whole_and_told_of_once() -> None:
+    query, key = torch.randn(2, 2, 7, 4, requires_grad=True), torch.randn(2, 2, 7, 4)
+    additive = AdditiveConfig(hidden_dim=5).build(query_dim=4, key_dim=4)
+    for score in (ScaledDot(), additive):
+        site, at = Attention(score, normaliser=Hard(mode="sample", expectation=0.5)), Positions.of(7, 7)
+        assert PATH.refuses(site, query, key, at) == [f"{site.normaliser} draws for all queries at once"]
+        assert not PATH.refuses(site, query[:, :, :1], key, Positions.of(1, 7))
+        with choices() as made:
+            site.run(query, key, key, at=at).sum().backward()
+        assert [choice.entropy.shape for choice in made] == [(2, 2, 7)]
+        assert not PATH.refuses(site.eval(), query, key, at)
 
 
 def test_a_tensor_computed_before_learns_through_the_blocks_too() -> None:

@@ -12,6 +12,7 @@ from foveate.attention import (
     AdditiveConfig,
     Alibi,
     Attention,
+    CosineConfig,
     Dot,
     GeneralConfig,
     Positions,
@@ -29,7 +30,14 @@ from foveate.attention.normaliser import ReLU, Softmax
 from foveate.attention.paths.edges import EdgesPath, edge_weights
 from foveate.attention.score import GatConfig, GATScore, GatV2Config
 
-SCORES = (ScaledDot(), GeneralConfig(), AdditiveConfig(hidden_dim=3), GatConfig(), GatV2Config(hidden_dim=5))
+SCORES = (
+    ScaledDot(),
+    GeneralConfig(),
+    AdditiveConfig(hidden_dim=3),
+    GatConfig(),
+    GatV2Config(hidden_dim=5),
+    CosineConfig(beta=2.0),
+)
 
 
 def case(seed: int) -> tuple[Attention, list[Tensor], Positions, Tensor]:
@@ -44,7 +52,7 @@ def case(seed: int) -> tuple[Attention, list[Tensor], Positions, Tensor]:
     at = Positions.of(queries, keys, query_start=start, key_lengths=rng.choice([None, lengths]))
     segments = torch.randint(0, 2, (batch, keys + queries))
     at = replace(at, query_segment=segments[:, None, :queries, None], key_segment=segments[:, None, None, queries:])
-    score = SCORES[seed % 5].build(query_dim=4, key_dim=4, num_heads=rng.choice([1, heads]))
+    score = SCORES[seed % 6].build(query_dim=4, key_dim=4, num_heads=rng.choice([1, heads]))
     bias, reweight = (
         rng.choice([None, Alibi(heads)]),
         rng.choice([None, lambda at: -((0.3 * (at.query - at.key)) ** 2)]),
@@ -107,6 +115,28 @@ def test_graph_attention_networks_by_their_formula() -> None:
             pairs = torch.stack([torch.cat([projected[0, head, node], projected[0, head, j]]) for j in neighbours])
             weights = leaky_relu(pairs @ joined_vector, 0.2).softmax(0)
             torch.testing.assert_close(context[0, head, node], weights @ projected[0, head, neighbours])
+
+
+def test_the_second_kind_of_graph_attention_by_its_formula() -> None:
+    torch.manual_seed(0)
+    nodes, heads, dim, hidden = 6, 2, 4, 3
+    nodes_of = torch.randn(1, heads, nodes, dim)
+    graph = torch.tensor([[0, 1, 2, 3, 4, 5, 1], [1, 2, 3, 4, 5, 0, 4]])
+    score = GatV2Config(hidden_dim=hidden).build(query_dim=dim, key_dim=dim, num_heads=heads)
+    attention, at = Attention(score, visibility=edges(graph, self_loops=True)), Positions.of(nodes, nodes)
+    contexts = [EdgesPath().run(attention, nodes_of, nodes_of, nodes_of, at=at)]
+    contexts.append(attention.explain(nodes_of, nodes_of, nodes_of, at=at).context)
+    for head in range(heads):
+        matrix = torch.cat([score.query_weight[head], score.key_weight[head]]).T  # the paper's W over [h_i ‖ h_j]
+        for node in range(nodes):
+            neighbours = [*graph[0, graph[1] == node].tolist(), node]
+            scores = []
+            for neighbour in neighbours:
+                inside = matrix @ torch.cat([nodes_of[0, head, node], nodes_of[0, head, neighbour]])
+                scores.append(score.vector[head] @ torch.where(inside > 0, inside, 0.2 * inside))
+            weights = torch.stack(scores).softmax(0)
+            for context in contexts:
+                torch.testing.assert_close(context[0, head, node], weights @ nodes_of[0, head, neighbours])
 
 
 def test_edges_of_a_complete_graph_are_full_attention() -> None:
