@@ -1,167 +1,59 @@
 """Writes docs/mechanisms: a page for every part of the algebra, from its own docstring, with a picture and its cost.
 
-python docs/build.py                 # pages and pictures
-python docs/build.py --measure       # first times every mechanism on this machine, into docs/mechanisms/measured.json
+python docs/build.py                               # pages and pictures
+python docs/build.py --measure                     # first times every part on this machine, into measured.json
+python docs/build.py --measure --only 'score-*'    # times these alone and keeps the other figures; or --only layers
 """
 
 import argparse
 import inspect
 import json
-import math
 import re
-import time
-import typing
-from collections.abc import Callable, Iterator
-from dataclasses import MISSING, dataclass, fields, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, fields, replace
+from fnmatch import fnmatch
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from measure import HEAD_DIM, KERNEL, NEAR, SIZES, WIDTH, growth, measure
+from measure import HEADS as TIMED_HEADS
+from mechanism import DIM, HEADS, IN_PYTHON, Entry, built, entries, placed
+from torch import Tensor
 
-from foveate import machine, native
-from foveate.attention import (
-    AttentionConfig,
-    Positions,
-    calibration,
-    complexity,
-    padding,
-    predicate,
-    same_segment,
-    visibility,
-    window,
-)
-from foveate.attention.bias import BiasConfig, GaussianConfig
-from foveate.attention.configuration import AnyMechanismConfig
-from foveate.attention.normaliser import NormaliserConfig
-from foveate.attention.score import FeedbackScore, ScoreConfig
-from foveate.attention.transform import TransformConfig
-from foveate.attention.visibility import Visibility
-from foveate.config.field import kind_of
+from foveate.attention import complexity
 from foveate.inspect import Alignment
 from foveate.inspect.figure import svg
-from foveate.nn import RAN, MultiHeadAttention, Sinusoid
-from foveate.nn.position import PositionConfig
+from foveate.inspect.figure.scale import STEPS, hexadecimal, ramp
+from foveate.nn import LearnedConfig, Sinusoid
+from foveate.nn.criterion import MEANING, SEEN, Criteria, criteria
 
 FOLDER = Path(__file__).parent / "mechanisms"
 MEASURED = FOLDER / "measured.json"
-LENGTH, DIM, HEADS = 12, 16, 2
-SIZES = (256, 1024)
-WIDTH, KERNEL, NEAR = 512, 3, 64
-SITE = "model.block.encoder_attention"
-RULES = {
-    "everything": "everything()",
-    "causal": "causal()",
-    "window": "window(left=3, right=0)",
-    "dilated": "dilated(left=6, right=0, step=2)",
-    "around": "around(left=2, right=2)",
-    "padding": "padding([9])",
-    "prefix": "prefix(4)",
-    "block": "block(4)",
-    "chunk": "chunk(3, left=1)",
-    "global_tokens": "global_tokens(2)",
-    "random_blocks": "random_blocks(block=2, count=1, seed=0)",
-    "longformer": "longformer(window=2, tokens=1)",
-    "bigbird": "bigbird(block=2, window=3, tokens=1, random=1)",
-    "sparse": "sparse(block=4)",
-    "neighbourhood": "neighbourhood(columns=4, reach=1)",
-    "summary": "summary(block=4, count=1)",
-    "edges": "edges([[0, 1, 2, 3, 5, 8], [1, 2, 0, 8, 3, 5]], self_loops=True)",
+LENGTH = 12
+"""Of what is drawn."""
+LAYERS = "layers"
+TRIED = {"binary": 8}
+"""Digits that binary positions are tried with; 64 would outlast any text."""
+SEEN_AS = {
+    "position": "Positions are rows, features columns; the smallest number is the lightest.",
+    "recurrent": "What one head looks at: rows look, columns are looked at, darker is more. Three windows of four "
+    "tokens, each behind its cell G; at the right the cells c, which tokens review.",
 }
-"""How a page's example calls each rule."""
-
-
-def even(at: Positions) -> Tensor:
-    return at.key % 2 == 0
-
-
-IN_PYTHON = {
-    "same_segment": (same_segment(), "Attention(visibility=causal() & same_segment()).run(query, key, value, at=at)"),
-    "predicate": (predicate(even), "Attention(visibility=causal() & predicate(even)).run(query, key, value)"),
+TIMED = f"One example, {TIMED_HEADS} heads of {HEAD_DIM}"
+TIMED_AS = {
+    "position": f"Vectors of {WIDTH} numbers for n positions",
+    "recurrent": f"One document, one layer {WIDTH} wide in windows of 256, {TIMED_HEADS} heads of {HEAD_DIM}",
+    "location_aware": f"{TIMED}, all queries at once with the weights before each",
 }
-"""Rules that a file cannot say: one needs positions with segments, the other a function."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One page."""
-
-    section: str
-    kind: str
-    subject: Any
-    """Whose docstring explains it."""
-    setting: str
-    """The line of TOML that chooses it, or of Python where no file can."""
-    config: Any = None
-    """Builds the mechanism that shows it, where there is one to show."""
-
-    @property
-    def title(self) -> str:
-        return self.kind.replace("_", " ")
-
-    @property
-    def name(self) -> str:
-        """Of its files: a rule and a mechanism may share a kind."""
-        return f"{self.section}-{self.kind}".replace("_", "-")
-
-
-def members(union: Any) -> list[type]:
-    """The classes of a union, or the one class."""
-    return list(typing.get_args(union)) or [union]
-
-
-def entries() -> Iterator[Entry]:
-    """Every part that a configuration can name."""
-    for cls in members(ScoreConfig):
-        config = AttentionConfig(score=cls())
-        built = cls().build(query_dim=DIM, key_dim=DIM, num_heads=HEADS)
-        site = "model.attention" if isinstance(built, FeedbackScore) else SITE
-        yield Entry("score", kind_of(cls), type(built), f'{site}.score.kind = "{kind_of(cls)}"', config)
-    for cls in members(NormaliserConfig):
-        config = AttentionConfig(normaliser=cls())
-        setting = f'{SITE}.normaliser.kind = "{kind_of(cls)}"'
-        yield Entry("normaliser", kind_of(cls), type(cls().build()), setting, config)
-    for cls in members(BiasConfig):
-        example = GaussianConfig(sigma=2.0) if cls is GaussianConfig else cls()
-        built = example.build(num_heads=HEADS, head_dim=DIM)
-        setting = f"{SITE}.bias = {to_toml_line(example)}"
-        yield Entry("bias", kind_of(cls), type(built), setting, AttentionConfig(bias=example))
-    for cls in members(TransformConfig):
-        built = cls().build(head_dim=DIM, num_heads=HEADS)
-        config = AttentionConfig(transforms=(cls(),))
-        yield Entry(
-            "transform", kind_of(cls), type(built), f'{SITE}.transforms = [{{kind = "{kind_of(cls)}"}}]', config
-        )
-    for name, code in RULES.items():
-        rule = Visibility.parse(code)
-        config = AttentionConfig(visibility=rule)
-        yield Entry("visibility", name, getattr(visibility, name), f'{SITE}.visibility = "{code}"', config)
-    for name, (rule, code) in IN_PYTHON.items():
-        yield Entry("visibility", name, getattr(visibility, name), code, AttentionConfig(visibility=rule))
-    for cls in members(AnyMechanismConfig):
-        if cls is not AttentionConfig:
-            subject = _subject(cls)
-            yield Entry("formula", kind_of(cls), subject, f'{SITE}.kind = "{kind_of(cls)}"', cls())
-    for cls in members(PositionConfig):
-        yield Entry("position", kind_of(cls), _subject(cls), f'model.position.kind = "{kind_of(cls)}"')
-    yield Entry("recurrent", "ran", RAN, 'model.encoder.kind = "ran"')
-
-
-def to_toml_line(config: Any) -> str:
-    """A configuration as an inline table, with what is not a default."""
-    given = {field.name: getattr(config, field.name) for field in fields(config) if field.default is MISSING}
-    return (
-        "{"
-        + ", ".join(f"{name} = {json.dumps(value)}" for name, value in {"kind": kind_of(type(config)), **given}.items())
-        + "}"
-    )
-
-
-def _subject(cls: type) -> Any:
-    """The class that a configuration builds, if its docstring says more than the configuration's."""
-    built = typing.get_type_hints(cls.build).get("return")
-    ours = inspect.isclass(built) and built.__module__.startswith("foveate") and built.__name__ != "Attention"
-    return built if ours and inspect.getdoc(built) else cls
+COLUMNS = {
+    "path": "path",
+    "forward": "forward, ms",
+    "training": "forward and backward, ms",
+    "flops": "MFLOP",
+    "bytes": "MiB beside inputs and output",
+}
 
 
 # -- the text ----------------------------------------------------------------------------------------------------------
@@ -170,12 +62,15 @@ def _subject(cls: type) -> Any:
 def page(entry: Entry, measured: dict[str, Any]) -> str:
     """The Markdown of one part."""
     place, language = ("In Python", "python") if entry.kind in IN_PYTHON else ("In a configuration", "toml")
-    parts = [f"# {entry.title}", *body(entry.subject), f"## {place}", f"```{language}\n{entry.setting}\n```"]
-    if entry.config is not None:
-        about = "What one head looks at: rows are queries, columns keys, darker is more."
-        parts += ["## What it looks at", f"![weights]({entry.name}.svg)", about]
+    parts = [f"# {entry.title}", *body(entry.subject)]
+    if entry.whole is not None:
+        parts += ["## All layers", *body(entry.whole)]
+    parts += [f"## {place}", f"```{language}\n{entry.setting}\n```"]
+    about = SEEN_AS.get(entry.section, "What one head looks at: rows are queries, columns keys, darker is more.")
+    title = "What it looks like" if entry.section == "position" else "What it looks at"
+    parts += [f"## {title}", f"![{'vectors' if entry.section == 'position' else 'weights'}]({entry.name}.svg)", about]
     if entry.name in measured["mechanisms"]:
-        parts += ["## What it costs", cost(measured["mechanisms"][entry.name]), measured["about"]]
+        parts += ["## What it costs", *cost(entry, measured)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -194,29 +89,89 @@ def _is_equation(paragraph: str) -> bool:
     return bool(re.search(r"\s[=≤∈]\s", paragraph)) and not paragraph.rstrip().endswith((".", ":"))
 
 
-def cost(row: dict[str, Any]) -> str:
-    header = "| n | path | forward, ms | forward and backward, ms | MFLOP | MiB beside inputs and output |"
-    lines = [header, "|---|---|---|---|---|---|"]
-    for size in map(str, SIZES):
-        if size in row:
-            at = row[size]
-            numbers = (
-                f"{at['forward']:.1f} | {at['training']:.1f} | {at['flops'] / 1e6:.0f} | {at['bytes'] / 2**20:.1f}"
-            )
-            lines.append(f"| {size} | {at['path']} | {numbers} |")
-    return "\n".join(lines)
+def cost(entry: Entry, measured: dict[str, Any]) -> Iterator[str]:
+    """The table of one part, and how fast its times grow."""
+    row = measured["mechanisms"][entry.name]
+    sizes = sorted((size for size in row if size.isdigit()), key=int)
+    shown = [name for name in COLUMNS if any(name in row[size] for size in sizes)]
+    yield table(
+        ["n", *(COLUMNS[name] for name in shown)],
+        ([size, *(figure(name, row[size].get(name)) for name in shown)] for size in sizes),
+    )
+    said = [f"n^{exponent(row, what)} {COLUMNS[what].removesuffix(', ms')}" for what in times(row)]
+    if said:
+        yield f"Time grows as {', '.join(said)}: the exponents fitted to these lengths."
+    of = TIMED_AS.get(entry.kind, TIMED_AS.get(entry.section, TIMED))
+    yield f"{of}; {measured['about']}"
+
+
+def figure(name: str, value: Any) -> str:
+    """One cell of the table of costs."""
+    if value is None or name == "path":
+        return value or "–"
+    if name in ("forward", "training"):
+        return milliseconds(value)
+    return f"{value / 1e6:.0f}" if name == "flops" else f"{value / 2**20:.1f}"
+
+
+def milliseconds(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.1f}" if value >= 0.1 else f"{value:.2g}"
+
+
+def times(row: dict[str, Any]) -> list[str]:
+    """Which times were measured at enough lengths to fit their growth."""
+    return [what for what in ("forward", "training") if growth(row, what) is not None]
+
+
+def exponent(row: dict[str, Any], what: str) -> str:
+    p = growth(row, what)
+    return "–" if p is None else f"{p:.1f}"
+
+
+def table(header: Sequence[str], rows: Any) -> str:
+    first, *others = ("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in (header, *rows))
+    return "\n".join([first, "|---" * len(header) + "|", *others])
 
 
 def index(every: list[Entry], measured: dict[str, Any]) -> str:
     """The table of contents, with the lectures' comparison tables and our measured columns."""
     parts = ["# Every part of the algebra", "Made by `docs/build.py` from the docstrings; do not edit these pages."]
+    parts.append(
+        "The exponent p of time ~ n^p is fitted to lengths from "
+        f"{SIZES[0]} to {SIZES[-1]}, or to less where the longest takes too much: a machine's own answer to "
+        "what O(n) and O(n²) mean here."
+    )
     for section in dict.fromkeys(entry.section for entry in every):
         mine = [entry for entry in every if entry.section == section]
-        parts += [f"## {section}", "\n".join(f"* [{entry.title}]({entry.name}.md): {first(entry)}" for entry in mine)]
-    parts += ["## Score functions side by side", scores(every, measured), measured["about"]]
-    about = f"Steps and paths at n = {SIZES[1]}; kernel {KERNEL}, neighbourhood {NEAR}. Times: forward and backward."
+        parts += [f"## {section}", contents(mine, measured)]
+    parts += [
+        "## Score functions side by side",
+        scores(every, measured),
+        f"{TIMED}; {measured['about']}",
+    ]
+    parts += ["## Position vectors by the lectures' five criteria", positions(every)]
+    meant = "\n".join(f"* {name.replace('_', ' ')}: {meaning}" for name, meaning in MEANING.items())
+    tried = f"Each is tried (`foveate.nn.criterion`): binary with {TRIED['binary']} digits, learned for {SEEN} places."
+    parts += [meant, tried]
+    about = (
+        f"Arithmetic is that of the forward pass, steps and paths are those at n = {SIZES[1]}; kernel {KERNEL}, "
+        f"neighbourhood {NEAR}. Timed is what is counted: attention without projections, Elman's recurrence, no bias. "
+        f"One example; {measured['about']}"
+    )
     parts += ["## Self-attention, recurrence, convolution", layers(measured), about]
     return "\n\n".join(parts) + "\n"
+
+
+def contents(mine: list[Entry], measured: dict[str, Any]) -> str:
+    """The pages of one section, and how fast each part's time grows."""
+
+    def line(entry: Entry) -> list[str]:
+        row = measured["mechanisms"].get(entry.name, {})
+        return [f"[{entry.title}]({entry.name}.md)", first(entry), exponent(row, "forward"), exponent(row, "training")]
+
+    return table(["part", "what it is", "p, forward", "p, forward and backward"], map(line, mine))
 
 
 def first(entry: Entry) -> str:
@@ -225,159 +180,134 @@ def first(entry: Entry) -> str:
 
 
 def scores(every: list[Entry], measured: dict[str, Any]) -> str:
-    lines = [
-        "| score | equation | weights | forward, n = 256 | forward and backward | path |",
-        "|---|---|---|---|---|---|",
-    ]
-    for entry in every:
-        if entry.section == "score" and str(SIZES[0]) in measured["mechanisms"].get(entry.name, {}):
-            row = measured["mechanisms"][entry.name]
-            at = row[str(SIZES[0])]
-            numbers = f"{at['forward']:.1f} ms | {at['training']:.1f} ms | {at['path']}"
-            lines.append(f"| [{entry.title}]({entry.name}.md) | {first(entry)} | {row['weights']:,} | {numbers} |")
-    return "\n".join(lines)
+    def line(entry: Entry) -> list[str]:
+        row = measured["mechanisms"].get(entry.name, {})
+        at = row.get(str(SIZES[0]), {})
+        weights = f"{row['weights']:,}" if row else "–"
+        numbers = [f"{milliseconds(at[what])} ms" if what in at else "–" for what in ("forward", "training")]
+        return [f"[{entry.title}]({entry.name}.md)", first(entry), weights, *numbers, at.get("path", "–")]
+
+    header = ["score", "equation", "weights", f"forward, n = {SIZES[0]}", "forward and backward", "path"]
+    return table(header, (line(entry) for entry in every if entry.section == "score"))
+
+
+def positions(every: list[Entry]) -> str:
+    """Which position vectors meet which of the lectures' criteria, found by trying."""
+
+    def line(entry: Entry) -> list[str]:
+        config = replace(entry.config, max_length=SEEN) if isinstance(entry.config, LearnedConfig) else entry.config
+        found = criteria(config, model_dim=TRIED.get(entry.kind, 64))
+        return [f"[{entry.title}]({entry.name}.md)", *("yes" if passed else "no" for passed in astuple(found))]
+
+    header = ["positions", *(field.name.replace("_", " ") for field in fields(Criteria))]
+    return table(header, (line(entry) for entry in every if entry.section == "position"))
 
 
 def layers(measured: dict[str, Any]) -> str:
     """The lectures' table of costs, from the objects, with our times beside it."""
-    short, long = (complexity.table(size, WIDTH, kernel=KERNEL, neighbourhood=NEAR) for size in SIZES)
-    sizes = f"n = {SIZES[0]} | n = {SIZES[1]}"
-    lines = [f"| layer, {WIDTH} wide | MFLOP, {sizes} | steps in a row | longest path | ms, {sizes} |"]
-    lines += ["|---|---|---|---|---|---|---|"]
-    for name, row in long.items():
-        times = " | ".join(f"{measured['layers'][name][str(size)]:.1f}" for size in SIZES)
-        flops = f"{short[name].flops / 1e6:.0f} | {row.flops / 1e6:.0f}"
-        lines.append(f"| {name} | {flops} | {row.steps} | {row.path} | {times} |")
-    return "\n".join(lines)
+    short, long = (complexity.table(size, WIDTH, kernel=KERNEL, neighbourhood=NEAR) for size in SIZES[:2])
+    sizes = (f"n = {SIZES[0]}", str(SIZES[1]))
+    kinds = {"MFLOP": sizes, "forward, ms": sizes, "forward and backward, ms": sizes}
+    header = [f"layer, {WIDTH} wide", "steps in a row", "longest path"]
+    header += [f"{kind}, {sizes[0]}" if size == sizes[0] else size for kind in kinds for size in sizes]
+    rows = []
+    for name, at in long.items():
+        took = measured[LAYERS].get(name, {})
+        cells = [took.get(str(size), {}).get(what) for what in ("forward", "training") for size in SIZES[:2]]
+        flops = [f"{row.flops / 1e6:.0f}" for row in (short[name], at)]
+        grows = [exponent(took, what) for what in ("forward", "training")]
+        rows.append([name, str(at.steps), str(at.path), *flops, *map(milliseconds, cells), *grows])
+    return table([*header, "p, forward", "p, forward and backward"], rows)
 
 
 # -- the picture -------------------------------------------------------------------------------------------------------
 
 
-def picture(entry: Entry) -> str | None:
-    """The weights of one head over twelve positions that resemble their neighbours."""
-    if entry.config is None:
-        return None
+def picture(entry: Entry) -> str:
+    """Position vectors, or the weights of one head over twelve positions that resemble their neighbours."""
     torch.manual_seed(0)
-    x = (1.5 * Sinusoid(DIM, base=30.0)(torch.arange(LENGTH)) + 0.4 * torch.randn(LENGTH, DIM)).expand(1, HEADS, -1, -1)
-    at = Positions.of(LENGTH, LENGTH)
-    if entry.kind == "location_aware":
-        at = replace(at, previous=torch.eye(LENGTH).roll(1, 0).expand(1, HEADS, -1, -1))
-    if entry.kind == "same_segment":
-        segment = torch.tensor([0] * 5 + [1] * 4 + [2] * 3)
-        at = replace(at, query_segment=segment[None, None, :, None], key_segment=segment[None, None, None])
+    if entry.section == "position":
+        with torch.no_grad():
+            vectors = entry.config.build(DIM)(torch.arange(LENGTH), torch.tensor([LENGTH]))
+        return heat(vectors, names=("feature", "position"))
+    x = 1.5 * Sinusoid(DIM, base=30.0)(torch.arange(LENGTH)) + 0.4 * torch.randn(LENGTH, DIM)
+    if entry.section == "recurrent":
+        return _windows(entry.config, x)
+    x = x.expand(1, HEADS, -1, -1)
     with torch.no_grad():
-        mechanism = _built(entry.config)
-        weights = mechanism.eval().explain(x, x, x, at=at).weights[0, 0]
-    names = [str(place) for place in range(1, weights.shape[1] + 1)]
-    alignment = Alignment.of(names, [str(place) for place in range(1, LENGTH + 1)], weights.numpy())
-    return svg(alignment, names=("key", "query"), theme="light", top=None)
+        weights = built(entry.config).eval().explain(x, x, x, at=placed(entry, LENGTH)).weights[0, 0]
+    rows, columns = ([str(place) for place in range(1, size + 1)] for size in weights.shape)
+    return svg(Alignment.of(columns, rows, weights.numpy()), names=("key", "query"), theme="light", top=None)
 
 
-def _built(config: Any) -> Any:
-    return config.build(query_dim=DIM, key_dim=DIM, num_heads=HEADS, visibility=padding(), kind="self")
+def _windows(config: Any, x: Tensor) -> str:
+    """The windows of a recurrent attention network beside each other, and its review of their cells."""
+    size = LENGTH // 3
+    network = replace(config, model_dim=DIM, num_heads=HEADS, head_dim=DIM // HEADS, window=size).build().eval()
+    (seen,) = network.explain(x[None])
+    inside = torch.block_diag(*seen.windows[0, :, 0])
+    review = torch.nn.functional.pad(seen.review[0].unflatten(0, (3, size)), (0, 0, 1, 0)).flatten(0, 1)
+    windows = [[f"G{window + 1}", *(str(window * size + place + 1) for place in range(size))] for window in range(3)]
+    names = [name for window in windows for name in window]
+    weights = torch.cat([inside, review], 1).numpy()
+    alignment = Alignment.of([*names, "c1", "c2", "c3"], names, weights)
+    return svg(alignment, names=("looked at", "looking"), theme="light", top=None)
 
 
-# -- the measurements --------------------------------------------------------------------------------------------------
-
-
-def measure(every: list[Entry]) -> dict[str, Any]:
-    """Seconds of each mechanism at two lengths: one example, 8 heads of 64, float32, one thread."""
-    torch.set_num_threads(1)
-    machine.tune()
-    if not calibration.use_kept():
-        calibration.scale()
-    mechanisms = {}
-    for entry in every:
-        if entry.config is not None and entry.kind not in ("location_aware", *IN_PYTHON):
-            mechanisms[entry.name] = _timed(entry.config)
-            print(entry.name, mechanisms[entry.name], flush=True)
-    about = f"One example, 8 heads of 64, float32, one thread of an {_processor()}; times are the least of five."
-    return {"about": about, "mechanisms": mechanisms, "layers": _layers()}
-
-
-def _processor() -> str:
-    lines = native.processor().splitlines()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return (names or ["unknown processor"])[0].replace("(R)", "") + " with AMX" * native.has_tiles()
-
-
-def _timed(config: Any) -> dict[str, Any]:
-    torch.manual_seed(0)
-    mechanism = config.build(query_dim=64, key_dim=64, num_heads=8, visibility=padding(), kind="self")
-    row: dict[str, Any] = {"weights": sum(weight.numel() for weight in mechanism.parameters())}
-    for size in SIZES:
-        x = torch.randn(1, 8, size, 64, requires_grad=True)
-        try:
-            plan = mechanism.plan(x, x)
-            mechanism.run(x, x, x)
-        except ValueError:  # made for shorter inputs
-            continue
-        chosen = next(path for path in plan.paths if path.name == plan.chosen)
-
-        def forward(x: Tensor = x) -> None:
-            with torch.no_grad():
-                mechanism.run(x, x, x)
-
-        def training(x: Tensor = x) -> None:
-            mechanism.run(x, x, x).sum().backward()
-
-        times = {"forward": _milliseconds(forward), "training": _milliseconds(training)}
-        row[str(size)] = {"path": plan.chosen, "flops": chosen.flops, "bytes": chosen.bytes, **times}
-    return row
-
-
-def _layers() -> dict[str, Any]:
-    """Seconds of the four layers that the lectures compare, 512 wide."""
-    torch.manual_seed(0)
-    multi, lstm = MultiHeadAttention(query_dim=WIDTH, num_heads=8), nn.LSTM(WIDTH, WIDTH, batch_first=True)
-    near = MultiHeadAttention(query_dim=WIDTH, num_heads=8, visibility=window(left=NEAR, right=NEAR))
-    convolution = nn.Conv1d(WIDTH, WIDTH, KERNEL, padding=KERNEL // 2)
-    layers: dict[str, Callable[[Tensor], Tensor]] = {
-        "self-attention": multi,
-        "recurrent": lambda x: lstm(x)[0],
-        "convolution": lambda x: convolution(x.mT),
-        "restricted self-attention": near,
-    }
-    rows: dict[str, Any] = {name: {} for name in layers}
-    for size in SIZES:
-        x = torch.randn(1, size, WIDTH, requires_grad=True)
-        for name, layer in layers.items():
-            rows[name][str(size)] = _milliseconds(lambda layer=layer, x=x: layer(x).sum().backward())
-    return rows
-
-
-def _milliseconds(job: Any) -> float:
-    best = math.inf
-    for _ in range(6):
-        started = time.process_time()
-        job()
-        best = min(best, time.process_time() - started)
-    return round(best * 1e3, 2)
+def heat(values: Tensor, *, names: tuple[str, str], pitch: int = 24) -> str:
+    """Numbers of any sign as a grid: each cell tells its number."""
+    rows, columns = values.shape
+    low, wide = float(values.min()), float(values.max() - values.min()) or 1.0
+    colours = [hexadecimal(colour) for colour in ramp()]
+    left, top = 2 * pitch, pitch
+    width, height = left + columns * pitch + pitch // 2, top + (rows + 1) * pitch
+    said = f"{rows} {names[1]}s in rows, {columns} {names[0]}s in columns, from {low:.2f} to {float(values.max()):.2f}."
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+        f'role="img" aria-label="{escape(said)}" font-family="sans-serif" font-size="12">',
+        '<rect width="100%" height="100%" fill="#ffffff"/>',
+    ]
+    for row in range(rows):
+        y = top + row * pitch
+        lines.append(f'<text x="{left - 8}" y="{y + 16}" text-anchor="end" fill="#1a1d24">{row}</text>')
+        for column in range(columns):
+            value = float(values[row, column])
+            fill = colours[round((value - low) / wide * STEPS)]
+            frame = f'x="{left + column * pitch}" y="{y}" width="{pitch}" height="{pitch}"'
+            lines.append(f'<rect {frame} fill="{fill}" stroke="#d5dae1"><title>{value:.3f}</title></rect>')
+    lines.append(f'<text x="{left}" y="{top - 8}" fill="#5a6270">{names[0]} →</text>')
+    lines.append(f'<text x="{left}" y="{height - 8}" fill="#5a6270">{escape(said)}</text>')
+    return "\n".join([*lines, "</svg>"]) + "\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measure", action="store_true")
+    parser.add_argument("--only", default="*", metavar="PATTERN", help="what to measure, such as 'position-*'")
     arguments = parser.parse_args()
     FOLDER.mkdir(exist_ok=True)
     every = list(entries())
     if arguments.measure:
-        MEASURED.write_text(json.dumps(measure(every), indent=1) + "\n", encoding="utf-8")
+        chosen = [entry for entry in every if fnmatch(entry.name, arguments.only)]
+        found = measure(chosen, _measured(), with_layers=fnmatch(LAYERS, arguments.only))
+        MEASURED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     for name, text in pages(every).items():
         (FOLDER / name).write_text(text, encoding="utf-8")
     print(f"{len(every)} pages in {FOLDER.name}")
 
 
+def _measured() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(MEASURED.read_text(encoding="utf-8"))
+    return found
+
+
 def pages(every: list[Entry]) -> dict[str, str]:
     """File name → content of everything that is made."""
-    measured = json.loads(MEASURED.read_text(encoding="utf-8"))
+    measured = _measured()
     made = {"README.md": index(every, measured)}
     for entry in every:
         made[f"{entry.name}.md"] = page(entry, measured)
-        drawn = picture(entry)
-        if drawn is not None:
-            made[f"{entry.name}.svg"] = drawn
+        made[f"{entry.name}.svg"] = picture(entry)
     return made
 
 

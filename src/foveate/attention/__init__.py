@@ -26,7 +26,7 @@ from foveate.attention.normaliser import (
     Softmax,
     Sparsemax,
 )
-from foveate.attention.paths.edges import EdgeWeights, edge_weights
+from foveate.attention.paths import PATHS, Cost, EdgeWeights, Formula, MaterialisedPath, Path, edge_weights
 from foveate.attention.position import Positions
 from foveate.attention.record import AttentionRecord, Recording, record
 from foveate.attention.score import (
@@ -77,6 +77,7 @@ from foveate.attention.visibility import (
 )
 
 __all__ = [
+    "PATHS",
     "Additive",
     "AdditiveConfig",
     "Alibi",
@@ -89,10 +90,12 @@ __all__ = [
     "BiasConfig",
     "Cosine",
     "CosineConfig",
+    "Cost",
     "Dot",
     "EdgeWeights",
     "Entmax",
     "Explanation",
+    "Formula",
     "GATScore",
     "GATv2Score",
     "GatConfig",
@@ -109,10 +112,12 @@ __all__ = [
     "LocationAware",
     "LocationAwareConfig",
     "LocationConfig",
+    "MaterialisedPath",
     "Mechanism",
     "MechanismConfig",
     "Normaliser",
     "NormaliserConfig",
+    "Path",
     "Plan",
     "Positions",
     "PredictedCentre",

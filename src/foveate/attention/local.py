@@ -50,7 +50,20 @@ class PredictedCentre(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class LocalMonotonicConfig:
-    """local-m of Luong et al. 2015: the t-th query looks into the window t − D … t + D."""
+    """α_ts = softmax over |s − t| ≤ D of score(h_t, h̄_s): the t-th query looks around the t-th key
+
+    local-m of Luong et al. 2015, section 3.2, with p_t = t: source and target are taken to run in step. What lies
+    past an end of the source is left out, as in the paper, which has it between sequences only; here a sequence may
+    look at itself, too, and the window is one more rule beside what the place demands. From D = n − 1 on it is global
+    attention.
+
+    >>> from foveate.attention import everything
+    >>> local = LocalMonotonicConfig(window=1).build(query_dim=4, key_dim=4, visibility=everything(), kind="cross")
+    >>> print(local.visibility.picture(3, 5))
+    # # . . .
+    # # # . .
+    . # # # .
+    """
 
     window: int = 10
     """D, the keys on either side."""
@@ -79,12 +92,25 @@ class LocalMonotonicConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class LocalPredictiveConfig:
-    """local-p of Luong et al. 2015: each query predicts where to look, and looks less at keys away from there
+    """α_ts = softmax over |s − p_t| ≤ D of score(h_t, h̄_s), times exp(−(s − p_t)² / (2σ²)) with σ = D/2
 
-    α_ts = softmax over |s − p_t| ≤ D of score(h_t, h̄_s), times exp(−(s − p_t)² / (2σ²)) with σ = D/2
+    local-p of Luong et al. 2015, section 3.2: each query predicts where to look (`PredictedCentre`), and looks less at
+    keys away from there. A row sums to at most 1, as published; differs from the paper with `renormalise`: the Gaussian
+    is then added to the scores, and a row sums to 1. The prediction learns through the Gaussian alone: which keys are
+    in the window is not differentiable.
 
-    A row sums to at most 1, as published; with `renormalise` the Gaussian is added to the scores instead, and a row
-    sums to 1. The prediction learns through the Gaussian alone: which keys are in the window is not differentiable.
+    An untrained prediction is the middle of the source, here with scores that are all alike:
+
+    >>> from foveate.attention import everything
+    >>> for renormalise in (False, True):
+    ...     local = LocalPredictiveConfig(window=2, renormalise=renormalise).build(
+    ...         query_dim=4, key_dim=4, visibility=everything(), kind="cross")
+    ...     for weight in (local.centre.vector, local.score.weight):
+    ...         _ = torch.nn.init.zeros_(weight)
+    ...     query, key = torch.randn(1, 1, 1, 4), torch.randn(1, 1, 8, 4)
+    ...     print(local.explain(query, key, key, at=Positions.of(query=1, key=8)).weights.flatten().detach())
+    tensor([0.0000, 0.0000, 0.0271, 0.1213, 0.2000, 0.1213, 0.0271, 0.0000])
+    tensor([0.0000, 0.0000, 0.0545, 0.2442, 0.4026, 0.2442, 0.0545, 0.0000])
     """
 
     window: int = 10

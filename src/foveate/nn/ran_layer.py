@@ -121,6 +121,18 @@ class RANLayer(nn.Module):
     * N divides by the standard deviation. Published, by the root mean square.
     * The first cell is a trained vector, zero at first. Published, LN(f(W · 0)), the same with weights that never move.
 
+    Whether the first window reaches the second in a causal network, published and here:
+
+    >>> from foveate.nn import RANConfig
+    >>> x = torch.randn(1, 8, 8, requires_grad=True)
+    >>> for published in (True, False):
+    ...     sizes = {"model_dim": 8, "num_heads": 2, "head_dim": 4, "window": 4, "min_window": 1, "num_layers": 1}
+    ...     ran = RANConfig(causal=True, published=published, **sizes).build().eval()
+    ...     (reached,) = torch.autograd.grad(ran(x).tokens[0, 4:, 0].sum(), x)
+    ...     print(bool(reached[0, :4].any()))
+    False
+    True
+
     Reference: Li et al. 2023, section 3.
     """
 

@@ -1,10 +1,10 @@
 """Position vectors. The lectures' table is tests/golden/test_lectures.py."""
 
 import math
+from dataclasses import fields
 
 import pytest
 import torch
-from torch import Tensor
 
 from foveate.nn import (
     BinaryCode,
@@ -23,6 +23,7 @@ from foveate.nn import (
     UnitInterval,
     UnitIntervalConfig,
 )
+from foveate.nn.criterion import SEEN, Criteria, criteria
 
 
 def test_interleaved_and_in_blocks_are_the_same_numbers_in_another_order() -> None:
@@ -81,7 +82,6 @@ def test_configurations_build_them() -> None:
 
 # The lectures' five criteria
 
-CRITERIA = ("unique", "equal distance", "works for longer", "bounded", "deterministic")
 OPTIONS: dict[str, tuple[PositionConfig, str]] = {
     "none": (NoneConfig(), "-++++"),
     "index": (IndexConfig(), "+++-+"),
@@ -89,57 +89,25 @@ OPTIONS: dict[str, tuple[PositionConfig, str]] = {
     "binary": (BinaryConfig(), "+--++"),
     "sinusoidal": (SinusoidalConfig(), "+++++"),
     "sinusoidal, base 100": (SinusoidalConfig(base=100.0), "+++++"),
-    "learned": (LearnedConfig(max_length=64), "+--+-"),
+    "learned": (LearnedConfig(max_length=SEEN), "+--+-"),
     "rnn_made": (RNNMadeConfig(), "+-++-"),
 }
-"""What each option passes (+) and fails (-), in the order of CRITERIA. Only sinusoids pass all."""
-WIDTH, SEEN, LONGER = {"binary": 8}, 64, 300
-
-
-@torch.no_grad()
-def vectors(name: str, length: int, seed: int = 0) -> Tensor:
-    """The vectors of a whole sequence of this length."""
-    torch.manual_seed(seed)
-    module = OPTIONS[name][0].build(WIDTH.get(name, 64)).double()
-    return module(torch.arange(length), torch.tensor([length])).double()
-
-
-def is_unique(name: str) -> bool:
-    """No two positions of a sequence have the same vector."""
-    p = vectors(name, SEEN)
-    return bool((torch.cdist(p, p) + torch.eye(SEEN)).min() > 1e-6)
-
-
-def has_equal_distance(name: str) -> bool:
-    """One step is the same distance everywhere, in sequences of every length."""
-    steps = torch.cat([vectors(name, length).diff(dim=0).norm(dim=-1) for length in (10, 25, SEEN)])
-    return bool((steps - steps[0]).abs().max() < 1e-5)
-
-
-def works_for_longer(name: str) -> bool:
-    """There is a vector for positions that no sequence has reached before."""
-    try:
-        return vectors(name, LONGER).shape[0] == LONGER
-    except ValueError:
-        return False
-
-
-def is_bounded(name: str) -> bool:
-    """Numbers do not grow with the length."""
-    longest = LONGER if works_for_longer(name) else SEEN
-    return bool(vectors(name, longest).abs().max() <= 1.0 + vectors(name, 10).abs().max())
-
-
-def is_deterministic(name: str) -> bool:
-    """The position alone decides: no training, no seed."""
-    return torch.equal(vectors(name, SEEN, seed=1), vectors(name, SEEN, seed=2))
+"""What each option passes (+) and fails (-), in the order of `Criteria`. Only sinusoids pass all."""
 
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_the_lectures_five_criteria(name: str) -> None:
-    checks = (is_unique, has_equal_distance, works_for_longer, is_bounded, is_deterministic)
-    found = {criterion: check(name) for criterion, check in zip(CRITERIA, checks, strict=True)}
-    assert found == {criterion: mark == "+" for criterion, mark in zip(CRITERIA, OPTIONS[name][1], strict=True)}
+    config, marks = OPTIONS[name]
+    found = criteria(config, model_dim=8 if name == "binary" else 64)
+    assert found == Criteria(**{field.name: mark == "+" for field, mark in zip(fields(Criteria), marks, strict=True)})
+
+
+def test_trying_the_criteria_leaves_the_seed_as_it_was() -> None:
+    torch.manual_seed(3)
+    expected = torch.rand(1)
+    torch.manual_seed(3)
+    criteria(LearnedConfig(max_length=SEEN))
+    assert torch.equal(torch.rand(1), expected)
 
 
 def test_a_step_between_zero_and_one_is_shorter_in_a_longer_sentence() -> None:

@@ -37,10 +37,10 @@ class PatternConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class LocalBlockConfig(PatternConfig):
-    """Attention within blocks of neighbouring positions: the "local attention" of the Long Range Arena, repaired.
+    """context_i = softmax over {j : ⌊j/b⌋ = ⌊i/b⌋} of q_i · k_j / √d, times v_j: blocks of b neighbouring positions
 
-    Its published code puts positions j, j + n/b, j + 2n/b … into one block, which is not local; as a rule, that is
-    `block(b, strided=True)`.
+    The "local attention" of the Long Range Arena (Tay et al. 2021), repaired: O(n · b). Its published code puts
+    positions j, j + n/b, j + 2n/b … into one block, which is not local; as a rule, that is `block(b, strided=True)`.
 
     >>> print(LocalBlockConfig(block=2).pattern.picture(4, 4))
     # # . .
@@ -58,7 +58,26 @@ class LocalBlockConfig(PatternConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class SparseConfig(PatternConfig):
-    """The query's own block and summary positions of every block, or the strided pattern (Child et al. 2019)."""
+    """context_i = softmax over P_i of q_i · k_j / √d, times v_j,  P_i = {j : ⌊j/b⌋ = ⌊i/b⌋} ∪ {j : j mod b ≥ b − c}
+
+    The query's own block of b positions, and the last c of every block, into which the others may write summaries.
+    `strided`: P_i = {j : |i − j| ≤ b} ∪ {j : (i − j) mod b = 0}. Pairs grow as n · (b + n/b):
+    with b = √n, as in the paper, as n√n.
+
+    Differs from the paper: a head looks at both sets at once, where the paper also gives each a head or a layer of
+    its own; and without a decoder's `causal()` it looks both ways.
+
+    >>> from math import isqrt
+    >>> from foveate.attention import Positions
+    >>> for n in (64, 256, 1024):                                                  # pairs, divided by n√n
+    ...     fixed, strided = (SparseConfig(block=isqrt(n), strided=strided).pattern for strided in (False, True))
+    ...     print(n, *(f"{rule.pairs(Positions.of(n, n)) / n**1.5:.2f}" for rule in (fixed, strided)))
+    64 1.88 2.64
+    256 1.94 2.82
+    1024 1.97 2.91
+
+    Reference: Child et al. 2019, section 4.3.
+    """
 
     block: int = 32
     summaries: int = 1
@@ -73,7 +92,21 @@ class SparseConfig(PatternConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class LongformerConfig(PatternConfig):
-    """A sliding window and some global positions (Beltagy et al. 2020)."""
+    """context_i = softmax over P_i of q_i · k_j / √d, times v_j,  P_i = {j : |i − j| ≤ w/2 or i < g or j < g}
+
+    A sliding window of w neighbours and g global positions: O(n · (w + g)), one more layer of window reaches w/2
+    farther, and a global position joins any two in two steps.
+
+    Differs from the paper: global positions share the projections of the others and are the first ones, and no window
+    is dilated; `visibility = "global_tokens([…]) | dilated(…)"` says both for any attention.
+
+    >>> from foveate.attention.complexity import longest_path
+    >>> near, joined = LongformerConfig(window=8), LongformerConfig(window=8, tokens=1)
+    >>> longest_path(near.pattern, 81), longest_path(joined.pattern, 81)
+    (20, 2)
+
+    Reference: Beltagy et al. 2020, section 3.1.
+    """
 
     window: int = 64
     """How many neighbours a query sees, half of them on each side."""
@@ -87,7 +120,25 @@ class LongformerConfig(PatternConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class BigbirdConfig(PatternConfig):
-    """Neighbouring, global and random blocks (Zaheer et al. 2020)."""
+    """context_i = softmax over P_i of q_i · k_j / √d, times v_j,  P_i = blocks near i, global blocks, r random blocks
+
+    O(n · block · (window + 2 · tokens + random)): of all pairs, ever fewer, and still two steps between any two.
+
+    Differs from the paper: random blocks may coincide with visible ones; they are drawn by a seed and an example's
+    own length, so that padding draws nothing else; and the global blocks are the first ones of the text (ITC), none
+    are added to it (ETC).
+
+    >>> from foveate.attention import Positions
+    >>> from foveate.attention.complexity import longest_path
+    >>> rule = BigbirdConfig(block=4).pattern
+    >>> for n in (64, 128, 256):
+    ...     print(n, f"{rule.pairs(Positions.of(n, n)) / n**2:.2f}", longest_path(rule, n))
+    64 0.41 2
+    128 0.23 2
+    256 0.12 2
+
+    Reference: Zaheer et al. 2020, section 2 and appendix D.
+    """
 
     block: int = 16
     window: int = 3

@@ -109,9 +109,11 @@ Form = Literal["dense", "random", "factorised"]
 
 @dataclass(frozen=True, kw_only=True)
 class SynthesizerConfig:
-    """Weights from the query alone, or from nothing but the positions (Tay et al. 2021).
+    """context_i = Σ_j softmax_j(r_i · s_j) v_j: weights from nothing but the positions, or from the query alone
 
-    `softmax(score) V` with all pairs made: it saves the product of queries and keys, not the n² weights.
+    r, s are trained vectors of `rank` numbers. `form="random"` trains the n × n scores themselves; "dense" computes a
+    row of them from the query. All pairs are made: it saves the product of queries and keys, not the n² weights.
+    Differs from the paper: a dense row is made of the projected query of each head, not of the layer's input.
 
     >>> from foveate.attention import everything
     >>> _ = torch.manual_seed(0)
@@ -120,6 +122,8 @@ class SynthesizerConfig:
     >>> one, other = torch.randn(2, 1, 1, 3, 4)
     >>> torch.equal(fixed.explain(one, one, one).weights, fixed.explain(other, other, other).weights)
     True
+
+    Reference: Tay et al. 2021, equations 3, 5 and 8.
     """
 
     form: Form = "factorised"

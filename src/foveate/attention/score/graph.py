@@ -76,7 +76,16 @@ class GATv2Score(nn.Module):
     """score(q_i, k_j) = aᵀ LeakyReLU(W_q q_i + W_k k_j)
 
     Bahdanau's score with LeakyReLU in place of tanh: which neighbour is best depends on who looks. The paper's one
-    matrix over [h_i ‖ h_j] is cut in two.
+    matrix over [h_i ‖ h_j] is cut in two. Each node finds the one most like itself, which no `GATScore` can do: there
+    the order of neighbours is the same from wherever it is looked at.
+
+    >>> score = GATv2Score(query_dim=1, key_dim=1, hidden_dim=2)
+    >>> with torch.no_grad():
+    ...     _ = score.query_weight.copy_(torch.tensor([1.0, -1.0])), score.key_weight.copy_(torch.tensor([-1.0, 1.0]))
+    ...     _ = score.vector.fill_(-1.25)                                          # −|q − k|
+    >>> nodes = torch.tensor([[[[0.0], [1.0], [5.0]]]])
+    >>> score(nodes, nodes)[0, 0].abs().tolist()
+    [[0.0, 1.0, 5.0], [1.0, 0.0, 4.0], [5.0, 4.0, 0.0]]
 
     Reference: Brody et al. 2022, equation 7.
     """

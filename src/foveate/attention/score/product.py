@@ -14,7 +14,16 @@ from foveate.attention.score.score import project, require_equal_width, require_
 class Dot:
     """score(q, k) = q · k
 
-    Luong et al. 2015, "dot". Var(q · k) = d for unit-variance entries, which is why `ScaledDot` exists.
+    Luong et al. 2015, "dot". Var(q · k) = d for unit-variance entries, which is why `ScaledDot` exists: as vectors
+    become wider, softmax becomes a choice of one key.
+
+    >>> _ = torch.manual_seed(0)
+    >>> for d in (4, 64, 512):
+    ...     q, k = torch.randn(1, 1, 1000, d), torch.randn(1, 1, 10, d)        # the largest of ten weights:
+    ...     print(d, *(f"{score(q, k).softmax(-1).amax(-1).mean():.1f}" for score in (Dot(), ScaledDot())))
+    4 0.5 0.3
+    64 0.9 0.3
+    512 1.0 0.3
     """
 
     def factor(self, head_dim: int) -> float:
@@ -71,6 +80,13 @@ class General(nn.Module):
     """score(q, k) = qᵀ W k
 
     Luong et al. 2015, "general" (multiplicative, bilinear). W is `query_dim × key_dim`, one per head or one for all.
+    It says which feature of the query asks for which of the key, whatever their widths; the identity is `Dot`:
+
+    >>> score = General(query_dim=2, key_dim=3)
+    >>> with torch.no_grad():
+    ...     _ = score.weight.copy_(torch.tensor([[[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]]))
+    >>> score(torch.tensor([[[[10.0, 1.0]]]]), torch.tensor([[[[5.0, 6.0, 7.0]]]])).item()    # 10 · 7 + 1 · 5
+    75.0
     """
 
     def __init__(self, *, query_dim: int, key_dim: int, num_heads: int = 1) -> None:
