@@ -127,7 +127,7 @@ def times(row: dict[str, Any]) -> list[str]:
 
 def exponent(row: dict[str, Any], what: str) -> str:
     p = growth(row, what)
-    return "–" if p is None else f"{p:.1f}"
+    return "–" if p is None else f"{round(p, 1) + 0.0:.1f}"
 
 
 def table(header: Sequence[str], rows: Any) -> str:
