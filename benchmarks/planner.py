@@ -2,6 +2,7 @@
 
 foveate doctor --calibrate --threads 1
 python benchmarks/planner.py --threads 1 --cases 200                     # about five minutes
+python benchmarks/planner.py --threads 1 --long                          # 2,000 to 16,000 keys: about three minutes
 """
 
 import argparse
@@ -24,7 +25,26 @@ TORCH = "torch's SDPA alone"
 MOST, LEAST = 25, 0.1
 """Rounds at most, where fewer took less than so many seconds."""
 LONGEST = 0.5
-"""Seconds; a path that should take longer than this is not timed."""
+"""Seconds; a path that should take longer than this, and much longer than the fastest, is not timed."""
+LONG = (
+    ((4, 1, 4096, 4096, 64), everything(), torch.float32, True),
+    ((4, 1, 4096, 4096, 64), padding(), torch.float32, True),
+    ((4, 1, 4096, 4096, 64), everything(), torch.float32, False),
+    ((1, 1, 8192, 8192, 64), everything(), torch.float32, True),
+    ((1, 1, 8192, 8192, 64), padding(), torch.float32, False),
+    ((1, 1, 4096, 4096, 64), everything(), torch.float32, True),
+    ((1, 1, 4096, 4096, 64), everything(), torch.float32, False),
+    ((1, 1, 4096, 4096, 64), everything(), torch.bfloat16, True),
+    ((1, 1, 4096, 4096, 64), padding(), torch.bfloat16, False),
+    ((1, 8, 4096, 4096, 64), everything(), torch.float32, True),
+    ((1, 8, 4096, 4096, 32), padding(), torch.float32, False),
+    ((1, 4, 4096, 4096, 64), causal(), torch.float32, True),
+    ((1, 4, 4096, 4096, 64), causal() & padding(), torch.float32, False),
+    ((2, 2, 2048, 2048, 64), everything(), torch.float32, True),
+    ((1, 8, 2048, 2048, 64), padding(), torch.float32, True),
+    ((1, 1, 1, 16384, 64), everything(), torch.float32, False),
+)
+"""Attentions beyond the lengths of the grid."""
 
 
 def cases(count: int) -> Iterator[Case]:
@@ -54,9 +74,13 @@ def timed(probe: Case, rounds: int) -> dict[str, float]:
     """
     query, key, at = probe.placed
     jobs = {} if probe.attention.score != ScaledDot() else {TORCH: torch_alone(probe)}
-    for path in probe.accepting():
-        expected = planner.seconds(path, probe.attention, query, key, at, training=probe.training)
-        if expected < LONGEST and path.cost(probe.attention, query, key, at).bytes < calibration.LARGEST["cpu"]:
+    expected = {
+        path: planner.seconds(path, probe.attention, query, key, at, training=probe.training)
+        for path in probe.accepting()
+    }
+    worth = max(LONGEST, calibration.HOPELESS * min(expected.values()))
+    for path, soon in expected.items():
+        if soon < worth and path.cost(probe.attention, query, key, at).bytes < calibration.LARGEST["cpu"]:
             jobs[path.name] = probe.run(path)
     took = dict.fromkeys(jobs, float("inf"))
     turns, begun = 0, time.perf_counter()
@@ -93,13 +117,18 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--cases", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--long", action="store_true", help="long sequences instead of the grid")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     machine.tune()
     known = calibration.use_kept()
-    print("rates of this machine" if known else "no rates kept for this machine: run foveate doctor --calibrate")
+    if not known:
+        calibration.scale()
+    print(
+        "rates of this machine" if known else "default rates, scaled: foveate doctor --calibrate measures better ones"
+    )
     regrets, beside_sdpa, beside_torch, rows = [], [], [], []
-    for probe in cases(arguments.cases):
+    for probe in (case(*kind) for kind in LONG) if arguments.long else cases(arguments.cases):
         query, key, _ = probe.inputs
         with torch.set_grad_enabled(probe.training):
             chosen = probe.attention.plan(query, key, at=probe.at).chosen
@@ -137,7 +166,9 @@ def main() -> None:
         f"median against torch's SDPA alone {statistics.median(1 / r for r in beside_torch):.2f} × as fast, "
         f"slower than it by more than 10 % in {sum(r > WITHIN for r in beside_torch)}"
     )
-    where = race.save("planner", {"machine": race.machine(arguments.threads), "rows": rows})
+    where = race.save(
+        "planner-long" if arguments.long else "planner", {"machine": race.machine(arguments.threads), "rows": rows}
+    )
     print(f"kept in {where.name}")
 
 

@@ -67,7 +67,7 @@ def test_a_plan_says_what_a_step_costs_and_which_path_each_attention_takes(fovea
     assert "parameters (vocabularies 20 and 20)" in said.out
     assert "a batch: 4 pairs of 5 and 5 tokens" in said.out
     attention = said.out[said.out.index("\nattention\n") :].splitlines()
-    assert attention[2] == "  Additive + padding() + Softmax, 1 head × 5 × 5"
+    assert attention[2] == "  Additive + padding() + Softmax, 1 head × 5 × (1 × 5)"
     assert attention[3].startswith("  → ")
     answers = {line.replace("→", " ").split()[0]: line for line in attention[3:]}
     assert "refuses: Additive is not a dot product" in answers["sdpa"]

@@ -16,7 +16,7 @@ from foveate.attention.paths import PATHS
 from foveate.attention.paths.additive import looked_back
 from foveate.attention.paths.materialised import materialise
 from foveate.attention.paths.path import Path
-from foveate.attention.position import Positions
+from foveate.attention.position import Positions, traced
 from foveate.attention.score import KeyedScore, PlacedScore, ScaledDot, Score
 from foveate.attention.transform import Transform
 from foveate.attention.visibility import Visibility, everything
@@ -55,7 +55,9 @@ class PlannedPath:
     bytes: float
     """Memory beyond inputs and output, at the peak."""
     seconds: float
-    """The planner's estimate; forward and backward when gradients are wanted."""
+    """The planner's estimate; forward and backward when gradients are wanted. Without what an additive score makes of
+    the keys, which takes every path the same.
+    """
 
 
 @dataclass(frozen=True)
@@ -199,7 +201,7 @@ class Attention(nn.Module):
         source = key
         query, key, at = self._placed(query, key, value, at)
         record.note(self, self.kind, query, key, at, source=source)
-        path = self._choose(query, key, at)
+        path = self._choose(query, key, at, training=self._trains(query, key, value, key_features))
         return path.run(self, query, key, value, at=at, key_features=key_features, dropout=dropout)
 
     def step(
@@ -232,8 +234,9 @@ class Attention(nn.Module):
     ) -> Plan:
         """Which path `run` would take for inputs of this size, and what the others answer."""
         query, key, at = self._placed(query, key, None, at)
-        chosen = self._choose(query, key, at)
-        answers = tuple(self._answer(path, query, key, at) for path in self.paths)
+        training = self._trains(query, key)
+        chosen = self._choose(query, key, at, training=training)
+        answers = tuple(self._answer(path, query, key, at, training=training) for path in self.paths)
         because = f"{type(self.score).__name__} + {self.visibility} + {type(self.normaliser).__name__}"
         return Plan(chosen.name, because, answers)
 
@@ -254,10 +257,17 @@ class Attention(nn.Module):
         listed = (f"{name}={given}" for name, given in parts.items() if given and not isinstance(given, nn.Module))
         return ", ".join(listed)
 
-    def _choose(self, query: Tensor, key: Tensor, at: Positions) -> Path:
+    def _trains(self, *given: Tensor | None) -> bool:
+        """Whether a backward pass will follow: to what was given, or to weights of the attention's own."""
+        if not torch.is_grad_enabled():
+            return False
+        if any(tensor is not None and tensor.requires_grad for tensor in given):
+            return True
+        return any(weight.requires_grad for weight in self.parameters())
+
+    def _choose(self, query: Tensor, key: Tensor, at: Positions, *, training: bool) -> Path:
         """The path that should be the fastest. The choice is remembered for calls of the same kind and size."""
-        training = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad)
-        kind = (query.shape, key.shape, query.dtype, query.device, training, at.aligned)
+        kind = (query.shape, key.shape, query.dtype, query.device, training, at.aligned, traced())
         if self._tuned is not machine.current():
             self._tuned = machine.current()
             self._chosen.clear()
@@ -283,10 +293,9 @@ class Attention(nn.Module):
         if (chosen := self.__dict__.get("_chosen")) and name != "_tuned":
             chosen.clear()
 
-    def _answer(self, path: Path, query: Tensor, key: Tensor, at: Positions) -> PlannedPath:
+    def _answer(self, path: Path, query: Tensor, key: Tensor, at: Positions, *, training: bool) -> PlannedPath:
         reasons = tuple(path.refuses(self, query, key, at))
         cost = path.cost(self, query, key, at)
-        training = planner.is_training(query, key)
         took = planner.seconds(path, self, query, key, at, training=training)
         return PlannedPath(path.name, reasons, cost.flops, cost.bytes, took)
 

@@ -5,8 +5,9 @@ import itertools
 import json
 import math
 import os
+import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path as File
 
@@ -15,15 +16,16 @@ from torch import Tensor
 
 from foveate import machine, native
 from foveate.attention.planner import FEATURES, Rates, default_rates, estimate, features, place, rate_key, seconds
-from foveate.attention.probe import Case, case, cases
-from foveate.attention.visibility import causal, padding
+from foveate.attention.probe import Case, case, cases, graph
+from foveate.attention.visibility import causal, padding, window
 
 PROBES = ((80, 8, 26, 26, 32), (8, 8, 128, 128, 64), (4, 8, 256, 256, 64))
-"""Sizes on which default rates are scaled to a machine."""
+"""Sizes of dot products on which default rates are scaled to a machine."""
 LARGEST = {"cpu": 2**29, "cuda": 2**33}
 """Bytes beyond which a path is not tried."""
-LONGEST = 0.15
-"""Seconds beyond which a path is not tried, by the rates known before."""
+LONGEST, HOPELESS = 0.15, 3.0
+"""A path is not tried that should take more seconds than this, and so many times as long as the fastest, by the rates
+known before."""
 REPEATS, OFTENEST, LONG = 3, 15, 0.01
 """How often a path runs; more often where that takes less than so many seconds."""
 SWEEPS = 3
@@ -70,24 +72,42 @@ def calibrate(
 
 
 def scale() -> None:
-    """Put rates in force that fit this machine roughly, in about two seconds: the default ones, each path's multiplied
-    by how much longer or shorter it took for a few attentions.
+    """Put rates in force that fit this machine roughly, in about three seconds: the default ones, each path's
+    multiplied by how much longer or shorter it took for a few attentions. What paths have in common counts as one more
+    attention: it keeps those comparable of which few were measured, or none.
     """
     ratios: dict[str, list[float]] = {}
+    for probe in _probes():
+        for sample in measured(probe):
+            if sample.key in default_rates():
+                expected = estimate(default_rates()[sample.key], sample.features, sample.place)
+                ratios.setdefault(_kind(sample.key), []).append(math.log(sample.seconds / expected))
+    alike = {
+        dtype: statistics.median(log for name, logs in ratios.items() if name.endswith(dtype) for log in logs)
+        for dtype in ("float32", "bfloat16")
+    }
+    rates = {}
+    for name, known in default_rates().items():
+        logs = [alike[_kind(name).rsplit(" ", 1)[1]], *ratios.get(_kind(name), [])]
+        factor = math.exp(sum(logs) / len(logs))
+        rates[name] = [rate * factor for rate in known[:SUMMED]] + list(known[SUMMED:])
+    machine.use(replace(machine.current(), rates=rates))
+
+
+def _probes() -> Iterator[Case]:
+    """Some attentions for every kind of path."""
     for dtype in (torch.float32, torch.bfloat16):
         for size in PROBES:
-            probe = case(size, causal() & padding(), dtype, training=True)
-            for sample in measured(probe):
-                if sample.key not in default_rates():
-                    continue
-                expected = estimate(default_rates()[sample.key], sample.features, sample.place)
-                ratios.setdefault(sample.key.removesuffix(" training"), []).append(math.log(sample.seconds / expected))
-    factors = {name: math.exp(sum(logs) / len(logs)) for name, logs in ratios.items()}
-    rates = {
-        name: [rate * factors.get(name.rsplit(" ", 1)[0], 1.0) for rate in known[:SUMMED]] + list(known[SUMMED:])
-        for name, known in default_rates().items()
-    }
-    machine.use(replace(machine.current(), rates=rates))
+            yield case(size, causal() & padding(), dtype, training=True)
+    yield case((50, 1, 1, 40, 256), padding(), torch.float32, True, "additive")
+    yield case((1, 2, 600, 600, 64), window(left=64, right=0), torch.float32, training=True)
+    yield case((1, 8, 100, 100, 16), graph(100), torch.float32, training=True)
+    yield case((16, 8, 32, 32, 32), padding(), torch.float32, True, "linear")
+
+
+def _kind(key: str) -> str:
+    """A path and a number type, of a key of rates."""
+    return key.rsplit(" ", 1)[0]
 
 
 def measured(case: Case, number: int = 0) -> list[Sample]:
@@ -96,12 +116,15 @@ def measured(case: Case, number: int = 0) -> list[Sample]:
     device, tried = query.device.type, []
     longest = 0.0
     room = LARGEST[device] if device == "cpu" else min(LARGEST[device], torch.cuda.mem_get_info()[0] // 2)
-    for path in case.accepting():
+    expected = {
+        path: seconds(path, case.attention, query, key, at, training=case.training) for path in case.accepting()
+    }
+    worth = max(LONGEST, HOPELESS * min(expected.values()))
+    for path, soon in expected.items():
         cost = path.cost(case.attention, query, key, at)
-        expected = seconds(path, case.attention, query, key, at, training=case.training)
-        if cost.bytes < room and expected < LONGEST:
+        if cost.bytes < room and soon < worth:
             tried.append((path, features(cost, query, key), place(cost, query, key)))
-            longest = max(longest, expected)
+            longest = max(longest, soon)
     repeats = max(REPEATS, min(OFTENEST, int(LONG / max(longest, 1e-6))))
     with torch.set_grad_enabled(case.training):
         times = machine.race(*(case.run(path) for path, *_ in tried), repeats=repeats, device=device)

@@ -34,7 +34,10 @@ Rates = Mapping[str, Sequence[float]]
 PLACE = 6
 """Coordinates of a size: logarithms of matrices, queries, keys, width, pairs per query and tiles."""
 DOUBT, FLAT = 0.02, 2.0
-"""How much weight says that there is no error, and no slope of it: what lies far from every point is left as it is."""
+"""How much weight says that there is no error, or the one of places nobody measured, and no slope of it."""
+PLAIN, DOUBTED = ("materialised", "chunked", "product"), math.log(2.0)
+"""Paths of plain torch, and by how much longer they are taken to run, as a logarithm, where nobody measured: at sizes
+beyond those, their tensors fall out of the cache."""
 FURTHEST = 1.5
 """The largest error that is believed, as a logarithm."""
 REMEMBERED = 512
@@ -42,10 +45,13 @@ REMEMBERED = 512
 
 
 def seconds(path: Path, formula: Formula, query: Tensor, key: Tensor, at: Positions, *, training: bool) -> float:
-    """How long this path should take; forward and backward when training."""
+    """How long this path should take; forward and backward when training. What an additive score makes of the keys is
+    not in it: that takes every path the same, and a decoder's steps find it made.
+    """
     rates = rates_of(path.name, query, training=training)
     cost = path.cost(formula, query, key, at)
-    took = estimate(rates, features(cost, query, key), place(cost, query, key))
+    doubt = DOUBTED if path.name in PLAIN else 0.0
+    took = estimate(rates, features(cost, query, key), place(cost, query, key), doubt)
     room, dearness = ROOM["cpu" if query.device.type == "cpu" else "other"]
     return took + max(cost.bytes - room, 0.0) * dearness
 
@@ -73,15 +79,21 @@ def place(cost: Cost, query: Tensor, key: Tensor) -> tuple[float, ...]:
     return tuple(math.log2(max(size, 1)) for size in sizes)
 
 
-def estimate(rates: Sequence[float], features: Sequence[float], place: Sequence[float]) -> float:
+def estimate(
+    rates: Sequence[float], features: Sequence[float], place: Sequence[float], elsewhere: float = 0.0
+) -> float:
     """Seconds, by rates and the errors of the points around: a plane through these, the near ones counting most
-    (locally weighted regression, Cleveland 1979).
+    (locally weighted regression, Cleveland 1979). `elsewhere` is the error far from them all.
     """
     took = sum(rate * much for rate, much in zip(rates, features, strict=False))
     places, errors = _points(rates)
+    if not len(places):
+        return took
     away = np.concatenate((np.ones((len(places), 1)), places - np.asarray(place)), axis=1)
     weighted = away * np.exp(-(away[:, 1:] ** 2).sum(1, keepdims=True) / 2)
-    plane = np.linalg.solve(weighted.T @ away + np.diag((DOUBT, *(FLAT,) * PLACE)), weighted.T @ errors)
+    known = weighted.T @ errors
+    known[0] += DOUBT * elsewhere
+    plane = np.linalg.solve(weighted.T @ away + np.diag((DOUBT, *(FLAT,) * PLACE)), known)
     return took * math.exp(min(max(float(plane[0]), -FURTHEST), FURTHEST))
 
 

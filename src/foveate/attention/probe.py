@@ -15,7 +15,7 @@ from foveate.attention.efficient import LinearConfig, PerformerConfig, ReformerC
 from foveate.attention.mechanism import MechanismConfig
 from foveate.attention.paths.path import Path
 from foveate.attention.position import Positions
-from foveate.attention.score import AdditiveConfig
+from foveate.attention.score import Additive, AdditiveConfig
 from foveate.attention.visibility import (
     Visibility,
     bigbird,
@@ -33,8 +33,11 @@ Kind = tuple[Size, Visibility, torch.dtype, bool, str]
 """Size, rule, number type, whether it trains, the formula."""
 ADDITIVE: tuple[Size, ...] = (
     (1, 1, 1, 20, 64),
+    (5, 1, 1, 40, 256),
+    (20, 1, 1, 30, 128),
     (100, 1, 1, 12, 128),
     (50, 1, 1, 40, 256),
+    (80, 1, 1, 30, 512),
     (8, 1, 5, 30, 128),
     (32, 1, 24, 24, 256),
     (8, 4, 40, 40, 32),
@@ -43,6 +46,8 @@ ADDITIVE: tuple[Size, ...] = (
     (1, 1, 1000, 1000, 64),
 )
 EFFICIENT: tuple[Size, ...] = ((16, 8, 32, 32, 32), (8, 8, 128, 128, 64), (2, 8, 512, 512, 64), (1, 8, 1500, 1500, 64))
+LONG: tuple[Size, ...] = ((1, 1, 4500, 4500, 64), (2, 4, 2500, 2500, 64))
+"""Beyond what is drawn: there, what does not fit into the cache is slow."""
 GRAPHS: tuple[Size, ...] = ((1, 8, 200, 200, 16), (1, 4, 1000, 1000, 32), (1, 8, 2700, 2700, 8))
 LARGE_ADDITIVE: tuple[Size, ...] = ((32, 1, 64, 64, 512), (8, 1, 1024, 1024, 256), (1, 8, 4096, 4096, 64))
 """For GPUs only."""
@@ -78,19 +83,28 @@ class Case:
         return [path for path in self.attention.paths if not path.refuses(self.attention, *self.placed)]
 
     def run(self, path: Path) -> Callable[[], object]:
-        """One call of this path: the forward pass, and the backward when training."""
+        """One call of this path: the forward pass, and the backward when training. What an additive score makes of the
+        keys is there: it takes every path the same, and would hide in what they differ.
+        """
+        features = self._key_features()
 
         def forward() -> Tensor:
             query, key, at = self.placed
-            return path.run(self.attention, query, key, self.inputs[2], at=at, key_features=None, dropout=0.0)
+            return path.run(self.attention, query, key, self.inputs[2], at=at, key_features=features, dropout=0.0)
 
         def training() -> None:
             context = forward()
             context.backward(torch.ones_like(context))
-            for tensor in self.inputs:
+            for tensor in (*self.inputs, *self.attention.parameters(), *([] if features is None else [features])):
                 tensor.grad = None
 
         return training if self.training else forward
+
+    @torch.no_grad()
+    def _key_features(self) -> Tensor | None:
+        """As a decoder's steps find them."""
+        score = self.attention.score
+        return score.key_features(self.inputs[1]).requires_grad_(self.training) if isinstance(score, Additive) else None
 
 
 def cases(seed: int = 0, *, device: str = "cpu") -> Iterator[Case]:
@@ -123,14 +137,16 @@ def drawn(rng: random.Random, device: str = "cpu") -> Kind:
 
 
 def other_kinds(device: str = "cpu") -> list[Kind]:
-    """Other formulas, and graphs; larger ones on GPUs."""
+    """Other formulas, long sequences, and graphs; larger ones on GPUs."""
     additive = ADDITIVE if device == "cpu" else ADDITIVE + LARGE_ADDITIVE
     others: list[Kind] = [(size, padding(), *mode, "additive") for size, mode in itertools.product(additive, MODES)]
     rules, kinds = (padding(), causal()), ("linear", "performer", "reformer")
     others += [
         (size, rule, *mode, kind) for size, rule, mode, kind in itertools.product(EFFICIENT, rules, MODES[:2], kinds)
     ]
-    others += [(size, _graph(size[2]), *mode, "dot") for size, mode in itertools.product(GRAPHS, MODES)]
+    others += [(size, graph(size[2]), *mode, "dot") for size, mode in itertools.product(GRAPHS, MODES)]
+    rule = everything(), causal() & padding()
+    others += [(size, rule[number % 2], *mode, "dot") for number, size in enumerate(LONG) for mode in MODES]
     return others
 
 
@@ -139,7 +155,7 @@ def _between(rng: random.Random, least: int, most: int) -> int:
     return round(math.exp(rng.uniform(math.log(least), math.log(most))))
 
 
-def _graph(nodes: int) -> Visibility:
+def graph(nodes: int) -> Visibility:
     """Eight edges for each node, at random."""
     drawn = torch.randint(nodes, (2, 8 * nodes), generator=torch.Generator().manual_seed(nodes))
     return edges(drawn.unique(dim=1), self_loops=True)

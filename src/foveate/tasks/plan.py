@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from foveate.attention import Mechanism, Plan, record
+from foveate.attention import AttentionRecord, Mechanism, Plan, record
 from foveate.nn.multihead import MultiHeadAttention
 
 PROBES = 3
@@ -32,14 +32,20 @@ class Probe:
 
 @dataclass(frozen=True)
 class Site:
-    """One attention of the model at this size."""
+    """One attention of the model at this size: calls of one shape."""
 
     name: str
     kind: str
     shape: tuple[int, int, int, int]
+    """batch, heads, query, key of one call."""
+    calls: int
+    """How many there are in one step of training: a decoder's steps, or windows."""
     plan: Plan
+    """Of one call."""
     packed: bool
     """Whether a kernel for tokens without padding runs in training, in place of a path."""
+    stepped: bool
+    """Whether every call hands its weights on to the next one: then they are made, whatever the plan."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,38 +94,54 @@ def plan(probe: Probe, *, bfloat16: bool = False) -> Costs:
         parameters=sum(weight.numel() for weight in probe.model.parameters() if weight.requires_grad),
         flops=float(counter.get_total_flops()),
         seconds=statistics.median(step() for _ in range(PROBES)),
-        sites=_sites(probe),
+        sites=_sites(probe, bfloat16),
     )
 
 
-def _sites(probe: Probe) -> tuple[Site, ...]:
-    with torch.no_grad(), record(probe.model.eval()) as seen:
-        probe.loss()
+def _sites(probe: Probe, bfloat16: bool) -> tuple[Site, ...]:
     modules = dict(probe.model.named_modules())
     sites = []
-    for at in seen:
+    for calls in _calls(probe, bfloat16):
+        at = calls[0]
         mechanism, around = modules[at.name], modules.get(at.name.rpartition(".")[0])
         if isinstance(mechanism, Mechanism):
             tokens = at.query.new_zeros(1, at.query.shape[1] * at.query.shape[3])
             packed = isinstance(around, MultiHeadAttention) and not around.refuses_packed(tokens, max(at.shape[2:]))
-            chosen = mechanism.plan(at.query.requires_grad_(), at.key, at=at.at)
-            sites.append(Site(at.name, at.kind, at.shape, chosen, packed))
+            chosen = mechanism.plan(at.query.detach().requires_grad_(), at.key, at=at.at)
+            stepped = at.at.previous is not None
+            sites.append(Site(at.name, at.kind, at.shape, len(calls), chosen, packed, stepped))
     return tuple(sites)
+
+
+def _calls(probe: Probe, bfloat16: bool) -> list[list[AttentionRecord]]:
+    """Every call of every attention, those of one site, shape and number type together."""
+    calls: dict[tuple[object, ...], list[AttentionRecord]] = {}
+    cast = torch.autocast("cpu", torch.bfloat16, enabled=bfloat16)
+    with torch.no_grad(), cast, record(probe.model.eval(), gradient=True) as seen:
+        probe.loss()
+        for call in seen:  # here: behind the block, a decoder's steps are one record
+            calls.setdefault((call.name, call.shape, call.query.dtype), []).append(call)
+    return list(calls.values())
 
 
 def _alike(sites: Sequence[Site]) -> list[list[Site]]:
     """Sites with the same question and the same answer, together."""
     groups: dict[tuple[object, ...], list[Site]] = {}
     for site in sites:
-        groups.setdefault((site.kind, site.shape, site.plan.because, site.packed), []).append(site)
+        question = (site.kind, site.shape, site.calls, site.plan.because, site.packed, site.stepped)
+        groups.setdefault(question, []).append(site)
     return list(groups.values())
 
 
 def _described(group: Sequence[Site]) -> list[str]:
     """What these attentions are, and what every path says to them."""
-    _, heads, query, key = group[0].shape
+    site = group[0]
+    _, heads, query, key = site.shape
     many = "1 head" if heads == 1 else f"{heads} heads"
-    lines = ["", *(f"{site.name}" for site in group), f"  {group[0].plan.because}, {many} × {query} × {key}"]
-    if group[0].packed:
+    size = f"{query} × {key}" if site.calls == 1 else f"{site.calls} × ({query} × {key})"
+    lines = ["", *(site.name for site in group), f"  {site.plan.because}, {many} × {size}"]
+    if site.stepped:
+        return [*lines, "  → materialised: each call hands its weights on to the next one"]
+    if site.packed:
         lines.append("  → packed: one kernel over tokens without padding; with padding it would be")
-    return [*lines, *(f"  {line}" for line in group[0].plan.table().splitlines())]
+    return [*lines, *(f"  {line}" for line in site.plan.table().splitlines())]

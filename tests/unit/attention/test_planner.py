@@ -1,31 +1,114 @@
 """The planner's estimates, and the calibration that makes them."""
 
 import math
+from functools import cache
 from pathlib import Path as File
 from random import Random
 
 import pytest
 import torch
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 from foveate import machine
-from foveate.attention import Attention, calibration, planner, probe
+from foveate.attention import AdditiveConfig, Attention, Positions, calibration, planner, probe
 from foveate.attention.calibration import Sample, fit
-from foveate.attention.paths import PATHS
-from foveate.attention.visibility import causal, padding
+from foveate.attention.paths import PATHS, MaterialisedPath
+from foveate.attention.paths.pairwise import unavailable
+from foveate.attention.visibility import Visibility, causal, everything, padding
 
 
-@pytest.mark.parametrize("tiles", [False, True], ids=["without AMX", "with AMX"])
-def test_every_path_has_default_rates_for_each_number_type_and_mode(
-    tiles: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("foveate.native.has_tiles", lambda: tiles)
-    monkeypatch.setattr(planner, "default_rates", planner.default_rates.__wrapped__)
+@pytest.fixture(params=[False, True], ids=["without AMX", "with AMX"])
+def default_rates(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Those of either processor, in force; whether it has tiles."""
+    monkeypatch.setattr("foveate.native.has_tiles", lambda: request.param)
+    monkeypatch.setattr(planner, "default_rates", cache(planner.default_rates.__wrapped__))
+    return bool(request.param)
+
+
+@pytest.mark.usefixtures("default_rates")
+def test_every_path_has_default_rates_for_each_number_type_and_mode() -> None:
     for path in PATHS:
         for dtype in ("float32", "bfloat16"):
             for mode in ("inference", "training"):
                 if path.name != "flex":  # which refuses on CPUs
                     numbers = planner.default_rates()[f"{path.name} {dtype} {mode}"]
                     assert (len(numbers) - len(planner.FEATURES)) % (planner.PLACE + 1) == 0
+
+
+@pytest.mark.usefixtures("default_rates")
+@pytest.mark.skipif(bool(unavailable()), reason="no compiler")
+@pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize(("batch", "keys", "hidden"), [(68, 40, 256), (5, 40, 256), (20, 30, 128), (68, 30, 512)])
+def test_a_decoders_step_takes_the_additive_kernel(batch: int, keys: int, hidden: int, training: bool) -> None:
+    """One query over keys whose features are kept, as in the default recurrent translator."""
+    score = AdditiveConfig().build(query_dim=hidden, key_dim=2 * hidden)
+    query = torch.zeros(batch, 1, 1, hidden, requires_grad=training)
+    memory = torch.zeros(batch, 1, keys, 2 * hidden)
+    at = Positions.of(1, keys, key_lengths=torch.full((batch,), keys))
+    with torch.set_grad_enabled(training):
+        assert Attention(score, visibility=padding()).plan(query, memory, at=at).chosen == "additive"
+
+
+LONG = [(4, 1, 4096, everything()), (4, 1, 4096, padding()), (1, 1, 8192, everything()), (1, 8, 4096, everything())]
+
+
+@pytest.mark.usefixtures("default_rates")
+@pytest.mark.parametrize(("batch", "heads", "length", "rule"), LONG, ids=str)
+def test_long_sequences_train_by_the_fused_kernel(batch: int, heads: int, length: int, rule: Visibility) -> None:
+    x = torch.zeros(batch, heads, length, 64, requires_grad=True)
+    at = Positions.of(length, length, key_lengths=torch.full((batch,), length))
+    assert Attention(visibility=rule).plan(x, x, at=at).chosen == "sdpa"
+
+
+def test_plain_torch_is_doubted_where_nobody_measured_and_nowhere_else() -> None:
+    rates = [1.0, *[0.0] * 6, *[1.0] * planner.PLACE, 0.0]
+    near, far = (planner.estimate(rates, [1.0, *[0.0] * 6], [at] * planner.PLACE, planner.DOUBTED) for at in (1.0, 9.0))
+    assert near == pytest.approx(1.0, rel=0.02)
+    assert far == pytest.approx(math.exp(planner.DOUBTED))
+
+
+class Named(MaterialisedPath):
+    """A path that only says that it ran."""
+
+    def __init__(self, name: str, ran: list[str]) -> None:
+        self.name, self.ran = name, ran
+
+    def run(self, *given: object, **named: object) -> Tensor:
+        self.ran.append(self.name)
+        return super().run(*given, **named)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("learning", ["query", "value", "features", "weights", None])
+def test_a_backward_pass_is_reckoned_with_wherever_it_ends(learning: str | None) -> None:
+    seconds = {"for": [0.0] * 7, "against": [1.0] + [0.0] * 6}
+    rates = {"a float32 training": "for", "b float32 training": "against"}
+    rates |= {"a float32 inference": "against", "b float32 inference": "for"}
+    machine.use(machine.Tuning(rates={name: seconds[which] for name, which in rates.items()}))
+    ran: list[str] = []
+    score = AdditiveConfig().build(query_dim=4, key_dim=4).requires_grad_(learning == "weights")
+    attention = Attention(score, paths=(Named("a", ran), Named("b", ran)))
+    query, key, value, features = torch.randn(4, 1, 1, 3, 4)
+    for name, tensor in (("query", query), ("value", value), ("features", features)):
+        tensor.requires_grad_(learning == name)
+    attention.run(query, key, value, key_features=features)
+    with torch.no_grad():
+        attention.run(query, key, value, key_features=features)
+    assert ran == ["b" if learning is None else "a", "b"]
+
+
+@pytest.mark.skipif(bool(unavailable()), reason="no compiler")
+def test_a_choice_that_was_made_while_operations_were_counted_holds_no_longer() -> None:
+    """Kernels of ours cannot be written into a traced program; outside of one they run again."""
+    attention, x = Attention(visibility=causal()), torch.randn(2, 2, 20, 16)
+    rates = {f"{path.name} float32 inference": [float(path.name != "short")] + [0.0] * 6 for path in PATHS}
+    machine.use(machine.Tuning(rates=rates))
+    with FlopCounterMode(display=False):
+        attention.run(x, x, x)
+        assert attention.plan(x, x).chosen != "short"
+    assert attention.plan(x, x).chosen == "short"
+    with FlopCounterMode(display=False):
+        assert attention.plan(x, x).chosen != "short"
 
 
 def test_rates_are_found_again_from_the_times_they_make() -> None:
@@ -100,6 +183,46 @@ def test_a_kept_calibration_of_another_version_is_left_alone(tmp_path: File, mon
 def test_scaling_keeps_every_rate_and_changes_them_path_by_path() -> None:
     calibration.scale()
     assert machine.current().rates.keys() == planner.default_rates().keys()
+
+
+def test_paths_that_were_not_measured_are_scaled_as_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine at a third of the speed, on which only torch's own kernel was measured: all paths stay comparable."""
+
+    def third(case: probe.Case, number: int = 0) -> list[Sample]:
+        query, key, at = case.placed
+        paths = [path for path in case.accepting() if path.name == "sdpa"]
+        samples = []
+        for path in paths:
+            rates = planner.rates_of(path.name, query, training=True)
+            cost = path.cost(case.attention, query, key, at)
+            much, where = planner.features(cost, query, key), planner.place(cost, query, key)
+            name = planner.rate_key(path.name, query.dtype, training=True)
+            samples.append(Sample(number, name, much, where, 3 * planner.estimate(rates, much, where)))
+        return samples
+
+    monkeypatch.setattr(calibration, "measured", third)
+    calibration.scale()
+    for name, known in planner.default_rates().items():
+        scaled, summed = machine.current().rates[name], len(planner.FEATURES)
+        assert scaled[:summed] == pytest.approx([3 * rate for rate in known[:summed]])
+        assert list(scaled[summed:]) == known[summed:]
+
+
+def test_every_family_of_paths_is_measured_when_rates_are_scaled() -> None:
+    accepting = {path.name for case in calibration._probes() for path in case.accepting()}
+    families = {"materialised", "chunked", "product", "sdpa", "banded", "edges", "kernel", "tiled"}
+    assert accepting >= families | ({"additive", "short"} if not unavailable() else set())
+
+
+def test_what_an_additive_score_makes_of_the_keys_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes every path the same, and would hide in what they differ."""
+    case = probe.case((2, 1, 1, 5, 16), padding(), torch.float32, True, "additive")
+    jobs = [case.run(path) for path in case.accepting()]
+    monkeypatch.setattr(type(case.attention.score), "key_features", None)
+    for job in jobs:
+        job()
+    assert len(jobs) >= 2
+    assert all(weight.grad is None for weight in case.attention.parameters())
 
 
 def test_a_choice_is_made_anew_when_the_rates_change() -> None:
