@@ -102,13 +102,13 @@ class AdditivePath:
 
 def looked_back(
     formula: Formula,
-    query: Float[Tensor, "batch heads 1 query_dim"],
+    query: Float[Tensor, "batch heads query query_dim"],
     key: Float[Tensor, "batch kv_heads key key_dim"],
     value: Float[Tensor, "batch kv_heads key value_head_dim"],
     *,
     at: Positions,
     key_features: Float[Tensor, "batch #heads key feature"] | None,
-) -> tuple[Float[Tensor, "batch heads 1 value_head_dim"], Float[Tensor, "batch heads 1 key"]] | None:
+) -> tuple[Float[Tensor, "batch heads query value_head_dim"], Float[Tensor, "batch heads query key"]] | None:
     """Context and weights of one query that sees where the step before looked: for it, U f is a part of the keys.
 
     None where the kernel does not run, or another score is asked for.
