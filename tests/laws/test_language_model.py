@@ -16,6 +16,7 @@ from foveate.decode import BeamConfig, GreedyConfig, SampleConfig, beam_size, de
 from foveate.models import LlamaConfig
 from foveate.models.gpt import GPTConfig
 from foveate.models.language_model import LanguageModel
+from foveate.models.ran_language_model import RANLanguageModelConfig
 from foveate.models.recurrent_language_model import RecurrentLanguageModelConfig
 from foveate.nn import BlockConfig, LearnedConfig, NoneConfig, SinusoidalConfig
 
@@ -47,6 +48,10 @@ def configurations() -> Iterator[tuple[str, object]]:
     yield "llama linear", replace(llama, num_kv_heads=4, attention=LinearConfig(), tied=False)
     for cell in ("rnn", "lstm", "gru", "lecture_gru"):
         yield cell, RecurrentLanguageModelConfig(embedding_dim=6, hidden_dim=8, cell=cell)
+    ran = RANLanguageModelConfig(model_dim=8, num_heads=2, head_dim=4, window=5)
+    yield "ran", ran
+    yield "ran deep", replace(ran, num_layers=3, residual=True, window=3, tied=False, review=False)
+    yield "ran one window", replace(ran, num_layers=1, window=64)
     yield (
         "deep",
         RecurrentLanguageModelConfig(

@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from foveate.data.tokeniser import ByteConfig
-from foveate.models import GPTConfig, LanguageModelConfig, LlamaConfig, RecurrentLanguageModelConfig
+from foveate.models import (
+    GPTConfig,
+    LanguageModelConfig,
+    LlamaConfig,
+    RANLanguageModelConfig,
+    RecurrentLanguageModelConfig,
+)
 from foveate.nn import BlockConfig, LearnedConfig
 from foveate.tasks.language_model import LanguageModelTask, LanguageModelTaskConfig
 from foveate.tasks.text import TextConfig
@@ -25,6 +31,7 @@ MODELS = {
     "llama": LlamaConfig(
         model_dim=8, num_heads=2, num_kv_heads=1, feedforward_dim=12, num_layers=1, max_length=16, attention_dropout=0.1
     ),
+    "ran": RANLanguageModelConfig(model_dim=8, num_heads=2, head_dim=4, window=5),
     "recurrent": RecurrentLanguageModelConfig(embedding_dim=6, hidden_dim=8, num_layers=2),
 }
 

@@ -194,3 +194,17 @@ def test_a_run_that_is_not_finished_has_a_report(foveate: Any, text: Path, tmp_p
     assert said.code == 0, said.err
     assert "those of an unfinished run" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert foveate("report", tmp_path, "--no-tune").code == 3
+
+
+def test_a_recurrent_attention_network_trains_and_goes_on_past_its_window(
+    foveate: Any, text: Path, tmp_path: Path
+) -> None:
+    sizes = ("model.kind=ran", "model.model_dim=16", "model.num_heads=2", "model.head_dim=8", "model.window=4")
+    steps = ("data.block_length=16", "data.max_tokens=128", "train.steps=4", "train.validate_every=4")
+    words = [word for setting in (*sizes, *steps) for word in ("--set", setting)]
+    run = tmp_path / "run"
+    said = foveate("train", "language_model", "--text", text, "--out", run, "--no-tune", "--threads", "1", *words)
+    assert said.code == 0, said.err
+    said = foveate("generate", run, "abcdef", "--no-tune", "--length", "20", "--set", "kind=greedy")
+    assert said.code == 0, said.err
+    assert said.out.startswith("abcdef")

@@ -8,6 +8,7 @@ from foveate.models.gpt import GPT, GPTConfig
 from foveate.models.language_model import LanguageModel
 from foveate.models.llama import Llama, LlamaConfig
 from foveate.models.luong import Luong, LuongConfig
+from foveate.models.ran_language_model import RANLanguageModel, RANLanguageModelConfig
 from foveate.models.recurrent_language_model import RecurrentLanguageModel, RecurrentLanguageModelConfig
 from foveate.models.seq2seq import Seq2Seq
 from foveate.models.tagger import Tagger, TaggerConfig
@@ -16,8 +17,8 @@ from foveate.models.transformer import Transformer, TransformerConfig
 ModelConfig = FixedContextConfig | BahdanauConfig | LuongConfig | TransformerConfig
 """The models that a configuration can name: "fixed_context", "bahdanau", "luong", "transformer"."""
 
-LanguageModelConfig = GPTConfig | LlamaConfig | RecurrentLanguageModelConfig
-"""The language models that a configuration can name: "gpt", "llama", "recurrent"."""
+LanguageModelConfig = GPTConfig | LlamaConfig | RecurrentLanguageModelConfig | RANLanguageModelConfig
+"""The language models that a configuration can name: "gpt", "llama", "recurrent", "ran"."""
 
 __all__ = [
     "BERT",
@@ -37,6 +38,8 @@ __all__ = [
     "Luong",
     "LuongConfig",
     "ModelConfig",
+    "RANLanguageModel",
+    "RANLanguageModelConfig",
     "RecurrentLanguageModel",
     "RecurrentLanguageModelConfig",
     "Seq2Seq",
