@@ -5,6 +5,7 @@ score, bias and normaliser works as it does at full length. For softmax over dot
 backward pass is computed again, so that memory beyond a limit is linear in the length.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -16,13 +17,17 @@ from foveate.attention.paths.fused import fusing_reasons
 from foveate.attention.paths.layout import Tile, tiles
 from foveate.attention.paths.path import Cost, Formula, cutting_reasons
 from foveate.attention.paths.tile import by_layout, by_tile
-from foveate.attention.position import Positions
-from foveate.attention.visibility import And, Causal, Chunk, Visibility, Window
+from foveate.attention.position import Positions, traced
+from foveate.attention.visibility import And, Causal, Chunk, Padding, Visibility, Window
+
+WORTH = 0.6
+"""What part of all pairs tiles may have under a rule that looks both ways: causal() has little more than half."""
 
 
 @dataclass(frozen=True)
 class TiledPath:
-    """Any attention under causal() and other rules that end at the query, alone or with padding.
+    """Any attention under causal() and other rules that end at the query, alone or with padding, and under patterns
+    without a band that leave most pairs out.
 
     Softmax over dot products has its backward pass written out; others are left to automatic differentiation.
     """
@@ -35,8 +40,8 @@ class TiledPath:
         reasons = cutting_reasons(formula)
         if query.device.type != "cpu":
             reasons.append(f"made for CPUs, not for {query.device.type}")
-        if not _one_sided(formula.visibility):
-            reasons.append(f"{formula.visibility} does not end at the query")
+        if not _one_sided(formula.visibility) and not self._sparse(formula.visibility, at):
+            reasons.append(f"{formula.visibility} does not end at the query, and leaves out too little to tile")
         if query.shape[2] <= self.tile and (unfused := fusing_reasons(formula, query, key, at)):
             reasons.append(f"one tile would be the whole, and {unfused[0]}")
         return reasons
@@ -65,6 +70,14 @@ class TiledPath:
             if context is not None:
                 return context
         return by_tile(formula, query, key, value, at, key_features, dropout, layout)
+
+    def _sparse(self, visibility: Visibility, at: Positions) -> bool:
+        """Whether tiles leave out most pairs of a rule that looks both ways and has no band."""
+        if traced() or not visibility.lasting or isinstance(visibility, Padding) or math.isfinite(visibility.width):
+            return False
+        if visibility.reach(at).unbounded:
+            return False
+        return _pairs(tiles(visibility, at, self.tile)) < WORTH * at.query.shape[2] * at.key.shape[-1]
 
 
 def _unfused(cost: Cost, layout: list[Tile]) -> Cost:

@@ -1,5 +1,6 @@
 """The banded path over rules that reach only so far, in tiles so small that short inputs have many."""
 
+import itertools
 import math
 import random
 from dataclasses import replace
@@ -32,6 +33,7 @@ from foveate.attention import (
     prefix,
     random_blocks,
     sparse,
+    summary,
     window,
 )
 from foveate.attention.normaliser import Hard, ReLU, Sigmoid, Softmax, Sparsemax
@@ -197,8 +199,25 @@ def test_one_sided_rules_run_in_tiles_a_head_at_a_time(monkeypatch: pytest.Monke
         for got, exact in zip(outcome(attention, inputs, at, path), outcome(attention, inputs, at, None), strict=True):
             torch.testing.assert_close(got, exact, atol=1e-12, rtol=0, msg=lambda m, s=seed: f"seed {s}: {m}")
     x, at = torch.randn(1, 1, 4, 2), Positions.of(4, 4)
-    assert TiledPath().refuses(Attention(), x, x, at) == ["everything() does not end at the query"]
+    assert TiledPath().refuses(Attention(), x, x, at) == [
+        "everything() does not end at the query, and leaves out too little to tile"
+    ]
     assert TiledPath().refuses(Attention(visibility=causal(), normaliser=Hard(mode="sample")), x, x, at)
+
+
+def test_patterns_without_a_band_run_in_tiles_where_they_leave_most_pairs_out() -> None:
+    rules = (sparse(block=32, summaries=1), summary(block=32, count=1), sparse(block=32, summaries=1) & padding())
+    path = TiledPath(tile=32)
+    for seed, (rule, (queries, keys)) in enumerate(itertools.product(rules, [(160, 160), (160, 140), (50, 160)])):
+        at = Positions.of(queries, keys, key_lengths=torch.tensor([keys, 70]))
+        inputs = [torch.randn(2, 2, length, 4, dtype=torch.float64) for length in (queries, keys, keys)]
+        attention = Attention(visibility=rule)
+        assert not path.refuses(attention, *inputs[:2], at)
+        for got, exact in zip(outcome(attention, inputs, at, path), outcome(attention, inputs, at, None), strict=True):
+            torch.testing.assert_close(got, exact, atol=1e-12, rtol=0, msg=lambda m, s=seed: f"case {s}: {m}")
+    x, at = torch.randn(1, 1, 160, 4), Positions.of(160, 160)
+    assert path.refuses(Attention(visibility=~sparse(block=32, summaries=1)), x, x, at)
+    assert path.refuses(Attention(visibility=sparse(block=80, summaries=40)), x, x, at)
 
 
 def test_one_sided_rules_run_in_tiles_under_any_score_bias_and_normaliser() -> None:
