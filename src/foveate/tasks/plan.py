@@ -107,7 +107,8 @@ def _sites(probe: Probe, bfloat16: bool) -> tuple[Site, ...]:
         if isinstance(mechanism, Mechanism):
             tokens = at.query.new_zeros(1, at.query.shape[1] * at.query.shape[3])
             packed = isinstance(around, MultiHeadAttention) and not around.refuses_packed(tokens, max(at.shape[2:]))
-            chosen = mechanism.plan(at.query.detach().requires_grad_(), at.key, at=at.at)
+            with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
+                chosen = mechanism.plan(at.query.detach().requires_grad_(), at.key, at=at.at)
             stepped = at.at.previous is not None
             sites.append(Site(at.name, at.kind, at.shape, len(calls), chosen, packed, stepped))
     return tuple(sites)
