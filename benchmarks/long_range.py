@@ -45,7 +45,7 @@ from foveate.attention.efficient import (
 )
 from foveate.data.batch import Batch
 from foveate.data.synthetic import LIST_TOKENS, Labelled, curves, list_operations, opinions, shapes
-from foveate.nn import BlockConfig, EncoderBlock, SinusoidalConfig
+from foveate.nn import BlockConfig, EncoderBlock, RANConfig, RANEncoder, SinusoidalConfig
 from foveate.nn.packing import Packing
 
 TRAINING, TESTING = 0, 1_000_003
@@ -101,7 +101,10 @@ def tasks(size: Size) -> dict[str, Task]:
     return {task.name.lower(): task for task in made}
 
 
-def variants(longest: int) -> dict[str, AnyMechanismConfig]:
+Variant = AnyMechanismConfig | RANConfig
+
+
+def variants(longest: int) -> dict[str, Variant]:
     """Settings in proportion to the length, as the Long Range Arena's: blocks of 1/8, mixtures 1/8 of the length."""
     part = max(8, longest // 8)
     return {
@@ -116,26 +119,32 @@ def variants(longest: int) -> dict[str, AnyMechanismConfig]:
         "bigbird": BigbirdConfig(block=max(4, part // 4), random=2),
         "linear": LinearConfig(),
         "performer": PerformerConfig(num_features=64),
+        "ran": RANConfig(window=part, dropout=0.0),
     }
 
 
 class Classifier(nn.Module):
-    """Embeddings + positions → encoder blocks → mean over tokens → two layers."""
+    """Embeddings + positions → encoder blocks, or a recurrent attention network → mean over tokens → two layers."""
 
-    def __init__(self, task: Task, size: Size, attention: AnyMechanismConfig) -> None:
+    def __init__(self, task: Task, size: Size, attention: Variant) -> None:
         super().__init__()
         dim = size.model_dim
-        block = BlockConfig(
-            model_dim=dim,
-            num_heads=size.heads,
-            feedforward_dim=2 * dim,
-            norm="pre",
-            dropout=0.0,
-            encoder_attention=attention,
-        )
         self.embedding = nn.Embedding(task.vocab, dim)
         self.position = SinusoidalConfig().build(dim)
-        self.blocks = nn.ModuleList(EncoderBlock(block) for _ in range(size.layers))
+        self.blocks, self.network = nn.ModuleList(), None
+        if isinstance(attention, RANConfig):
+            sized = replace(attention, model_dim=dim, num_heads=size.heads, head_dim=dim // size.heads)
+            self.network = RANEncoder(replace(sized, num_layers=size.layers))
+        else:
+            block = BlockConfig(
+                model_dim=dim,
+                num_heads=size.heads,
+                feedforward_dim=2 * dim,
+                norm="pre",
+                dropout=0.0,
+                encoder_attention=attention,
+            )
+            self.blocks.extend(EncoderBlock(block) for _ in range(size.layers))
         self.head = nn.Sequential(nn.LayerNorm(dim), nn.Linear(dim, dim), nn.ReLU(), nn.Linear(dim, task.classes))
 
     def forward(self, batch: Batch) -> Tensor:
@@ -144,13 +153,14 @@ class Classifier(nn.Module):
         at = replace(Positions.of(batch.length, batch.length, key_lengths=batch.lengths), zeroed=True)
         for block in self.blocks:
             x = block(x, at=at, packing=packing)
+        x = x if self.network is None else self.network(x, packing=packing)
         return self.head(packing.unpack(x).sum(1) / batch.lengths[:, None])
 
 
 class Trainer:
     """A classifier that learns, step by step, from examples nobody sees twice."""
 
-    def __init__(self, task: Task, size: Size, attention: AnyMechanismConfig) -> None:
+    def __init__(self, task: Task, size: Size, attention: Variant) -> None:
         torch.manual_seed(0)
         self.model = Classifier(task, size, attention)
         self.optimiser = torch.optim.AdamW(self.model.parameters(), lr=1e-3, weight_decay=0.01)
