@@ -30,7 +30,7 @@ class Positions:
 
     query: Int[Tensor, "#batch #heads query 1"]
     key: Int[Tensor, "#batch #heads 1 key"]
-    real: Bool[Tensor, "#batch 1 1 key"] | None = None
+    real: Bool[Tensor, "#batch #heads 1 key"] | None = None
     """False where a key is padding; None when every key is real."""
     aligned: bool = False
     """True when query i and key i both stand at position i: kernels then know `causal()` natively."""

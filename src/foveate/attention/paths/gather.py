@@ -11,18 +11,21 @@ from foveate.attention.paths.path import Formula
 from foveate.attention.position import Positions
 from foveate.attention.score import PlacedScore
 
+ONE_QUERY, MANY_QUERIES = 4, 50
+"""From how many times as many pairs in tiles on keys of one's own are faster. A tile of many queries is a product of
+matrices, which multiplies a pair some ten times as fast.
+"""
+
 
 def worth_gathering(formula: Formula, at: Positions, layout: list[Tile]) -> Rows | None:
-    """Each query's own keys, where examples look at places so different that a common piece is much wider."""
-    spread = any(part is not None and part.shape[0] * part.shape[1] > 1 for part in (at.centre, at.query))
+    """Each query's own keys, where queries look at places so different that a common piece is much wider."""
+    spread = at.centre is not None or at.query.shape[0] * at.query.shape[1] > 1
     if not spread or at.previous is not None or at.query_bucket is not None or not _only_positions(formula):
         return None
     rows = stretches(formula.visibility, at)
-    if (
-        rows is None
-        or rows.first.shape[1] > 1
-        or 4 * rows.width * at.query.shape[2] > sum(tile.pairs for tile in layout)
-    ):
+    queries = at.query.shape[2]
+    worth = ONE_QUERY if queries == 1 else MANY_QUERIES
+    if rows is None or worth * rows.width * queries > sum(tile.pairs for tile in layout):
         return None
     return rows
 
@@ -45,11 +48,13 @@ def gathered(
     """Every query becomes an example of its own, with `rows.width` keys."""
     batch, queries = query.shape[0], query.shape[2]
     first = rows.first.expand(batch, -1, queries, 1)
-    index = (first[:, 0] + torch.arange(rows.width, device=at.device)).flatten(1)  # batch query·width
+    index = (first + torch.arange(rows.width, device=at.device)).flatten(2)  # batch #heads query·width
 
     def taken(tensor: Tensor) -> Tensor:
         tensor = tensor.expand(batch, *tensor.shape[1:])
-        own = tensor.gather(2, index[:, None, :, None].expand(-1, tensor.shape[1], -1, tensor.shape[3]))
+        if index.shape[1] > 1:
+            tensor = tensor.repeat_interleave(index.shape[1] // tensor.shape[1], 1)
+        own = tensor.gather(2, index[..., None].expand(-1, tensor.shape[1], -1, tensor.shape[3]))
         return own.unflatten(2, (queries, rows.width)).transpose(1, 2).flatten(0, 1)
 
     def alone(tensor: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ class Padding(Visibility):
     def by_pair(self) -> bool:
         return self.lengths is None
 
-    def __call__(self, at: Positions) -> Bool[Tensor, "#batch 1 1 #key"]:
+    def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads 1 #key"]:
         if self.lengths is None:
             return Everything()(at) if at.real is None else at.real
         here = at.key.shape[-1]

@@ -37,7 +37,7 @@ from foveate.attention import (
     window,
 )
 from foveate.attention.normaliser import Hard, ReLU, Sigmoid, Softmax, Sparsemax
-from foveate.attention.paths import fused
+from foveate.attention.paths import fused, gather
 from foveate.attention.paths.banded import BandedPath
 from foveate.attention.paths.tiled import TiledPath
 
@@ -145,6 +145,31 @@ def test_examples_that_look_at_different_places_gather_their_own_keys() -> None:
         context = BandedPath().run(attention, *inputs, at=at)
         assert seen == [12]
         torch.testing.assert_close(context, attention.explain(*inputs, at=at).context, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_heads_that_look_at_different_places_gather_their_own_keys(
+    batch: int, kv_heads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gather, "MANY_QUERIES", 4)
+    torch.manual_seed(0)
+    centre = 200 * torch.rand(batch, 4, 90, 1).double()
+    at = replace(Positions.of(90, 200, key_lengths=torch.tensor([200, 160, 0])[:batch]), centre=centre)
+    inputs = [torch.randn(batch, heads, n, 8).double() for heads, n in ((4, 90), (kv_heads, 200), (kv_heads, 200))]
+    for score in (ScaledDot(), GeneralConfig(), AdditiveConfig(hidden_dim=5)):
+        attention = Attention(
+            score.build(query_dim=8, key_dim=8, num_heads=4),
+            visibility=around(left=5, right=5) & padding(),
+            reweight=lambda at: -((at.key - at.centre) ** 2) / 12,
+        ).double()
+        path, seen = BandedPath(), []
+        expected = outcome(attention, inputs, at, None)
+        for got, exact in zip(outcome(attention, inputs, at, path), expected, strict=True):
+            torch.testing.assert_close(got, exact, atol=1e-12, rtol=0)
+        attention.score = Watched(attention.score, seen)
+        path.run(attention, *inputs, at=at)
+        assert seen == [12]
 
 
 class Watched(nn.Module):
