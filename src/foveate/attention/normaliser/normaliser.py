@@ -16,7 +16,10 @@ Rows = Float[Tensor, "batch heads query"]
 
 @runtime_checkable
 class Normaliser(Protocol):
-    """Makes weights from scores, and can make any tile of them again from one number per row."""
+    """Makes weights from scores, and can make any tile of them again from one number per row.
+
+    Weights depend on the visible scores alone, in their order: paths may leave out keys that a row does not see.
+    """
 
     def __call__(self, scores: Scores, visible: Visible) -> Weights: ...
 

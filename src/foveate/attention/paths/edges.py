@@ -1,4 +1,4 @@
-"""Graphs: softmax over the edges that come into each node, in time and memory linear in the number of edges.
+"""Graphs: weights of the edges that come into each node, in time and memory linear in the number of edges.
 
 Each edge is handed to rules and biases as an example of its own, with one query and one key, so that whatever they
 say about a pair holds for the edge.
@@ -12,8 +12,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import dropout as drop
 
-from foveate.attention.normaliser import Softmax
-from foveate.attention.paths.path import Cost, Formula, share_heads
+from foveate.attention.normaliser import Normaliser, Softmax
+from foveate.attention.paths.path import Cost, Formula, cutting_reasons, share_heads
 from foveate.attention.position import Positions
 from foveate.attention.score import Additive, Cosine, Dot, General
 from foveate.attention.score.graph import EdgeScore
@@ -42,7 +42,7 @@ class _Graph:
 
 
 class EdgesPath:
-    """Softmax over a graph's edges, for scores that compare rows in pairs."""
+    """Attention over a graph's edges, for scores that compare rows in pairs."""
 
     name = "edges"
 
@@ -50,15 +50,13 @@ class EdgesPath:
         graph, beside = split(formula.visibility)
         if graph is None:
             return [f"{formula.visibility} is no graph"]
-        reasons = []
+        reasons = cutting_reasons(formula)
         if not beside.by_pair:
             reasons.append(f"{beside} does not judge single pairs")
         if not isinstance(formula.score, Dot | General | Cosine | Additive | EdgeScore):
             reasons.append(f"{type(formula.score).__name__} does not compare rows in pairs")
         if isinstance(formula.score, Dot | Cosine) and query.shape[-1] != key.shape[-1]:
             reasons.append(f"queries are {query.shape[-1]} wide and keys {key.shape[-1]}")
-        if type(formula.normaliser) is not Softmax:
-            reasons.append(f"{formula.normaliser} is not softmax")
         if (
             at.previous is not None
             or at.query_bucket is not None
@@ -214,25 +212,46 @@ def _of_edges(answer: Tensor, edges: int) -> Tensor:
 def _weights(
     formula: Formula, query: Tensor, key: Tensor, graph: _Graph, key_features: Tensor | None
 ) -> Float[Tensor, "batch heads edges"]:
-    """Softmax over the edges into each node."""
-    batch, heads, queries = query.shape[:3]
+    """What each edge weighs among those into its node."""
     scores = _scores(formula, query, key, graph, key_features)
     if formula.bias is not None:
         scores = scores + _of_edges(formula.bias(graph.at), len(graph.source)).to(scores.dtype)
-    assert isinstance(formula.normaliser, Softmax)
-    scores = formula.normaliser.tempered(scores[:, :, None])[:, :, 0]
-    if graph.visible is not None:
-        scores = torch.where(graph.visible, scores, -torch.inf)
-    into = graph.target.expand_as(scores)
-    with torch.no_grad():
-        highest = scores.new_full((batch, heads, queries), -torch.inf).scatter_reduce(2, into, scores, "amax")
-        highest = torch.where(highest == -torch.inf, 0.0, highest)[:, :, graph.target]
-    powers = (scores - highest).exp()
-    total = powers.new_zeros(batch, heads, queries).index_add(2, graph.target, powers)[:, :, graph.target]
-    weights = powers / torch.where(total == 0, 1.0, total)
+    if type(formula.normaliser) is Softmax:
+        weights = _softmax(formula.normaliser.tempered(scores[:, :, None])[:, :, 0], graph, query.shape[2])
+    else:
+        weights = _by_rows(formula.normaliser, scores, graph, query.shape[2])
     if formula.reweight is None:
         return weights
     return weights * _of_edges(formula.reweight(graph.at), len(graph.source)).exp().to(weights.dtype)
+
+
+def _softmax(scores: Float[Tensor, "batch heads edges"], graph: _Graph, nodes: int) -> Tensor:
+    if graph.visible is not None:
+        scores = torch.where(graph.visible, scores, -torch.inf)
+    into, rows = graph.target.expand_as(scores), (*scores.shape[:2], nodes)
+    with torch.no_grad():
+        highest = scores.new_full(rows, -torch.inf).scatter_reduce(2, into, scores, "amax")
+        highest = torch.where(highest == -torch.inf, 0.0, highest)[:, :, graph.target]
+    powers = (scores - highest).exp()
+    total = powers.new_zeros(rows).index_add(2, graph.target, powers)[:, :, graph.target]
+    return powers / torch.where(total == 0, 1.0, total)
+
+
+def _by_rows(normaliser: Normaliser, scores: Float[Tensor, "batch heads edges"], graph: _Graph, nodes: int) -> Tensor:
+    """Nodes of about as many edges are the rows of one table, so that fewer than half of its places are empty."""
+    degree = graph.target.bincount(minlength=nodes)
+    start = degree.cumsum(0) - degree
+    doublings = degree.float().log2().ceil()
+    tables, edges = [], []
+    for doubling in doublings[degree > 0].unique():
+        rows = (doublings == doubling).nonzero()
+        place = torch.arange(int(degree[rows].max()), device=rows.device)
+        there, place = place < degree[rows], place + start[rows]
+        place = torch.where(there, place, 0)
+        visible = there[None, None] if graph.visible is None else there & graph.visible[:, :, place]
+        tables.append(normaliser(scores[:, :, place], visible)[:, :, there])
+        edges.append(place[there])
+    return torch.cat(tables, 2)[:, :, torch.cat(edges).argsort()] if edges else scores
 
 
 def _scores(formula: Formula, query: Tensor, key: Tensor, graph: _Graph, key_features: Tensor | None) -> Tensor:

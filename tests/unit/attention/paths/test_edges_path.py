@@ -26,7 +26,7 @@ from foveate.attention import (
     same_segment,
     window,
 )
-from foveate.attention.normaliser import ReLU, Softmax
+from foveate.attention.normaliser import Entmax, Hard, Normaliser, ReLU, Sigmoid, Softmax, Sparsemax
 from foveate.attention.paths.edges import EdgesPath, edge_weights
 from foveate.attention.score import GatConfig, GATScore, GatV2Config
 
@@ -37,6 +37,15 @@ SCORES = (
     GatConfig(),
     GatV2Config(hidden_dim=5),
     CosineConfig(beta=2.0),
+)
+NORMALISERS = (
+    Softmax(),
+    Softmax(temperature=0.5),
+    ReLU(),
+    Sigmoid(bias=-1.0),
+    Sparsemax(),
+    Entmax(),
+    Hard(mode="straight_through"),
 )
 
 
@@ -57,7 +66,7 @@ def case(seed: int) -> tuple[Attention, list[Tensor], Positions, Tensor]:
         rng.choice([None, Alibi(heads)]),
         rng.choice([None, lambda at: -((0.3 * (at.query - at.key)) ** 2)]),
     )
-    normaliser = rng.choice([Softmax(), Softmax(temperature=0.5)])
+    normaliser = NORMALISERS[seed % 7]
     attention = Attention(score, visibility=rule, bias=bias, reweight=reweight, normaliser=normaliser).double()
     inputs = [torch.randn(batch, heads, queries, 4), *(torch.randn(batch, 2, keys, 4) for _ in range(2))]
     return attention, [tensor.double() for tensor in inputs], at, graph
@@ -146,6 +155,21 @@ def test_edges_of_a_complete_graph_are_full_attention() -> None:
     torch.testing.assert_close(got, Attention().explain(x, x, x).context)
 
 
+@pytest.mark.parametrize("normaliser", NORMALISERS, ids=repr)
+def test_nodes_of_very_different_degrees(normaliser: Normaliser) -> None:
+    torch.manual_seed(0)
+    nodes = 70
+    hub = torch.stack([torch.arange(nodes), torch.full((nodes,), 3)])
+    graph = edges(torch.cat([hub, hub.flip(0), torch.randint(0, nodes - 5, (2, 150))], 1)) & padding()
+    attention = Attention(visibility=graph, normaliser=normaliser).double()
+    x = torch.randn(2, 2, nodes, 4, dtype=torch.float64)
+    at = Positions.of(nodes, nodes, key_lengths=torch.tensor([nodes, 40]))
+    for got, exact in zip(
+        outcome(attention, [x, x, x], at, EdgesPath()), outcome(attention, [x, x, x], at, None), strict=True
+    ):
+        torch.testing.assert_close(got, exact, atol=1e-12, rtol=0)
+
+
 def test_a_node_without_edges_gets_zero_and_garbage_without_edges_stays() -> None:
     x = torch.randn(1, 1, 3, 2)
     key = x.clone()
@@ -181,7 +205,9 @@ def test_refusals() -> None:
     assert "single pairs" in reason(Attention(visibility=graph & random_blocks(block=1, count=1)))
     assert "single pairs" in reason(Attention(visibility=graph & predicate(lambda at: at.key > 0)))
     assert "in pairs" in reason(Attention(lambda query, key: query @ key.mT, visibility=graph))
-    assert "not softmax" in reason(Attention(visibility=graph, normaliser=ReLU()))
+    drawn = Attention(visibility=graph, normaliser=Hard(mode="sample"))
+    assert "draws for all queries at once" in reason(drawn)
+    assert not reason(drawn.eval())
     shifted = Positions.of(3, 3, key_lengths=torch.tensor([2]), side="left")
     assert (
         reason(Attention(visibility=graph), replace(shifted, key=shifted.key * 2))
@@ -190,4 +216,4 @@ def test_refusals() -> None:
     with pytest.raises(ValueError, match="no edges to weigh"):
         edge_weights(Attention(visibility=causal()), x, x)
     with pytest.raises(ValueError, match="cannot be weighed one by one"):
-        edge_weights(Attention(visibility=graph, normaliser=ReLU()), x, x)
+        edge_weights(drawn.train(), x, x)
