@@ -6,7 +6,7 @@ python benchmarks/corpus.py examples/data/verses.tsv.xz      # prints its sizes
 import argparse
 import io
 import lzma
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import sentencepiece
 from contract import BOS, EOS, PAD, UNKNOWN
 
 VERSES = Path(__file__).parent.parent / "examples" / "data" / "verses.tsv.xz"
-SOURCE_COLUMN, TARGET_COLUMN = 2, 3
+COLUMNS = (2, 3)
 """English (World) and French (Segond) of the six-language verses; column 0 is the key."""
 
 
@@ -60,11 +60,12 @@ class Corpus:
             longest = widened
 
 
-def read(path: Path = VERSES, *, vocab: int = 8000) -> Corpus:
-    """Both sides through one byte-pair vocabulary, trained here on the same lines: deterministic, a few seconds."""
-    with lzma.open(path, "rt", encoding="utf-8") as lines:
-        columns = [line.rstrip("\n").split("\t") for line in lines]
-    sides = [[row[column] for row in columns] for column in (SOURCE_COLUMN, TARGET_COLUMN)]
+def read(path: Path = VERSES, *, columns: Sequence[int] = COLUMNS, vocab: int = 8000) -> Corpus:
+    """Two columns of a .tsv or .tsv.xz through one byte-pair vocabulary, trained here on the same lines:
+    deterministic, a few seconds."""
+    with (lzma.open if path.suffix == ".xz" else open)(path, "rt", encoding="utf-8") as lines:
+        rows = [line.rstrip("\n").split("\t") for line in lines]
+    sides = [[row[column] for row in rows] for column in columns]
     pieces = _train([*sides[0], *sides[1]], vocab)
     sources, targets = (pieces.encode(side) for side in sides)
     return Corpus([[*row, EOS] for row in sources], [[BOS, *row, EOS] for row in targets], vocab)
@@ -107,6 +108,8 @@ def describe(corpus: Corpus, batches: list[np.ndarray]) -> str:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("path", nargs="?", type=Path, default=VERSES)
-    corpus = read(parser.parse_args().path)
+    parser.add_argument("--columns", nargs=2, type=int, default=COLUMNS)
+    arguments = parser.parse_args()
+    corpus = read(arguments.path, columns=arguments.columns)
     stream = corpus.batches()
     print(describe(corpus, [next(stream) for _ in range(50)]))

@@ -12,7 +12,7 @@ from typing import Any
 
 import race
 from contract import Size, count_parameters
-from corpus import VERSES, describe, read
+from corpus import COLUMNS, VERSES, describe, read
 
 ENGINES = {
     "nn.Transformer": "peers.torch_transformer",
@@ -78,7 +78,7 @@ _loaded: dict[str, Any] = {}
 
 def _corpus(options: dict[str, Any]) -> Any:
     if "corpus" not in _loaded:
-        _loaded["corpus"] = read(Path(options["corpus"]), vocab=options["size"]["vocab"])
+        _loaded["corpus"] = read(Path(options["corpus"]), columns=options["columns"], vocab=options["size"]["vocab"])
     return _loaded["corpus"]
 
 
@@ -94,7 +94,8 @@ def work(options: dict[str, Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", type=Path, default=VERSES, help="six-language verses, .tsv.xz")
+    parser.add_argument("--corpus", type=Path, default=VERSES, help="sentence pairs, .tsv or .tsv.xz")
+    parser.add_argument("--columns", nargs=2, type=int, default=COLUMNS, help="of source and target, from 0")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--group", type=int, default=2, help="steps an engine makes before the next has its turn")
@@ -105,11 +106,16 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.worker:
         return work(json.loads(arguments.worker))
-    corpus = read(arguments.corpus, vocab=Size().vocab)
+    corpus = read(arguments.corpus, columns=arguments.columns, vocab=Size().vocab)
     stream = corpus.batches(padded_targets=arguments.padded_targets, bucketed=not arguments.random)
     batches = [next(stream) for _ in range(arguments.rounds * arguments.group)]
     print(describe(corpus, batches))
-    options = {"threads": arguments.threads, "corpus": str(arguments.corpus), "size": vars(Size())}
+    options = {
+        "threads": arguments.threads,
+        "corpus": str(arguments.corpus),
+        "columns": arguments.columns,
+        "size": vars(Size()),
+    }
     workers = {policy: race.Worker(__file__, policy, options) for policy in ("default", "tuned")}
     chosen = {
         label: row
