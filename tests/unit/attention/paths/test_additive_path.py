@@ -295,6 +295,20 @@ def test_graph_attention_of_all_pairs_needs_no_tensor_of_them_either() -> None:
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
 
 
+def test_a_leaky_relu_at_zero_has_the_slope_that_torch_gives_it() -> None:
+    if not served():
+        return
+    site = Attention(GatV2Config(hidden_dim=20).build(query_dim=8, key_dim=6, num_heads=4))
+    weights = [torch.nn.init.zeros_(weight) for weight in (site.score.query_weight, site.score.key_weight)]
+    tensors = inputs()
+    mine = PATH.run(site, *tensors, at=Positions.of(9, 9), key_features=None, dropout=0.0)
+    expected = site.explain(*tensors).context
+    direction = torch.randn(expected.shape)
+    gradients = [torch.autograd.grad((context * direction).sum(), weights) for context in (mine, expected)]
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
+
+
 @pytest.mark.parametrize(
     "config", [AdditiveConfig(hidden_dim=20), GatV2Config(hidden_dim=20)], ids=["additive", "gat_v2"]
 )
