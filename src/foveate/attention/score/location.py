@@ -163,6 +163,8 @@ class LocationAware(nn.Module):
     def _convolved(
         self, previous: Float[Tensor, "batch heads query all_keys"]
     ) -> Float[Tensor, "batch heads query all_keys channels"]:
+        if not previous.shape[-1]:
+            return previous.new_zeros(*previous.shape, len(self.filters))
         rows = previous.reshape(-1, 1, previous.shape[-1])
         found = conv1d(rows, self.filters, padding=self.filters.shape[-1] // 2)
         return found.mT.unflatten(0, previous.shape[:-1])
