@@ -1,10 +1,12 @@
 """From scores to weights: what every normaliser keeps to, and each against its definition."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.autograd import forward_ad
 
 from foveate import native
 from foveate.attention import (
@@ -100,13 +102,32 @@ def test_sparse_weights_can_be_mapped_traced_and_moved(normaliser: Normaliser, d
     def slope(scores: Tensor) -> Tensor:
         return torch.func.grad(lambda scores: (weights(scores) * change).sum())(scores)
 
-    with forward_ad.dual_level():
-        moved = forward_ad.unpack_dual(weights(forward_ad.make_dual(scores, change))).tangent
+    _, moved = torch.func.jvp(weights, (scores,), (change,))
     torch.testing.assert_close(torch.func.vmap(weights)(scores[None])[0], weights(scores))
     for got in (moved, torch.func.vmap(slope)(scores[None])[0]):
         torch.testing.assert_close(got, slope(scores))
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         assert weights(mode.from_tensor(scores)).shape == scores.shape
+
+
+COMPILED = """
+import torch
+from foveate.attention import Entmax, Sparsemax
+for normaliser in (Sparsemax(), Entmax(), Entmax(alpha=3.0)):
+    scores, visible = torch.randn(1, 1, 6, 6, requires_grad=True), torch.ones(1, 1, 6, 6, dtype=torch.bool).tril()
+    compiled = torch.compile(lambda scores: normaliser(scores, visible), backend="eager", fullgraph=True)
+    weights, expected, direction = compiled(scores), normaliser(scores, visible), torch.randn(1, 1, 6, 6)
+    torch.testing.assert_close(weights, expected)
+    gradients = (torch.autograd.grad(one, scores, direction)[0] for one in (weights, expected))
+    torch.testing.assert_close(*gradients)
+"""
+
+
+@pytest.mark.slow
+def test_sparse_weights_compile_to_one_graph() -> None:
+    """In a process of its own: the checks of types that tests run under cannot be compiled."""
+    done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)

@@ -76,7 +76,6 @@ class _Sparse(torch.autograd.Function):
     def forward(ctx: Any, scores: Tensor, visible: Tensor, alpha: float) -> Tensor:
         weights = _found(scores, visible, alpha)
         ctx.save_for_backward(weights)
-        ctx.save_for_forward(weights)
         ctx.alpha = alpha
         return weights
 
@@ -85,14 +84,9 @@ class _Sparse(torch.autograd.Function):
         (weights,) = ctx.saved_tensors
         return _changed(weights, grad, ctx.alpha), None, None
 
-    @staticmethod
-    def jvp(ctx: Any, change: Tensor, *_: None) -> Tensor:
-        (weights,) = ctx.saved_tensors
-        return _changed(weights, change, ctx.alpha)
 
-
-class _Traced(_Sparse):
-    """The same as `torch.func` wants it written, which takes longer to call."""
+class _Mapped(_Sparse):
+    """The same as `torch.func` wants it written, which takes longer to call, and `torch.compile` does not take."""
 
     generate_vmap_rule = True
 
@@ -105,6 +99,11 @@ class _Traced(_Sparse):
         ctx.save_for_backward(output)
         ctx.save_for_forward(output)
         ctx.alpha = inputs[2]
+
+    @staticmethod
+    def jvp(ctx: Any, change: Tensor, *_: None) -> Tensor:
+        (weights,) = ctx.saved_tensors
+        return _changed(weights, change, ctx.alpha)
 
 
 def _found(scores: Scores, visible: Visible, alpha: float) -> Weights:
@@ -174,7 +173,8 @@ def _power(above: Tensor, alpha: float) -> Tensor:
 def _weights(scores: Scores, visible: Visible, alpha: float) -> Weights:
     if not scores.shape[-1]:
         return scores
-    weights: Tensor = (_Traced if traced() else _Sparse).apply(precise(scores), visible, alpha)
+    mapped = traced() and not torch.compiler.is_compiling()
+    weights: Tensor = (_Mapped if mapped else _Sparse).apply(precise(scores), visible, alpha)
     return weights.to(scores.dtype)
 
 
