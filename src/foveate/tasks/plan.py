@@ -142,7 +142,7 @@ def _described(group: Sequence[Site]) -> list[str]:
     size = f"{query} × {key}" if site.calls == 1 else f"{site.calls} × ({query} × {key})"
     lines = ["", *(site.name for site in group), f"  {site.plan.because}, {many} × {size}"]
     if site.stepped:
-        return [*lines, "  → materialised: each call hands its weights on to the next one"]
+        return [*lines, "  → all weights are made: each call hands them on to the next one"]
     if site.packed:
         lines.append("  → packed: one kernel over tokens without padding; with padding it would be")
     return [*lines, *(f"  {line}" for line in site.plan.table().splitlines())]

@@ -1,8 +1,12 @@
 """From scores to weights: what every normaliser keeps to, and each against its definition."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from foveate import native
 from foveate.attention import (
@@ -83,6 +87,58 @@ def test_gradients_are_those_of_finite_differences_and_zero_where_nothing_is_see
 @pytest.mark.parametrize("normaliser", [Sparsemax(), Entmax(alpha=1.3)], ids=repr)
 def test_gradients_have_gradients(normaliser: Normaliser, scores: Tensor, visible: Tensor) -> None:
     assert torch.autograd.gradgradcheck(lambda scores: normaliser(scores, visible), scores.requires_grad_())
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("normaliser", [Sparsemax(), Entmax(), Entmax(alpha=3.0)], ids=repr)
+def test_sparse_weights_can_be_mapped_traced_and_moved(normaliser: Normaliser, dtype: torch.dtype) -> None:
+    scores, change = 2 * torch.randn(2, 3, 1, 4, 7, dtype=dtype)
+    visible = torch.rand(3, 1, 4, 7) < 0.6
+
+    def weights(scores: Tensor) -> Tensor:
+        return normaliser(scores, visible)
+
+    def slope(scores: Tensor) -> Tensor:
+        return torch.func.grad(lambda scores: (weights(scores) * change).sum())(scores)
+
+    _, moved = torch.func.jvp(weights, (scores,), (change,))
+    torch.testing.assert_close(torch.func.vmap(weights)(scores[None])[0], weights(scores))
+    for got in (moved, torch.func.vmap(slope)(scores[None])[0]):
+        torch.testing.assert_close(got, slope(scores))
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        assert weights(mode.from_tensor(scores)).shape == scores.shape
+
+
+COMPILED = """
+import torch
+from foveate.attention import Entmax, Sparsemax
+for normaliser in (Sparsemax(), Entmax(), Entmax(alpha=3.0)):
+    scores, visible = torch.randn(1, 1, 6, 6, requires_grad=True), torch.ones(1, 1, 6, 6, dtype=torch.bool).tril()
+    compiled = torch.compile(lambda scores: normaliser(scores, visible), backend="eager", fullgraph=True)
+    weights, expected, direction = compiled(scores), normaliser(scores, visible), torch.randn(1, 1, 6, 6)
+    torch.testing.assert_close(weights, expected)
+    gradients = (torch.autograd.grad(one, scores, direction)[0] for one in (weights, expected))
+    torch.testing.assert_close(*gradients)
+"""
+
+
+@pytest.mark.slow
+def test_sparse_weights_compile_to_one_graph() -> None:
+    """In a process of its own: the checks of types that tests run under cannot be compiled."""
+    done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("normaliser", [*EVERY, Hard(mode="sample"), Hard(mode="gumbel")], ids=repr)
+def test_without_keys_there_are_no_weights(normaliser: Normaliser, dtype: torch.dtype) -> None:
+    scores, one = torch.zeros(2, 1, 3, 0, dtype=dtype), torch.ones(1, 1, 1, 1, dtype=torch.bool)
+    statistic = normaliser.statistic(scores, one)
+    for weights in (normaliser(scores, one), normaliser.tile(scores, one, statistic)):
+        assert weights.shape == scores.shape
+        assert weights.dtype == dtype
+    assert statistic.shape == (2, 1, 3)
 
 
 @pytest.mark.parametrize("normaliser", EVERY, ids=repr)

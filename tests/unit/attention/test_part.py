@@ -12,7 +12,10 @@ from foveate.attention import (
     AlibiConfig,
     Attention,
     Dot,
+    GatConfig,
+    GatV2Config,
     GeneralConfig,
+    LocationConfig,
     Positions,
     Rotary,
     Softmax,
@@ -158,6 +161,15 @@ INPUTS: list[tuple[Callable[[], Any], type[Exception], str]] = [
         ValueError,
         "The score was made for vectors of 4 numbers, and is given 8. Build it with the query_dim and key_dim of the "
         "tensors you pass.",
+    ),
+    *(
+        (
+            run(score=config.build(query_dim=4, key_dim=4)),
+            ValueError,
+            "The score was made for vectors of 4 numbers, and is given 8. Build it with the query_dim and key_dim of "
+            "the tensors you pass.",
+        )
+        for config in (LocationConfig(max_length=9), GatConfig(), GatV2Config())
     ),
     (
         run(at=3),

@@ -66,7 +66,7 @@ def test_steps_are_told_from_queries() -> None:
 def test_a_decoder_that_hands_its_weights_on_takes_no_path() -> None:
     costs = planned(replace(BAHDANAU, attention=AttentionConfig(score=LocationAwareConfig(channels=2, width=3))))
     said = str(costs)
-    assert said.endswith("1 head × 5 × (1 × 6)\n  → materialised: each call hands its weights on to the next one")
+    assert said.endswith("1 head × 5 × (1 × 6)\n  → all weights are made: each call hands them on to the next one")
 
 
 def test_the_windows_of_a_long_document_are_one_line() -> None:

@@ -67,6 +67,8 @@ class Hard(nn.Module):
         self._distribution = Softmax() if mode == "gumbel" else self._softmax
 
     def forward(self, scores: Scores, visible: Visible) -> Weights:
+        if not scores.shape[-1]:
+            return scores
         if not self.training or self.mode == "argmax":
             return _one_hot(scores, visible)
         if self.mode == "sample":
@@ -106,6 +108,8 @@ class Hard(nn.Module):
         """Of what is drawn from: log Σ_j exp(e_ij / T). Otherwise the number of the chosen key; −1 for an empty row."""
         if self.mode in ("sample", "gumbel"):
             return self._distribution.statistic(scores, visible)
+        if not scores.shape[-1]:
+            return precise(scores).new_full(scores.shape[:-1], -1.0)
         place = closed(precise(scores), visible).argmax(-1)
         return torch.where(visible.any(-1), place, -1).to(precise(scores).dtype)
 

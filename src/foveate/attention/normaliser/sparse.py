@@ -9,6 +9,7 @@ from torch import Tensor
 
 from foveate import native
 from foveate.attention.normaliser.normaliser import Rows, Scores, Visible, Weights, closed, precise, shown
+from foveate.attention.position import traced
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,7 @@ class Sparsemax:
         return self
 
     def __call__(self, scores: Scores, visible: Visible) -> Weights:
-        weights: Tensor = _Sparse.apply(precise(scores), visible, 2.0)
-        return weights.to(scores.dtype)
+        return _weights(scores, visible, 2.0)
 
     def statistic(self, scores: Scores, visible: Visible) -> Rows:
         """τ_i = (Σ_S e_ij − 1) / |S| over the support S; ∞ for an empty row."""
@@ -59,8 +59,7 @@ class Entmax:
         return self
 
     def __call__(self, scores: Scores, visible: Visible) -> Weights:
-        weights: Tensor = _Sparse.apply(precise(scores), visible, self.alpha)
-        return weights.to(scores.dtype)
+        return _weights(scores, visible, self.alpha)
 
     def statistic(self, scores: Scores, visible: Visible) -> Rows:
         """τ_i, between max − 1 and max of the scores times a − 1; ∞ for an empty row."""
@@ -71,15 +70,11 @@ class Entmax:
 
 
 class _Sparse(torch.autograd.Function):
-    """dα = s ∘ (de − (s · de) / Σ s) with s = α^{2−a} on the support. Sparsemax is the case a = 2."""
+    """dα = J de; J is symmetric, so that it makes gradients too. Sparsemax is the case a = 2."""
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, visible: Tensor, alpha: float) -> Tensor:
-        weights = _by_kernel(scores, visible, alpha)
-        if weights is None:
-            # Below the largest score, where the 1 is not rounded away by scores in the thousands.
-            below = closed(scores, visible) - _top(scores, visible)
-            weights = shown(_power(below * (alpha - 1) - _threshold(below, alpha), alpha), visible)
+        weights = _found(scores, visible, alpha)
         ctx.save_for_backward(weights)
         ctx.alpha = alpha
         return weights
@@ -87,26 +82,61 @@ class _Sparse(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (weights,) = ctx.saved_tensors
-        if not torch.is_grad_enabled() and _kernel(weights, ctx.alpha) is not None:
-            found = torch.empty_like(weights)
-            _call("backward", weights, ctx.alpha, None, weights, grad.contiguous(), found)
-            return found, None, None
-        support = weights != 0
-        slope = torch.where(support, torch.where(support, weights, 1.0) ** (2 - ctx.alpha), 0.0)
-        total = slope.sum(-1, keepdim=True)
-        mean = (slope * grad).sum(-1, keepdim=True) / torch.where(total > 0, total, 1.0)
-        return slope * (grad - mean), None, None
+        return _changed(weights, grad, ctx.alpha), None, None
+
+
+class _Mapped(_Sparse):
+    """The same as `torch.func` wants it written, which takes longer to call, and `torch.compile` does not take."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(scores: Tensor, visible: Tensor, alpha: float) -> Tensor:  # type: ignore[override]
+        return _found(scores, visible, alpha)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, float], output: Tensor) -> None:
+        ctx.save_for_backward(output)
+        ctx.save_for_forward(output)
+        ctx.alpha = inputs[2]
+
+    @staticmethod
+    def jvp(ctx: Any, change: Tensor, *_: None) -> Tensor:
+        (weights,) = ctx.saved_tensors
+        return _changed(weights, change, ctx.alpha)
+
+
+def _found(scores: Scores, visible: Visible, alpha: float) -> Weights:
+    weights = _by_kernel(scores, visible, alpha)
+    if weights is not None:
+        return weights
+    # Below the largest score, where the 1 is not rounded away by scores in the thousands.
+    below = closed(scores, visible) - _top(scores, visible)
+    return shown(_power(below * (alpha - 1) - _threshold(below, alpha), alpha), visible)
+
+
+def _changed(weights: Weights, change: Scores, alpha: float) -> Weights:
+    """J de = s ∘ (de − (s · de) / Σ s) with s = α^{2−a} on the support."""
+    if not torch.is_grad_enabled() and _kernel(weights, alpha) is not None:
+        found = torch.empty_like(weights)
+        _call("backward", weights, alpha, None, weights, change.contiguous(), found)
+        return found
+    support = weights != 0
+    slope = torch.where(support, torch.where(support, weights, 1.0) ** (2 - alpha), 0.0)
+    total = slope.sum(-1, keepdim=True)
+    mean = (slope * change).sum(-1, keepdim=True) / torch.where(total > 0, total, 1.0)
+    return slope * (change - mean)
 
 
 @torch.no_grad()
 def _threshold(below: Tensor, alpha: float) -> Tensor:
     """τ of rows whose largest score is 0: where Σ max(0, (a − 1) e_j − τ)^p is 1, with p = 1 / (a − 1).
 
-    For p ≥ 1 the p-norm is convex in τ and at least 1 at −1, so Newton's steps go up to τ and not beyond. For p < 1
-    it is found by halves.
+    For p ≥ 1 the p-norm is convex in τ and at least 1 at −1, so Newton's steps go up to τ and not beyond. For p < 1 it
+    is found by halves, and in a traced program, too, which cannot ask whether it has arrived.
     """
     scaled, power = below * (alpha - 1), 1 / (alpha - 1)
-    if power < 1:
+    if power < 1 or traced():
         return _halved(scaled, alpha)
     found, before = torch.full_like(below[..., :1], -1.0), torch.zeros_like(below[..., :1])
     for _ in range(64):
@@ -140,7 +170,17 @@ def _power(above: Tensor, alpha: float) -> Tensor:
     return above.relu() if alpha == 2 else above.relu() ** (1 / (alpha - 1))
 
 
+def _weights(scores: Scores, visible: Visible, alpha: float) -> Weights:
+    if not scores.shape[-1]:
+        return scores
+    mapped = traced() and not torch.compiler.is_compiling()
+    weights: Tensor = (_Mapped if mapped else _Sparse).apply(precise(scores), visible, alpha)
+    return weights.to(scores.dtype)
+
+
 def _statistic(scores: Scores, visible: Visible, alpha: float) -> Rows:
+    if not scores.shape[-1]:
+        return precise(scores).new_full(scores.shape[:-1], torch.inf)
     top = _top(scores, visible)
     threshold = _threshold(closed(precise(scores.detach()), visible) - top, alpha) + top * (alpha - 1)
     return torch.where(visible.any(-1), threshold[..., 0], torch.inf)
@@ -181,7 +221,7 @@ def _kernel(scores: Tensor, alpha: float) -> ctypes.CDLL | None:
     """Where it serves: float32 on a CPU, sparsemax and 1.5-entmax."""
     if scores.dtype != torch.float32 or scores.device.type != "cpu" or alpha not in (1.5, 2.0):
         return None
-    return None if torch.compiler.is_compiling() else native.load(*_FILE).library
+    return None if traced() else native.load(*_FILE).library
 
 
 def _call(name: str, scores: Tensor, alpha: float, visible: Tensor | None, *tensors: Tensor) -> None:

@@ -44,8 +44,8 @@ class AdditivePath:
             return additive_gpu.reasons(formula, query)
         if query.dtype not in (torch.float32, torch.bfloat16):
             reasons.append(f"computes in float32, not in {query.dtype}")
-        if torch.compiler.is_compiling():
-            reasons.append("cannot be traced")
+        if traced():
+            reasons.append("a kernel cannot be written into a traced program")
         if query.shape[2] > _rows(query, key):
             reasons += cutting_reasons(formula)
         if not reasons and (missing := unavailable()):

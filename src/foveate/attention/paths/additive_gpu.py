@@ -14,7 +14,7 @@ from foveate.attention.paths.hidden import nothing_to_silence, silence
 from foveate.attention.paths.materialised import terms
 from foveate.attention.paths.pairwise_triton import Seen
 from foveate.attention.paths.path import Cost, Formula, share_heads
-from foveate.attention.position import Positions
+from foveate.attention.position import Positions, traced
 from foveate.attention.score import Additive, GATv2Score
 from foveate.attention.visibility import And, Causal, Everything, Padding, Visibility, Window
 
@@ -31,8 +31,8 @@ def reasons(formula: Formula, query: Tensor) -> list[str]:
         found.append(f"on a GPU only softmax, not {formula.normaliser}")
     if formula.reweight is not None:
         found.append("weights are reweighted after softmax")
-    if torch.compiler.is_compiling():
-        found.append("cannot be traced")
+    if traced():
+        found.append("a kernel cannot be written into a traced program")
     if not found and (missing := pairwise_triton.unavailable(query.device)):
         found.append(missing)
     return found

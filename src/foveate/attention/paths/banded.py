@@ -14,7 +14,7 @@ from foveate.attention.paths import fused
 from foveate.attention.paths.fused import fusing_reasons
 from foveate.attention.paths.gather import gathered, worth_gathering
 from foveate.attention.paths.layout import tiles
-from foveate.attention.paths.path import Cost, Formula, cutting_reasons
+from foveate.attention.paths.path import Cost, Formula, cutting_reasons, empty_reasons
 from foveate.attention.paths.tile import by_layout, by_tile
 from foveate.attention.position import Positions
 
@@ -30,7 +30,7 @@ class BandedPath:
     def refuses(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
         if math.isinf(formula.visibility.width):
             return [f"{formula.visibility} reaches as far as there are keys"]
-        return cutting_reasons(formula)
+        return cutting_reasons(formula) + empty_reasons(query, key)
 
     def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
         return by_layout(tiles(formula.visibility, at, self._size(formula)), formula, query, key, at)

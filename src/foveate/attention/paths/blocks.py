@@ -13,9 +13,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.autograd.graph import get_gradient_edge
 from torch.utils.checkpoint import checkpoint
 
-from foveate.attention.position import Positions
+from foveate.attention.position import Positions, traced
 
 Block = Callable[..., Tensor]
 """block(query, at, *shared): the context of some queries. What it reads and is to learn stands in `shared`, or is a
@@ -32,7 +33,7 @@ def by_rows(
     """`block` for so many queries at a time; when training, it runs once more on the way back, with the same noise."""
     if query.shape[2] <= rows:
         return block(query, at, *shared)
-    if torch.compiler.is_compiling():
+    if traced():
         return _kept(block, query, at, rows, shared)
     if not torch.is_grad_enabled():
         return _joined(block, query, at, rows, shared)
@@ -138,8 +139,10 @@ def _leaves(block: Block, query: Tensor, at: Positions, shared: Sequence[Tensor 
 
 
 def _require_known(context: Tensor, known: Sequence[Tensor]) -> None:
+    # Saved tensors may come back as others, as after a checkpoint around it all; where their gradients go is the same.
+    ends = {get_gradient_edge(tensor).node for tensor in known if tensor.requires_grad}
     for node in _graph(context):
-        if _is_leaf(node) and not any(node.variable is one for one in known):
+        if _is_leaf(node) and node not in ends:
             raise RuntimeError(
                 f"A tensor of shape {tuple(node.variable.shape)} that is to learn takes part in some queries' scores "
                 "only, not in the first query's, and its gradient would be lost. Let it take part in all (by 0 * "

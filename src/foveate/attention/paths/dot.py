@@ -71,7 +71,7 @@ def dots(
         given = None if given is None else key
     if isinstance(score, Location):
         assert given is not None
-        return _alike(Dots(query, given, value, 1.0 / _temperature(formula)))
+        return _alike(Dots(score.query_features(query), given, value, 1.0 / _temperature(formula)))
     features = score.key_features(key) if given is None else given
     if isinstance(score, Dot):
         return _alike(Dots(query, features, value, score.factor(query.shape[-1]) / _temperature(formula)))

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import dropout as drop
 
 from foveate.attention.normaliser import Normaliser, Softmax
-from foveate.attention.paths.path import Cost, Formula, cutting_reasons, share_heads
+from foveate.attention.paths.path import Cost, Formula, cutting_reasons, empty_reasons, share_heads
 from foveate.attention.position import Positions
 from foveate.attention.score import Additive, Cosine, Dot, General
 from foveate.attention.score.graph import EdgeScore
@@ -50,7 +50,7 @@ class EdgesPath:
         graph, beside = split(formula.visibility)
         if graph is None:
             return [f"{formula.visibility} is no graph"]
-        reasons = cutting_reasons(formula)
+        reasons = cutting_reasons(formula) + empty_reasons(query, key)
         if not beside.by_pair:
             reasons.append(f"{beside} does not judge single pairs")
         if not isinstance(formula.score, Dot | General | Cosine | Additive | EdgeScore):

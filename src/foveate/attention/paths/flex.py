@@ -13,7 +13,7 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex
 from foveate.attention.paths.dot import dot_product_reasons, dots
 from foveate.attention.paths.hidden import finite, nothing_to_silence, silence
 from foveate.attention.paths.materialised import materialise
-from foveate.attention.paths.path import Cost, Formula
+from foveate.attention.paths.path import Cost, Formula, empty_reasons
 from foveate.attention.position import Positions
 from foveate.attention.visibility import Everything, Visibility
 
@@ -38,9 +38,7 @@ class FlexPath:
             reasons.append(f"{formula.visibility} cannot be asked about one pair alone")
         if isinstance(formula.bias, nn.Module):
             reasons.append("no gradients for a learned bias")
-        if key.shape[2] == 0 or query.shape[2] == 0:
-            reasons.append("nothing to look at")
-        return reasons
+        return reasons + empty_reasons(query, key)
 
     def _device_reasons(self, query: Tensor, key: Tensor) -> list[str]:
         reasons = []

@@ -100,7 +100,7 @@ def attend(
 def together(batch: int, heads: int, pairs: int) -> tuple[int, int]:
     """How many examples and heads are computed at once, with so many pairs in their largest tile."""
     number = max(1, AT_ONCE // pairs)
-    return (min(batch, number // heads), heads) if number >= heads else (1, number)
+    return (max(1, min(batch, number // heads)), heads) if number >= heads else (1, number)
 
 
 def pieces(batch: int, heads: int, pairs: int) -> int:

@@ -128,10 +128,12 @@ def _columns(span: Span, at: Positions, size: int) -> list[tuple[int, int]]:
     queries = at.query.shape[2]
     count = -(-queries // size)
     first, last = _filled(span.first, at), _filled(span.last, at)
+    keys = at.key.shape[-1]
+    if not (first.numel() and keys):
+        return [(0, 0)] * count
     empty = first > last
     first = _by_tile(first.masked_fill(empty, math.inf), count, size, math.inf).amin(-1)
     last = _by_tile(last.masked_fill(empty, -math.inf), count, size, -math.inf).amax(-1)
-    keys = at.key.shape[-1]
     if at.key.shape[:2] == (1, 1) and _consecutive(at.key):
         low = float(at.key[0, 0, 0, 0])
         start = (first - low).ceil().clamp(0, keys).flatten(0, 1).amin(0)

@@ -86,7 +86,7 @@ struct LeakyReLU {
     inline void differentiate(const Vec* a, const Vec* b, Vec* value, Vec* slope) const {
         for (int n = 0; n < N; n++) {
             Vec s = a[n] + b[n];
-            slope[n] = where(s < Vec{}, below, fill(1));
+            slope[n] = where(s > Vec{}, fill(1), below);  // at 0, too, as torch has it
             value[n] = slope[n] * s;
         }
     }

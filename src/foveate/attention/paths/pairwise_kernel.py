@@ -216,7 +216,7 @@ def differentiate(
         for _ in range(others):
             both = a + tl.load(b, mask=is_unit, other=0.0)[None, :]
             given = tl.load(g, mask=is_row, other=0.0)[:, None]
-            t = given * tl.where(both < 0.0, leak, 1.0)
+            t = given * tl.where(both > 0.0, 1.0, leak)
             value += tl.where(given == 0.0, 0.0, t * both)  # a hidden pair may hold NaN
             square += t
             b += HIDDEN

@@ -85,6 +85,11 @@ def cutting_reasons(formula: Formula) -> list[str]:
     return []
 
 
+def empty_reasons(query: Tensor, key: Tensor) -> list[str]:
+    """Why a path that cuts what is there does not serve; empty where there are queries and keys."""
+    return [] if query.numel() and key.numel() else ["nothing to look at"]
+
+
 def share_heads(tensor: Float[Tensor, "batch kv_heads key dim"], heads: int) -> Float[Tensor, "batch heads key dim"]:
     """Repeat each key-value head for its group of query heads."""
     groups = heads // tensor.shape[1]

@@ -15,7 +15,7 @@ from torch import Tensor
 from foveate.attention.paths import fused
 from foveate.attention.paths.fused import fusing_reasons
 from foveate.attention.paths.layout import Tile, tiles
-from foveate.attention.paths.path import Cost, Formula, cutting_reasons
+from foveate.attention.paths.path import Cost, Formula, cutting_reasons, empty_reasons
 from foveate.attention.paths.tile import by_layout, by_tile
 from foveate.attention.position import Positions, traced
 from foveate.attention.visibility import And, Causal, Chunk, Padding, Visibility, Window
@@ -37,7 +37,7 @@ class TiledPath:
     """Queries per tile."""
 
     def refuses(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
-        reasons = cutting_reasons(formula)
+        reasons = cutting_reasons(formula) + empty_reasons(query, key)
         if query.device.type != "cpu":
             reasons.append(f"made for CPUs, not for {query.device.type}")
         if not _one_sided(formula.visibility) and not self._sparse(formula.visibility, at):

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import conv1d
 
 from foveate.attention.position import Positions
-from foveate.attention.score.score import PlacedScore, project
+from foveate.attention.score.score import PlacedScore, project, require_width
 
 
 @runtime_checkable
@@ -51,6 +51,12 @@ class Location(nn.Module):
         everywhere = project(query, self.weight)
         place = self._place(at).expand(*everywhere.shape[:-1], -1)
         return everywhere.gather(-1, place)
+
+    def query_features(
+        self, query: Float[Tensor, "batch heads query query_dim"]
+    ) -> Float[Tensor, "batch heads query query_dim"]:
+        require_width(query, self.weight.shape[-2])
+        return query
 
     def features_at(self, at: Positions) -> Float[Tensor, "#batch #heads key query_dim"]:
         """The row of W for each key: scores are its products with queries."""
@@ -157,6 +163,8 @@ class LocationAware(nn.Module):
     def _convolved(
         self, previous: Float[Tensor, "batch heads query all_keys"]
     ) -> Float[Tensor, "batch heads query all_keys channels"]:
+        if not previous.shape[-1]:
+            return previous.new_zeros(*previous.shape, len(self.filters))
         rows = previous.reshape(-1, 1, previous.shape[-1])
         found = conv1d(rows, self.filters, padding=self.filters.shape[-1] // 2)
         return found.mT.unflatten(0, previous.shape[:-1])

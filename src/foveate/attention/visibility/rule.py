@@ -100,7 +100,7 @@ class Visibility(ABC):
         stride = 1 if queries * keys <= COUNTED_PAIRS else max(1, queries // SAMPLED_ROWS)
         visible = self(at.rows(slice(stride // 2, None, stride)))
         batch = max(part.shape[0] for part in (at.query, at.key, at.real, visible) if part is not None)
-        visible = visible.expand(batch, visible.shape[1], len(range(stride // 2, queries, stride)), keys)
+        visible = visible.expand(*visible.shape[:2], len(range(stride // 2, queries, stride)), keys)
         return (float(visible.double().mean()) if visible.numel() else 0.0), batch
 
     def picture(self, query: int, key: int) -> str:

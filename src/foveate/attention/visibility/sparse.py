@@ -184,7 +184,8 @@ class RandomBlocks(Visibility):
         # Queries of padding may stand before 0; they get what the first block gets.
         own = (at.query // self.block).clamp(min=0)
         queries = int(own.amax()) + 1 if own.numel() else 0
-        table = torch.stack([_drawn(self.seed, self.count, queries, number) for number in keys.tolist()])
+        numbers = keys.tolist() or [0]  # without examples nobody sees what is drawn
+        table = torch.stack([_drawn(self.seed, self.count, queries, number) for number in numbers])
         table = table.to(at.device)  # batch query_block chosen
         example = torch.arange(len(table), device=at.device)[:, None, None, None]
         return list(table[example, own].unbind(-1))

@@ -122,6 +122,7 @@ def parts() -> Cases:
     }
     several = inputs(1, 2, 2, 35, 70, 4)
     cases["graph attention"] = lambda: compared(site(everything(), graph=True, hidden=5), several)
+    cases["graph attention of zeros"] = lambda: compared(site(everything(), graph=True, scale=0.0), several)
     cases["graph attention, causal, bfloat16"] = lambda: compared(
         site(causal(), graph=True, bias=Alibi(2)), small, dtype=torch.bfloat16
     )

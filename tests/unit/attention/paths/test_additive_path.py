@@ -295,6 +295,40 @@ def test_graph_attention_of_all_pairs_needs_no_tensor_of_them_either() -> None:
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
 
 
+def test_a_leaky_relu_at_zero_has_the_slope_that_torch_gives_it() -> None:
+    if not served():
+        return
+    site = Attention(GatV2Config(hidden_dim=20).build(query_dim=8, key_dim=6, num_heads=4))
+    weights = [torch.nn.init.zeros_(weight) for weight in (site.score.query_weight, site.score.key_weight)]
+    tensors = inputs()
+    mine = PATH.run(site, *tensors, at=Positions.of(9, 9), key_features=None, dropout=0.0)
+    expected = site.explain(*tensors).context
+    direction = torch.randn(expected.shape)
+    gradients = [torch.autograd.grad((context * direction).sum(), weights) for context in (mine, expected)]
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "config", [AdditiveConfig(hidden_dim=20), GatV2Config(hidden_dim=20)], ids=["additive", "gat_v2"]
+)
+def test_a_traced_program_takes_another_path(config: object) -> None:
+    torch.manual_seed(0)
+    site, (query, key, value) = Attention(config.build(query_dim=8, key_dim=6, num_heads=4)), inputs()
+    at = Positions.of(9, 9)
+
+    def context(query: Tensor) -> Tensor:
+        return site.run(query, key, value, at=at)
+
+    pairwise.unavailable.cache_clear()  # a kernel's first check of itself must not be traced either
+    mapped = torch.func.vmap(context)(query[None])[0]
+    slope = torch.func.grad(lambda query: context(query).square().sum())(query)
+    torch.testing.assert_close(mapped, site.explain(query, key, value, at=at).context)
+    (expected,) = torch.autograd.grad(context(query.requires_grad_()).square().sum(), query)
+    torch.testing.assert_close(slope, expected, atol=1e-5, rtol=1e-4)
+    assert pairwise.unavailable() in ("", "no native kernels: FOVEATE_NATIVE=0")
+
+
 def test_what_it_cannot_do_it_refuses_with_a_reason() -> None:
     x, at = torch.zeros(1, 1, 2, 4), Positions.of(2, 2)
     score = AdditiveConfig().build(query_dim=4, key_dim=4)

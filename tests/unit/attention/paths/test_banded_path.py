@@ -14,6 +14,7 @@ from foveate.attention import (
     Attention,
     GatConfig,
     GeneralConfig,
+    LocationAwareConfig,
     LocationConfig,
     Positions,
     ScaledDot,
@@ -25,6 +26,7 @@ from foveate.attention import (
     causal,
     chunk,
     dilated,
+    edges,
     global_tokens,
     longformer,
     neighbourhood,
@@ -262,6 +264,31 @@ def test_one_sided_rules_run_in_tiles_under_any_score_bias_and_normaliser() -> N
         assert (inputs[0].shape[2] > 4) == (not path.refuses(attention, inputs[0], inputs[1], at))
         for got, exact in zip(outcome(attention, inputs, at, path), outcome(attention, inputs, at, None), strict=True):
             torch.testing.assert_close(got, exact, atol=1e-12, rtol=0, msg=lambda m, s=seed: f"seed {s}: {m}")
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [causal(), causal() & padding(), window(left=2, right=1), bigbird(block=2), edges([[0], [1]], self_loops=True)],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    "config", [GeneralConfig(), ShawRelativeConfig(radius=2), LocationAwareConfig(width=3)], ids=repr
+)
+@pytest.mark.parametrize(("batch", "queries", "keys"), [(2, 200, 0), (2, 0, 3), (0, 200, 200), (0, 1, 0)])
+def test_where_there_is_nothing_to_look_at_every_attention_runs(
+    rule: Visibility, config: object, batch: int, queries: int, keys: int
+) -> None:
+    attention = Attention(config.build(query_dim=4, key_dim=4), visibility=rule)
+    query, key = (torch.randn(batch, 2, length, 4, requires_grad=True) for length in (queries, keys))
+    at = Positions.of(queries, keys, key_lengths=torch.full((batch,), keys))
+    at = replace(at, previous=torch.zeros(batch, 2, queries, keys))
+    context = attention.run(query, key, key, at=at)
+    assert context.shape == query.shape
+    assert not context.any()
+    context.sum().backward()
+    assert attention.explain(query, key, key, at=at).weights.shape == (batch, 2, queries, keys)
+    answers = {answer.name: answer.reasons for answer in attention.plan(query, key, at=at).paths}
+    assert "nothing to look at" in answers["tiled"]
 
 
 def test_what_no_kernel_knows_is_planned_in_tiles_where_they_are_many() -> None:

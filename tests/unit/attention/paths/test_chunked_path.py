@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from foveate.attention import (
     AdditiveConfig,
@@ -120,6 +121,35 @@ def test_a_gradient_that_would_be_lost_is_an_error() -> None:
     context = PATH.run(later, x, x, x, at=Positions.of(7, 7), key_features=None, dropout=0.0)
     with pytest.raises(RuntimeError, match="not in the first query's"):
         context.sum().backward()
+
+
+@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("way", ["checkpoint", "hooks"])
+def test_what_was_saved_may_come_back_as_another_tensor(number: int, way: str) -> None:
+    site, at = sites()[number], Positions.of(7, 7, key_lengths=torch.tensor([5, 0]))
+    inputs = [torch.randn(2, 2, 7, 4, requires_grad=True) for _ in range(3)]
+
+    def run(*inputs: Tensor) -> Tensor:
+        return PATH.run(site, *inputs, at=at, key_features=None, dropout=0.0)
+
+    leaves = [*inputs, *site.parameters()]
+    expected = torch.autograd.grad(run(*inputs).square().sum(), leaves)
+    if way == "checkpoint":
+        context = checkpoint(run, *inputs, use_reentrant=False)
+    else:
+        with torch.autograd.graph.saved_tensors_hooks(torch.clone, torch.clone):
+            context = run(*inputs)
+    for one, other in zip(torch.autograd.grad(context.square().sum(), leaves), expected, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_blocks_can_be_mapped() -> None:
+    site, x = Attention(visibility=causal()), torch.randn(2, 2, 7, 4)
+
+    def run(query: Tensor) -> Tensor:
+        return PATH.run(site, query, x, x, at=Positions.of(7, 7), key_features=None, dropout=0.0)
+
+    torch.testing.assert_close(torch.func.vmap(run)(x[None])[0], run(x))
 
 
 def test_blocks_leave_no_graph_behind() -> None:
