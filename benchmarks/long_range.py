@@ -23,7 +23,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
 
 import race
 import torch
@@ -119,7 +118,7 @@ def variants(longest: int) -> dict[str, Variant]:
         "bigbird": BigbirdConfig(block=max(4, part // 4), random=2),
         "linear": LinearConfig(),
         "performer": PerformerConfig(num_features=64),
-        "ran": RANConfig(window=part, dropout=0.0),
+        "ran": RANConfig(window=part, residual=True, dropout=0.0),
     }
 
 
@@ -287,26 +286,25 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     machine.tune()
     if arguments.worker:
-        asked = json.loads(arguments.worker)
-        size = Size(asked["scale"], batch=asked["batch"])
-        print(json.dumps(measure(asked["name"], size, [asked["length"]], asked["rounds"])[0]))
+        job = json.loads(arguments.worker)
+        size = Size(job["scale"], batch=job["batch"])
+        print(json.dumps(measure(job["name"], size, [job["length"]], job["rounds"])[0]))
         return
     size = Size(arguments.scale, batch=arguments.batch)
     known = tasks(size)
-    result: dict[str, Any] = {"machine": race.machine(arguments.threads), "settings": race.settings(arguments)}
+    asked = {"machine": race.machine(arguments.threads), "settings": race.settings(arguments)}
     if 1 in arguments.tables:
         share = arguments.minutes / len(arguments.tasks)
         learnt = {known[task].name: learn(known[task], size, arguments.variants, share) for task in arguments.tasks}
-        result["learnt"] = learnt
-        print(f"\nTable 1: accuracy, %\n\n{first_table(learnt, arguments.variants)}\n", flush=True)
+        print(f"\nTable 1: accuracy, %\n\n{first_table(learnt, arguments.variants)}\n")
+        print(race.save("long-range-accuracy", {**asked, "learnt": learnt}), flush=True)
     if 2 in arguments.tables:
         lengths = [size.length * factor for factor in (1, 2, 3, 4)]
         costs = costs_of(arguments.variants, replace(size, batch=max(1, size.batch // 4)), lengths, 2)
-        result["costs"] = {"lengths": lengths, "of": costs}
         print(
             f"Table 2: training steps per CPU second (ratio to the first), and MB\n\n{second_table(costs, lengths)}\n"
         )
-    print(race.save("long-range", result))
+        print(race.save("long-range-cost", {**asked, "lengths": lengths, "costs": costs}))
 
 
 def parser() -> argparse.ArgumentParser:
