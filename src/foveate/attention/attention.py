@@ -19,7 +19,7 @@ from foveate.attention.paths.path import Path
 from foveate.attention.position import Positions, traced
 from foveate.attention.score import KeyedScore, PlacedScore, ScaledDot, Score
 from foveate.attention.transform import Transform
-from foveate.attention.visibility import Visibility, everything
+from foveate.attention.visibility import Visibility, everything, require_visibility
 
 REMEMBERED = 4096
 """Choices of paths kept by one attention."""
@@ -144,7 +144,7 @@ class Attention(nn.Module):
         self.visibility = everything() if visibility is None else visibility
         self.normaliser: Normaliser = Softmax() if normaliser is None else normaliser
         part.require_score(self.score)
-        part.require_visibility(self.visibility)
+        require_visibility(self.visibility)
         part.require_normaliser(self.normaliser)
         part.require_placed(bias=bias, reweight=reweight)
         part.require_centre(centre)
@@ -254,7 +254,11 @@ class Attention(nn.Module):
     def extra_repr(self) -> str:
         names = ("score", "visibility", "normaliser", "bias", "transforms", "centre", "reweight")
         parts = {name: getattr(self, name) for name in names}
-        listed = (f"{name}={given}" for name, given in parts.items() if given and not isinstance(given, nn.Module))
+
+        def said(given: object) -> bool:
+            return given is not None and given != () and not isinstance(given, nn.Module)
+
+        listed = (f"{name}={given}" for name, given in parts.items() if said(given))
         return ", ".join(listed)
 
     def _trains(self, *given: Tensor | None) -> bool:

@@ -90,7 +90,7 @@ class MultiHeadAttention(nn.Module):
             query_dim=self.head_dim,
             key_dim=self.head_dim,
             num_heads=num_heads,
-            visibility=visibility or everything(),
+            visibility=everything() if visibility is None else visibility,
             kind=kind,
         )
         if isinstance(getattr(self.attention, "score", None), FeedbackScore):

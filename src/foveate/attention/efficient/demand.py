@@ -6,9 +6,8 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from foveate.attention.part import require_visibility
 from foveate.attention.position import Positions
-from foveate.attention.visibility import And, Visibility, causal, everything
+from foveate.attention.visibility import And, Visibility, causal, everything, require_visibility
 
 
 @dataclass(frozen=True)

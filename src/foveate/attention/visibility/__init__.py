@@ -7,7 +7,17 @@ from foveate.attention.visibility.edge import Edges, Predicate, edges, predicate
 from foveate.attention.visibility.grid import Neighbourhood, neighbourhood
 from foveate.attention.visibility.pattern import bigbird, longformer, sparse
 from foveate.attention.visibility.reach import Reach, Span
-from foveate.attention.visibility.rule import And, Everything, Not, Nothing, Or, Visibility, everything, nothing
+from foveate.attention.visibility.rule import (
+    And,
+    Everything,
+    Not,
+    Nothing,
+    Or,
+    Visibility,
+    everything,
+    nothing,
+    require_visibility,
+)
 from foveate.attention.visibility.segment import Padding, Prefix, SameSegment, padding, prefix, same_segment
 from foveate.attention.visibility.sparse import (
     Chunk,
@@ -63,6 +73,7 @@ __all__ = [
     "predicate",
     "prefix",
     "random_blocks",
+    "require_visibility",
     "same_segment",
     "sparse",
     "summary",
