@@ -11,6 +11,7 @@ from foveate.attention.attention import Attention
 from foveate.attention.bias import Gaussian
 from foveate.attention.position import Positions
 from foveate.attention.score import GeneralConfig, ScoreConfig
+from foveate.attention.score.score import project
 from foveate.attention.visibility import Visibility, around, window
 
 
@@ -38,7 +39,7 @@ class PredictedCentre(nn.Module):
     def forward(
         self, query: Float[Tensor, "batch heads query query_dim"], at: Positions
     ) -> Float[Tensor, "batch heads query 1"]:
-        hidden = torch.tanh(query @ self.weight)
+        hidden = torch.tanh(project(query, self.weight))
         place = (hidden * self.vector[:, None]).sum(-1, keepdim=True)
         # bfloat16 knows three digits: too few to point into a long source.
         return at.key_lengths * place.to(torch.promote_types(place.dtype, torch.float32)).sigmoid()

@@ -73,6 +73,8 @@ class Rotary:
     def _turned(self, x: Tensor, position: Tensor) -> Tensor:
         if self.dims is None or self.dims == x.shape[-1]:
             return rotated(x, position, self.base, self.layout)
+        if self.dims > x.shape[-1]:
+            raise ValueError(f"Rotary turns dims={self.dims} features, but the vectors have only {x.shape[-1]}.")
         turned = rotated(x[..., : self.dims], position, self.base, self.layout)
         return torch.cat([turned, x[..., self.dims :]], -1)
 
@@ -84,6 +86,8 @@ def rotated(
     layout: RotaryLayout = "interleaved",
 ) -> Float[Tensor, "batch heads length dim"]:
     """Each pair of features turned by an angle proportional to the position."""
+    if x.shape[-1] % 2:
+        raise ValueError(f"Rotary turns pairs: {x.shape[-1]} features must be even. Or turn some features: dims.")
     # In float64: a float32 angle at position 10,000 is already off by half a thousandth.
     pairs = torch.arange(0, x.shape[-1], 2, device=x.device, dtype=torch.float64)
     angle = position[..., None] * base ** (-pairs / x.shape[-1])
@@ -134,6 +138,11 @@ class QKNorm(nn.Module):
     def _normed(self, x: Tensor) -> Tensor:
         if self.norm == "l2":
             return normalize(x, dim=-1, eps=self.eps)
+        if x.shape[-1] != len(self.key_weight):
+            raise ValueError(
+                f"QKNorm was made for head_dim={len(self.key_weight)}, and is given vectors of {x.shape[-1]} numbers. "
+                "Build it with the head_dim of queries and keys."
+            )
         centred = x - x.mean(-1, keepdim=True) if self.norm == "layer" else x
         return centred * (centred.square().mean(-1, keepdim=True) + self.eps).rsqrt()
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from foveate.attention.efficient.demand import require_one_width
 from foveate.attention.efficient.kernel import KernelAttention
 from foveate.attention.efficient.proportional import Proportional
+from foveate.attention.score.score import require_equal_width
 from foveate.attention.visibility import Visibility
 
 
@@ -39,6 +40,7 @@ class Elu:
         query_features: Float[Tensor, "batch heads query dim"],
         key_features: Float[Tensor, "batch heads key dim"],
     ) -> Float[Tensor, "batch heads query key"]:
+        require_equal_width("Linear attention", query_features, key_features)
         return query_features @ key_features.mT
 
     def __call__(

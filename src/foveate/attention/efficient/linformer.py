@@ -9,9 +9,11 @@ from torch import Tensor, nn
 
 from foveate.attention.attention import Attention, Explanation, Plan
 from foveate.attention.efficient.demand import demand_of, require, require_one_width
+from foveate.attention.fit import require_places, require_tensors
 from foveate.attention.paths.path import share_heads
 from foveate.attention.position import Positions
 from foveate.attention.score import ScaledDot
+from foveate.attention.score.score import require_equal_width, require_heads
 from foveate.attention.visibility import Visibility, everything, padding
 
 Sharing = Literal["none", "heads", "key_value"]
@@ -118,7 +120,13 @@ class LinformerAttention(nn.Module):
     def _mixed(
         self, query: Tensor, key: Tensor, value: Tensor, at: Positions | None
     ) -> tuple[Tensor, Tensor, Positions]:
-        at = Positions.of(query.shape[2], key.shape[2], device=key.device) if at is None else at
+        require_tensors(query, key, value)
+        if at is None:
+            at = Positions.of(query.shape[2], key.shape[2], device=key.device)
+        require_places(at, query, key)
+        if self.share == "none":
+            require_heads(query, len(self.key_mixing))
+        require_equal_width("Linformer", query, key)
         seen = demand_of(self.visibility).keys(at).expand(-1, -1, 1, key.shape[2])
         place = self._places(at, seen)
         if self.share == "none" or seen.shape[1] > 1:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from foveate.attention.efficient.demand import require_one_width
 from foveate.attention.efficient.kernel import KernelAttention
+from foveate.attention.score.score import require_width
 from foveate.attention.visibility import Visibility
 
 
@@ -52,6 +53,7 @@ class Favor(nn.Module):
         self, query: Float[Tensor, "batch heads query dim"]
     ) -> Float[Tensor, "batch heads query feature"]:
         """log φ(q) + ½ log m"""
+        require_width(query, self.projection.shape[1])
         scaled = query * query.shape[-1] ** -0.25
         return scaled @ self.projection.to(scaled.dtype).mT - scaled.square().sum(-1, keepdim=True) / 2
 

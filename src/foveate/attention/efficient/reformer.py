@@ -13,6 +13,7 @@ from foveate.attention.efficient.demand import demand_of, require_one_width
 from foveate.attention.paths.materialised import MaterialisedPath
 from foveate.attention.paths.path import share_heads
 from foveate.attention.position import Positions
+from foveate.attention.score.score import require_equal_width, require_width
 from foveate.attention.visibility import Visibility, everything
 
 
@@ -70,6 +71,8 @@ class ReformerAttention(Attention):
         self, query: Tensor, key: Tensor, value: Tensor | None, at: Positions | None
     ) -> tuple[Tensor, Tensor, Positions]:
         query, key, at = super()._placed(query, key, value, at)
+        require_equal_width("Reformer", query, key)
+        require_width(query, self.rotation.shape[1])
         counted = demand_of(self.demanded).keys(at)
         return query, key, self.hashed(query.detach(), key.detach(), at, counted)
 

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from foveate.attention.score.score import require_equal_width
+from foveate.attention.score.score import require_equal_width, require_heads
 
 
 class Cosine(nn.Module):
@@ -34,6 +34,7 @@ class Cosine(nn.Module):
         self.eps = eps
 
     def query_features(self, query: Float[Tensor, "batch heads query dim"]) -> Float[Tensor, "batch heads query dim"]:
+        require_heads(query, len(self.beta))
         return normalize(query, dim=-1, eps=self._least(query)) * self.beta[:, None, None]
 
     def key_features(self, key: Float[Tensor, "batch heads key dim"]) -> Float[Tensor, "batch heads key dim"]:

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
-from foveate.attention.score.score import FactoredScore
+from foveate.attention.score.score import FactoredScore, project
 
 
 @runtime_checkable
@@ -47,10 +47,10 @@ class GATScore(nn.Module):
             nn.init.uniform_(vector, -(dim**-0.5), dim**-0.5)
 
     def query_features(self, query: Float[Tensor, "batch heads query dim"]) -> Float[Tensor, "batch heads query 1"]:
-        return query @ self.query_vector
+        return project(query, self.query_vector)
 
     def key_features(self, key: Float[Tensor, "batch heads key dim"]) -> Float[Tensor, "batch heads key 1"]:
-        return key @ self.key_vector
+        return project(key, self.key_vector)
 
     def compare(
         self, query_features: Float[Tensor, "batch heads query 1"], key_features: Float[Tensor, "batch heads key 1"]
@@ -104,12 +104,12 @@ class GATv2Score(nn.Module):
     def query_features(
         self, query: Float[Tensor, "batch heads query query_dim"]
     ) -> Float[Tensor, "batch heads query hidden_dim"]:
-        return query @ self.query_weight
+        return project(query, self.query_weight)
 
     def key_features(
         self, key: Float[Tensor, "batch heads key key_dim"]
     ) -> Float[Tensor, "batch heads key hidden_dim"]:
-        return key @ self.key_weight
+        return project(key, self.key_weight)
 
     def compare(
         self,

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from foveate.attention.score.score import project, require_equal_width, require_width
+from foveate.attention.score.score import project, require_equal_width, require_made_for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +95,7 @@ class General(nn.Module):
         nn.init.uniform_(self.weight, -(key_dim**-0.5), key_dim**-0.5)
 
     def query_features(self, query: Float[Tensor, "batch heads query dim"]) -> Float[Tensor, "batch heads query dim"]:
-        require_width(query, self.weight.shape[-2])
+        require_made_for(query, self.weight)
         return query
 
     def key_features(self, key: Float[Tensor, "batch heads key key_dim"]) -> Float[Tensor, "batch heads key query_dim"]:

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from foveate.attention.position import Positions
-from foveate.attention.score.score import require_equal_width
+from foveate.attention.score.score import require_equal_width, require_width
 
 
 class ShawRelative(nn.Module):
@@ -39,6 +39,7 @@ class ShawRelative(nn.Module):
         at: Positions,
     ) -> Float[Tensor, "batch heads query key"]:
         require_equal_width("ShawRelative", query, key)
+        require_width(query, self.vectors.shape[-1])
         scaled = query * query.shape[-1] ** -0.5
         distance = (at.key - at.query).clamp(-self.radius, self.radius) + self.radius
         by_distance = scaled @ self.vectors.mT
