@@ -17,6 +17,7 @@ from foveate.attention.paths.additive import looked_back
 from foveate.attention.paths.materialised import materialise
 from foveate.attention.paths.path import Path
 from foveate.attention.position import Positions, traced
+from foveate.attention.refusal import require_choice
 from foveate.attention.score import KeyedScore, PlacedScore, ScaledDot, Score
 from foveate.attention.transform import Transform
 from foveate.attention.visibility import Visibility, everything, require_visibility
@@ -154,6 +155,7 @@ class Attention(nn.Module):
             if isinstance(transform, nn.Module):
                 self.add_module(f"transform_{index}", transform)
         self.centre = centre
+        require_choice("kind", kind, ("self", "cross"))
         self.kind = kind
         self.paths = part.require_paths(paths)
         self._chosen: dict[object, Path] = {}

@@ -28,10 +28,10 @@ def require_tensors(query: Tensor, key: Tensor, value: Tensor) -> None:
             return
     for name, given in (("query", query), ("key", key), ("value", value)):
         if not isinstance(given, Tensor):
-            way_out = "Attention weighs values: give the keys again, or others." if given is None else ""
-            raise TypeError(
-                f"`{name}` is not a tensor, but {type(given).__name__}. {way_out or f'Try torch.as_tensor({name}).'}"
-            )
+            way_out = f"Try torch.as_tensor({name})."
+            if given is None and name == "value":
+                way_out = "Attention weighs values: give the keys again, or others."
+            raise TypeError(f"`{name}` is not a tensor, but {type(given).__name__}. {way_out}")
     for name, tensor in (("query", query), ("key", key), ("value", value)):
         if tensor.dim() != 4:
             raise ValueError(
@@ -47,9 +47,9 @@ def require_tensors(query: Tensor, key: Tensor, value: Tensor) -> None:
         raise ValueError(
             f"`key` is {tuple(key.shape)} and `value` {tuple(value.shape)}: batch, heads and length must be equal."
         )
-    given = {"query": query, "key": key, "value": value}
-    kinds = {name: str(tensor.dtype).removeprefix("torch.") for name, tensor in given.items()}
-    if not all(tensor.dtype.is_floating_point for tensor in given.values()):
+    tensors = {"query": query, "key": key, "value": value}
+    kinds = {name: str(tensor.dtype).removeprefix("torch.") for name, tensor in tensors.items()}
+    if not all(tensor.dtype.is_floating_point for tensor in tensors.values()):
         raise ValueError(f"Attention takes floating-point numbers, and {_listed(kinds)}. Pass tensor.float().")
     if len(set(kinds.values())) > 1 and not torch.is_autocast_enabled(query.device.type):
         raise ValueError(f"Attention takes one type of numbers, and {_listed(kinds)}. Pass tensor.to(query.dtype).")

@@ -59,6 +59,12 @@ def require_whole(least: int | float = 1, **numbers: object) -> None:
             raise ValueError(f"{name}={number} must be at least {least}.")
 
 
+def require_hidden(hidden_dim: int | None) -> None:
+    """Raise as `require_whole` for an inner width, which may be left to its default: None."""
+    if hidden_dim is not None:
+        require_whole(hidden_dim=hidden_dim)
+
+
 def whole_numbers(name: str, given: object) -> int | tuple[int, ...]:
     """One whole number or several, as Python has them, from a number, a list, a tensor or an array of them."""
     plain: Any = given.tolist() if hasattr(given, "tolist") else given

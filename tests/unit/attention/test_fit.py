@@ -164,11 +164,6 @@ def test_one_head_is_not_made_many_by_a_score(unchecked: None) -> None:
         ((X[0], X[0], X[0]), ValueError, "`query` has shape (4, 5, 8), but attention takes `batch heads length dim`"),
         ((X[None], X[None], X[None]), ValueError, "Join the axes in front: query.flatten(0, 1)."),
         ((X[:, :0], X[:, :0], X[:, :0]), ValueError, "batches must be equal, and the key's heads must divide"),
-        (
-            (X, X.to("meta"), X.to("meta")),
-            ValueError,
-            "one device, and `query` is cpu, `key` is meta, `value` is meta.",
-        ),
         ((X.long(), X.long(), X.long()), ValueError, "Attention takes floating-point numbers, and `query` is int64"),
     ],
     ids=lambda given: str(given)[:30] if isinstance(given, str) else "",

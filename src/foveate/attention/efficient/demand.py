@@ -34,6 +34,7 @@ class Demand:
 
 
 def demand_of(rule: Visibility) -> Demand:
+    require_visibility(rule)
     parts = [part for part in (rule.rules if isinstance(rule, And) else (rule,)) if part != everything()]
     of_keys = tuple(part for part in parts if not part.reads_query_position)
     others = tuple(part for part in parts if part.reads_query_position and part != causal())
@@ -42,7 +43,6 @@ def demand_of(rule: Visibility) -> Demand:
 
 def require(mechanism: str, rule: Visibility, *, may_be_causal: bool, way_out: str) -> None:
     """ValueError where the rule is more than causal() and rules about keys alone, TypeError where it is no rule."""
-    require_visibility(rule)
     demand = demand_of(rule)
     unmet = [*(["causal()"] if demand.causal and not may_be_causal else []), *map(str, demand.others)]
     if unmet:

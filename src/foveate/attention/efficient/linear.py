@@ -71,6 +71,10 @@ class LinearAttention(KernelAttention):
     ) -> None:
         super().__init__(Elu(), Proportional(eps=eps), visibility=visibility, kind=kind)
 
+    def extra_repr(self) -> str:
+        eps = getattr(self.normaliser, "eps", None)
+        return f"eps={eps!r}, visibility={self.visibility}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class LinearConfig:
@@ -78,6 +82,9 @@ class LinearConfig:
 
     eps: float = 0.0
     """Added to the sum of each row before dividing by it."""
+
+    def __post_init__(self) -> None:
+        Proportional(eps=self.eps)
 
     def build(
         self,

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from foveate.attention.efficient.demand import require_one_width
 from foveate.attention.efficient.kernel import KernelAttention
+from foveate.attention.refusal import require_whole
 from foveate.attention.score.score import require_width
 from foveate.attention.visibility import Visibility
 
@@ -35,6 +36,8 @@ class Favor(nn.Module):
 
     def __init__(self, *, head_dim: int, num_features: int = 256, seed: int = 0) -> None:
         super().__init__()
+        require_whole(head_dim=head_dim)
+        require_whole(-math.inf, num_features=num_features, seed=seed)
         if num_features < 1:
             raise ValueError(f"num_features={num_features} must be positive.")
         self.register_buffer("projection", torch.empty(num_features, head_dim))

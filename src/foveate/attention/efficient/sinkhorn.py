@@ -14,6 +14,7 @@ from foveate.attention.fit import require_places, require_tensors
 from foveate.attention.paths.path import Cost
 from foveate.attention.planner import features, is_training, rates_of
 from foveate.attention.position import Positions
+from foveate.attention.refusal import require_real, require_whole
 from foveate.attention.score.score import require_equal_width, require_made_for
 from foveate.attention.visibility import Visibility, everything
 
@@ -63,6 +64,9 @@ class SinkhornAttention(nn.Module):
             may_be_causal=True,
             way_out="it looks at mixtures of whole blocks. Leave the rule out, or choose another kind.",
         )
+        require_whole(head_dim=head_dim, num_heads=num_heads, block=block)
+        require_whole(0, iterations=iterations)
+        require_real(positive=True, temperature=temperature)
         self.block, self.iterations, self.temperature = block, iterations, temperature
         self.sorting = nn.Parameter(torch.randn(num_heads, head_dim, head_dim) * head_dim**-0.5)
 
@@ -139,7 +143,9 @@ class SinkhornAttention(nn.Module):
         return at
 
     def extra_repr(self) -> str:
-        parts = f"block={self.block}, iterations={self.iterations}, temperature={self.temperature:g}"
+        num_heads, head_dim, _ = self.sorting.shape
+        sizes = f"head_dim={head_dim}, num_heads={num_heads}"
+        parts = f"{sizes}, block={self.block}, iterations={self.iterations}, temperature={self.temperature:g}"
         return f"{parts}, visibility={self.visibility}"
 
 

@@ -1,7 +1,7 @@
 """Synthesizer: weights that no key has a say in."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float, Int
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from foveate.attention.attention import Attention
 from foveate.attention.paths.materialised import MaterialisedPath
 from foveate.attention.position import Positions
+from foveate.attention.refusal import require_choice
 from foveate.attention.score.score import require_heads, require_made_for
 from foveate.attention.visibility import Visibility
 
@@ -138,6 +139,7 @@ class SynthesizerConfig:
     """The inner width of the factorised table."""
 
     def __post_init__(self) -> None:
+        require_choice("form", self.form, get_args(Form))
         for name in ("max_length", "rank"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be positive.")

@@ -49,6 +49,7 @@ def bigbird(*, block: int, window: int = 3, tokens: int = 1, random: int = 3, se
     not visible already; here they may coincide.
     """
     require_whole(-math.inf, block=block, window=window, tokens=tokens)
+    require_whole(0, random=random)
     if window % 2 == 0:
         raise ValueError(f"BigBird's window has the query's block in its middle: window={window} must be odd.")
     near = chunk(block, left=window // 2, right=window // 2)

@@ -121,7 +121,7 @@ class Around(Visibility):
     by_pair = True
 
     def __post_init__(self) -> None:
-        require_real(**_finite(vars(self)))
+        require_real(positive=False, **_finite(vars(self)))
         _require_no_negative("A window", left=self.left, right=self.right)
 
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
