@@ -20,7 +20,8 @@ from foveate.attention.position import Positions, traced
 from foveate.attention.refusal import require_choice
 from foveate.attention.score import KeyedScore, PlacedScore, ScaledDot, Score
 from foveate.attention.transform import Transform
-from foveate.attention.visibility import Visibility, everything, require_visibility
+from foveate.attention.visibility import Visibility, everything
+from foveate.attention.visibility.rule import require_visibility
 
 REMEMBERED = 4096
 """Choices of paths kept by one attention."""

@@ -14,7 +14,8 @@ from foveate.attention.position import Positions
 from foveate.attention.refusal import require_hidden, require_whole
 from foveate.attention.score import GeneralConfig, ScoreConfig
 from foveate.attention.score.score import project
-from foveate.attention.visibility import Visibility, around, require_visibility, window
+from foveate.attention.visibility import Visibility, around, window
+from foveate.attention.visibility.rule import require_visibility
 
 
 class PredictedCentre(nn.Module):

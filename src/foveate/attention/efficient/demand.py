@@ -7,7 +7,8 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from foveate.attention.position import Positions
-from foveate.attention.visibility import And, Visibility, causal, everything, require_visibility
+from foveate.attention.visibility import And, Visibility, causal, everything
+from foveate.attention.visibility.rule import require_visibility
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from foveate.attention.visibility.rule import (
     Visibility,
     everything,
     nothing,
-    require_visibility,
 )
 from foveate.attention.visibility.segment import Padding, Prefix, SameSegment, padding, prefix, same_segment
 from foveate.attention.visibility.sparse import (
@@ -73,7 +72,6 @@ __all__ = [
     "predicate",
     "prefix",
     "random_blocks",
-    "require_visibility",
     "same_segment",
     "sparse",
     "summary",
