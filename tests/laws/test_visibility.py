@@ -84,7 +84,7 @@ def rule(tree: str | tuple) -> Visibility:
 
 
 def positions(query: int, key: int, start: int, lengths: list[int]) -> Positions:
-    at = Positions.of(query, key, query_start=start, key_lengths=torch.tensor(lengths))
+    at = Positions.of(query, key, query_start=start, key_lengths=torch.tensor(lengths).clamp(max=key))
     place = torch.arange(query + key)
     centre = (place[:query] * 1.7 % (key + 1)).reshape(1, 1, query, 1)
     segment = place * 7 // 3 % 2

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from foveate import machine
-from foveate.attention import part, planner, record
+from foveate.attention import fit, part, planner, record
 from foveate.attention.bias import Bias
 from foveate.attention.normaliser import Normaliser, Softmax
 from foveate.attention.paths import PATHS
@@ -17,9 +17,11 @@ from foveate.attention.paths.additive import looked_back
 from foveate.attention.paths.materialised import materialise
 from foveate.attention.paths.path import Path
 from foveate.attention.position import Positions, traced
+from foveate.attention.refusal import require_choice
 from foveate.attention.score import KeyedScore, PlacedScore, ScaledDot, Score
 from foveate.attention.transform import Transform
 from foveate.attention.visibility import Visibility, everything
+from foveate.attention.visibility.rule import require_visibility
 
 REMEMBERED = 4096
 """Choices of paths kept by one attention."""
@@ -144,7 +146,7 @@ class Attention(nn.Module):
         self.visibility = everything() if visibility is None else visibility
         self.normaliser: Normaliser = Softmax() if normaliser is None else normaliser
         part.require_score(self.score)
-        part.require_visibility(self.visibility)
+        require_visibility(self.visibility)
         part.require_normaliser(self.normaliser)
         part.require_placed(bias=bias, reweight=reweight)
         part.require_centre(centre)
@@ -154,6 +156,7 @@ class Attention(nn.Module):
             if isinstance(transform, nn.Module):
                 self.add_module(f"transform_{index}", transform)
         self.centre = centre
+        require_choice("kind", kind, ("self", "cross"))
         self.kind = kind
         self.paths = part.require_paths(paths)
         self._chosen: dict[object, Path] = {}
@@ -181,6 +184,7 @@ class Attention(nn.Module):
         given.
         """
         query, key, at = self._placed(query, key, value, at)
+        fit.require_parts(self, query, key, at)
         seen = materialise(self, query, key, value, at=at)
         return Explanation(seen.scores, seen.visible.expand_as(seen.scores), seen.weights, seen.context, self.shows)
 
@@ -200,8 +204,10 @@ class Attention(nn.Module):
         """
         source = key
         query, key, at = self._placed(query, key, value, at)
+        if dropout != 0.0:
+            fit.require_rate(dropout)
         record.note(self, self.kind, query, key, at, source=source)
-        path = self._choose(query, key, at, training=self._trains(query, key, value, key_features))
+        path = self._choose(query, key, at, training=self._trains(query, key, value, key_features), kept=key_features)
         return path.run(self, query, key, value, at=at, key_features=key_features, dropout=dropout)
 
     def step(
@@ -233,9 +239,10 @@ class Attention(nn.Module):
         at: Positions | None = None,
     ) -> Plan:
         """Which path `run` would take for inputs of this size, and what the others answer."""
-        query, key, at = self._placed(query, key, None, at)
+        query, key, at = self._placed(query, key, key, at)
         training = self._trains(query, key)
         chosen = self._choose(query, key, at, training=training)
+        fit.require_score(self, query, key, at)
         answers = tuple(self._answer(path, query, key, at, training=training) for path in self.paths)
         because = f"{type(self.score).__name__} + {self.visibility} + {type(self.normaliser).__name__}"
         return Plan(chosen.name, because, answers)
@@ -254,7 +261,11 @@ class Attention(nn.Module):
     def extra_repr(self) -> str:
         names = ("score", "visibility", "normaliser", "bias", "transforms", "centre", "reweight")
         parts = {name: getattr(self, name) for name in names}
-        listed = (f"{name}={given}" for name, given in parts.items() if given and not isinstance(given, nn.Module))
+
+        def said(given: object) -> bool:
+            return given is not None and given != () and not isinstance(given, nn.Module)
+
+        listed = (f"{name}={given}" for name, given in parts.items() if said(given))
         return ", ".join(listed)
 
     def _trains(self, *given: Tensor | None) -> bool:
@@ -265,15 +276,20 @@ class Attention(nn.Module):
             return True
         return any(weight.requires_grad for weight in self.parameters())
 
-    def _choose(self, query: Tensor, key: Tensor, at: Positions, *, training: bool) -> Path:
+    def _choose(self, query: Tensor, key: Tensor, at: Positions, *, training: bool, kept: Tensor | None = None) -> Path:
         """The path that should be the fastest. The choice is remembered for calls of the same kind and size."""
-        kind = (query.shape, key.shape, query.dtype, query.device, training, at.aligned, traced())
+        made = None if kept is None else kept.shape
+        kind = (query.shape, key.shape, query.dtype, query.device, training, at.aligned, traced(), made)
         if self._tuned is not machine.current():
             self._tuned = machine.current()
             self._chosen.clear()
         remembered = self._chosen.get(kind)
         if remembered is not None and (_by_kind(remembered) or not remembered.refuses(self, query, key, at)):
             return remembered
+        if not traced():
+            fit.require_parts(self, query, key, at)
+            if kept is not None:
+                fit.require_kept(self.score, self.transforms, query, key, kept)
         accepting = [path for path in self.paths if not path.refuses(self, query, key, at)]
         if not accepting:
             reasons = "; ".join(f"{path.name}: {', '.join(path.refuses(self, query, key, at))}" for path in self.paths)
@@ -300,7 +316,7 @@ class Attention(nn.Module):
         return PlannedPath(path.name, reasons, cost.flops, cost.bytes, took)
 
     def _placed(
-        self, query: Tensor, key: Tensor, value: Tensor | None, at: Positions | None
+        self, query: Tensor, key: Tensor, value: Tensor, at: Positions | None
     ) -> tuple[Tensor, Tensor, Positions]:
         """Queries and keys as they are scored, and where they stand."""
         at = self._positions(query, key, value, at)
@@ -310,25 +326,15 @@ class Attention(nn.Module):
             query, key = transform.query(query, at), transform.key(key, at)
         return query, key, at
 
-    def _positions(self, query: Tensor, key: Tensor, value: Tensor | None, at: Positions | None) -> Positions:
-        _check_shapes(query, key, value)
+    def _positions(self, query: Tensor, key: Tensor, value: Tensor, at: Positions | None) -> Positions:
+        fit.require_tensors(query, key, value)
+        if at is not None:
+            fit.require_places(at, query, key)
+            return at
         queries, keys = query.shape[2], key.shape[2]
-        if at is None:
-            if queries != keys:
-                self._require_no_comparison(queries, keys)
-            return Positions.plain(queries, keys, query.device)
-        if not isinstance(at, Positions):
-            raise TypeError(f"`at` says where queries and keys stand: Positions.of(query=..., key=...), not {at!r}.")
-        if queries != at.query.shape[2] or keys != at.key.shape[3]:
-            name, found, places = (
-                ("query", queries, at.query.shape[2])
-                if queries != at.query.shape[2]
-                else ("key", keys, at.key.shape[3])
-            )
-            raise ValueError(
-                f"`{name}` has {found} positions, but `at` places {places}. Build `at` for the tensors you pass."
-            )
-        return at
+        if queries != keys:
+            self._require_no_comparison(queries, keys)
+        return Positions.plain(queries, keys, query.device)
 
     def _require_no_comparison(self, queries: int, keys: int) -> None:
         """Where queries and keys stand may be left unsaid only if nothing asks."""
@@ -347,46 +353,3 @@ class Attention(nn.Module):
 def _by_kind(path: Path) -> bool:
     """Whether a path's refusal depends on nothing but the attention's parts and what `_choose` remembers choices by."""
     return getattr(path, "by_kind", False)
-
-
-def _check_shapes(query: Tensor, key: Tensor, value: Tensor | None) -> None:
-    if not (isinstance(query, Tensor) and isinstance(key, Tensor)):
-        name, given = ("key", key) if isinstance(query, Tensor) else ("query", query)
-        raise TypeError(f"`{name}` is not a tensor, but {type(given).__name__}. Try torch.as_tensor({name}).")
-    shape, looked_at = query.shape, key.shape
-    if (
-        len(shape) == len(looked_at) == 4
-        and shape[0] == looked_at[0]
-        and not shape[1] % looked_at[1]
-        and query.dtype.is_floating_point
-        and query.dtype == key.dtype
-        and (
-            value is None or (len(value.shape) == 4 and value.shape[:3] == looked_at[:3] and value.dtype == query.dtype)
-        )
-    ):
-        return
-    for name, tensor in (("query", query), ("key", key), ("value", value)):
-        if tensor is not None and tensor.dim() != 4:
-            raise ValueError(
-                f"`{name}` has shape {tuple(tensor.shape)}, but attention takes `batch heads length dim`. "
-                "Without heads, insert an axis: tensor[:, None]."
-            )
-    if key.shape[0] != query.shape[0] or query.shape[1] % key.shape[1]:
-        raise ValueError(
-            f"`query` has batch {query.shape[0]} and {query.shape[1]} heads, `key` {key.shape[0]} and {key.shape[1]}: "
-            "batches must be equal, and the key's heads must divide the query's."
-        )
-    if value is not None and value.shape[:3] != key.shape[:3]:
-        raise ValueError(
-            f"`key` is {tuple(key.shape)} and `value` {tuple(value.shape)}: batch, heads and length must be equal."
-        )
-    given = {name: tensor for name, tensor in (("query", query), ("key", key), ("value", value)) if tensor is not None}
-    kinds = {name: str(tensor.dtype).removeprefix("torch.") for name, tensor in given.items()}
-    if not all(tensor.dtype.is_floating_point for tensor in given.values()):
-        raise ValueError(f"Attention takes floating-point numbers, and {_listed(kinds)}. Pass tensor.float().")
-    if not torch.is_autocast_enabled(query.device.type):
-        raise ValueError(f"Attention takes one type of numbers, and {_listed(kinds)}. Pass tensor.to(query.dtype).")
-
-
-def _listed(kinds: dict[str, str]) -> str:
-    return ", ".join(f"`{name}` is {kind}" for name, kind in kinds.items())

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from foveate.attention.position import Positions
+from foveate.attention.refusal import require_real, require_whole
 
 Bias = Callable[[Positions], Float[Tensor, "#batch #heads #query #key"]]
 """Anything that makes floats from positions."""
@@ -26,6 +27,9 @@ class Alibi:
     """
 
     num_heads: int
+
+    def __post_init__(self) -> None:
+        require_whole(num_heads=self.num_heads)
 
     def __call__(self, at: Positions) -> Float[Tensor, "#batch heads query key"]:
         slopes = torch.tensor(_slopes(self.num_heads), device=at.device)
@@ -50,6 +54,9 @@ class Gaussian:
 
     sigma: float
 
+    def __post_init__(self) -> None:
+        require_real(positive=True, sigma=self.sigma)
+
     def __call__(self, at: Positions) -> Float[Tensor, "#batch #heads query key"]:
         centre = at.query if at.centre is None else at.centre
         return (at.key - centre) ** 2 / (-2 * self.sigma**2)
@@ -71,6 +78,8 @@ class RelativeBuckets(nn.Module):
         self, *, num_heads: int, num_buckets: int = 32, max_distance: int = 128, bidirectional: bool = True
     ) -> None:
         super().__init__()
+        require_whole(num_heads=num_heads, num_buckets=num_buckets, max_distance=max_distance)
+        _require_buckets(num_buckets, max_distance, bidirectional=bidirectional)
         self.num_buckets, self.max_distance, self.bidirectional = num_buckets, max_distance, bidirectional
         self.weight = nn.Parameter(torch.empty(num_buckets, num_heads))
         nn.init.normal_(self.weight, std=0.1)
@@ -134,14 +143,7 @@ class RelativeBucketsConfig:
     """False in a decoder's self-attention, where no key comes after the query."""
 
     def __post_init__(self) -> None:
-        sides = 2 if self.bidirectional else 1
-        if self.num_buckets < 2 * sides or self.num_buckets % sides:
-            raise ValueError(f"num_buckets={self.num_buckets} must be at least {2 * sides}, and even for two sides")
-        if self.max_distance <= self.num_buckets // sides // 2:
-            raise ValueError(
-                f"max_distance={self.max_distance} must exceed {self.num_buckets // sides // 2}, "
-                "the distances that have a bucket each"
-            )
+        _require_buckets(self.num_buckets, self.max_distance, bidirectional=self.bidirectional)
 
     def build(self, *, num_heads: int, head_dim: int) -> RelativeBuckets:
         return RelativeBuckets(
@@ -149,6 +151,17 @@ class RelativeBucketsConfig:
             num_buckets=self.num_buckets,
             max_distance=self.max_distance,
             bidirectional=self.bidirectional,
+        )
+
+
+def _require_buckets(num_buckets: int, max_distance: int, *, bidirectional: bool) -> None:
+    sides = 2 if bidirectional else 1
+    if num_buckets < 2 * sides or num_buckets % sides:
+        raise ValueError(f"num_buckets={num_buckets} must be at least {2 * sides}, and even for two sides")
+    if max_distance <= num_buckets // sides // 2:
+        raise ValueError(
+            f"max_distance={max_distance} must exceed {num_buckets // sides // 2}, "
+            "the distances that have a bucket each"
         )
 
 

@@ -1,5 +1,6 @@
 """Local attention: every query looks into a window around one place, and most at its middle."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,8 +11,11 @@ from torch import Tensor, nn
 from foveate.attention.attention import Attention
 from foveate.attention.bias import Gaussian
 from foveate.attention.position import Positions
+from foveate.attention.refusal import require_hidden, require_whole
 from foveate.attention.score import GeneralConfig, ScoreConfig
+from foveate.attention.score.score import project
 from foveate.attention.visibility import Visibility, around, window
+from foveate.attention.visibility.rule import require_visibility
 
 
 class PredictedCentre(nn.Module):
@@ -30,6 +34,7 @@ class PredictedCentre(nn.Module):
 
     def __init__(self, *, query_dim: int, hidden_dim: int, num_heads: int = 1) -> None:
         super().__init__()
+        require_whole(query_dim=query_dim, hidden_dim=hidden_dim, num_heads=num_heads)
         self.weight = nn.Parameter(torch.empty(num_heads, query_dim, hidden_dim))
         self.vector = nn.Parameter(torch.empty(num_heads, hidden_dim))
         for weight, fan_in in ((self.weight, query_dim), (self.vector, hidden_dim)):
@@ -38,7 +43,7 @@ class PredictedCentre(nn.Module):
     def forward(
         self, query: Float[Tensor, "batch heads query query_dim"], at: Positions
     ) -> Float[Tensor, "batch heads query 1"]:
-        hidden = torch.tanh(query @ self.weight)
+        hidden = torch.tanh(project(query, self.weight))
         place = (hidden * self.vector[:, None]).sum(-1, keepdim=True)
         # bfloat16 knows three digits: too few to point into a long source.
         return at.key_lengths * place.to(torch.promote_types(place.dtype, torch.float32)).sigmoid()
@@ -123,6 +128,7 @@ class LocalPredictiveConfig:
 
     def __post_init__(self) -> None:
         _require_window(self.window)
+        require_hidden(self.hidden_dim)
 
     @property
     def max_length(self) -> int | None:
@@ -155,9 +161,11 @@ class LocalPredictiveConfig:
 
 
 def _require_window(width: int) -> None:
+    require_whole(-math.inf, window=width)
     if width < 1:
         raise ValueError(f"window={width} must be at least 1: the Gaussian's width is half of it")
 
 
 def _sees_later(visibility: Visibility) -> bool:
+    require_visibility(visibility)
     return bool(visibility(Positions.of(1, 2)).expand(1, 1, 1, 2)[..., 1])

@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from foveate.attention.refusal import lengths, require_choice, require_whole
+
 Fact = TypeVar("Fact")
 
 
@@ -71,7 +73,15 @@ class Positions:
         With `key_lengths`, sequences are padded to `key` positions on the given side. On the left, positions
         count from the first real token, which only self-attention over the whole sequence can mean.
         """
-        device = key_lengths.device if key_lengths is not None else device
+        if not (type(query) is type(key) is type(query_start) is int and min(query, key, query_start) >= 0):
+            _require_counts(query=query, key=key, query_start=query_start)
+        if side not in ("left", "right"):
+            require_choice("side", side, ("left", "right"))
+        if key_lengths is not None:
+            key_lengths = lengths("key_lengths", key_lengths)
+            device = key_lengths.device
+            if key_lengths.is_cpu and not traced():
+                _require_within(key, key_lengths)
         key_index = torch.arange(key, device=device)
         query_at = torch.arange(query_start, query_start + query, device=device)[None, None, :, None]
         if key_lengths is None:
@@ -167,6 +177,22 @@ class Positions:
 _BY_QUERY = ("centre", "query_segment", "previous", "query_bucket")
 _BY_KEY = ("key", "real", "key_segment", "key_bucket")
 _BATCHED = ("query", *_BY_QUERY, *_BY_KEY, "uncut_real")
+
+
+def _require_counts(**counts: object) -> None:
+    if not traced():  # then a size may stand for others
+        require_whole(0, **counts)
+
+
+def _require_within(keys: int, lengths: Tensor) -> None:
+    numbers = lengths.tolist()
+    if numbers and (min(numbers) < 0 or max(numbers) > keys):
+        raise ValueError(
+            f"`key_lengths` go from {min(numbers)} to {max(numbers)}, but there are {keys} keys, padding included. "
+            "Pass the true length of each example."
+        )
+
+
 FACTS = 16
 """Of how many rules and sizes of tiles facts are kept: a model has few, but each batch may bring a rule of its own."""
 PLAIN_PAIRS, PLAIN_KINDS = 2**16, 64

@@ -1,7 +1,8 @@
 """What happens to queries and keys before they are scored: a tuple of transforms, because papers differ in order."""
 
+import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol, runtime_checkable
+from typing import ClassVar, Literal, Protocol, get_args, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from foveate.attention.position import Positions
+from foveate.attention.refusal import require_choice, require_real, require_whole
 
 
 @runtime_checkable
@@ -50,6 +52,10 @@ class Rotary:
     """Which features make a pair: neighbours, or one from each half."""
 
     def __post_init__(self) -> None:
+        require_real(positive=True, base=self.base)
+        require_choice("layout", self.layout, get_args(RotaryLayout))
+        if self.dims is not None:
+            require_whole(-math.inf, dims=self.dims)
         if self.dims is not None and (self.dims < 2 or self.dims % 2):
             raise ValueError(f"dims={self.dims} must be positive and even: features turn in pairs")
 
@@ -73,6 +79,8 @@ class Rotary:
     def _turned(self, x: Tensor, position: Tensor) -> Tensor:
         if self.dims is None or self.dims == x.shape[-1]:
             return rotated(x, position, self.base, self.layout)
+        if self.dims > x.shape[-1]:
+            raise ValueError(f"Rotary turns dims={self.dims} features, but the vectors have only {x.shape[-1]}.")
         turned = rotated(x[..., : self.dims], position, self.base, self.layout)
         return torch.cat([turned, x[..., self.dims :]], -1)
 
@@ -84,6 +92,8 @@ def rotated(
     layout: RotaryLayout = "interleaved",
 ) -> Float[Tensor, "batch heads length dim"]:
     """Each pair of features turned by an angle proportional to the position."""
+    if x.shape[-1] % 2:
+        raise ValueError(f"Rotary turns pairs: {x.shape[-1]} features must be even. Or turn some features: dims.")
     # In float64: a float32 angle at position 10,000 is already off by half a thousandth.
     pairs = torch.arange(0, x.shape[-1], 2, device=x.device, dtype=torch.float64)
     angle = position[..., None] * base ** (-pairs / x.shape[-1])
@@ -113,6 +123,11 @@ class QKNorm(nn.Module):
 
     def __init__(self, *, head_dim: int, norm: QKNormKind = "rms", scale: float = 10.0, eps: float = 1e-6) -> None:
         super().__init__()
+        self.head_dim = head_dim
+        require_whole(head_dim=head_dim)
+        require_choice("norm", norm, get_args(QKNormKind))
+        require_real(positive=True, eps=eps)
+        require_real(scale=scale)
         self.norm, self.eps = norm, eps
         if norm == "l2":
             self.scale = nn.Parameter(torch.tensor(float(scale)))
@@ -134,11 +149,16 @@ class QKNorm(nn.Module):
     def _normed(self, x: Tensor) -> Tensor:
         if self.norm == "l2":
             return normalize(x, dim=-1, eps=self.eps)
+        if x.shape[-1] != len(self.key_weight):
+            raise ValueError(
+                f"QKNorm was made for head_dim={len(self.key_weight)}, and is given vectors of {x.shape[-1]} numbers. "
+                "Build it with the head_dim of queries and keys."
+            )
         centred = x - x.mean(-1, keepdim=True) if self.norm == "layer" else x
         return centred * (centred.square().mean(-1, keepdim=True) + self.eps).rsqrt()
 
     def extra_repr(self) -> str:
-        return f"norm={self.norm!r}, eps={self.eps:g}"
+        return f"head_dim={self.head_dim}, norm={self.norm!r}, eps={self.eps:g}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,6 +170,9 @@ class QKNormConfig:
     scale: float = 10.0
     """What "l2" starts to multiply cosines by; the others start at 1 per feature."""
     eps: float = 1e-6
+
+    def __post_init__(self) -> None:
+        require_real(positive=True, eps=self.eps)
 
     def build(self, *, head_dim: int, num_heads: int) -> QKNorm:
         return QKNorm(head_dim=head_dim, norm=self.norm, scale=self.scale, eps=self.eps)

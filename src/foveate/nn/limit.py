@@ -30,7 +30,9 @@ def shortest(*parts: object) -> int | None:
 
 
 def require_no_segments(**attentions: object) -> None:
-    """Raise ValueError for an attention whose rule tells apart the texts of one row, by name: models read one a row."""
+    """Raise ValueError for an attention whose rule tells apart the texts of one row, by name: models read one a row;
+    or whose rule names the lengths of one batch: models read many.
+    """
     for name, attention in attentions.items():
         rule = str(getattr(attention, "visibility", ""))
         if str(same_segment()) in rule:
@@ -38,4 +40,9 @@ def require_no_segments(**attentions: object) -> None:
                 f"{name}.visibility cannot be {rule!r}: a model's batch holds one text a row, without segments. "
                 "Leave same_segment() out; where you pack texts yourself, give it to an Attention with "
                 "at=Positions(..., query_segment=..., key_segment=...)"
+            )
+        if "padding([" in rule or "prefix([" in rule:
+            raise ValueError(
+                f"{name}.visibility cannot be {rule!r}: it names the lengths of one batch, and a model reads many. "
+                "padding() takes them from each batch; a prefix for all is one number: prefix(3)"
             )

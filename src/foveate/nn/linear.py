@@ -60,6 +60,7 @@ class Linear(nn.Linear):
 
     def forward(self, x: Float[Tensor, "*shape inputs"]) -> Float[Tensor, "*shape outputs"]:
         if packs(x, self.weight):
+            _require_width(x, self.weight)
             return packed_product(x, self._packed.of(self.weight), self.bias)
         return linear(x, self.weight, self.bias)
 
@@ -70,9 +71,18 @@ def linear(
     bias: Float[Tensor, " outputs"] | None = None,
 ) -> Float[Tensor, "*shape outputs"]:
     """y = W x + b, by our own kernels where they apply."""
+    _require_width(x, weight)
     if bfloat16.applies(x, weight):
         return bfloat16.linear(x, weight, bias)
     return functional.linear(x, weight, bias)
+
+
+def _require_width(x: Tensor, weight: Tensor) -> None:
+    if x.shape[-1] != weight.shape[1]:
+        raise ValueError(
+            f"A layer made for vectors of {weight.shape[1]} numbers is given a tensor of shape {tuple(x.shape)}. "
+            "Build it for the width of what you pass."
+        )
 
 
 def may_pack(weight: Float[Tensor, "*shape"]) -> bool:

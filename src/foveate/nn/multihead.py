@@ -17,6 +17,7 @@ from foveate.attention import (
 )
 from foveate.attention.paths import packed
 from foveate.attention.record import is_recording, note
+from foveate.attention.refusal import refusal, require_whole
 from foveate.attention.score import FeedbackScore
 from foveate.nn.limit import shortest
 from foveate.nn.linear import Linear, linear
@@ -69,6 +70,9 @@ class MultiHeadAttention(nn.Module):
         kind: Literal["self", "cross"] = "self",
     ) -> None:
         super().__init__()
+        require_whole(query_dim=query_dim, num_heads=num_heads)
+        if attention is not None and (isinstance(attention, type) or not isinstance(attention, MechanismConfig)):
+            raise refusal("attention", attention, "Give a configuration, such as AttentionConfig() or LinearConfig().")
         if head_dim is None and query_dim % num_heads:
             raise ValueError(f"query_dim={query_dim} does not divide into num_heads={num_heads}. Pass head_dim.")
         self.num_heads, self.num_kv_heads = num_heads, num_kv_heads or num_heads
@@ -90,7 +94,7 @@ class MultiHeadAttention(nn.Module):
             query_dim=self.head_dim,
             key_dim=self.head_dim,
             num_heads=num_heads,
-            visibility=visibility or everything(),
+            visibility=everything() if visibility is None else visibility,
             kind=kind,
         )
         if isinstance(getattr(self.attention, "score", None), FeedbackScore):

@@ -94,6 +94,9 @@ class LearnedPosition(nn.Module):
             )
         return self.weight[position]
 
+    def extra_repr(self) -> str:
+        return f"{self.weight.shape[1]}, max_length={len(self.weight)}"
+
 
 class NoPosition(nn.Module):
     """p(i) = 0: self-attention then takes its input for a bag of words
@@ -118,6 +121,9 @@ class NoPosition(nn.Module):
         self, position: Int[Tensor, "*shape"], length: Int[Tensor, "*#shape"] | None = None
     ) -> Float[Tensor, "*shape model_dim"]:
         return torch.zeros(*position.shape, self.model_dim, device=position.device)
+
+    def extra_repr(self) -> str:
+        return f"{self.model_dim}"
 
 
 class PositionIndex(NoPosition):

@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from foveate.attention import Recording, record
+from foveate.attention.refusal import lengths as as_lengths
 from foveate.config.field import setting
 from foveate.nn.limit import require_positive
 from foveate.nn.packing import Packing
@@ -152,8 +153,19 @@ class RAN(nn.Module):
         return RANOutput(windows.unfold(folded), self._layers[-1].document(after[-1]), tuple(after))
 
     def _cut(self, x: Float[Tensor, "batch length model_dim"], lengths: Int[Tensor, " batch"] | None) -> Windows:
+        if x.dim() != 3 or x.shape[2] != self.config.model_dim:
+            raise ValueError(
+                f"`x` has shape {tuple(x.shape)}, but this network takes `batch length model_dim` with "
+                f"model_dim={self.config.model_dim}. Without a batch, insert an axis: x[None]."
+            )
         if lengths is None:
             lengths = torch.full((len(x),), x.shape[1], device=x.device)
+        lengths = as_lengths("lengths", lengths)
+        if len(lengths) != len(x) or (len(x) and int(lengths.max()) > x.shape[1]):
+            raise ValueError(
+                f"`lengths` are {lengths.tolist()}, but there are {len(x)} documents of up to {x.shape[1]} tokens, "
+                "padding included. Pass the true length of each."
+            )
         config = self.config
         joins = config.published or config.windows == "merge_tail"
         return Windows(

@@ -195,7 +195,7 @@ def test_batches_and_heads_must_fit(unchecked: None) -> None:
     )
     assert refusal(Attention(), query[:, 0], key, value) == (
         "`query` has shape (2, 3, 8), but attention takes `batch heads length dim`. "
-        "Without heads, insert an axis: tensor[:, None]."
+        "Without heads, insert an axis: query[:, None]; without a batch, query[None]."
     )
 
 

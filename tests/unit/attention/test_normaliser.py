@@ -345,7 +345,7 @@ def test_the_first_of_equal_scores_is_chosen() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Softmax(temperature=0.0), "temperature=0.0 must be positive"),
+        (lambda: Softmax(temperature=0.0), "temperature=0.0 must be positive."),
         (lambda: Entmax(alpha=1.0), "alpha=1.0 must be greater than 1; at 1 it is softmax"),
         (lambda: HardConfig(expectation=1.0), "expectation=1.0 must be at least 0 and below 1"),
     ],

@@ -216,7 +216,7 @@ def test_shaws_scores_add_a_vector_for_the_distance_to_the_key(query: Tensor, ke
 
 def test_configurations_build_the_scores_of_places() -> None:
     sizes = {"query_dim": 4, "key_dim": 4, "num_heads": 2}
-    assert repr(CosineConfig(beta=2.0).build(**sizes)) == "Cosine(beta=2, eps=1e-08)"
+    assert repr(CosineConfig(beta=2.0).build(**sizes)) == "Cosine(beta=2, num_heads=2, eps=1e-08)"
     assert repr(LocationConfig(max_length=9).build(**sizes)) == "Location(query_dim=4, max_length=9, num_heads=2)"
     aware = "LocationAware(query_dim=4, key_dim=4, hidden_dim=4, num_heads=2, channels=10, width=5)"
     assert repr(LocationAwareConfig(width=5).build(**sizes)) == aware

@@ -141,3 +141,25 @@ def test_new_biases_are_zero_and_weights_are_bounded() -> None:
             assert (parameter == 0).all()
         else:
             assert parameter.abs().max() <= bound(parameter)
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "says"),
+    [
+        (
+            lambda: MultiHeadAttention(query_dim=16, num_heads=4)(torch.randn(2, 5, 12)),
+            ValueError,
+            "A layer made for vectors of 16 numbers is given a tensor of shape (2, 5, 12).",
+        ),
+        (lambda: MultiHeadAttention(query_dim=16, num_heads=0), ValueError, "num_heads=0 must be at least 1."),
+        (
+            lambda: MultiHeadAttention(query_dim=16, num_heads=4, attention="linear"),
+            TypeError,
+            "`attention` is 'linear'. Give a configuration, such as AttentionConfig() or LinearConfig().",
+        ),
+    ],
+)
+def test_what_heads_cannot_be_made_of(unchecked: None, make: object, kind: type[Exception], says: str) -> None:
+    with pytest.raises(kind) as refused:
+        make()
+    assert says in str(refused.value)

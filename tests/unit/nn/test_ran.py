@@ -211,3 +211,32 @@ def test_a_classifier_of_long_documents_learns_what_stands_far_from_their_end() 
         optimiser.step()
     x, labels = batch()
     assert (logits(x).argmax(-1) == labels).float().mean() >= 0.9
+
+
+@pytest.mark.parametrize(
+    ("x", "lengths", "kind", "says"),
+    [
+        (torch.randn(2, 5, 8), None, ValueError, "`x` has shape (2, 5, 8), but this network takes `batch length model"),
+        (torch.randn(5, 16), None, ValueError, "Without a batch, insert an axis: x[None]."),
+        (torch.randn(2, 5, 16), [1, 2, 3], ValueError, "`lengths` are [1, 2, 3], but there are 2 documents of up to 5"),
+        (
+            torch.randn(2, 5, 16),
+            [9, 2],
+            ValueError,
+            "`lengths` are [9, 2], but there are 2 documents of up to 5 tokens",
+        ),
+        (
+            torch.randn(2, 5, 16),
+            torch.tensor([3.0, 2.0]),
+            TypeError,
+            "`lengths` is a tensor of shape (2,) and float32.",
+        ),
+    ],
+)
+def test_documents_of_another_shape_are_refused(
+    unchecked: None, x: torch.Tensor, lengths: object, kind: type[Exception], says: str
+) -> None:
+    network = RANConfig(model_dim=16, num_heads=2, head_dim=4, window=3).build()
+    with pytest.raises(kind) as refused:
+        network(x, lengths)
+    assert says in str(refused.value)

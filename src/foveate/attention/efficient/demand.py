@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from foveate.attention.part import require_visibility
 from foveate.attention.position import Positions
 from foveate.attention.visibility import And, Visibility, causal, everything
+from foveate.attention.visibility.rule import require_visibility
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class Demand:
 
 
 def demand_of(rule: Visibility) -> Demand:
+    require_visibility(rule)
     parts = [part for part in (rule.rules if isinstance(rule, And) else (rule,)) if part != everything()]
     of_keys = tuple(part for part in parts if not part.reads_query_position)
     others = tuple(part for part in parts if part.reads_query_position and part != causal())
@@ -43,7 +44,6 @@ def demand_of(rule: Visibility) -> Demand:
 
 def require(mechanism: str, rule: Visibility, *, may_be_causal: bool, way_out: str) -> None:
     """ValueError where the rule is more than causal() and rules about keys alone, TypeError where it is no rule."""
-    require_visibility(rule)
     demand = demand_of(rule)
     unmet = [*(["causal()"] if demand.causal and not may_be_causal else []), *map(str, demand.others)]
     if unmet:

@@ -15,6 +15,7 @@ from foveate.attention.paths.materialised import MaterialisedPath, materialise
 from foveate.attention.paths.path import Cost, Formula, share_heads
 from foveate.attention.position import Positions
 from foveate.attention.score import FactoredScore
+from foveate.attention.score.score import require_equal_width
 from foveate.attention.visibility import Visibility
 
 CHUNK = 64
@@ -107,6 +108,7 @@ class KernelPath:
         phi_q, phi_k = score.query_features(query).to(precise), share_heads(features.to(precise), heads)
         if score.logarithmic:
             phi_q, phi_k = exponentials(phi_q, phi_k, seen)
+        require_equal_width(type(score).__name__, phi_q, phi_k)
         with_ones = torch.nn.functional.pad(share_heads(values, heads).to(precise), (0, 1), value=1.0)
         sums = running_sums(phi_q, phi_k, with_ones) if running else phi_q @ (phi_k.mT @ with_ones)
         if running and score.logarithmic and _washed_out(sums, seen):

@@ -10,6 +10,7 @@ from torch import Tensor
 from foveate.attention.efficient.demand import require_one_width
 from foveate.attention.efficient.kernel import KernelAttention
 from foveate.attention.efficient.proportional import Proportional
+from foveate.attention.score.score import require_equal_width
 from foveate.attention.visibility import Visibility
 
 
@@ -39,6 +40,7 @@ class Elu:
         query_features: Float[Tensor, "batch heads query dim"],
         key_features: Float[Tensor, "batch heads key dim"],
     ) -> Float[Tensor, "batch heads query key"]:
+        require_equal_width("Linear attention", query_features, key_features)
         return query_features @ key_features.mT
 
     def __call__(
@@ -69,6 +71,10 @@ class LinearAttention(KernelAttention):
     ) -> None:
         super().__init__(Elu(), Proportional(eps=eps), visibility=visibility, kind=kind)
 
+    def extra_repr(self) -> str:
+        eps = getattr(self.normaliser, "eps", None)
+        return f"eps={eps!r}, visibility={self.visibility}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class LinearConfig:
@@ -76,6 +82,9 @@ class LinearConfig:
 
     eps: float = 0.0
     """Added to the sum of each row before dividing by it."""
+
+    def __post_init__(self) -> None:
+        Proportional(eps=self.eps)
 
     def build(
         self,

@@ -1,7 +1,7 @@
 """Linformer: keys and values are mixed down to a fixed number before anybody looks at them."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Bool, Float
@@ -9,9 +9,12 @@ from torch import Tensor, nn
 
 from foveate.attention.attention import Attention, Explanation, Plan
 from foveate.attention.efficient.demand import demand_of, require, require_one_width
+from foveate.attention.fit import require_places, require_tensors
 from foveate.attention.paths.path import share_heads
 from foveate.attention.position import Positions
+from foveate.attention.refusal import require_choice, require_whole
 from foveate.attention.score import ScaledDot
+from foveate.attention.score.score import require_equal_width, require_heads
 from foveate.attention.visibility import Visibility, everything, padding
 
 Sharing = Literal["none", "heads", "key_value"]
@@ -53,6 +56,8 @@ class LinformerAttention(nn.Module):
             way_out="each of its keys is a mixture of all. Use it in an encoder or across, where nothing compares "
             'positions, and another kind here, such as "attention", "linear" or "performer".',
         )
+        require_whole(max_length=max_length, projected_length=projected_length, num_heads=num_heads)
+        require_choice("share", share, get_args(Sharing))
         self.max_length, self.share = max_length, share
         shape = (num_heads if share == "none" else 1, projected_length, max_length)
         self.key_mixing = nn.Parameter(torch.randn(shape) * projected_length**-0.5)
@@ -112,13 +117,21 @@ class LinformerAttention(nn.Module):
         return replace(plan, paths=paths, because=f"{keys.shape[2]} mixtures of {key.shape[2]} keys, {plan.because}")
 
     def extra_repr(self) -> str:
-        mixtures = self.key_mixing.shape[1]
-        return f"max_length={self.max_length}, projected_length={mixtures}, share={self.share!r}"
+        num_heads, mixtures, _ = self.key_mixing.shape
+        heads = f"num_heads={num_heads}, " if self.share == "none" else ""
+        sizes = f"max_length={self.max_length}, projected_length={mixtures}, {heads}share={self.share!r}"
+        return f"{sizes}, visibility={self.visibility}"
 
     def _mixed(
         self, query: Tensor, key: Tensor, value: Tensor, at: Positions | None
     ) -> tuple[Tensor, Tensor, Positions]:
-        at = Positions.of(query.shape[2], key.shape[2], device=key.device) if at is None else at
+        require_tensors(query, key, value)
+        if at is None:
+            at = Positions.of(query.shape[2], key.shape[2], device=key.device)
+        require_places(at, query, key)
+        if self.share == "none":
+            require_heads(query, len(self.key_mixing))
+        require_equal_width("Linformer", query, key)
         seen = demand_of(self.visibility).keys(at).expand(-1, -1, 1, key.shape[2])
         place = self._places(at, seen)
         if self.share == "none" or seen.shape[1] > 1:

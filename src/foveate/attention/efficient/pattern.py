@@ -13,6 +13,9 @@ from foveate.attention.visibility import Visibility, bigbird, block, longformer,
 class PatternConfig:
     """Scaled dot-product attention within a pattern, beside what the model demands."""
 
+    def __post_init__(self) -> None:
+        self.pattern  # noqa: B018 -- numbers that no pattern has are refused where they are given
+
     @property
     def pattern(self) -> Visibility:
         raise NotImplementedError

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from foveate.attention.efficient.demand import require_one_width
 from foveate.attention.efficient.kernel import KernelAttention
+from foveate.attention.refusal import require_whole
+from foveate.attention.score.score import require_width
 from foveate.attention.visibility import Visibility
 
 
@@ -34,6 +36,8 @@ class Favor(nn.Module):
 
     def __init__(self, *, head_dim: int, num_features: int = 256, seed: int = 0) -> None:
         super().__init__()
+        require_whole(head_dim=head_dim)
+        require_whole(-math.inf, num_features=num_features, seed=seed)
         if num_features < 1:
             raise ValueError(f"num_features={num_features} must be positive.")
         self.register_buffer("projection", torch.empty(num_features, head_dim))
@@ -52,6 +56,7 @@ class Favor(nn.Module):
         self, query: Float[Tensor, "batch heads query dim"]
     ) -> Float[Tensor, "batch heads query feature"]:
         """log φ(q) + ½ log m"""
+        require_width(query, self.projection.shape[1])
         scaled = query * query.shape[-1] ** -0.25
         return scaled @ self.projection.to(scaled.dtype).mT - scaled.square().sum(-1, keepdim=True) / 2
 

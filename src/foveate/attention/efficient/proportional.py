@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from foveate.attention.refusal import require_real
+
 
 @dataclass(frozen=True, kw_only=True)
 class Proportional:
@@ -20,6 +22,7 @@ class Proportional:
     eps: float = 0.0
 
     def __post_init__(self) -> None:
+        require_real(eps=self.eps)
         if self.eps < 0:
             raise ValueError(f"eps={self.eps} must not be negative.")
 

@@ -1,5 +1,6 @@
 """Reformer: attention inside buckets of hashed vectors."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -13,6 +14,8 @@ from foveate.attention.efficient.demand import demand_of, require_one_width
 from foveate.attention.paths.materialised import MaterialisedPath
 from foveate.attention.paths.path import share_heads
 from foveate.attention.position import Positions
+from foveate.attention.refusal import require_whole
+from foveate.attention.score.score import require_equal_width, require_width
 from foveate.attention.visibility import Visibility, everything
 
 
@@ -51,6 +54,8 @@ class ReformerAttention(Attention):
         seed: int = 0,
         visibility: Visibility | None = None,
     ) -> None:
+        require_whole(head_dim=head_dim, buckets=buckets, rounds=rounds, chunk=chunk)
+        require_whole(-math.inf, seed=seed)
         if buckets != 1 and buckets % 2:
             raise ValueError(f"buckets={buckets} must be even: they come in pairs x R and −x R.")
         self.demanded = everything() if visibility is None else visibility
@@ -67,9 +72,11 @@ class ReformerAttention(Attention):
         self.rotation.copy_(torch.randn(self.rotation.shape, generator=torch.Generator().manual_seed(seed)))
 
     def _placed(
-        self, query: Tensor, key: Tensor, value: Tensor | None, at: Positions | None
+        self, query: Tensor, key: Tensor, value: Tensor, at: Positions | None
     ) -> tuple[Tensor, Tensor, Positions]:
         query, key, at = super()._placed(query, key, value, at)
+        require_equal_width("Reformer", query, key)
+        require_width(query, self.rotation.shape[1])
         counted = demand_of(self.demanded).keys(at)
         return query, key, self.hashed(query.detach(), key.detach(), at, counted)
 

@@ -10,9 +10,12 @@ from torch import Tensor, nn
 from foveate.attention.attention import Explanation, Plan, PlannedPath
 from foveate.attention.efficient.block import Blocks, Look, Sorted, balanced, blocks_of
 from foveate.attention.efficient.demand import demand_of, require, require_one_width
+from foveate.attention.fit import require_places, require_tensors
 from foveate.attention.paths.path import Cost
 from foveate.attention.planner import features, is_training, rates_of
 from foveate.attention.position import Positions
+from foveate.attention.refusal import require_real, require_whole
+from foveate.attention.score.score import require_equal_width, require_made_for
 from foveate.attention.visibility import Visibility, everything
 
 
@@ -61,6 +64,9 @@ class SinkhornAttention(nn.Module):
             may_be_causal=True,
             way_out="it looks at mixtures of whole blocks. Leave the rule out, or choose another kind.",
         )
+        require_whole(head_dim=head_dim, num_heads=num_heads, block=block)
+        require_whole(0, iterations=iterations)
+        require_real(positive=True, temperature=temperature)
         self.block, self.iterations, self.temperature = block, iterations, temperature
         self.sorting = nn.Parameter(torch.randn(num_heads, head_dim, head_dim) * head_dim**-0.5)
 
@@ -76,7 +82,7 @@ class SinkhornAttention(nn.Module):
         at: Positions | None = None,
     ) -> Explanation:
         """Implied weights over the keys: O(query · key) memory."""
-        at = _given(query, key, at)
+        at = self._placed(query, key, value, at)
         blocks = blocks_of(key, value, at, demand_of(self.visibility), self.block, query.shape[1])
         looked = Look(query, blocks, self.sort(blocks), at)
         weights, scores = looked.implied(), looked.implied_scores()
@@ -96,7 +102,7 @@ class SinkhornAttention(nn.Module):
         dropout: float = 0.0,
     ) -> Float[Tensor, "batch heads query value_head_dim"]:
         """The context, block by block. `dropout` falls on the weights of the own block and of the mixture."""
-        at = _given(query, key, at)
+        at = self._placed(query, key, value, at)
         blocks = blocks_of(key, value, at, demand_of(self.visibility), self.block, query.shape[1])
         return Look(query, blocks, self.sort(blocks), at).context(dropout)
 
@@ -108,6 +114,7 @@ class SinkhornAttention(nn.Module):
         at: Positions | None = None,
     ) -> Plan:
         """There is one way: block by block."""
+        self._placed(query, key, key, at)
         (batch, heads, queries, dim), keys = query.shape, key.shape[2]
         count = -(-keys // self.block)
         pairs = float(batch * heads * queries * 2 * self.block)
@@ -126,8 +133,19 @@ class SinkhornAttention(nn.Module):
         logits = logits / (summary.shape[-1] ** 0.5 * self.temperature)
         return Sorted.of(blocks, balanced(logits, blocks.may_mix(), self.iterations, causal=blocks.causal))
 
+    def _placed(self, query: Tensor, key: Tensor, value: Tensor, at: Positions | None) -> Positions:
+        """Where queries and keys stand, once they fit each other and the sorting."""
+        require_tensors(query, key, value)
+        require_equal_width("Sinkhorn attention", query, key)
+        require_made_for(query, self.sorting)
+        at = _given(query, key, at)
+        require_places(at, query, key)
+        return at
+
     def extra_repr(self) -> str:
-        parts = f"block={self.block}, iterations={self.iterations}, temperature={self.temperature:g}"
+        num_heads, head_dim, _ = self.sorting.shape
+        sizes = f"head_dim={head_dim}, num_heads={num_heads}"
+        parts = f"{sizes}, block={self.block}, iterations={self.iterations}, temperature={self.temperature:g}"
         return f"{parts}, visibility={self.visibility}"
 
 

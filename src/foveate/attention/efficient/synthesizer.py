@@ -1,7 +1,7 @@
 """Synthesizer: weights that no key has a say in."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float, Int
@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from foveate.attention.attention import Attention
 from foveate.attention.paths.materialised import MaterialisedPath
 from foveate.attention.position import Positions
+from foveate.attention.refusal import require_choice
+from foveate.attention.score.score import require_heads, require_made_for
 from foveate.attention.visibility import Visibility
 
 
@@ -17,6 +19,7 @@ class Synthetic(nn.Module):
     """What the three synthetic scores share: a number for every position of the key, up to `max_length`."""
 
     max_length: int
+    num_heads: int
 
     def rows(
         self, query: Float[Tensor, "batch heads query dim"], at: Positions
@@ -36,6 +39,7 @@ class Synthetic(nn.Module):
                 "Shorten the input, or train with a larger max_length."
             )
         shape = (*query.shape[:3], key.shape[2])
+        require_heads(query, self.num_heads)
         rows, columns = self.rows(query, at).to(query.dtype), at.key.clamp(0, self.max_length - 1)
         if columns.shape[:2] == (1, 1):
             return rows[..., columns[0, 0, 0]].expand(shape)
@@ -54,7 +58,7 @@ class DenseSynthetic(Synthetic):
 
     def __init__(self, *, query_dim: int, num_heads: int, max_length: int) -> None:
         super().__init__()
-        self.max_length = max_length
+        self.max_length, self.num_heads = max_length, num_heads
         self.first_weight = nn.Parameter(torch.randn(num_heads, query_dim, query_dim) * query_dim**-0.5)
         self.first_bias = nn.Parameter(torch.zeros(num_heads, 1, query_dim))
         self.second_weight = nn.Parameter(torch.randn(num_heads, query_dim, max_length) * query_dim**-0.5)
@@ -63,6 +67,7 @@ class DenseSynthetic(Synthetic):
     def rows(
         self, query: Float[Tensor, "batch heads query dim"], at: Positions
     ) -> Float[Tensor, "batch heads query max_length"]:
+        require_made_for(query, self.first_weight)
         hidden = torch.relu(query @ self.first_weight + self.first_bias)
         return hidden @ self.second_weight + self.second_bias
 
@@ -72,7 +77,7 @@ class RandomSynthetic(Synthetic):
 
     def __init__(self, *, num_heads: int, max_length: int) -> None:
         super().__init__()
-        self.max_length = max_length
+        self.max_length, self.num_heads = max_length, num_heads
         self.table = nn.Parameter(torch.randn(num_heads, max_length, max_length))
 
     def rows(
@@ -86,7 +91,7 @@ class FactorisedSynthetic(Synthetic):
 
     def __init__(self, *, num_heads: int, max_length: int, rank: int) -> None:
         super().__init__()
-        self.max_length = max_length
+        self.max_length, self.num_heads = max_length, num_heads
         self.of_query = nn.Parameter(torch.randn(num_heads, max_length, rank) * rank**-0.25)
         self.of_key = nn.Parameter(torch.randn(num_heads, max_length, rank) * rank**-0.25)
 
@@ -134,6 +139,7 @@ class SynthesizerConfig:
     """The inner width of the factorised table."""
 
     def __post_init__(self) -> None:
+        require_choice("form", self.form, get_args(Form))
         for name in ("max_length", "rank"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be positive.")

@@ -6,6 +6,7 @@ from typing import ClassVar
 import torch
 
 from foveate.attention.normaliser.normaliser import Rows, Scores, Visible, Weights, precise, shown
+from foveate.attention.refusal import require_real
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,9 @@ class Sigmoid:
     """
 
     bias: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_real(bias=self.bias)
 
     def build(self) -> "Sigmoid":
         return self

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from jaxtyping import Float
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from foveate.attention.normaliser.normaliser import Rows, Scores, Visible, Weights, closed, precise
 from foveate.attention.normaliser.softmax import Softmax
+from foveate.attention.refusal import require_choice, require_real
 
 HardMode = Literal["argmax", "sample", "straight_through", "gumbel"]
 
@@ -60,6 +61,8 @@ class Hard(nn.Module):
         entropy_weight: float = 0.0,
     ) -> None:
         super().__init__()
+        require_choice("mode", mode, get_args(HardMode))
+        _require_expectation(expectation)
         self.mode, self.temperature, self.expectation = mode, temperature, expectation
         self.reward_weight, self.entropy_weight = reward_weight, entropy_weight
         self._softmax = Softmax(temperature=temperature)
@@ -138,10 +141,8 @@ class HardConfig:
     """λ_e: how much "sample" is kept from deciding early."""
 
     def __post_init__(self) -> None:
-        if self.temperature <= 0:
-            raise ValueError(f"temperature={self.temperature} must be positive")
-        if not 0 <= self.expectation < 1:
-            raise ValueError(f"expectation={self.expectation} must be at least 0 and below 1")
+        require_real(positive=True, temperature=self.temperature)
+        _require_expectation(self.expectation)
 
     def build(self) -> Hard:
         return Hard(
@@ -151,6 +152,12 @@ class HardConfig:
             reward_weight=self.reward_weight,
             entropy_weight=self.entropy_weight,
         )
+
+
+def _require_expectation(expectation: float) -> None:
+    require_real(expectation=expectation)
+    if not 0 <= expectation < 1:
+        raise ValueError(f"expectation={expectation} must be at least 0 and below 1")
 
 
 class _StraightThrough(torch.autograd.Function):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from foveate.attention.normaliser.normaliser import Rows, Scores, Visible, Weights, closed, precise, shown
+from foveate.attention.refusal import require_real
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,7 @@ class Softmax:
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.temperature <= 0:
-            raise ValueError(f"temperature={self.temperature} must be positive")
+        require_real(positive=True, temperature=self.temperature)
 
     def build(self) -> "Softmax":
         return self
@@ -45,4 +45,4 @@ class Softmax:
         return scores if self.temperature == 1.0 else scores / self.temperature
 
     def __repr__(self) -> str:
-        return "Softmax()" if self.temperature == 1.0 else f"Softmax(temperature={self.temperature:g})"
+        return "Softmax()" if self.temperature == 1.0 else f"Softmax(temperature={self.temperature!r})"

@@ -10,6 +10,7 @@ from torch import Tensor
 from foveate import native
 from foveate.attention.normaliser.normaliser import Rows, Scores, Visible, Weights, closed, precise, shown
 from foveate.attention.position import traced
+from foveate.attention.refusal import require_real
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Entmax:
     alpha: float = 1.5
 
     def __post_init__(self) -> None:
+        require_real(alpha=self.alpha)
         if self.alpha <= 1:
             raise ValueError(f"alpha={self.alpha} must be greater than 1; at 1 it is softmax")
 

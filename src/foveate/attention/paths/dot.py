@@ -13,6 +13,7 @@ from foveate.attention.paths.hidden import finite, nothing_to_silence, silence
 from foveate.attention.paths.path import Formula, share_heads
 from foveate.attention.position import Positions
 from foveate.attention.score import Cosine, Dot, General, Location, ScaledDot
+from foveate.attention.score.score import require_made_for
 
 PLAIN = (ScaledDot, Dot)
 """Scores that leave queries and keys as they are."""
@@ -64,6 +65,7 @@ def dots(
     assert isinstance(score, Products)
     key, value = share_heads(key, heads), share_heads(value, heads)
     if isinstance(score, Location):
+        require_made_for(query, score.weight)
         key_features = score.features_at(at)
     given = None if key_features is None else key_features.expand(len(query), heads, -1, -1)
     if hide is not None:

@@ -9,6 +9,7 @@ from torch import Tensor
 from foveate.attention.paths.hidden import nothing_to_silence, silence, weigh
 from foveate.attention.paths.path import Cost, Formula, asked, share_heads
 from foveate.attention.position import Positions
+from foveate.attention.refusal import described
 from foveate.attention.score import FactoredScore, PlacedScore
 
 
@@ -36,6 +37,9 @@ def biased_scores(
         scores = score.compare(score.query_features(query), key_features)
     else:
         scores = score(query, key)
+    shape = (*query.shape[:3], key.shape[2])
+    if not isinstance(scores, Tensor) or scores.shape != shape:
+        raise ValueError(f"`score` gives {described(scores)}, and {shape} is needed, `batch heads query key`.")
     return scores if formula.bias is None else scores + formula.bias(at).to(scores.dtype)
 
 

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from foveate.attention.refusal import require_hidden, require_whole
 from foveate.attention.score.score import project
 
 
@@ -26,6 +27,7 @@ class Additive(nn.Module):
 
     def __init__(self, *, query_dim: int, key_dim: int, hidden_dim: int, num_heads: int = 1) -> None:
         super().__init__()
+        require_whole(query_dim=query_dim, key_dim=key_dim, hidden_dim=hidden_dim, num_heads=num_heads)
         self.query_weight = nn.Parameter(torch.empty(num_heads, query_dim, hidden_dim))
         self.key_weight = nn.Parameter(torch.empty(num_heads, key_dim, hidden_dim))
         self.vector = nn.Parameter(torch.empty(num_heads, hidden_dim))
@@ -69,6 +71,9 @@ class AdditiveConfig:
     """vᵀ tanh(W_q q + W_k k) (Bahdanau et al. 2015); `hidden_dim` defaults to the query's width."""
 
     hidden_dim: int | None = None
+
+    def __post_init__(self) -> None:
+        require_hidden(self.hidden_dim)
 
     def build(self, *, query_dim: int, key_dim: int, num_heads: int = 1) -> Additive:
         return Additive(

@@ -7,7 +7,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from foveate.attention.score.score import require_equal_width
+from foveate.attention.refusal import require_real, require_whole
+from foveate.attention.score.score import require_equal_width, require_heads
 
 
 class Cosine(nn.Module):
@@ -26,6 +27,9 @@ class Cosine(nn.Module):
 
     def __init__(self, *, beta: float = 1.0, learned: bool = False, num_heads: int = 1, eps: float = 1e-8) -> None:
         super().__init__()
+        require_real(beta=beta)
+        require_real(positive=True, eps=eps)
+        require_whole(num_heads=num_heads)
         strength = torch.full((num_heads,), float(beta))
         if learned:
             self.beta = nn.Parameter(strength)
@@ -34,6 +38,7 @@ class Cosine(nn.Module):
         self.eps = eps
 
     def query_features(self, query: Float[Tensor, "batch heads query dim"]) -> Float[Tensor, "batch heads query dim"]:
+        require_heads(query, len(self.beta))
         return normalize(query, dim=-1, eps=self._least(query)) * self.beta[:, None, None]
 
     def key_features(self, key: Float[Tensor, "batch heads key dim"]) -> Float[Tensor, "batch heads key dim"]:
@@ -57,8 +62,9 @@ class Cosine(nn.Module):
         return max(self.eps, torch.finfo(x.dtype).tiny)
 
     def extra_repr(self) -> str:
-        learned = isinstance(self.beta, nn.Parameter)
-        return f"beta={'learned' if learned else f'{float(self.beta[0]):g}'}, eps={self.eps:g}"
+        strength = "learned=True" if isinstance(self.beta, nn.Parameter) else f"beta={float(self.beta[0]):g}"
+        heads = f", num_heads={len(self.beta)}" if len(self.beta) > 1 else ""
+        return f"{strength}{heads}, eps={self.eps:g}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
+from foveate.attention.refusal import require_hidden, require_whole
 from foveate.attention.score.score import FactoredScore, project
 
 
@@ -40,6 +41,7 @@ class GATScore(nn.Module):
 
     def __init__(self, *, dim: int, num_heads: int = 1, slope: float = 0.2) -> None:
         super().__init__()
+        require_whole(dim=dim, num_heads=num_heads)
         self.query_vector = nn.Parameter(torch.empty(num_heads, dim, 1))
         self.key_vector = nn.Parameter(torch.empty(num_heads, dim, 1))
         self.slope = slope
@@ -94,6 +96,7 @@ class GATv2Score(nn.Module):
         self, *, query_dim: int, key_dim: int, hidden_dim: int, num_heads: int = 1, slope: float = 0.2
     ) -> None:
         super().__init__()
+        require_whole(query_dim=query_dim, key_dim=key_dim, hidden_dim=hidden_dim, num_heads=num_heads)
         self.query_weight = nn.Parameter(torch.empty(num_heads, query_dim, hidden_dim))
         self.key_weight = nn.Parameter(torch.empty(num_heads, key_dim, hidden_dim))
         self.vector = nn.Parameter(torch.empty(num_heads, hidden_dim))
@@ -158,6 +161,9 @@ class GatV2Config:
 
     hidden_dim: int | None = None
     slope: float = 0.2
+
+    def __post_init__(self) -> None:
+        require_hidden(self.hidden_dim)
 
     def build(self, *, query_dim: int, key_dim: int, num_heads: int = 1) -> GATv2Score:
         hidden = self.hidden_dim or query_dim

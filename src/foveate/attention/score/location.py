@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import conv1d
 
 from foveate.attention.position import Positions
+from foveate.attention.refusal import require_hidden, require_whole
 from foveate.attention.score.score import PlacedScore, project, require_width
 
 
@@ -38,6 +39,7 @@ class Location(nn.Module):
 
     def __init__(self, *, query_dim: int, max_length: int, num_heads: int = 1) -> None:
         super().__init__()
+        require_whole(query_dim=query_dim, max_length=max_length, num_heads=num_heads)
         self.max_length = max_length
         self.weight = nn.Parameter(torch.empty(num_heads, query_dim, max_length))
         nn.init.uniform_(self.weight, -(query_dim**-0.5), query_dim**-0.5)
@@ -107,6 +109,8 @@ class LocationAware(nn.Module):
         num_heads: int = 1,
     ) -> None:
         super().__init__()
+        sizes = {"query_dim": query_dim, "key_dim": key_dim, "hidden_dim": hidden_dim, "num_heads": num_heads}
+        require_whole(**sizes, channels=channels, width=width)
         if width % 2 == 0:
             raise ValueError(f"width={width} must be odd: a filter is centred on its key.")
         self.query_weight = nn.Parameter(torch.empty(num_heads, query_dim, hidden_dim))
@@ -115,9 +119,9 @@ class LocationAware(nn.Module):
         self.filters = nn.Parameter(torch.empty(channels, 1, width))
         self.bias = nn.Parameter(torch.zeros(num_heads, hidden_dim))
         self.vector = nn.Parameter(torch.empty(num_heads, hidden_dim))
-        sizes = (query_dim, key_dim, channels, width, hidden_dim)
+        fans_in = (query_dim, key_dim, channels, width, hidden_dim)
         weights = (self.query_weight, self.key_weight, self.feature_weight, self.filters, self.vector)
-        for weight, fan_in in zip(weights, sizes, strict=True):
+        for weight, fan_in in zip(weights, fans_in, strict=True):
             nn.init.uniform_(weight, -(fan_in**-0.5), fan_in**-0.5)
 
     def first(self, at: Positions) -> Float[Tensor, "batch 1 1 key"]:
@@ -202,6 +206,7 @@ class LocationAwareConfig:
     """Places that a filter covers: odd."""
 
     def __post_init__(self) -> None:
+        require_hidden(self.hidden_dim)
         if self.channels < 1:
             raise ValueError(f"channels={self.channels} must be at least 1")
         if self.width < 1 or self.width % 2 == 0:

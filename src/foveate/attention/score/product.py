@@ -7,7 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from foveate.attention.score.score import project, require_equal_width, require_width
+from foveate.attention.refusal import require_real, require_whole
+from foveate.attention.score.score import project, require_equal_width, require_made_for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +73,10 @@ class ScaledDot(Dot):
 
     scale: float | None = None
 
+    def __post_init__(self) -> None:
+        if self.scale is not None:
+            require_real(scale=self.scale)
+
     def factor(self, head_dim: int) -> float:
         return 1 / math.sqrt(head_dim) if self.scale is None else self.scale
 
@@ -91,11 +96,12 @@ class General(nn.Module):
 
     def __init__(self, *, query_dim: int, key_dim: int, num_heads: int = 1) -> None:
         super().__init__()
+        require_whole(query_dim=query_dim, key_dim=key_dim, num_heads=num_heads)
         self.weight = nn.Parameter(torch.empty(num_heads, query_dim, key_dim))
         nn.init.uniform_(self.weight, -(key_dim**-0.5), key_dim**-0.5)
 
     def query_features(self, query: Float[Tensor, "batch heads query dim"]) -> Float[Tensor, "batch heads query dim"]:
-        require_width(query, self.weight.shape[-2])
+        require_made_for(query, self.weight)
         return query
 
     def key_features(self, key: Float[Tensor, "batch heads key key_dim"]) -> Float[Tensor, "batch heads key query_dim"]:

@@ -7,7 +7,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from foveate.attention.position import Positions
-from foveate.attention.score.score import require_equal_width
+from foveate.attention.refusal import require_whole
+from foveate.attention.score.score import require_equal_width, require_width
 
 
 class ShawRelative(nn.Module):
@@ -28,6 +29,8 @@ class ShawRelative(nn.Module):
 
     def __init__(self, *, head_dim: int, radius: int) -> None:
         super().__init__()
+        require_whole(head_dim=head_dim)
+        require_whole(0, radius=radius)
         self.radius = radius
         self.vectors = nn.Parameter(torch.empty(2 * radius + 1, head_dim))
         nn.init.normal_(self.vectors, std=head_dim**-0.5)
@@ -39,6 +42,7 @@ class ShawRelative(nn.Module):
         at: Positions,
     ) -> Float[Tensor, "batch heads query key"]:
         require_equal_width("ShawRelative", query, key)
+        require_width(query, self.vectors.shape[-1])
         scaled = query * query.shape[-1] ** -0.5
         distance = (at.key - at.query).clamp(-self.radius, self.radius) + self.radius
         by_distance = scaled @ self.vectors.mT

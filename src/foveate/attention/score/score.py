@@ -8,6 +8,7 @@ A score is any callable on `(query, key)`. The ones here also say which part bel
 
 from typing import Protocol, runtime_checkable
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -74,6 +75,29 @@ def require_equal_width(name: str, query: Tensor, key: Tensor) -> None:
         )
 
 
+def require_made_for(x: Tensor, weight: Tensor) -> None:
+    """Raise ValueError for vectors of another width, or of other heads, than a weight `heads width _` is made for."""
+    shape, made_for = x.shape, weight.shape
+    if shape[-1] == made_for[-2] and (made_for[0] == 1 or made_for[0] == shape[1]) and x.dtype == weight.dtype:
+        return
+    require_width(x, made_for[-2])
+    require_heads(x, made_for[0])
+    if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
+        kind = str(x.dtype).removeprefix("torch.")
+        raise ValueError(
+            f"The score's weights are {str(weight.dtype).removeprefix('torch.')}, and the vectors {kind}. "
+            f"Pass one type of numbers: attention.to(torch.{kind}), or the vectors in the other."
+        )
+
+
+def require_heads(x: Tensor, heads: int) -> None:
+    if heads != 1 and heads != x.shape[1]:
+        raise ValueError(
+            f"The score was made for {heads} heads, and is given {x.shape[1]}. Build it with num_heads={x.shape[1]}, "
+            "or with num_heads=1 for weights that all heads share."
+        )
+
+
 def require_width(x: Tensor, width: int) -> None:
     if x.shape[-1] != width:
         raise ValueError(
@@ -84,5 +108,5 @@ def require_width(x: Tensor, width: int) -> None:
 
 def project(x: Tensor, weight: Tensor) -> Tensor:
     """x · W with a matrix per head; one matrix for all heads makes one product instead of one per example."""
-    require_width(x, weight.shape[-2])
+    require_made_for(x, weight)
     return x @ (weight.reshape(weight.shape[-2:]) if weight.shape[0] == 1 else weight)

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from foveate.attention.position import Positions
+from foveate.attention.refusal import described, refusal
 from foveate.attention.visibility.rule import Visibility
 
 PRINTED = 64
@@ -62,10 +63,24 @@ class Predicate(Visibility):
     lasting = False  # nobody knows what a function reads
 
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads #query #key"]:
-        return self.function(at)
+        visible = self.function(at)
+        pairs = (at.query.shape[2], at.key.shape[-1])
+        if not isinstance(visible, Tensor) or visible.dtype != torch.bool or not _covers(visible.shape, pairs):
+            answered = f"{described(visible)}, {visible.dtype}" if isinstance(visible, Tensor) else described(visible)
+            raise ValueError(
+                f"{self} was asked about {pairs[0]} queries and {pairs[1]} keys and answered {answered}. It must "
+                "read positions and give a Bool of `batch heads query key`, such as at.key <= at.query, or "
+                "tensor[at.query, at.key] for a tensor of `query key`."
+            )
+        return visible
 
     def __repr__(self) -> str:
         return f"predicate({getattr(self.function, '__name__', self.function)})"
+
+
+def _covers(shape: Sequence[int], pairs: tuple[int, int]) -> bool:
+    """Whether so many queries and keys can be told apart by a tensor of four axes, or all are told the same."""
+    return len(shape) == 4 and shape[2] in (1, pairs[0]) and shape[3] in (1, pairs[1])
 
 
 def edges(
@@ -86,18 +101,37 @@ def edges(
     >>> edges([2, 0, 1], pointers=[0, 1, 2, 3]) == edges([[2, 0, 1], [0, 1, 2]])
     True
     """
-    sources: Any = torch.as_tensor(index)
+    sources = _numbered("index", index)
     if pointers is not None:
-        counts = torch.as_tensor(pointers).diff()
-        if sources.dim() != 1 or int(counts.sum()) != len(sources):
+        ends = _numbered("pointers", pointers).flatten()
+        counts = ends.diff()
+        whole = sources.dim() == 1 and ends.numel() > 0 and int(ends[-1]) == len(sources)
+        if not whole or int(ends[0]) or int(counts.clamp(max=0).sum()):
             raise ValueError(
-                f"Pointers end at {int(counts.sum())}, but `index` has shape {tuple(sources.shape)}: "
+                f"Pointers are {described(pointers)}, but `index` has shape {tuple(sources.shape)}: "
                 "compressed rows need one list of sources and pointers from 0 to its length."
             )
         sources = torch.stack([sources, torch.arange(len(counts), device=sources.device).repeat_interleave(counts)])
     if sources.dim() != 2 or len(sources) != 2:
         raise ValueError(f"`index` has shape {tuple(sources.shape)}, but edges are two rows: sources above targets.")
-    return Edges(sources.long(), self_loops)
+    return Edges(sources, self_loops)
+
+
+def _numbered(name: str, given: Any) -> Int[Tensor, "*shape"]:
+    """Numbers of nodes as a tensor. Raises TypeError for what holds others, ValueError for negative ones."""
+    try:
+        found = torch.as_tensor(given)
+    except (TypeError, ValueError, RuntimeError):
+        raise refusal(name, given, "Give two rows of whole numbers, such as [[0, 1], [1, 2]].") from None
+    if found.numel() and (found.is_floating_point() or found.is_complex() or found.dtype == torch.bool):
+        kind = str(found.dtype).removeprefix("torch.")
+        raise TypeError(
+            f"`{name}` holds {kind}, and nodes are numbered with whole numbers. Edges of an adjacency matrix "
+            "`target source` are matrix.nonzero().T.flip(0)."
+        )
+    if found.numel() and int(found.amin()) < 0:
+        raise ValueError(f"`{name}` holds {int(found.amin())}: nodes are numbered from 0 on.")
+    return found.long()
 
 
 def predicate(function: Callable[[Positions], Tensor]) -> Visibility:
@@ -113,4 +147,6 @@ def predicate(function: Callable[[Positions], Tensor]) -> Visibility:
     # . .
     # . #
     """
+    if isinstance(function, type | Visibility) or not callable(function):
+        raise refusal("function", function, "Give a function of positions, such as lambda at: at.key <= at.query.")
     return Predicate(function)

@@ -1,11 +1,13 @@
 """Rules over pictures: a flat index that runs along the rows of a grid."""
 
+import math
 from dataclasses import dataclass
 
 from jaxtyping import Bool
 from torch import Tensor
 
 from foveate.attention.position import Positions
+from foveate.attention.refusal import require_whole, whole_numbers
 from foveate.attention.visibility.reach import Reach, Span
 from foveate.attention.visibility.rule import Visibility
 
@@ -52,7 +54,12 @@ def neighbourhood(*, columns: int, reach: int | tuple[int, int]) -> Visibility:
     >>> visible.reshape(3, 3).int().tolist()
     [[1, 1, 1], [1, 1, 1], [0, 0, 0]]
     """
-    both = (reach, reach) if isinstance(reach, int) else reach
-    if columns < 1 or min(both) < 0:
-        raise ValueError(f"A grid has columns={columns} and a reach of {reach}: at least 1, and not negative.")
-    return Neighbourhood(columns, both)
+    found = whole_numbers("reach", reach)
+    both = (found, found) if isinstance(found, int) else found
+    require_whole(-math.inf, columns=columns)
+    if columns < 1 or len(both) != 2 or min(both) < 0:
+        raise ValueError(
+            f"A grid has columns={columns} and a reach of {reach}: at least 1, and not negative, one for rows and "
+            "columns or one for each."
+        )
+    return Neighbourhood(columns, (both[0], both[1]))

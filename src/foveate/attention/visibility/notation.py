@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from foveate.attention.refusal import refusal
 from foveate.attention.visibility.edge import edges
 from foveate.attention.visibility.grid import neighbourhood
 from foveate.attention.visibility.pattern import bigbird, longformer, sparse
@@ -25,10 +26,14 @@ class _Reader:
     text: str
 
     def rule(self) -> Visibility:
+        if not isinstance(self.text, str):
+            raise refusal("text", self.text, 'A rule is parsed from the code that makes it, such as "causal()".')
         try:
             return self._rule(ast.parse(self.text.strip(), mode="eval").body)
         except (SyntaxError, TypeError) as error:
-            raise ValueError(f"{self.text!r} cannot be read as a visibility rule: {error}. {_EXAMPLE}") from error
+            raise ValueError(
+                f"{self.text!r} cannot be read as a visibility rule: {str(error).rstrip('.')}. {_EXAMPLE}"
+            ) from error
 
     def _rule(self, node: ast.expr) -> Visibility:
         match node:

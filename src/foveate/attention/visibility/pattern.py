@@ -2,6 +2,7 @@
 
 import math
 
+from foveate.attention.refusal import require_whole
 from foveate.attention.visibility.rule import Visibility
 from foveate.attention.visibility.sparse import block as whole_block
 from foveate.attention.visibility.sparse import chunk, global_tokens, random_blocks, summary
@@ -25,6 +26,7 @@ def longformer(*, window: int, tokens: int = 0) -> Visibility:
 
     Reference: Beltagy et al. 2020, section 3.1.
     """
+    require_whole(-math.inf, window=window, tokens=tokens)
     if window % 2:
         raise ValueError(f"A Longformer window counts both sides: window={window} must be even.")
     near = sliding(left=window // 2, right=window // 2)
@@ -46,6 +48,8 @@ def bigbird(*, block: int, window: int = 3, tokens: int = 1, random: int = 3, se
     Reference: Zaheer et al. 2020, section 2 and appendix D. The paper draws its random blocks among those that are
     not visible already; here they may coincide.
     """
+    require_whole(-math.inf, block=block, window=window, tokens=tokens)
+    require_whole(0, random=random)
     if window % 2 == 0:
         raise ValueError(f"BigBird's window has the query's block in its middle: window={window} must be odd.")
     near = chunk(block, left=window // 2, right=window // 2)
@@ -77,5 +81,6 @@ def sparse(*, block: int, summaries: int = 1, strided: bool = False) -> Visibili
     Reference: Child et al. 2019, section 4.3.
     """
     if strided:
+        require_whole(block=block)
         return sliding(left=block, right=block) | dilated(left=math.inf, right=math.inf, step=block)
     return whole_block(block) | summary(block=block, count=summaries)

@@ -5,11 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 
+import numpy as np
 import torch
 from jaxtyping import Bool
 from torch import Tensor
 
 from foveate.attention.position import Positions
+from foveate.attention.refusal import refusal, require_whole
 from foveate.attention.visibility.reach import EVERYWHERE, NOWHERE, Reach, intersection, union
 
 SAMPLED_ROWS = 64
@@ -32,6 +34,8 @@ class Visibility(ABC):
     >>> causal() & window(left=2, right=5) & padding()
     window(left=2, right=0) & padding()
     """
+
+    __array_ufunc__ = None  # numpy leaves `array & rule` to the rule
 
     @abstractmethod
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads #query #key"]: ...
@@ -105,6 +109,7 @@ class Visibility(ABC):
 
     def picture(self, query: int, key: int) -> str:
         """Rows are queries, columns keys; `#` is visible, `.` is not."""
+        require_whole(0, query=query, key=key)
         visible = self(Positions.of(query, key)).expand(1, 1, query, key)[0, 0]
         return "\n".join(" ".join("#" if cell else "." for cell in row) for row in visible.tolist())
 
@@ -117,15 +122,42 @@ class Visibility(ABC):
         return None
 
     def __and__(self, other: "Visibility") -> "Visibility":
+        require_visibility(other)
         parts = _simplified((*_parts(self, And), *_parts(other, And)), _meet)
         return parts[0] if len(parts) == 1 else And(parts)
 
     def __or__(self, other: "Visibility") -> "Visibility":
+        require_visibility(other)
         parts = _simplified((*_parts(self, Or), *_parts(other, Or)), _join)
         return parts[0] if len(parts) == 1 else Or(parts)
 
+    def __rand__(self, other: object) -> "Visibility":
+        """Only what is no rule comes here: rules know `&` themselves."""
+        require_visibility(other)
+        return NotImplemented
+
+    __ror__ = __rand__
+
     def __invert__(self) -> "Visibility":
         return Not(self)
+
+    def __bool__(self) -> bool:
+        """`causal() and padding()` would be `padding()` alone."""
+        raise TypeError(f"{self} is neither true nor false before it is asked. Join rules with `&`, `|` and `~`.")
+
+
+def require_visibility(rule: object) -> None:
+    """Raise TypeError for what is no rule."""
+    if isinstance(rule, Visibility):
+        return
+    if isinstance(rule, Tensor | np.ndarray):
+        raise refusal(
+            "visibility",
+            rule,
+            "A rule tells from positions who may look at whom: predicate(lambda at: tensor[at.query, at.key]) for a "
+            "tensor of `query key`, or padding() with at=Positions.of(..., key_lengths=...).",
+        )
+    raise refusal("visibility", rule, "Give a rule, such as causal(), or a function of yours in predicate(...).")
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from foveate.attention.position import Positions
+from foveate.attention.refusal import lengths as lengths_of
+from foveate.attention.refusal import whole_numbers
 from foveate.attention.visibility.reach import Reach, Span
 from foveate.attention.visibility.rule import Everything, Visibility
 
@@ -26,7 +28,7 @@ class Padding(Visibility):
             return Everything()(at) if at.real is None else at.real
         here = at.key.shape[-1]
         keys = here if at.uncut_keys is None else at.uncut_keys
-        if int(self.lengths.max()) > keys:
+        if self.lengths.numel() and int(self.lengths.max()) > keys:
             raise ValueError(
                 f"`key` has {keys} positions, but padding(lengths) names a sequence of {int(self.lengths.max())}. "
                 "Pass the keys' lengths, not the queries'."
@@ -119,7 +121,7 @@ def padding(lengths: Int[Tensor, " batch"] | Sequence[int] | None = None) -> Vis
     # # . .
     # # . .
     """
-    return Padding(lengths if lengths is None or isinstance(lengths, Tensor) else torch.tensor(lengths))
+    return Padding(None if lengths is None else lengths_of("lengths", lengths))
 
 
 def prefix(length: int | Sequence[int]) -> Visibility:
@@ -137,10 +139,10 @@ def prefix(length: int | Sequence[int]) -> Visibility:
 
     Reference: Raffel et al. 2020 (T5), figure 4, "causal with prefix".
     """
-    lengths = (length,) if isinstance(length, int) else tuple(length)
-    if not lengths or min(lengths) < 0:
+    found = whole_numbers("length", length)
+    if found == () or min((found,) if isinstance(found, int) else found) < 0:
         raise ValueError(f"A prefix has {length} positions: give 0 or more, or one such number for each example.")
-    return Prefix(length if isinstance(length, int) else lengths)
+    return Prefix(found)
 
 
 def same_segment() -> Visibility:

@@ -10,9 +10,10 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from foveate.attention.position import Positions
+from foveate.attention.refusal import require_whole, whole_numbers
 from foveate.attention.visibility.reach import EVERYWHERE, Reach, Span
 from foveate.attention.visibility.rule import Visibility, everything
-from foveate.attention.visibility.window import Causal, Count, Window, number
+from foveate.attention.visibility.window import Causal, Count, Window, number, require_counts
 
 
 @dataclass(frozen=True)
@@ -230,8 +231,7 @@ def chunk(size: int, *, left: Count = 0, right: Count = 0) -> Visibility:
     . . # # # #
     """
     _require_positive("A chunk", size)
-    if left < 0 or right < 0:
-        raise ValueError(f"A chunk reaches left={left} and right={right} chunks: neither may be negative.")
+    require_counts("A chunk", " chunks", left=left, right=right)
     return _chunk(size, left, right)
 
 
@@ -242,6 +242,7 @@ def summary(*, block: int, count: int) -> Visibility:
     . . # . . #
     . . # . . #
     """
+    require_whole(-math.inf, block=block, count=count)
     if not 0 < count <= block:
         raise ValueError(f"A block of {block} has no {count} last positions: choose 1 to {block}.")
     return Summary(block, count)
@@ -257,9 +258,10 @@ def global_tokens(positions: int | Sequence[int]) -> Visibility:
 
     Reference: Beltagy et al. 2020 (Longformer), section 3.1, without their second set of projections.
     """
-    if isinstance(positions, int) and positions < 0:
+    which = whole_numbers("positions", positions)
+    if min((which,) if isinstance(which, int) else which, default=0) < 0:
         raise ValueError(f"{positions} global tokens are impossible: give 0 or more, or a list of positions.")
-    return GlobalTokens(positions if isinstance(positions, int) else tuple(positions))
+    return GlobalTokens(which)
 
 
 def random_blocks(*, block: int, count: int, seed: int = 0) -> Visibility:
@@ -278,6 +280,8 @@ def random_blocks(*, block: int, count: int, seed: int = 0) -> Visibility:
     Reference: Zaheer et al. 2020 (BigBird), section 2.
     """
     _require_positive("A block", block)
+    require_whole(0, count=count)
+    require_whole(-(2**63), seed=seed)
     return RandomBlocks(block, count, seed)
 
 
@@ -303,5 +307,6 @@ def _mixed(number: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
 
 
 def _require_positive(what: str, size: int) -> None:
+    require_whole(-math.inf, size=size)
     if size < 1:
         raise ValueError(f"{what} has {size} positions: at least 1 is needed.")

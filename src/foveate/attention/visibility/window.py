@@ -1,6 +1,7 @@
 """Rules about the distance between a query and a key."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -8,6 +9,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from foveate.attention.position import Positions
+from foveate.attention.refusal import require_real, require_whole
 from foveate.attention.visibility.reach import Reach, Span
 from foveate.attention.visibility.rule import Visibility, everything
 
@@ -42,7 +44,7 @@ class Window(Visibility):
     by_pair = True
 
     def __post_init__(self) -> None:
-        _require_counts("A window", left=self.left, right=self.right)
+        require_counts("A window", left=self.left, right=self.right)
 
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
         distance = at.query - at.key
@@ -78,7 +80,8 @@ class Dilated(Visibility):
     by_pair = True
 
     def __post_init__(self) -> None:
-        _require_counts("A dilated window", left=self.left, right=self.right)
+        require_counts("A dilated window", left=self.left, right=self.right)
+        require_whole(-math.inf, step=self.step)
         if self.step < 1:
             raise ValueError(f"A dilated window looks at every step={self.step} keys: at least 1 is needed.")
 
@@ -118,7 +121,8 @@ class Around(Visibility):
     by_pair = True
 
     def __post_init__(self) -> None:
-        _require_counts("A window", left=self.left, right=self.right)
+        require_real(positive=False, **_finite(vars(self)))
+        _require_no_negative("A window", left=self.left, right=self.right)
 
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
         distance = (at.query if at.centre is None else at.centre.detach()) - at.key
@@ -218,6 +222,16 @@ def _window(left: Count, right: Count) -> Visibility:
     return Causal() if left == math.inf and right == 0 else Window(left, right)
 
 
-def _require_counts(what: str, *, left: Count, right: Count) -> None:
+def require_counts(what: str, of: str = "", **sides: Count) -> None:
+    """TypeError for a `left` or `right` that is neither a whole number nor math.inf, ValueError for a negative one."""
+    require_whole(-math.inf, **_finite(sides))
+    _require_no_negative(what, of, **sides)
+
+
+def _finite(sides: Mapping[str, Count]) -> dict[str, Count]:
+    return {name: side for name, side in sides.items() if not (isinstance(side, float) and side == math.inf)}
+
+
+def _require_no_negative(what: str, of: str = "", *, left: Count, right: Count) -> None:
     if left < 0 or right < 0:
-        raise ValueError(f"{what} reaches left={left} and right={right}: neither may be negative.")
+        raise ValueError(f"{what} reaches left={left} and right={right}{of}: neither may be negative.")

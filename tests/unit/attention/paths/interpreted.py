@@ -112,7 +112,7 @@ def parts() -> Cases:
             self.table = torch.nn.Parameter(torch.randn(1, 2, queries, 9))
 
         def forward(self, at: Positions) -> Tensor:
-            return self.table
+            return self.table if self.table.shape[2] == 1 else self.table[:, :, at.query.flatten()]
 
     cases: Cases = {
         "a temperature": lambda: compared(site(causal(), normaliser=Softmax(temperature=0.3)), small),

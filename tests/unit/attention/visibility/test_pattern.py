@@ -147,7 +147,8 @@ def test_a_record_shows_a_random_rule_tile_by_tile() -> None:
         ),
         (
             lambda: neighbourhood(columns=0, reach=1),
-            "A grid has columns=0 and a reach of 1: at least 1, and not negative.",
+            "A grid has columns=0 and a reach of 1: at least 1, and not negative, one for rows and columns "
+            "or one for each.",
         ),
         (
             lambda: edges([0, 1]),
@@ -155,8 +156,8 @@ def test_a_record_shows_a_random_rule_tile_by_tile() -> None:
         ),
         (
             lambda: edges([0, 1], pointers=[0, 3]),
-            "Pointers end at 3, but `index` has shape (2,): compressed rows need one list of sources and pointers from "
-            "0 to its length.",
+            "Pointers are [0, 3], but `index` has shape (2,): compressed rows need one list of sources and pointers "
+            "from 0 to its length.",
         ),
         (
             lambda: same_segment()(Positions.of(2, 2)),
