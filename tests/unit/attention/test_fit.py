@@ -120,7 +120,7 @@ def every_verb(make: Callable[[], Any], kind: type[Exception], says: str, *tenso
         (lambda: Attention(lambda query, key: None), "`score` gives None, and (2, 4,"),
         (lambda: Attention(lambda query, key: (query @ key.mT)[:, 0]), "and (2, 4,"),
     ],
-    ids=str,
+    ids=lambda given: given if isinstance(given, str) else "",
 )
 def test_parts_made_for_others_are_refused(unchecked: None, make: Callable[[], Any], says: str) -> None:
     every_verb(make, ValueError, says)
