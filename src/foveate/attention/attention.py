@@ -261,12 +261,8 @@ class Attention(nn.Module):
     def extra_repr(self) -> str:
         names = ("score", "visibility", "normaliser", "bias", "transforms", "centre", "reweight")
         parts = {name: getattr(self, name) for name in names}
-
-        def said(given: object) -> bool:
-            return given is not None and given != () and not isinstance(given, nn.Module)
-
-        listed = (f"{name}={given}" for name, given in parts.items() if said(given))
-        return ", ".join(listed)
+        own = {name: part for name, part in parts.items() if part not in (None, ()) and not isinstance(part, nn.Module)}
+        return ", ".join(f"{name}={part}" for name, part in own.items())
 
     def _trains(self, *given: Tensor | None) -> bool:
         """Whether a backward pass will follow: to what was given, or to weights of the attention's own."""

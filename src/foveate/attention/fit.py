@@ -60,28 +60,13 @@ def require_places(at: Positions, query: Tensor, key: Tensor) -> None:
     if not isinstance(at, Positions):
         raise TypeError(f"`at` says where queries and keys stand: Positions.of(query=..., key=...), not {at!r}.")
     (batch, heads, queries, _), keys = query.shape, key.shape[2]
-    real = at.real
-    if isinstance(at.query, Tensor) and isinstance(at.key, Tensor):
-        looks, seen = at.query.shape, at.key.shape
-        if (
-            len(looks) == len(seen) == 4
-            and looks[2] == queries
-            and seen[3] == keys
-            and looks[3] == seen[2] == 1
-            and (looks[0] == 1 or looks[0] == batch)
-            and (seen[0] == 1 or seen[0] == batch)
-            and (looks[1] == 1 or looks[1] == heads)
-            and (seen[1] == 1 or seen[1] == heads)
-            and (real is None or (_stands(real, batch, heads, 1, keys) and real.dtype == torch.bool))
-        ):
-            return
-    parts: dict[str, tuple[Any, tuple[int, ...]]] = {
-        "query": (at.query, (batch, heads, queries, 1)),
-        "key": (at.key, (batch, heads, 1, keys)),
-        "real": (real, (batch, heads, 1, keys)),
-    }
-    for name, (part, shape) in parts.items():
-        if part is None or (_stands(part, *shape) and (name != "real" or part.dtype == torch.bool)):
+    parts: tuple[tuple[str, Any, tuple[int, ...]], ...] = (
+        ("query", at.query, (batch, heads, queries, 1)),
+        ("key", at.key, (batch, heads, 1, keys)),
+        ("real", at.real, (batch, heads, 1, keys)),
+    )
+    for name, part, shape in parts:
+        if (name == "real" and part is None) or (_stands(part, shape) and (name != "real" or part.dtype == torch.bool)):
             continue
         if not isinstance(part, Tensor) or part.dim() != 4 or (name == "real" and part.dtype != torch.bool):
             found = f"{described(part)}{f', {part.dtype}' if isinstance(part, Tensor) else ''}"
@@ -102,12 +87,12 @@ def require_places(at: Positions, query: Tensor, key: Tensor) -> None:
         )
 
 
-def _stands(part: object, batch: int, heads: int, queries: int, keys: int) -> bool:
-    """Whether it is a tensor for so many queries and keys, of each example and head or of all."""
+def _stands(part: object, wanted: tuple[int, ...]) -> bool:
+    """Whether it is a tensor of these sizes, of each example and head or of all."""
     if not isinstance(part, Tensor) or len(shape := part.shape) != 4:
         return False
-    alike = (shape[0] == 1 or shape[0] == batch) and (shape[1] == 1 or shape[1] == heads)
-    return alike and shape[2] == queries and shape[3] == keys
+    alike = (shape[0] == 1 or shape[0] == wanted[0]) and (shape[1] == 1 or shape[1] == wanted[1])
+    return alike and shape[2] == wanted[2] and shape[3] == wanted[3]
 
 
 @torch.no_grad()
@@ -128,7 +113,7 @@ def require_parts(formula: Formula, query: Tensor, key: Tensor, at: Positions) -
         ("previous", (batch, heads, queries, all_keys)),
     ):
         part = getattr(at, name)
-        if part is not None and not (_fits(part.shape, shape) and part.shape[2:] == shape[2:]):
+        if part is not None and not _stands(part, shape):
             raise ValueError(
                 f"`at.{name}` has shape {tuple(part.shape)}, and for these queries and keys it is {shape}, where batch "
                 "and heads may be 1."
@@ -161,7 +146,7 @@ def require_kept(score: object, transforms: tuple[object, ...], query: Tensor, k
     with torch.no_grad():
         width = score.key_features(share_heads(key[:1, :, :1], query.shape[1])).shape[-1]
     wanted = (*query.shape[:2], key.shape[2], width)
-    if not isinstance(kept, Tensor) or not (_fits(kept.shape[:2], wanted[:2]) and kept.shape[2:] == wanted[2:]):
+    if not _stands(kept, wanted):
         raise ValueError(
             f"`key_features` is {described(kept)}, and of these keys {type(score).__name__} makes {wanted}, where "
             "batch and heads may be 1. Pass what attention.key_features(key) gives."
@@ -197,12 +182,9 @@ def _fits(shape: Any, wanted: tuple[int, ...]) -> bool:
 def _with_axes(name: str, axes: int) -> str:
     if axes > 4:
         return f"Join the axes in front: {name}.flatten(0, {axes - 4})."
-    missing = {0: "None, None, None, None", 1: "None, None, None", 2: "None, None"}
-    return (
-        f"Without heads, insert an axis: {name}[{missing[axes]}]."
-        if axes < 3
-        else (f"Without heads, insert an axis: {name}[:, None]; without a batch, {name}[None].")
-    )
+    if axes == 3:
+        return f"Without heads, insert an axis: {name}[:, None]; without a batch, {name}[None]."
+    return f"Without batch and heads, insert axes: {name}[{', '.join(['None'] * (4 - axes))}]."
 
 
 def _listed(kinds: dict[str, str]) -> str:

@@ -13,7 +13,6 @@ from foveate.attention.paths.hidden import finite, nothing_to_silence, silence
 from foveate.attention.paths.path import Formula, share_heads
 from foveate.attention.position import Positions
 from foveate.attention.score import Cosine, Dot, General, Location, ScaledDot
-from foveate.attention.score.score import require_made_for
 
 PLAIN = (ScaledDot, Dot)
 """Scores that leave queries and keys as they are."""
@@ -65,15 +64,14 @@ def dots(
     assert isinstance(score, Products)
     key, value = share_heads(key, heads), share_heads(value, heads)
     if isinstance(score, Location):
-        require_made_for(query, score.weight)
-        key_features = score.features_at(at)
+        query, key_features = score.query_features(query), score.features_at(at)
     given = None if key_features is None else key_features.expand(len(query), heads, -1, -1)
     if hide is not None:
         key, value = hide(key if given is None else given, value)
         given = None if given is None else key
     if isinstance(score, Location):
         assert given is not None
-        return _alike(Dots(score.query_features(query), given, value, 1.0 / _temperature(formula)))
+        return _alike(Dots(query, given, value, 1.0 / _temperature(formula)))
     features = score.key_features(key) if given is None else given
     if isinstance(score, Dot):
         return _alike(Dots(query, features, value, score.factor(query.shape[-1]) / _temperature(formula)))

@@ -106,7 +106,7 @@ def together(batch: int, heads: int, pairs: int) -> tuple[int, int]:
 def pieces(batch: int, heads: int, pairs: int) -> int:
     """Into how many parts examples and heads are cut."""
     examples, at_once = together(batch, heads, pairs)
-    return -(-batch // max(examples, 1)) * -(-heads // at_once)
+    return -(-batch // examples) * -(-heads // at_once)
 
 
 def _told(hiding: Hiding, example: slice, heads: slice, tile: Tile) -> Hidden:

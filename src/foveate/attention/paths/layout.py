@@ -127,10 +127,8 @@ def _columns(span: Span, at: Positions, size: int) -> list[tuple[int, int]]:
     """For each tile, from which key to which (not included) the span goes over all its queries."""
     queries = at.query.shape[2]
     count = -(-queries // size)
-    if not at.key.shape[-1]:
-        return [(0, 0)] * count
-    first, last = _filled(span.first, at), _filled(span.last, at)
     keys = at.key.shape[-1]
+    first, last = _filled(span.first, at), _filled(span.last, at)
     if not (first.numel() and keys):
         return [(0, 0)] * count
     empty = first > last

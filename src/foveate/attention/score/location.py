@@ -10,7 +10,7 @@ from torch.nn.functional import conv1d
 
 from foveate.attention.position import Positions
 from foveate.attention.refusal import require_hidden, require_whole
-from foveate.attention.score.score import PlacedScore, project, require_width
+from foveate.attention.score.score import PlacedScore, project, require_made_for
 
 
 @runtime_checkable
@@ -57,7 +57,7 @@ class Location(nn.Module):
     def query_features(
         self, query: Float[Tensor, "batch heads query query_dim"]
     ) -> Float[Tensor, "batch heads query query_dim"]:
-        require_width(query, self.weight.shape[-2])
+        require_made_for(query, self.weight)
         return query
 
     def features_at(self, at: Positions) -> Float[Tensor, "#batch #heads key query_dim"]:

@@ -7,16 +7,7 @@ from foveate.attention.visibility.edge import Edges, Predicate, edges, predicate
 from foveate.attention.visibility.grid import Neighbourhood, neighbourhood
 from foveate.attention.visibility.pattern import bigbird, longformer, sparse
 from foveate.attention.visibility.reach import Reach, Span
-from foveate.attention.visibility.rule import (
-    And,
-    Everything,
-    Not,
-    Nothing,
-    Or,
-    Visibility,
-    everything,
-    nothing,
-)
+from foveate.attention.visibility.rule import And, Everything, Not, Nothing, Or, Visibility, everything, nothing
 from foveate.attention.visibility.segment import Padding, Prefix, SameSegment, padding, prefix, same_segment
 from foveate.attention.visibility.sparse import (
     Chunk,
