@@ -1,0 +1,7 @@
+"""`python -m foveate`."""
+
+import sys
+
+from foveate.cli import main
+
+sys.exit(main())
