@@ -16,8 +16,8 @@ _run_by_name = sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv)].removepr
 if _run_by_name and not sys.flags.safe_path:
     del sys.path[0]
 
-import importlib
-from typing import Any
+import importlib  # noqa: E402
+from typing import Any  # noqa: E402
 
 _HOMES = {
     "foveate.attention": (
