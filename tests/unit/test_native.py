@@ -1,6 +1,7 @@
 """Native kernels are compiled once, cached safely, and their absence always has a reason."""
 
 import ctypes
+import errno
 import os
 import stat
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 from foveate import native
+from foveate.native import cache as kept
 from foveate.native import compiler
 
 KERNEL = """
@@ -136,6 +138,204 @@ def test_processes_that_compile_at_once_do_not_disturb_each_other(cache: Path, p
     assert [process.wait() for process in running] == [0, 0, 0]
     (built,) = cache.iterdir()
     assert built.stat().st_mode & stat.S_IRUSR
+
+
+@pytest.fixture
+def built(cache: Path, package: str) -> Path:
+    """A library in the cache, which this process has not loaded yet."""
+    assert native.load(package, "kernel.cpp").library is not None
+    (library,) = cache.glob("kernel-*.so")
+    renew(library, library.read_bytes())
+    native.forget()
+    return library
+
+
+def renew(path: Path, content: bytes) -> None:
+    """Another file of this name: the one that is there may be in use."""
+    path.unlink()
+    path.write_bytes(content)
+    path.chmod(0o600)
+
+
+def loaded_from(package: str) -> Path:
+    library = native.load(package, "kernel.cpp").library
+    assert library is not None
+    x = torch.zeros(16)
+    assert exponentials(x, library).sum() == 16
+    return Path(library._name)
+
+
+def test_what_is_kept_is_the_users_alone(built: Path) -> None:
+    assert stat.S_IMODE(built.stat().st_mode) == 0o600
+    assert [stat.S_IMODE(folder.stat().st_mode) for folder in (built.parent, built.parent.parent)] == [0o700, 0o700]
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "flipped", "none of ours"])
+def test_a_damaged_library_is_compiled_anew_without_a_word(
+    damage: str, built: Path, package: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = built.read_bytes()
+    flipped = bytes([*whole[:5000], whole[5000] ^ 1, *whole[5001:]])
+    renew(built, {"cut": whole[:4097], "empty": b"", "flipped": flipped, "none of ours": b"#!/bin/sh"}[damage])
+    assert loaded_from(package) == built
+    assert built.read_bytes() == whole
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("exposure", ["a mode", "a second name", "a link"])
+def test_a_library_that_others_may_have_changed_is_compiled_anew(
+    exposure: str, built: Path, package: str, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere.so"
+    if exposure == "a mode":
+        built.chmod(0o620)
+    elif exposure == "a second name":
+        elsewhere.hardlink_to(built)
+    else:
+        built.rename(elsewhere)
+        built.symlink_to(elsewhere)
+    before = built.lstat().st_ino
+    assert loaded_from(package) == built
+    assert built.lstat().st_ino != before
+    assert not built.is_symlink()
+
+
+def expose(built: Path, exposure: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, home = built.parent, built.parents[2]
+    if exposure == "everybody may write":
+        folder.chmod(0o777)
+    elif exposure == "a group may write one above":
+        folder.parent.chmod(0o770)
+    elif exposure == "everybody may write far above":
+        home.parent.chmod(0o777)
+    elif exposure == "a link":
+        folder.rename(home / "native")
+        folder.symlink_to(home / "native")
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 12345)
+
+
+@pytest.mark.parametrize(
+    ("exposure", "reason"),
+    [
+        ("everybody may write", "others may write to "),
+        ("a group may write one above", "others may write to "),
+        ("everybody may write far above", "others may write to "),
+        ("a link", " is a link"),
+        ("somebody else's", " belongs to somebody else"),
+    ],
+)
+def test_nothing_is_loaded_from_a_cache_where_others_could_have_planted_it(
+    exposure: str, reason: str, built: Path, package: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "above" / "cache"))
+    (tmp_path / "above").mkdir(mode=0o700)
+    (tmp_path / "above" / "cache").mkdir(mode=0o700)
+    built = built.rename(tmp_path / "above" / "cache" / built.name)
+    (tmp_path / "above" / "cache" / "foveate" / "native").mkdir(parents=True)
+    (tmp_path / "above" / "cache" / "foveate").chmod(0o700)
+    (tmp_path / "above" / "cache" / "foveate" / "native").chmod(0o700)
+    built = built.rename(tmp_path / "above" / "cache" / "foveate" / "native" / built.name)
+    mark = tmp_path / "mark"
+    evil = f'#include <cstdio>\n__attribute__((constructor)) static void run() {{ std::fopen("{mark}", "w"); }}'
+    (tmp_path / "evil.cpp").write_text(evil)
+    subprocess.run(["c++", "-shared", "-fPIC", tmp_path / "evil.cpp", "-o", tmp_path / "evil.so"], check=True)
+    content = (tmp_path / "evil.so").read_bytes()
+    name = built.name.rpartition("-")[0]
+    renew(built, content)
+    planted = built.rename(built.with_name(f"{name}-{kept._digest(content)}.so"))
+    assert kept.find(name) == planted  # or else the planted library would fail for a reason of its own
+    native.forget()
+    expose(planted, exposure, monkeypatch)
+    library = loaded_from(package)
+    assert library.parents[1] == kept.workplace()
+    assert stat.S_IMODE(kept.workplace().stat().st_mode) == 0o700
+    assert not mark.exists()
+    assert "; compiled anew in every process, because " in native.state()
+    assert reason in native.state()
+
+
+def test_folders_above_the_cache_may_be_like_the_systems_temporary_one(built: Path, package: str) -> None:
+    built.parents[2].chmod(0o1777)
+    assert loaded_from(package) == built
+
+
+@pytest.mark.parametrize("trouble", ["full", "nowhere", "relative", "read only"])
+def test_a_cache_that_keeps_nothing_costs_a_compilation_and_nothing_else(
+    trouble: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def read_only(path: str, flags: int, *mode: int, **how: int) -> int:
+        if flags & os.O_CREAT and str(path).startswith(str(tmp_path)):
+            raise OSError(errno.EROFS, "Read-only file system")
+        return opened(path, flags, *mode, **how)
+
+    opened = os.open
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache" if trouble == "relative" else str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    if trouble == "full":
+        monkeypatch.setattr(os, "fsync", full)
+    elif trouble == "read only":
+        monkeypatch.setattr(os, "open", read_only)
+    else:
+        monkeypatch.setenv("HOME", "")
+    if trouble == "nowhere":
+        monkeypatch.delenv("XDG_CACHE_HOME")
+    native.forget()
+    assert loaded_from(package).parents[1] == kept.workplace()
+    assert not list(tmp_path.rglob(".new-*"))
+    assert not list(tmp_path.rglob("cache/**/*.so"))
+    native.forget()
+
+
+def test_a_private_folder_is_gone_when_its_process_is(cache: Path, package: str, tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    cache.parent.write_text("a file where the folder should be")
+    program = f"from foveate import native; assert native.load({package!r}, 'kernel.cpp').library"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "TMPDIR": str(temporary)}
+    assert subprocess.run([sys.executable, "-c", program], env=environment).returncode == 0
+    assert list(temporary.iterdir()) == []
+
+
+HANGING = """#!/bin/sh
+{unless}
+sleep 1000 &
+echo $! >> {pids}
+wait
+"""
+
+
+@pytest.mark.parametrize("answers", [False, True])
+def test_a_compiler_that_hangs_is_ended_with_its_children_and_asked_once(
+    answers: bool, cache: Path, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pids, hanging = tmp_path / "pids", tmp_path / "hanging"
+    unless = 'test "$1" = --version && echo "hanging 1.0" && exit 0' if answers else ""
+    hanging.write_text(HANGING.format(unless=unless, pids=pids))
+    hanging.chmod(0o700)
+    monkeypatch.setenv("CXX", str(hanging))
+    monkeypatch.setattr(compiler, "SECONDS", 0.5)
+    native.forget()
+    first, second = native.load(package, "kernel.cpp"), native.load(package, "short.cpp")
+    if answers:
+        assert first.library is None
+        assert first.reason == f"{hanging} did not answer in 0.5 seconds"
+        assert second.reason == f"{hanging} did not answer"
+        assert native.state().startswith(f"not in use ({hanging} did not answer)")
+    else:
+        monkeypatch.setattr(compiler, "SECONDS", 60)
+        assert native.state().startswith("in use (")
+    (child,) = pids.read_text().split()
+    state = Path(f"/proc/{child}/stat")
+    for _ in range(1000):  # until the system has done it
+        ended = not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+        if ended:
+            break
+        os.sched_yield()
+    assert ended
 
 
 def test_a_compiler_is_named_with_its_number() -> None:

@@ -10,6 +10,7 @@ addresses, sizes and a number of threads. Every file sees `prelude.h` (vectors o
 
 Tensors must be contiguous, on the CPU, and alive during the call. FOVEATE_NATIVE=0 turns all kernels off. The compiled
 libraries lie in `$XDG_CACHE_HOME/foveate/native`, by default `~/.cache/foveate/native`, and may be deleted at any time.
+What others can have put or changed there is not loaded: see `cache`.
 """
 
 import ctypes

@@ -1,5 +1,6 @@
 """From a C++ file to a loaded library: found in the cache, or compiled into it."""
 
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -7,11 +8,14 @@ import os
 import platform
 import re
 import shutil
+import signal
 import subprocess
-import tempfile
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import Any
+
+from foveate.native import cache
 
 FLAGS = (
     "-std=c++17",
@@ -24,7 +28,8 @@ FLAGS = (
     "-fPIC",
 )
 """Not -ffast-math: kernels must tell NaN and infinity apart from numbers."""
-SECONDS = 120
+SECONDS = 20
+"""A compiler that takes longer hangs; on a busy machine, where it gets a part of the time, a kernel may take longer."""
 
 
 class CompilationError(Exception):
@@ -55,7 +60,7 @@ class Compiler:
 def load(package: str, name: str) -> Kernels:
     """The kernels of the C++ file `name` in `package`, compiled if this machine has not done so before."""
     try:
-        return Kernels(_open(_compiled(_source(package, name), Path(name).stem)))
+        return Kernels(_loaded(_source(package, name), Path(name).stem))
     except CompilationError as problem:
         _failed[name] = str(problem)
         return Kernels(None, str(problem))
@@ -70,6 +75,8 @@ def forget() -> None:
     for kept in (load, _compiler, _for_this_processor, _obstacle):
         kept.cache_clear()
     _failed.clear()
+    _hanging.clear()
+    cache.forget()
 
 
 def in_use() -> bool:
@@ -82,7 +89,8 @@ def state() -> str:
     if problem := _obstacle():
         return f"not in use ({problem}); plain torch runs instead"
     failures = "".join(f"; but not {name}: {problem}" for name, problem in _failed.items())
-    return f"in use ({', '.join([str(_compiler()), *_registers()])}){failures}"
+    kept = "" if cache.cache().folder else f"; compiled anew in every process, because {cache.cache().reason}"
+    return f"in use ({', '.join([str(_compiler()), *_registers()])}){kept}{failures}"
 
 
 @functools.cache
@@ -97,7 +105,7 @@ def _obstacle() -> str:
 
 def _probe() -> ctypes.CDLL:
     """A kernel that does nothing."""
-    return _open(_compiled(_prelude(), "probe"))
+    return _loaded(_prelude(), "probe")
 
 
 @functools.cache
@@ -111,7 +119,10 @@ def _compiler() -> Compiler:
         command = shutil.which(name)
         if command is None:
             continue
-        asked = subprocess.run([command, "--version"], capture_output=True, text=True, timeout=SECONDS)
+        try:
+            asked = _ask(command, "--version")
+        except CompilationError:
+            continue
         if asked.returncode == 0:
             return Compiler(command, asked.stdout.splitlines()[0] if asked.stdout else "")
     raise CompilationError(f"no C++ compiler: none of {', '.join(names)} runs")
@@ -129,28 +140,36 @@ def _prelude() -> str:
     return (resources.files("foveate.native") / "prelude.h").read_text(encoding="utf-8")
 
 
-def _compiled(source: str, stem: str) -> Path:
+def _loaded(source: str, stem: str) -> ctypes.CDLL:
     """The library of this source, made by this compiler for this processor."""
     compiler = _compiler()
     flags = [*FLAGS, *map(" ".join, _FOR_THIS_PROCESSOR)]
     identity = "\0".join([source, *flags, compiler.command, compiler.version, processor()])
-    file = f"{stem}-{hashlib.sha256(identity.encode()).hexdigest()[:32]}.so"
-    folder = _folder()
-    if not (folder / file).exists():
-        _compile(compiler, source, folder / file)
-    return folder / file
+    name = f"{stem}-{hashlib.sha256(identity.encode()).hexdigest()[:32]}"
+    if (kept := cache.find(name)) is not None:
+        try:
+            return _open(kept)
+        except CompilationError:  # as on a disk from which nothing may be executed
+            return _open(_compiled(compiler, source, name))
+    return _open(cache.keep(_compiled(compiler, source, name), name))
 
 
-def _compile(compiler: Compiler, source: str, target: Path) -> None:
-    """Written beside its place and renamed into it: processes that compile at once do not see each other's halves."""
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix="compiling-") as work:
-        text, library = Path(work, "kernel.cpp"), Path(work, "kernel.so")
+def _compiled(compiler: Compiler, source: str, name: str) -> Path:
+    """A new library in a folder of this process alone."""
+    try:
+        folder = cache.workplace() / name
+        folder.mkdir(exist_ok=True)
+        text, library = folder / "kernel.cpp", folder / "kernel.so"
         text.write_text(source, encoding="utf-8")
-        done = _run(compiler, *_for_this_processor(compiler), str(text), "-o", str(library))
-        if done.returncode:
-            lines = done.stderr.strip().splitlines() or ["without a word"]
-            raise CompilationError(f"{compiler} failed: {next((line for line in lines if 'error' in line), lines[0])}")
-        library.replace(target)
+    except OSError as problem:
+        raise CompilationError(f"no folder can be written: {problem}") from None
+    busy = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    arguments = (*_for_this_processor(compiler), str(text), "-o", str(library))
+    done = _run(compiler, *arguments, seconds=SECONDS * min(busy, 6.0), temporary=folder)
+    if done.returncode or not library.exists():
+        lines = done.stderr.strip().splitlines() or ["without a word"]
+        raise CompilationError(f"{compiler} failed: {next((line for line in lines if 'error' in line), lines[0])}")
+    return library
 
 
 _FOR_THIS_PROCESSOR = (("-march=native", "-mprefer-vector-width=512"), ("-march=native",), ("-mcpu=native",))
@@ -165,12 +184,47 @@ def _for_this_processor(compiler: Compiler) -> tuple[str, ...]:
     return ()
 
 
-def _run(compiler: Compiler, *arguments: str) -> subprocess.CompletedProcess[str]:
+def _run(compiler: Compiler, *arguments: str, **how: Any) -> "subprocess.CompletedProcess[str]":
+    return _ask(compiler.command, *FLAGS, *arguments, **how)
+
+
+_hanging: set[str] = set()
+"""Compilers that did not answer: nobody waits for them twice."""
+
+
+def _ask(
+    command: str, *arguments: str, seconds: float | None = None, temporary: Path | None = None
+) -> "subprocess.CompletedProcess[str]":
+    """What a compiler answers. One that hangs is ended with all that it started."""
+    if command in _hanging:
+        raise CompilationError(f"{command} did not answer")
+    seconds = SECONDS if seconds is None else seconds
+    environment = os.environ if temporary is None else os.environ | {"TMPDIR": str(temporary)}
     try:
-        command = [compiler.command, *FLAGS, *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
-    except (OSError, subprocess.TimeoutExpired) as problem:
-        raise CompilationError(f"{compiler} did not finish: {problem}") from None
+        process = subprocess.Popen(
+            [command, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
+            env=environment,
+            start_new_session=True,
+        )
+    except OSError as problem:
+        raise CompilationError(f"{command} cannot be run: {problem}") from None
+    try:
+        out, err = process.communicate(timeout=seconds)
+    except BaseException as problem:  # Ctrl-C reaches nobody in another session
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=1)
+        if not isinstance(problem, subprocess.TimeoutExpired):
+            raise
+        _hanging.add(command)
+        raise CompilationError(f"{command} did not answer in {seconds:.3g} seconds") from None
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
 def _open(library: Path) -> ctypes.CDLL:
@@ -178,25 +232,6 @@ def _open(library: Path) -> ctypes.CDLL:
         return ctypes.CDLL(str(library))
     except OSError as problem:
         raise CompilationError(f"cannot load {library}: {problem}") from None
-
-
-def _folder() -> Path:
-    """The user's cache, or a private temporary folder where it cannot be written."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser(), "foveate", "native")
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=cache):
-            return cache
-    except OSError:
-        return _temporary_folder()
-
-
-@functools.cache
-def _temporary_folder() -> Path:
-    try:
-        return Path(tempfile.mkdtemp(prefix="foveate-native-"))
-    except OSError as problem:
-        raise CompilationError(f"no folder can be written: {problem}") from None
 
 
 @functools.cache
