@@ -43,10 +43,10 @@ from foveate.attention.bias import Alibi, Gaussian, RelativeBuckets
 from foveate.attention.local import PredictedCentre
 from foveate.attention.normaliser import Hard, Normaliser
 from foveate.attention.score import Additive, General, Location, ShawRelative
-from foveate.inspect.tile import HIDDEN, ZERO, DenseProvider, TraceProvider, decode
+from foveate.inspect.tile import HIDDEN, UNKNOWN, ZERO, DenseProvider, TraceProvider, decode
 from foveate.inspect.tile.provider import TileProvider
 from foveate.inspect.tile.turn import Turn
-from foveate.inspect.trace import Trace, Track
+from foveate.inspect.trace import Trace, Track, given
 
 CASES = 60
 HALF = 2.0**-11
@@ -222,6 +222,27 @@ def test_every_tile_is_the_dense_reference_s(seed: int) -> None:
         assert np.allclose(decode(mine), decode(right), atol=3e-6, rtol=1e-3), (case.name, level, pool)
         nothing = right == ZERO
         assert (decode(mine)[nothing] < 2e-6).all()
+    for head, level in itertools.product(range(trace.sites[0].heads), ("word", "sentence")):
+        mine, right = (each.tile(0, head, level, 0, 0, "equal") for each in (lazy, dense))  # type: ignore[arg-type]
+        assert np.array_equal(mine == HIDDEN, right == HIDDEN), (case.name, level, "equal")
+        assert np.allclose(decode(mine), decode(right), atol=3e-6, rtol=1e-3), (case.name, level, "equal")
+
+
+def test_what_is_not_a_number_is_neither_hidden_nor_nothing() -> None:
+    """At every level and pooling: a cell with a NaN in it is not a number, wherever in its block the NaN stands."""
+    for place in ((0, 0), (3, 2), (39, 39)):
+        weights = torch.full((1, 40, 40), 1 / 40)
+        weights[0][place] = torch.nan
+        words = Track(labels=("a",) * 40, words=((0, 20), (20, 40)), sentences=((0, 40),))
+        trace = Trace(tracks={"source": words}, sites=(given(weights),))
+        for provider in (TraceProvider(trace), DenseProvider(trace)):
+            assert math.isnan(provider.value(0, 0, *place).weight)
+            assert provider.value(0, 0, *place).visible
+            for level, pool in itertools.product((0, 1, 2, 5, 6, "word", "sentence"), ("peak", "mass")):
+                codes = provider.tile(0, 0, level, 0, 0, pool)  # type: ignore[arg-type]
+                step = {"word": 20, "sentence": 40}.get(level) or 1 << level  # type: ignore[arg-type, operator]
+                assert (codes == UNKNOWN).sum() == 1, (type(provider), level, pool)
+                assert codes[place[0] // step, place[1] // step] == UNKNOWN, (type(provider), level, pool)
 
 
 @pytest.mark.parametrize("seed", range(CASES))

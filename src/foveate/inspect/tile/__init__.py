@@ -1,13 +1,15 @@
 """Tiles: any part of any map at any level, without the map."""
 
-from foveate.inspect.tile.code import HIDDEN, SIZE, ZERO, decode, encode
+from foveate.inspect.tile.code import HIDDEN, SIZE, UNKNOWN, ZERO, decode, encode
 from foveate.inspect.tile.dense import DenseProvider
 from foveate.inspect.tile.lazy import TraceProvider
+from foveate.inspect.tile.measure import equal, lift
 from foveate.inspect.tile.provider import CancelledError, Cell, Level, Pool, Statistics, TileProvider
 
 __all__ = [
     "HIDDEN",
     "SIZE",
+    "UNKNOWN",
     "ZERO",
     "CancelledError",
     "Cell",
@@ -19,4 +21,6 @@ __all__ = [
     "TraceProvider",
     "decode",
     "encode",
+    "equal",
+    "lift",
 ]

@@ -1,12 +1,13 @@
-"""Weights as 16-bit codes: logarithmic steps of 0.03 %, and two codes for what is nothing and what is hidden."""
+"""Weights as 16-bit codes: logarithmic steps of 0.03 %, and codes for what is nothing, hidden, or not a number."""
 
 import numpy as np
 from jaxtyping import Bool, Float, UInt16
 
 STEPS = 2048
 """Codes per factor of two."""
-SMALLEST, HIDDEN, ZERO = 65533, 65534, 65535
-"""The code of 2^−32 and everything below it; of a cell in which nothing is visible; of a weight that is exactly 0."""
+SMALLEST, UNKNOWN, HIDDEN, ZERO = 65532, 65533, 65534, 65535
+"""The code of 2^−32 and everything below it; of a weight that is not a number; of a cell in which nothing is visible;
+of a weight that is exactly 0."""
 SIZE = 256
 """Cells along the side of a tile."""
 
@@ -14,23 +15,24 @@ SIZE = 256
 def encode(
     weights: Float[np.ndarray, "rows columns"], visible: Bool[np.ndarray, "rows columns"] | None = None
 ) -> UInt16[np.ndarray, "rows columns"]:
-    """round(−2048 · log2 w), between 0 (1 or more) and 65533.
+    """round(−2048 · log2 w), between 0 (1 or more) and 65532.
 
     >>> encode(np.array([[1.0, 0.5, 0.0, 1e-30]])).tolist()
-    [[0, 2048, 65535, 65533]]
-    >>> encode(np.array([[0.0, 0.3]]), np.array([[False, True]])).tolist()
-    [[65534, 3557]]
+    [[0, 2048, 65535, 65532]]
+    >>> encode(np.array([[0.0, 0.3, np.nan]]), np.array([[False, True, True]])).tolist()
+    [[65534, 3557, 65533]]
     """
     positive = weights > 0
     logs = np.log2(weights, where=positive, out=np.zeros(weights.shape, dtype=np.float32), casting="unsafe")
     codes = np.clip(np.rint(-STEPS * logs), 0, SMALLEST)
-    codes = np.where(positive, codes, ZERO)
+    codes = np.where(positive, codes, np.where(np.isnan(weights), UNKNOWN, ZERO))
     return (codes if visible is None else np.where(visible, codes, HIDDEN)).astype(np.uint16)
 
 
 def decode(codes: UInt16[np.ndarray, "rows columns"]) -> Float[np.ndarray, "rows columns"]:
-    """The weights of codes; 0 where nothing is visible."""
+    """The weights of codes; 0 where nothing is visible, NaN where the weight is not a number."""
     weights = np.exp2(codes.astype(np.float32) / -STEPS)
+    weights[codes == UNKNOWN] = np.nan
     return np.where(codes >= HIDDEN, np.float32(0.0), weights)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float, UInt16, UInt32
 
 from foveate.inspect.tile.code import SIZE, encode, framed
-from foveate.inspect.tile.measure import MEASURES, NOTHING, numbered
+from foveate.inspect.tile.measure import MEASURES, NOTHING, equal, numbered
 from foveate.inspect.tile.provider import (
     Cancelled,
     Cell,
@@ -51,7 +51,9 @@ class DenseProvider:
     ) -> Tile:
         weights, visible, _ = (part[head] for part in self.maps[site])
         rows, columns = self._spans(site, level)
-        require_tile((len(rows), len(columns)), 0, row, column, pool)
+        shares = pool == "equal" and isinstance(level, str)
+        require_tile((len(rows), len(columns)), 0, row, column, "mass" if shares else pool)
+        weights = equal(visible) if shares else weights
         rows, columns = (spans[at * SIZE : (at + 1) * SIZE] for spans, at in ((rows, row), (columns, column)))
         cells = np.zeros((len(rows), len(columns)), dtype=np.float32)
         shown = np.zeros((len(rows), len(columns)), dtype=bool)

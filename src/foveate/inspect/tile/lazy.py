@@ -15,6 +15,7 @@ from jaxtyping import Float32, UInt16, UInt32
 from torch import Tensor
 
 from foveate.inspect.tile.code import SIZE, encode, framed
+from foveate.inspect.tile.measure import equal
 from foveate.inspect.tile.pool import Cells, blocks, by_spans, coarser, pool, runs, seen
 from foveate.inspect.tile.provider import (
     Cancelled,
@@ -199,7 +200,7 @@ class TraceProvider:
         self, site: Site, head: int, level: Any, row: int, column: int, how: Pool, cancelled: Cancelled | None
     ) -> Tile:
         spans = [self.trace.tracks[name].spans(level) for name in (site.query, site.key)]
-        require_tile((len(spans[0]), len(spans[1])), 0, row, column, how)
+        require_tile((len(spans[0]), len(spans[1])), 0, row, column, "mass" if how == "equal" else how)
         rows, columns = (part[at * SIZE : (at + 1) * SIZE] for part, at in zip(spans, (row, column), strict=True))
         parts, start = [], 0
         here = slice(columns[0][0], columns[-1][1])
@@ -209,10 +210,22 @@ class TraceProvider:
             stop = start + 1
             while stop < len(rows) and rows[stop][1] - rows[start][0] <= step:
                 stop += 1
-            weights, visible = site.weights(head, slice(rows[start][0], rows[stop - 1][1]), here)
+            queries = slice(rows[start][0], rows[stop - 1][1])
+            if how == "equal":
+                weights, visible = _equal(site, head, queries, here)
+            else:
+                weights, visible = site.weights(head, queries, here)
             parts.append(by_spans(weights, visible, rows[start:stop], columns))
             start = stop
         return _coded(_stacked(parts), "mass")
+
+
+def _equal(site: Site, head: int, rows: slice, columns: slice) -> tuple[Tensor, Tensor | None]:
+    """In place of weights, an equal share of every visible key; a row is counted over all of its keys."""
+    visible = site.visible(head, rows)
+    if visible is None:
+        visible = torch.ones(rows.stop - rows.start, site.keys, dtype=torch.bool)
+    return torch.from_numpy(equal(visible.numpy()))[:, columns], visible[:, columns]
 
 
 def _fine(site: Site, head: int, level: int, row: int, column: int, how: Pool, cancelled: Cancelled | None) -> Cells:

@@ -8,8 +8,9 @@ import numpy as np
 from jaxtyping import Bool, Float32, UInt16, UInt32
 
 from foveate.errors import UsageError
+from foveate.inspect.tile.measure import lift
 
-Pool = Literal["peak", "mass"]
+Pool = Literal["peak", "mass", "equal"]
 Level = int | Literal["word", "sentence"]
 Cancelled = Callable[[], bool]
 Tile = UInt16[np.ndarray, "256 256"]
@@ -26,6 +27,8 @@ class Cell:
     weight: float
     rank: int
     """1 + the number of keys that weigh more."""
+    count: int
+    """The number of keys that the query sees: ranks and lift are among these."""
     lift: float
     """Weight times the number of visible keys: 1 is looking everywhere alike."""
     visible: bool
@@ -50,7 +53,8 @@ class Statistics:
 @runtime_checkable
 class TileProvider(Protocol):
     """Any part of any map, at any level, by peak (the largest weight of a block) or by mass (the sum over its keys,
-    the mean over its queries: what keeps rows summing to 1).
+    the mean over its queries: what keeps rows summing to 1). Words and sentences are pooled by mass, or as "equal":
+    the mass they would have if every query looked at all the keys it sees alike. Mass over equal is their lift.
     """
 
     def meta(self) -> dict[str, Any]:
@@ -90,7 +94,8 @@ def stop_if(cancelled: Cancelled | None) -> None:
 def require_tile(shape: tuple[int, int], level: int, row: int, column: int, pool: str, size: int = 256) -> None:
     """Raises UsageError for a tile that is not on the map."""
     if pool not in ("peak", "mass"):
-        raise UsageError(f"There is no pooling {pool!r}: choose peak or mass.")
+        which = "equal is for words and sentences. Choose" if pool == "equal" else "choose"
+        raise UsageError(f"There is no pooling {pool!r} here: {which} peak or mass.")
     if not 0 <= level <= 24:
         raise UsageError(f"There is no level {level}: 0 shows every weight, each further one a quarter as many cells.")
     for name, index, length in (("row", row, shape[0]), ("column", column, shape[1])):
@@ -117,4 +122,6 @@ def cell_of(
     seen = True if visible is None else bool(visible[key])
     count = len(row) if visible is None else int(visible.sum())
     weight = float(row[key])
-    return Cell(weight, 1 + int((row > row[key]).sum()), weight * count, seen, score if seen else None)
+    return Cell(
+        weight, 1 + int((row > row[key]).sum()), count, float(lift(weight, count)), seen, score if seen else None
+    )
