@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -16,12 +17,15 @@ import torch
 
 from foveate.attention import Attention, causal, record
 from foveate.data.tokeniser import CharacterConfig
-from foveate.inspect import Trace, TraceProvider, Track, read_trace
+from foveate.errors import SetupError
+from foveate.inspect import Trace, TraceProvider, Track, alignment, read_trace
 from foveate.inspect.trace import page
 from foveate.models import TransformerConfig
 from foveate.nn.block import BlockConfig
 from foveate.serve import Session, application
+from foveate.serve.run import listening
 from foveate.serve.translation import TranslationRerunner
+from foveate.tasks.head import Head
 from foveate.tasks.trace import trace_of
 from foveate.tasks.translator import Translator
 
@@ -236,6 +240,22 @@ def test_heads_of_a_transformer_are_switched_off_whatever_shortcut_it_takes() ->
         assert torch.allclose(off.trace.sites[0].weights(1)[0], trace.sites[0].weights(1)[0])
 
 
+@pytest.mark.parametrize("chosen", [Head(), Head(layer=0), Head(layer=2, head=1), Head(head=0), Head(layer=-1)])
+def test_the_viewer_opens_what_the_terminal_draws(chosen: Head) -> None:
+    block = BlockConfig(model_dim=16, num_heads=2, feedforward_dim=16)
+    tokeniser = CharacterConfig().train(["abcdef"])
+    torch.manual_seed(0)
+    model = TransformerConfig(block=block, encoder_layers=1, decoder_layers=3).build(*[tokeniser.vocab_size] * 2)
+    translator = Translator(model, tokeniser, tokeniser, head=chosen)
+    said = translator.forced("abcd", "fed")
+    trace = trace_of(translator, said)
+    (drawn,) = translator.align([said])
+    assert np.allclose(alignment(trace).weights, drawn.weights, atol=1e-3)
+    name, head = trace.header()["opens"]
+    assert name == f"decoder.{(1 if chosen.layer is None else chosen.layer) % 3}.cross_attention.attention"
+    assert head == chosen.head
+
+
 @pytest.mark.parametrize(
     "body", [{}, {"source": 3}, {"source": "a", "heads_off": [[0]]}, {"source": "a", "tokens_off": ["x"]}, [1]]
 )
@@ -289,6 +309,23 @@ def test_a_pdf_is_the_same_bytes_every_time_and_holds_the_labels(foveate: Any, t
         foveate("look", trained, "abc", "--no-tune", "--pdf", tmp_path / name)
     assert (tmp_path / "a.pdf").read_bytes() == (tmp_path / "b.pdf").read_bytes()
     assert (tmp_path / "a.pdf").read_bytes().startswith(b"%PDF-1.4")
+
+
+def test_a_port_is_free_again_as_soon_as_its_viewer_has_closed() -> None:
+    first = listening(0)
+    first.listen()
+    port = first.getsockname()[1]
+    with socket.create_connection(("127.0.0.1", port)) as reader:
+        served, _ = first.accept()
+        served.close()  # who closes first keeps the port busy for a minute
+        first.close()
+        reader.recv(1)
+    again = listening(port)
+    assert again.getsockname()[1] == port
+    again.listen()
+    with pytest.raises(SetupError, match=f"Port {port} cannot be used"):
+        listening(port)
+    again.close()
 
 
 def test_the_viewer_opens_at_a_port_of_its_own_and_ends_with_ctrl_c(trained: Path) -> None:

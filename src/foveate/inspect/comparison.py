@@ -53,7 +53,7 @@ def compare(
     heads = (head, head if other_head is None else other_head)
     for each, number in zip((a, b), heads, strict=True):
         if not 0 <= number < each.heads:
-            raise UsageError(f"{each.name} has no head {number}: it has {each.heads}, counted from 0.")
+            raise UsageError(f"{each.title} has no head {number}: it has {each.heads}, counted from 0.")
     if (a.queries, a.keys) != (b.queries, b.keys):
         raise UsageError(
             f"One map has {a.queries} × {a.keys} cells, the other {b.queries} × {b.keys}. Compare texts that are cut "

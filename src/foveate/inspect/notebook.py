@@ -164,7 +164,8 @@ def _kind() -> type:
 
         def __init__(self, trace: Trace, height: int) -> None:
             self.trace, self.answers = trace, Answers(trace)
-            super().__init__(page=live_page(), height=height)
+            site, head = trace.opening
+            super().__init__(page=live_page(), height=height, site=site, head=head or 0)
             self.on_msg(lambda _, content, buffers: self.answers.hear(content, self.send))
 
         @traitlets.validate("site", "head", "cursor")
@@ -184,7 +185,7 @@ def _kind() -> type:
 def _there(trace: Trace, site: int, name: str, value: Any) -> Any:
     """The value, if the trace has such a place."""
     here = trace.sites[site] if name != "site" else None
-    called = (here.name if here else "") or "attention"
+    called = here.title if here else ""
     if here is None:
         there, said = 0 <= value < len(trace.sites), f"the trace has {len(trace.sites)}"
     elif name == "head":

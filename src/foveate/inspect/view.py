@@ -24,8 +24,8 @@ DECADES = 7
 
 
 def alignment(trace: "Trace", *, site: int | str | None = None, head: int | None = None) -> Alignment:
-    """The weights of a site with its labels: rows are queries. The mean of all heads, unless one is chosen; the
-    cross-attention of the layer before the last, unless a site is.
+    """The weights of a site with its labels: rows are queries. Unless a site or a head is chosen, `trace.opening` is
+    shown: what the model aligns with, else the mean of the cross-attention of the layer before the last.
 
     >>> import torch
     >>> from foveate.inspect.trace import Trace, Track, given
@@ -37,9 +37,11 @@ def alignment(trace: "Trace", *, site: int | str | None = None, head: int | None
     Raises UsageError for a site or a head that is not there, and for maps too large to be read as a table.
     """
     here = trace.sites[_site(trace, site)]
+    if site is None and head is None:
+        head = trace.opening[1]
     if here.queries * here.keys > 4 * CELLS**2:
         raise UsageError(
-            f"{here.name} has {here.queries:,} × {here.keys:,} weights: too many for an alignment. Select fewer rows."
+            f"{here.title} has {here.queries:,} × {here.keys:,} weights: too many for an alignment. Select fewer rows."
         )
     heads = range(here.heads) if head is None else [_head(here, head)]
     weights = sum((here.weights(each)[0].numpy() for each in heads), np.float32(0)) / len(heads)
@@ -74,7 +76,7 @@ def figure(
     if kind == "png":
         labels = tuple(_ascii(part) for part in labels)  # type: ignore[assignment]
     map_ = Alignment.of(labels[1], labels[0], shown)
-    said = title or f"{here.name or 'attention'}, head {head}{'' if chosen == 0 else f', level {chosen}, {pool}'}"
+    said = title or f"{here.title}, head {head}{'' if chosen == 0 else f', level {chosen}, {pool}'}"
     if kind == "png":
         return png(map_, title=said if said.isascii() else "attention", hue=hue, top=None, words=words)
     drawing = svg(map_, title=said, names=(here.key, here.query), hue=hue, top=None, words=words).encode()
@@ -82,17 +84,12 @@ def figure(
 
 
 def _site(trace: "Trace", site: int | str | None) -> int:
-    if site is not None:
-        return trace.index(site)
-    if not trace.sites:
-        raise UsageError("The trace has no attention to look at.")
-    across = [number for number, each in enumerate(trace.sites) if each.kind == "cross"]
-    return across[max(len(across) - 2, 0)] if across else 0
+    return trace.opening[0] if site is None else trace.index(site)
 
 
 def _head(site: "Site", head: int) -> int:
     if not 0 <= head < site.heads:
-        raise UsageError(f"{site.name} has no head {head}: it has {site.heads}, counted from 0.")
+        raise UsageError(f"{site.title} has no head {head}: it has {site.heads}, counted from 0.")
     return head
 
 

@@ -2,6 +2,7 @@
 
 import secrets
 import socket
+import sys
 import webbrowser
 from collections.abc import Callable
 
@@ -23,12 +24,7 @@ def open_viewer(
     from foveate.serve.app import application
 
     token = token or secrets.token_urlsafe(24)
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        listener.bind((HOST, port))
-    except OSError as error:
-        listener.close()
-        raise SetupError(f"Port {port} cannot be used: {error.strerror}. Leave --port out for a free one.") from error
+    listener = listening(port)
     address = f"http://{HOST}:{listener.getsockname()[1]}/t/{token}/"
     app = application(session, token=token, port=listener.getsockname()[1])
     config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="off")
@@ -37,3 +33,16 @@ def open_viewer(
         webbrowser.open(address)
     with listener:
         uvicorn.Server(config).run(sockets=[listener])
+
+
+def listening(port: int) -> socket.socket:
+    """A socket of this machine at a port, or at a free one for 0. Raises SetupError when the port is taken."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    if sys.platform != "win32":  # there it would share a port that somebody uses; here it frees one that nobody uses
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((HOST, port))
+    except OSError as error:
+        listener.close()
+        raise SetupError(f"Port {port} cannot be used: {error.strerror}. Leave --port out for a free one.") from error
+    return listener

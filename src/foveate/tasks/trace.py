@@ -16,6 +16,7 @@ from foveate.inspect import Trace, Track, observe
 from foveate.inspect.switch import explained
 from foveate.inspect.trace import Observation, Pedigree
 from foveate.models import Seq2Seq
+from foveate.tasks.head import crossings
 from foveate.tasks.translator import END, Translation, Translator
 
 START = "<s>"
@@ -57,9 +58,19 @@ def trace_of(
         dtype=str(weight.dtype).removeprefix("torch."),
     )
     trace = Trace.of(seen, tracks, pedigree=pedigree, gold=gold)
+    trace = replace(trace, opens=_opening(translator, seen, (len(written), len(source))))
     if not trace.sites:
         raise UsageError("This model has no attention to look at: it reads the source through one fixed vector.")
     return trace
+
+
+def _opening(translator: Translator, seen: Observation, shape: tuple[int, int]) -> tuple[str, int | None] | None:
+    """The cross-attention, and the head, that alignments show: see `Translator.align`."""
+    across = crossings(seen, shape)
+    if not across:
+        return None
+    layer = max(len(across) - 2, 0) if translator.head.layer is None else translator.head.layer
+    return (across[layer].name, translator.head.head) if -len(across) <= layer < len(across) else None
 
 
 def _placed(track: Track, tokeniser: Tokeniser) -> Track:

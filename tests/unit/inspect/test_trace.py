@@ -16,6 +16,7 @@ from foveate.attention import Attention, Positions, Rotary, bigbird, causal, pad
 from foveate.attention.efficient.linformer import LinformerAttention
 from foveate.attention.score import Additive
 from foveate.errors import DataError, SetupError, UsageError
+from foveate.inspect.step import steps
 from foveate.inspect.tile import TraceProvider
 from foveate.inspect.trace import Trace, Track, given, observe, read_trace, standalone, trace_writer, write_trace
 from foveate.inspect.trace import page as page_module
@@ -296,3 +297,42 @@ def test_a_viewer_that_is_not_built_is_said(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setattr(page_module, "static_folder", lambda: tmp_path)
     with pytest.raises(SetupError, match="The viewer is not built"):
         standalone(trace)
+
+
+def opened(*names: str, opens: tuple[str, int | None] | None = None) -> Trace:
+    maps = torch.full((2, 3, 3), 1 / 3)
+    sites = tuple(given(maps, name=name, kind="cross" if "cross" in name else "self") for name in names)
+    return Trace(tracks={"source": Track.numbered(3)}, sites=sites, opens=opens)
+
+
+def test_a_site_has_one_name_and_its_dotted_one_serves_as_well() -> None:
+    trace = opened("decoder.0.cross_attention.attention", "decoder.1.cross_attention.attention", "attention", "weights")
+    assert [site.title for site in trace.sites] == [
+        "decoder.0.cross_attention", "decoder.1.cross_attention", "attention", "weights",
+    ]  # fmt: skip
+    for called in ("decoder.1.cross_attention", "decoder.1.cross_attention.attention"):
+        assert trace.index(called) == 1
+        assert steps(trace, called, 0, 0)[-1].numbers == steps(trace, 1, 0, 0)[-1].numbers
+    with pytest.raises(UsageError, match=r"There are: decoder\.0\.cross_attention, decoder\.1\.cross_attention, att"):
+        trace.index("encoder")
+
+
+def test_an_exact_name_goes_before_a_title() -> None:
+    assert opened("a", "a.attention").index("a") == 0
+    assert opened("a.attention", "a").index("a.attention") == 0
+
+
+def test_every_door_opens_at_one_place_which_a_stored_trace_remembers(tmp_path: Path) -> None:
+    names = ("encoder.0.self", "decoder.0.cross", "decoder.1.cross", "decoder.2.cross")
+    assert opened(*names).opening == (2, None)
+    assert opened("encoder.0.self").opening == (0, None)
+    told = opened(*names, opens=("decoder.0.cross", 1))
+    assert told.opening == (1, 1)
+    again = read_trace(write_trace(told, tmp_path / "kept.trace"))
+    assert (again.opens, again.opening) == (("decoder.0.cross", 1), (1, 1))
+    assert "opens" not in opened(*names).header()
+    assert told.select(heads=[1]).opening == (1, 0)
+    assert told.select(heads=[0]).opening == (1, None)
+    assert told.select(sites=[3]).opening == (0, None)
+    with pytest.raises(UsageError, match="no attention to look at"):
+        opened().opening  # noqa: B018

@@ -48,7 +48,7 @@ def steps(trace: Trace, site: int | str, head: int, query: int) -> list[Step]:
     here = trace.sites[trace.index(site)]
     if not 0 <= head < here.heads or not 0 <= query < here.queries:
         raise UsageError(
-            f"{here.name} has heads 0 to {here.heads - 1} and queries 0 to {here.queries - 1}; "
+            f"{here.title} has heads 0 to {here.heads - 1} and queries 0 to {here.queries - 1}; "
             f"head {head} with query {query} is not among them."
         )
     return list(_Walk(here, head, query).steps())

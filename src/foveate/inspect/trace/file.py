@@ -30,6 +30,7 @@ class TraceWriter:
         self.folder, self.tracks = folder, tracks
         self.pedigree = Pedigree()
         self.gold: Sequence[tuple[int, int]] | None = None
+        self.opens: tuple[str, int | None] | None = None
         self.headers: list[dict[str, Any]] = []
 
     def add(self, site: Site) -> None:
@@ -40,7 +41,7 @@ class TraceWriter:
         self.headers.append({**site.header(), "file": name})
 
     def finish(self) -> None:
-        header = {**outline(self.tracks, self.pedigree, self.gold), "sites": self.headers}
+        header = {**outline(self.tracks, self.pedigree, self.gold, self.opens), "sites": self.headers}
         written = json.dumps(header, indent=1, ensure_ascii=False, allow_nan=False)
         (self.folder / HEADER).write_text(written + "\n", encoding="utf-8")
 
@@ -57,7 +58,7 @@ def trace_writer(path: Path | str, tracks: Mapping[str, Track]) -> Iterator[Trac
 def write_trace(trace: Trace, path: Path | str) -> Path:
     """The whole trace as a folder."""
     with trace_writer(path, trace.tracks) as writer:
-        writer.pedigree, writer.gold = trace.pedigree, trace.gold
+        writer.pedigree, writer.gold, writer.opens = trace.pedigree, trace.gold, trace.opens
         for site in trace.sites:
             writer.add(site)
     return Path(path)
@@ -89,8 +90,12 @@ def parsed(header: Mapping[str, Any], tensors_of: Any, where: str) -> Trace:
         tracks = {name: Track.read(track, f"{where}: {name}") for name, track in header["sequences"].items()}
         sites = tuple(_site(entry, tensors_of(entry["file"]), where) for entry in header["sites"])
         gold = None if header.get("gold") is None else tuple((int(t), int(s)) for t, s in header["gold"])
-        return Trace(tracks=tracks, sites=sites, pedigree=Pedigree.read(header["pedigree"]), gold=gold)
-    except (KeyError, TypeError, AttributeError) as error:
+        opens = None
+        if header.get("opens") is not None:
+            name, head = header["opens"]
+            opens = str(name), None if head is None else int(head)
+        return Trace(tracks=tracks, sites=sites, pedigree=Pedigree.read(header["pedigree"]), gold=gold, opens=opens)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise DamagedError(f"{where} is not a whole trace: {error!r}.") from error
 
 

@@ -32,7 +32,7 @@ def standalone(trace: Trace, *, title: str = "What the model attended to") -> st
     for site in trace.sites:
         if site.native is None and "visible" not in site.tensors:
             raise UsageError(
-                f"{site.name}: who sees whom is a rule ({site.visibility['code']}) over a map too large to keep pair "
+                f"{site.title}: who sees whom is a rule ({site.visibility['code']}) over a map too large to keep pair "
                 "by pair, and a page by itself cannot evaluate it. Select other sites or fewer rows, or open the trace "
                 "with `foveate look TRACE`, whose server can."
             )

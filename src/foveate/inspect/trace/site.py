@@ -25,7 +25,7 @@ class Site:
     """weight_ij = normalise(score(q_i, k_j) + bias_ij, statistic_i) · exp(reweight_ij) on the visible keys."""
 
     name: str
-    """The dotted name of the module."""
+    """The dotted name of the module; `title` is what readers see."""
     kind: SiteKind
     layer: int
     heads: int
@@ -50,6 +50,14 @@ class Site:
         """Plain data for JSON."""
         parts = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "tensors"}
         return {name: dict(part) if isinstance(part, Mapping) else part for name, part in parts.items()}
+
+    @property
+    def title(self) -> str:
+        """The one name that viewers, pictures and messages show: the module around the attention says it all.
+
+        Wherever a site is asked for by its name, the dotted name serves as well.
+        """
+        return titled(self.name)
 
     @cached_property
     def built(self) -> Normaliser:
@@ -226,6 +234,14 @@ class Site:
             real=None if real is None else real[None, None, None],
             centre=None if centre is None else centre[None],
         )
+
+
+def titled(name: str) -> str:
+    """
+    >>> titled("decoder.1.cross_attention.attention"), titled("layer.0.attention.self"), titled("attention")
+    ('decoder.1.cross_attention', 'layer.0.attention.self', 'attention')
+    """
+    return name.removesuffix(".attention") or "attention"
 
 
 def _rows_of(at: Positions, rows: Rows) -> dict[str, Any]:

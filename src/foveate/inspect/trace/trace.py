@@ -65,15 +65,17 @@ class Trace:
     pedigree: Pedigree = field(default_factory=Pedigree)
     gold: tuple[tuple[int, int], ...] | None = None
     """Links (target, source) that a person drew."""
+    opens: tuple[str, int | None] | None = None
+    """Where a model wants to be looked at first: a site, and a head or None for the mean. See `opening`."""
 
     def __post_init__(self) -> None:
         for site in self.sites:
             for name, length in ((site.query, site.queries), (site.key, site.keys)):
                 if name not in self.tracks:
-                    raise UsageError(f"{site.name} runs along {name!r}, but there are only {', '.join(self.tracks)}.")
+                    raise UsageError(f"{site.title} runs along {name!r}, but there are only {', '.join(self.tracks)}.")
                 if len(self.tracks[name]) != length:
                     raise UsageError(
-                        f"{site.name} has {length} positions along {name!r}, which has {len(self.tracks[name])} "
+                        f"{site.title} has {length} positions along {name!r}, which has {len(self.tracks[name])} "
                         "labels. Give the labels of this very example, with its special symbols and without padding."
                     )
 
@@ -122,17 +124,34 @@ class Trace:
         trace = cls(tracks=named, sites=tuple(sites), pedigree=found, gold=links)
         return trace if heads is None else trace.select(heads=heads)
 
+    @property
+    def opening(self) -> tuple[int, int | None]:
+        """What every door shows until somebody chooses: a site's number, and a head or None for the mean of all.
+
+        That is what `opens` names, else the cross-attention of the layer before the last, which usually aligns best,
+        else the first site. Raises UsageError for a trace without sites.
+        """
+        if not self.sites:
+            raise UsageError("The trace has no attention to look at.")
+        if self.opens is not None and any(site.name == self.opens[0] for site in self.sites):
+            number = self.index(self.opens[0])
+            head = self.opens[1]
+            return number, head if head is None or 0 <= head < self.sites[number].heads else None
+        across = [number for number, each in enumerate(self.sites) if each.kind == "cross"]
+        return (across[max(len(across) - 2, 0)] if across else 0), None
+
     def __getitem__(self, name: str) -> Site:
-        """A site by its dotted name; the last of several."""
+        """A site by its name; the last of several."""
         return self.sites[self.index(name)]
 
     def index(self, site: int | str) -> int:
         """The number of a site that is given by its number or its name."""
         if isinstance(site, str):
-            for number in reversed(range(len(self.sites))):
-                if self.sites[number].name == site:
-                    return number
-            names = ", ".join(dict.fromkeys(each.name for each in self.sites)) or "none"
+            for called in ("name", "title"):
+                for number in reversed(range(len(self.sites))):
+                    if getattr(self.sites[number], called) == site:
+                        return number
+            names = ", ".join(dict.fromkeys(each.title for each in self.sites)) or "none"
             raise UsageError(f"There is no attention {site!r} in this trace. There are: {names}.")
         if not -len(self.sites) <= site < len(self.sites):
             raise UsageError(f"There is no site {site}: the trace has {len(self.sites)}, counted from 0.")
@@ -155,17 +174,20 @@ class Trace:
             if (wanted is None or number in wanted) and (levels is None or site.layer in levels)
         ]
         tracks = dict(self.tracks)
+        opens = self.opens
         if heads is not None:
             kept = [_with_heads(site, heads) for site in kept]
+            if opens is not None and opens[1] is not None:
+                opens = opens[0], list(heads).index(opens[1]) if opens[1] in heads else None
         if rows is not None:
             tracks |= {f"{site.query} (part)": self.tracks[site.query].cut(rows) for site in kept}
             kept = [_with_rows(site, rows) for site in kept]
-        return replace(self, sites=tuple(kept), tracks=tracks)
+        return replace(self, sites=tuple(kept), tracks=tracks, opens=opens)
 
     def header(self) -> dict[str, Any]:
         """trace.json."""
         sites = [{**site.header(), "file": file_of(number)} for number, site in enumerate(self.sites)]
-        return {**outline(self.tracks, self.pedigree, self.gold), "sites": sites}
+        return {**outline(self.tracks, self.pedigree, self.gold, self.opens), "sites": sites}
 
     def _repr_html_(self) -> str:
         """The viewer in a frame that may run scripts and nothing else; a sentence where that cannot be."""
@@ -196,7 +218,12 @@ class Trace:
         return f"Trace({len(self.sites)} sites; {tracks})"
 
 
-def outline(tracks: Mapping[str, Track], pedigree: Pedigree, gold: Sequence[tuple[int, int]] | None) -> dict[str, Any]:
+def outline(
+    tracks: Mapping[str, Track],
+    pedigree: Pedigree,
+    gold: Sequence[tuple[int, int]] | None,
+    opens: tuple[str, int | None] | None = None,
+) -> dict[str, Any]:
     """The header without its sites."""
     sequences = {name: track.header() for name, track in tracks.items()}
     return {
@@ -205,6 +232,7 @@ def outline(tracks: Mapping[str, Track], pedigree: Pedigree, gold: Sequence[tupl
         "pedigree": asdict(pedigree),
         "sequences": sequences,
         "gold": None if gold is None else [list(link) for link in gold],
+        **({} if opens is None else {"opens": list(opens)}),
     }
 
 
@@ -241,7 +269,7 @@ def _require_whole(site: Site, head: int, row: int, total: float) -> None:
     """A row's number that does not fit its features would show wrong weights that look right."""
     if site.weighs_nothing_else and not min(abs(total), abs(total - 1)) <= LEEWAY:
         raise UsageError(
-            f"{site.name or 'attention'}, head {head}: the weights of query {row} sum to {total:.4g}, where they must "
+            f"{site.title}, head {head}: the weights of query {row} sum to {total:.4g}, where they must "
             'sum to 1, or to 0 where nothing is seen. Record again with stored="float32"; if that does not help, '
             "scores are too large for one number a row (beyond 10,000)."
         )
@@ -266,7 +294,7 @@ def _tracks_of(record: AttentionRecord, tracks: dict[str, Track]) -> tuple[str, 
 
 def _with_heads(site: Site, heads: Sequence[int]) -> Site:
     if not heads or any(not 0 <= head < site.heads for head in heads):
-        raise UsageError(f"{site.name} has {site.heads} heads, counted from 0; {list(heads)} are not among them.")
+        raise UsageError(f"{site.title} has {site.heads} heads, counted from 0; {list(heads)} are not among them.")
     chosen, groups = list(heads), site.heads // site.kv_heads
     shared = [head // groups for head in chosen]
     pick = {"query": chosen, "scores": chosen, "statistic": chosen, "key": shared, "value": shared}
