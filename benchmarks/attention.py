@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from foveate import machine
-from foveate.attention import Additive, Alibi, Attention, Positions, calibration, causal, padding, window
+from foveate.attention import Additive, Alibi, Attention, Positions, causal, padding, window
 from foveate.attention.visibility import Visibility
 
 Run = Callable[[], Tensor]
@@ -310,8 +310,6 @@ def main() -> None:
         parser.error("--device cuda: torch sees no GPU here (torch.cuda.is_available() is False)")
     torch.set_num_threads(arguments.threads)
     machine.tune()
-    if not calibration.use_kept():
-        calibration.scale()
     gpu = torch.cuda.get_device_name() if arguments.device == "cuda" else None
     for name in arguments.work:
         rows: list[dict[str, Any]] = []

@@ -120,13 +120,8 @@ def main() -> None:
     parser.add_argument("--long", action="store_true", help="long sequences instead of the grid")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    machine.tune()
-    known = calibration.use_kept()
-    if not known:
-        calibration.scale()
-    print(
-        "rates of this machine" if known else "default rates, scaled: foveate doctor --calibrate measures better ones"
-    )
+    known = machine.tune().rates
+    print("rates of this machine" if known else "default rates: foveate doctor --calibrate measures this machine's")
     regrets, beside_sdpa, beside_torch, rows = [], [], [], []
     for probe in (case(*kind) for kind in LONG) if arguments.long else cases(arguments.cases):
         query, key, _ = probe.inputs

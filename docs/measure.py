@@ -12,7 +12,7 @@ from mechanism import Entry, built, placed, sized
 from torch import Tensor, nn
 
 from foveate import machine, native
-from foveate.attention import Attention, Mechanism, calibration, window
+from foveate.attention import Attention, Mechanism, window
 
 SIZES, FEWER = (256, 1024, 4096), 512
 """Lengths; where the longest takes too much memory or time, `FEWER` stands in for it."""
@@ -65,8 +65,6 @@ def measure(every: list[Entry], before: dict[str, Any], *, with_layers: bool) ->
     """The figures of these parts, beside those of the others from before."""
     torch.set_num_threads(1)
     machine.tune()
-    if not calibration.use_kept():
-        calibration.scale()
     mechanisms = dict(before["mechanisms"])
     for entry in every:
         mechanisms[entry.name] = row(entry)

@@ -291,8 +291,11 @@ def test_a_calibration_needs_a_time(foveate: Any, words: tuple[str, ...], says: 
 
 
 def test_the_doctor_finds_explain_equal_to_run(foveate: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("foveate.machine.kept", lambda: None)
     monkeypatch.setattr("foveate.machine.tune", machine.current)  # it would stay in force for other tests
     said = foveate("doctor")
     assert said.code == 0, said.out
+    for choice in machine.choices():
+        assert f"  {choice.switch} = {choice.value}: {choice.why}\n" in said.out
     assert "self-test: explain = run in " in said.out
     assert "edges 8 times" in said.out

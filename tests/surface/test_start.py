@@ -3,6 +3,10 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 INTERRUPTED = """
 import sys
@@ -39,3 +43,37 @@ def test_an_interrupt_while_modules_are_read_says_stopped_and_nothing_else() -> 
 
 def test_the_version_is_not_looked_up_unless_it_is_asked_for() -> None:
     assert python(LAZY).stderr.split() == []
+
+
+def test_no_command_measures_the_machine_unless_it_is_asked_to(
+    foveate: Any, trained: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user waits for every second of a start."""
+
+    def refuse(*works: object, **settings: object) -> None:
+        raise AssertionError("a race")
+
+    monkeypatch.setattr("foveate.machine.measure.race", refuse)
+    monkeypatch.setattr("foveate.attention.calibration.machine.race", refuse)
+    files = ("--source", corpus / "source.txt", "--target", corpus / "target.txt")
+    for words in (
+        ("translate", trained, "abc", "--align"),
+        ("look", trained, "abc"),
+        ("evaluate", trained, *files, "--metrics", "chrf"),
+        (
+            "train",
+            "translate",
+            *files,
+            "--out",
+            tmp_path / "run",
+            "--set",
+            "train.steps=1",
+            "--set",
+            "model.hidden_dim=8",
+        ),
+        ("doctor",),
+    ):
+        said = foveate(*words)
+        assert (said.code, "Traceback" in said.err) == (0, False), (words, said.err)
+    with pytest.raises(AssertionError, match="a race"):
+        foveate("doctor", "--calibrate")

@@ -1,12 +1,18 @@
-"""Switches that are measured and not guessed."""
+"""Switches: chosen by rules, measured when asked, kept in a file."""
 
+import json
+import math
 from collections.abc import Callable, Iterator
+from dataclasses import asdict, fields
+from pathlib import Path
 
 import pytest
 import torch
 
 from foveate import machine
-from foveate.machine import Tuning
+from foveate.machine import Processor, Tuning
+
+GOOD = {"version": 2, **asdict(Tuning())}
 
 
 @pytest.fixture(autouse=True)
@@ -29,13 +35,95 @@ def test_use_returns_what_was_in_force_and_putting_that_back_restores_it() -> No
     assert torch.backends.mkldnn.matmul.fp32_precision == "none"
 
 
-def test_tuning_measures_puts_in_force_and_keeps_float32_exact() -> None:
-    tuning = machine.tune()
+def test_switches_are_measured_when_asked_and_keep_float32_exact() -> None:
+    tuning = machine.measured()
     assert machine.current() == tuning
     assert tuning.packed_rows in (0, 1, 8, 32)
+    require_float32()
+
+
+def test_rules_keep_float32_exact() -> None:
+    assert machine.tune() == machine.current()
+    require_float32()
+
+
+def require_float32() -> None:
     a, b = torch.randn(200, 300), torch.randn(300, 100)
     exact = a.double() @ b.double()
     assert ((a @ b).double() - exact).abs().max() <= 1e-5 * exact.abs().max()
+
+
+def test_nothing_is_measured_when_a_machine_is_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*works: object, **settings: object) -> None:
+        raise AssertionError("a race")
+
+    monkeypatch.setattr("foveate.machine.measure.race", refuse)
+    machine.tune()
+    with pytest.raises(AssertionError, match="a race"):
+        machine.measured()
+
+
+def test_every_switch_is_chosen_by_a_rule_with_a_reason() -> None:
+    switches = [field.name for field in fields(Tuning) if field.name != "rates"]
+    for vendor in ("AuthenticAMD", "GenuineIntel", "HygonGenuine", ""):
+        for flags in (frozenset[str](), frozenset({"avx2"}), frozenset({"avx2", "amx_bf16"})):
+            chosen = machine.choices(Processor(vendor=vendor, flags=flags))
+            assert [choice.switch for choice in chosen] == switches
+            assert all(choice.why for choice in chosen)
+
+
+def test_a_processor_that_would_multiply_float32_in_bfloat16_does_not() -> None:
+    """Under that switch oneDNN takes tile registers for float32 where a processor has them."""
+    tiles = Processor(vendor="AuthenticAMD", flags=frozenset({"avx2", "amx_bf16"}))
+    assert not machine.by_rules(tiles).onednn_matmul
+
+
+def test_a_library_that_is_less_exact_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = Processor(vendor="AuthenticAMD", flags=frozenset({"avx2"}))
+    monkeypatch.setattr("foveate.machine.measure._through_onednn", lambda a, b: (a.bfloat16() @ b.bfloat16()).float())
+    assert not machine.by_rules(plain).onednn_matmul
+
+
+def test_denormal_numbers_become_zero_on_intels_processors_only() -> None:
+    assert machine.by_rules(Processor(vendor="GenuineIntel")).flush_denormals
+    assert not machine.by_rules(Processor(vendor="AuthenticAMD")).flush_denormals
+
+
+def test_what_was_kept_wins_over_the_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    mine = Tuning(packed_rows=32, rates={"sdpa float32 training": [1.0] * 7})
+    machine.keep(mine)
+    assert machine.tune() == machine.kept() == mine
+
+
+DAMAGED = [
+    "half a file",
+    "[" * 100_000,
+    "[]",
+    '{"version": 1, "rates": {}}',
+    '{"version": 2}',
+    json.dumps({**GOOD, "packed_rows": "8"}),
+    json.dumps({**GOOD, "packed_rows": -1}),
+    json.dumps({**GOOD, "packed_rows": True}),
+    json.dumps({**GOOD, "allocator": 1}),
+    json.dumps({**GOOD, "rates": []}),
+    json.dumps({**GOOD, "rates": {"sdpa float32 training": [1.0] * 6}}),
+    json.dumps({**GOOD, "rates": {"sdpa float32 training": [1.0] * 6 + ["x"]}}),
+    json.dumps({**GOOD, "rates": {"sdpa float32 training": [1.0] * 6 + [math.inf]}}),
+    json.dumps({**GOOD, "rates": {"sdpa float32 training": []}}),
+]
+
+
+def test_a_kept_file_that_is_damaged_or_of_another_version_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    machine.own_file().parent.mkdir()
+    machine.own_file().write_text(json.dumps(GOOD))
+    assert machine.kept() == Tuning()
+    for text in DAMAGED:
+        machine.own_file().write_text(text)
+        assert machine.kept() is None, text[:200]
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -59,8 +147,8 @@ def test_denormal_numbers_are_made_zero_where_they_are_slow(monkeypatch: pytest.
         tiny = [isinstance(one, torch.Tensor) and 0 < float(one.abs().max()) < 1e-38 for one in made]
         return [1.0 + slow * is_tiny for is_tiny in tiny] if any(tiny) else raced(*works)
 
-    monkeypatch.setattr(machine, "race", race)
-    assert machine.tune().flush_denormals == slow
+    monkeypatch.setattr("foveate.machine.measure.race", race)
+    assert machine.measured().flush_denormals == slow
 
 
 def test_tuning_draws_no_random_numbers_of_ours() -> None:
@@ -69,6 +157,7 @@ def test_tuning_draws_no_random_numbers_of_ours() -> None:
     expected = torch.randn(3)
     torch.manual_seed(5)
     machine.tune()
+    machine.measured()
     assert torch.equal(torch.randn(3), expected)
 
 

@@ -1,26 +1,18 @@
 """How fast each path is on this machine: measured, fitted and kept, for the planner."""
 
-import hashlib
 import itertools
-import json
 import math
-import os
-import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path as File
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from foveate import machine, native
-from foveate.attention.planner import FEATURES, Rates, default_rates, estimate, features, place, rate_key, seconds
-from foveate.attention.probe import Case, case, cases, graph
-from foveate.attention.visibility import causal, padding, window
+from foveate import machine
+from foveate.attention.planner import Rates, estimate, features, place, rate_key, seconds
+from foveate.attention.probe import Case, cases
 
-PROBES = ((80, 8, 26, 26, 32), (8, 8, 128, 128, 64), (4, 8, 256, 256, 64))
-"""Sizes of dot products on which default rates are scaled to a machine."""
 LARGEST = {"cpu": 2**29, "cuda": 2**33}
 """Bytes beyond which a path is not tried."""
 LONGEST, HOPELESS = 0.15, 3.0
@@ -29,7 +21,6 @@ known before."""
 REPEATS, OFTENEST, LONG = 3, 15, 0.01
 """How often a path runs; more often where that takes less than so many seconds."""
 SWEEPS = 3
-SUMMED = len(FEATURES)
 
 
 @dataclass(frozen=True)
@@ -69,45 +60,6 @@ def calibrate(
             break
         samples += measured(probe, number)
     return fit(samples)
-
-
-def scale() -> None:
-    """Put rates in force that fit this machine roughly, in about three seconds: the default ones, each path's
-    multiplied by how much longer or shorter it took for a few attentions. What paths have in common counts as one more
-    attention: it keeps those comparable of which few were measured, or none.
-    """
-    ratios: dict[str, list[float]] = {}
-    for probe in _probes():
-        for sample in measured(probe):
-            if sample.key in default_rates():
-                expected = estimate(default_rates()[sample.key], sample.features, sample.place)
-                ratios.setdefault(_kind(sample.key), []).append(math.log(sample.seconds / expected))
-    alike = {
-        dtype: statistics.median(log for name, logs in ratios.items() if name.endswith(dtype) for log in logs)
-        for dtype in ("float32", "bfloat16")
-    }
-    rates = {}
-    for name, known in default_rates().items():
-        logs = [alike[_kind(name).rsplit(" ", 1)[1]], *ratios.get(_kind(name), [])]
-        factor = math.exp(sum(logs) / len(logs))
-        rates[name] = [rate * factor for rate in known[:SUMMED]] + list(known[SUMMED:])
-    machine.use(replace(machine.current(), rates=rates))
-
-
-def _probes() -> Iterator[Case]:
-    """Some attentions for every kind of path."""
-    for dtype in (torch.float32, torch.bfloat16):
-        for size in PROBES:
-            yield case(size, causal() & padding(), dtype, training=True)
-    yield case((50, 1, 1, 40, 256), padding(), torch.float32, True, "additive")
-    yield case((1, 2, 600, 600, 64), window(left=64, right=0), torch.float32, training=True)
-    yield case((1, 8, 100, 100, 16), graph(100), torch.float32, training=True)
-    yield case((16, 8, 32, 32, 32), padding(), torch.float32, True, "linear")
-
-
-def _kind(key: str) -> str:
-    """A path and a number type, of a key of rates."""
-    return key.rsplit(" ", 1)[0]
 
 
 def measured(case: Case, number: int = 0) -> list[Sample]:
@@ -204,35 +156,3 @@ def _non_negative(matrix: Tensor, target: Tensor) -> Tensor:
             free &= x > 1e-12
             x[~free] = 0.0
     return x / scale
-
-
-def save(calibration: Calibration, file: File | None = None) -> File:
-    """Keep the rates for this machine, torch and number of threads."""
-    file = file or own_file()
-    file.parent.mkdir(parents=True, exist_ok=True)
-    partial = file.with_suffix(f".{os.getpid()}")
-    told = {"features": FEATURES, "torch": torch.__version__, "threads": torch.get_num_threads()}
-    kept = {name: [float(f"{number:.4g}") for number in numbers] for name, numbers in calibration.rates.items()}
-    partial.write_text(json.dumps({**told, "rates": kept}).replace("], ", "],\n") + "\n", encoding="utf-8")
-    partial.replace(file)
-    return file
-
-
-def use_kept() -> bool:
-    """Put the rates that were kept for this machine in force, if there are any."""
-    try:
-        kept = json.loads(own_file().read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    if tuple(kept.get("features", ())) != FEATURES:
-        return False
-    machine.use(replace(machine.current(), rates=kept["rates"]))
-    return True
-
-
-def own_file() -> File:
-    """Where this machine's rates lie: another torch, thread count, processor or GPU has others."""
-    cache = File(os.environ.get("XDG_CACHE_HOME") or File("~/.cache").expanduser(), "foveate")
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
-    identity = f"{native.processor()}{gpu}\n{torch.__version__}\n{torch.get_num_threads()}\n{native.state()}"
-    return cache / f"rates-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"

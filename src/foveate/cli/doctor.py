@@ -2,6 +2,8 @@
 
 import argparse
 import math
+from collections.abc import Iterator
+from dataclasses import replace
 
 from foveate.errors import UsageError
 
@@ -19,7 +21,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--calibrate",
         action="store_true",
-        help="measure every way to execute an attention and keep the rates for all later runs",
+        help="measure the switches and every way to execute an attention, and keep both for all later runs",
     )
     parser.add_argument(
         "--minutes",
@@ -61,17 +63,17 @@ def run(arguments: argparse.Namespace) -> int:
     if torch.cuda.is_available():
         missing = pairwise_triton.unavailable(torch.device("cuda"))
         print(f"kernels for the GPU: {f'none, {missing}' if missing else 'in use'}")
-    machine.tune()
     if arguments.calibrate:
         print(f"calibrating for {minutes:g} minutes …", flush=True)
+        machine.use(machine.measured())
         found = calibration.calibrate(patience=60 * minutes)
         if torch.cuda.is_available():
             print(f"calibrated on the CPU: {found}; now the GPU, as long …", flush=True)
             found = calibration.joined(found, calibration.calibrate(patience=60 * minutes, device="cuda"))
-        print(f"calibrated: {found}; kept in {calibration.save(found)}")
-    if not calibration.use_kept():
-        calibration.scale()
-    print(f"switches: {machine.current()}")
+        file = machine.keep(replace(machine.current(), rates=found.rates))
+        print(f"calibrated: {found}; kept in {file}")
+    for line in _switches():
+        print(line)
     passed = True
     for device in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
         outcome = self_test(device)
@@ -79,6 +81,20 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"self-test{'' if device == 'cpu' else ' on the GPU'}: {outcome}")
         print(f"  {outcome.listing()}")
     return 0 if passed else 4
+
+
+def _switches() -> Iterator[str]:
+    """Puts the switches in force that every command has, and says which they are and why."""
+    from foveate import machine
+
+    tuning = machine.tune()
+    yield f"switches: {tuning}"
+    if machine.kept() is None:
+        for choice in machine.choices():
+            yield f"  {choice.switch} = {choice.value}: {choice.why}"
+        yield "  These are rules for processors of this kind; --calibrate measures this one."
+    else:
+        yield f"  measured on this machine, kept in {machine.own_file()}; delete the file to go back to rules"
 
 
 def _engines() -> str:

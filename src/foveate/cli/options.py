@@ -60,7 +60,9 @@ def machine_arguments(parser: argparse.ArgumentParser) -> None:
         "--threads", type=count, metavar="N", help="threads for tensor arithmetic; by default all cores"
     )
     parser.add_argument(
-        "--no-tune", action="store_true", help="do not measure and turn on this machine's fast switches"
+        "--no-tune",
+        action="store_true",
+        help="leave torch as it comes; by default switches that suit this machine are on",
     )
 
 

@@ -124,18 +124,13 @@ def assign(mapping: Mapping[str, Any], assignments: Sequence[str]) -> Mapping[st
 
 
 def prepare_machine(arguments: argparse.Namespace, *, quiet: bool = False) -> None:
-    """Set the threads, measure the switches and say which are on."""
+    """Set the threads, turn on the switches that suit this machine and say which they are. Nothing is measured."""
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     if not arguments.no_tune:
-        from foveate.attention import calibration
-
-        machine.tune()
-        if not calibration.use_kept():
-            calibration.scale()
-        tuning = machine.current()
+        tuning = machine.tune()
         if not quiet:
-            say(f"Tuned for this machine: {tuning}. (--no-tune leaves torch as it comes.)")
+            say(f"Switches for this machine: {tuning}. (`foveate doctor` says why.)")
 
 
 def say(text: str) -> None:

@@ -86,7 +86,7 @@ def _require_width(x: Tensor, weight: Tensor) -> None:
 
 
 def may_pack(weight: Float[Tensor, "*shape"]) -> bool:
-    """Whether weights are packed at all: inference on a CPU where `machine.tune` found a gain."""
+    """Whether weights are packed at all: inference on a CPU where `machine.tune` turned it on."""
     return (
         machine.current().packed_rows > 0
         and not torch.is_grad_enabled()

@@ -162,56 +162,19 @@ def test_a_slow_moment_of_the_machine_is_no_property_of_a_path() -> None:
 
 def test_a_calibration_is_kept_and_found_again(tmp_path: File, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert not calibration.use_kept()
+    assert machine.kept() is None
     found = calibration.calibrate(patience=1.0)
     assert found.samples > 0
-    file = calibration.save(found)
+    file = machine.keep(machine.Tuning(packed_rows=8, rates=found.rates))
     assert file.is_relative_to(tmp_path)
-    assert calibration.use_kept()
-    assert machine.current().rates.keys() == found.rates.keys()
+    assert machine.tune().rates.keys() == found.rates.keys()
+    assert machine.current().packed_rows == 8
 
 
-def test_a_kept_calibration_of_another_version_is_left_alone(tmp_path: File, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    calibration.own_file().parent.mkdir(parents=True, exist_ok=True)
-    calibration.own_file().write_text('{"features": ["calls"], "rates": {}}')
-    assert not calibration.use_kept()
-    calibration.own_file().write_text("half a file")
-    assert not calibration.use_kept()
-
-
-def test_scaling_keeps_every_rate_and_changes_them_path_by_path() -> None:
-    calibration.scale()
-    assert machine.current().rates.keys() == planner.default_rates().keys()
-
-
-def test_paths_that_were_not_measured_are_scaled_as_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine at a third of the speed, on which only torch's own kernel was measured: all paths stay comparable."""
-
-    def third(case: probe.Case, number: int = 0) -> list[Sample]:
-        query, key, at = case.placed
-        paths = [path for path in case.accepting() if path.name == "sdpa"]
-        samples = []
-        for path in paths:
-            rates = planner.rates_of(path.name, query, training=True)
-            cost = path.cost(case.attention, query, key, at)
-            much, where = planner.features(cost, query, key), planner.place(cost, query, key)
-            name = planner.rate_key(path.name, query.dtype, training=True)
-            samples.append(Sample(number, name, much, where, 3 * planner.estimate(rates, much, where)))
-        return samples
-
-    monkeypatch.setattr(calibration, "measured", third)
-    calibration.scale()
-    for name, known in planner.default_rates().items():
-        scaled, summed = machine.current().rates[name], len(planner.FEATURES)
-        assert scaled[:summed] == pytest.approx([3 * rate for rate in known[:summed]])
-        assert list(scaled[summed:]) == known[summed:]
-
-
-def test_every_family_of_paths_is_measured_when_rates_are_scaled() -> None:
-    accepting = {path.name for case in calibration._probes() for path in case.accepting()}
-    families = {"materialised", "chunked", "product", "sdpa", "banded", "edges", "kernel", "tiled"}
-    assert accepting >= families | ({"additive", "short"} if not unavailable() else set())
+def test_a_kept_rate_has_the_numbers_that_the_planner_reads() -> None:
+    """Whoever changes the features raises `VERSION` beside `NUMBERS`, so that kept rates are not read as others."""
+    assert len(planner.FEATURES) == planner.PLACE + 1 == machine.file.NUMBERS
+    assert all(machine.file._is_rates(list(rates)) for rates in planner.default_rates().values())
 
 
 def test_what_an_additive_score_makes_of_the_keys_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:

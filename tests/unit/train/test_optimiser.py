@@ -74,9 +74,9 @@ def test_a_model_without_parameters_to_train_is_refused(model: nn.Module) -> Non
         build(model.requires_grad_(False))
 
 
-def test_inference_after_an_update_multiplies_with_the_new_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inference_after_an_update_multiplies_with_the_new_weights() -> None:
     """Also where weights are kept in another layout, which is made anew when a weight was written to."""
-    monkeypatch.setattr(machine, "_current", machine.Tuning(packed_rows=1))
+    machine.use(machine.Tuning(packed_rows=1))
     model = nn.Sequential(Linear(3, 4), Linear(4, 2))
     optimiser, x = build(model), torch.randn(5, 3)
     for _ in range(2):

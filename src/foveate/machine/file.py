@@ -1,0 +1,74 @@
+"""Switches that `foveate doctor --calibrate` measured on this machine: a file in the user's cache."""
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+
+import torch
+
+from foveate import native
+from foveate.machine.switch import Tuning
+
+VERSION = 2
+"""Raised when the numbers of a rate mean something else: what was kept before is then not used."""
+NUMBERS = 7
+"""How many a rate begins with, one for each of the planner's features, and how many each point behind them has."""
+
+
+def own_file() -> Path:
+    """Where this machine's switches lie: another torch, thread count, processor or GPU has others."""
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
+    identity = f"{native.processor()}{gpu}\n{torch.__version__}\n{torch.get_num_threads()}\n{native.in_use()}"
+    return _folder() / f"tuning-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"
+
+
+def keep(tuning: Tuning) -> Path:
+    """Keep the switches for this machine; returns the file."""
+    file = own_file()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_suffix(f".{os.getpid()}")
+    rates = {name: [float(f"{number:.4g}") for number in numbers] for name, numbers in tuning.rates.items()}
+    told = {"version": VERSION, "torch": torch.__version__, "threads": torch.get_num_threads()}
+    written = json.dumps({**told, **asdict(tuning), "rates": rates}).replace("], ", "],\n")
+    partial.write_text(written + "\n", encoding="utf-8")
+    partial.replace(file)
+    return file
+
+
+def kept() -> Tuning | None:
+    """The switches that were kept for this machine; None where there are none, or a file that cannot be read."""
+    if not any(_folder().glob("tuning-*.json")):
+        return None  # without asking which compiler there is
+    try:
+        told = json.loads(own_file().read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return _read(told)
+
+
+def _read(told: object) -> Tuning | None:
+    """A tuning from the content of a file, if each switch has its type."""
+    if not isinstance(told, Mapping) or told.get("version") != VERSION:
+        return None
+    switches = {field.name: told.get(field.name) for field in fields(Tuning)}
+    rates, rows = switches["rates"], switches["packed_rows"]
+    on = [value for name, value in switches.items() if name not in ("rates", "packed_rows")]
+    if not (isinstance(rates, Mapping) and all(map(_is_rates, rates.values()))):
+        return None
+    if type(rows) is not int or rows < 0 or not all(isinstance(value, bool) for value in on):
+        return None
+    return Tuning(**switches)  # type: ignore[arg-type]
+
+
+def _is_rates(numbers: object) -> bool:
+    if not isinstance(numbers, list) or not numbers or len(numbers) % NUMBERS:
+        return False
+    return all(type(one) in (int, float) and math.isfinite(one) for one in numbers)
+
+
+def _folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser(), "foveate")

@@ -1,0 +1,114 @@
+"""What the switches gain on this machine, measured: for `foveate doctor --calibrate` only, not while a user waits."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+
+from foveate.machine.switch import Tuning, current, use
+
+
+def measured() -> Tuning:
+    """Measure the switches on this machine (about two seconds), put the gains in force, and return them."""
+    use(Tuning(allocator=True))
+    use(replace(current(), onednn_matmul=_onednn_gains()))
+    use(replace(current(), packed_rows=_packed_rows(), flush_denormals=_denormals_are_slow()))
+    return current()
+
+
+def _denormals_are_slow() -> bool:
+    """Whether numbers too small for float32's whole precision take at least 1.5 times as long, and can be made zero."""
+    few = 2**14  # too few for a second thread
+    normal, denormal = torch.full((few,), 1.0), torch.full((few,), 1e-39)
+    normal_seconds, denormal_seconds = race(lambda: normal * 0.5, lambda: denormal * 0.5)
+    return denormal_seconds > 1.5 * normal_seconds and torch.set_flush_denormal(True)
+
+
+def onednn_is_exact() -> bool:
+    """Whether products that oneDNN makes are as exact as torch's own. Where processors multiply in bfloat16 by
+    themselves (AMX), they are not: the switch has the name of that number type.
+    """
+    if not torch.backends.mkldnn.is_available():
+        return False
+    a, b = _factors()
+    few = a[:8].double() @ b.double()
+
+    def error(product: torch.Tensor) -> float:
+        return float((product[:8].double() - few).abs().max() / few.abs().max())
+
+    return error(_through_onednn(a, b)) <= max(4 * error(a @ b), 1e-6)
+
+
+def _onednn_gains() -> bool:
+    """Whether oneDNN multiplies float32 matrices at least 1.05 times as fast, with float32 accuracy."""
+    if not onednn_is_exact():
+        return False
+    a, b = _factors()
+    onednn_seconds, default_seconds = race(lambda: _through_onednn(a, b), lambda: a @ b)
+    return onednn_seconds * 1.05 <= default_seconds
+
+
+def _factors() -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(512, 256, generator=generator), torch.randn(256, 1024, generator=generator)
+
+
+def _through_onednn(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    before = use(replace(current(), onednn_matmul=True))
+    try:
+        return a @ b
+    finally:
+        use(before)
+
+
+@torch.inference_mode()
+def _packed_rows() -> int:
+    """The least number of rows from which products with packed weights are faster and as exact; 0 if there is none.
+
+    Several weights in turn, because decoding streams all weights of a model through the cache at every step.
+    """
+    if not torch.backends.mkldnn.is_available():
+        return 0
+    generator = torch.Generator().manual_seed(0)
+    weights = [torch.randn(1024, 256, generator=generator) for _ in range(8)]
+    packed = [torch.ops.mkldnn._reorder_linear_weight(weight, 32) for weight in weights]
+    for rows in (1, 8, 32):
+        x = torch.randn(rows, 256, generator=generator)
+
+        def ours(x: torch.Tensor = x) -> list[torch.Tensor]:
+            return [torch.ops.mkldnn._linear_pointwise(x, weight, None, "none", [], "") for weight in packed]
+
+        def theirs(x: torch.Tensor = x) -> list[torch.Tensor]:
+            return [torch.nn.functional.linear(x, weight) for weight in weights]
+
+        exact = x.double() @ weights[0].double().mT
+        errors = [float((products()[0] - exact).abs().max() / exact.abs().max()) for products in (ours, theirs)]
+        packed_seconds, plain_seconds = race(ours, theirs)
+        if errors[0] <= max(4 * errors[1], 1e-6) and packed_seconds * 1.05 < plain_seconds:
+            return rows
+    return 0
+
+
+def race(*works: Callable[[], object], repeats: int = 15, device: str = "cpu") -> list[float]:
+    """The fastest run of each in seconds. They take turns, so that a busy moment of the machine hits all alike; on one
+    thread of a CPU its own time counts, not what others take of the core. A GPU is waited for before and after.
+    """
+    alone = device == "cpu" and torch.get_num_threads() == 1
+    clock = time.process_time if alone else time.perf_counter
+    fastest = [float("inf")] * len(works)
+    for turn in range(repeats + 1):
+        for index, work in enumerate(works):
+            _settle(device)
+            start = clock()
+            work()
+            _settle(device)
+            if turn:  # the first turn warms up
+                fastest[index] = min(fastest[index], clock() - start)
+    return fastest
+
+
+def _settle(device: str) -> None:
+    """Wait until everything that was asked of a GPU is done."""
+    if device == "cuda":
+        torch.cuda.synchronize()

@@ -1,0 +1,94 @@
+"""Which switches suit a processor of this kind: rules, each with its reason, and nothing measured.
+
+The figures behind them are in `docs/log.md`. Where a rule is wrong about a machine, `foveate doctor --calibrate`
+measures its switches and keeps them.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from foveate.machine.measure import onednn_is_exact
+from foveate.machine.switch import Tuning, has_glibc
+
+WITHOUT_MKL = {"AuthenticAMD", "HygonGenuine"}
+"""Makers of processors on which Intel's MKL, torch's default, leaves wide vector registers unused."""
+
+UNKNOWN = "nobody has measured a gain on processors of this kind"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Processor:
+    """What a processor says of itself; empty where the system does not tell."""
+
+    vendor: str = ""
+    flags: frozenset[str] = frozenset()
+
+    @classmethod
+    def here(cls) -> "Processor":
+        """That of this machine."""
+        try:
+            text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
+        except OSError:
+            return cls()
+        told = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in text.splitlines())}
+        flags = told.get("flags") or told.get("Features") or ""
+        return cls(vendor=told.get("vendor_id", ""), flags=frozenset(flags.split()))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a switch is set to, and why."""
+
+    switch: str
+    value: bool | int
+    why: str
+
+
+def choices(processor: Processor | None = None) -> tuple[Choice, ...]:
+    """What the rules set each switch to on a processor, by default this machine's."""
+    processor = processor or Processor.here()
+    onednn, intel = torch.backends.mkldnn.is_available(), processor.vendor == "GenuineIntel"
+    return (
+        _matmul(processor, onednn),
+        Choice("allocator", True, "the C library is glibc")
+        if has_glibc()
+        else Choice("allocator", False, "only glibc has the policy"),
+        _packed(processor, onednn),
+        Choice("flush_denormals", True, "Intel's processors take many times as long for them")
+        if intel
+        else Choice("flush_denormals", False, "they cost no time on processors other than Intel's"),
+    )
+
+
+def by_rules(processor: Processor | None = None) -> Tuning:
+    """The switches that the rules choose."""
+    return Tuning(**{choice.switch: choice.value for choice in choices(processor)})  # type: ignore[arg-type]
+
+
+def _matmul(processor: Processor, onednn: bool) -> Choice:
+    def chosen(value: bool, why: str) -> Choice:
+        return Choice("onednn_matmul", value, why)
+
+    if not onednn:
+        return chosen(False, "torch was built without oneDNN")
+    if processor.vendor == "GenuineIntel":
+        return chosen(False, "MKL, torch's default, is made for this processor")
+    if processor.vendor not in WITHOUT_MKL:
+        return chosen(False, UNKNOWN)
+    if "amx_bf16" in processor.flags:
+        return chosen(False, "oneDNN would multiply in bfloat16 on this processor")
+    if not onednn_is_exact():
+        return chosen(False, "oneDNN's products are less exact than float32 on this processor")
+    return chosen(True, "MKL, torch's default, does not use all of this processor's vector registers")
+
+
+def _packed(processor: Processor, onednn: bool) -> Choice:
+    if not onednn:
+        return Choice("packed_rows", 0, "torch was built without oneDNN")
+    if processor.vendor in WITHOUT_MKL and "avx2" in processor.flags:
+        return Choice("packed_rows", 1, "oneDNN reads packed weights faster than MKL reads plain ones at every size")
+    if processor.vendor == "GenuineIntel" and "avx2" in processor.flags:
+        return Choice("packed_rows", 8, "MKL rearranges plain weights anew in every product of several rows")
+    return Choice("packed_rows", 0, UNKNOWN)

@@ -1,0 +1,125 @@
+"""The switches: what each turns on, and which are in force.
+
+1. oneDNN for float32 matrix products. Some CPUs run torch's default BLAS at a third of their speed. The switch that
+   routes products to oneDNN is named after bfloat16, so it is kept only if float32 accuracy is kept, by test.
+2. An allocator policy (glibc): large tensors stop being returned to the system and page-faulted anew.
+3. Weights in oneDNN's own layout for inference, where the default BLAS is slow at a few dozen rows.
+4. Numbers below 1e-38 (denormal ones) become zero, where the processor is slow at them. Weights far below a row's
+   largest, as unscaled scores and ALiBi make, and their gradients are full of them.
+5. Which way to execute an attention is the fastest: `attention.calibration` measures that, the rates are kept here.
+"""
+
+import ctypes
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+
+import torch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """Which switches are on. The default is torch as it comes."""
+
+    onednn_matmul: bool = False
+    allocator: bool = False
+    packed_rows: int = 0
+    """From this many rows on, inference multiplies with weights in oneDNN's own layout; 0: never."""
+    flush_denormals: bool = False
+    rates: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """How fast each way to execute an attention is here, for the planner; empty: as on a processor like this one."""
+
+    def __str__(self) -> str:
+        onednn = "oneDNN" if self.onednn_matmul else "torch's default"
+        allocator = "large tensors keep their pages" if self.allocator else "system default"
+        packed = f"from {self.packed_rows} rows on" if self.packed_rows else "never"
+        denormals = "made zero" if self.flush_denormals else "kept"
+        attention = f"measured {len(self.rates)} path variants" if self.rates else "by default rates"
+        return (
+            f"float32 products: {onednn}; allocator: {allocator}; packed weights in inference: {packed}; "
+            f"denormal numbers: {denormals}; choice of attention paths: {attention}"
+        )
+
+
+WORTH_ONEDNN = 4e6
+"""Multiply-adds of a call below which oneDNN's preparations (15 microseconds) cost more than its products save."""
+
+_current = Tuning()
+_within_small = False
+_MATMUL = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+
+
+def current() -> Tuning:
+    """The switches in force."""
+    return _current
+
+
+def use(tuning: Tuning) -> Tuning:
+    """Put switches in force; returns those that were. The allocator policy cannot be taken back in a process."""
+    global _current, _within_small
+    before, _within_small = _current, False
+    _MATMUL.fp32_precision = "bf16" if tuning.onednn_matmul else "none"
+    if tuning.flush_denormals != before.flush_denormals:
+        _flush_denormals(tuning.flush_denormals)
+    if tuning.allocator and not before.allocator:
+        tuning = replace(tuning, allocator=keep_pages())
+    _current = tuning
+    return before
+
+
+def small_products(multiply_adds: float = 0.0) -> AbstractContextManager[None]:
+    """Inside, float32 products go where calls of so many multiply-adds are fast. Nothing but time depends on it."""
+    return _Small() if _current.onednn_matmul and multiply_adds < WORTH_ONEDNN else _AS_IT_IS
+
+
+_AS_IT_IS = nullcontext()
+
+
+class _Small:
+    """Without oneDNN. A class that asks nothing of torch: a question takes a part of the time that this saves."""
+
+    def __enter__(self) -> None:
+        global _within_small
+        self.within = _within_small
+        if not self.within:
+            _within_small = True
+            _MATMUL.fp32_precision = "none"
+
+    def __exit__(self, *problem: object) -> None:
+        global _within_small
+        if not self.within:
+            _within_small = False
+            _MATMUL.fp32_precision = "bf16" if _current.onednn_matmul else "none"
+
+
+def keep_pages() -> bool:
+    """mallopt(3): no mmap for large blocks, no trimming. True where the C library is glibc and took it."""
+    if not has_glibc():
+        return False
+    trim_threshold, top_pad, mmap_max = -1, -2, -4
+    libc = ctypes.CDLL(None)
+    settings = ((mmap_max, 0), (trim_threshold, 2**31 - 1), (top_pad, 256 * 2**20))
+    taken = [libc.mallopt(name, value) == 1 for name, value in settings]
+    return all(taken)
+
+
+def has_glibc() -> bool:
+    """Whether the C library of this process is glibc."""
+    try:
+        return (os.confstr("CS_GNU_LIBC_VERSION") or "").startswith("glibc")
+    except (AttributeError, OSError, ValueError):  # other systems do not know the name, or the function
+        return False
+
+
+def _flush_denormals(on: bool) -> None:
+    """For this thread and all of torch's: each has a register of its own, and those to come copy that of this one."""
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+    def flush(_: int | None) -> None:
+        torch.set_flush_denormal(on)
+
+    flush(None)
+    parallel = getattr(ctypes.CDLL(None), "GOMP_parallel", None)
+    if parallel is not None:
+        parallel(flush, None, torch.get_num_threads(), 0)
