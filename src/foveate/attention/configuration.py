@@ -1,6 +1,6 @@
 """An attention from a configuration: every part of the algebra by name."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 from foveate.attention.attention import Attention
@@ -11,6 +11,7 @@ from foveate.attention.normaliser import NormaliserConfig, Softmax
 from foveate.attention.score import ScaledDot, ScoreConfig
 from foveate.attention.transform import TransformConfig
 from foveate.attention.visibility import Visibility, causal, everything
+from foveate.config import chosen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +25,11 @@ class AttentionConfig:
     bias: BiasConfig | None = None
     transforms: tuple[TransformConfig, ...] = ()
     """What happens to queries and keys before they are scored, in this order."""
+
+    def __post_init__(self) -> None:
+        """Kinds by name, as configurations on disk say them: AttentionConfig(normaliser="sparsemax")."""
+        for field in fields(self):
+            object.__setattr__(self, field.name, chosen(type(self), field.name, getattr(self, field.name)))
 
     @property
     def max_length(self) -> int | None:

@@ -4,9 +4,9 @@ Configurations are frozen dataclasses beside the component they configure. Here 
 messages, and they become plain data and commented TOML again.
 """
 
-from foveate.config.builder import build
+from foveate.config.builder import build, chosen
 from foveate.config.field import kind_of, setting
 from foveate.config.plain import to_dict, to_toml
 from foveate.config.toml import override, read_toml
 
-__all__ = ["build", "kind_of", "override", "read_toml", "setting", "to_dict", "to_toml"]
+__all__ = ["build", "chosen", "kind_of", "override", "read_toml", "setting", "to_dict", "to_toml"]

@@ -41,6 +41,22 @@ def build(cls: type[T], mapping: Mapping[str, Any], *, where: str = "", imports:
     return cast(T, _Builder(imports).convert(cls, mapping, where))
 
 
+def chosen(cls: type, name: str, value: Any) -> Any:
+    """The value of a configuration's field where Python gives the name of a kind, or its settings, in place of one.
+
+    Raises UsageError, with the kinds that there are, for anything else that builds nothing.
+    """
+    if isinstance(value, tuple | list):
+        (annotation, *_) = typing.get_args(hints_of(cls)[name])
+        return tuple(_one(annotation, each, f"{name}[{place}]") for place, each in enumerate(value))
+    return _one(hints_of(cls)[name], value, name)
+
+
+def _one(annotation: Any, value: Any, where: str) -> Any:
+    ready = value is None or is_written(type(value)) or (hasattr(value, "build") and not isinstance(value, type))
+    return value if ready else _Builder(False).convert(annotation, value, where)
+
+
 @dataclasses.dataclass(frozen=True)
 class _Builder:
     """Converts plain data to annotated types; knows whether it may import."""

@@ -17,7 +17,7 @@ from jaxtyping import Bool
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from foveate.attention import Positions, Visibility, block, causal, everything, padding, same_segment, window
+from foveate.attention import Positions, Visibility, block, causal, everything, nothing, padding, same_segment, window
 from foveate.attention.visibility import Causal, Window
 from foveate.hugging_face.formula import Given
 from foveate.hugging_face.standing import Standing
@@ -132,9 +132,11 @@ def _read(function: Callable[..., Any]) -> _Reading | None:
             return _Reading(causal())
         case "bidirectional_mask_function":
             return _Reading(everything())
+        case "sliding_window_overlay" if kept["sliding_window"] < 1:
+            return _Reading(nothing())  # what a model says that has no windows, and asks for none
         case "sliding_window_overlay":
             return _Reading(window(left=kept["sliding_window"] - 1, right=math.inf))
-        case "sliding_window_bidirectional_overlay":
+        case "sliding_window_bidirectional_overlay" if kept["sliding_window"] >= 0:
             return _Reading(window(left=kept["sliding_window"], right=kept["sliding_window"]))
         case "chunked_overlay" if not bool(kept["left_padding"].any()):
             return _Reading(block(kept["chunk_size"]))

@@ -10,6 +10,7 @@ from torch import nn
 
 from foveate.attention import Attention, Mechanism, MechanismConfig, causal, everything, padding
 from foveate.errors import UsageError
+from foveate.hugging_face.agreement import require_agreement
 from foveate.hugging_face.formula import Guest
 from foveate.hugging_face.interface import CHILD, NAME, register
 from foveate.suggestion import did_you_mean
@@ -20,7 +21,12 @@ HEADS = ("num_heads", "num_attention_heads", "n_heads", "num_q_heads", "n_head",
 CROSS = ("encoder_attn", "crossattention", "cross_attn", "encdecattention", "cross_attention")
 
 
-def attend(model: nn.Module, mechanism: Chosen | Mapping[str, Chosen] | None = None) -> dict[str, nn.Module]:
+def attend(
+    model: nn.Module,
+    mechanism: Chosen | Mapping[str, Chosen] | None = None,
+    *,
+    inputs: Mapping[str, Any] | None = None,
+) -> dict[str, nn.Module]:
     """Let the attentions of a model of the transformers library run here, and return them by their names.
 
     Without a mechanism the results are the model's own. With one, or with one for each of some patterns of names
@@ -30,8 +36,11 @@ def attend(model: nn.Module, mechanism: Chosen | Mapping[str, Chosen] | None = N
     model demands stays: its rule is joined to the new one, its scale and bias to a score and a bias. Mechanisms with
     weights are part of the model from now on, are trained with it and saved with it.
 
-    Raises UsageError for a model whose attention does not pass the library's interface, and for a pattern that fits
-    nothing; ValueError where a mechanism cannot stand in such a place.
+    First a small padded batch runs with the model's eager attention and with ours, always, and a model whose numbers
+    differ is refused and left as it was. `inputs` is that batch for models that take something unusual.
+
+    Raises UsageError for a model whose attention does not pass the library's interface, for one that gives other
+    numbers here, and for a pattern that fits nothing; ValueError where a mechanism cannot stand in such a place.
     """
     register()
     names = sites_of(model)
@@ -43,7 +52,7 @@ def attend(model: nn.Module, mechanism: Chosen | Mapping[str, Chosen] | None = N
         )
     chosen = mechanism if isinstance(mechanism, Mapping) else {} if mechanism is None else {"*": mechanism}
     for pattern in chosen:
-        if not any(fnmatchcase(name, pattern) for name in names):
+        if not any(fits(name, pattern, model) for name in names):
             some = ", ".join(list(names)[:4])
             raise UsageError(
                 f"No attention is called {pattern!r}.{did_you_mean(pattern, names)} There are {len(names)}: {some} …"
@@ -51,12 +60,13 @@ def attend(model: nn.Module, mechanism: Chosen | Mapping[str, Chosen] | None = N
     made: dict[str, nn.Module] = {}
     used: list[Chosen] = []
     for name, module in names.items():
-        choice = next((chosen[pattern] for pattern in reversed(list(chosen)) if fnmatchcase(name, pattern)), None)
+        choice = next((chosen[pattern] for pattern in reversed(list(chosen)) if fits(name, pattern, model)), None)
         if isinstance(choice, nn.Module) and any(choice is one for one in used):
             made[name] = _built(name, module, deepcopy(choice))
         else:
             made[name] = _built(name, module, choice)
             used += [] if choice is None else [choice]
+    require_agreement(model, names, inputs)
     for name, module in names.items():
         setattr(module, CHILD, made[name])
     model.set_attn_implementation(NAME)  # type: ignore[operator]
@@ -74,6 +84,13 @@ def release(model: nn.Module, implementation: str = "sdpa") -> None:
 def sites_of(model: nn.Module) -> dict[str, nn.Module]:
     """The modules of a model whose `forward` passes the library's attention interface, by their names."""
     return {name: module for name, module in model.named_modules() if _passes(type(module))}
+
+
+def fits(name: str, pattern: str, model: nn.Module) -> bool:
+    """Whether a pattern names a module, counted from the model or from the encoder or decoder that its head stands on:
+    `encoder.layer.1.*` is one layer of a BertModel and of a BertForMaskedLM alike."""
+    inner = name.removeprefix(f"{getattr(model, 'base_model_prefix', '')}.")
+    return fnmatchcase(name, pattern) or fnmatchcase(inner, pattern)
 
 
 def kind_of(name: str, module: nn.Module) -> Literal["self", "cross"]:

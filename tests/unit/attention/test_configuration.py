@@ -1,13 +1,27 @@
 """An attention from plain data, part by part."""
 
 import math
+import re
 import tomllib
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 
-from foveate.attention import AdditiveConfig, AttentionConfig, Positions, Visibility, causal, padding, window
+from foveate.attention import (
+    AdditiveConfig,
+    AlibiConfig,
+    AttentionConfig,
+    Entmax,
+    Positions,
+    Rotary,
+    Sparsemax,
+    Visibility,
+    causal,
+    padding,
+    window,
+)
 from foveate.config import build, to_dict, to_toml
 from foveate.errors import UsageError
 from foveate.models import LuongConfig
@@ -111,3 +125,38 @@ def test_a_rule_prints_as_the_code_that_makes_it() -> None:
 def test_padding_by_lengths_is_cut_where_keys_are_cut() -> None:
     rule, at = padding(torch.tensor([3])), Positions.of(2, 5)
     assert rule(at.columns(slice(2, 5))).flatten().tolist() == [True, False, False]
+
+
+def test_python_may_name_kinds_as_configurations_do(unchecked: None) -> None:
+    said = AttentionConfig(
+        score="additive",  # type: ignore[arg-type]
+        normaliser={"kind": "entmax", "alpha": 1.25},  # type: ignore[arg-type]
+        visibility="window(left=2, right=0)",  # type: ignore[arg-type]
+        bias="alibi",  # type: ignore[arg-type]
+        transforms=["rotary"],  # type: ignore[arg-type]
+    )
+    assert said == AttentionConfig(
+        score=AdditiveConfig(),
+        normaliser=Entmax(alpha=1.25),
+        visibility=window(left=2, right=0),
+        bias=AlibiConfig(),
+        transforms=(Rotary(),),
+    )
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"normaliser": "sparsmax"}, r'normaliser.kind cannot be "sparsmax". Did you mean .sparsemax.\?'),
+        ({"normaliser": Sparsemax}, "normaliser must be a table with a kind"),
+        ({"score": 3}, "score must be a table with a kind"),
+        ({"visibility": "windo(left=3)"}, r"Did you mean 'window'\?"),
+        ({"visibility": len}, "visibility must be text"),
+        ({"transforms": ["rotory"]}, r"transforms\[0\].kind cannot be"),
+        ({"normaliser": "theirs:Kind"}, "names a class to import, which runs its code"),
+    ],
+)
+def test_python_gets_the_messages_of_configurations(unchecked: None, parts: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        AttentionConfig(**parts)
+    assert re.search(message, str(caught.value))
