@@ -61,7 +61,7 @@ from foveate.attention import (
     summary,
     window,
 )
-from foveate.attention.paths import PATHS, BandedPath, TiledPath
+from foveate.attention.paths import PATHS, BandedPath, TiledPath, additive, chunked, fused
 from foveate.attention.paths.path import share_heads
 from foveate.attention.score import KeyedScore
 
@@ -172,6 +172,15 @@ def orders(rng: random.Random, dim: int) -> tuple[Transform, ...]:
     return rng.choice([(rotary,), (rotary, norm), (norm, rotary)])
 
 
+@pytest.fixture
+def cut_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short inputs, too, are cut into blocks, and what long ones do not keep is computed again."""
+    monkeypatch.setattr(chunked, "ROOM", 256)
+    monkeypatch.setattr(additive, "ROOM", 64)
+    monkeypatch.setattr(fused, "KEPT", 0)
+    monkeypatch.setattr(fused, "AT_ONCE", 8)
+
+
 def random_case(seed: int) -> Case:
     rng = random.Random(seed)
     torch.manual_seed(seed)
@@ -246,6 +255,25 @@ def outcome(case: Case, path: object | None) -> list[Tensor]:
     return [context.detach()] + [zero if g is None else g for g, zero in zip(gradients, zeros, strict=True)]
 
 
+def second(case: Case, path: object | None) -> list[Tensor]:
+    """The gradients of a penalty on the gradients, by one path or (None) by explain."""
+    inputs = [tensor.detach().clone().requires_grad_() for tensor in (case.query, case.key, case.value)]
+    if path is None:
+        context = case.attention.explain(*inputs, at=case.at).context
+    else:
+        query, key, at = case.attention._placed(*inputs, case.at)
+        kept = case.attention.score.key_features(share_heads(key, query.shape[1])) if case.keeps else None
+        context = path.run(case.attention, query, key, inputs[2], at=at, key_features=kept, dropout=0.0)
+    learning = [*inputs, *case.attention.parameters()]
+    zeros = [torch.zeros_like(tensor) for tensor in learning]
+    first = torch.autograd.grad(context.sin().sum(), learning, create_graph=True, allow_unused=True)
+    penalty = torch.stack([slope.double().square().sum() for slope in first if slope is not None]).sum()
+    if not penalty.requires_grad:
+        return zeros
+    gradients = torch.autograd.grad(penalty, learning, allow_unused=True)
+    return [zero if g is None else g for g, zero in zip(gradients, zeros, strict=True)]
+
+
 def served(
     path: object, visibility: Visibility, dtype: torch.dtype = torch.float32, *, dim: int = 8
 ) -> Attention | None:
@@ -281,6 +309,21 @@ def test_every_path_that_accepts_computes_what_explain_shows(chunk: int) -> None
         for path in accepting:
             for got, eager, truth in zip(outcome(case, path), reference, exact, strict=True):
                 allowed = max(FACTOR * error(eager, truth), FLOOR[case.query.dtype])
+                assert error(got, truth) <= allowed, f"{path.name}, seed {seed}: {case.name}"
+
+
+@pytest.mark.parametrize("chunk", range(8))
+def test_second_derivatives_of_every_path_are_those_of_explain(chunk: int, cut_small: None) -> None:
+    for seed in range(chunk, 240, 8):
+        case = random_case(seed)
+        if case.query.dtype == torch.float16:
+            continue
+        exact, reference = second(in_double(case), None), second(case, None)
+        for path in CUT:
+            if path.refuses(case.attention, *case.placed):
+                continue
+            for got, eager, truth in zip(second(case, path), reference, exact, strict=True):
+                allowed = max(FACTOR * error(eager, truth), 10 * FLOOR[case.query.dtype])
                 assert error(got, truth) <= allowed, f"{path.name}, seed {seed}: {case.name}"
 
 

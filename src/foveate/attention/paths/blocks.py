@@ -7,15 +7,16 @@ no graph: they write into one result, and run once more on the way back.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.autograd.graph import get_gradient_edge
 from torch.utils.checkpoint import checkpoint
 
+from foveate.attention.paths.derivative import refused
 from foveate.attention.position import Positions, traced
 
 Block = Callable[..., Tensor]
@@ -60,44 +61,129 @@ def _joined(block: Block, query: Tensor, at: Positions, rows: int, shared: Seque
     return context
 
 
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """What is to be done in blocks, and how it is done once more."""
+
+    block: Block
+    at: Positions
+    rows: int
+    count: int
+    """How many tensors are shared; those after them are the leaves that the block reads."""
+    again: Callable[[], AbstractContextManager[None]]
+
+
 class _Blocks(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, block: Block, at: Positions, rows: int, count: int, query: Tensor, *others: Tensor | None
     ) -> Tensor:
-        ctx.block, ctx.at, ctx.rows, ctx.count, ctx.again = block, at, rows, count, _again(query.device)
+        ctx.work = _Work(block, at, rows, count, _again(query.device))
         ctx.save_for_backward(query, *others)
         return _joined(block, query, at, rows, others[:count])
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        query, *others = ctx.saved_tensors
-        shared = _all_alone(others[: ctx.count])
-        inputs = [*shared, *others[ctx.count :]]
-        learning = [tensor for tensor in inputs if tensor is not None and tensor.requires_grad]
-        # A sum of many blocks in half precision would lose the small ones.
-        sums = [torch.zeros_like(tensor, dtype=torch.promote_types(tensor.dtype, torch.float32)) for tensor in learning]
-        grad_query = torch.zeros_like(query) if query.requires_grad else None
-        with ctx.again():
-            for here in _cuts(query, ctx.rows):
-                part = _alone(query[:, :, here])
-                with torch.enable_grad():
-                    context = ctx.block(part, ctx.at.rows(here), *shared)
-                _require_known(context, [part, *learning])
-                if not context.requires_grad:
+        slopes = _Slopes.apply if torch.is_grad_enabled() else _slopes
+        return None, None, None, None, *slopes(ctx.work, grad, *ctx.saved_tensors)
+
+
+def _slopes(work: _Work, grad: Tensor, query: Tensor, *others: Tensor | None) -> tuple[Tensor | None, ...]:
+    """The gradients of the queries and of the others."""
+    inputs = [*_all_alone(others[: work.count]), *others[work.count :]]
+    sums = _sums(inputs)
+    grad_query = torch.zeros_like(query) if query.requires_grad else None
+    with work.again():
+        for here in _cuts(query, work.rows):
+            part = _alone(query[:, :, here])
+            _, found = _slopes_of(work, part, here, inputs, grad[:, :, here])
+            if part.requires_grad and (mine := found.pop(0)) is not None:
+                grad_query[:, :, here] = mine  # type: ignore[index]
+            _add(sums, found)
+    return grad_query, *_spread(sums, inputs)
+
+
+class _Slopes(torch.autograd.Function):
+    """`_slopes`, with gradients of their own: block by block, too."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, work: _Work, grad: Tensor, query: Tensor, *others: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
+        ctx.work = work
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(grad, query, *others)
+        return _slopes(work, grad, query, *others)
+
+    @staticmethod
+    def backward(ctx: Any, above_query: Tensor | None, *above: Tensor | None) -> tuple[Tensor | None, ...]:
+        grad, query, *others = ctx.saved_tensors
+        work: _Work = ctx.work
+        inputs = [*_all_alone(others[: work.count]), *others[work.count :]]
+        sums = _sums(inputs)
+        over = [slope for x, slope in zip(inputs, above, strict=True) if x is not None and x.requires_grad]
+        grad_query, grad_grad = torch.zeros_like(query), torch.zeros_like(grad)
+        with work.again():
+            for here in _cuts(query, work.rows):
+                part, slope = _alone(query[:, :, here]), grad[:, :, here].detach().requires_grad_()
+                wanted, found = _slopes_of(work, part, here, inputs, slope, graph=True)
+                mine = [None if above_query is None else above_query[:, :, here]] if part.requires_grad else []
+                pairs = [
+                    (one, weight)
+                    for one, weight in zip(found, [*mine, *over], strict=True)
+                    if one is not None and weight is not None and one.requires_grad
+                ]
+                if not pairs:
                     continue
-                wanted = [part, *learning] if part.requires_grad else learning
-                found = list(torch.autograd.grad(context, wanted, grad[:, :, here], allow_unused=True))
-                mine = found.pop(0) if part.requires_grad else None
-                if grad_query is not None and mine is not None:
-                    grad_query[:, :, here] = mine
-                for total, one in zip(sums, found, strict=True):
+                ones, weights = zip(*pairs, strict=True)
+                second = list(torch.autograd.grad(ones, [slope, *wanted], weights, allow_unused=True))
+                for total, one in ((grad_grad, second.pop(0)), *([(grad_query, second.pop(0))] if mine else [])):
                     if one is not None:
-                        total += one
-        totals = iter(sums)
-        grads = [next(totals).to(x.dtype) if x is not None and x.requires_grad else None for x in inputs]
-        return None, None, None, None, grad_query, *grads
+                        total[:, :, here] = one
+                _add(sums, second)
+        grads = [grad_grad, grad_query if query.requires_grad else None, *_spread(sums, inputs)]
+        return None, *refused(grads, THIRD)
+
+
+THIRD = (
+    "An attention that computes block by block has first and second derivatives, and a third is asked for. Let it "
+    "keep everything: Attention(..., paths=(MaterialisedPath(),))."
+)
+
+
+def _slopes_of(
+    work: _Work, part: Tensor, here: slice, inputs: list[Tensor | None], grad: Tensor, *, graph: bool = False
+) -> tuple[list[Tensor], list[Tensor | None]]:
+    """What learns in one block, with its gradients."""
+    learning = _learning(inputs)
+    with torch.enable_grad():
+        context = work.block(part, work.at.rows(here), *inputs[: work.count])
+    _require_known(context, [part, *learning])
+    wanted = [part, *learning] if part.requires_grad else learning
+    if not context.requires_grad:
+        return wanted, [None] * len(wanted)
+    return wanted, list(torch.autograd.grad(context, wanted, grad, create_graph=graph, allow_unused=True))
+
+
+def _learning(inputs: list[Tensor | None]) -> list[Tensor]:
+    return [tensor for tensor in inputs if tensor is not None and tensor.requires_grad]
+
+
+def _sums(inputs: list[Tensor | None]) -> list[Tensor]:
+    """One for each that is to learn; of many blocks in half precision, it would lose the small ones."""
+    return [torch.zeros_like(x, dtype=torch.promote_types(x.dtype, torch.float32)) for x in _learning(inputs)]
+
+
+def _add(sums: list[Tensor], found: Sequence[Tensor | None]) -> None:
+    for total, one in zip(sums, found, strict=True):
+        if one is not None:
+            total += one
+
+
+def _spread(sums: list[Tensor], inputs: list[Tensor | None]) -> list[Tensor | None]:
+    """The sums, each beside what it is the gradient of."""
+    totals = iter(sums)
+    return [next(totals).to(x.dtype) if x is not None and x.requires_grad else None for x in inputs]
 
 
 def _kept(block: Block, query: Tensor, at: Positions, rows: int, shared: Sequence[Tensor | None]) -> Tensor:

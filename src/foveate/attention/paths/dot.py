@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from foveate.attention.normaliser import Softmax
-from foveate.attention.paths.hidden import finite, nothing_to_silence, silence
+from foveate.attention.paths.hidden import finite, nothing_to_silence, silence, weigh
 from foveate.attention.paths.path import Formula, share_heads
 from foveate.attention.position import Positions
 from foveate.attention.score import Cosine, Dot, General, Location, ScaledDot
@@ -98,6 +98,27 @@ def safe_dots(
         return None
     given = dots(formula, query, key, value, at, key_features, partial(silence, visible))
     return given if alike or finite(given.key, given.value) else None
+
+
+def attended(
+    query: Float[Tensor, "batch heads query dim"],
+    key: Float[Tensor, "batch heads key dim"],
+    value: Float[Tensor, "batch heads key value_head_dim"],
+    scale: float,
+    *,
+    visible: Bool[Tensor, "#batch #heads #query #key"] | None = None,
+    bias: Float[Tensor, "#batch #heads #query #key"] | None = None,
+) -> Float[Tensor, "batch heads query value_head_dim"]:
+    """What all these kernels compute, in operations that torch differentiates as often as it is asked."""
+    precise = torch.promote_types(query.dtype, torch.float32)
+    query, keys, values = query.to(precise), key.to(precise), value.to(precise)
+    if visible is not None:
+        keys, values = silence(visible, keys, values)
+    scores = scale * query @ keys.mT
+    scores = scores if bias is None else scores + bias.to(precise)
+    if visible is None:
+        return (scores.softmax(-1) @ values).to(value.dtype)
+    return weigh(Softmax()(scores, visible), values, visible).to(value.dtype)
 
 
 def _alike(given: Dots) -> Dots:

@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from foveate import machine
-from foveate.attention.paths.dot import dot_product_reasons, dots
+from foveate.attention.paths.derivative import by_definition
+from foveate.attention.paths.dot import attended, dot_product_reasons, dots
 from foveate.attention.paths.hidden import finite, nothing_to_silence, silence
 from foveate.attention.paths.layout import Tile, joined, over_keys, placed, visible_in
 from foveate.attention.paths.path import Formula
@@ -221,7 +222,12 @@ class _Tiles(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, *saved = ctx.saved_tensors
-        grads = torch.zeros_like(query), torch.zeros_like(key), torch.zeros_like(value)
+        if torch.is_grad_enabled():
+            defined = partial(_defined, ctx.layout, ctx.hiding, ctx.scale)
+            return (*by_definition(defined, (query, key, value), grad), None, None, None)
+        # A sum over many tiles in half precision would lose the small ones.
+        precise = torch.promote_types(query.dtype, torch.float32)
+        grads = torch.zeros_like(query), torch.zeros_like(key, dtype=precise), torch.zeros_like(value, dtype=precise)
         numbers = iter(saved)
         with machine.small_products(ctx.work):
             for tile in ctx.layout:
@@ -240,7 +246,24 @@ class _Tiles(torch.autograd.Function):
                 slope = torch.ops.aten._softmax_backward_data(grad_weights, weights, -1, weights.dtype).to(query.dtype)
                 grads[0][:, :, tile.rows] = (slope @ keys).mul_(ctx.scale)
                 _add(grads[1], tile.columns, slope.mT @ queries)
-        return (*grads, None, None, None)
+        return grads[0], grads[1].to(key.dtype), grads[2].to(value.dtype), None, None, None
+
+
+def _defined(layout: list[Tile], hiding: Told, scale: float, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """The same tiles by what torch differentiates, again and again."""
+    precise = torch.promote_types(query.dtype, torch.float32)
+    keys, values = key.to(precise), value.to(precise)
+    contexts = []
+    for tile in layout:
+        queries = query[:, :, tile.rows].to(precise)
+        if not tile.columns:
+            contexts.append(queries[..., :0].sum(-1, keepdim=True).expand(-1, -1, -1, value.shape[3]))
+            continue
+        hidden = hiding(tile)
+        bias = nn.functional.pad(hidden.bias, (hidden.first, 0))
+        context = attended(queries, joined(keys, tile.columns), joined(values, tile.columns), scale, bias=bias)
+        contexts.append(context if hidden.empty is None else torch.where(hidden.empty, 0.0, context))
+    return torch.cat(contexts, 2).to(value.dtype)
 
 
 def _work(query: Tensor, layout: list[Tile]) -> float:

@@ -7,6 +7,8 @@ padded batch, no mask is built and nothing is computed for padding. This is no `
 
 import ctypes
 import functools
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -16,6 +18,8 @@ from torch import Tensor
 from foveate import native
 from foveate.attention.attention import Attention
 from foveate.attention.mechanism import Mechanism
+from foveate.attention.paths.derivative import by_definition
+from foveate.attention.paths.dot import attended
 from foveate.attention.score import Dot, ScaledDot
 from foveate.attention.visibility import causal, padding
 
@@ -79,6 +83,7 @@ class _Packed(torch.autograd.Function):
     ) -> Tensor:
         library = kernels()
         assert library is not None
+        given = query, memory
         query = query.contiguous()
         memory = None if memory is None else memory.to(query.dtype).contiguous()
         width = query.shape[1] if memory is not None else query.shape[1] // 3
@@ -91,15 +96,18 @@ class _Packed(torch.autograd.Function):
         starts = (native.address(query_starts), native.address(key_starts))
         output = native.address(context)
         library.forward(*_parts(query, memory, width), half, *starts, *ctx.rest, output, native.threads())
-        ctx.save_for_backward(query, memory, query_starts, key_starts)
-        ctx.width = width
+        ctx.save_for_backward(query, memory, query_starts, key_starts, *given)
+        ctx.width, ctx.formula = width, (heads, causal, scale)
         return context
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         library = kernels()
         assert library is not None
-        query, memory, query_starts, key_starts = ctx.saved_tensors
+        query, memory, query_starts, key_starts, *given = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            defined = partial(_defined, query_starts.tolist(), key_starts.tolist(), *ctx.formula)
+            return (*by_definition(defined, given, grad), None, None, None, None, None)
         grad = grad.to(query.dtype).contiguous()
         to_query = torch.empty_like(query)
         to_memory = None if memory is None else torch.empty_like(memory)
@@ -109,6 +117,27 @@ class _Packed(torch.autograd.Function):
         inputs = (*_parts(query, memory, ctx.width), half, *starts, *ctx.rest)
         library.backward(*inputs, native.address(grad), *outputs, native.threads())
         return to_query, to_memory, None, None, None, None, None
+
+
+def _defined(
+    query_starts: list[int],
+    key_starts: list[int],
+    heads: int,
+    causal: bool,
+    scale: float,
+    query: Tensor,
+    memory: Tensor | None,
+) -> Tensor:
+    """One sentence after the other."""
+    query, key, value = query.chunk(3, -1) if memory is None else (query, *memory.to(query.dtype).chunk(2, -1))
+    contexts = []
+    for (first, last), (begin, end) in zip(pairwise(query_starts), pairwise(key_starts), strict=True):
+        cut = (query[first:last], key[begin:end], value[begin:end])
+        q, k, v = (part.unflatten(-1, (heads, -1)).transpose(0, 1)[None] for part in cut)
+        place = torch.arange(end - begin)
+        visible = (place <= torch.arange(last - first)[:, None])[None, None] if causal else None
+        contexts.append(attended(q, k, v, scale, visible=visible)[0].transpose(0, 1).flatten(1))
+    return torch.cat(contexts)
 
 
 def _parts(query: Tensor, memory: Tensor | None, width: int) -> tuple[ctypes.c_void_p | ctypes.c_int64, ...]:

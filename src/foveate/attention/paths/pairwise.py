@@ -5,15 +5,17 @@ term is computed again. Where no compiler exists, `unavailable` says so, and cal
 """
 
 import ctypes
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from foveate import native
+from foveate.attention.normaliser import Softmax
+from foveate.attention.paths.derivative import by_definition
+from foveate.attention.paths.hidden import silence
 
 LANES = 16
 EXPONENTIALS_FROM = 3
@@ -75,9 +77,11 @@ class _PairWeights(torch.autograd.Function):
         return weights
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, key, vector, bias, visible, weights = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            defined = partial(_defined, visible, weights is not None, ctx.slope)
+            return (*by_definition(defined, (query, key, vector, bias), grad), None, None, None)
         if weights is not None:
             grad = torch.ops.aten._softmax_backward_data(grad, weights, -1, weights.dtype)
         grad = grad.contiguous()
@@ -91,6 +95,25 @@ class _PairWeights(torch.autograd.Function):
         grad_bias = grad.sum_to_size(bias.shape) if ctx.needs_input_grad[3] else None
         shared = (0, 1) if len(vector) == 1 else (0,)
         return grad_query, grad_key, grad_vector.sum(shared).view_as(vector), grad_bias, None, None, None
+
+
+def _defined(
+    visible: Tensor | None,
+    softmax: bool,
+    slope: float | None,
+    query: Tensor,
+    key: Tensor,
+    vector: Tensor,
+    bias: Tensor | None,
+) -> Tensor:
+    (key,) = (key,) if visible is None else silence(visible, key)
+    sums = query[..., :, None, :] + key[..., None, :, :]
+    terms = torch.tanh(sums) if slope is None else torch.nn.functional.leaky_relu(sums, slope)
+    scores = (terms * vector[:, None, None, :]).sum(-1)
+    scores = scores if bias is None else scores + bias
+    if softmax:
+        return scores.softmax(-1) if visible is None else Softmax()(scores, visible)
+    return scores if visible is None else torch.where(visible, scores, 0.0)
 
 
 class _Problem(ctypes.Structure):

@@ -7,15 +7,18 @@ of this package: `unavailable` says why there are no kernels, and callers take a
 
 import importlib.util
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from types import ModuleType
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.autograd.function import once_differentiable
-from torch.nn.functional import pad
+from torch.nn.functional import leaky_relu, pad
+
+from foveate.attention.normaliser import Softmax
+from foveate.attention.paths.derivative import by_definition
+from foveate.attention.paths.hidden import silence, weigh
 
 FAR = 10.0
 """Heads with features beyond are computed without e^{2a} e^{2b}, whose products of two could overflow."""
@@ -98,11 +101,28 @@ class _Attend(torch.autograd.Function):
         return context
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, key, vector, value, bias, context, statistic = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            defined = partial(_defined, ctx.seen, ctx.leak)
+            return (*by_definition(defined, (query, key, vector, value, bias), grad), None, None)
         call = _Call(query, key, vector, bias, ctx.seen, ctx.leak)
         return (*call.gradients(value, context, statistic, grad, wants_bias=ctx.needs_input_grad[4]), None, None)
+
+
+def _defined(
+    seen: Seen, leak: float | None, query: Tensor, key: Tensor, vector: Tensor, value: Tensor, bias: Tensor | None
+) -> Tensor:
+    visible = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=query.device) if seen.mask is None else seen.mask
+    if seen.query_at is not None and seen.key_at is not None:
+        behind = seen.query_at - seen.key_at
+        visible = visible & (behind <= seen.left) & (-behind <= seen.right)
+    key, values = silence(visible, key, value.float())
+    sums = query[..., :, None, :] + key[..., None, :, :]
+    terms = torch.tanh(sums) if leak is None else leaky_relu(sums, leak)
+    scores = (terms * vector[:, None, None, :]).sum(-1)
+    scores = scores if bias is None else scores + bias
+    return weigh(Softmax()(scores, visible), values, visible).to(value.dtype)
 
 
 class _Call:

@@ -4,6 +4,7 @@ Fused kernels lose more at short lengths than they save, above all in bfloat16. 
 first product, and softmax runs in float32, which at odd lengths is several times faster than in bfloat16.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,7 +12,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from foveate import machine
-from foveate.attention.paths.dot import dot_product_reasons, dots, safe_dots
+from foveate.attention.paths.derivative import by_definition
+from foveate.attention.paths.dot import attended, dot_product_reasons, dots, safe_dots
 from foveate.attention.paths.materialised import materialise
 from foveate.attention.paths.path import Cost, Formula, asked
 from foveate.attention.paths.seen import Seen, flat, hiding
@@ -86,14 +88,16 @@ class _Product(torch.autograd.Function):
             weights = scores.softmax(-1, dtype=torch.promote_types(query.dtype, torch.float32))
             light = weights.to(query.dtype)
             context = torch.bmm(light, rows[2]).unflatten(0, (batch, heads))
-        ctx.save_for_backward(*rows, weights, light)
+        ctx.save_for_backward(*rows, weights, light, query, key, value, bias)
         ctx.scale, ctx.shape = scale, (batch, heads)
         ctx.bias = None if bias is None else (bias.shape, bias.dtype)
         return context
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None, None]:
-        query, key, value, weights, light = ctx.saved_tensors
+        query, key, value, weights, light, *given = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return (*by_definition(partial(_defined, ctx.scale), given, grad), None)  # type: ignore[return-value]
         grad = grad.flatten(0, 1)
         with machine.small_products(ctx.work):
             grad_value = torch.bmm(light.mT, grad)
@@ -107,6 +111,12 @@ class _Product(torch.autograd.Function):
         with machine.small_products(ctx.work):
             grads = (torch.bmm(grad_scores, key), torch.bmm(grad_scores.mT, query), grad_value)
         return (*(each.unflatten(0, ctx.shape) for each in grads), grad_bias, None)
+
+
+def _defined(scale: float, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:
+    if bias is not None:
+        bias = bias[None] if len(bias) == 1 else bias.unflatten(0, query.shape[:2])
+    return attended(query, key, value, scale, bias=bias)
 
 
 def _work(query: Float[Tensor, "matrices query dim"], key: Float[Tensor, "matrices key dim"]) -> float:

@@ -1,6 +1,8 @@
 """torch's fused scaled dot-product attention, where it computes exactly what was asked."""
 
+from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -8,7 +10,8 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from foveate import machine
-from foveate.attention.paths.dot import dot_product_reasons, dots, safe_dots
+from foveate.attention.paths.derivative import by_definition, refused
+from foveate.attention.paths.dot import attended, dot_product_reasons, dots, safe_dots
 from foveate.attention.paths.materialised import materialise
 from foveate.attention.paths.path import Cost, Formula, asked
 from foveate.attention.paths.seen import Seen, hiding
@@ -75,6 +78,9 @@ class SDPAPath:
                 is_causal=triangle,
                 scale=given.scale,
             )
+        if context.grad_fn is not None and context.grad_fn.name() in _FUSED:
+            defined = partial(_defined, mask, triangle, given.scale)
+            context.grad_fn.register_hook(partial(_again, defined, tuple(given[:3]), dropout))
         if not large and context.grad_fn is not None and machine.current().onednn_matmul:
             _small_products_backward(context.grad_fn)
         if shown is None or shown.sighted is None:
@@ -83,6 +89,45 @@ class SDPAPath:
 
 
 _AS_IT_IS = nullcontext()
+
+
+_FUSED = {
+    "ScaledDotProductFlashAttentionForCpuBackward0",
+    "ScaledDotProductFlashAttentionBackward0",
+    "ScaledDotProductEfficientAttentionBackward0",
+    "ScaledDotProductCudnnAttentionBackward0",
+    "ScaledDotProductFusedAttentionOverrideableBackward0",
+}
+"""Passes of torch's that cannot be differentiated again."""
+
+
+def _again(
+    definition: Callable[..., Tensor],
+    given: tuple[Tensor, ...],
+    dropout: float,
+    grads: tuple[Tensor | None, ...],
+    above: tuple[Tensor | None, ...],
+) -> tuple[Tensor | None, ...] | None:
+    """Where a graph is asked for, the gradients of the definition in place of the kernel's."""
+    if not torch.is_grad_enabled() or above[0] is None:
+        return None
+    if dropout or any(grad is not None and grad.shape != x.shape for grad, x in zip(grads, given, strict=False)):
+        return tuple(refused(grads, SECOND))
+    return (*by_definition(definition, given, above[0]), *grads[3:])
+
+
+SECOND = (
+    "torch's kernel has no second derivative with these sizes or with dropped weights, and one is asked for. Choose "
+    "the path that keeps everything: Attention(..., paths=(MaterialisedPath(),))."
+)
+
+
+def _defined(mask: Tensor | None, causal: bool, scale: float, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    if causal:
+        mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).tril()[None, None]
+    if mask is not None and mask.dtype == torch.bool:
+        mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, -torch.inf)
+    return attended(query, key, value, scale, bias=mask)
 
 
 def _small_products_backward(node: torch.autograd.graph.Node) -> None:

@@ -12,10 +12,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.autograd import forward_ad
-from torch.autograd.function import once_differentiable
 
 from foveate import native
-from foveate.attention.paths.dot import PLAIN, Dots, dot_product_reasons, dots
+from foveate.attention.paths.derivative import by_definition
+from foveate.attention.paths.dot import PLAIN, Dots, attended, dot_product_reasons, dots
 from foveate.attention.paths.hidden import finite, silence
 from foveate.attention.paths.path import Cost, Formula, asked
 from foveate.attention.paths.product import ProductPath
@@ -137,9 +137,11 @@ class _Short(torch.autograd.Function):
         return _forward(query, key, value, ranges, causal, scale)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, ranges = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            defined = partial(_defined, ranges, ctx.causal, ctx.scale)
+            return (*by_definition(defined, (query, key, value), grad), None, None, None)
         grad = grad if grad.stride(3) == 1 else grad.contiguous()
         grads = [torch.empty_like(tensor) for tensor in (query, key, value)]
         sizes = _sizes(query, key, ranges, ctx.causal, value, grad, *grads)
@@ -147,6 +149,16 @@ class _Short(torch.autograd.Function):
         places = [tensor.data_ptr() for tensor in (query, key, value, grad, *grads)]
         _kernel("backward_alike")(sizes, ctx.scale, told, *places)
         return (*grads, None, None, None)
+
+
+def _defined(ranges: Tensor | None, causal: bool, scale: float, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    place = torch.arange(key.shape[2])
+    visible = None
+    if ranges is not None:
+        visible = (place >= ranges[..., :1]) & (place < ranges[..., 1:])
+    elif causal:
+        visible = (place <= torch.arange(query.shape[2])[:, None])[None, None]
+    return attended(query, key, value, scale, visible=visible)
 
 
 def _sizes(

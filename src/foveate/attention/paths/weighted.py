@@ -1,14 +1,16 @@
 """Σ_j α_ij v_j for a few queries, as in one step of a recurrent decoder, on a CPU: hidden values are not even read."""
 
 import ctypes
+from functools import partial
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from foveate import native
+from foveate.attention.paths.derivative import by_definition
+from foveate.attention.paths.hidden import silence, weigh
 
 FEW = 4
 """Up to this many queries the kernel is faster than a matrix product."""
@@ -39,12 +41,20 @@ class _Weigh(torch.autograd.Function):
         return context
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         weights, value, visible = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return *by_definition(partial(_defined, visible), (weights, value), grad), None
         grad_weights, grad_value = torch.empty_like(weights), torch.empty_like(value)
         _call("backward", weights, value, visible, grad.contiguous(), grad_weights, grad_value)
         return grad_weights, grad_value, None
+
+
+def _defined(visible: Tensor | None, weights: Tensor, value: Tensor) -> Tensor:
+    if visible is None:
+        return weights @ value
+    (value,) = silence(visible, value)
+    return weigh(torch.where(visible, weights, 0.0), value, visible)
 
 
 class _Sizes(ctypes.Structure):

@@ -226,6 +226,21 @@ def dropped_weights_are_dropped() -> float:
     return 0.0 if not torch.equal(noisy[0], plain[0]) and float((noisy.mean(0) - plain[0]).abs().max()) < 0.1 else 1.0
 
 
+def second_derivatives_are_explain_s() -> float:
+    attention, at = site(causal() & padding(), bias=Alibi(2)), Positions.of(9, 9, key_lengths=torch.tensor([9, 3, 0]))
+    answers = []
+    for explained in (False, True):
+        tensors = [tensor.requires_grad_() for tensor in inputs(3, 2, 2, 9, 9, 4)]
+        if explained:
+            context = attention.explain(*tensors, at=at).context
+        else:
+            context = additive_gpu.context(attention, *tensors, at=at, key_features=None, dropout=0.0)
+        wanted = [*tensors, *attention.parameters()]
+        first = torch.autograd.grad(context.sin().sum(), wanted, create_graph=True)
+        answers.append(torch.autograd.grad(sum(slope.square().sum() for slope in first), wanted))
+    return max(float((one - other).abs().max()) for one, other in zip(*answers, strict=True)) / 1e-3
+
+
 def no_keys_and_no_queries_are_no_error() -> float:
     """A context of zeros, or none."""
     right = True
@@ -256,6 +271,7 @@ def promises() -> Cases:
         gradients_are_the_same_every_time,
         kept_key_features_give_the_same,
         dropped_weights_are_dropped,
+        second_derivatives_are_explain_s,
         no_keys_and_no_queries_are_no_error,
         the_check_is_passed_where_there_are_no_gradients_and_in_autocast,
     )

@@ -86,6 +86,19 @@ def test_a_poisoned_future_and_poisoned_neighbours_do_not_reach_a_query() -> Non
     assert (gradient[9:] == 0).all()
 
 
+@pytest.mark.parametrize("rule", [causal(), padding()], ids=str)
+def test_second_derivatives_are_those_of_every_sentence(rule: Visibility) -> None:
+    attention, at = built(rule), starts(QUERIES)
+    query, memory = tokens(QUERIES, WIDTH, torch.float32), tokens(QUERIES, 2 * WIDTH, torch.float32)
+    packed_context = packed.packed_attention(attention, query, memory, (at, at), HEADS)
+    answers = []
+    for context in (packed_context, one_by_one(attention, query, memory, (QUERIES, QUERIES))):
+        slopes = torch.autograd.grad(context.sin().sum(), (query, memory), create_graph=True)
+        answers.append(torch.autograd.grad(sum(slope.square().sum() for slope in slopes), (query, memory)))
+    for one, other in zip(*answers, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+
+
 def test_a_sentence_without_keys_has_no_context() -> None:
     query, memory = tokens([2, 1], WIDTH, torch.float32), tokens([3], 2 * WIDTH, torch.float32)
     context = packed.packed_attention(built(padding()), query, memory, (starts([2, 1]), starts([0, 3])), HEADS)
