@@ -35,6 +35,13 @@ def test_an_evaluation_takes_what_it_uses(foveate: Any, words: str, said: str) -
     assert (refused.code, f"foveate evaluate: {said}" in refused.err) == (2, True), refused.err
 
 
+def test_a_translator_is_not_scored_with_labelled_data(foveate: Any, trained: Path) -> None:
+    for run in (trained, "en-fr"):
+        said = foveate("evaluate", run, "--data", "nowhere.tsv")
+        expected = f"{run} is a run of the task translate, which is not scored with --data. Use --source."
+        assert (said.code, said.err) == (2, f"foveate evaluate: {expected}\n")
+
+
 def test_a_run_of_another_task_is_said_before_its_data_are_read(foveate: Any, tmp_path: Path) -> None:
     create_run(tmp_path / "run", "tag", {})
     said = foveate("evaluate", tmp_path / "run", "--source", "nowhere.tsv")

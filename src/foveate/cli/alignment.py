@@ -4,9 +4,9 @@ import argparse
 import json
 from pathlib import Path
 
-from foveate.cli.options import require_used
+from foveate.cli.options import pairs_of, require_used
 from foveate.cli.setup import prepare_machine, say
-from foveate.data.text import Pair, read_lines, read_pairs
+from foveate.data.text import Pair, read_lines
 from foveate.errors import DataError, UsageError
 from foveate.metrics import Score, parse_pharaoh
 from foveate.storage.draft import disk_errors
@@ -25,7 +25,7 @@ def evaluate(arguments: argparse.Namespace) -> int:
             raise UsageError(f"--{option} is for translations, and --gold scores the attention. Leave one of them out.")
     if arguments.per_head and not arguments.save:
         require_used(arguments, dict.fromkeys(("layer", "head", "when"), "--gold alone"), (), "beside --per-head")
-    pairs = list(read_pairs(arguments.source, arguments.target))
+    pairs = list(pairs_of(arguments))
     gold = parse_pharaoh(read_lines(arguments.gold), arguments.gold)
     if len(pairs) != len(gold):
         lines, there = counted(len(gold), "line"), counted(len(pairs), "pair")

@@ -26,13 +26,14 @@ files are left in the folder. The same command goes on where it was stopped, and
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    from foveate.cli.options import machine_arguments
+    from foveate.cli.options import columns_argument, machine_arguments
 
     parser.epilog = EXAMPLE
     parser.add_argument("task", choices=list(TASKS), help="what to train; see `foveate train --help`")
     parser.add_argument("config", nargs="?", metavar="TOML", help="what all variants have in common, and [compare]")
     for name, says in {name: says for task in TASKS.values() for name, says in task.files.items()}.items():
         parser.add_argument(option(name), metavar="FILE", help=says)
+    columns_argument(parser)
     parser.add_argument(
         "--vary",
         action="append",
@@ -109,7 +110,7 @@ def _base(arguments: argparse.Namespace) -> tuple[dict[str, Any], Any]:
 
     With the suggestion, where it is what suits the data.
     """
-    from foveate.cli.setup import assign
+    from foveate.cli.setup import assign, data_config
     from foveate.cli.task import module_of
     from foveate.cli.train import files_given
     from foveate.config import read_toml
@@ -119,7 +120,8 @@ def _base(arguments: argparse.Namespace) -> tuple[dict[str, Any], Any]:
     if arguments.config is not None:
         mapping: dict[str, Any] = read_toml(arguments.config)
     elif first in files:
-        suggestion = module_of(arguments.task).suggest(files)
+        module = module_of(arguments.task)
+        suggestion = module.suggest(data_config(files, arguments.set, module.RunConfig))
         mapping = dict(suggestion.settings)
     else:
         raise UsageError(f"There is nothing to train on. Give {option(first)} FILE, or a TOML file.")

@@ -10,16 +10,17 @@ if TYPE_CHECKING:
     from foveate.metrics import Score
 
 
-TRANSLATING = ("source", "target", "metrics", "precision", "beam", "set")
+TRANSLATING = ("source", "target", "columns", "metrics", "precision", "beam", "set")
 MODES = {
     "text": ("run", "text", "context", "report", "json", "precision"),
     "gold": (
-        *("run", "source", "target", "gold", "per_head", "save", "json", "precision", "layer", "head", "when"),
+        *("run", "source", "target", "columns", "gold", "per_head", "save", "json", "precision"),
+        *("layer", "head", "when"),
         *("report", "metrics"),  # for which there is a sentence of its own
     ),
     "links": ("links", "gold", "json"),
     "output": ("output", "target", "metrics", "json"),
-    "data": ("run", "data", "per_class", "save", "report", "json", "metrics"),
+    "data": ("run", "data", "columns", "per_class", "save", "report", "json", "metrics"),
     "source": ("run", *TRANSLATING, "save", "report", "json"),
 }
 """What can be scored, by the option that says so, and the options that count then."""
@@ -28,6 +29,7 @@ USES = {
     "source": "RUN",
     "target": "--source or --output",
     "data": "RUN alone",
+    "columns": "RUN and --source or --data",
     "per_class": "RUN and --data",
     "context": "RUN and --text",
     "output": "--target alone",
@@ -47,7 +49,7 @@ USES = {
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    from foveate.cli.options import count, decode_arguments, head_arguments, machine_arguments
+    from foveate.cli.options import columns_argument, count, decode_arguments, head_arguments, machine_arguments
 
     parser.epilog = """
 examples:
@@ -64,6 +66,7 @@ examples:
     parser.add_argument("--source", metavar="FILE", help="source lines, or tab-separated pairs")
     parser.add_argument("--target", metavar="FILE", help="reference lines")
     parser.add_argument("--data", metavar="FILE", help="labelled examples, for runs of other tasks than translation")
+    columns_argument(parser)
     parser.add_argument("--per-class", action="store_true", help="with --data: F1 of every class")
     parser.add_argument("--text", metavar="FILE", help="text to score a language model on")
     parser.add_argument(
@@ -171,13 +174,13 @@ def _of_task(arguments: argparse.Namespace, name: str, option: str) -> "Callable
     from foveate.storage.shipped import run_folder
 
     task = known_task(read_run(run_folder(arguments.run)))
-    found = getattr(module_of(task), name, None)
-    if found is None:
+    module = module_of(task)
+    if name not in module.__all__:
         raise UsageError(
             f"{arguments.run} is a run of the task {task}, which is not scored with {option}. "
             f"Use {option_of(TASKS[task].first)}."
         )
-    return found
+    return getattr(module, name)
 
 
 def _file(arguments: argparse.Namespace) -> "list[Score]":

@@ -50,6 +50,35 @@ def require_ending(option: str, path: str, kind: str) -> None:
         raise UsageError(f"{option} writes {kind}, and the ending of {path} promises {promised}. Name another file.")
 
 
+def two_columns(text: str) -> tuple[int, int]:
+    """The type of --columns: two different numbers, counted from 0."""
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) != 2 or not all(part.isdecimal() for part in parts) or int(parts[0]) == int(parts[1]):
+        raise argparse.ArgumentTypeError(f"must be two columns, counted from 0, like 1,2, got {text!r}")
+    return int(parts[0]), int(parts[1])
+
+
+def columns_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--columns",
+        type=two_columns,
+        metavar="A,B",
+        help="which columns of a tab-separated file are read, counted from 0: source and target, text and label, or "
+        "word and tag; needed where there are more than two",
+    )
+
+
+def pairs_of(arguments: argparse.Namespace) -> Iterator[Any]:
+    """The pairs to score a run on: by --columns, or as its training data were read."""
+    from foveate.data.text import columns_there, read_pairs
+    from foveate.storage.run import read_run
+    from foveate.storage.shipped import run_folder
+
+    saved = read_run(run_folder(arguments.run)).config.get("data", {}).get("columns")
+    columns = arguments.columns or columns_there(arguments.source, None if saved is None else tuple(saved))
+    return read_pairs(arguments.source, arguments.target, columns=columns)
+
+
 def metric_names(arguments: argparse.Namespace) -> list[str]:
     """The metrics that --metrics names."""
     return [name.strip() for name in (arguments.metrics or "").split(",") if name.strip()]

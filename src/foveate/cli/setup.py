@@ -11,6 +11,7 @@ import torch
 
 from foveate import machine
 from foveate.config import build, override, read_toml, setting, to_dict
+from foveate.data.text import read_lines, short
 from foveate.decode import Constraints, DecodeConfig
 from foveate.errors import UsageError
 from foveate.suggestion import counted, did_you_mean
@@ -20,6 +21,8 @@ from foveate.train import TrainConfig
 from foveate.train.resume import differences
 
 Run = TypeVar("Run")
+DATA = ("data.", "second_column")
+"""Settings that say where the data are and how they are read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +39,7 @@ class RunConfig(TranslateConfig):
 def resolve(
     base: Mapping[str, Any],
     toml: str | None,
-    files: Mapping[str, str],
+    files: Mapping[str, Any],
     assignments: Sequence[str],
     *,
     kind: type[Run] = RunConfig,  # type: ignore[assignment]
@@ -51,6 +54,12 @@ def resolve(
     if files and isinstance(data, Mapping):
         mapping = {**mapping, "data": {**data, **files}}
     return build(kind, assign(mapping, assignments), imports=True)
+
+
+def data_config(files: Mapping[str, Any], assignments: Sequence[str], kind: type[Run]) -> Run:
+    """Where the data are and how they are read, before anything else is chosen for them."""
+    about = [one for one in assignments if one.partition("=")[0].strip().startswith(DATA)]
+    return resolve({}, None, files, about, kind=kind)
 
 
 def choices(suggestion: Suggestion, config: Any, *, varied: Iterable[str] = (), budget: str = "") -> Iterator[str]:
@@ -131,6 +140,17 @@ def prepare_machine(arguments: argparse.Namespace, *, quiet: bool = False) -> No
         tuning = machine.tune()
         if not quiet:
             say(f"Switches for this machine: {tuning}. (`foveate doctor` says why.)")
+
+
+def say_columns(path: str, columns: tuple[int, int] | None, names: tuple[str, str]) -> None:
+    """Tell which columns of a table are read, with what stands there first."""
+    if columns is None:
+        return
+    cells = next((line for line in read_lines(path) if line.strip()), "").split("\t")
+    shown = [short(cells[column]) if column < len(cells) else "missing" for column in columns]
+    taken = zip(names, columns, shown, strict=True)
+    said = "; ".join(f"{name} is column {column}, in the first line {cell}" for name, column, cell in taken)
+    say(f"columns, counted from 0: {said}.")
 
 
 def say(text: str) -> None:

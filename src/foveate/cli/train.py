@@ -2,6 +2,7 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from foveate.cli.task import TASKS, module_of, option
 
@@ -19,7 +20,7 @@ Without a TOML file sizes are chosen from the data, and the choice is explained.
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    from foveate.cli.options import machine_arguments
+    from foveate.cli.options import columns_argument, machine_arguments
 
     parser.epilog = EXAMPLE
     what = "; ".join(f"{name}: {task.summary}" for name, task in TASKS.items())
@@ -27,6 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", nargs="?", metavar="TOML", help="configuration file; see `foveate plan --show`")
     for name, says in {name: says for task in TASKS.values() for name, says in task.files.items()}.items():
         parser.add_argument(option(name), metavar="FILE", help=says)
+    columns_argument(parser)
     parser.add_argument("--out", metavar="FOLDER", required=True, help="the run folder to create")
     parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="set one setting; may be repeated")
     parser.add_argument("--quiet", action="store_true", help="no progress")
@@ -34,11 +36,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from foveate.cli.setup import choices, prepare_machine, resolve, say, task_of
+    from foveate.cli.setup import choices, data_config, prepare_machine, resolve, say, task_of
     from foveate.cli.training import train
     from foveate.config import to_dict
     from foveate.errors import UsageError
-    from foveate.storage.run import create_run, require_new
+    from foveate.storage.run import begin_run, create_run, require_new
     from foveate.train import require_measured
 
     task_of(arguments.config, arguments.task)
@@ -50,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError(
                 f"There is nothing to train on. Give {option(first)} FILE{_partner(first)}, or a TOML file."
             )
-        suggestion = task.suggest(files)
+        suggestion = task.suggest(data_config(files, arguments.set, task.RunConfig))
         base = suggestion.settings
     config = resolve(base, arguments.config, files, arguments.set, kind=task.RunConfig)
     if not getattr(config.data, first):
@@ -62,6 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     for sentence in choices(suggestion, config) if suggestion else ():
         say(sentence)
     prepare_machine(arguments, quiet=arguments.quiet)
+    begin_run(folder)
     prepared = task.prepare(config, folder)
     config = prepared.config  # with the sizes of an encoder that it begins with
     require_measured(prepared, config.train)
@@ -70,12 +73,12 @@ def run(arguments: argparse.Namespace) -> int:
     return train(arguments.task, prepared, config, folder, quiet=arguments.quiet)
 
 
-def files_given(arguments: argparse.Namespace) -> dict[str, str]:
-    """The files that were named, by the setting of `data` they are for."""
+def files_given(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The files that were named, and the columns, by the setting of `data` they are for."""
     from foveate.errors import UsageError
 
     taken = TASKS[arguments.task].files
-    files = {}
+    files: dict[str, Any] = {}
     for name in {name for task in TASKS.values() for name in task.files}:
         path = getattr(arguments, name)
         if path is None:
@@ -89,6 +92,12 @@ def files_given(arguments: argparse.Namespace) -> dict[str, str]:
                 "Training reads its data several times, so it cannot come from standard input. Save it first."
             )
         files[name] = str(Path(path).absolute())
+    if arguments.columns is not None:
+        if "text" in taken:
+            raise UsageError(f"{arguments.task} reads lines, not columns. Leave --columns out.")
+        if "target" in files:
+            raise UsageError("--columns is for one tab-separated file. Leave it out, or --target.")
+        files["columns"] = list(arguments.columns)
     return files
 
 

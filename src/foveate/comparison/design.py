@@ -8,6 +8,7 @@ from typing import Any, Literal
 from foveate.comparison.subject import Asked, Subject, subject_of
 from foveate.comparison.variant import Changes, lay_over
 from foveate.config import build, setting, to_dict
+from foveate.data.text import free_columns
 from foveate.errors import UsageError
 from foveate.suggestion import counted
 from foveate.train import Constant, InverseSquareRoot
@@ -121,7 +122,7 @@ class Design:
             asked=Asked(
                 metrics=compare.metrics,
                 test=_test(subject, compare.test),
-                columns=getattr(root.data, "columns", (0, 1)),
+                columns=_test_columns(root.data),
                 lengths=compare.lengths,
             ),
             set_aside=tuple(
@@ -209,6 +210,13 @@ def _require_same_data(subject: Subject, variants: Mapping[str, Any]) -> None:
             f"The variants keep examples of different lengths ({said}), so they would not have the same data. "
             f"Give all models as many positions, or set data.max_length = {shortest}."
         )
+
+
+def _test_columns(data: Any) -> tuple[int, int] | None:
+    """Those of the test data: as in the base, whose links the test data need not have."""
+    columns: tuple[int, int] | None = getattr(data, "columns", None)
+    beside = getattr(data, "links_column", None)
+    return free_columns(beside) if columns is None and beside is not None else columns
 
 
 def _test(subject: Subject, test: Any) -> dict[str, str]:

@@ -35,6 +35,9 @@ class Labels:
     def __len__(self) -> int:
         return len(self.names)
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._numbers
+
     def encode(self, name: str, where: str = "") -> int:
         """Raises DataError for a label that was not in the training data."""
         if name not in self._numbers:

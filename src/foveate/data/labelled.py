@@ -5,7 +5,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from foveate.data.text import read_cells, read_lines
+from foveate.data.text import free_columns, read_cells, read_lines, require_only
 from foveate.errors import DataError
 
 _LOOK = 100
@@ -34,14 +34,15 @@ class LabelledText(NamedTuple):
         return f"{self.text}\t{self.second}" if self.second else self.text
 
 
-def read_tagged(path: Path | str, *, columns: tuple[int, int] = (0, 1)) -> Iterator[Tagged]:
+def read_tagged(path: Path | str, *, columns: tuple[int, int] | None = None) -> Iterator[Tagged]:
     """Tagged sentences, from either of two ways to write them; `.gz` and `.xz` are unpacked.
 
     A sentence a line, `I/PRON saw/VERB a/DET saw/NOUN`: the tag stands after the last slash. Or a word a line, with
     tabs between columns and an empty line between sentences; lines without a tab that begin with # are remarks.
-    `columns` are those of word and tag, counted from 0. Which way it is, the first lines say.
+    `columns` are those of word and tag, counted from 0; without them there must be two. Which way it is, the first
+    lines say.
 
-    Raises DataError with file and line for a word without a tag.
+    Raises DataError with file and line for a word without a tag, and for a table with more columns, none chosen.
     """
     lines = enumerate(read_lines(path), start=1)
     head = list(islice(lines, _LOOK))
@@ -52,16 +53,18 @@ def read_tagged(path: Path | str, *, columns: tuple[int, int] = (0, 1)) -> Itera
 
 
 def read_labelled(
-    path: Path | str, *, columns: tuple[int, int] = (0, 1), second: int | None = None
+    path: Path | str, *, columns: tuple[int, int] | None = None, second: int | None = None
 ) -> Iterator[LabelledText]:
     """Texts with their labels: two columns (counted from 0) of a tab-separated file; empty lines are passed over.
 
-    With a column for a `second` text every line is a pair. Raises DataError with file and line for a line without a
-    label, or a pair without one of its texts.
+    With a column for a `second` text every line is a pair. Without `columns` there must be two, beside that of a second
+    text. Raises DataError with file and line for a line without a label, a pair without one of its texts, or a table
+    with more columns, none chosen.
     """
-    chosen = columns if second is None else (*columns, second)
+    two, only = columns or free_columns(second), None if columns else ("text", "label")
+    chosen = two if second is None else (*two, second)
     otherwise = "write the text, a tab, and the label" if second is None else "write two texts and a label"
-    for line, (text, label, *other) in read_cells(path, chosen, otherwise=otherwise):
+    for line, (text, label, *other) in read_cells(path, chosen, otherwise=otherwise, only=only, beside=second):
         if not any(cell.strip() for cell in (text, label, *other)):
             continue
         if not label.strip():
@@ -85,7 +88,8 @@ def _by_slashes(path: Path | str, lines: Iterator[tuple[int, str]]) -> Iterator[
             yield Tagged(number, tuple(words), tuple(tags))
 
 
-def _by_columns(path: Path | str, lines: Iterator[tuple[int, str]], columns: tuple[int, int]) -> Iterator[Tagged]:
+def _by_columns(path: Path | str, lines: Iterator[tuple[int, str]], chosen: tuple[int, int] | None) -> Iterator[Tagged]:
+    columns = chosen or free_columns()
     begin, words, tags = 0, list[str](), list[str]()
     for number, line in lines:
         cells = [cell.strip() for cell in line.split("\t")]
@@ -96,6 +100,8 @@ def _by_columns(path: Path | str, lines: Iterator[tuple[int, str]], columns: tup
             continue
         if len(cells) == 1 and line.startswith("#"):
             continue
+        if chosen is None:
+            require_only(f"{path}:{number}", cells, 2, ("word", "tag"))
         word, tag = (cells[column] if column < len(cells) else "" for column in columns)
         if not (word and tag):
             missing = f"column {columns[1] if word else columns[0]} (counted from 0)"

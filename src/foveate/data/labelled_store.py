@@ -21,6 +21,8 @@ from foveate.data.word import WordBatch
 from foveate.errors import DataError
 from foveate.storage.draft import draft_folder
 
+_NAMED = 10
+
 
 @dataclass(frozen=True, eq=False)
 class TextBatch:
@@ -44,12 +46,18 @@ class LabelledReport:
     max_length: int
     empty: LeftOut = LeftOut()
     too_long: LeftOut = LeftOut()
+    strange: LeftOut = LeftOut()
+    """Examples with a label that the training data do not have."""
+    strangers: tuple[str, ...] = ()
+    """The first of these labels."""
     tokens: int = 0
     unknown: int = 0
+    rare: str = ""
+    """A warning about labels that occur once."""
 
     @property
     def used(self) -> int:
-        return self.total - self.empty.count - self.too_long.count
+        return self.total - self.empty.count - self.too_long.count - self.strange.count
 
     def __str__(self) -> str:
         used = f"All {self.total:,}" if self.used == self.total else f"{self.used:,} of {self.total:,}"
@@ -58,9 +66,12 @@ class LabelledReport:
             said.append(f"Empty: {self.empty}.")
         if self.too_long.count:
             said.append(f"More than {self.max_length:,} tokens: {self.too_long}.")
+        if self.strange.count:
+            names = ", ".join(map(repr, self.strangers))
+            said.append(f"Warning: labels that the training data do not have ({names}): {self.strange}.")
         if self.unknown:
             said.append(f"{100 * self.unknown / self.tokens:.1f} % of the tokens are unknown.")
-        return " ".join(said)
+        return " ".join([*said, self.rare] if self.rare else said)
 
 
 @dataclass(frozen=True)
@@ -108,17 +119,21 @@ def prepare_sentences(
     max_length: int,
     measure: Callable[[Sequence[str]], int] = len,
     path: str = "",
+    given: bool = False,
+    rare: str = "",
 ) -> tuple[LabelledData, LabelledReport]:
     """Store tagged sentences: numbers of forms, and every form once, as `form_row` makes it.
 
     `measure` is how long words are together, where a word is not one.
 
-    Raises DataError for a tag that `labels` lacks; `path` is the file that it names.
+    Raises DataError for a tag that `labels` lacks; `path` is the file that it names. In a `given` file of validation
+    examples such a sentence is left out and reported, unless most are such.
     """
-    tally, numbers, unknown = _Tally("sentences", max_length), dict[str, int](), set[str]()
+    tally, numbers, unknown = _Tally("sentences", max_length, labels, path, given), dict[str, int](), set[str]()
     with _writing(Path(folder), "forms") as (writers, finish):
         for sentence in sentences:
-            if not tally.takes(sentence.line, measure(sentence.words)):
+            tags = tally.labels(sentence.line, measure(sentence.words), sentence.tags)
+            if tags is None:
                 continue
             row = []
             for word in sentence.words:
@@ -129,9 +144,8 @@ def prepare_sentences(
                         unknown.add(word)
                 row.append(numbers[word])
                 tally.unknown += word in unknown
-            tags = [labels.encode(tag, f"{path}:{sentence.line}") for tag in sentence.tags]
             finish(row, tags, sentence.line)
-    return LabelledData.open(folder), tally.report()
+    return LabelledData.open(folder), tally.report(rare)
 
 
 def prepare_texts(
@@ -142,19 +156,23 @@ def prepare_texts(
     *,
     max_length: int,
     path: str = "",
+    given: bool = False,
+    rare: str = "",
 ) -> tuple[LabelledData, LabelledReport]:
     """Store labelled texts between begin and end, pairs with an end between them too.
 
-    Raises DataError for a label that `labels` lacks.
+    Raises DataError for a label that `labels` lacks; in a `given` file of validation examples such a text is left out
+    and reported, unless most are such.
     """
-    tally = _Tally("texts", max_length)
+    tally = _Tally("texts", max_length, labels, path, given)
     with _writing(Path(folder)) as (_, finish):
         for line, text, label, second in texts:
             row = joined((text, second) if second else (text,), tokeniser)
-            if tally.takes(line, len(row) + 1 if row else 0):
+            numbers = tally.labels(line, len(row) + 1 if row else 0, (label,))
+            if numbers is not None:
                 tally.unknown += row.count(UNKNOWN)
-                finish([BOS, *row], [labels.encode(label, f"{path}:{line}")], line)
-    return LabelledData.open(folder), tally.report()
+                finish([BOS, *row], numbers, line)
+    return LabelledData.open(folder), tally.report(rare)
 
 
 Finish = Callable[[list[int], list[int], int], None]
@@ -179,29 +197,46 @@ def _writing(folder: Path, *more: str) -> Iterator[tuple[dict[str, TokenWriter],
 class _Tally:
     """Counts what is used and what is left out."""
 
-    def __init__(self, what: str, max_length: int) -> None:
-        self.what, self.max_length = what, max_length
+    def __init__(self, what: str, max_length: int, known: Labels, path: str, given: bool) -> None:
+        self.what, self.max_length, self.known, self.path, self.given = what, max_length, known, path, given
         self.total = self.tokens = self.unknown = 0
-        self.empty, self.too_long = LeftOut(), LeftOut()
+        self.empty, self.too_long, self.strange = LeftOut(), LeftOut(), LeftOut()
+        self.refusal: DataError | None = None
+        self.strangers: dict[str, None] = {}
 
-    def takes(self, line: int, length: int) -> bool:
+    def labels(self, line: int, length: int, names: Sequence[str]) -> list[int] | None:
+        """The numbers of an example's labels; None where it is left out."""
         self.total += 1
         if not length:
             self.empty = self.empty.add(line)
         elif length > self.max_length:
             self.too_long = self.too_long.add(line)
         else:
+            try:
+                numbers = [self.known.encode(name, f"{self.path}:{line}") for name in names]
+            except DataError as error:
+                if not self.given:
+                    raise
+                self.refusal = self.refusal or error
+                self.strange = self.strange.add(line)
+                self.strangers |= dict.fromkeys(name for name in names if name not in self.known)
+                return None
             self.tokens += length
-            return True
-        return False
+            return numbers
+        return None
 
-    def report(self) -> LabelledReport:
+    def report(self, rare: str) -> LabelledReport:
+        if self.refusal and 2 * self.strange.count > self.total:
+            raise self.refusal  # not some new labels, but another column, or another task
         return LabelledReport(
             what=self.what,
             total=self.total,
             max_length=self.max_length,
             empty=self.empty,
             too_long=self.too_long,
+            strange=self.strange,
+            strangers=tuple(self.strangers)[:_NAMED],
+            rare=rare,
             tokens=self.tokens,
             unknown=self.unknown,
         )

@@ -8,7 +8,7 @@ import shlex
 import sys
 import unicodedata
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, NoReturn, cast
 
@@ -16,6 +16,7 @@ from foveate.errors import DataError, UsageError
 from foveate.suggestion import missing_file
 
 STDIN = "standard input"
+_CELL = 60
 MAX_LINE_BYTES = 1 << 24
 """A longer line is no sentence: a file of another kind, or a bomb in a compressed one."""
 
@@ -72,15 +73,22 @@ def read_lines(path: Path | str) -> Iterator[str]:
 
 
 def read_pairs(
-    source: Path | str, target: Path | str | None = None, *, columns: tuple[int, int] = (0, 1)
+    source: Path | str,
+    target: Path | str | None = None,
+    *,
+    columns: tuple[int, int] | None = None,
+    beside: int | None = None,
 ) -> Iterator[Pair]:
     """Pairs of lines: line by line from two files, or from two columns (counted from 0) of one tab-separated file.
 
-    Raises DataError when the files have different numbers of lines or a line lacks a column, UsageError for columns
-    below 0.
+    Without `columns` the file must have two of them, beside the one that holds something else, if there is one: which
+    columns of a larger table are meant is for the user to say.
+
+    Raises DataError when the files have different numbers of lines, a line lacks a column, or a table has more columns
+    than were chosen from; UsageError for columns below 0.
     """
     if target is None:
-        return read_columns(source, columns)
+        return read_columns(source, columns, beside=beside)
     if str(source) == str(target) == "-":
         raise UsageError(
             "Source and target cannot both be standard input. Send tab-separated columns, and give no target."
@@ -107,19 +115,48 @@ def _side_by_side(source: Path | str, target: Path | str) -> Iterator[Pair]:
 
 
 def read_columns(
-    path: Path | str, columns: tuple[int, int], *, otherwise: str = "give two files if source and target are apart"
+    path: Path | str,
+    columns: tuple[int, int] | None = None,
+    *,
+    beside: int | None = None,
+    otherwise: str = "give two files if source and target are apart",
 ) -> Iterator[Pair]:
     """Two columns of a tab-separated file; `otherwise` is what to try where a line lacks one."""
-    return (Pair(line, *cells) for line, cells in read_cells(path, columns, otherwise=otherwise))
+    chosen, only = columns or free_columns(beside), None if columns else ("source", "target")
+    cells = read_cells(path, chosen, otherwise=otherwise, only=only, beside=beside)
+    return (Pair(line, *both) for line, both in cells)
 
 
-def read_cells(path: Path | str, columns: tuple[int, ...], *, otherwise: str) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """The cells of any columns, and the number of their line; those of an empty line are empty."""
+def free_columns(beside: int | None = None) -> tuple[int, int]:
+    """The first two columns that hold nothing else.
+
+    >>> free_columns(), free_columns(beside=1)
+    ((0, 1), (0, 2))
+    """
+    first, second = [column for column in range(3) if column != beside][:2]
+    return first, second
+
+
+def read_cells(
+    path: Path | str,
+    columns: tuple[int, ...],
+    *,
+    otherwise: str,
+    only: tuple[str, str] | None = None,
+    beside: int | None = None,
+) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """The cells of any columns, and the number of their line; those of an empty line are empty.
+
+    `only` names what the first two columns are, and says that there are no others except the one `beside`: a table with
+    more raises DataError, which shows its columns.
+    """
     if min(columns) < 0:
         raise UsageError(f"columns = {list(columns)}: columns are counted from 0, the leftmost.")
     needed = max(columns) + 1
     for number, line in enumerate(read_lines(path), start=1):
         cells = line.split("\t")
+        if only:
+            require_only(f"{path}:{number}", cells, 2 if beside is None else 3, only)
         if len(cells) >= needed:
             yield number, tuple(cells[column] for column in columns)
         elif line.strip():
@@ -130,6 +167,40 @@ def read_cells(path: Path | str, columns: tuple[int, ...], *, otherwise: str) ->
             )
         else:
             yield number, ("",) * len(columns)
+
+
+def require_only(where: str, cells: Sequence[str], count: int, names: tuple[str, str]) -> None:
+    """Raises DataError, with a picture of the columns, for a line with more than `count` cells that hold anything."""
+    if len(cells) > count and any(cell.strip() for cell in cells[count:]):
+        shown = "\n".join(f"  {number}: {short(cell)}" for number, cell in enumerate(cells))
+        raise DataError(
+            f"{where}: the line has {len(cells)} columns, and nothing says which of them hold {names[0]} and "
+            f"{names[1]}:\n{shown}\nName two of these numbers with --columns A,B (data.columns = [A, B])."
+        )
+
+
+def columns_there(path: Path | str, chosen: tuple[int, int] | None) -> tuple[int, int] | None:
+    """The columns that another table was read by, where this one has them; None where it is for this one to say.
+
+    A run of an earlier version keeps (0, 1) whether it was chosen or not: it counts as not chosen.
+    """
+    if chosen is None or chosen == (0, 1) or str(path) == "-" or not Path(path).is_file():
+        return None if chosen == (0, 1) else chosen
+    first = next((line for line in read_lines(path) if line.strip()), "")
+    return chosen if max(chosen) <= first.count("\t") else None
+
+
+def require_lasting(*paths: Path | str | None) -> None:
+    """Raises UsageError for a pipe or a device: training reads its data several times."""
+    for path in paths:
+        if str(path) == "-" or (path is not None and Path(path).exists() and not Path(path).is_file()):
+            kind = "standard input" if str(path) == "-" else "a folder" if Path(str(path)).is_dir() else "a pipe"
+            raise UsageError(f"{path} is {kind}, and training reads its data several times. Save them as a file first.")
+
+
+def short(cell: str) -> str:
+    """A cell as a message shows it."""
+    return repr(cell if len(cell) <= _CELL else f"{cell[: _CELL - 1]}…")
 
 
 def _open(path: Path | str) -> contextlib.AbstractContextManager[BinaryIO]:

@@ -21,6 +21,8 @@ from foveate.storage.shipped import SHIPPED, run_folder
 from foveate.suggestion import missing_file
 
 FORMAT = 1
+BEGINNING = ".beginning"
+"""A file in a folder whose run is being prepared."""
 GUESTS = {"marian": "translate", "gpt2": "language_model", "llama": "language_model", "bert": "masked_language_model"}
 """Kinds of models in folders of Hugging Face, and the task that each serves as a run would."""
 
@@ -46,22 +48,50 @@ class Run:
 
 
 def require_new(folder: Path) -> None:
-    """Raises UsageError when a run cannot begin in this folder because something is there already."""
+    """Raises UsageError when a run cannot begin in this folder because something is there already.
+
+    What a start left that came to nothing is no obstacle: see `begin_run`. Hidden files are none either.
+    """
+    _require_no_run(folder)
+    entries = folder.iterdir() if folder.exists() else iter(())
+    others = sorted(entry.name for entry in entries if not entry.name.startswith("."))
+    if others and not (folder / BEGINNING).exists():
+        shown = ", ".join(others[:3]) + (f" and {len(others) - 3:,} more" if len(others) > 3 else "")
+        raise UsageError(
+            f"{folder} is no run folder and is not empty: it has {shown}. Name a folder that is new, for example "
+            f"{folder / 'run'}."
+        )
+
+
+def begin_run(folder: Path) -> None:
+    """Makes a folder in which a run is being prepared, marked so that another start may use it if this one fails.
+
+    Raises UsageError as `require_new` does.
+    """
+    require_new(folder)
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / BEGINNING).touch()
+
+
+def create_run(folder: Path, task: str, config: Mapping[str, Any], tokenisers: Mapping[str, str] | None = None) -> None:
+    """Makes a folder a run, whatever has been prepared in it. Raises UsageError when it is one already."""
+    _require_no_run(folder)
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    content = {"format": FORMAT, "task": task, "tokenisers": dict(tokenisers or {}), "config": dict(config)}
+    write_json(folder / "config.json", content)
+    with disk_errors(folder):
+        (folder / BEGINNING).unlink(missing_ok=True)
+
+
+def _require_no_run(folder: Path) -> None:
     if (folder / "config.json").exists():
         raise UsageError(
             f"{folder} holds a run already. Continue it with `foveate resume {folder}`, or name another folder."
         )
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file. Name a folder for the run.")
-
-
-def create_run(folder: Path, task: str, config: Mapping[str, Any], tokenisers: Mapping[str, str] | None = None) -> None:
-    """Makes a folder a run. Raises UsageError as `require_new` does."""
-    require_new(folder)
-    with disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    content = {"format": FORMAT, "task": task, "tokenisers": dict(tokenisers or {}), "config": dict(config)}
-    write_json(folder / "config.json", content)
 
 
 def model_type_of(folder: Path | str) -> str | None:

@@ -56,10 +56,11 @@ class ClassifyConfig(LabellingConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         columns = self.data.columns
-        if self.second_column is not None and (self.second_column < 0 or self.second_column in columns):
+        if self.second_column is not None and (self.second_column < 0 or self.second_column in (columns or ())):
             raise ValueError(
-                f"second_column is that of a second text, counted from 0, beside text and label in {list(columns)}, "
-                f"got {self.second_column}"
+                "second_column is that of a second text, counted from 0, "
+                + (f"beside text and label in {list(columns)}, " if columns else "")
+                + f"got {self.second_column}"
             )
 
     def read(self, path: str) -> Iterator[LabelledText]:
@@ -69,6 +70,11 @@ class ClassifyConfig(LabellingConfig):
     def classifier(self, vocab: int, labels: int) -> Classifier:
         """The configured model with its initial weights, a function of the seed."""
         return seeded(lambda: self.model.build(vocab, labels), self.seed)
+
+
+def label_of(example: LabelledText) -> Sequence[str]:
+    """Its only label."""
+    return (example.label,)
 
 
 class ClassifyTask(LabellingTask[Classifier]):
@@ -93,7 +99,7 @@ class ClassifyTask(LabellingTask[Classifier]):
         Raises DataError when files are missing or unreadable, a text has no label, or nothing is left to train on.
         """
         pretrained, config = beginning(config)
-        parts = Parts(config, config.read)
+        parts = Parts(config, config.read, label_of)
         texts = (text for example in parts("train") for text in (example.text, example.second) if text)
         tokeniser = pretrained.tokeniser if pretrained else config.tokeniser.train(texts)
         labels = Labels.of(example.label for example in parts("train"))
@@ -104,7 +110,14 @@ class ClassifyTask(LabellingTask[Classifier]):
         for part in ("train", "valid"):
             folder, limit = run / "data" / part, longest(config)
             data[part], reports[part] = prepare_texts(
-                folder, parts(part), tokeniser, labels, max_length=limit, path=parts.path(part)
+                folder,
+                parts(part),
+                tokeniser,
+                labels,
+                max_length=limit,
+                path=parts.path(part),
+                given=part == "valid" and config.data.valid_data is not None,
+                rare=parts.warning if part == "train" else "",
             )
             require_examples(data[part], part, reports[part])
         return cls(config, tokeniser, labels, data["train"], data["valid"]).begun(run), reports

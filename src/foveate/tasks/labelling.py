@@ -1,7 +1,8 @@
 """What tagging and classifying share: data with labels, the loss, and what is measured."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -15,6 +16,7 @@ from foveate.config import setting
 from foveate.data.batching import BatchPlan
 from foveate.data.label import Labels
 from foveate.data.labelled_store import LabelledData
+from foveate.data.text import require_lasting
 from foveate.errors import DataError
 from foveate.metrics import Score, accuracy, macro_f1, marks_spans, span_f1
 from foveate.nn.loss import Loss, cross_entropy
@@ -32,6 +34,7 @@ VALIDATED = ("loss", "accuracy", "macro_f1", "span_f1")
 KEYS = {"accuracy": "accuracy", "F1": "macro_f1", "span F1": "span_f1"}
 """What `validate` calls the scores of `Predicted`."""
 LABELS = "labels.json"
+_NAMED = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +43,9 @@ class LabelledDataConfig:
 
     data: str = setting("", "file of labelled examples")
     valid_data: str | None = setting(None, "validation examples; none: some training examples are held out")
-    columns: tuple[int, int] = setting((0, 1), "columns of text and label in a tab-separated file, counted from 0")
+    columns: tuple[int, int] | None = setting(
+        None, "columns of text and label in a tab-separated file, counted from 0; none: it has no others"
+    )
     held_out: int = setting(1000, "examples held out for validation when no file is given; at most a tenth of all")
     max_length: int = setting(512, "tokens of the longest example; longer ones are left out and reported")
     max_tokens: int = setting(2048, "tokens per batch, padding counted")
@@ -172,21 +177,52 @@ class LabellingTask(ABC, Generic[Model]):
 
 
 class Parts(Generic[Example]):
-    """The examples for training and those held out, read again and again from their files."""
+    """The examples for training and those held out, read again and again from their files.
 
-    def __init__(self, config: LabellingConfig, read: Callable[[str], Iterator[Example]]) -> None:
+    A label that only one example has stays in training, whatever the seed draws: a model cannot be asked for a label
+    that it has never met. `rare` are these labels.
+    """
+
+    def __init__(
+        self,
+        config: LabellingConfig,
+        read: Callable[[str], Iterator[Example]],
+        labels: Callable[[Example], Iterable[str]],
+    ) -> None:
         self.data, self.read = config.data, read
         self.drawn: frozenset[int] = frozenset()
+        self.rare: tuple[str, ...] = ()
+        require_lasting(self.data.data, self.data.valid_data)
         if self.data.valid_data is None:
-            total = sum(1 for _ in read(self.data.data))
+            found = [frozenset(labels(example)) for example in read(self.data.data)]
+            total = len(found)
             wanted = min(self.data.held_out, total // 10)
             if wanted < 1:
                 raise DataError(
                     f"{self.data.data} has {counted(total, 'example')}: too few to hold some out for validation. "
                     "Give at least 10, or a validation file with --valid-data (data.valid_data)."
                 )
-            drawn = np.random.default_rng(config.seed).choice(total, size=wanted, replace=False)
-            self.drawn = frozenset(drawn.tolist())
+            counts = Counter(chain.from_iterable(found))
+            self.rare = tuple(sorted(label for label, count in counts.items() if count == 1))
+            self.drawn = _drawn(found, counts, wanted, config.seed)
+            if not self.drawn:
+                raise DataError(
+                    f"Every example of {self.data.data} has a label that no other example has, so none can be held out "
+                    "for validation. Give a validation file with --valid-data (data.valid_data), or more examples."
+                )
+
+    @property
+    def warning(self) -> str:
+        """A sentence about the labels that occur once; empty where there are none."""
+        shown = ", ".join(map(repr, self.rare[:_NAMED])) + (
+            f" and {len(self.rare) - _NAMED:,} more" if len(self.rare) > _NAMED else ""
+        )
+        return (
+            f"Warning: {counted(len(self.rare), 'label')} of only one example: {shown}. They are trained on and never "
+            "validated; look for misspellings, or give more examples."
+            if self.rare
+            else ""
+        )
 
     def path(self, part: str) -> str:
         """The file that a part comes from."""
@@ -198,6 +234,23 @@ class Parts(Generic[Example]):
         if self.data.valid_data is not None:
             return examples
         return (one for number, one in enumerate(examples) if (number in self.drawn) == (part == "valid"))
+
+
+def _drawn(found: Sequence[frozenset[str]], counts: Counter[str], wanted: int, seed: int) -> frozenset[int]:
+    """The examples held out, a function of the seed: no label loses its last example to them.
+
+    Where a drawn example is the last of a label, the draw goes on; without such labels it is numpy's plain choice.
+    """
+    generator, left, drawn = np.random.default_rng(seed), Counter(counts), set[int]()
+    for number in chain(
+        generator.choice(len(found), size=wanted, replace=False).tolist(), generator.permutation(len(found)).tolist()
+    ):
+        if len(drawn) == wanted:
+            break
+        if number not in drawn and all(left[label] > 1 for label in found[number]):
+            drawn.add(number)
+            left.subtract(found[number])
+    return frozenset(drawn)
 
 
 def longest(config: LabellingConfig) -> int:

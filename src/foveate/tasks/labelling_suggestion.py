@@ -3,20 +3,25 @@
 from itertools import islice
 from typing import Any
 
-from foveate.data.labelled import read_labelled, read_tagged
+from foveate.data.labelled import read_tagged
+from foveate.data.text import require_lasting
 from foveate.errors import DataError
 from foveate.metrics import marks_spans
 from foveate.suggestion import counted
+from foveate.tasks.classify import ClassifyConfig
 from foveate.tasks.suggestion import SAMPLE, Reason, Suggestion
+from foveate.tasks.tag import TagConfig
 
 BATCH = 2048
 """Tokens of a batch."""
 
 
-def suggest_tagger(path: str) -> Suggestion:
+def suggest_tagger(config: TagConfig) -> Suggestion:
     """Look at tagged sentences and choose model, measure and steps. Raises DataError when there are none."""
+    path = config.data.data
+    require_lasting(path)
     sentences, words, tags, different = 0, 0, set[str](), set[str]()
-    for sentence in read_tagged(path):
+    for sentence in read_tagged(path, columns=config.data.columns):
         sentences, words = sentences + 1, words + len(sentence.words)
         tags.update(sentence.tags)
         different.update(sentence.words)
@@ -38,9 +43,11 @@ def suggest_tagger(path: str) -> Suggestion:
     )
 
 
-def suggest_classifier(path: str) -> Suggestion:
+def suggest_classifier(config: ClassifyConfig) -> Suggestion:
     """Look at labelled texts and choose tokeniser, model and steps. Raises DataError when there are none."""
-    examples = read_labelled(path)
+    path = config.data.data
+    require_lasting(path)
+    examples = config.read(path)
     sample = list(islice(examples, SAMPLE))
     total = len(sample) + sum(1 for _ in examples)
     if not sample:

@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from foveate.data.text import read_lines
+from foveate.data.text import read_lines, require_lasting
 from foveate.errors import DataError
 from foveate.suggestion import counted
 from foveate.tasks.suggestion import Reason, Suggestion
+from foveate.tasks.text import TextConfig
 
 MANY_CHARACTERS = 256
 """Beyond these a character is better spelt in pieces."""
@@ -17,18 +18,19 @@ ROWS_TOKENS = 4096
 """Tokens of a batch."""
 
 
-def suggest_language_model(path: str) -> Suggestion:
+def suggest_language_model(data: TextConfig) -> Suggestion:
     """Look at the text and choose tokeniser, model and steps. Raises DataError when it is empty."""
-    return _suggest(path, masked=False)
+    return _suggest(data.text, masked=False)
 
 
-def suggest_masked_language_model(path: str) -> Suggestion:
+def suggest_masked_language_model(data: TextConfig) -> Suggestion:
     """The same for a model that fills gaps, whose tokens should be pieces of words where there is text to learn them
     from: a missing letter is told by its word."""
-    return _suggest(path, masked=True)
+    return _suggest(data.text, masked=True)
 
 
 def _suggest(path: str, *, masked: bool) -> Suggestion:
+    require_lasting(path)
     lines, characters, different = 0, 0, set[str]()
     for line in read_lines(path):
         lines, characters = lines + 1, characters + len(line) + 1

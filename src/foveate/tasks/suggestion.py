@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from foveate.data.text import read_pairs
+from foveate.data.text import require_lasting
 from foveate.errors import DataError
 from foveate.suggestion import counted
+from foveate.tasks.translate import TranslateConfig
 
 SAMPLE = 20_000
 """Pairs that are looked at closely; the rest is only counted."""
@@ -54,9 +55,11 @@ class _Side:
         return self.different_words <= FEW_SYMBOLS and not self.single_words
 
 
-def suggest(source: str, target: str | None) -> Suggestion:
+def suggest(config: TranslateConfig) -> Suggestion:
     """Look at the pairs and choose tokenisers, model, batches and steps. Raises DataError when there are no pairs."""
-    pairs = read_pairs(source, target)
+    source = config.data.source
+    require_lasting(source, config.data.target)
+    pairs = config.data.read(source, config.data.target)
     sample = [(pair.source, pair.target) for pair in islice(pairs, SAMPLE)]
     total = len(sample) + sum(1 for _ in pairs)
     if not sample:

@@ -122,6 +122,11 @@ class Vocabulary:
         return PIECES if self.in_pieces else CHARACTERS
 
 
+def tags_of(sentence: Tagged) -> Sequence[str]:
+    """Its labels."""
+    return sentence.tags
+
+
 class TagTask(LabellingTask[Tagger | PieceTagger]):
     """A tagger with its data: what training fits."""
 
@@ -139,7 +144,7 @@ class TagTask(LabellingTask[Tagger | PieceTagger]):
         Raises DataError when files are missing or unreadable, a word has no tag, or nothing is left to train on.
         """
         pretrained, config = beginning(config)
-        parts = Parts(config, lambda path: read_tagged(path, columns=config.data.columns))
+        parts = Parts(config, lambda path: read_tagged(path, columns=config.data.columns), tags_of)
         vocabulary = Vocabulary.of(lambda: parts("train"), config, pretrained.tokeniser if pretrained else None)
         clear(run, pretrained)
         vocabulary.save(run)
@@ -153,6 +158,8 @@ class TagTask(LabellingTask[Tagger | PieceTagger]):
                 max_length=longest(config),
                 measure=vocabulary.length,
                 path=parts.path(part),
+                given=part == "valid" and config.data.valid_data is not None,
+                rare=parts.warning if part == "train" else "",
             )
             require_examples(data[part], part, reports[part])
         return cls(config, vocabulary, data["train"], data["valid"]).begun(run), reports

@@ -13,7 +13,7 @@ from torch import nn
 from foveate.config import build, setting
 from foveate.data.block import BlockPlan
 from foveate.data.store import TokenStore
-from foveate.data.text import read_lines
+from foveate.data.text import read_lines, require_lasting
 from foveate.data.tokeniser import EOS, Tokeniser, TokeniserConfig, load_tokeniser
 from foveate.errors import DataError
 from foveate.storage.checkpoint import load_weights, restore_model
@@ -76,6 +76,7 @@ class TextData:
 
         Raises DataError when a file is missing or unreadable, or too short to hold lines out.
         """
+        require_lasting(data.text, data.valid_text)
         cut = _cut(data)
         layout = Layout() if layout is None else layout
         tokeniser = tokeniser_config.train(layout.texts(_lines(data, "train", cut, layout)))

@@ -13,7 +13,7 @@ from foveate.config import setting
 from foveate.data.batch import PairBatch
 from foveate.data.batching import BatchPlan
 from foveate.data.parallel import ParallelData, Report, prepare
-from foveate.data.text import Pair, read_lines, read_pairs
+from foveate.data.text import Pair, read_lines, read_pairs, require_lasting
 from foveate.data.tokeniser import CharacterConfig, Tokeniser, TokeniserConfig, load_tokeniser
 from foveate.decode import BeamConfig, DecodeConfig
 from foveate.errors import DataError, UsageError
@@ -39,7 +39,9 @@ class DataConfig:
 
     source: str = setting("", "file of source lines, or of tab-separated columns when there is no target file")
     target: str | None = setting(None, "file of target lines, line by line the partner of source")
-    columns: tuple[int, int] = setting((0, 1), "source and target column of a tab-separated file, counted from 0")
+    columns: tuple[int, int] | None = setting(
+        None, "source and target column of a tab-separated file, counted from 0; none: it has no others"
+    )
     valid_source: str | None = setting(None, "validation pairs; none: some training lines are held out")
     valid_target: str | None = setting(None, "target side of the validation pairs")
     links: str | None = setting(None, "file of word links like 0-0 1-2, line by line of source: attention is guided")
@@ -59,6 +61,10 @@ class DataConfig:
             raise ValueError("valid_links is given without valid_source, whose lines are its partners")
         if self.links_column is not None and (self.links is not None or self.target is not None):
             raise ValueError("links_column is a column of one file with everything: give no links and no target then")
+
+    def read(self, source: str, target: str | None) -> Iterator[Pair]:
+        """The pairs of a file, or of two. Raises as `read_pairs` does."""
+        return read_pairs(source, target, columns=self.columns, beside=self.links_column)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +123,8 @@ class TranslateTask:
 
         Raises DataError when files are missing, unequal or unreadable, or nothing is left to train on.
         """
+        data_files = config.data
+        require_lasting(data_files.source, data_files.target, data_files.valid_source, data_files.valid_target)
         held_out = _held_out(config)
         joint = config.joint_vocabulary
         source = config.source_tokeniser.train(_lines(config, held_out, "both" if joint else "source"))
@@ -274,8 +282,8 @@ def _held_out(config: TranslateConfig) -> frozenset[int]:
 def _read(config: TranslateConfig, part: str) -> Iterator[Pair]:
     data = config.data
     if part == "valid" and data.valid_source is not None:
-        return read_pairs(data.valid_source, data.valid_target, columns=data.columns)
-    return read_pairs(data.source, data.target, columns=data.columns)
+        return data.read(data.valid_source, data.valid_target)
+    return data.read(data.source, data.target)
 
 
 def _pairs(config: TranslateConfig, held_out: frozenset[int], part: str) -> Iterator[Pair]:

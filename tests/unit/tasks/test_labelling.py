@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -160,12 +161,62 @@ def test_too_long_for_the_positions_is_said(sentences: str, texts: str, tmp_path
         TextClassifier(task.model, task.tokeniser, task.labels).classify(["aaaaa"])
 
 
-def test_a_tag_that_only_validation_has_is_named_with_its_line(sentences: str, tmp_path: Path) -> None:
-    (tmp_path / "valid.txt").write_text("a/D\nb/X\n")
+def test_a_label_that_only_the_validation_file_has_is_left_out_and_named(
+    sentences: str, texts: str, tmp_path: Path
+) -> None:
+    (tmp_path / "valid.txt").write_text("a/D\nb/X\nb/D\n")
+    (tmp_path / "valid.tsv").write_text("ab\tkind True\nab\tother\ncd\tkind False\n")
+    for task, config, name in (
+        (TagTask, tag_config(sentences), "valid.txt"),
+        (ClassifyTask, classify_config(texts), "valid.tsv"),
+    ):
+        config = replace(config, data=replace(config.data, valid_data=str(tmp_path / name)))
+        prepared, reports = task.prepare(config, tmp_path / name.replace(".", "-"))  # type: ignore[attr-defined]
+        strange = "'X'" if name == "valid.txt" else "'other'"
+        assert f"labels that the training data do not have ({strange}): line 2." in str(reports["valid"])
+        assert len(prepared.validation) == 2
+        with torch.no_grad():
+            assert set(prepared.validate()) == {"loss", "accuracy", "macro_f1"}
+
+
+def test_a_validation_file_of_other_labels_is_refused_with_its_line(sentences: str, tmp_path: Path) -> None:
+    (tmp_path / "valid.txt").write_text("a/D\nb/X\nb/Y\n")
     config = tag_config(sentences)
     config = replace(config, data=replace(config.data, valid_data=str(tmp_path / "valid.txt")))
     with pytest.raises(DataError, match=r"valid\.txt:2: the label 'X' is not in the training data"):
         TagTask.prepare(config, tmp_path / "run")
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_labels_of_one_example_stay_in_training_whatever_the_seed(
+    sentences: str, texts: str, tmp_path: Path, seed: int
+) -> None:
+    with Path(sentences).open("a") as file:
+        file.write("".join(f"a/D b/rare{number}\n" for number in range(9)))
+    with Path(texts).open("a") as file:
+        file.write("".join(f"ab\trare{number}\n" for number in range(9)) + "abc\ttwice\nabd\ttwice\n")
+    for task, config in ((TagTask, tag_config(sentences)), (ClassifyTask, classify_config(texts))):
+        config = replace(config, seed=seed, data=replace(config.data, held_out=30))
+        prepared, reports = task.prepare(config, tmp_path / task.__name__)  # type: ignore[attr-defined]
+        trained = set(np.unique(prepared.training.labels.tokens).tolist())
+        assert trained == set(range(len(prepared.labels))), "a label that training never meets"
+        assert len(prepared.validation) == (len(prepared.training) + len(prepared.validation)) // 10
+        assert "9 labels of only one example: 'rare0', 'rare1'" in str(reports["train"])
+        again, _ = task.prepare(config, tmp_path / "again" / task.__name__)  # type: ignore[attr-defined]
+        assert again.validation.lines.tolist() == prepared.validation.lines.tolist()
+
+
+def test_labels_that_are_not_rare_are_held_out_as_before(texts: str, tmp_path: Path) -> None:
+    """Runs of earlier versions keep their validation examples: reports read them again."""
+    task, _ = ClassifyTask.prepare(classify_config(texts), tmp_path / "run")
+    drawn = np.random.default_rng(0).choice(60, size=6, replace=False)
+    assert sorted(task.validation.lines.tolist()) == sorted((drawn + 1).tolist())
+
+
+def test_examples_that_all_have_a_label_of_their_own_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "own.tsv").write_text("".join(f"ab\t{number}\n" for number in range(20)))
+    with pytest.raises(DataError, match="has a label that no other example has, so none can be held out"):
+        ClassifyTask.prepare(classify_config(str(tmp_path / "own.tsv")), tmp_path / "run")
 
 
 def test_too_few_examples_are_refused(tmp_path: Path) -> None:

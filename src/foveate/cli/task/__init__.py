@@ -1,11 +1,13 @@
 """The tasks that can be trained, and what each takes from the command line.
 
 A task is a module of this package, named as its command: `RunConfig` (the task's configuration, and how to train),
-`suggest(files)`, `prepare(config, folder)`, `open_task(config, folder)`, `size(task)` in words, and
+`suggest(config)`, sizes from the data that a configuration names, `prepare(config, folder)`,
+`open_task(config, folder)`, `size(task)` in words, and
 `finish(task, config, folder)`, which leaves a report and says what to try; `report(folder, path)`, which writes it
 again; `probe(config, arguments)`, what `foveate plan` measures. A task has one of `evaluate(arguments)`, the scores of
 `foveate evaluate RUN --data FILE`, `evaluate_pairs(arguments)`, those of `--source FILE`, and
-`evaluate_text(arguments)`, which prints those of `--text FILE`. This file knows no torch: `--help` has to be quick.
+`evaluate_text(arguments)`, which prints those of `--text FILE`. What a task has is what its `__all__` names. This file
+knows no torch: `--help` has to be quick.
 """
 
 import importlib

@@ -1,7 +1,7 @@
 """The command line's side of classifying."""
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from foveate.cli.task.labelling import Side, class_rows, require_measured, size
@@ -9,7 +9,7 @@ from foveate.cli.task.report import Sample
 from foveate.config import setting
 from foveate.data.labelled import LabelledText, read_labelled
 from foveate.metrics import Score
-from foveate.tasks.classify import ClassifyConfig, ClassifyTask, TextClassifier
+from foveate.tasks.classify import ClassifyConfig, ClassifyTask, TextClassifier, label_of
 from foveate.tasks.labelling_suggestion import suggest_classifier
 from foveate.tasks.plan import Probe
 from foveate.tasks.probe import classify_probe
@@ -30,9 +30,9 @@ class RunConfig(ClassifyConfig):
         require_measured(self.train)
 
 
-def suggest(files: Mapping[str, str]) -> Suggestion:
-    """Sizes for a run without a configuration."""
-    return suggest_classifier(files["data"])
+def suggest(config: RunConfig) -> Suggestion:
+    """Sizes for a run without a configuration; `config` says where the data are."""
+    return suggest_classifier(config)
 
 
 def probe(config: RunConfig, arguments: argparse.Namespace) -> Probe:
@@ -67,7 +67,14 @@ class _Side(Side[ClassifyTask, TextClassifier, LabelledText]):
 
 
 SIDE = _Side(
-    name="classify", what="texts", config=RunConfig, task=ClassifyTask, load=TextClassifier.load, read=read_labelled
+    name="classify",
+    what="texts",
+    config=RunConfig,
+    task=ClassifyTask,
+    load=TextClassifier.load,
+    read=read_labelled,
+    labels=label_of,
+    parts=("text", "label"),
 )
 prepare, open_task, finish = SIDE.prepare, SIDE.open_task, SIDE.finish
 report, evaluate = SIDE.report, SIDE.evaluate

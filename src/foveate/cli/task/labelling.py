@@ -4,13 +4,14 @@ import argparse
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from foveate.cli.setup import say
+from foveate.cli.setup import say, say_columns
 from foveate.cli.task.report import Sample, write_report
 from foveate.config import build
+from foveate.data.text import columns_there
 from foveate.errors import DataError, UsageError
 from foveate.metrics import Score, class_scores, marks_spans, span_scores
 from foveate.storage.draft import disk_errors
@@ -46,7 +47,7 @@ def class_rows(predicted: Predicted) -> list[Score]:
         Score(
             name=f"{what} of {score.name}",
             value=score.f1,
-            signature=f"precision:{score.precision:.2f}|recall:{score.recall:.2f}|there:{score.there}",
+            signature=f"precision:{score.precision:.2f}|recall:{score.recall:.2f}|support:{score.there}",
             higher_is_better=True,
         )
         for what, score in by_name
@@ -65,6 +66,10 @@ class Side(ABC, Generic[Task, Labeller, Example]):
     load: Callable[..., Labeller]
     """A trained model in use, from its run folder."""
     read: Callable[..., Iterator[Example]]
+    labels: Callable[[Example], Sequence[str]]
+    """Those of an example."""
+    parts: tuple[str, str]
+    """What the columns of a table hold."""
 
     @abstractmethod
     def labeller(self, task: Task) -> Labeller:
@@ -90,7 +95,8 @@ class Side(ABC, Generic[Task, Labeller, Example]):
         return False
 
     def prepare(self, config: Any, folder: Path) -> Task:
-        """Read the data into the run folder, and say what was left out."""
+        """Read the data into the run folder, and say which columns were taken and what was left out."""
+        say_columns(config.data.data, config.data.columns, self.parts)
         task, reports = self.task.prepare(config, folder)
         for part, report in reports.items():
             say(f"{part}: {report}")
@@ -117,6 +123,8 @@ class Side(ABC, Generic[Task, Labeller, Example]):
         folder = Path(arguments.run)
         labeller = self.load(folder, note=say)
         config = build(self.config, read_run(folder).config, where="")
+        columns = arguments.columns or columns_there(arguments.data, config.data.columns)
+        config = replace(config, data=replace(config.data, columns=columns))
         examples = list(self.examples(config, arguments.data))
         require_some(examples, arguments)
         if arguments.save:
@@ -130,7 +138,7 @@ class Side(ABC, Generic[Task, Labeller, Example]):
         return f'foveate {self.name} {shlex.quote(str(folder))} "…"{" --look" if self.looks(labeller) else ""}'
 
     def _validation(self, config: Any) -> list[Example]:
-        parts = Parts(config, lambda path: self.examples(config, path))
+        parts = Parts(config, lambda path: self.examples(config, path), self.labels)
         return list(parts("valid"))
 
     def _report(self, labeller: Any, folder: Path, path: Path, examples: Sequence[Example], data: str) -> None:

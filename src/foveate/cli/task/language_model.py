@@ -2,7 +2,6 @@
 
 import argparse
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,9 +43,9 @@ class RunConfig(LanguageModelTaskConfig):
         require_measured(self.train, VALIDATED)
 
 
-def suggest(files: Mapping[str, str]) -> Suggestion:
-    """Sizes for a run without a configuration."""
-    return suggest_language_model(files["text"])
+def suggest(config: RunConfig) -> Suggestion:
+    """Sizes for a run without a configuration; `config` says where the text is."""
+    return suggest_language_model(config.data)
 
 
 def probe(config: RunConfig, arguments: argparse.Namespace) -> Probe:

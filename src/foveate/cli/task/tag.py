@@ -1,7 +1,7 @@
 """The command line's side of tagging."""
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from foveate.cli.task.labelling import Side, class_rows, require_measured, size
@@ -15,7 +15,7 @@ from foveate.tasks.labelling_suggestion import suggest_tagger
 from foveate.tasks.plan import Probe
 from foveate.tasks.probe import tag_probe
 from foveate.tasks.suggestion import Suggestion
-from foveate.tasks.tag import SentenceTagger, TagConfig, TaggedSentence, TagTask
+from foveate.tasks.tag import SentenceTagger, TagConfig, TaggedSentence, TagTask, tags_of
 from foveate.train import TrainConfig
 
 __all__ = ["RunConfig", "evaluate", "finish", "open_task", "prepare", "probe", "report", "size", "suggest"]
@@ -35,9 +35,9 @@ class RunConfig(TagConfig):
         require_measured(self.train)
 
 
-def suggest(files: Mapping[str, str]) -> Suggestion:
-    """Sizes for a run without a configuration."""
-    return suggest_tagger(files["data"])
+def suggest(config: RunConfig) -> Suggestion:
+    """Sizes for a run without a configuration; `config` says where the data are."""
+    return suggest_tagger(config)
 
 
 def probe(config: RunConfig, arguments: argparse.Namespace) -> Probe:
@@ -71,7 +71,16 @@ class _Side(Side[TagTask, SentenceTagger, Tagged]):
         return samples
 
 
-SIDE = _Side(name="tag", what="sentences", config=RunConfig, task=TagTask, load=SentenceTagger.load, read=read_tagged)
+SIDE = _Side(
+    name="tag",
+    what="sentences",
+    config=RunConfig,
+    task=TagTask,
+    load=SentenceTagger.load,
+    read=read_tagged,
+    labels=tags_of,
+    parts=("word", "tag"),
+)
 prepare, open_task, finish = SIDE.prepare, SIDE.open_task, SIDE.finish
 report, evaluate = SIDE.report, SIDE.evaluate
 

@@ -3,14 +3,12 @@
 import argparse
 import shlex
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
-from foveate.cli.options import metric_names
-from foveate.cli.setup import RunConfig, decode_config, say
+from foveate.cli.options import metric_names, pairs_of
+from foveate.cli.setup import RunConfig, decode_config, say, say_columns
 from foveate.cli.task.translation_report import SAMPLES, Test, write_translation_report
 from foveate.data.parallel import ParallelData
-from foveate.data.text import read_pairs
 from foveate.errors import DataError
 from foveate.metrics import Score
 from foveate.storage.draft import disk_errors
@@ -26,9 +24,9 @@ from foveate.tasks.translator import Translator
 __all__ = ["RunConfig", "evaluate_pairs", "finish", "open_task", "prepare", "probe", "report", "size", "suggest"]
 
 
-def suggest(files: Mapping[str, str]) -> Suggestion:
-    """Sizes for a run without a configuration."""
-    return suggest_sizes(files["source"], files.get("target"))
+def suggest(config: RunConfig) -> Suggestion:
+    """Sizes for a run without a configuration; `config` says where the data are."""
+    return suggest_sizes(config)
 
 
 def probe(config: RunConfig, arguments: argparse.Namespace) -> Probe:
@@ -38,7 +36,9 @@ def probe(config: RunConfig, arguments: argparse.Namespace) -> Probe:
 
 
 def prepare(config: RunConfig, folder: Path) -> TranslateTask:
-    """Read the data into the run folder, and say what was left out."""
+    """Read the data into the run folder, and say which columns were taken and what was left out."""
+    if config.data.target is None:
+        say_columns(config.data.source, config.data.columns, ("source", "target"))
     task, reports = TranslateTask.prepare(config, folder)
     for part, report in reports.items():
         say(f"{part}: {report}")
@@ -70,7 +70,7 @@ def report(folder: Path, path: Path) -> None:
 
 def evaluate_pairs(arguments: argparse.Namespace) -> list[Score]:
     """Scores of a run's translations of pairs; kept and reported where that is asked for."""
-    pairs = list(read_pairs(arguments.source, arguments.target))
+    pairs = list(pairs_of(arguments))
     if not pairs:
         raise DataError(f"{arguments.source} has no lines. Give a file with pairs to score the model on.")
     translator = Translator.load(arguments.run, precision=arguments.precision, note=say)

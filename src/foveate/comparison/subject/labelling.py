@@ -10,9 +10,9 @@ from foveate.data.labelled import read_labelled, read_tagged
 from foveate.errors import UsageError
 from foveate.models import BERTConfig
 from foveate.storage.draft import disk_errors
-from foveate.tasks.classify import ClassifyTask, TextClassifier
+from foveate.tasks.classify import ClassifyTask, TextClassifier, label_of
 from foveate.tasks.labelling import KEYS, VALIDATED, Parts, Predicted, beginning, longest
-from foveate.tasks.tag import SentenceTagger, TagTask
+from foveate.tasks.tag import SentenceTagger, TagTask, tags_of
 
 
 class Labelling(Subject):
@@ -39,7 +39,11 @@ class Labelling(Subject):
         return len(batch.labels)
 
     @abstractmethod
-    def read(self, path: str, columns: tuple[int, int]) -> Iterable[Any]:
+    def labels(self, example: Any) -> Sequence[str]:
+        """The labels of an example."""
+
+    @abstractmethod
+    def read(self, path: str, columns: tuple[int, int] | None) -> Iterable[Any]:
         """The examples of a file."""
 
     @abstractmethod
@@ -58,7 +62,7 @@ class Labelling(Subject):
         """train and valid, by the task's own choice for the seed of the base."""
         if config.data.valid_data is not None:
             return {}
-        parts = Parts[Any](config, lambda path: iter(self.read(path, config.data.columns)))
+        parts = Parts[Any](config, lambda path: iter(self.read(path, config.data.columns)), self.labels)
         settings: dict[str, Any] = {"columns": [0, 1]}
         for part, name in (("train", "data"), ("valid", "valid_data")):
             path = folder / f"{part}.tsv"
@@ -95,8 +99,11 @@ class Tag(Labelling):
     task_name = "TagTask"
     config_name = "TagConfig"
 
-    def read(self, path: str, columns: tuple[int, int]) -> Iterable[Any]:
+    def read(self, path: str, columns: tuple[int, int] | None) -> Iterable[Any]:
         return read_tagged(path, columns=columns)
+
+    def labels(self, example: Any) -> Sequence[str]:
+        return tags_of(example)
 
     def written(self, example: Any) -> str:
         return "".join(f"{word}\t{tag}\n" for word, tag in zip(example.words, example.tags, strict=True)) + "\n"
@@ -121,8 +128,11 @@ class Classify(Labelling):
             raise UsageError("compare does not read pairs of texts. Leave second_column out, or train each run alone.")
         return super().whole(config)
 
-    def read(self, path: str, columns: tuple[int, int]) -> Iterable[Any]:
+    def read(self, path: str, columns: tuple[int, int] | None) -> Iterable[Any]:
         return read_labelled(path, columns=columns)
+
+    def labels(self, example: Any) -> Sequence[str]:
+        return label_of(example)
 
     def written(self, example: Any) -> str:
         return f"{example.text}\t{example.label}\n"

@@ -49,7 +49,7 @@ class Asked:
     metrics: tuple[str, ...]
     test: Mapping[str, str] = field(default_factory=dict)
     """Files of test data by the setting of `data` that they stand for; none: the validation data."""
-    columns: tuple[int, int] = (0, 1)
+    columns: tuple[int, int] | None = None
     """Of the test data, where they have columns."""
     lengths: tuple[int, ...] = ()
     """The longest of each group of lengths; none: chosen from the data."""

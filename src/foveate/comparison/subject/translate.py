@@ -64,7 +64,7 @@ class Translate(Subject):
                 "Links belong to the lines of their files, and no line is held out from those for a comparison. "
                 "Give validation files with --valid-source (data.valid_source) and --valid-links."
             )
-        pairs = list(read_pairs(config.data.source, config.data.target, columns=config.data.columns))
+        pairs = list(config.data.read(config.data.source, config.data.target))
         wanted = min(config.data.held_out, len(pairs) // 10)
         if wanted < 1:
             raise DataError(
@@ -121,7 +121,7 @@ def _pairs(config: TranslateConfig, asked: Asked) -> list[Pair]:
     if asked.test:
         return list(read_pairs(asked.test["source"], asked.test.get("target"), columns=asked.columns))
     assert data.valid_source is not None
-    return list(read_pairs(data.valid_source, data.valid_target, columns=data.columns))
+    return list(data.read(data.valid_source, data.valid_target))
 
 
 def _write(path: Path, pairs: list[Pair]) -> None:
