@@ -2,7 +2,7 @@
 
     pip download --no-deps bible-alignments==0.4.2 && unzip bible_alignments-*.whl 'data/*'
     python examples/alignment/prepare.py data/ gold/ --lower
-    foveate train translate --source gold/train.tsv --valid-source gold/valid.tsv --out run/ --set data.links_column=2
+    foveate train translate --source gold/train.tsv --columns 0,1 --set data.links_column=2 --out run/
     foveate evaluate run/ --source gold/test.tsv --gold gold/test.links
 
 Writes train, valid and test as `.tsv` (Greek, English, links, verse) and as `.links` (the third column alone). A link

@@ -34,6 +34,8 @@ from foveate.tasks.translator import Translator
 from foveate.train import fit
 
 SLICE = Path(__file__).parents[1] / "data" / "alignment.tsv.xz"
+COLUMNS = (0, 1)
+"""Greek and English; links and verse stand behind them."""
 SIZE = 128
 
 
@@ -135,7 +137,7 @@ def prepared(data: Path | None, out: Path, *, most: int | None = None) -> Parts:
     for part, rows in ((part, rows[:most]) for part, rows in chosen.items()):
         path = out / f"{part}.tsv"
         path.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
-        found[part] = (list(read_pairs(path)), parse_pharaoh([row.split("\t")[2] for row in rows]))
+        found[part] = (list(read_pairs(path, columns=COLUMNS)), parse_pharaoh([row.split("\t")[2] for row in rows]))
     _write_links(out / "people.links", [links.possible for links in found["train"][1]])
     if not (out / "ibm.links").exists():
         pairs = _words(found["train"][0])
@@ -155,13 +157,13 @@ def trained(name: str, guide: str, seed: int, out: Path, epochs: float) -> Trans
     """A model after so many epochs: a small recipe for little text."""
     folder = out / f"{name}-{guide}-{seed}".replace(" ", "-")
     links = {"links": str(out / GUIDES[guide])} if GUIDES[guide] else {}
-    files = {"source": str(out / "train.tsv"), "valid_source": str(out / "valid.tsv"), "max_tokens": 1500}
+    files = {"source": str(out / "train.tsv"), "valid_source": str(out / "valid.tsv")}
     sides = {side: {"kind": "word", "min_count": 2} for side in ("source_tokeniser", "target_tokeniser")}
     # A Transformer and Luong's decoder know a word when they consume it, Bahdanau's does not (docs/alignment.md).
     place = {"weight": 5.0} | ({"head": 0, "when": "consuming"} if name != "bahdanau" else {})
     mapping = {
         "model": MODELS[name],
-        "data": files | links,
+        "data": {**files, **links, "columns": COLUMNS, "max_tokens": 1500},
         "guide": place,
         "label_smoothing": 0.0,
         "seed": seed,

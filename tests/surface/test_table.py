@@ -31,7 +31,9 @@ def test_a_table_of_three_columns_is_refused_with_its_columns_shown(
     option, _, names = TRAIN[task]
     said = foveate("train", task, option, table, "--out", tmp_path / "run", *QUICK)
     assert said.code == 3, said.err
-    assert f"{table}:1: the line has 3 columns, and nothing says which of them hold {names[0]} and {names[1]}" in said.err
+    assert (
+        f"{table}:1: the line has 3 columns, and nothing says which of them hold {names[0]} and {names[1]}" in said.err
+    )
     assert "  0: '(0, 1)'\n  1: 'aba'\n  2: 'xx'\n" in said.err
     assert "--columns A,B" in said.err
     assert not (tmp_path / "run").exists()

@@ -180,12 +180,9 @@ def require_only(where: str, cells: Sequence[str], count: int, names: tuple[str,
 
 
 def columns_there(path: Path | str, chosen: tuple[int, int] | None) -> tuple[int, int] | None:
-    """The columns that another table was read by, where this one has them; None where it is for this one to say.
-
-    A run of an earlier version keeps (0, 1) whether it was chosen or not: it counts as not chosen.
-    """
-    if chosen is None or chosen == (0, 1) or str(path) == "-" or not Path(path).is_file():
-        return None if chosen == (0, 1) else chosen
+    """The columns that another table was read by, where this one has them; None where it is for this one to say."""
+    if chosen is None or str(path) == "-" or not Path(path).is_file():
+        return chosen
     first = next((line for line in read_lines(path) if line.strip()), "")
     return chosen if max(chosen) <= first.count("\t") else None
 

@@ -167,13 +167,13 @@ def test_blocks_longer_than_the_model_are_refused(text: Path) -> None:
 
 
 def test_sizes_follow_from_the_text(text: Path, tmp_path: Path) -> None:
-    assert suggest_language_model(str(text)).settings["tokeniser"] == {"kind": "character"}
+    assert suggest_language_model(TextConfig(text=str(text))).settings["tokeniser"] == {"kind": "character"}
     other = tmp_path / "han.txt"
     other.write_text("".join(map(chr, range(0x4E00, 0x4E00 + 300))), encoding="utf-8")
-    assert suggest_language_model(str(other)).settings["tokeniser"] == {"kind": "byte"}
+    assert suggest_language_model(TextConfig(text=str(other))).settings["tokeniser"] == {"kind": "byte"}
     (tmp_path / "empty.txt").write_text("\n\n")
     with pytest.raises(DataError, match="no text"):
-        suggest_language_model(str(tmp_path / "empty.txt"))
+        suggest_language_model(TextConfig(text=str(tmp_path / "empty.txt")))
 
 
 def test_context_tells_what_came_before_and_changes_no_count(task: LanguageModelTask) -> None:

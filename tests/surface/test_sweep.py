@@ -1,0 +1,114 @@
+"""Every command with every option on runs of every task: it works, or says in a sentence why not. No traceback."""
+
+import argparse
+import importlib
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foveate.cli.task import TASKS
+
+TEXTS = {
+    "translate": ("--source", "ab cd\tba dc\n"),
+    "language_model": ("--text", "a line of text\n"),
+    "masked_language_model": ("--text", "a line of text\n"),
+    "tag": ("--data", "a/D b/N a/D b/N\n"),
+    "classify": ("--data", "aab\tx\nbba\ty\n"),
+}
+MODELS = {
+    "translate": ("model.hidden_dim=4", "model.embedding_dim=4", "model.maxout_dim=4"),
+    "language_model": ("model.block.model_dim=8", "model.block.num_heads=2", "model.num_layers=1"),
+    "masked_language_model": ("model.block.model_dim=8", "model.block.num_heads=2", "model.num_layers=1"),
+    "tag": ("model.encoder.hidden_dim=4", "model.embedding_dim=4"),
+    "classify": ("model.encoder.hidden_dim=4", "model.embedding_dim=4"),
+}
+CALLS = {
+    "translate": ("RUN", "ab"),
+    "tag": ("RUN", "a b"),
+    "classify": ("RUN", "ab"),
+    "generate": ("RUN", "a", "--length", "5"),
+    "fill": ("RUN", "a ___ b"),
+    "evaluate": ("RUN",),
+    "report": ("RUN",),
+    "export": ("RUN", "OUT", "--to", "onnx"),
+    "look": ("RUN", "ab", "--out", "OUT.txt"),
+}
+"""Each command with what it cannot do without."""
+LEFT_OUT = {"--help", "--debug", "--threads", "--no-tune"}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory, foveate: Any) -> dict[str, Path]:
+    """A run of each task, hardly trained."""
+    folder, made = tmp_path_factory.mktemp("sweep"), {}
+    random.seed(0)
+    for task, (option, text) in TEXTS.items():
+        data = folder / f"{task}.txt"
+        data.write_text(text * 20)
+        made[task] = folder / task
+        settings = [word for one in (*MODELS[task], "train.steps=1", "data.max_tokens=512") for word in ("--set", one)]
+        said = foveate("train", task, option, data, "--out", made[task], "--no-tune", "--threads", "1", *settings)
+        assert said.code == 0, said.err
+    return made
+
+
+def values(action: argparse.Action, data: Path, out: Path) -> Iterator[list[str]]:
+    """What may be written for an option."""
+    if action.nargs == 0:
+        yield []
+    elif action.choices:
+        yield from ([str(choice)] for choice in action.choices)
+    elif action.metavar == "FILE":
+        yield [str(data)]
+    elif action.metavar == "A,B":
+        yield ["0,1"]
+        yield ["bleu"]
+    elif action.metavar in ("A=B", "A.B=C"):
+        yield ["max_length=3"]
+        yield ["model.no_such=1"]
+    else:
+        yield from (["2"], ["99"])
+
+
+def options(command: str) -> list[argparse.Action]:
+    parser = argparse.ArgumentParser()
+    importlib.import_module(f"foveate.cli.{command}").arguments(parser)
+    return [action for action in parser._actions if action.option_strings and action.option_strings[-1] not in LEFT_OUT]
+
+
+@pytest.mark.parametrize("command", CALLS)
+@pytest.mark.parametrize("task", TASKS)
+def test_no_option_of_any_command_ends_in_a_traceback(
+    foveate: Any, runs: dict[str, Path], task: str, command: str, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where a folder or file named by a number may appear
+    data, out = tmp_path / "data.tsv", tmp_path / "out"
+    data.write_text(TEXTS[task][1])
+    base = [
+        {"RUN": str(runs[task]), "OUT": str(out), "OUT.txt": f"{out}.txt"}.get(word, word) for word in CALLS[command]
+    ]
+    quick = ("--no-tune", "--threads", "1") if command != "export" else ()
+    calls = [base]
+    for action in options(command):
+        for value in values(action, data, out):
+            calls.append([*base, action.option_strings[-1], *value])
+            if command == "evaluate" and action.dest not in ("source", "data", "text"):
+                calls.append([*base, TEXTS[task][0], str(data), action.option_strings[-1], *value])
+    for words in calls:
+        said = foveate(command, *words, *quick)  # anything but a FoveateError comes through as what it is
+        assert said.code in (0, 2, 3, 4), (words, said.err)
+        assert said.code == 0 or said.err.strip(), words
+        assert "Traceback" not in said.err, words
+
+
+@pytest.mark.parametrize("command", ["train", "compare"])
+@pytest.mark.parametrize("task", TASKS)
+def test_files_of_another_task_are_refused(foveate: Any, task: str, command: str, tmp_path: Path) -> None:
+    (tmp_path / "data.tsv").write_text(TEXTS[task][1])
+    for name in {name for one in TASKS.values() for name in one.files} - set(TASKS[task].files):
+        option = f"--{name.replace('_', '-')}"
+        said = foveate(command, task, option, tmp_path / "data.tsv", "--out", tmp_path / "out")
+        assert (said.code, f"{task} does not take {option}; it takes" in said.err) == (2, True), said.err
