@@ -1,4 +1,4 @@
-"""Which columns of a table are read is said by the user or plain to see; a folder with other files is not written to."""
+"""Which columns of a table are read is said or plain to see; a folder with other files is not trained in."""
 
 import os
 import threading
