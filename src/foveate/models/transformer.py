@@ -19,9 +19,10 @@ from foveate.nn.block import BlockConfig, DecoderBlock, EncoderBlock
 from foveate.nn.dropout import dropout
 from foveate.nn.flat import FlatBlock, FlatBlocks, Sight
 from foveate.nn.limit import require_positive, shortest
-from foveate.nn.linear import MadeOf, PackedWeight, may_pack, packed_product
+from foveate.nn.linear import PackedWeight, may_pack, packed_product
 from foveate.nn.loss import projected_cross_entropy
 from foveate.nn.multihead import KeyValue
+from foveate.nn.origin import Origin, is_plain
 from foveate.nn.packing import Packing
 from foveate.nn.past import ROOM_STEP, Past, Stored, attend_to_past, no_past, selected, standing, standing_in, with_room
 from foveate.nn.position import PositionConfig, SinusoidalConfig, UnitInterval
@@ -252,25 +253,22 @@ class Transformer(Seq2Seq[TransformerState]):
 
 
 class _WholeStep:
-    """A decoder's step prepared as a whole, on first use and again whenever a weight has changed."""
+    """A decoder's step prepared as a whole, on first use and again whenever a part of the decoder has changed."""
 
     def __init__(self) -> None:
-        self._made_of = MadeOf()
-        self._blocks: tuple[FlatBlock, ...] = ()
+        self._origin = Origin()
         self._step: DecoderStep | None = None
 
     def of(self, model: Transformer, flat: tuple[FlatBlock, ...]) -> DecoderStep | None:
         """None where there is no kernel for it."""
-        embedding, output, bias = model.target_embedding.weight, model.output_table, model.output_bias
-        biases = () if bias is None else (bias,)
-        if self._made_of.changes_to(embedding, output, *biases, *model.decoder_norm.parameters()) or (
-            self._blocks is not flat
-        ):
-            self._blocks, self._step = flat, None
-            norm = model.decoder_norm if isinstance(model.decoder_norm, nn.LayerNorm) else None
-            if not DecoderStep.refuses(flat, embedding, output):
+        embedding, norm, output = model.target_embedding, model.decoder_norm, model.output_table
+        if self._origin.changes_to(flat, embedding, norm, output, model.output_bias, model.model_dim):
+            self._step = None
+            if _is_usual(model) and not DecoderStep.refuses(flat, embedding.weight, output):
+                last = norm if isinstance(norm, nn.LayerNorm) else None
                 scale = math.sqrt(model.model_dim)
-                self._step = DecoderStep(flat, embedding.detach(), scale, norm, output.detach(), bias)
+                weights = embedding.weight.detach(), scale, last, output.detach(), model.output_bias
+                self._step = DecoderStep(flat, *weights)
         return self._step
 
     def __deepcopy__(self, memo: object) -> "_WholeStep":
@@ -278,6 +276,21 @@ class _WholeStep:
 
     def __reduce__(self) -> tuple[type["_WholeStep"], tuple[()]]:
         return _WholeStep, ()
+
+
+def _is_usual(model: Transformer) -> bool:
+    """Whether nothing but what a whole step computes stands around the blocks: no part is hooked or exchanged."""
+    embedding, norm = model.target_embedding, model.decoder_norm
+    own = (type(model)._embed, type(model).logits) == (Transformer._embed, Transformer.logits)
+    plain_norm = is_plain(norm, nn.LayerNorm) and None not in (norm.weight, norm.bias)
+    return (
+        own
+        and "logits" not in model.__dict__
+        and is_plain(embedding, nn.Embedding)
+        and embedding.max_norm is None
+        and (plain_norm or is_plain(norm, nn.Identity))
+        and not any(weight.is_inference() for weight in (embedding.weight, model.output_table))
+    )
 
 
 def _encoder(config: TransformerConfig) -> nn.ModuleList | RANEncoder:

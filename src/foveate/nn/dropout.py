@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from foveate import native
 from foveate.nn.limit import require_rates
+from foveate.nn.origin import is_plain
 
 STEPS = 1 << 16
 """Rates are multiples of 1/65536; what is kept is scaled by the rate that is used, so the mean is exact."""
@@ -48,11 +49,12 @@ def add_dropped(
 
 
 def add_dropped_and_norm(
-    x: Float[Tensor, "*shape dim"], y: Float[Tensor, "*shape dim"], rate: float, norm: nn.LayerNorm, training: bool
+    x: Float[Tensor, "*shape dim"], y: Float[Tensor, "*shape dim"], rate: float, norm: nn.Module, training: bool
 ) -> Float[Tensor, "*shape dim"]:
-    """LayerNorm(x + dropout(y)), in one pass where training on a CPU allows."""
+    """norm(x + dropout(y)), in one pass where training on a CPU allows and the norm is torch's LayerNorm."""
     rate = rate if training else 0.0
-    if x.device.type == "cpu" and torch.is_grad_enabled() and norm.bias is not None and _fused(x, y):
+    usual = isinstance(norm, nn.LayerNorm) and is_plain(norm, nn.LayerNorm) and norm.bias is not None
+    if usual and x.device.type == "cpu" and torch.is_grad_enabled() and _fused(x, y):
         return _Fused.apply(x, y, rate, norm.weight, norm.bias, norm.eps)
     return norm(add_dropped(x, y, rate, training))
 

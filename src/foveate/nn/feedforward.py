@@ -11,6 +11,7 @@ from torch.nn.functional import gelu, relu, silu
 from foveate.nn import bfloat16
 from foveate.nn.dropout import dropout
 from foveate.nn.linear import Linear
+from foveate.nn.origin import is_plain
 
 Activation = Literal["relu", "gelu", "silu", "gelu_tanh"]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -41,7 +42,8 @@ class FeedForward(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def forward(self, x: Float[Tensor, "*shape model_dim"]) -> Float[Tensor, "*shape model_dim"]:
-        joined = self.activation == "relu" and not (self.training and self.dropout)
+        plain = is_plain(self.expand, Linear) and is_plain(self.contract, Linear)
+        joined = plain and self.activation == "relu" and not (self.training and self.dropout)
         if joined and bfloat16.applies(x, self.expand.weight) and bfloat16.applies(x, self.contract.weight):
             expand, contract = ((layer.weight, layer.bias) for layer in (self.expand, self.contract))
             return bfloat16.feedforward(x, expand, contract)

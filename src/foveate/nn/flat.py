@@ -16,12 +16,13 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from foveate import native
-from foveate.attention import Attention, Dot, Positions, causal, padding
+from foveate.attention import Attention, Dot, Positions, ScaledDot, Visibility, causal, padding
 from foveate.attention.record import note
 from foveate.nn.block import DecoderBlock, Residual
-from foveate.nn.feedforward import ACTIVATIONS, Activation
-from foveate.nn.linear import MadeOf, may_pack, packed_product, packed_product_add, packed_weight
-from foveate.nn.multihead import KeyValue
+from foveate.nn.feedforward import ACTIVATIONS, Activation, FeedForward
+from foveate.nn.linear import Linear, may_pack, packed_product, packed_product_add, packed_weight
+from foveate.nn.multihead import KeyValue, MultiHeadAttention
+from foveate.nn.origin import Origin, is_plain
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,13 +82,11 @@ class FlatBlock:
     @classmethod
     def of(cls, block: DecoderBlock) -> "FlatBlock | None":
         """The block flattened; None where it has something that only the block itself can compute."""
-        attention, cross = block.attention, block.cross_attention
-        sites = (attention.attention, cross.attention)
-        plain = [site for site in sites if isinstance(site, Attention) and site.is_plain]
-        factors = [site.score.factor(attention.head_dim) for site in plain if isinstance(site.score, Dot)]
-        usual = (sites[0].visibility, sites[1].visibility) == (causal(), padding())
-        if len(factors) < len(sites) or not usual or attention.num_kv_heads != attention.num_heads:
+        if not _is_usual(block):
             return None
+        attention, cross = block.attention, block.cross_attention
+        sites = [site for site in (attention.attention, cross.attention) if isinstance(site, Attention)]
+        factors = [site.score.factor(attention.head_dim) for site in sites if isinstance(site.score, Dot)]
         residuals = (block.attention_residual, block.cross_residual, block.feedforward_residual)
         return cls(
             joined=Product.of(attention.query, attention.key, attention.value),
@@ -97,11 +96,11 @@ class FlatBlock:
             expand=Product.of(block.feedforward.expand),
             contract=Product.of(block.feedforward.contract),
             norms=tuple(residual.norm for residual in residuals),  # type: ignore[arg-type]
-            norm_first=_norm_first(block.attention_residual),
+            norm_first=block.attention_residual.place == "pre",
             activation=block.feedforward.activation,
             heads=attention.num_heads,
             scales=(factors[0], factors[1]),
-            sites=(plain[0], plain[1]),
+            sites=(sites[0], sites[1]),
         )
 
     def step(
@@ -147,15 +146,18 @@ class FlatBlock:
 
 
 class FlatBlocks:
-    """The flat forms of a decoder's blocks, made on first use and again whenever a weight has changed."""
+    """The flat forms of a decoder's blocks, made on first use and again whenever a part of the blocks has changed."""
 
     def __init__(self) -> None:
-        self._made_of = MadeOf()
+        self._origin = Origin()
         self._blocks: tuple[FlatBlock, ...] | None = None
 
     def of(self, blocks: tuple[DecoderBlock, ...]) -> tuple[FlatBlock, ...] | None:
         """None where some block cannot be flattened."""
-        if self._made_of.changes_to(*(weight for block in blocks for weight in block.parameters())):
+        if any(weight.is_inference() for block in blocks for weight in block.parameters()):
+            return None  # nobody counts how often such a weight is written to
+        packs = bool(blocks) and may_pack(blocks[0].attention.query.weight)
+        if self._origin.changes_to(*blocks, packs):
             flat = [FlatBlock.of(block) for block in blocks]
             self._blocks = None if None in flat else tuple(flat)  # type: ignore[arg-type]
         return self._blocks
@@ -258,5 +260,36 @@ def _attend(
     return torch.bmm(weights, value)
 
 
-def _norm_first(residual: Residual) -> bool:
-    return residual.place == "pre"
+def _is_usual(block: DecoderBlock) -> bool:
+    """Whether a block is nothing but what a flat one computes: no part is of another class, hooked or exchanged."""
+    attentions = (block.attention, block.cross_attention)
+    residuals = (block.attention_residual, block.cross_residual, block.feedforward_residual)
+    expected: list[tuple[object, type[nn.Module]]] = [(block, DecoderBlock), (block.feedforward, FeedForward)]
+    expected += [(attention, MultiHeadAttention) for attention in attentions]
+    expected += [(residual, Residual) for residual in residuals]
+    if not all(is_plain(part, kind) for part, kind in expected):
+        return False
+    inner: list[tuple[object, type[nn.Module]]] = [(residual.norm, nn.LayerNorm) for residual in residuals]
+    inner += [(layer, Linear) for layer in (block.feedforward.expand, block.feedforward.contract)]
+    for attention in attentions:
+        inner += [(layer, Linear) for layer in (attention.query, attention.key, attention.value, attention.output)]
+        inner.append((attention.attention, Attention))
+    return (
+        all(is_plain(part, kind) for part, kind in inner)
+        and len({residual.place for residual in residuals}) == 1
+        and all(residual.norm.weight is not None and residual.norm.bias is not None for residual in residuals)
+        and all(_attends_usually(*each) for each in zip(attentions, (causal(), padding()), strict=True))
+    )
+
+
+def _attends_usually(attention: MultiHeadAttention, visibility: Visibility) -> bool:
+    """Scaled or plain dot products under softmax and this rule, in equal heads."""
+    site = attention.attention
+    return (
+        isinstance(site, Attention)
+        and site.is_plain
+        and type(site.score) in (Dot, ScaledDot)
+        and site.visibility == visibility
+        and attention.num_heads == attention.num_kv_heads
+        and attention.head_dim == attention.value_head_dim
+    )

@@ -10,37 +10,18 @@ from torch.nn import functional
 
 from foveate import machine
 from foveate.nn import bfloat16
-
-
-class MadeOf:
-    """Which weights something was prepared from: their places in memory, and how often they had been written to."""
-
-    def __init__(self) -> None:
-        self._state: tuple[tuple[int, int, bool], ...] = ()
-        self._kept: tuple[Tensor, ...] = ()
-
-    def changes_to(self, *weights: Tensor) -> bool:
-        """Whether these are other weights or other values than at the last call."""
-        state = tuple(
-            (weight.data_ptr(), -1 if weight.is_inference() else weight._version, may_pack(weight))
-            for weight in weights
-        )
-        if state == self._state:
-            return False
-        # Holding on to the memory keeps its address from being given to another weight.
-        self._state, self._kept = state, tuple(weight.detach() for weight in weights)
-        return True
+from foveate.nn.origin import Origin
 
 
 class PackedWeight:
     """A weight in oneDNN's own layout, made on first use and again whenever the weight it was made of has changed."""
 
     def __init__(self) -> None:
-        self._made_of = MadeOf()
+        self._origin = Origin()
         self._packed: Tensor | None = None
 
     def of(self, weight: Float[Tensor, "outputs inputs"]) -> Tensor:
-        if self._made_of.changes_to(weight) or self._packed is None:
+        if self._origin.changes_to(weight, weight.dtype) or self._packed is None:
             self._packed = packed_weight(weight)
         return self._packed
 
@@ -92,6 +73,7 @@ def may_pack(weight: Float[Tensor, "*shape"]) -> bool:
         and not torch.is_grad_enabled()
         and weight.device.type == "cpu"
         and weight.dtype in (torch.float32, torch.bfloat16)
+        and not weight.is_inference()  # nobody counts how often such a weight is written to
         and not torch.is_autocast_enabled("cpu")
     )
 

@@ -21,6 +21,7 @@ from foveate.attention.refusal import refusal, require_whole
 from foveate.attention.score import FeedbackScore
 from foveate.nn.limit import shortest
 from foveate.nn.linear import Linear, linear
+from foveate.nn.origin import is_plain
 from foveate.nn.packing import Packing
 
 
@@ -159,7 +160,8 @@ class MultiHeadAttention(nn.Module):
         joined = self._joined(query, self.query, self.key, self.value)
         if packing is not None:
             joined = packing.unpack(joined)
-        widths = [layer.out_features for layer in (self.query, self.key, self.value)]
+        widths = [self.num_heads * self.head_dim]
+        widths += [self.num_kv_heads * self.head_dim, self.num_kv_heads * self.value_head_dim]
         queries, keys, values = joined.split(widths, dim=-1)
         memory = KeyValue(self._heads(keys, self.num_kv_heads), self._heads(values, self.num_kv_heads))
         return self._heads(queries, self.num_heads), memory
@@ -214,10 +216,13 @@ class MultiHeadAttention(nn.Module):
         padded = projected if packing is None else packing.unpack(projected)
         return padded.unflatten(-1, (heads, -1)).transpose(1, 2)
 
-    def _joined(self, x: Tensor, *layers: Linear) -> Tensor:
-        """Several projections of the same input in one product."""
-        bias = None if layers[0].bias is None else torch.cat([layer.bias for layer in layers])
-        return linear(x, torch.cat([layer.weight for layer in layers]), bias)
+    def _joined(self, x: Tensor, *layers: nn.Module) -> Tensor:
+        """Several projections of the same input; in one product where each is nothing but a product."""
+        plain = [layer for layer in layers if isinstance(layer, Linear) and is_plain(layer, Linear)]
+        if len(plain) < len(layers):
+            return torch.cat([layer(x) for layer in layers], dim=-1)
+        bias = None if plain[0].bias is None else torch.cat([layer.bias for layer in plain])
+        return linear(x, torch.cat([layer.weight for layer in plain]), bias)
 
     def refuses_packed(self, x: Float[Tensor, "tokens query_dim"], longest: int) -> list[str]:
         """Why attention over tokens like `x`, in sequences of up to `longest`, is computed with padding.

@@ -11,8 +11,10 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from foveate.nn.dropout import dropout
 from foveate.nn.limit import require_positive, require_rates
+from foveate.nn.origin import is_plain
 
 Cell = Literal["rnn", "lstm", "gru", "lecture_gru"]
+KINDS: dict[str, type[nn.RNN | nn.LSTM | nn.GRU]] = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
 LayerState = tuple[Float[Tensor, "batch hidden_dim"], ...]
 """(h,), or (h, c) for an LSTM."""
 StackState = tuple[LayerState, ...]
@@ -70,8 +72,7 @@ class RecurrentLayer(nn.Module):
         if cell == "lecture_gru":
             self.rnn: nn.Module = LectureGRU(input_dim, hidden_dim)
         else:
-            kinds = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
-            self.rnn = kinds[cell](input_dim, hidden_dim, batch_first=True)
+            self.rnn = KINDS[cell](input_dim, hidden_dim, batch_first=True)
 
     def initial(self, like: Tensor, batch: int) -> LayerState:
         """Zeros of the right shape, device and dtype."""
@@ -106,11 +107,25 @@ class RecurrentLayer(nn.Module):
         if isinstance(rnn, LectureGRU):
             return (rnn.step(x, state[0]),)
         assert isinstance(rnn, nn.RNNBase)
+        if not is_plain(rnn, KINDS[self.cell]):
+            return self._step_as_sequence(x, state)
         weights = cast(Weights, (rnn.weight_ih_l0, rnn.weight_hh_l0, rnn.bias_ih_l0, rnn.bias_hh_l0))
         if self.cell == "lstm":
             return tuple(torch.lstm_cell(x, state, *weights))
         one = torch.gru_cell if self.cell == "gru" else torch.rnn_tanh_cell
         return (one(x, state[0], *weights),)
+
+    def _step_as_sequence(self, x: Float[Tensor, "batch input_dim"], state: LayerState) -> LayerState:
+        """A step of a layer that is hooked, wrapped or parametrised: a sequence of one."""
+        parts = tuple(part[None].contiguous() for part in state)
+        outputs, final = self.rnn(x[:, None], parts if self.cell == "lstm" else parts[0])
+        after = tuple(part[0] for part in final) if self.cell == "lstm" else (final[0],)
+        if not torch.equal(outputs[:, -1], after[0]):
+            raise ValueError(
+                f"The outputs of {type(self.rnn).__name__} are not its states, so that a step cannot go on from them: "
+                "a hook or a wrapper changes them. Change what comes after the recurrent layer instead."
+            )
+        return after
 
 
 @dataclass(frozen=True, kw_only=True)

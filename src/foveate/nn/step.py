@@ -101,6 +101,8 @@ class DecoderStep:
             return f"weights are {embedding.dtype} on {embedding.device.type}, not float32 or bfloat16 on a CPU"
         if blocks[0].activation not in COMPILED:
             return f"there is no compiled {blocks[0].activation}"
+        if len({(block.heads, block.norm_first, block.activation) for block in blocks}) > 1:
+            return "blocks differ in their heads, norms or activations"
         products = [part.plain for block in blocks for part in vars(block).values() if isinstance(part, Product)]
         head_dim = embedding.shape[1] // blocks[0].heads
         widths = {weight.shape[1] for weight in products} | {head_dim}
