@@ -21,7 +21,7 @@ class Positions:
     alignment convention: the fourth query of a decoder with a cache of three keys says it stands at 3.
 
     Positions are values: what follows from them, a mask for example, is worked out once and kept with them for the
-    other layers and steps that stand there too. Make new ones rather than write into their tensors.
+    other layers and steps that stand there too, until one of their tensors is written to.
 
     >>> at = Positions.of(query=1, key=4, query_start=3)
     >>> (at.key <= at.query).flatten().tolist()
@@ -114,13 +114,23 @@ class Positions:
         """A fact that follows from these positions and from what names it, and from nothing else."""
         if traced():
             return worked_out()
-        name = (what, torch.is_inference_mode_enabled())  # tensors made in inference mode cannot be trained with
+        # Tensors that are made in inference mode cannot be trained with.
+        name = (what, self._writes(), torch.is_inference_mode_enabled())
         if name not in self._known:
             if len(self._known) >= FACTS:
                 self._known.clear()
             self._known[name] = worked_out()
         fact: Fact = self._known[name]
         return fact
+
+    def _writes(self) -> int:
+        """How often the tensors were written to; torch does not count that for those made in inference mode."""
+        return sum(part._version for part in self.tensors() if part is not None and not part.is_inference())
+
+    def tensors(self) -> tuple[Tensor | None, ...]:
+        """All that these positions are made of."""
+        segments = (self.query_segment, self.key_segment, self.query_bucket, self.key_bucket)
+        return (self.query, self.key, self.real, self.uncut_real, self.centre, self.previous, *segments)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_known": {}}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from foveate.attention.paths.materialised import biased_scores
@@ -36,6 +36,8 @@ class AttentionRecord:
     """One number per row from the normaliser: log-sum-exp for softmax. None where weights carry gradients, which are
     made from whole rows.
     """
+    writes: int | None = None
+    """How often the tensors behind the weights had been written to when they were recorded; None: nobody counted."""
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -45,11 +47,24 @@ class AttentionRecord:
     def weights(
         self, rows: slice = slice(None), columns: slice = slice(None)
     ) -> Float[Tensor, "batch heads query key"]:
-        """The weights (before dropout) of some queries over some keys; by default all of them, materialised."""
+        """The weights (before dropout) of some queries over some keys; by default all of them, materialised.
+
+        Raises ValueError when weights of the score or the positions were written to since they were recorded.
+        """
+        self.require_unchanged()
         if self.statistic is None:
             return self._weights_of_rows(rows)[..., columns]
         with torch.no_grad():
             return self._tile(rows, columns, self.statistic)
+
+    def require_unchanged(self) -> None:
+        """Raise ValueError where what the weights follow from is no longer what it was."""
+        if self.writes is not None and self.writes != _writes(self):
+            raise ValueError(
+                f"{self.name or 'The attention'} was recorded before its parameters, its positions or its keys were "
+                "written to (by a step of training, for example), so that its weights can no longer be computed. "
+                "Take the weights first, or record again."
+            )
 
     def _weights_of_rows(self, rows: slice) -> Float[Tensor, "batch heads query key"]:
         """Weights by their definition, through which gradients flow."""
@@ -74,12 +89,14 @@ class AttentionRecord:
         return weights if self.formula.reweight is None else weights * self.formula.reweight(at).exp().to(weights.dtype)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _Last:
     """The latest record of a site, and the very tensor its keys came from."""
 
     index: int
-    key: Tensor
+    source: Tensor
+    looked_at: Bool[Tensor, "#batch #heads 1 key"] | None = None
+    """The keys that some query of the record has seen; None where that was not asked yet."""
 
 
 @dataclass(eq=False)
@@ -171,10 +188,32 @@ def note(
         return
     assert isinstance(attention, Formula)
     at = replace(at)  # without what is known about them, which a record has no use for
+    formula = _as_it_stands(attention)
     if recording.gradient:
-        recording.records.append(AttentionRecord(name, kind, attention, at, query, key, None))
+        recording.records.append(_counted(AttentionRecord(name, kind, formula, at, query, key, None)))
     else:
-        _keep(recording, AttentionRecord(name, kind, attention, at, query.detach(), key.detach(), None), source)
+        _keep(recording, AttentionRecord(name, kind, formula, at, query.detach(), key.detach(), None), source)
+
+
+def _as_it_stands(attention: nn.Module) -> Formula:
+    """The same attention with the parts that it has now: parts may be exchanged as soon as it has run."""
+    copy = object.__new__(type(attention))
+    inner = {name: dict(attention.__dict__[name]) for name in ("_parameters", "_buffers", "_modules")}
+    copy.__dict__.update(attention.__dict__, **inner)
+    assert isinstance(copy, Formula)
+    return copy
+
+
+def _writes(seen: AttentionRecord) -> int:
+    """How often the tensors behind the weights were written to, as far as torch counts it."""
+    formula = seen.formula
+    own = [*formula.parameters(), *formula.buffers()] if isinstance(formula, nn.Module) else []
+    tensors = (*own, *seen.at.tensors(), seen.query, seen.key)
+    return sum(tensor._version for tensor in tensors if tensor is not None and not tensor.is_inference())
+
+
+def _counted(seen: AttentionRecord) -> AttentionRecord:
+    return replace(seen, writes=_writes(seen))
 
 
 @torch.no_grad()
@@ -182,14 +221,19 @@ def _keep(recording: Recording, seen: AttentionRecord, source: Tensor | None) ->
     name, at, query, key = seen.name, seen.at, seen.query, seen.key
     with torch.autocast(query.device.type, enabled=False):
         rows = statistic(seen.formula, query, key, at)
-    queries, keys = (part if recording.dtype is None else part.to(recording.dtype) for part in (query, key))
+    # Copies: buffers may be filled anew as soon as the attention has run.
+    queries, keys = (part.to(recording.dtype or part.dtype, copy=True) for part in (query, key))
     source = key if source is None else source.detach()
-    earlier = recording.last.get(name)
-    if earlier is not None and _continues(recording.records[earlier.index], earlier.key, source, at):
-        recording.records[earlier.index] = _joined(recording.records[earlier.index], at, queries, keys, rows)
-        return
+    last = recording.last.get(name)
+    if last is not None:
+        earlier = recording.records[last.index]
+        if _continues(earlier, last, source, keys, at):
+            recording.records[last.index] = _counted(_joined(earlier, at, queries, keys, rows))
+            if last.looked_at is not None:
+                last.looked_at = last.looked_at | _looked_at(seen.formula, at)
+            return
     recording.last[name] = _Last(len(recording.records), source)
-    recording.records.append(replace(seen, query=queries, key=keys, statistic=rows))
+    recording.records.append(_counted(replace(seen, query=queries, key=keys, statistic=rows)))
 
 
 def statistic(
@@ -216,10 +260,30 @@ def _precise(formula: Formula, query: Tensor) -> torch.dtype:
     return torch.promote_types(query.dtype, torch.float32) if weight is None else weight.dtype
 
 
-def _continues(earlier: AttentionRecord, earlier_key: Tensor, key: Tensor, at: Positions) -> bool:
-    """Whether a call is a decoder's next step: the very same keys, seen from later positions."""
-    same = earlier_key.data_ptr() == key.data_ptr() and earlier_key.shape == key.shape
-    return same and bool((at.query.amin() > earlier.at.query.amax()).item())
+def _continues(earlier: AttentionRecord, last: _Last, source: Tensor, key: Tensor, at: Positions) -> bool:
+    """Whether a call is a decoder's next step: the very same keys, but for those that nobody has seen yet, looked at
+    from later positions.
+    """
+    same = last.source.data_ptr() == source.data_ptr() and earlier.key.shape == key.shape
+    if not same or not bool((at.query.amin() > earlier.at.query.amax()).item()):
+        return False
+    if torch.equal(earlier.key, key):
+        return True
+    if last.looked_at is None:
+        last.looked_at = _looked_at(earlier.formula, earlier.at)
+    differs = ((earlier.key != key) & ~(earlier.key.isnan() & key.isnan())).any(-1)
+    looked_at = last.looked_at.expand(-1, max(last.looked_at.shape[1], key.shape[1]), -1, -1)[:, :, 0]
+    return not bool((differs.repeat_interleave(looked_at.shape[1] // key.shape[1], 1) & looked_at).any())
+
+
+def _looked_at(formula: Formula, at: Positions) -> Bool[Tensor, "#batch #heads 1 key"]:
+    """Which keys some query sees."""
+    queries, seen = at.query.shape[2], None
+    for start in range(0, queries, ROWS):
+        part = formula.visibility(at.rows(slice(start, start + ROWS))).any(-2, keepdim=True)
+        seen = part if seen is None else seen | part
+    assert seen is not None
+    return seen.expand(-1, -1, -1, at.key.shape[-1])
 
 
 def _joined(earlier: AttentionRecord, at: Positions, query: Tensor, key: Tensor, rows: Tensor) -> AttentionRecord:

@@ -92,6 +92,10 @@ class Beside(nn.Module):
         return at.added if self.own is None else at.added + self.own(at).to(at.added.dtype)
 
 
+FORMULAS = 64
+"""How many demands of calls one guest keeps an attention for."""
+
+
 class Guest(Attention):
     """An attention inside somebody else's model. A call says in its `Standing` who may look at whom, what scales the
     scores and what is added to them; the parts given here are joined to that, or stand in its place:
@@ -145,9 +149,11 @@ class Guest(Attention):
         """The attention that a call demands; made once for calls that demand the same."""
         if not isinstance(at, Standing):
             at = Standing.between(0, 0)
-        parts = (self.score, self.normaliser, self.bias, self.reweight, self.centre)
+        parts = (self.score, self.normaliser, self.bias, self.reweight, self.centre, self.paths, *self.transforms)
         kind = (at.demand, self.visibility, *map(id, parts))
         if kind not in self._formulas:
+            if len(self._formulas) >= FORMULAS:  # sinks that are made for each call would pile up
+                self._formulas.clear()
             made = self._made(at.demand, at.sinks)
             object.__setattr__(made, "site", self)  # not a part of it: whose name its records bear
             self._formulas[kind] = (made, parts)  # the parts stay alive, so that their ids stay theirs

@@ -97,6 +97,9 @@ class Standing(Positions):
         assert isinstance(joined, Standing)
         return replace(joined, **parts)
 
+    def tensors(self) -> tuple[Tensor | None, ...]:
+        return (*super().tensors(), self.sinks, self.shown, self.added)
+
     @property
     def _bare(self) -> "Standing":
         """Without what is given pair by pair: positions are cut first, and pairs then."""

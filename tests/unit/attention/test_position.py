@@ -142,3 +142,13 @@ def test_a_plan_counts_the_examples_of_a_rule_with_lengths() -> None:
     x = torch.zeros(2, 1, 60, 16)
     assert Attention(visibility=padding(torch.tensor([3, 60]))).plan(x, x).chosen
     assert padding(torch.tensor([3, 60])).density(Positions.of(60, 60)) == pytest.approx(63 / 120)
+
+
+def test_what_is_known_is_worked_out_anew_after_a_tensor_was_written_to():
+    at = Positions.of(query=3, key=3, key_lengths=torch.tensor([2]))
+    answers = iter(["first", "second"])
+
+    assert at.known("what", lambda: next(answers)) == "first"
+    assert at.known("what", lambda: next(answers)) == "first"
+    at.real[..., 1] = False
+    assert at.known("what", lambda: next(answers)) == "second"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 import torch
@@ -42,13 +43,27 @@ class Edges(Visibility):
         table[target[here] - first, source[here] - low] = True
         return table[at.query - first, at.key - low]
 
+    def _content(self) -> bytes:
+        """A digest of the edges, by which graphs are compared and facts about them kept; made again when the tensor has
+        been written to.
+        """
+        version, digest = self.__dict__.get("_digest", (None, b""))
+        if version != self.index._version:
+            digest = blake2b(self.index.cpu().numpy().tobytes(), digest_size=16).digest()
+            object.__setattr__(self, "_digest", (self.index._version, digest))
+        return digest
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the digest: a copy counts its versions anew."""
+        return {"index": self.index, "self_loops": self.self_loops}
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Edges):
             return NotImplemented
-        return self.self_loops == other.self_loops and torch.equal(self.index, other.index)
+        return self.self_loops == other.self_loops and self._content() == other._content()
 
     def __hash__(self) -> int:
-        return hash((self.self_loops, self.index.shape[1], tuple(self.index[:, :8].flatten().tolist())))
+        return hash((self.self_loops, self._content()))
 
     def __repr__(self) -> str:
         loops = ", self_loops=True" if self.self_loops else ""
@@ -92,7 +107,8 @@ def edges(
     """A graph: node i sees node j where there is an edge j → i. `index` holds sources above targets.
 
     With `pointers`, the graph is in compressed rows: `index` is one list of sources, and those of node i stand from
-    `pointers[i]` to `pointers[i + 1]`. `self_loops=True` lets every node see itself, too.
+    `pointers[i]` to `pointers[i + 1]`. `self_loops=True` lets every node see itself, too. The rule keeps a copy of the
+    edges: a buffer may be filled with the next graph.
 
     >>> print(edges([[0, 1, 2], [1, 2, 0]]).picture(3, 3))
     . . #
@@ -114,7 +130,8 @@ def edges(
         sources = torch.stack([sources, torch.arange(len(counts), device=sources.device).repeat_interleave(counts)])
     if sources.dim() != 2 or len(sources) != 2:
         raise ValueError(f"`index` has shape {tuple(sources.shape)}, but edges are two rows: sources above targets.")
-    return Edges(sources, self_loops)
+    with torch.inference_mode(False):  # a tensor that counts how often it is written to
+        return Edges(sources.clone(), self_loops)
 
 
 def _numbered(name: str, given: Any) -> Int[Tensor, "*shape"]:

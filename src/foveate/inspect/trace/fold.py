@@ -45,6 +45,7 @@ def site_of(
 
     Raises UsageError where the map has to be kept pair by pair and is too large for that.
     """
+    record.require_unchanged()
     at, query, key = _example(record, example, queries, keys)
     formula = record.formula
     normaliser = formula.normaliser
