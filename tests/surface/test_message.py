@@ -436,9 +436,8 @@ def test_a_layer_a_head_or_an_ending_that_there_is_not(refused: Refused, trained
     assert refused(*look, "--out", tmp_path / "a.jpg") == (
         2,
         f"foveate look: {tmp_path}/a.jpg: an alignment is not written as '.jpg'. Choose .svg (a picture whose text "
-        "stays text, in any script); .pdf (the same for papers, in the letters of western Europe); .png (a picture "
-        "of pixels, ASCII labels only); .txt (blocks as in the terminal); .pharaoh (the hard links, `source-target` "
-        "pairs).",
+        "stays text, in any script); .pdf (the same for papers, its fonts inside); .png (a picture "
+        "of pixels); .txt (blocks as in the terminal); .pharaoh (the hard links, `source-target` pairs).",
     )
     assert refused(*look, "--out", tmp_path / "none" / "a.svg") == (
         3,

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    from foveate.cli.options import decode_arguments, head_arguments, machine_arguments
+    from foveate.cli.options import count, decode_arguments, head_arguments, machine_arguments
 
     parser.epilog = """
 examples:
@@ -41,11 +41,12 @@ The viewer runs on this machine only, at an address that nobody can guess. The e
     parser.add_argument("--svg", metavar="FILE", help="write one head's map as a drawing")
     parser.add_argument("--pdf", metavar="FILE", help="write one head's map as PDF, for papers")
     parser.add_argument("--site", metavar="SITE", help="attention by number or name, for --png, --svg and --pdf")
+    parser.add_argument("--dpi", type=count, metavar="N", help="pixels of a PNG to the inch; by default 192")
     parser.add_argument(
         "--scale",
         choices=["linear", "log", "lift"],
         default="linear",
-        help="colours of maps: log shows seven powers of ten, lift how many times an even share",
+        help="colours of pictures: log shows six powers of ten, lift how many times an equal share",
     )
     parser.add_argument("--no-browser", action="store_true", help="print the viewer's address and open no browser")
     parser.add_argument("--port", type=int, default=0, metavar="N", help="port of the viewer; by default a free one")
@@ -54,7 +55,7 @@ The viewer runs on this machine only, at an address that nobody can guess. The e
     machine_arguments(parser)
 
 
-FIGURES = ("png", "svg", "pdf")
+FIGURES: tuple[Literal["png", "svg", "pdf"], ...] = ("png", "svg", "pdf")
 FILES = ("html", "trace", *FIGURES)
 
 
@@ -85,13 +86,19 @@ def _require_sense(arguments: argparse.Namespace, trace: bool) -> None:
         ("words", "layer", "head"): (drawn or figure, "drawings: TEXT, --out, --png, --svg or --pdf"),
         ("when",): (drawn and not trace, "a drawing of a run: TEXT or --out"),
         ("site",): (figure or (trace and drawn), "--png, --svg and --pdf"),
-        ("scale",): (figure, "--png, --svg and --pdf"),
+        ("scale",): (figure or _pictured(arguments.out), "pictures: --png, --svg, --pdf or --out"),
+        ("dpi",): (bool(arguments.png) or _pictured(arguments.out, ".png"), "a PNG: --png or --out FILE.png"),
         ("no_browser", "port"): (not drawn and not written, "the viewer, which files and drawings leave closed"),
         ("beam", "set"): (not trace and arguments.target is None, "the model's own translation of a text"),
         ("precision",): (not trace, "a run"),
     }
     for names, (counts, use) in conditions.items():
         require_used(arguments, dict.fromkeys(names, use), names if counts else (), "here")
+
+
+def _pictured(out: str | None, *endings: str) -> bool:
+    """Whether --out writes a picture of one of the endings."""
+    return out is not None and out.lower().endswith(endings or (".svg", ".pdf", ".png"))
 
 
 def _look_at_trace(arguments: argparse.Namespace) -> int:
@@ -200,7 +207,8 @@ def _shown(arguments: argparse.Namespace, alignment: object) -> None:
         print(terminal(alignment, colour=colour_wanted(), width=shutil.get_terminal_size((100, 40)).columns))
         return
     links = str(arguments.out).lower().endswith(".pharaoh")
-    say(f"Wrote {write(alignment.without_specials() if links else alignment, arguments.out)}.")
+    drawn = alignment.without_specials() if links else alignment
+    say(f"Wrote {write(drawn, arguments.out, scale=arguments.scale, dpi=_dpi(arguments))}.")
 
 
 def _site(arguments: argparse.Namespace, trace: "Trace") -> int | str | None:
@@ -240,33 +248,24 @@ def _written(arguments: argparse.Namespace, trace: "Trace") -> bool:
     return bool(done)
 
 
-def _figure(arguments: argparse.Namespace, trace: "Trace", kind: str) -> bytes:
+def _figure(arguments: argparse.Namespace, trace: "Trace", kind: Literal["png", "svg", "pdf"]) -> bytes:
     from foveate.inspect import figure
 
-    level: Literal["word"] | None = "word" if arguments.words else None
-    head = 0 if arguments.head is None else arguments.head
-    site, scale = _site(arguments, trace), arguments.scale
-    if kind == "png":
-        return figure(trace, site=site, head=head, kind="png", level=level, scale=scale)
-    drawing = figure(trace, site=site, head=head, kind="svg", level=level, scale=scale)
-    return drawing if kind == "svg" else _pdf(drawing)
+    return figure(
+        trace,
+        site=_site(arguments, trace),
+        head=arguments.head,
+        kind=kind,
+        level="word" if arguments.words else None,
+        scale=arguments.scale,
+        dpi=_dpi(arguments),
+    )
 
 
-def _pdf(drawing: bytes) -> bytes:
-    """Letters beyond western Europe need a program with fonts; cairosvg serves where it is installed."""
-    from foveate.errors import UsageError
-    from foveate.inspect import pdf
+def _dpi(arguments: argparse.Namespace) -> int:
+    from foveate.inspect.figure.raster import DPI
 
-    try:
-        return pdf(drawing)
-    except UsageError:
-        try:
-            import cairosvg  # type: ignore[import-not-found]
-        except (ImportError, OSError):
-            cairosvg = None
-        if cairosvg is None:
-            raise
-        return bytes(cairosvg.svg2pdf(bytestring=drawing))
+    return DPI if arguments.dpi is None else int(arguments.dpi)
 
 
 def _serve(arguments: argparse.Namespace, trace: "Trace", rerunner: object) -> None:

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
-from jaxtyping import Float32, Float64
+from jaxtyping import Bool, Float32, Float64
 from numpy.typing import ArrayLike
 
 from foveate.errors import UsageError
 from foveate.inspect.label import printable
+from foveate.inspect.lift import equal
 
 Span = tuple[int, int]
 By = Literal["target", "source", "both", "either"]
@@ -23,8 +24,11 @@ _WORD_BEGINS = ("▁", "Ġ", " ")
 class Alignment:
     """How much each piece of the target (a row) looked at each piece of the source (a column).
 
-    Weights are finite and not negative; rows of a softmax sum to 1, rows that saw nothing are 0. The array is copied
-    and made read-only.
+    Weights are not negative and not infinite; rows of a softmax sum to 1, rows that saw nothing are 0. A weight that is
+    not a number stays one: it is drawn as such and never linked. `visible` tells where a row may look at all (None:
+    everywhere); what is hidden has the weight 0, and pictures draw it otherwise than a 0. `share` is what each weight
+    would be if its row looked alike at all it may look at (None: one part in as many as it may). Arrays are copied and
+    made read-only.
 
     >>> seen = Alignment.of(["le", "chat"], ["the", "cat"], [[0.9, 0.1], [0.2, 0.8]])
     >>> seen.pharaoh()
@@ -32,12 +36,14 @@ class Alignment:
     >>> seen.entropy().round(2)
     array([0.33, 0.5 ])
 
-    Raises `UsageError` when labels and weights disagree or a weight is negative or not finite.
+    Raises `UsageError` when labels and weights disagree, or a weight is negative or infinite, or hidden and not 0.
     """
 
     source: tuple[str, ...]
     target: tuple[str, ...]
     weights: Float32[np.ndarray, "target source"]
+    visible: Bool[np.ndarray, "target source"] | None = None
+    share: Float32[np.ndarray, "target source"] | None = None
 
     __hash__: ClassVar[None]  # type: ignore[assignment]
 
@@ -50,35 +56,65 @@ class Alignment:
                 f"labels need {expected}. Rows are target pieces, columns source pieces: transpose the weights or pass "
                 "the other labels."
             )
-        if not np.isfinite(weights).all() or (weights < 0).any():
-            row, column = np.argwhere(~(np.isfinite(weights) & (weights >= 0)))[0]
+        if (weights < 0).any() or np.isinf(weights).any():
+            row, column = np.argwhere((weights < 0) | np.isinf(weights))[0]
             raise UsageError(
                 f"Alignment: the weight of target {row} for source {column} is {weights[row, column]}. "
                 "Pass attention weights (after the normaliser), which are finite and not negative."
             )
+        visible = None if self.visible is None else _seen(self.visible, weights)
         weights.setflags(write=False)
         object.__setattr__(self, "source", tuple(self.source))
         object.__setattr__(self, "target", tuple(self.target))
         object.__setattr__(self, "weights", weights)
+        object.__setattr__(self, "visible", visible)
+        if self.share is not None:
+            object.__setattr__(self, "share", _same_shape("share", np.array(self.share, dtype=np.float32), weights))
 
     @classmethod
-    def of(cls, source: Iterable[str], target: Iterable[str], weights: ArrayLike) -> "Alignment":
+    def of(
+        cls, source: Iterable[str], target: Iterable[str], weights: ArrayLike, visible: ArrayLike | None = None
+    ) -> "Alignment":
         """An alignment of any array of numbers: nested lists, another precision, a tensor on the CPU."""
         source, target, array = tuple(source), tuple(target), np.asarray(weights, dtype=np.float32)
         empty = not array.size and not (source and target)  # `[]` has no second axis to tell its length
-        return cls(source, target, array.reshape(len(target), len(source)) if empty else array)
+        seen = None if visible is None else np.asarray(visible, dtype=bool)
+        return cls(source, target, array.reshape(len(target), len(source)) if empty else array, seen)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Alignment):
             return NotImplemented
         same_labels = (self.source, self.target) == (other.source, other.target)
-        return same_labels and np.array_equal(self.weights, other.weights)
+        same_weights = np.array_equal(self.weights, other.weights, equal_nan=True)
+        return same_labels and same_weights and np.array_equal(self.hidden, other.hidden)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Alignment of {_counted(self.target, 'target')} with {_counted(self.source, 'source')}: {self._gist()}>"
+        )
+
+    def __str__(self) -> str:
+        """The picture of the terminal, without colours."""
+        from foveate.inspect.figure.block import terminal
+
+        return terminal(self) if self.weights.size else repr(self)
+
+    def _repr_html_(self) -> str | None:
+        """The picture for a notebook, in its reader's theme; None where there is nothing to draw."""
+        from foveate.inspect.figure.vector import svg
+
+        return f'<div style="overflow-x:auto">{svg(self, theme="auto")}</div>' if self.weights.size else None
+
+    @property
+    def hidden(self) -> Bool[np.ndarray, "target source"]:
+        """Where a row may not look."""
+        return np.zeros(self.weights.shape, dtype=bool) if self.visible is None else ~self.visible
 
     def hard(self, threshold: float | None = None, *, by: By = "target") -> set[tuple[int, int]]:
         """Links (source, target): each row's largest weight (the first of equals), or all from `threshold` on.
 
-        A row that saw nothing has no link. `by="source"` takes each column's largest weight instead, `"either"` links
-        that one of the two has, `"both"` those that both have: fewer, and surer.
+        A row that saw nothing has no link, nor has a weight that is not a number. `by="source"` takes each column's
+        largest weight instead, `"either"` links that one of the two has, `"both"` what both have: fewer, and surer.
 
         >>> seen = Alignment.of("ab", "xyz", [[0.6, 0.4], [0.9, 0.1], [0.3, 0.7]])
         >>> sorted(seen.hard()), sorted(seen.hard(by="both"))
@@ -92,8 +128,9 @@ class Alignment:
             return {(int(s), int(t)) for t, s in np.argwhere(self.weights >= threshold)}
         if not self.weights.size:
             return set()
-        of_target = {(int(s), t) for t, s in enumerate(self.weights.argmax(axis=1)) if self.weights[t, s] > 0}
-        of_source = {(s, int(t)) for s, t in enumerate(self.weights.argmax(axis=0)) if self.weights[t, s] > 0}
+        weights = np.nan_to_num(self.weights, nan=0.0)
+        of_target = {(int(s), t) for t, s in enumerate(weights.argmax(axis=1)) if weights[t, s] > 0}
+        of_source = {(s, int(t)) for s, t in enumerate(weights.argmax(axis=0)) if weights[t, s] > 0}
         joined = {"both": of_target & of_source, "either": of_target | of_source}
         return {"target": of_target, "source": of_source, **joined}[by]
 
@@ -104,8 +141,23 @@ class Alignment:
     def entropy(self) -> Float64[np.ndarray, " target"]:
         """−Σⱼ αᵢⱼ ln αᵢⱼ of each row, in nats: 0 looks at one piece, ln(number of pieces) looks everywhere alike."""
         weights = self.weights.astype(np.float64)
-        logs = np.log(weights, out=np.zeros_like(weights), where=weights > 0)
+        logs = np.log(weights, out=np.zeros_like(weights), where=weights > 0)  # a NaN's row is NaN by its weight
         return np.abs((weights * logs).sum(axis=1))
+
+    def lift(self) -> Float64[np.ndarray, "target source"]:
+        """How many times as much as an equal share: each weight times the number of pieces that its row may look at.
+
+        Of merged pieces it is the sum of their weights over that of their equal shares.
+
+        >>> seen = Alignment.of("abc", "xy", [[1, 0, 0], [0.5, 0.5, 0]], [[1, 0, 0], [1, 1, 0]])
+        >>> seen.lift().tolist()
+        [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]
+        """
+        shares = self._shares()
+        return np.divide(self.weights, shares, out=np.zeros(shares.shape), where=shares > 0, dtype=np.float64)
+
+    def _shares(self) -> Float32[np.ndarray, "target source"]:
+        return equal(~self.hidden) if self.share is None else self.share
 
     def describe(self, most: int = 12) -> str:
         """The alignment in words, for those who do not see its picture: what each of the first rows looks at most.
@@ -121,6 +173,8 @@ class Alignment:
         rows, columns = (
             f"{n} {word}{'s' * (n != 1)}" for n, word in zip(self.weights.shape, ("row", "column"), strict=True)
         )
+        if np.isnan(self.weights).any():
+            said.append(f"{int(np.isnan(self.weights).sum())} of the weights are not numbers")
         return f"{rows} (target) by {columns} (source). {'; '.join(said) or 'Nothing is looked at'}."
 
     def without_specials(self) -> "Alignment":
@@ -134,6 +188,8 @@ class Alignment:
             tuple(self.source[j] for j in columns),
             tuple(self.target[i] for i in rows),
             self.weights[np.ix_(rows, columns)],
+            None if self.visible is None else self.visible[np.ix_(rows, columns)],
+            self._shares()[np.ix_(rows, columns)],
         )
 
     def words(self) -> "Alignment":
@@ -144,7 +200,7 @@ class Alignment:
 
         >>> seen = Alignment.of(["▁un", "seen"], ["▁in", "vis", "ible"], [[1, 0], [0.4, 0.6], [0.1, 0.9]])
         >>> seen.words()
-        Alignment(source=('unseen',), target=('invisible',), weights=array([[1.]], dtype=float32))
+        <Alignment of 1 target piece with 1 source piece: invisible-unseen (1.00)>
         """
         return self.merge(word_spans(self.source), word_spans(self.target))
 
@@ -152,16 +208,60 @@ class Alignment:
         """Merge the pieces of each half-open span `(begin, end)`: sum over source pieces, mean over target pieces."""
         _check_spans("source", source, len(self.source))
         _check_spans("target", target, len(self.target))
-        weights = self.weights.astype(np.float64)
-        columns = [weights[:, begin:end].sum(axis=1) for begin, end in source]
-        summed = np.stack(columns, axis=1) if columns else np.zeros((len(self.target), 0))
-        rows = [summed[begin:end].mean(axis=0) for begin, end in target]
-        merged = np.stack(rows) if rows else np.zeros((0, len(source)))
         return Alignment(
             tuple(join_pieces(self.source[begin:end]) for begin, end in source),
             tuple(join_pieces(self.target[begin:end]) for begin, end in target),
-            merged.astype(np.float32),
+            _merged(self.weights, source, target),
+            None if self.visible is None else _any_of(self.visible, source, target),
+            _merged(self._shares(), source, target),
         )
+
+    def _gist(self, most: int = 6) -> str:
+        """The first links in few words."""
+        links = sorted(self.hard(), key=lambda link: link[1])
+        said = [f"{printable(self.target[t])}-{printable(self.source[s])} ({self.weights[t, s]:.2f})" for s, t in links]
+        more = [f"and {len(said) - most} more"] if len(said) > most else []
+        return ", ".join([*said[:most], *more]) or "nothing is looked at"
+
+
+def _counted(labels: Sequence[str], side: str) -> str:
+    return f"{len(labels)} {side} piece{'s' * (len(labels) != 1)}"
+
+
+def _seen(visible: Bool[np.ndarray, "..."], weights: Float32[np.ndarray, "target source"]) -> np.ndarray:
+    """A copy of what is visible, checked against the weights, whose hidden cells become 0 where they are no number."""
+    seen = _same_shape("visible", np.array(visible, dtype=bool), weights)
+    if (weights[~seen] > 0).any():
+        row, column = np.argwhere(~seen & (weights > 0))[0]
+        raise UsageError(
+            f"Alignment: target {row} may not look at source {column}, but has the weight {weights[row, column]}. "
+            "Hidden pairs weigh 0."
+        )
+    weights[~seen] = 0
+    return seen
+
+
+def _same_shape(name: str, array: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    if array.shape != weights.shape:
+        raise UsageError(f"Alignment: `{name}` has shape {array.shape}, but the weights have {weights.shape}.")
+    array.setflags(write=False)
+    return array
+
+
+def _merged(weights: np.ndarray, source: Sequence[Span], target: Sequence[Span]) -> np.ndarray:
+    """Sums over the columns of each span, means over its rows."""
+    columns = [weights[:, begin:end].sum(axis=1, dtype=np.float64) for begin, end in source]
+    summed = np.stack(columns, axis=1) if columns else np.zeros((weights.shape[0], 0))
+    rows = [summed[begin:end].mean(axis=0) for begin, end in target]
+    return (np.stack(rows) if rows else np.zeros((0, len(source)))).astype(np.float32)
+
+
+def _any_of(visible: np.ndarray, source: Sequence[Span], target: Sequence[Span]) -> np.ndarray:
+    """Which merged pairs hold anything visible."""
+    if not source or not target:
+        return np.zeros((len(target), len(source)), dtype=bool)
+    across = np.logical_or.reduceat(visible, [begin for begin, _ in source], axis=1)
+    return np.logical_or.reduceat(across, [begin for begin, _ in target], axis=0)
 
 
 def word_spans(pieces: Sequence[str]) -> tuple[Span, ...]:

@@ -18,7 +18,7 @@ class Comparison:
     """How far apart two maps of one size are."""
 
     rows: Float32[np.ndarray, " queries"]
-    """½ Σ_j |α_ij − β_ij|: 0 is the same row, 1 looks at nothing in common."""
+    """½ Σ_j |α_ij − β_ij|: 0 is the same row, 1 looks at nothing in common; NaN where a weight is not a number."""
     largest: float
     at: tuple[int, int]
     """The query and the key of the largest difference."""
@@ -68,8 +68,9 @@ def _compared(a: Site, b: Site, heads: tuple[int, int]) -> Comparison:
         here = slice(start, min(start + ROWS, a.queries))
         away = (a.weights(heads[0], here)[0] - b.weights(heads[1], here)[0]).abs()
         rows.append(away.sum(1) / 2)
-        top = float(away.max()) if away.numel() else 0.0
+        known = away.nan_to_num(nan=0.0)  # a row with a weight that is not a number has no number either
+        top = float(known.max()) if known.numel() else 0.0
         if top > largest:
-            place = divmod(int(away.argmax()), a.keys)
+            place = divmod(int(known.argmax()), a.keys)
             largest, at = top, (start + place[0], place[1])
     return Comparison(torch.cat(rows).numpy() if rows else np.zeros(0, np.float32), largest, at)

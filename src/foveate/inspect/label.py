@@ -137,24 +137,3 @@ def fit(text: str, width: int, ellipsis: str = "…") -> str:
             break
         kept += cluster
     return kept + ellipsis
-
-
-_NARROW, _BROAD = frozenset("fijlrtI.,:;'|!()[]{}-/\\ `\""), frozenset("mwMW@%—")
-
-
-def em_width(text: str) -> float:
-    """About how wide a proportional font sets the text, in ems, rather too much than too little.
-
-    Pictures reserve room by it: no font is at hand when they are written, and readers have different ones.
-    """
-    return sum((_cluster_ems(cluster) for cluster in clusters(text)), start=0.0)
-
-
-def _cluster_ems(cluster: str) -> float:
-    if _cluster_width(cluster) == 2:
-        return 1.05
-    if cluster[0] in _NARROW:
-        return 0.4
-    if cluster[0] in _BROAD:
-        return 1.0
-    return 0.72 if cluster[0].isupper() else 0.62

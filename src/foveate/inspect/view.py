@@ -1,5 +1,6 @@
 """Parts of a trace as alignments and figures."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -7,20 +8,20 @@ import numpy as np
 from foveate.errors import UsageError
 from foveate.inspect.alignment import Alignment, join_pieces
 from foveate.inspect.figure.document import pdf
-from foveate.inspect.figure.raster import png
-from foveate.inspect.figure.scale import Hue
-from foveate.inspect.figure.vector import svg
+from foveate.inspect.figure.raster import DPI, rasterised
+from foveate.inspect.figure.scale import Hue, Scale, shaded
+from foveate.inspect.figure.vector import drawn
+from foveate.inspect.lift import equal
 
 if TYPE_CHECKING:  # pictures of alignments come without torch, and importing them must stay quick
+    from foveate.inspect.tile import TraceProvider
     from foveate.inspect.trace.site import Site
     from foveate.inspect.trace.trace import Trace
 
 Pool = Literal["peak", "mass"]
 Level = int | Literal["word", "sentence"]
-Scale = Literal["linear", "log", "lift"]
 CELLS = 512
 """Rows or columns of a figure beyond which it is zoomed out."""
-DECADES = 7
 
 
 def alignment(trace: "Trace", *, site: int | str | None = None, head: int | None = None) -> Alignment:
@@ -43,44 +44,61 @@ def alignment(trace: "Trace", *, site: int | str | None = None, head: int | None
         raise UsageError(
             f"{here.title} has {here.queries:,} × {here.keys:,} weights: too many for an alignment. Select fewer rows."
         )
-    heads = range(here.heads) if head is None else [_head(here, head)]
-    weights = sum((here.weights(each)[0].numpy() for each in heads), np.float32(0)) / len(heads)
-    rows, columns = trace.tracks[here.query], trace.tracks[here.key]
-    return Alignment.of(columns.labels, rows.labels, weights)
+    return _exact(trace, here, range(here.heads) if head is None else [_head(here, head)])
 
 
 def figure(
     trace: "Trace",
     *,
     site: int | str | None = None,
-    head: int = 0,
+    head: int | None = None,
     kind: Literal["svg", "pdf", "png"] = "svg",
     level: Level | None = None,
     pool: Pool = "peak",
     scale: Scale = "linear",
     title: str | None = None,
     hue: Hue = "blue",
+    dpi: int | float = DPI,
 ) -> bytes:
-    """One head's whole map as SVG, PDF or PNG, the same bytes every time.
+    """One head's whole map as SVG, PDF or PNG, the same bytes every time. Without a site and a head it is
+    `trace.opening`; without a head, the mean of them.
 
     Maps of more than 512 rows or columns are zoomed out, as far as it takes or to `level`; "word" and "sentence" are
-    levels too. `scale` "log" shows seven powers of ten, "lift" how many times as much as looking everywhere alike.
-    In a PNG, the mark ▁ of a word's beginning becomes _, and labels that are still not ASCII become numbers.
+    levels too, and sum the weights of their pieces. `scale` "log" shows six powers of ten, "lift" how many times as
+    much as looking alike at all that may be looked at. What is hidden is hatched. `dpi` are a PNG's pixels to the inch.
     """
     number = _site(trace, site)
     here = trace.sites[number]
-    _head(here, head)
+    if site is None and head is None:
+        head = trace.opening[1]
+    heads = range(here.heads) if head is None else [_head(here, head)]
     chosen = _level(trace, here, level)
-    weights, labels = _cells(trace, number, head, chosen, pool)
-    shown, words = _scaled(weights, here, scale)
+    if chosen == 0:
+        map_ = _exact(trace, here, heads)
+    else:
+        map_ = _zoomed(trace, number, heads, chosen, pool, lifted=scale == "lift")
+    shading = shaded(map_, scale=scale, top=None, hue=hue)
+    if title is None:
+        zoomed = f", {chosen}s" if isinstance(chosen, str) else "" if chosen == 0 else f", level {chosen}, {pool}"
+        title = f"{here.title}, {'mean of all heads' if head is None else f'head {head}'}{zoomed}"
+    drawing = drawn(map_, shading, title, (here.key, here.query))
     if kind == "png":
-        labels = tuple(_ascii(part) for part in labels)  # type: ignore[assignment]
-    map_ = Alignment.of(labels[1], labels[0], shown)
-    said = title or f"{here.title}, head {head}{'' if chosen == 0 else f', level {chosen}, {pool}'}"
-    if kind == "png":
-        return png(map_, title=said if said.isascii() else "attention", hue=hue, top=None, words=words)
-    drawing = svg(map_, title=said, names=(here.key, here.query), hue=hue, top=None, words=words).encode()
-    return pdf(drawing) if kind == "pdf" else drawing
+        return rasterised(drawing, dpi=dpi, details={"Title": title, "Description": map_.describe()})
+    return pdf(drawing.encode()) if kind == "pdf" else drawing.encode()
+
+
+def _exact(trace: "Trace", site: "Site", heads: Sequence[int]) -> Alignment:
+    """Every weight, and where any of the heads may look; the mean of several."""
+    weights, shares = np.zeros((2, site.queries, site.keys), dtype=np.float32)
+    visible = np.zeros(weights.shape, dtype=bool)
+    for head in heads:
+        found, seen = site.weights(head)
+        may = np.ones(weights.shape, dtype=bool) if seen is None else seen.numpy()
+        weights += np.where(may, found.numpy(), np.float32(0)) / len(heads)
+        shares += equal(may) / len(heads)
+        visible |= may
+    rows, columns = trace.tracks[site.query].labels, trace.tracks[site.key].labels
+    return Alignment(columns, rows, weights, None if visible.all() else visible, shares)
 
 
 def _site(trace: "Trace", site: int | str | None) -> int:
@@ -102,18 +120,39 @@ def _level(trace: "Trace", site: "Site", level: Level | None) -> Level:
     return chosen
 
 
-def _cells(
-    trace: "Trace", number: int, head: int, level: Level, pool: Pool
-) -> tuple[np.ndarray, tuple[list[str], list[str]]]:
-    """The cells of the whole map at a level, and what to call its rows and columns."""
-    from foveate.inspect.tile import SIZE, TraceProvider, decode
+def _zoomed(trace: "Trace", number: int, heads: Sequence[int], level: Level, pool: Pool, *, lifted: bool) -> Alignment:
+    """The cells of the whole map at a level; with `lifted`, also what each would hold of equal shares."""
+    from foveate.inspect.tile import HIDDEN, TraceProvider, decode
 
     site, provider = trace.sites[number], TraceProvider(trace)
-    labels = tuple(_labels(trace, name, level) for name in (site.query, site.key))
-    down, across = (-(-len(part) // SIZE) for part in labels)
-    tiles = [[provider.tile(number, head, level, i, j, pool) for j in range(across)] for i in range(down)]
-    cells = decode(np.block(tiles))[: len(labels[0]), : len(labels[1])]
-    return cells, (labels[0], labels[1])
+    rows, columns = (_labels(trace, name, level) for name in (site.query, site.key))
+    shape = len(rows), len(columns)
+    weights, shares = np.zeros((2, *shape), dtype=np.float32)
+    visible = np.zeros(shape, dtype=bool)
+    for head in heads:
+        codes = _tiles(provider, (number, head, level), pool, shape)
+        weights += decode(codes) / len(heads)
+        visible |= codes != HIDDEN
+        if lifted and isinstance(level, str):
+            shares += decode(_tiles(provider, (number, head, level), "equal", shape)) / len(heads)
+        elif lifted:
+            # A cell of mass holds up to 2^level keys, which weigh as many equal shares.
+            size = 1 << int(level)
+            counts = provider.counts(number, head).astype(np.float64)
+            starts = np.arange(0, len(counts), size)
+            mean = np.add.reduceat(counts, starts) / np.minimum(size, len(counts) - starts)
+            shares += (size if pool == "mass" else 1) / np.maximum(mean, 1)[:, None].astype(np.float32) / len(heads)
+    shown = None if visible.all() else visible
+    return Alignment(tuple(columns), tuple(rows), weights, shown, shares if lifted else None)
+
+
+def _tiles(provider: "TraceProvider", place: tuple[int, int, Level], pool: str, shape: tuple[int, int]) -> np.ndarray:
+    """The codes of a whole map."""
+    from foveate.inspect.tile import SIZE
+
+    down, across = (-(-length // SIZE) for length in shape)
+    tiles = [[provider.tile(*place, i, j, pool) for j in range(across)] for i in range(down)]  # type: ignore[arg-type]
+    return np.block(tiles)[: shape[0], : shape[1]]
 
 
 def _labels(trace: "Trace", name: str, level: Level) -> list[str]:
@@ -122,22 +161,3 @@ def _labels(trace: "Trace", name: str, level: Level) -> list[str]:
         return [join_pieces(track.labels[begin:end]) for begin, end in track.spans(level)]
     step = 1 << level
     return [label if step == 1 else f"{label} …" for label in track.labels[::step]]
-
-
-def _scaled(weights: np.ndarray, site: "Site", scale: Scale) -> tuple[np.ndarray, tuple[str, str] | None]:
-    """Weights as shares of the strongest colour, and what the ends of the scale mean."""
-    if scale == "linear":
-        return weights, None
-    if scale == "log":
-        logs = np.log10(weights, out=np.full_like(weights, -np.inf), where=weights > 0)
-        return np.clip(1 + logs / DECADES, 0, 1).astype(np.float32), (f"1e-{DECADES} or less", "1 all attention")
-    if scale == "lift":
-        lift = weights * max(site.keys, 1)
-        top = max(float(lift.max(initial=0.0)), 1.0)
-        return (lift / top).astype(np.float32), ("0 not looked at", f"{top:.3g} times an even share")
-    raise UsageError(f"There is no scale {scale!r}: choose linear, log or lift.")
-
-
-def _ascii(labels: list[str]) -> list[str]:
-    plain = [label.replace("▁", "_").replace("…", "...") for label in labels]
-    return plain if all(label.isascii() for label in plain) else [str(place) for place in range(len(labels))]

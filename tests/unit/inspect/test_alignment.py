@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foveate.errors import UsageError
-from foveate.inspect import Alignment
+from foveate.inspect import Alignment, terminal
 from foveate.inspect.alignment import join_pieces, word_spans
 
 
@@ -96,10 +96,69 @@ def test_labels_and_weights_must_agree() -> None:
         Alignment.of("ab", "xyz", [[1, 0]])
 
 
-@pytest.mark.parametrize("weight", [float("nan"), float("inf"), -0.1])
-def test_weights_must_be_finite_and_not_negative(weight: float) -> None:
+@pytest.mark.parametrize("weight", [float("inf"), float("-inf"), -0.1])
+def test_weights_must_be_bounded_and_not_negative(weight: float) -> None:
     with pytest.raises(UsageError, match="target 0 for source 1"):
         Alignment.of("ab", "x", [[0, weight]])
+
+
+def test_a_weight_that_is_not_a_number_stays_one_and_is_never_linked() -> None:
+    seen = Alignment.of("abc", "xy", [[0.2, np.nan, 0.8], [np.nan] * 3])
+    assert seen.pharaoh() == "2-0"
+    assert seen.hard(by="source") == {(0, 0), (2, 0)}
+    assert seen.hard(0.1) == {(0, 0), (2, 0)}
+    assert np.isnan(seen.entropy()).all()
+    assert np.isnan(seen.merge([(0, 2), (2, 3)], [(0, 1), (1, 2)]).weights).tolist() == [[True, False], [True, True]]
+    assert "4 of the weights are not numbers" in seen.describe()
+    assert seen == Alignment.of("abc", "xy", seen.weights)
+
+
+def test_what_is_hidden_goes_along_when_pieces_are_merged_or_left_out() -> None:
+    visible = [[True, False, False, True], [True, True, False, True]]
+    seen = Alignment.of(["▁a", "▁b", "c", "</s>"], ["▁x", "▁y"], [[1, 0, 0, 0], [0.5, 0.5, 0, 0]], visible)
+    assert seen.without_specials().hidden.tolist() == [[False, True, True], [False, False, True]]
+    assert seen.words().hidden.tolist() == [[False, True, False], [False, False, False]]
+    assert not Alignment.of("a", "x", [[1]]).hidden.any()
+    assert seen != Alignment.of(seen.source, seen.target, seen.weights)
+
+
+def test_a_hidden_pair_weighs_nothing(unchecked: None) -> None:
+    assert Alignment.of("ab", "x", [[1, np.nan]], [[True, False]]).weights.tolist() == [[1, 0]]
+    with pytest.raises(UsageError, match=r"target 0 may not look at source 1, but has the weight 0\.5"):
+        Alignment.of("ab", "x", [[0.5, 0.5]], [[True, False]])
+    with pytest.raises(UsageError, match=r"`visible` has shape \(1, 1\), but the weights have \(1, 2\)"):
+        Alignment.of("ab", "x", [[0.5, 0.5]], [[True]])
+
+
+def test_lift_counts_the_pieces_that_a_row_may_look_at() -> None:
+    visible = np.tril(np.ones((4, 4), dtype=bool))
+    alike = Alignment.of("abcd", "wxyz", visible / visible.sum(1, keepdims=True), visible)
+    assert np.allclose(alike.lift(), visible)
+    assert np.allclose(Alignment.of("abcd", "x", [[0.5, 0.5, 0, 0]]).lift(), [[2, 2, 0, 0]])
+
+
+def test_lift_of_merged_pieces_compares_sums_with_their_equal_shares() -> None:
+    alike = Alignment.of("abcd", "x", [[0.25] * 4])
+    assert np.allclose(alike.merge([(0, 3), (3, 4)], [(0, 1)]).lift(), 1)
+    seen = Alignment.of("abcd", "x", [[0.5, 0.5, 0, 0]], [[True, True, True, False]])
+    assert np.allclose(seen.merge([(0, 1), (1, 4)], [(0, 1)]).lift(), [[1.5, 0.75]])
+    assert np.allclose(Alignment.of(["a", "</s>"], "x", [[0.5, 0.5]]).without_specials().lift(), 1)
+
+
+def test_an_alignment_says_what_it_holds_and_prints_as_its_picture() -> None:
+    seen = Alignment.of(["the", "cat"], ["le", "chat"], [[0.9, 0.1], [0.2, 0.8]])
+    assert repr(seen) == "<Alignment of 2 target pieces with 2 source pieces: le-the (0.90), chat-cat (0.80)>"
+    assert str(seen) == terminal(seen)
+    assert "and 4 more" in repr(Alignment.of("a" * 10, "b" * 10, np.eye(10)))
+    assert repr(Alignment.of("ab", "", [])) == str(Alignment.of("ab", "", []))
+
+
+def test_a_notebook_shows_an_alignment_as_a_picture_in_its_readers_theme() -> None:
+    shown = Alignment.of("ab", "x", [[1, 0]])._repr_html_()
+    assert shown is not None
+    assert "<svg" in shown
+    assert "prefers-color-scheme:dark" in shown
+    assert Alignment.of("ab", "", [])._repr_html_() is None
 
 
 def test_an_alignment_cannot_be_changed_through_the_array_it_was_made_of() -> None:

@@ -1,12 +1,13 @@
-"""PDF of drawings: its objects stand where its table says, its letters are the labels', and its bytes never change."""
+"""PDF of drawings: its objects stand where its table says, its fonts are inside, and its bytes never change."""
 
 import re
 import zlib
 
 import numpy as np
 import pytest
+import uharfbuzz
 
-from foveate.errors import UsageError
+from foveate.errors import SetupError
 from foveate.inspect import Alignment, pdf, svg
 
 
@@ -18,13 +19,29 @@ def small(source: str = "cat") -> Alignment:
     return Alignment.of(source, ["K", "AE", "T"], np.eye(3))
 
 
+def streams(document: bytes) -> list[tuple[bytes, bytes]]:
+    """The heads and the contents of all packed streams."""
+    found = re.findall(rb"<< ([^\n]*?)/FlateDecode >>\nstream\n(.*?)\nendstream", document, re.DOTALL)
+    return [(head, zlib.decompress(content)) for head, content in found]
+
+
 def operators(document: bytes) -> str:
-    (stream,) = re.findall(rb"/FlateDecode >>\nstream\n(.*?)\nendstream", document, re.DOTALL)[:1]
-    return zlib.decompress(stream).decode("ascii")
+    return streams(document)[0][1].decode("ascii")
+
+
+def tables(document: bytes) -> list[dict[str, str]]:
+    """What the glyphs of each font stand for, as readers of the page find it."""
+    whole = [content.decode() for _, content in streams(document) if b"begincmap" in content]
+    pairs = [re.findall(r"<(\w{4})> <(\w+)>\n", table.split("endcodespacerange")[1]) for table in whole]
+    return [{glyph: bytes.fromhex(text).decode("utf-16-be") for glyph, text in table} for table in pairs]
 
 
 def words(document: bytes) -> list[str]:
-    return [bytes.fromhex(found).decode("cp1252") for found in re.findall(r"<([0-9a-f]*)> Tj", operators(document))]
+    """The texts of the page, as they are copied from it."""
+    fonts = re.findall(rb"/(F\d+) \d+ 0 R", document)
+    known = {name.decode(): table for name, table in zip(fonts, tables(document), strict=True)}
+    shown = re.findall(r"BT /(F\d+) .*? Td (.*?) ET", operators(document))
+    return ["".join(known[font].get(glyph, "") for glyph in re.findall(r"<(\w{4})>", run)) for font, run in shown]
 
 
 def test_every_object_stands_where_the_table_says() -> None:
@@ -43,6 +60,35 @@ def test_the_page_says_what_the_drawing_says() -> None:
     assert {"K", "AE", "T", "c", "a", "t", "source", "target"} <= set(said)
 
 
+@pytest.mark.parametrize("word", ["Привет", "γλῶσσα", "▁the", "שלום", "سلام", "می‌رود"])
+def test_letters_of_many_scripts_are_kept_and_can_be_copied(word: str) -> None:
+    said = words(drawn(Alignment.of([word, "a", "b"], ["K", "AE", "T"], np.eye(3))))
+    backwards = word[::-1].replace("ال", "لا")  # a run from right to left is written from its left end
+    assert {word, backwards, backwards.replace("لا", "ال")} & set(said)
+
+
+def test_fonts_are_inside_cut_to_what_is_written() -> None:
+    document = drawn(small(), title="Wide")
+    names = re.findall(rb"/FontName /([A-Z]{6}\+[\w-]+)", document)
+    assert [name.split(b"+")[1] for name in names] == [b"DejaVuSans-Bold", b"DejaVuSans"]
+    assert b"/Subtype /Type1" not in document
+    files = [content for head, content in streams(document) if b"/Length1" in head]
+    for data, table in zip(files, tables(document), strict=True):
+        face = uharfbuzz.Face(uharfbuzz.Blob(data))
+        assert face.glyph_count == len(table) + 1  # and the sign for what is missing
+        assert len(data) < 20_000
+
+
+def test_letters_are_as_wide_as_the_font_says() -> None:
+    document = drawn(Alignment.of(["WWWW", "iiii", "b"], ["K", "AE", "T"], np.eye(3)))
+    widths = [int(width) for width in re.findall(rb"\[(\d+)\]", b"".join(re.findall(rb"/W \[(.*?)\] ?/C", document)))]
+    assert {989, 278} <= set(widths)
+
+
+def test_kerned_letters_move_together() -> None:
+    assert re.search(r"<\w{4}>\d[\d.]* ?<\w{4}>", operators(drawn(Alignment.of(["AV", "a", "b"], "xyz", np.eye(3)))))
+
+
 def test_the_same_drawing_has_the_same_bytes_without_a_date() -> None:
     document = drawn(small())
     assert document == drawn(small())
@@ -59,12 +105,20 @@ def test_a_large_map_is_one_image_with_the_drawings_own_pixels() -> None:
     assert (rows[:, 1:].argmax(1) == np.arange(size)).all()
 
 
-def test_a_mark_of_vocabularies_is_drawn_as_a_line() -> None:
-    document = drawn(Alignment.of(["▁the", "▁", "c"], ["K", "AE", "T"], np.eye(3)))
-    assert "the" in words(document)
-    assert "▁" not in "".join(words(document))
+def test_hidden_cells_of_a_large_map_let_the_hatching_through() -> None:
+    labels = [str(i) for i in range(80)]
+    visible = np.tril(np.ones((80, 80), dtype=bool))
+    document = drawn(Alignment.of(labels, labels, np.eye(80), visible))
+    assert b"/Mask [103 103]" in document
+    assert b"/Mask" not in drawn(Alignment.of(labels, labels, np.eye(80)))
 
 
-def test_other_scripts_are_refused_with_a_way_out() -> None:
-    with pytest.raises(UsageError, match=r"cannot write '我' of '我'\. Write an \.svg instead"):
-        drawn(small("我ab"))
+def test_lines_between_cells_are_half_transparent_on_any_ground() -> None:
+    document = drawn(small(), theme="dark")
+    assert b"/ExtGState << /V1 << /CA 0.55 >> >>" in document
+    assert "/V1 gs" in operators(document)
+
+
+def test_letters_that_no_font_has_are_refused_by_name() -> None:
+    with pytest.raises(SetupError, match=r"cannot|can draw the letter \U00012000 \(Cuneiform\)"):
+        drawn(small("\U00012000ab"))

@@ -4,6 +4,7 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -126,6 +127,27 @@ def test_the_picture_says_in_words_what_it_shows(pronunciation: Alignment) -> No
 def test_nothing_comes_from_another_host(persian: Alignment) -> None:
     addresses = re.findall(r"https?://[^\"' ]+", svg(persian, theme="auto"))
     assert set(addresses) == {"http://www.w3.org/2000/svg"}
+
+
+@pytest.mark.parametrize("theme", ["light", "auto"])
+def test_hidden_cells_are_left_out_of_the_ground_and_zeros_are_not(theme: Any) -> None:
+    seen = Alignment.of("abc", "xy", [[1, 0, 0], [0, 1, 0]], [[True, True, False], [False, True, True]])
+    picture = svg(seen, theme=theme)
+    zero, ground = ('class="fv-0"', 'class="fv-hidden"') if theme == "auto" else ('fill="#f7fafc"', 'fill="#eceae6"')
+    cells = [rect for rect in re.findall(r"<rect [^>]*>", picture) if zero in rect and 'height="10"' not in rect]
+    assert [float(re.findall(r' width="([\d.]+)"', rect)[0]) for rect in cells] == [44, 44]
+    assert picture.count(ground) == 2  # below the cells, and in the legend
+    assert "may not be looked at" in picture
+    assert "M" in re.findall(r'<path d="([^"]*)"[^>]*(?:#b9b4aa|fv-hatch)', picture)[0]
+
+
+def test_lines_of_the_hatching_stay_within_the_cells() -> None:
+    picture = svg(Alignment.of("abc", "xy", np.zeros((2, 3)), np.zeros((2, 3), dtype=bool)))
+    frame, hatch = re.findall(r'<rect (x[^>]*)fill="#eceae6"', picture)[0], re.findall(r'd="(M[^"]*)"', picture)[0]
+    x, y, wide, high = (float(part) for part in re.findall(r'"([\d.]+)"', frame))
+    points = [(float(a), float(b)) for a, b in re.findall(r"[ML]([\d.]+) ([\d.]+)", hatch)]
+    assert all(x - 0.1 <= a <= x + wide + 0.1 and y - 0.1 <= b <= y + high + 0.1 for a, b in points)
+    assert len(points) > 10
 
 
 def test_an_empty_alignment_is_refused() -> None:

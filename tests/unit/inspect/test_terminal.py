@@ -73,6 +73,15 @@ def test_colours_are_reset_after_each_cell(pronunciation: Alignment) -> None:
     assert drawn.count("\x1b[48;2;") == drawn.count("\x1b[0m") > 42
 
 
+def test_what_is_hidden_and_what_is_not_a_number_look_like_no_weight() -> None:
+    seen = Alignment.of("abc", "xy", [[1, 0, 0], [np.nan, 1, 0]], [[True, True, False], [True, True, True]])
+    drawn = terminal(seen).split("\n")
+    assert drawn[1:3] == ["x ██  ··", "y ××██"]
+    assert drawn[-1] == "·· may not be looked at   ×× not a number"
+    assert ESCAPE.sub("", terminal(seen, colour=True)).split("\n")[1:3] == ["x     ··", "y ××    "]
+    assert terminal(Alignment.of("a", "x", [[1]])).split("\n")[-1].startswith("0 not looked at")
+
+
 def test_an_empty_alignment_is_refused() -> None:
     with pytest.raises(UsageError, match="nothing to draw"):
         terminal(Alignment.of("ab", "", []))

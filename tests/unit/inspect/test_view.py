@@ -1,13 +1,24 @@
 """Alignments, figures, rollout and comparisons of traces."""
 
+import base64
+import math
+import re
+import zlib
+from collections.abc import Sequence
+from typing import Any
+from xml.etree import ElementTree
+
 import numpy as np
 import pytest
 import torch
 
-from foveate.attention import Attention, causal, record
+from foveate.attention import Attention, causal, record, window
 from foveate.errors import UsageError
 from foveate.inspect import Trace, Track, alignment, compare, figure, rollout
+from foveate.inspect.figure.letter import width
+from foveate.inspect.figure.scale import HIDDEN, INKS, Scale, hexadecimal, ramp
 from foveate.inspect.trace import given
+from foveate.inspect.view import _zoomed
 
 
 @pytest.fixture
@@ -83,13 +94,135 @@ def test_a_figure_of_words_has_the_words_as_labels() -> None:
     assert figure(trace, kind="png", level="word").startswith(b"\x89PNG")
 
 
-def test_a_png_writes_the_mark_of_a_word_s_beginning_as_a_line() -> None:
+def test_a_png_has_the_letters_of_its_labels() -> None:
     def drawn(*pieces: str) -> bytes:
         trace = Trace(tracks={"source": Track.of_pieces(pieces)}, sites=(given(torch.eye(3)[None]),))
         return figure(trace, kind="png")
 
-    assert drawn("▁un", "do", "▁it") == drawn("_un", "do", "_it") != drawn("▁été", "do", "▁it")
-    assert drawn("▁été", "do", "▁it") == drawn("0", "1", "2")
+    assert len({drawn(*pieces) for pieces in (["▁été", "do", "▁it"], ["0", "1", "2"], ["▁سلام", "do", "▁it"])}) == 3
+
+
+def cells(drawing: bytes) -> dict[str, str]:
+    """The colour of each cell of a drawing by its words, and of the ground for those without."""
+    return {
+        says: colour for colour, says in re.findall(r'fill="(#\w{6})"><title>(.*?)</title></rect>', drawing.decode())
+    }
+
+
+def shades(scale: Scale, lifts: Sequence[float]) -> list[str]:
+    """What the scale makes of numbers, from its definition."""
+    assert scale == "lift"
+    return [hexadecimal(ramp("light", "balance")[round(100 * (0.5 + math.log2(lift) / 12))]) for lift in lifts]
+
+
+def test_lift_counts_the_visible_keys_of_each_row() -> None:
+    visible = torch.tensor([[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1]]).bool()
+    weights = visible / visible.sum(1, keepdim=True)
+    weights[1] = torch.tensor([0.75, 0.25, 0, 0])
+    trace = Trace(tracks={"source": Track.numbered(4)}, sites=(given(weights[None], visible[None]),))
+    seen = cells(figure(trace, scale="lift"))
+    assert [seen["1 → 0: 0.750"], seen["1 → 1: 0.250"]] == shades("lift", [1.5, 0.5])
+    alike = {colour for says, colour in seen.items() if not says.startswith("1 ")}
+    assert alike == set(shades("lift", [1]))
+
+
+def test_lift_by_words_compares_with_the_words_share_of_the_visible_keys() -> None:
+    visible = torch.tensor([[1, 1, 1, 0]]).bool()
+    trace = Trace(
+        tracks={"source": Track.of_pieces(["▁a", "b", "▁c", "▁d"]), "target": Track.of_pieces(["▁x"])},
+        sites=(
+            given(torch.tensor([[[0.25, 0.25, 0.5, 0]]]), visible[None], kind="cross", tracks=("target", "source")),
+        ),
+    )
+    seen = cells(figure(trace, scale="lift", level="word"))
+    assert [seen["x → ab: 0.500"], seen["x → c: 0.500"]] == shades("lift", [0.75, 1.5])
+    assert len(seen) == 2
+    by_hand = alignment(trace).words()
+    assert np.allclose(by_hand.lift(), [[0.75, 1.5, 0]])
+
+
+@pytest.mark.parametrize("pool", ["peak", "mass"])
+def test_lift_of_a_zoomed_map_is_one_where_a_window_looks_everywhere_alike(pool: str) -> None:
+    """A window of nine keys in a map of 1,100: the share is a ninth and not a part of 1,100."""
+    attention = Attention(visibility=window(left=8, right=0))
+    with record(attention) as seen:
+        attention.run(torch.zeros(1, 1, 1100, 4), torch.zeros(1, 1, 1100, 4), torch.zeros(1, 1, 1100, 4))
+    map_ = _zoomed(Trace.of(seen), 0, [0], 2, pool, lifted=True)  # type: ignore[arg-type]
+    lifts = map_.lift()
+    inside = lifts[10:, 9:][np.diag_indices(200)]  # one block before the diagonal, where all keys are visible
+    assert np.allclose(inside, 1, rtol=0.01)
+    assert lifts[10:].max() < 1.01
+
+
+def test_hidden_cells_are_hatched_and_never_painted_like_zeros() -> None:
+    visible = torch.tensor([[True, True, False]])
+    weights = torch.tensor([[[1.0, 0.0, 0.0]]])
+    tracks = {"source": Track.numbered(3), "target": Track.numbered(1)}
+
+    def drawing(shown: torch.Tensor | None) -> str:
+        site = given(weights, None if shown is None else shown[None], kind="cross", tracks=("target", "source"))
+        return figure(Trace(tracks=tracks, sites=(site,))).decode()
+
+    assert "may not be looked at" in drawing(visible)
+    assert "may not be looked at" not in drawing(None)
+    assert INKS["light"].hatch in drawing(visible)
+    assert INKS["light"].hatch not in drawing(None)
+
+
+def test_hidden_cells_of_a_large_map_stay_clear(long: Trace) -> None:
+    packed = re.search(r"base64,([^\"]+)", figure(long).decode())
+    assert packed is not None
+    picture = base64.b64decode(packed[1])
+    lines = zlib.decompress(picture.partition(b"IDAT")[2][:-16])
+    levels = np.frombuffer(lines, dtype=np.uint8).reshape(350, 351)[:, 1:]
+    assert np.array_equal(levels == HIDDEN, ~np.tril(np.ones((350, 350), dtype=bool)))
+    assert b"tRNS" in picture
+
+
+@pytest.mark.parametrize("level", [0, 1, "word"])
+def test_a_weight_that_is_not_a_number_is_drawn_as_one(level: int | str) -> None:
+    weights, visible = torch.eye(4)[None].clone(), torch.tril(torch.ones(4, 4)).bool()[None]
+    weights[0, 2, 1] = torch.nan
+    trace = Trace(tracks={"source": Track.of_pieces(["▁a", "▁b", "▁c", "▁d"])}, sites=(given(weights, visible),))
+    drawing = figure(trace, level=level, scale="lift").decode()  # type: ignore[arg-type]
+    assert drawing.count(": not a number</title>") == 1
+    assert ">not a number</text>" in drawing
+    assert ">may not be looked at</text>" in drawing
+
+
+def test_weights_above_one_are_shown_as_they_are() -> None:
+    trace = Trace(tracks={"source": Track.numbered(2)}, sites=(given(torch.tensor([[[3.0, 0.0], [0.0, 1.5]]])),))
+    assert {"0 → 0: 3.000", "1 → 1: 1.500"} <= cells(figure(trace)).keys()
+    assert "3 largest here" in figure(trace).decode()
+
+
+def test_a_mean_of_heads_hides_only_what_all_of_them_hide() -> None:
+    visible = torch.tensor([[[True, False, False]], [[True, True, False]]])
+    weights = torch.tensor([[[1.0, 0, 0]], [[0.5, 0.5, 0]]])
+    tracks = {"source": Track.numbered(3), "target": Track.numbered(1)}
+    site = given(weights, visible, kind="cross", tracks=("target", "source"))
+    seen = alignment(Trace(tracks=tracks, sites=(site,)))
+    assert seen.hidden.tolist() == [[False, False, True]]
+    assert np.allclose(seen.weights, [[0.75, 0.25, 0]])
+    assert np.allclose(seen.lift(), [[1, 1, 0]])
+
+
+@pytest.mark.parametrize("scale", ["linear", "log", "lift"])
+@pytest.mark.parametrize("words", [6, 60])
+def test_the_words_of_the_legend_and_the_title_stand_apart_within_the_picture(scale: Any, words: int) -> None:
+    trace = Trace(tracks={"source": Track.of_pieces(["▁a", "▁b"])}, sites=(given(torch.eye(2)[None]),))
+    root = ElementTree.fromstring(figure(trace, scale=scale, title=" ".join(["wide"] * words)))
+    wide = float(root.attrib["width"])
+    ends: dict[str, float] = {}
+    for text in root.iter("{http://www.w3.org/2000/svg}text"):
+        if "transform" in text.attrib:
+            continue
+        length = width("".join(text.itertext()), bold="font-weight" in text.attrib) * float(text.get("font-size", 12))
+        back = {"start": 0, "middle": 0.5, "end": 1}[text.attrib["text-anchor"]]
+        begin = float(text.attrib["x"]) - back * length
+        assert begin >= ends.get(text.attrib["y"], 0) - 0.1
+        ends[text.attrib["y"]] = begin + length
+        assert begin + length <= wide
 
 
 def test_a_scale_that_does_not_exist(unchecked: None) -> None:

@@ -1,4 +1,4 @@
-"""Pictures of alignments: SVG, PDF, PNG and blocks for the terminal, without a plotting library."""
+"""Pictures of alignments: SVG, PDF, PNG and blocks for the terminal."""
 
 from foveate.inspect.figure.block import terminal
 from foveate.inspect.figure.document import pdf

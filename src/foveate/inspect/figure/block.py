@@ -1,6 +1,6 @@
 """The alignment as blocks of text, for a terminal, a log or a mail."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,11 +8,13 @@ from jaxtyping import Int
 
 from foveate.errors import UsageError
 from foveate.inspect.alignment import Alignment
-from foveate.inspect.figure.scale import STEPS, Hue, Theme, legend, levels, ramp, top_of
+from foveate.inspect.figure.scale import HIDDEN, INKS, NAN, STEPS, ZERO, Hue, Theme, hexadecimal, ramp, shaded
 from foveate.inspect.label import Reading, cell_width, clusters, first_strong, fit, joins, printable, reading_direction
 
 CELL = 2  # columns of a cell, so that it is about square and holds a wide character
 SHADES = " ░▒▓█"
+BESIDE = {HIDDEN: "··", NAN: "××"}
+"""What is no weight, with colours and without."""
 TALLEST = 12  # characters of a column label that stand on one another; longer ones are numbered
 WIDEST = 24  # columns of a row label
 LEFT_TO_RIGHT = "\u200e"  # the mark keeps the next number of a list from joining right-to-left text before it
@@ -31,9 +33,9 @@ def terminal(
 ) -> str:
     """The alignment as lines of text: 24-bit colours, or the shades ` ░▒▓█` without colour.
 
-    Column labels stand upright; where they are too long, or their letters join, columns are numbered and listed below.
-    Pieces that do not fit into `width` terminal columns follow in further panels. A source that reads from right to
-    left has its columns from right to left, and a line says so.
+    What may not be looked at is `··`, what is not a number `××`. Column labels stand upright; where they are too long,
+    or their letters join, columns are numbered and listed below. Pieces that do not fit into `width` terminal columns
+    follow in further panels. A source that reads from right to left has its columns mirrored, and a line says so.
 
     >>> print(terminal(Alignment.of("cat", ["K", "AE1", "T"], [[1, 0, 0], [0.3, 0.7, 0], [0, 0.4, 0.6]])))
         c a t
@@ -49,8 +51,7 @@ def terminal(
             f"there is nothing to draw: {len(alignment.source)} source and {len(alignment.target)} target pieces. "
             "Give an input and an output that are not empty."
         )
-    strongest = top_of(alignment.weights, top)
-    steps = levels(alignment.weights, strongest)
+    shading = shaded(alignment, top=top, hue=hue)
     cells = _colours(theme, hue) if colour else _shades()
     header = _header([printable(label) for label in alignment.source])
     room = None if width is None else max(width, 16)
@@ -60,17 +61,15 @@ def terminal(
     beside = cell_width(rows[0]) + 1
     backwards = reading_direction(alignment.source, reading) == "rtl"
     panels = [
-        "\n".join(_panel(columns[::-1] if backwards else columns, header, rows, steps, cells))
+        "\n".join(_panel(columns[::-1] if backwards else columns, header, rows, shading.levels, cells))
         for columns in _split(len(alignment.source), None if room is None else (room - beside) // CELL)
     ]
-    low, high = legend(strongest, float(alignment.weights.max()))
-    bar = (
-        "".join(_colours(theme, hue)[step][: -len(_RESET) - 1] + _RESET for step in range(0, STEPS + 1, 10))
-        if colour
-        else SHADES[1:]
-    )
     notes = [*header.key(room), *(["columns run from right to left, as the source reads"] if backwards else [])]
-    return "\n".join(["\n\n".join(panels), *notes, f"{low}  {bar}  {high}"])
+    bar = "".join(cells[step] for step in range(0, STEPS + 1, 10)) if colour else SHADES[1:]
+    bar = bar.replace(" " * CELL + _RESET, " " + _RESET) if colour else bar
+    keys = "   ".join(f"{cells[level]} {words}" for level, words in shading.beside())
+    (_, low), (_, high) = shading.ticks
+    return "\n".join(["\n\n".join(panels), *notes, f"{low}  {bar}  {high}", *([keys] if keys else [])])
 
 
 @dataclass(frozen=True)
@@ -121,11 +120,11 @@ def _panel(
     header: Header,
     rows: Sequence[str],
     steps: Int[np.ndarray, "target source"],
-    cells: Sequence[str],
+    cells: Mapping[int, str],
 ) -> Iterator[str]:
     yield from header.lines(columns, cell_width(rows[0]) + 1)
     for label, row in zip(rows, steps, strict=True):
-        yield f"{label} {''.join(cells[row[column]] for column in columns)}".rstrip()
+        yield f"{label} {''.join(cells[int(row[column])] for column in columns)}".rstrip()
 
 
 def _split(count: int, per_panel: int | None) -> list[list[int]]:
@@ -138,9 +137,21 @@ def _pad_left(labels: Sequence[str]) -> list[str]:
     return [" " * (widest - cell_width(label)) + label for label in labels]
 
 
-def _shades() -> list[str]:
-    return [SHADES[(step * (len(SHADES) - 1) + STEPS // 2) // STEPS] * CELL for step in range(STEPS + 1)]
+def _shades() -> dict[int, str]:
+    shades = {step: SHADES[(step * (len(SHADES) - 1) + STEPS // 2) // STEPS] * CELL for step in range(STEPS + 1)}
+    return {**shades, ZERO: " " * CELL, **BESIDE}
 
 
-def _colours(theme: Theme, hue: Hue) -> list[str]:
-    return ["\x1b[48;2;{};{};{}m".format(*rgb) + " " * CELL + _RESET for rgb in ramp(theme, hue)]
+def _colours(theme: Theme, hue: Hue) -> dict[int, str]:
+    painted = {step: _on(hexadecimal(rgb)) + " " * CELL + _RESET for step, rgb in enumerate(ramp(theme, hue))}
+    ink = INKS[theme]
+    beside = {HIDDEN: (ink.hidden, ink.hatch), NAN: (ink.nan, ink.cross)}
+    return {
+        **painted,
+        ZERO: " " * CELL,
+        **{level: _on(ground) + _on(letter, 38) + BESIDE[level] + _RESET for level, (ground, letter) in beside.items()},
+    }
+
+
+def _on(colour: str, place: int = 48) -> str:
+    return "\x1b[{};2;{};{};{}m".format(place, *bytes.fromhex(colour[1:]))

@@ -1,35 +1,35 @@
-"""A drawing as PDF, for papers: the same lines and letters as the SVG, and the same bytes every time.
+"""A drawing as PDF, for papers: the same lines and letters as the SVG, its fonts inside, and the same bytes every time.
 
-It writes what `svg` draws and no other SVG. Letters are Helvetica, which every reader of PDF has and which knows the
-letters of western Europe; a label in another script needs a program that brings fonts.
+It writes what this package draws and no other SVG. Of each font it holds the letters that occur, and a table of what
+they mean, so that text can be found and copied.
 """
 
 import base64
+import hashlib
 import math
 import re
 import struct
-import unicodedata
 import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
-from foveate.errors import UsageError
+from foveate.inspect.figure.letter import Face, Run, runs
+from foveate.inspect.figure.raster import SVG, own_text
 
-_SVG = "{http://www.w3.org/2000/svg}"
+if TYPE_CHECKING:
+    pass
+
 _HREF = "href"
-# Widths of Helvetica, in thousandths of its size, from the space to the tilde (Adobe's font metrics).
-_WIDTHS = (
-    278, 278, 355, 556, 556, 889, 667, 191, 333, 333, 389, 584, 278, 333, 278, 278, 556, 556, 556, 556, 556, 556, 556,
-    556, 556, 556, 278, 278, 584, 584, 584, 556, 1015, 667, 667, 722, 722, 667, 611, 778, 722, 278, 500, 667, 556, 833,
-    722, 778, 667, 778, 722, 667, 611, 722, 667, 944, 667, 667, 611, 278, 278, 278, 469, 556, 333, 556, 556, 500, 556,
-    556, 278, 556, 556, 222, 222, 500, 222, 833, 556, 556, 556, 556, 333, 500, 278, 556, 500, 722, 500, 500, 500, 334,
-    260, 334, 584,
-)  # fmt: skip
-_MARKS = {"▁": (0.06, -0.08, 0.44, 0.07), "␣": (0.06, -0.08, 0.44, 0.07)}
-"""What vocabularies write for a space, as a line below: left, bottom, width, height in sizes of the letters."""
-_MARK_WIDTH = 556
 _PAIR = re.compile(r"translate\(([-\d.]+) ([-\d.]+)\)|rotate\(([-\d.]+)\)")
-_STEP = re.compile(r"([MHV])([-\d.]+)(?: ([-\d.]+))?")
+_STEP = re.compile(r"([MLHVZ])(?:([-\d.]+)(?: ([-\d.]+))?)?")
+_UNUSED = ("BASE", "GDEF", "GPOS", "GSUB", "MATH", "OS/2", "VORG", "cmap", "gasp", "name", "post", "vhea", "vmtx")
+"""Tables of a font by which text is set; the page says where its glyphs stand."""
+_GLYPH = re.compile(r"<(F\d+:\d+)>")
+"""A glyph by its font and its number there; the page's own number is known once all of its letters are."""
+_POINT = 72 / 96
+"""Points of a page to the pixel of a drawing."""
 
 
 def pdf(drawing: bytes) -> bytes:
@@ -40,35 +40,94 @@ def pdf(drawing: bytes) -> bytes:
     >>> pdf(drawing)[:8], pdf(drawing) == pdf(drawing)
     (b'%PDF-1.4', True)
 
-    Raises UsageError for letters that Helvetica does not have.
+    Raises `SetupError` for letters that no font of this machine has.
     """
     root = ElementTree.fromstring(drawing)
     width, height = float(root.attrib["width"]), float(root.attrib["height"])
-    page = _Page(width, height)
+    page = _Page(width, height, root.get("aria-label", ""))
     for element in root:
         page.add(element)
     return page.document()
 
 
-class _Page:
-    """Operators of one page, and the images that it shows."""
+@dataclass(frozen=True)
+class _Glyph:
+    number: int
+    text: str
+    """What it stands for: several letters of a ligature, none where a letter is made of several glyphs."""
+    x: float
+    y: float
+    advance: float
 
-    def __init__(self, width: float, height: float) -> None:
+
+@dataclass(eq=False)
+class _Font:
+    """A font of the page and the glyphs that it needs."""
+
+    face: Face
+    name: str
+    used: dict[int, str] = field(default_factory=dict)
+
+    def shaped(self, run: Run) -> list[_Glyph]:
+        """The glyphs of a run from left to right, in sizes of the font: joined, combined and kerned by HarfBuzz."""
+        import uharfbuzz
+
+        buffer = uharfbuzz.Buffer()
+        buffer.add_str(run.text)
+        buffer.guess_segment_properties()
+        buffer.direction = run.direction
+        uharfbuzz.shape(self.face.font, buffer)
+        em = self.face.face.upem
+        clusters = sorted({info.cluster for info in buffer.glyph_infos})
+        ends = dict(zip(clusters, [*clusters[1:], len(run.text)], strict=True))
+        glyphs, told = [], set()
+        for info, place in zip(buffer.glyph_infos, buffer.glyph_positions, strict=True):
+            text = "" if info.cluster in told else run.text[info.cluster : ends[info.cluster]]
+            told.add(info.cluster)
+            glyphs.append(_Glyph(info.codepoint, text, place.x_offset / em, place.y_offset / em, place.x_advance / em))
+            self.used[info.codepoint] = self.used.get(info.codepoint) or text
+        return glyphs
+
+    def width(self, glyph: int) -> int:
+        """The width that the page's reader knows of, in thousandths of the size."""
+        return round(1000 * self.face.font.get_glyph_h_advance(glyph) / self.face.face.upem)
+
+
+class _Page:
+    """Operators of one page, and the images, fonts and opacities that they name."""
+
+    def __init__(self, width: float, height: float, title: str) -> None:
         self.size = width, height
-        self.operators: list[str] = []
+        self.title = title
+        self.operators: list[str] = [f"{_n(_POINT)} 0 0 {_n(_POINT)} 0 0 cm"]
         self.images: list[bytes] = []
+        self.fonts: dict[Face, _Font] = {}
+        self.veils: dict[str, str] = {}
 
     def add(self, element: ElementTree.Element) -> None:
-        name = element.tag.removeprefix(_SVG)
+        name = element.tag.removeprefix(SVG)
         if name == "g":
             for child in element:
+                child.attrib = {**element.attrib, **child.attrib}
                 self.add(child)
             return
         drawn = {"rect": self._rect, "path": self._path, "polygon": self._polygon, "text": self._text}
         if name == "image":
             self._image(element.attrib)
         elif name in drawn:
-            self.operators += ["q", *drawn[name](element), "Q"]
+            self.operators += ["q", *self._inks(element.attrib), *drawn[name](element), "Q"]
+
+    def _inks(self, look: Mapping[str, str]) -> Iterator[str]:
+        for name, operator in (("fill", "rg"), ("stroke", "RG")):
+            colour = look.get(name, "none")
+            if colour != "none":
+                red, green, blue = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+                yield f"{_n(red)} {_n(green)} {_n(blue)} {operator}"
+        if "stroke" in look:
+            yield f"{look.get('stroke-width', '1')} w"
+        if "stroke-opacity" in look:
+            self.veils.setdefault(look["stroke-opacity"], f"V{len(self.veils) + 1}")
+            yield f"/{self.veils[look['stroke-opacity']]} gs"
 
     def _rect(self, element: ElementTree.Element) -> Iterator[str]:
         look = element.attrib
@@ -77,43 +136,43 @@ class _Page:
             for axis, name in enumerate(("width", "height"))
         )
         x, y = float(look.get("x", 0)), float(look.get("y", 0))
-        yield from _inks(look)
         yield f"{_n(x)} {_n(self.size[1] - y - height)} {_n(width)} {_n(height)} re {_paint(look)}"
 
     def _path(self, element: ElementTree.Element) -> Iterator[str]:
-        """Lines across and down: M x y, H x, V y."""
-        yield from _inks(element.attrib)
+        """Straight lines: M x y, L x y, H x, V y, Z."""
         x = y = 0.0
         for letter, first, second in _STEP.findall(element.attrib["d"]):
-            x = float(first) if letter in "MH" else x
-            y = float(second) if letter == "M" else float(first) if letter == "V" else y
+            if letter == "Z":
+                yield "h"
+                continue
+            x = float(first) if letter in "MLH" else x
+            y = float(second) if letter in "ML" else float(first) if letter == "V" else y
             yield f"{_n(x)} {_n(self.size[1] - y)} {'m' if letter == 'M' else 'l'}"
-        yield "S"
+        yield _paint(element.attrib)
 
     def _polygon(self, element: ElementTree.Element) -> Iterator[str]:
         points = [[float(part) for part in point.split(",")] for point in element.attrib["points"].split()]
-        yield from _inks(element.attrib)
         for at, (x, y) in enumerate(points):
             yield f"{_n(x)} {_n(self.size[1] - y)} {'l' if at else 'm'}"
         yield f"h {_paint(element.attrib)}"
 
     def _text(self, element: ElementTree.Element) -> Iterator[str]:
-        look, text = element.attrib, _words(element)
-        size = float(look.get("font-size", 12))
+        look, text = element.attrib, own_text(element)
+        size, bold = float(look.get("font-size", 12)), look.get("font-weight") == "600"
+        backwards = look.get("direction") == "rtl"
         x, y, turn = _placed(look)
-        length = sum(map(_width, text)) * size / 1000
-        back = {"start": 0.0, "middle": length / 2, "end": length}[look.get("text-anchor", "start")]
+        shaped: list[tuple[_Font, list[_Glyph]]] = []
+        for run in runs(text, "rtl" if backwards else "ltr", bold=bold):
+            font = self.fonts.setdefault(run.face, _Font(run.face, f"F{len(self.fonts) + 1}"))
+            shaped.append((font, font.shaped(run)))
+        length = sum(glyph.advance for _, glyphs in shaped for glyph in glyphs) * size
+        share = {"start": 0.0, "middle": 0.5, "end": 1.0}[look.get("text-anchor", "start")]
+        at = -length * (1 - share if backwards else share)
         cos, sin = math.cos(math.radians(turn)), -math.sin(math.radians(turn))
-        yield from _inks(look)
         yield f"{_n(cos)} {_n(sin)} {_n(-sin)} {_n(cos)} {_n(x)} {_n(self.size[1] - y)} cm"
-        font, at = ("F2" if look.get("font-weight") == "600" else "F1"), -back
-        for run in re.findall(f"[{''.join(_MARKS)}]|[^{''.join(_MARKS)}]+", text):
-            if run in _MARKS:
-                left, bottom, width, height = (part * size for part in _MARKS[run])
-                yield f"{_n(at + left)} {_n(bottom)} {_n(width)} {_n(height)} re f"
-            else:
-                yield f"BT /{font} {_n(size)} Tf {_n(at)} 0 Td <{_encoded(run).hex()}> Tj ET"
-            at += sum(map(_width, run)) * size / 1000
+        for font, glyphs in shaped:
+            yield f"BT /{font.name} {_n(size)} Tf {_n(at)} 0 Td {_shown(font, glyphs, size)} ET"
+            at += sum(glyph.advance for glyph in glyphs) * size
 
     def _image(self, look: Mapping[str, str]) -> None:
         """A PNG of a palette: its compressed rows are what PDF holds, too."""
@@ -123,25 +182,112 @@ class _Page:
         self.operators += ["q", place, f"/I{len(self.images)} Do", "Q"]
 
     def document(self) -> bytes:
-        content = zlib.compress("\n".join(self.operators).encode("ascii"), 9)
-        named = "".join(f"/I{at + 1} {at + 7} 0 R " for at in range(len(self.images)))
-        fonts = [
-            f"<< /Type /Font /Subtype /Type1 /BaseFont /{name} /Encoding /WinAnsiEncoding >>"
-            for name in ("Helvetica", "Helvetica-Bold")
-        ]
+        first = 6  # catalogue, pages, page, content, information
+        embedded: list[bytes] = []
+        names, numbers = "", dict[str, str]()
+        for font in self.fonts.values():
+            names += f"/{font.name} {first + len(embedded)} 0 R "
+            data, kept = _subset(font)
+            numbers |= {f"{font.name}:{old}": f"{new:04x}" for old, new in kept.items()}
+            embedded += _embedded(font, data, kept, first + len(embedded))
+        veils = "".join(f"/{name} << /CA {opacity} >> " for opacity, name in self.veils.items())
+        drawing = _GLYPH.sub(lambda found: f"<{numbers[found[1]]}>", "\n".join(self.operators))
+        drawn = "".join(f"/I{at + 1} {first + len(embedded) + at} 0 R " for at in range(len(self.images)))
+        width, height = (_n(side * _POINT) for side in self.size)
         page = (
-            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 {_n(self.size[0])} {_n(self.size[1])}] /Contents 4 0 R "
-            f"/Resources << /Font << /F1 5 0 R /F2 6 0 R >> /XObject << {named}>> >> >>"
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 {width} {height}] /Contents 4 0 R "
+            f"/Resources << /Font << {names}>> /XObject << {drawn}>> /ExtGState << {veils}>> >> >>"
         )
         objects = [
             b"<< /Type /Catalog /Pages 2 0 R >>",
             b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
             page.encode(),
-            b"<< /Length %d /Filter /FlateDecode >>\nstream\n%b\nendstream" % (len(content), content),
-            *(font.encode() for font in fonts),
+            _stream(b"", drawing.encode("ascii")),
+            f"<< /Title <feff{self.title.encode('utf-16-be').hex()}> >>".encode(),
+            *embedded,
             *self.images,
         ]
         return _assembled(objects)
+
+
+def _shown(font: _Font, glyphs: list[_Glyph], size: float) -> str:
+    """Glyphs one after the other; where one does not stand or end where its width says, the next is moved."""
+    parts, rise, moved = ["["], 0.0, 0.0
+    for glyph in glyphs:
+        if glyph.y != rise:
+            parts.append(f"] TJ {_n(glyph.y * size)} Ts [")
+            rise = glyph.y
+        shift = moved + 1000 * glyph.x
+        named = f"<{font.name}:{glyph.number}>"
+        parts.append(f"{_n(-shift)} {named}" if abs(shift) > 0.5 else named)
+        moved = 1000 * (glyph.advance - glyph.x) - font.width(glyph.number)
+        if abs(shift) <= 0.5:
+            moved += shift
+    return "".join(parts) + "] TJ"
+
+
+def _embedded(font: _Font, data: bytes, kept: Mapping[int, int], first: int) -> list[bytes]:
+    """The font as five objects from the number `first` on: the whole, its glyphs, their look, the file, their text."""
+    tag = "".join(chr(65 + byte % 26) for byte in hashlib.sha256(data).digest()[:6])
+    name = f"{tag}+{re.sub('[^A-Za-z0-9-]', '', str(font.face.face.get_name(6) or font.face.family))}"
+    outlines = "glyf" in font.face.face.table_tags
+    em, extents = font.face.face.upem, font.face.font.get_font_extents("ltr")
+    up, down = (round(1000 * part / em) for part in (extents.ascender, extents.descender))
+    widths = " ".join(f"{new} [{font.width(old)}]" for old, new in sorted(kept.items(), key=lambda pair: pair[1]))
+    whole = (
+        f"<< /Type /Font /Subtype /Type0 /BaseFont /{name} /Encoding /Identity-H /DescendantFonts [{first + 1} 0 R] "
+        f"/ToUnicode {first + 4} 0 R >>"
+    )
+    glyphs = (
+        f"<< /Type /Font /Subtype /CIDFontType{'2' if outlines else '0'} /BaseFont /{name} /CIDSystemInfo "
+        f"<< /Registry (Adobe) /Ordering (Identity) /Supplement 0 >> /FontDescriptor {first + 2} 0 R "
+        f"/DW 1000 /W [{widths}]{' /CIDToGIDMap /Identity' if outlines else ''} >>"
+    )
+    look = (
+        f"<< /Type /FontDescriptor /FontName /{name} /Flags 4 /FontBBox [-1000 {down} 2000 {up}] /ItalicAngle 0 "
+        f"/Ascent {up} /Descent {down} /CapHeight {round(0.73 * 1000)} /StemV 80 "
+        f"/FontFile{'2' if outlines else '3'} {first + 3} 0 R >>"
+    )
+    kind = b"/Length1 %d" % len(data) if outlines else b"/Subtype /CIDFontType0C"
+    meaning = _meaning({kept[old]: text for old, text in font.used.items() if text})
+    return [whole.encode(), glyphs.encode(), look.encode(), _stream(kind, data), _stream(b"", meaning.encode())]
+
+
+def _subset(font: _Font) -> tuple[bytes, dict[int, int]]:
+    """The outlines of the glyphs that occur, and their new numbers by the old ones."""
+    import uharfbuzz
+
+    wanted = uharfbuzz.SubsetInput()
+    flags = uharfbuzz.SubsetFlags
+    wanted.flags = flags.NO_HINTING | flags.NO_LAYOUT_CLOSURE | flags.CFF_IDENTITY_CHARSET
+    for glyph in sorted(font.used):
+        wanted.glyph_set.add(glyph)
+    for table in _UNUSED:
+        wanted.drop_table_tag_set.add(int.from_bytes(table.encode(), "big"))
+    plan = uharfbuzz.SubsetPlan(font.face.face, wanted)
+    cut = plan.execute()
+    kept = {old: plan.old_to_new_glyph_mapping[old] for old in sorted(font.used)}
+    outlines = "glyf" in font.face.face.table_tags
+    return bytes(cut.blob.data if outlines else cut.reference_table("CFF ").data), kept
+
+
+def _meaning(texts: Mapping[int, str]) -> str:
+    """The table by which a reader finds and copies what glyphs stand for."""
+    lines = [f"<{glyph:04x}> <{text.encode('utf-16-be').hex()}>" for glyph, text in sorted(texts.items())]
+    blocks = [lines[at : at + 100] for at in range(0, len(lines), 100)]
+    mapped = "\n".join(f"{len(block)} beginbfchar\n" + "\n".join(block) + "\nendbfchar" for block in blocks)
+    return (
+        "/CIDInit /ProcSet findresource begin\n12 dict begin\nbegincmap\n/CIDSystemInfo << /Registry (Adobe) "
+        "/Ordering (UCS) /Supplement 0 >> def\n/CMapName /Adobe-Identity-UCS def\n/CMapType 2 def\n"
+        f"1 begincodespacerange\n<0000> <ffff>\nendcodespacerange\n{mapped}\nendcmap\n"
+        "CMapName currentdict /CMap defineresource pop\nend\nend\n"
+    )
+
+
+def _stream(head: bytes, content: bytes) -> bytes:
+    packed = zlib.compress(content, 9)
+    head = head + b" " if head else b""
+    return b"<< %b/Length %d /Filter /FlateDecode >>\nstream\n%b\nendstream" % (head, len(packed), packed)
 
 
 def _assembled(objects: list[bytes]) -> bytes:
@@ -152,7 +298,8 @@ def _assembled(objects: list[bytes]) -> bytes:
         whole += b"%d 0 obj\n%b\nendobj\n" % (number, content)
     table = b"".join(b"%010d 00000 n \n" % place for place in places)
     head = b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1)
-    tail = b"trailer\n<< /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (len(objects) + 1, len(whole))
+    count = len(objects) + 1
+    tail = b"trailer\n<< /Size %d /Root 1 0 R /Info 5 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (count, len(whole))
     return whole + head + table + tail
 
 
@@ -164,63 +311,30 @@ def _indexed(png: bytes) -> bytes:
         at += 12 + length
     width, height = struct.unpack(">II", chunks[b"IHDR"][:8])
     palette = chunks[b"PLTE"]
+    clear = len(chunks[b"tRNS"]) - 1 if b"tRNS" in chunks else None
     head = (
         f"<< /Type /XObject /Subtype /Image /Width {width} /Height {height} /BitsPerComponent 8 /ColorSpace "
         f"[/Indexed /DeviceRGB {len(palette) // 3 - 1} <{palette.hex()}>] /Filter /FlateDecode "
         f"/DecodeParms << /Predictor 15 /Colors 1 /BitsPerComponent 8 /Columns {width} >> "
-        f"/Length {len(chunks[b'IDAT'])} >>\nstream\n"
+        f"{'' if clear is None else f'/Mask [{clear} {clear}] '}/Length {len(chunks[b'IDAT'])} >>\nstream\n"
     )
     return head.encode() + chunks[b"IDAT"] + b"\nendstream"
 
 
-def _words(element: ElementTree.Element) -> str:
-    """The text itself, without its tooltip."""
-    return (element.text or "") + "".join(child.tail or "" for child in element)
-
-
 def _placed(look: Mapping[str, str]) -> tuple[float, float, float]:
+    """Where a text stands, and by how many degrees it is turned clockwise."""
     x, y, turn = float(look.get("x", 0)), float(look.get("y", 0)), 0.0
-    for across, down, angle in _PAIR.findall(look.get("transform", "")):
-        if angle:
-            turn += float(angle)
+    for across, down, degrees in _PAIR.findall(look.get("transform", "")):
+        if degrees:
+            turn = float(degrees)
         else:
             x, y = x + float(across), y + float(down)
     return x, y, turn
 
 
-def _inks(look: Mapping[str, str]) -> Iterator[str]:
-    for name, operator in (("fill", "rg"), ("stroke", "RG")):
-        colour = look.get(name, "none")
-        if colour != "none":
-            # The one thing that is drawn half transparent, lines between cells, lies on light ground.
-            covers = float(look.get("stroke-opacity", 1)) if name == "stroke" else 1.0
-            red, green, blue = (1 - covers * (1 - int(colour[at : at + 2], 16) / 255) for at in (1, 3, 5))
-            yield f"{_n(red)} {_n(green)} {_n(blue)} {operator}"
-    if "stroke" in look:
-        yield f"{look.get('stroke-width', '1')} w"
-
-
 def _paint(look: Mapping[str, str]) -> str:
     filled, stroked = look.get("fill", "none") != "none", look.get("stroke", "none") != "none"
     return "B" if filled and stroked else "f" if filled else "S"
-
-
-def _width(character: str) -> int:
-    if character in _MARKS:
-        return _MARK_WIDTH
-    base = unicodedata.normalize("NFD", character)[0]
-    place = ord(base) - 32
-    return _WIDTHS[place] if 0 <= place < len(_WIDTHS) else 1000 if character in "…—" else 556
-
-
-def _encoded(text: str) -> bytes:
-    try:
-        return text.encode("cp1252")
-    except UnicodeEncodeError as error:
-        raise UsageError(
-            f"a PDF's built-in letters are those of western Europe and cannot write {text[error.start]!r} of {text!r}. "
-            "Write an .svg instead: its text stays text, in any script, and browsers print it as PDF."
-        ) from None
 
 
 def _n(value: float) -> str:

@@ -1,30 +1,41 @@
 """Alignments written to files, the kind chosen by the file's name."""
 
 from pathlib import Path
+from typing import Any
 
 from foveate.errors import DataError, UsageError
 from foveate.inspect.alignment import Alignment
 from foveate.inspect.figure.block import terminal
 from foveate.inspect.figure.document import pdf
-from foveate.inspect.figure.raster import png
+from foveate.inspect.figure.raster import DPI, png
+from foveate.inspect.figure.scale import Scale
 from foveate.inspect.figure.vector import svg
 
 KINDS = {
     ".svg": "a picture whose text stays text, in any script",
-    ".pdf": "the same for papers, in the letters of western Europe",
-    ".png": "a picture of pixels, ASCII labels only",
+    ".pdf": "the same for papers, its fonts inside",
+    ".png": "a picture of pixels",
     ".txt": "blocks as in the terminal",
     ".pharaoh": "the hard links, `source-target` pairs",
 }
 
 
-def write(alignment: Alignment, path: str | Path, *, title: str | None = None) -> Path:
+def write(
+    alignment: Alignment,
+    path: str | Path,
+    *,
+    title: str | None = None,
+    names: tuple[str, str] = ("source", "target"),
+    scale: Scale = "linear",
+    dpi: int | float = DPI,
+) -> Path:
     """Write the alignment as `.svg`, `.pdf`, `.png`, `.txt` (blocks) or `.pharaoh` (hard links), by the name's ending.
+    `dpi` are the pixels of a PNG to the inch.
 
     Raises `UsageError` for any other ending, naming these, and `DataError` when the file cannot be written.
     """
     path = Path(path)
-    content = _content(alignment, path, title)
+    content = _content(alignment, path, {"title": title, "names": names, "scale": scale}, dpi)
     try:
         path.write_bytes(content)
     except OSError as error:
@@ -34,14 +45,14 @@ def write(alignment: Alignment, path: str | Path, *, title: str | None = None) -
     return path
 
 
-def _content(alignment: Alignment, path: Path, title: str | None) -> bytes:
+def _content(alignment: Alignment, path: Path, look: dict[str, Any], dpi: int | float) -> bytes:
     match path.suffix.lower():
         case ".svg":
-            return svg(alignment, title=title).encode()
+            return svg(alignment, **look).encode()
         case ".pdf":
-            return pdf(svg(alignment, title=title).encode())
+            return pdf(svg(alignment, **look).encode())
         case ".png":
-            return png(alignment, title=title)
+            return png(alignment, **look, dpi=dpi)
         case ".txt":
             return (terminal(alignment) + "\n").encode()
         case ".pharaoh":

@@ -2,17 +2,21 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import ceil
 from typing import Literal
 
 from foveate.inspect.alignment import Alignment
-from foveate.inspect.label import Direction, Reading, em_width, fit, printable, reading_direction
+from foveate.inspect.figure.letter import width as text_width
+from foveate.inspect.figure.scale import Shading
+from foveate.inspect.label import Direction, Reading, fit, printable, reading_direction
 
 Pixels = int | float
 
 LABEL, CAPTION, TITLE = 12, 11, 15  # font sizes in pixels
 PAD, GAP = 16, 7  # around the picture; between grid and labels
-LEGEND = 240  # the legend's length, enough for its words
+LEGEND, SPACE = 240, 18  # the least length of the legend's bar; what its words keep between them
+KEY = 12  # the side of a square that stands for what has no place on the scale
 MANY = 64  # above this many rows or columns the cells become one embedded PNG
 LONGEST = 28  # characters of a label that are drawn; the rest is in its tooltip
 
@@ -31,7 +35,7 @@ class Axis:
 
     @property
     def widest(self) -> Pixels:
-        return max((em_width(label) * LABEL for _, label in self.drawn), default=0.0)
+        return max((text_width(label) * LABEL for _, label in self.drawn), default=0.0)
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,8 @@ class Layout:
     width: Pixels
     height: Pixels
     below: Pixels
+    legend: Pixels
+    """The length of the legend's bar."""
 
     @property
     def mirrored(self) -> bool:
@@ -65,7 +71,9 @@ class Layout:
         return self.right - (i + 1) * self.pitch if self.mirrored else self.left + i * self.pitch
 
 
-def arrange(alignment: Alignment, title: str | None, names: tuple[str, str], reading: Reading) -> Layout:
+def arrange(
+    alignment: Alignment, title: str | None, names: tuple[str, str], reading: Reading, shading: Shading
+) -> Layout:
     """Find room for everything, from the number of pieces and the length of their labels."""
     rows, columns = alignment.weights.shape
     size = max(rows, columns)
@@ -77,18 +85,35 @@ def arrange(alignment: Alignment, title: str | None, names: tuple[str, str], rea
         pitch, tilt = max(pitch, ceil(source.widest) + 4.0), 0
     rise = {0: LABEL + 2.0, 45: source.widest * 0.71 + 10, 90: source.widest}[tilt]
     lean = (
-        max(em_width(label) * LABEL * 0.71 - pitch * (columns - i - 0.5) for i, label in source.drawn)
+        max(text_width(label) * LABEL * 0.71 - pitch * (columns - i - 0.5) for i, label in source.drawn)
         if tilt == 45
         else 0.0
     )
     beside, beyond = target.widest + GAP, max(lean, 2.4 * CAPTION)
-    needed = max(LEGEND, em_width(title or "") * TITLE)
+    bar = _bar(shading)
+    needed = max(bar, keys_width(shading), text_width(title or "", bold=True) * TITLE)
     width = max(beside + pitch * columns + beyond, needed)
     mirrored = source.reading == "rtl"
     left = PAD + (width - beside - pitch * columns if mirrored else beside)
     upper = PAD + (TITLE + 14 if title else 0) + rise + GAP
-    below = max(upper + pitch * rows, upper + 36 + em_width(names[1]) * CAPTION)
-    return Layout(source, target, pitch, tilt, left, upper, width + 2 * PAD, below + 62 + PAD, below)
+    below = max(upper + pitch * rows, upper + 36 + text_width(names[1]) * CAPTION)
+    foot = 62 + (KEY + 12 if any(shading.beside()) else 0)
+    return Layout(source, target, pitch, tilt, left, upper, width + 2 * PAD, below + foot + PAD, below, bar)
+
+
+def _bar(shading: Shading) -> Pixels:
+    """How long the bar has to be so that the words below it stand apart; those at its ends are flush with them."""
+    needed = [float(LEGEND)]
+    for (a, one), (b, other) in pairwise(shading.ticks):
+        after = text_width(one) * CAPTION * (1 if a == 0 else 0.5)
+        before = text_width(other) * CAPTION * (1 if b == 1 else 0.5)
+        needed.append((after + before + SPACE) / (b - a))
+    return ceil(max(needed))
+
+
+def keys_width(shading: Shading) -> Pixels:
+    """The room of the squares beside the scale with their words, side by side."""
+    return sum((KEY + 6 + text_width(words) * CAPTION + SPACE for _, words in shading.beside()), start=0.0)
 
 
 def _axis(labels: Sequence[str], every: int, reading: Reading) -> Axis:

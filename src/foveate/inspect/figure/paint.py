@@ -8,14 +8,19 @@ import numpy as np
 from jaxtyping import Int
 
 from foveate.inspect.figure.pixel import encode
-from foveate.inspect.figure.scale import INKS, STEPS, Hue, Theme, hexadecimal, ramp
+from foveate.inspect.figure.scale import HIDDEN, INKS, NAN, STEPS, ZERO, Palette, Theme, colours, hexadecimal, ramp
 
-_STROKED = frozenset({"grid", "link"})
+_STROKED = frozenset({"grid", "link", "hatch", "cross"})
+
+
+_BESIDE = {ZERO: "zero", NAN: "nan", HIDDEN: "hidden"}
 
 
 @runtime_checkable
 class Paint(Protocol):
-    """Attributes for one level of the scale, for one named ink, and the picture of many levels at once."""
+    """Attributes for one level of the scale, for one named ink, and the picture of many levels at once, in which hidden
+    cells are clear.
+    """
 
     def level(self, step: int) -> str: ...
     def ink(self, name: str) -> str: ...
@@ -27,16 +32,17 @@ class Fixed:
     """Colours as presentation attributes, which every reader of SVG understands."""
 
     theme: Theme = "light"
-    hue: Hue = "blue"
+    hue: Palette = "blue"
 
     def level(self, step: int) -> str:
-        return f'fill="{hexadecimal(ramp(self.theme, self.hue)[step])}"'
+        return f'fill="{hexadecimal(colours(self.theme, self.hue)[step])}"'
 
     def ink(self, name: str) -> str:
         return f'{"stroke" if name in _STROKED else "fill"}="{getattr(INKS[self.theme], name)}"'
 
     def image(self, levels: Int[np.ndarray, "rows columns"], place: str) -> str:
-        pixels = base64.b64encode(encode(levels.astype(np.uint8), ramp(self.theme, self.hue))).decode("ascii")
+        drawn = encode(levels.astype(np.uint8), colours(self.theme, self.hue), clear=HIDDEN)
+        pixels = base64.b64encode(drawn).decode("ascii")
         look = 'preserveAspectRatio="none" image-rendering="pixelated"'
         return f'<image {place} {look} href="data:image/png;base64,{pixels}"/>'
 
@@ -45,10 +51,10 @@ class Fixed:
 class Classed:
     """Colours as classes of `stylesheet()`, so that one picture suits a light and a dark page."""
 
-    hue: Hue = "blue"
+    hue: Palette = "blue"
 
     def level(self, step: int) -> str:
-        return f'class="fv-{step}"'
+        return f'class="fv-{_BESIDE.get(step, step)}"'
 
     def ink(self, name: str) -> str:
         return f'class="fv-{name}"'
@@ -58,16 +64,16 @@ class Classed:
         return light + Fixed("dark", self.hue).image(levels, f'class="fv-dark" {place}')
 
 
-def stylesheet(hue: Hue = "blue") -> str:
+def stylesheet(hue: Palette = "blue") -> str:
     """The rules behind `Classed`: light by default, dark where the reader prefers it; printed pages stay light."""
     dark = _rules("dark", hue) + ".fv-light{display:none}.fv-dark{display:inline}"
     light = _rules("light", hue) + ".fv-dark{display:none}"
     return f"{light}@media screen and (prefers-color-scheme:dark){{{dark}}}"
 
 
-def _rules(theme: Theme, hue: Hue) -> str:
-    colours = ramp(theme, hue)
-    steps = "".join(f".fv-{step}{{fill:{hexadecimal(colours[step])}}}" for step in range(STEPS + 1))
+def _rules(theme: Theme, hue: Palette) -> str:
+    scale = ramp(theme, hue)
+    steps = "".join(f".fv-{step}{{fill:{hexadecimal(scale[step])}}}" for step in range(STEPS + 1))
     inks = "".join(
         f".fv-{ink.name}{{{'stroke' if ink.name in _STROKED else 'fill'}:{getattr(INKS[theme], ink.name)}}}"
         for ink in fields(INKS[theme])

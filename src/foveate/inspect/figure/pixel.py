@@ -16,8 +16,10 @@ def encode(
     pixels: UInt8[np.ndarray, "rows columns"],
     palette: Sequence[tuple[int, int, int]],
     text: Mapping[str, str] | None = None,
+    clear: int | None = None,
 ) -> bytes:
     """A PNG of one byte a pixel. `text` is kept as `iTXt` chunks (UTF-8), which programs show as the picture's details.
+    Pixels of the colour `clear` are transparent.
 
     The bytes depend on nothing but the arguments and the version of zlib: no dates, no names.
 
@@ -31,9 +33,11 @@ def encode(
     header = struct.pack(">IIBBBBB", columns, rows, 8, 3, 0, 0, 0)  # 8 bits, palette, no interlacing
     lines = np.zeros((rows, columns + 1), dtype=np.uint8)  # each line begins with its filter: 0, none
     lines[:, 1:] = pixels
-    chunks = [_chunk(b"IHDR", header), _chunk(b"PLTE", bytes(part for colour in palette for part in colour))]
-    chunks += [_chunk(b"iTXt", _international(key, value)) for key, value in (text or {}).items()]
-    chunks += [_chunk(b"IDAT", zlib.compress(lines.tobytes(), 9)), _chunk(b"IEND", b"")]
+    chunks = [chunk(b"IHDR", header), chunk(b"PLTE", bytes(part for colour in palette for part in colour))]
+    chunks += [chunk(b"iTXt", international(key, value)) for key, value in (text or {}).items()]
+    if clear is not None and (pixels == clear).any():
+        chunks.append(chunk(b"tRNS", b"\xff" * clear + b"\0"))
+    chunks += [chunk(b"IDAT", zlib.compress(lines.tobytes(), 9)), chunk(b"IEND", b"")]
     return SIGNATURE + b"".join(chunks)
 
 
@@ -45,14 +49,15 @@ def photograph(pixels: UInt8[np.ndarray, "rows columns 3"]) -> bytes:
     header = struct.pack(">IIBBBBB", columns, rows, 8, 2, 0, 0, 0)
     lines = np.zeros((rows, 3 * columns + 1), dtype=np.uint8)
     lines[:, 1:] = pixels.reshape(rows, -1)
-    chunks = (_chunk(b"IHDR", header), _chunk(b"IDAT", zlib.compress(lines.tobytes(), 9)), _chunk(b"IEND", b""))
+    chunks = (chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(lines.tobytes(), 9)), chunk(b"IEND", b""))
     return SIGNATURE + b"".join(chunks)
 
 
-def _chunk(kind: bytes, content: bytes) -> bytes:
+def chunk(kind: bytes, content: bytes) -> bytes:
+    """A part of a PNG: its length, its kind, its content and their check sum."""
     return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
 
-def _international(key: str, value: str) -> bytes:
+def international(key: str, value: str) -> bytes:
     """Keyword, not compressed, no language, no translated keyword, then the text."""
     return key.encode("latin-1") + b"\0\0\0\0\0" + value.encode("utf-8")

@@ -1,44 +1,44 @@
-"""The alignment as PNG, for places that take no SVG: pixels, and letters of a built-in ASCII font."""
+"""A drawing as PNG, for places that take no SVG: the same lines, and letters of any script that a font here has."""
 
-from collections.abc import Sequence
-from math import ceil
+import struct
+from collections.abc import Iterable, Mapping
+from xml.etree import ElementTree
 
-import numpy as np
-from jaxtyping import UInt8
-
-from foveate.errors import UsageError
+from foveate.errors import SetupError, UsageError
 from foveate.inspect.alignment import Alignment
-from foveate.inspect.figure.font import draw
-from foveate.inspect.figure.pixel import encode
-from foveate.inspect.figure.scale import INKS, RGB, STEPS, Hue, Theme, legend, levels, ramp, top_of
-from foveate.inspect.label import fit, printable
+from foveate.inspect.figure.letter import BOLD, REGULAR, Face, faces
+from foveate.inspect.figure.pixel import SIGNATURE, chunk, international
+from foveate.inspect.figure.scale import Hue, Scale, Theme
+from foveate.inspect.figure.vector import svg
+from foveate.inspect.label import Reading
 
-Canvas = UInt8[np.ndarray, "_ _"]  # pictures of any two sizes
-
-# Palette numbers after the 101 steps of the scale.
-PAPER, TEXT, GRID = STEPS + 1, STEPS + 2, STEPS + 3
-ZOOM = 2  # pixels of the picture per pixel of the font
-LINE = 9 * ZOOM + 2
-PAD, GAP, BAR = 20, 8, 14
-LONGEST = 28
+SVG = "{http://www.w3.org/2000/svg}"
+INCH = 96
+"""Pixels of a drawing to the inch, as CSS counts them."""
+DPI = 192
 LARGEST = 4096  # rows or columns beyond which a single PNG is no picture any more
+PIXELS = 100_000_000
+_RIGHT_TO_LEFT = "\u200f"
 
 
 def png(
     alignment: Alignment,
     *,
     title: str | None = None,
+    names: tuple[str, str] = ("source", "target"),
     theme: Theme = "light",
     hue: Hue = "blue",
     top: float | None = 1.0,
-    words: tuple[str, str] | None = None,
+    reading: Reading = "auto",
+    links: bool = False,
+    scale: Scale = "linear",
+    dpi: int | float = DPI,
 ) -> bytes:
-    """The alignment as a PNG file: source pieces are columns, target pieces rows; column labels read upwards.
+    """The alignment as a PNG file: the picture of `svg`, in `dpi` pixels an inch (96 shows it in the SVG's own size).
 
-    `words` stand at the ends of the scale when weights are shown by another measure. The same arguments give the same
-    bytes. The title and a description in words are kept inside as `iTXt`.
+    The same arguments and fonts give the same bytes. The title and a description in words are kept inside as `iTXt`.
 
-    Raises `UsageError` when there is nothing to draw or a label is not ASCII: then write an SVG, which carries all.
+    Raises `UsageError` when there is nothing to draw or too much, and `SetupError` when no font has a label's letters.
     """
     rows, columns = alignment.weights.shape
     if not 0 < min(rows, columns) <= max(rows, columns) <= LARGEST:
@@ -46,70 +46,71 @@ def png(
             f"a picture needs 1 to {LARGEST} source and target pieces, but there are {columns} and {rows}. "
             "Give an input and an output that are not empty, or draw a part of them."
         )
-    cell = 24 if max(rows, columns) <= 64 else max(2, 1536 // max(rows, columns))
-    strongest = top_of(alignment.weights, top)
-    canvas = _lay_out(_grid(levels(alignment.weights, strongest).astype(np.uint8), cell), cell, alignment, title)
-    canvas = _stack(canvas, _legend(words or legend(strongest, float(alignment.weights.max()))))
-    details = {"Title": title or "Alignment", "Description": alignment.describe()}
-    return encode(np.pad(canvas, PAD, constant_values=PAPER), _palette(theme, hue), details)
-
-
-def _palette(theme: Theme, hue: Hue) -> list[RGB]:
-    ink = INKS[theme]
-    named = [bytes.fromhex(colour[1:]) for colour in (ink.paper, ink.text, ink.grid)]
-    return [*ramp(theme, hue), *((red, green, blue) for red, green, blue in named)]
-
-
-def _grid(steps: Canvas, cell: int) -> Canvas:
-    """Each weight as a square, with lines between the squares while they are large enough."""
-    pixels = steps.repeat(cell, axis=0).repeat(cell, axis=1)
-    if cell >= 12:
-        pixels[::cell, :] = pixels[:, ::cell] = GRID
-    return np.pad(pixels, ((0, 1), (0, 1)), constant_values=GRID)
-
-
-def _lay_out(grid: Canvas, cell: int, alignment: Alignment, title: str | None) -> Canvas:
-    """Row labels to the left, column labels above, turned so that they read upwards, the title on top."""
-    beside = _ladder(alignment.target, cell, flush_right=True)
-    above = np.rot90(_ladder(alignment.source, cell, flush_right=False))
-    picture = np.full(
-        (above.shape[0] + GAP + grid.shape[0], beside.shape[1] + GAP + grid.shape[1]), PAPER, dtype=np.uint8
+    drawing = svg(
+        alignment, title=title, names=names, theme=theme, hue=hue, top=top, reading=reading, links=links, scale=scale
     )
-    picture[-grid.shape[0] :, -grid.shape[1] :] = grid
-    picture[: above.shape[0], -grid.shape[1] :] = above
-    picture[-grid.shape[0] :, : beside.shape[1]] = beside
-    return _stack(_write(printable(title)), picture) if title else picture
+    return rasterised(drawing, dpi=dpi, details={"Title": title or "Alignment", "Description": alignment.describe()})
 
 
-def _ladder(labels: Sequence[str], cell: int, flush_right: bool) -> Canvas:
-    """Labels one below the other, each at the middle of its cell; some are left out where cells are too low."""
-    every = ceil(LINE / cell)
-    written = {i: _write(fit(printable(labels[i]), LONGEST, "~")) for i in range(0, len(labels), every)}
-    widest = max(label.shape[1] for label in written.values())
-    high = LINE + cell  # room for the first and last label, which may be higher than their cells
-    canvas = np.full((len(labels) * cell + 1 + 2 * high, widest), PAPER, dtype=np.uint8)
-    for i, label in written.items():
-        top = high + i * cell + cell // 2 - 7
-        left = widest - label.shape[1] if flush_right else 0
-        canvas[top : top + label.shape[0], left : left + label.shape[1]] = label
-    return canvas[high:-high]
+def rasterised(drawing: str, *, dpi: int | float = DPI, details: Mapping[str, str] | None = None) -> bytes:
+    """A drawing of this package as a PNG. `details` are kept as `iTXt` chunks.
+
+    Raises `UsageError` for a resolution that makes no picture, and `SetupError` when no font has some of the letters.
+    """
+    root = ElementTree.fromstring(drawing)
+    width, height = float(root.attrib["width"]), float(root.attrib["height"])
+    if not 0 < dpi < float("inf") or not 1 <= width * height * (dpi / INCH) ** 2 <= PIXELS:
+        raise UsageError(
+            f"dpi={dpi:g} would make a picture of {width * dpi / INCH:,.0f} × {height * dpi / INCH:,.0f} pixels. "
+            "Choose pixels an inch between, for example, 96 for a screen and 600 for print, or write an .svg or .pdf."
+        )
+    physical, used = _physical(root)
+    return _detailed(_rendered(physical, used, dpi / INCH), dpi, details or {})
 
 
-def _legend(words: tuple[str, str]) -> Canvas:
-    """The scale as a bar, its ends in words below."""
-    low, high = _write(words[0]), _write(words[1])
-    wide = max(low.shape[1] + high.shape[1] + 4 * GAP, 3 * (STEPS + 1))
-    bar = np.tile((np.arange(wide) * STEPS // (wide - 1)).astype(np.uint8), (BAR, 1))
-    between = np.full((low.shape[0], wide - low.shape[1] - high.shape[1]), PAPER, dtype=np.uint8)
-    return _stack(np.pad(bar, 1, constant_values=GRID), np.hstack([low, between, high]), gap=GAP)
+def _physical(root: ElementTree.Element) -> tuple[str, list[Face]]:
+    """The drawing with a font named for each text, and anchors that do not depend on the way a text reads."""
+    used = {REGULAR, BOLD}
+    root.set("font-family", REGULAR.family)
+    for element in root.iter(f"{SVG}image"):
+        element.set("image-rendering", "optimizeSpeed")  # cells keep their edges
+    for element in root.iter(f"{SVG}text"):
+        text = own_text(element)
+        known = faces(text, bold=element.get("font-weight") == "600", outlined=False)
+        foreign = [face for face in known.values() if face not in (REGULAR, BOLD)]
+        if foreign:
+            element.set("font-family", foreign[0].family)
+            used.update(foreign)
+        for child in list(element):
+            element.remove(child)
+        if element.attrib.pop("direction", "ltr") == "rtl":
+            anchor = element.get("text-anchor", "start")
+            element.set("text-anchor", {"start": "end", "end": "start"}.get(anchor, anchor))
+            text = _RIGHT_TO_LEFT + text + _RIGHT_TO_LEFT  # lines are taken from left to right: marks hold its ends
+        element.attrib.pop("unicode-bidi", None)
+        element.text = text
+    ElementTree.register_namespace("", SVG[1:-1])
+    return ElementTree.tostring(root, encoding="unicode"), sorted(used, key=lambda face: (str(face.path), face.index))
 
 
-def _write(text: str) -> Canvas:
-    letters = draw(text).repeat(ZOOM, axis=0).repeat(ZOOM, axis=1)
-    return np.where(letters, TEXT, PAPER).astype(np.uint8)
+def own_text(element: ElementTree.Element) -> str:
+    """The text of an element itself, without its tooltip."""
+    return (element.text or "") + "".join(child.tail or "" for child in element)
 
 
-def _stack(upper: Canvas, lower: Canvas, gap: int = PAD) -> Canvas:
-    wide = max(upper.shape[1], lower.shape[1])
-    parts = [np.pad(part, ((0, 0), (0, wide - part.shape[1])), constant_values=PAPER) for part in (upper, lower)]
-    return np.vstack([parts[0], np.full((gap, wide), PAPER, dtype=np.uint8), parts[1]])
+def _rendered(drawing: str, used: Iterable[Face], zoom: float) -> bytes:
+    try:
+        import resvg_py
+    except ImportError as error:
+        raise SetupError("A PNG needs the package resvg_py: `pip install resvg_py`. An .svg needs nothing.") from error
+    files = list(dict.fromkeys(str(face.path) for face in used))
+    return bytes(resvg_py.svg_to_bytes(svg_string=drawing, skip_system_fonts=True, font_files=files, zoom=zoom))
+
+
+def _detailed(picture: bytes, dpi: int | float, details: Mapping[str, str]) -> bytes:
+    """The PNG with its resolution and its details after the header."""
+    header = len(SIGNATURE) + 25
+    per_metre = round(dpi / 0.0254)
+    more = [chunk(b"pHYs", struct.pack(">IIB", per_metre, per_metre, 1))]
+    more += [chunk(b"iTXt", international(key, value)) for key, value in details.items()]
+    return picture[:header] + b"".join(more) + picture[header:]

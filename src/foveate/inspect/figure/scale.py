@@ -1,26 +1,37 @@
-"""Colour scales: how a weight becomes a colour, in 101 steps of one per cent."""
+"""Colour scales: how a weight becomes a colour, in 101 steps of one per cent, and what has a look of its own."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float32, Int
+from jaxtyping import Float, Float32, Int
 
 from foveate.errors import UsageError
+from foveate.inspect.alignment import Alignment
 
 Theme = Literal["light", "dark"]
 Hue = Literal["blue", "grey"]
+Palette = Literal["blue", "grey", "balance"]
+Scale = Literal["linear", "log", "lift"]
 RGB = tuple[int, int, int]
 
 STEPS = 100
+ZERO, NAN, HIDDEN = STEPS + 1, STEPS + 2, STEPS + 3
+"""What stands beside the scale: exactly 0 where the scale has no 0, not a number, and what may not be looked at."""
+DECADES, OCTAVES = 6, 6
+"""The scales of the viewer: six powers of ten; from a 64th of an equal share to 64 of them."""
 
 # Nine stops of falling (light) or rising (dark) lightness in equal steps. Lightness alone carries the value, so the
 # scales survive colour blindness and a black-and-white printer. Constants, not formulas: pictures are byte-stable.
-_STOPS: dict[tuple[Theme, Hue], str] = {
+_STOPS: dict[tuple[Theme, Palette], str] = {
     ("light", "blue"): "f7fafc d2e6f5 a5cfee 74b3e2 4b95d0 2f77b8 215a97 1b3f70 182544",
     ("light", "grey"): "fafafa d9d9d9 b9b9b9 9a9a9a 7c7c7c 5f5f5f 444444 2a2a2a 131313",
     ("dark", "blue"): "1e2230 173a5c 005682 00748f 009191 2fad86 84c67f c6dd98 fbf6d8",
     ("dark", "grey"): "202020 353535 4c4c4c 646464 7d7d7d 9a9a9a b8b8b8 d8d8d8 fafafa",
+    # Two-sided: blue is less than an equal share, orange more; they differ for every common kind of colour blindness.
+    ("light", "balance"): "123a6b 2f6db0 7fb0dd c9dff0 f4f3ef f8d5ae ee9a4d c45f0e 7a3403",
+    ("dark", "balance"): "a8d4ff 5fa5e6 2f6ba6 23405f 24262c 5c3d1f a2601c e8953a ffd9a3",
 }
 
 
@@ -33,15 +44,43 @@ class Ink:
     quiet: str
     grid: str
     link: str
+    zero: str
+    hidden: str
+    hatch: str
+    nan: str
+    cross: str
+    """Over the ground of a weight that is not a number."""
 
 
 INKS: dict[Theme, Ink] = {
-    "light": Ink(paper="#ffffff", text="#1a1d24", quiet="#5a6270", grid="#d5dae1", link="#d55e00"),
-    "dark": Ink(paper="#14161c", text="#e8eaf0", quiet="#a2a9b8", grid="#343a48", link="#ff9d3c"),
+    "light": Ink(
+        paper="#ffffff",
+        text="#1a1d24",
+        quiet="#5a6270",
+        grid="#d5dae1",
+        link="#d55e00",
+        zero="#ffffff",
+        hidden="#eceae6",
+        hatch="#b9b4aa",
+        nan="#b3127a",
+        cross="#ffffff",
+    ),
+    "dark": Ink(
+        paper="#14161c",
+        text="#e8eaf0",
+        quiet="#a2a9b8",
+        grid="#343a48",
+        link="#ff9d3c",
+        zero="#0c0d11",
+        hidden="#2a2b2f",
+        hatch="#55565d",
+        nan="#ff6fc4",
+        cross="#14161c",
+    ),
 }
 
 
-def ramp(theme: Theme = "light", hue: Hue = "blue") -> tuple[RGB, ...]:
+def ramp(theme: Theme = "light", hue: Palette = "blue") -> tuple[RGB, ...]:
     """The 101 colours for 0 % to 100 %.
 
     >>> ramp()[0], ramp()[100]
@@ -62,9 +101,83 @@ def _between(stops: list[bytes], step: int) -> RGB:
     return red, green, blue
 
 
+def colours(theme: Theme, hue: Palette) -> tuple[RGB, ...]:
+    """The scale and what stands beside it, by level."""
+    beside = (INKS[theme].zero, INKS[theme].nan, INKS[theme].hidden)
+    return (*ramp(theme, hue), *(_rgb(colour) for colour in beside))
+
+
+def _rgb(colour: str) -> RGB:
+    red, green, blue = bytes.fromhex(colour[1:])
+    return red, green, blue
+
+
 def hexadecimal(colour: RGB) -> str:
     """A colour as `#rrggbb`."""
     return "#{:02x}{:02x}{:02x}".format(*colour)
+
+
+@dataclass(frozen=True, eq=False)
+class Shading:
+    """The look of every cell of an alignment, and what a reader needs to read it."""
+
+    levels: Int[np.ndarray, "target source"]
+    """0 to 100 along the scale; ZERO, NAN, HIDDEN beside it."""
+    hue: Palette
+    ticks: tuple[tuple[float, str], ...]
+    """What stands below the bar of colours, and where: 0 is its left end, 1 its right end."""
+
+    def beside(self) -> Iterator[tuple[int, str]]:
+        """What stands beside the scale and occurs, in words."""
+        for level, words in ((ZERO, "exactly 0"), (HIDDEN, "may not be looked at"), (NAN, "not a number")):
+            if (self.levels == level).any():
+                yield level, words
+
+
+def shaded(
+    alignment: Alignment,
+    *,
+    scale: Scale = "linear",
+    top: float | None = 1.0,
+    hue: Hue = "blue",
+    lift: Float[np.ndarray, "target source"] | None = None,
+) -> Shading:
+    """Each weight's place on the scale. `lift` gives the numbers for that scale, whatever the cells are; without it a
+    cell is a pair of pieces, and 1 is the share of a row that looks alike at everything it may look at.
+
+    >>> shading = shaded(Alignment.of("ab", "x", [[1, 0]], [[True, False]]))
+    >>> shading.levels, [words for _, words in shading.beside()]
+    (array([[100, 103]]), ['may not be looked at'])
+
+    Raises `UsageError` for an unknown scale, or a `top` that is not above 0.
+    """
+    weights = alignment.weights.astype(np.float64)
+    ticks: tuple[tuple[float, str], ...]
+    palette: Palette = hue
+    if scale == "linear":
+        strongest = top_of(alignment.weights, top)
+        shares = weights / strongest
+        low, high = legend(strongest, float(np.nanmax(alignment.weights, initial=0.0)))
+        ticks = ((0.0, low), (1.0, high))
+    elif scale == "log":
+        shares = 1 + _log(np.log10, weights) / DECADES
+        ticks = ((0.0, "10⁻⁶"), (1 / 3, "10⁻⁴"), (2 / 3, "1/100"), (1.0, "1 all attention"))
+    elif scale == "lift":
+        lifts = alignment.lift() if lift is None else np.asarray(lift, dtype=np.float64)
+        shares, palette = 0.5 + _log(np.log2, lifts) / (2 * OCTAVES), "balance"
+        ticks = ((0.0, "1/64"), (0.25, "1/8"), (0.5, "1 an equal share"), (0.75, "8"), (1.0, "64 times"))
+    else:
+        raise UsageError(f"There is no scale {scale!r}: choose linear, log or lift.")
+    levels = np.rint(np.nan_to_num(np.clip(shares, 0, 1), nan=0.0) * STEPS).astype(np.int64)
+    if scale != "linear":
+        levels[weights == 0] = ZERO
+    levels[np.isnan(weights)] = NAN
+    levels[alignment.hidden] = HIDDEN
+    return Shading(levels, palette, ticks)
+
+
+def _log(function: np.ufunc, values: np.ndarray) -> np.ndarray:
+    return function(values, out=np.full_like(values, -np.inf), where=values > 0)
 
 
 def top_of(weights: Float32[np.ndarray, "target source"], top: float | None) -> float:
@@ -72,17 +185,12 @@ def top_of(weights: Float32[np.ndarray, "target source"], top: float | None) -> 
 
     Weights above `top` (a ReLU's may exceed 1) would be clipped without a word, so the scale grows to hold them.
     """
-    largest = float(weights.max(initial=0.0))
+    largest = float(np.nanmax(weights, initial=0.0))
     if top is None:
         return largest or 1.0
     if not top > 0:
         raise UsageError(f"top={top} is no scale for weights. Give the weight to draw strongest, above 0, or None.")
     return top if largest <= top * (1 + 1e-3) else largest
-
-
-def levels(weights: Float32[np.ndarray, "target source"], top: float) -> Int[np.ndarray, "target source"]:
-    """Weights as whole per cents of `top`."""
-    return np.clip(np.rint(weights.astype(np.float64) / top * STEPS), 0, STEPS).astype(np.int64)
 
 
 def legend(strongest: float, largest: float) -> tuple[str, str]:

@@ -2,16 +2,32 @@
 
 from collections.abc import Iterator
 from html import escape
+from math import ceil
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from foveate.errors import UsageError
 from foveate.inspect.alignment import Alignment
-from foveate.inspect.figure.layout import CAPTION, GAP, LABEL, LEGEND, MANY, PAD, TITLE, Axis, Layout, Pixels, arrange
+from foveate.inspect.figure.layout import (
+    CAPTION,
+    GAP,
+    KEY,
+    LABEL,
+    MANY,
+    PAD,
+    SPACE,
+    TITLE,
+    Axis,
+    Layout,
+    Pixels,
+    arrange,
+    keys_width,
+)
+from foveate.inspect.figure.letter import width
 from foveate.inspect.figure.paint import Classed, Fixed, Paint, stylesheet
-from foveate.inspect.figure.scale import STEPS, Hue, legend, levels, top_of
+from foveate.inspect.figure.scale import HIDDEN, NAN, STEPS, Hue, Scale, Shading, shaded
 from foveate.inspect.label import Direction, Reading, first_strong, printable
 
 FONTS = (
@@ -30,38 +46,54 @@ def svg(
     top: float | None = 1.0,
     reading: Reading = "auto",
     links: bool = False,
-    words: tuple[str, str] | None = None,
+    scale: Scale = "linear",
 ) -> str:
     """The alignment as an SVG document: source pieces are columns, target pieces rows, darker is more.
 
     Labels are drawn in their own direction. A source that reads from right to left has its columns (and the row labels)
     mirrored, so that reading begins in the corner between the labels; `reading` decides by hand. `top` is the weight
     drawn strongest: 1, so that pictures can be compared, or None for the largest. `links` outlines each row's largest
-    weight. `words` stand at the ends of the scale when weights are shown by another measure.
+    weight. `scale` "log" shows six powers of ten, "lift" how many times an equal share of what a row may look at.
+    What may not be looked at is hatched, which a 0 is not; what is not a number has a cross.
     The theme "auto" follows the reader's; the others are fixed in attributes, for papers and old programs.
 
     Raises `UsageError` when there is nothing to draw.
     """
-    paint: Paint = Classed(hue) if theme == "auto" else Fixed(theme, hue)
-    style = f"<style>{stylesheet(hue)}</style>" if theme == "auto" else ""
-    return _draw(alignment, paint, style, title, names, top, reading, links, words)
+    return drawn(
+        alignment, shaded(alignment, scale=scale, top=top, hue=hue), title, names, theme, reading=reading, links=links
+    )
 
 
 def picture(alignment: Alignment, *, names: tuple[str, str] = ("source", "target")) -> str:
     """The SVG element for a page that has its own headings and carries `stylesheet()`."""
-    return _draw(alignment, Classed(), "", None, names, 1.0, "auto", False)
+    return _draw(alignment, shaded(alignment), Classed(), "", None, names, "auto", False)
+
+
+def drawn(
+    alignment: Alignment,
+    shading: Shading,
+    title: str | None,
+    names: tuple[str, str],
+    theme: Literal["light", "dark", "auto"] = "light",
+    *,
+    reading: Reading = "auto",
+    links: bool = False,
+) -> str:
+    """The SVG of an alignment whose cells are shaded already."""
+    paint: Paint = Classed(shading.hue) if theme == "auto" else Fixed(theme, shading.hue)
+    style = f"<style>{stylesheet(shading.hue)}</style>" if theme == "auto" else ""
+    return _draw(alignment, shading, paint, style, title, names, reading, links)
 
 
 def _draw(
     alignment: Alignment,
+    shading: Shading,
     paint: Paint,
     style: str,
     title: str | None,
     names: tuple[str, str],
-    top: float | None,
     reading: Reading,
     links: bool,
-    words: tuple[str, str] | None = None,
 ) -> str:
     if not alignment.weights.size:
         raise UsageError(
@@ -69,8 +101,7 @@ def _draw(
             "Give an input and an output that are not empty."
         )
     title, names = printable(title) if title else None, (printable(names[0]), printable(names[1]))
-    place = arrange(alignment, title, names, reading)
-    strongest = top_of(alignment.weights, top)
+    place = arrange(alignment, title, names, reading, shading)
     said = f"{title or 'Alignment'}. {alignment.describe()}"
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_n(place.width)}" height="{_n(place.height)}" '
@@ -79,12 +110,13 @@ def _draw(
         style,
         f'<rect width="100%" height="100%" {paint.ink("paper")}/>',
         *_heading(place, paint, title),
-        *_cells(place, paint, alignment, levels(alignment.weights, strongest)),
+        *_cells(place, paint, alignment, shading.levels),
         *(_links(place, paint, alignment) if links else ()),
         *_row_labels(place, paint),
         *_column_labels(place, paint),
         *_captions(place, paint, names),
-        *_legend(place, paint, words or legend(strongest, float(alignment.weights.max()))),
+        *_legend(place, paint, shading),
+        *_keys(place, paint, shading),
         "</svg>",
     ]
     return "\n".join(part for part in parts if part) + "\n"
@@ -97,23 +129,63 @@ def _heading(place: Layout, paint: Paint, title: str | None) -> Iterator[str]:
 
 
 def _cells(place: Layout, paint: Paint, alignment: Alignment, steps: Int[np.ndarray, "target source"]) -> Iterator[str]:
+    """Hidden cells are left out: the hatching below shows through."""
     wide, high = place.right - place.left, place.bottom - place.top
     frame = f'x="{_n(place.left)}" y="{_n(place.top)}" width="{_n(wide)}" height="{_n(high)}"'
+    hidden = steps == HIDDEN
+    if hidden.any():
+        yield from _hatching(paint, place.left, place.top, wide, high)
     if max(steps.shape) > MANY:
         yield paint.image(steps[:, ::-1] if place.mirrored else steps, frame)
     else:
-        yield f"<rect {frame} {paint.level(0)}/>"
+        yield from _ground(place, paint, hidden) if hidden.any() else (f"<rect {frame} {paint.level(0)}/>",)
         yield '<g shape-rendering="crispEdges">'
-        for row, column in np.argwhere(steps > 0):
+        for row, column in np.argwhere((steps > 0) & ~hidden):
             yield _cell(place, paint, alignment, int(row), int(column), int(steps[row, column]))
         yield "</g>"
+        for row, column in np.argwhere(steps == NAN):
+            x, y = place.column(int(column)), place.top + int(row) * place.pitch
+            yield _cross(paint, x, y, place.pitch)
         yield _lines(place, paint)
     yield f'<rect {frame} fill="none" stroke-width="1" {paint.ink("grid")}/>'
 
 
+def _ground(place: Layout, paint: Paint, hidden: Bool[np.ndarray, "target source"]) -> Iterator[str]:
+    """The colour of 0 under the cells that may be looked at, a row's neighbours together."""
+    yield '<g shape-rendering="crispEdges">'
+    for row, covered in enumerate(hidden):
+        edges = np.flatnonzero(np.diff(np.concatenate([[True], covered, [True]])))
+        for begin, end in edges.reshape(-1, 2).tolist():
+            x, y = place.column(end - 1 if place.mirrored else begin), place.top + row * place.pitch
+            yield (
+                f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n((end - begin) * place.pitch)}" height="{_n(place.pitch)}" '
+                f"{paint.level(0)}/>"
+            )
+    yield "</g>"
+
+
+def _hatching(paint: Paint, x: Pixels, y: Pixels, wide: Pixels, high: Pixels, apart: Pixels = 6) -> Iterator[str]:
+    """Slanted lines over a quiet ground, cut at its edges: without patterns, which old readers do not know."""
+    yield f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(wide)}" height="{_n(high)}" {paint.level(HIDDEN)}/>'
+    lines = []
+    for step in range(1, ceil((wide + high) / apart)):
+        along = step * apart  # where the line x + y = along meets the edges
+        begin, end = max(0.0, along - high), min(along, wide)
+        lines.append(f"M{_n(x + begin)} {_n(y + along - begin)}L{_n(x + end)} {_n(y + along - end)}")
+    yield f'<path d="{"".join(lines)}" fill="none" stroke-width="1" {paint.ink("hatch")}/>'
+
+
+def _cross(paint: Paint, x: Pixels, y: Pixels, side: Pixels) -> str:
+    a, b = side * 0.3, side * 0.7
+    both = f"M{_n(x + a)} {_n(y + a)}L{_n(x + b)} {_n(y + b)}M{_n(x + a)} {_n(y + b)}L{_n(x + b)} {_n(y + a)}"
+    return f'<path d="{both}" fill="none" stroke-width="1.6" {paint.ink("cross")}/>'
+
+
 def _cell(place: Layout, paint: Paint, alignment: Alignment, row: int, column: int, step: int) -> str:
     x, y, pitch = _n(place.column(column)), _n(place.top + row * place.pitch), _n(place.pitch)
-    says = f"{place.target.labels[row]} → {place.source.labels[column]}: {alignment.weights[row, column]:.3f}"
+    weight = alignment.weights[row, column]
+    number = "not a number" if np.isnan(weight) else f"{weight:.3f}"
+    says = f"{place.target.labels[row]} → {place.source.labels[column]}: {number}"
     return (
         f'<rect x="{x}" y="{y}" width="{pitch}" height="{pitch}" '
         f"{paint.level(step)}><title>{escape(says)}</title></rect>"
@@ -195,23 +267,43 @@ def _arrow(paint: Paint, x: Pixels, y: Pixels, to_x: Pixels, to_y: Pixels) -> st
     )
 
 
-def _legend(place: Layout, paint: Paint, words: tuple[str, str]) -> Iterator[str]:
-    """A bar of the scale with plain words at its ends."""
-    x = min(place.left, place.width - PAD - LEGEND)
-    if place.mirrored:
-        x = max(PAD, place.right - LEGEND)
-    y = place.below + 36
+def _legend(place: Layout, paint: Paint, shading: Shading) -> Iterator[str]:
+    """A bar of the scale with plain words below it."""
+    x, y = _foot(place), place.below + 36
     pieces = 25
     yield '<g shape-rendering="crispEdges">'
     for i in range(pieces):
-        begin, end = x + LEGEND * i // pieces, x + LEGEND * (i + 1) // pieces
+        begin, end = x + place.legend * i // pieces, x + place.legend * (i + 1) // pieces
         step = STEPS * i // (pieces - 1)
         yield f'<rect x="{_n(begin)}" y="{_n(y)}" width="{_n(end - begin)}" height="10" {paint.level(step)}/>'
     yield "</g>"
-    yield f'<rect x="{_n(x)}" y="{_n(y)}" width="{LEGEND}" height="10" fill="none" {paint.ink("grid")}/>'
-    low, high = words
-    for at, says, side in ((x, low, "left"), (x + LEGEND, high, "right")):
-        yield _text(at, y + 24, says, side, paint.ink("quiet"), f'font-size="{CAPTION}"')
+    yield f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(place.legend)}" height="10" fill="none" {paint.ink("grid")}/>'
+    for at, says in shading.ticks:
+        side = "left" if at == 0 else "right" if at == 1 else "centre"
+        yield _text(x + at * place.legend, y + 24, says, side, paint.ink("quiet"), f'font-size="{CAPTION}"')
+
+
+def _keys(place: Layout, paint: Paint, shading: Shading) -> Iterator[str]:
+    """What stands beside the scale, each as a square with its words."""
+    x, y = _foot(place, keys_width(shading)), place.below + 36 + 34
+    for level, words in shading.beside():
+        if level == HIDDEN:
+            yield from _hatching(paint, x, y, KEY, KEY, 4)
+        else:
+            yield f'<rect x="{_n(x)}" y="{_n(y)}" width="{KEY}" height="{KEY}" {paint.level(level)}/>'
+        if level == NAN:
+            yield _cross(paint, x, y, KEY)
+        yield f'<rect x="{_n(x)}" y="{_n(y)}" width="{KEY}" height="{KEY}" fill="none" {paint.ink("grid")}/>'
+        yield _text(x + KEY + 6, y + 10, words, "left", paint.ink("quiet"), f'font-size="{CAPTION}"')
+        x += KEY + 6 + width(words) * CAPTION + SPACE
+
+
+def _foot(place: Layout, wide: Pixels = 0) -> Pixels:
+    """Where the legend begins, so that it ends within the picture."""
+    wide = wide or place.legend
+    if place.mirrored:
+        return max(PAD, place.right - wide)
+    return max(PAD, min(place.left, place.width - PAD - wide))
 
 
 def _label(x: Pixels, y: Pixels, label: str, axis: Axis, i: int, side: str, paint: Paint, more: str = "") -> str:

@@ -1,9 +1,9 @@
 """Tiles: any part of any map at any level, without the map."""
 
+from foveate.inspect.lift import equal, lift
 from foveate.inspect.tile.code import HIDDEN, SIZE, UNKNOWN, ZERO, decode, encode
 from foveate.inspect.tile.dense import DenseProvider
 from foveate.inspect.tile.lazy import TraceProvider
-from foveate.inspect.tile.measure import equal, lift
 from foveate.inspect.tile.provider import CancelledError, Cell, Level, Pool, Statistics, TileProvider
 
 __all__ = [

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, UInt16, UInt32
 
+from foveate.inspect.lift import equal
 from foveate.inspect.tile.code import SIZE, encode, framed
-from foveate.inspect.tile.measure import MEASURES, NOTHING, equal, numbered
+from foveate.inspect.tile.measure import MEASURES, NOTHING, numbered
 from foveate.inspect.tile.provider import (
     Cancelled,
     Cell,

@@ -14,8 +14,8 @@ import torch
 from jaxtyping import Float32, UInt16, UInt32
 from torch import Tensor
 
+from foveate.inspect.lift import equal
 from foveate.inspect.tile.code import SIZE, encode, framed
-from foveate.inspect.tile.measure import equal
 from foveate.inspect.tile.pool import Cells, blocks, by_spans, coarser, pool, runs, seen
 from foveate.inspect.tile.provider import (
     Cancelled,

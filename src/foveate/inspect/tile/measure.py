@@ -1,4 +1,4 @@
-"""What a head does, in one number per query, and lift: definitions that every provider and every picture shares.
+"""What a head does, in one number per query: definitions that every provider shares.
 
 With p = α / Σ α of a row; rows that look at nothing are left out (NaN).
 
@@ -10,9 +10,8 @@ previous     p of the key just before the query; rows without such a key are lef
 induction    p on the keys that follow an earlier occurrence of the query's label; rows without such a key are left out
 """
 
-import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from foveate.inspect.trace.site import Site
@@ -21,33 +20,6 @@ from foveate.inspect.trace.trace import Trace
 NOTHING = 1e-12
 """What a row sums to that looks at nothing."""
 MEASURES = ("entropy", "distance", "sink", "diagonality", "previous", "induction")
-
-
-Shares = float | Float[np.ndarray, "query key"]
-Counts = int | Int[np.ndarray, "query 1"]
-
-
-def lift(weight: Shares, count: Counts) -> Shares:
-    """How many times as much as an equal share: weight × number of keys that the query sees.
-
-    1 looks at all it may look at alike. `count` is one number, or a column of one number a row.
-
-    >>> lift(0.5, 4)
-    2.0
-    """
-    return weight * count
-
-
-def equal(visible: Bool[np.ndarray, "query key"]) -> Float[np.ndarray, "query key"]:
-    """The weights of a head that looks at all it may look at alike. What a word, or any other block, weighs over what
-    it would weigh so is its lift.
-
-    >>> equal(np.array([[True, True, False], [False, False, False]]))
-    array([[0.5, 0.5, 0. ],
-           [0. , 0. , 0. ]], dtype=float32)
-    """
-    counts = visible.sum(-1, keepdims=True)
-    return (visible / np.maximum(counts, 1)).astype(np.float32)
 
 
 def along(count: int) -> Float[Tensor, " count"]:

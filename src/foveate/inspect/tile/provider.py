@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, UInt16, UInt32
 
 from foveate.errors import UsageError
-from foveate.inspect.tile.measure import lift
+from foveate.inspect.lift import lift
 
 Pool = Literal["peak", "mass", "equal"]
 Level = int | Literal["word", "sentence"]

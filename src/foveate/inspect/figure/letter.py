@@ -1,0 +1,262 @@
+"""Letters of pictures: which font draws which, how wide a text is, and what no font at hand can draw.
+
+DejaVu Sans comes with the package, for Latin, Greek, Cyrillic, Armenian, Georgian, Hebrew and Arabic scripts (Persian
+with them) and for signs. Other letters come from the fonts of the machine.
+"""
+
+import os
+import sys
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from foveate.errors import SetupError
+from foveate.inspect.label import Direction, cell_width
+
+if TYPE_CHECKING:
+    import uharfbuzz
+
+FOLDER = Path(__file__).parent / "dejavu"
+_KINDS = frozenset({".ttf", ".otf", ".ttc", ".otc"})
+_OUTLINES = frozenset({"glyf", "CFF ", "CFF2"})
+_FANCY = (
+    "bold",
+    "black",
+    "light",
+    "thin",
+    "medium",
+    "italic",
+    "oblique",
+    "mono",
+    "condensed",
+    "serif",
+    "emoji",
+    "symbol",
+)
+
+
+@dataclass(frozen=True)
+class Face:
+    """One font of a file; a collection has several."""
+
+    path: Path
+    index: int = 0
+
+    @cached_property
+    def face(self) -> "uharfbuzz.Face":
+        import uharfbuzz
+
+        return uharfbuzz.Face(uharfbuzz.Blob.from_file_path(str(self.path)), self.index)
+
+    @cached_property
+    def font(self) -> "uharfbuzz.Font":
+        import uharfbuzz
+
+        return uharfbuzz.Font(self.face)
+
+    @cached_property
+    def family(self) -> str:
+        return str(self.face.get_name(16) or self.face.get_name(1) or self.path.stem)
+
+    @cached_property
+    def outlined(self) -> bool:
+        """Whether its letters are lines: those of coloured pictures are not."""
+        return not _OUTLINES.isdisjoint(self.face.table_tags)
+
+    def has(self, letters: Iterable[str]) -> bool:
+        return all(self.font.get_nominal_glyph(ord(letter)) for letter in letters)
+
+    def advance(self, letter: str) -> float | None:
+        """The width of a letter by itself, in sizes of the font; None where it has none."""
+        glyph = self.font.get_nominal_glyph(ord(letter))
+        return self.font.get_glyph_h_advance(glyph) / self.face.upem if glyph else None
+
+
+REGULAR, BOLD = Face(FOLDER / "DejaVuSans.ttf"), Face(FOLDER / "DejaVuSans-Bold.ttf")
+
+
+def width(text: str, *, bold: bool = False) -> float:
+    """How wide DejaVu Sans, one of the widest fonts of its kind, sets a text, in sizes of the font.
+
+    Letters that it does not have are taken as square, or as broad as its digits where a terminal gives them one column.
+
+    >>> round(width("attention"), 2), round(width("attention", bold=True), 2), width("注意")
+    (4.56, 5.24, 2.1)
+    """
+    return sum((_advance(letter, bold) for letter in text), start=0.0)
+
+
+@cache
+def _advance(letter: str, bold: bool) -> float:
+    found = (BOLD if bold else REGULAR).advance(letter)
+    if found is not None:
+        return 0.0 if unicodedata.category(letter) == "Mn" else found
+    return {0: 0.0, 1: 0.64}.get(cell_width(letter), 1.05)
+
+
+def faces(text: str, *, bold: bool = False, outlined: bool = True) -> dict[str, Face]:
+    """Which font draws each letter of a text: the bundled one, or the plainest that is installed.
+
+    Raises `SetupError` that names the letters which no font has.
+    """
+    own, letters = BOLD if bold else REGULAR, sorted({letter for letter in text if _drawn(letter)})
+    missing = tuple(letter for letter in letters if not own.has(letter))
+    found = dict.fromkeys(letters, own) | _elsewhere(missing, outlined)
+    lost = [letter for letter in letters if letter not in found or (found[letter] is own and letter in missing)]
+    if lost:
+        scripts = sorted({unicodedata.name(letter, "UNNAMED").split()[0].title() for letter in lost})
+        raise SetupError(
+            f"no font on this machine can draw {'these letters' if len(lost) > 1 else 'the letter'} "
+            f"{' '.join(lost)} ({', '.join(scripts)}) of {text!r}. Install a font that has them, such as one of the "
+            "Noto fonts, or write an .svg: its text stays text, and a browser draws it with the fonts of its reader."
+        )
+    return found
+
+
+def _drawn(letter: str) -> bool:
+    """Whether a letter needs a glyph: marks of direction, joiners and choices of a variant need none."""
+    return unicodedata.category(letter) not in {"Cf", "Zs"} and not 0xFE00 <= ord(letter) <= 0xFE0F
+
+
+@cache
+def _elsewhere(letters: tuple[str, ...], outlined: bool) -> dict[str, Face]:
+    """Installed fonts for these letters, as few as it takes."""
+    found: dict[str, Face] = {}
+    if not letters:
+        return found
+    partly: list[tuple[Face, list[str]]] = []
+    for face in _installed(letters):
+        if outlined and not face.outlined:
+            continue
+        here = [letter for letter in letters if face.has(letter)]
+        if len(here) == len(letters):
+            return dict.fromkeys(letters, face)
+        if here:
+            partly.append((face, here))
+    while partly:
+        face, here = max(partly, key=lambda entry: len(set(entry[1]) - found.keys()))
+        new = set(here) - found.keys()
+        if not new:
+            break
+        found |= dict.fromkeys(sorted(new), face)
+    return found
+
+
+def _installed(letters: Iterable[str]) -> Iterator[Face]:
+    """Every font of the machine that can be read, plain ones first; of a collection, the language's own first."""
+    for path in installed_files():
+        try:
+            first = Face(path)
+            count = int(first.face.count) or 1
+        except Exception:  # a damaged font is none
+            continue
+        yield from sorted(
+            (Face(path, index) for index in range(count)), key=lambda face: (_foreign(face, letters), face.index)
+        )
+
+
+def _foreign(face: Face, letters: Iterable[str]) -> bool:
+    """Whether a font of Chinese, Japanese and Korean signs is drawn for another of the three."""
+    names = {unicodedata.name(letter, "").split()[0] for letter in letters if unicodedata.name(letter, "")}
+    wanted = "KR" if "HANGUL" in names else "JP" if names & {"HIRAGANA", "KATAKANA"} else "SC"
+    return not face.family.endswith(wanted)
+
+
+@cache
+def installed_files() -> tuple[Path, ...]:
+    """The files of fonts that the machine has, in an order that does not change: plain ones first."""
+    found = [
+        path
+        for folder in _folders()
+        if folder.is_dir()
+        for path in folder.rglob("*")
+        if path.suffix.lower() in _KINDS and path.is_file()
+    ]
+    return tuple(sorted(found, key=lambda path: (*_plainness(path.stem.lower()), str(path))))
+
+
+def _plainness(name: str) -> tuple[int, bool]:
+    return sum(word in name for word in _FANCY), "sans" not in name
+
+
+def _folders() -> list[Path]:
+    home = Path.home()
+    if sys.platform == "darwin":
+        return [home / "Library/Fonts", Path("/Library/Fonts"), Path("/System/Library/Fonts")]
+    if sys.platform == "win32":
+        windows, local = os.environ.get("WINDIR", "C:/Windows"), os.environ.get("LOCALAPPDATA", "")
+        return [Path(windows, "Fonts"), *([Path(local, "Microsoft/Windows/Fonts")] if local else [])]
+    shared = os.environ.get("XDG_DATA_DIRS", "/usr/local/share:/usr/share").split(":")
+    own = os.environ.get("XDG_DATA_HOME", str(home / ".local/share"))
+    return [*(Path(folder, "fonts") for folder in (own, *shared) if folder), home / ".fonts"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """Neighbouring letters that one font draws in one direction."""
+
+    text: str
+    face: Face
+    direction: Direction
+
+
+def runs(text: str, direction: Direction, *, bold: bool = False) -> list[Run]:
+    """A line of text as runs from left to right, as they stand on the paper.
+
+    >>> [run.text for run in runs("see سلام 12", "ltr")]
+    ['see ', '12', 'سلام ']
+
+    Reference: Unicode standard annex 9, without embeddings, which labels show as escapes.
+    """
+    known = faces(text, bold=bold)
+    levels = _levels(text, direction)
+    parts: list[tuple[str, Face, int]] = []
+    for letter, level in zip(text, levels, strict=True):
+        face = known.get(letter, parts[-1][1] if parts else BOLD if bold else REGULAR)
+        if parts and parts[-1][2] == level and (parts[-1][1] == face or unicodedata.combining(letter)):
+            parts[-1] = (parts[-1][0] + letter, parts[-1][1], level)
+        else:
+            parts.append((letter, face, level))
+    for level in range(max(levels, default=0), 0, -1):
+        at = 0
+        while at < len(parts):
+            end = at
+            while end < len(parts) and parts[end][2] >= level:
+                end += 1
+            parts[at:end] = parts[at:end][::-1]
+            at = max(end, at + 1)
+    return [Run(part, face, "rtl" if level % 2 else "ltr") for part, face, level in parts]
+
+
+def _levels(text: str, direction: Direction) -> list[int]:
+    """The level of each letter: even ones run from left to right."""
+    kinds = [unicodedata.bidirectional(letter) or "L" for letter in text]
+    for i, kind in enumerate(kinds):  # W1, W4, W5: marks and signs beside numbers
+        before, after = (kinds[i - 1] if i else ""), (kinds[i + 1] if i + 1 < len(kinds) else "")
+        if kind == "NSM":
+            kinds[i] = before or ("R" if direction == "rtl" else "L")
+        elif kind == "AL":
+            kinds[i] = "R"
+        elif (kind in {"CS", "ES"} and before == after == "EN") or (kind == "ET" and "EN" in (before, after)):
+            kinds[i] = "EN"
+    base = "R" if direction == "rtl" else "L"
+    sides: list[str | None] = []
+    strong = base
+    for kind in kinds:
+        strong = kind if kind in {"L", "R"} else strong
+        # W7: a number after Latin letters belongs to them; after right-to-left letters it stands among those.
+        sides.append(kind if kind in {"L", "R"} else ("L" if strong == "L" else "N") if kind in {"EN", "AN"} else None)
+    for i, side in enumerate(sides):  # N1, N2: what has no side of its own
+        if side is None:
+            left = next((_side(s) for s in reversed(sides[:i]) if s), base)
+            right = next((_side(s) for s in sides[i:] if s), base)
+            sides[i] = left if left == right else base
+    even = 2 if direction == "rtl" else 0
+    return [1 if side == "R" else 2 if side == "N" else even for side in sides]
+
+
+def _side(side: str) -> str:
+    return "R" if side == "N" else side
