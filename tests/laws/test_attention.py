@@ -76,6 +76,8 @@ FLOOR = {torch.float32: 2e-5, torch.bfloat16: 4e-2, torch.float16: 8e-3, torch.f
 """Rounding of sums of numbers around 1, for cases in which the reference happens to be exact; in bfloat16 and float16
 ten to sixteen units in the last place, which gradients through a norm of vectors come to where they cancel."""
 LIGHT = (torch.bfloat16, torch.float16)
+SUMMED = {torch.bfloat16: 2.0**-6, torch.float16: 2.0**-9}
+"""Some roundings of a sum that was made in float32; one made in half precision stops growing, far below."""
 
 
 @dataclass(frozen=True)
@@ -238,7 +240,7 @@ def random_case(seed: int) -> Case:
     return Case(attention, query, key, value, at, f"{attention} {dtype} {keeps=}", keeps)
 
 
-def outcome(case: Case, path: object | None) -> list[Tensor]:
+def outcome(case: Case, path: object | None, direction: Tensor | None = None) -> list[Tensor]:
     """The context and its gradients, by one path or (None) by explain."""
     inputs = [tensor.detach().clone().requires_grad_() for tensor in (case.query, case.key, case.value)]
     if path is None:
@@ -249,8 +251,8 @@ def outcome(case: Case, path: object | None) -> list[Tensor]:
         context = path.run(case.attention, query, key, inputs[2], at=at, key_features=kept, dropout=0.0)
     weights = list(case.attention.parameters())
     torch.manual_seed(1)
-    direction = torch.randn(context.shape, dtype=torch.float64).to(context.dtype)
-    gradients = torch.autograd.grad((context * direction).sum(), inputs + weights, allow_unused=True)
+    direction = torch.randn(context.shape, dtype=torch.float64) if direction is None else direction
+    gradients = torch.autograd.grad((context * direction.to(context.dtype)).sum(), inputs + weights, allow_unused=True)
     zeros = [torch.zeros_like(tensor) for tensor in inputs + weights]
     return [context.detach()] + [zero if g is None else g for g, zero in zip(gradients, zeros, strict=True)]
 
@@ -297,6 +299,75 @@ def in_double(case: Case) -> Case:
 def error(got: Tensor, exact: Tensor) -> float:
     assert got.shape == exact.shape
     return float((got.double() - exact).abs().max() / exact.abs().max().clamp(min=1.0)) if exact.numel() else 0.0
+
+
+def crowded(name: str, dtype: torch.dtype) -> Case:
+    """Hundreds of positions whose sums go one way: one key that all look at, values and directions around 1."""
+    generator, n = torch.Generator().manual_seed(0), 512 if name == "short" else 600
+    star = torch.stack([torch.arange(n), torch.zeros(n, dtype=torch.long)])
+    attention = {
+        "everything": lambda: Attention(),
+        "short": lambda: Attention(),
+        "causal": lambda: Attention(visibility=causal()),
+        "global token": lambda: Attention(visibility=global_tokens(1) | window(left=2, right=2)),
+        "hub": lambda: Attention(visibility=edges(torch.cat([star, star.flip(0)], 1), self_loops=True)),
+        "graph attention": lambda: Attention(
+            GatV2Config().build(query_dim=16, key_dim=16), visibility=edges(torch.cat([star, star.flip(0)], 1))
+        ),
+        "additive": lambda: Attention(AdditiveConfig(hidden_dim=3).build(query_dim=16, key_dim=16)),
+        "learned bias": lambda: Attention(visibility=causal(), bias=RelativeBuckets(num_heads=1)),
+        "relative": lambda: Attention(
+            ShawRelativeConfig(radius=2).build(query_dim=16, key_dim=16), visibility=causal()
+        ),
+        "sparse": lambda: Attention(
+            visibility=global_tokens(1) | window(left=2, right=2), normaliser=Entmax(alpha=1.2)
+        ),
+        "large": lambda: Attention(normaliser=ReLU()),
+        "centre": lambda: Attention(visibility=around(left=0, right=0)),
+    }[name]()
+    query, key, value = (0.1 * torch.randn(1, 1, n, 16, generator=generator) for _ in range(3))
+    query[..., 0] += 2
+    key[:, :, 0, 0] += 6 if name == "additive" else 2
+    if name == "large":
+        key[..., 0] += 300
+    value += 1
+    value[:, :, 0] += 2
+    query, key, value = (part.to(dtype) for part in (query, key, value))
+    at = Positions.of(n, n)
+    if name == "centre":
+        at = replace(at, centre=torch.where(torch.arange(n) % 2 == 0, 5.0, n - 9.0).view(1, 1, n, 1))
+    with torch.no_grad():
+        for weight in attention.parameters():
+            weight.abs_()
+    return Case(attention.to(dtype), query, key, value, at, name)
+
+
+CROWDS = [
+    (name, torch.bfloat16) for name in ("everything", "short", "causal", "global token", "hub", "graph attention")
+]
+CROWDS += [(name, torch.bfloat16) for name in ("additive", "learned bias", "relative", "sparse", "centre")]
+CROWDS += [(name, torch.float16) for name in ("everything", "global token", "hub", "large")]
+
+
+@pytest.mark.parametrize(("name", "dtype"), CROWDS, ids=str)
+def test_sums_over_many_positions_are_exact_to_the_rounding_of_their_result(
+    name: str, dtype: torch.dtype, cut_small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunked, "ROOM", 2**14)
+    monkeypatch.setattr(additive, "ROOM", 2**14)
+    case = crowded(name, dtype)
+    direction = 1 + 0.1 * torch.randn(case.value.shape, generator=torch.Generator().manual_seed(1))
+    direction = direction.to(dtype).double()
+    exact, reference = outcome(in_double(case), None, direction), outcome(case, None, direction)
+    for path in CUT:
+        if path.refuses(case.attention, *case.placed):
+            continue
+        for place, (got, eager, truth) in enumerate(zip(outcome(case, path, direction), reference, exact, strict=True)):
+            size = truth.abs().max().clamp(min=1e-2)
+            # Gradients that pass through softmax are differences of numbers that were rounded before.
+            rounded = 0.0 if place in (0, 3) else 2 * float((eager.double() - truth).abs().max() / size)
+            wrong = float((got.double() - truth).abs().max() / size)
+            assert wrong <= max(SUMMED[dtype], rounded), f"{path.name}, part {place}: {case.name}"
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

@@ -86,10 +86,12 @@ class RelativeBuckets(nn.Module):
 
     def forward(self, at: Positions) -> Float[Tensor, "#batch heads query key"]:
         bucket = self.bucket(at.key - at.query)
+        # A bucket's gradient is a sum over many pairs, in which half precision would lose the small ones.
+        weight = self.weight.to(torch.promote_types(self.weight.dtype, torch.float32))
         if bucket.shape[1] == 1:
-            return self.weight[bucket[:, 0]].permute(0, 3, 1, 2)
+            return weight[bucket[:, 0]].permute(0, 3, 1, 2).to(self.weight.dtype)
         heads = torch.arange(self.weight.shape[1], device=bucket.device)[:, None, None]
-        return self.weight[bucket, heads]
+        return weight[bucket, heads].to(self.weight.dtype)
 
     def bucket(self, distance: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
         """The number of the bucket of a distance j − i."""

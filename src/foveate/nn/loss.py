@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from foveate.attention.paths.derivative import by_definition
 from foveate.nn import bfloat16
 
 
@@ -62,21 +64,31 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, target: Tensor, smoothing: float, dtype: torch.dtype, kernels: bool
     ) -> Tensor:
-        everything, chosen = weight.sum(0), weight[target]
+        precise = torch.promote_types(weight.dtype, torch.float32)
+        everything, chosen, inner = weight.sum(0, dtype=precise), weight[target].to(precise), hidden.to(precise)
         spread = smoothing / len(weight)
         softmax = _by_kernels if kernels else _by_torch
         total, to_hidden, to_weight = softmax(hidden, weight, dtype)
-        kept = (1 - smoothing) * (hidden * chosen).sum(-1) + spread * (hidden @ everything)
+        kept = (1 - smoothing) * (inner * chosen).sum(-1) + spread * (inner @ everything)
         to_hidden.sub_(chosen, alpha=1 - smoothing).sub_(everything, alpha=spread)
-        to_weight.index_add_(0, target, hidden.to(weight.dtype), alpha=smoothing - 1)
-        to_weight.sub_(hidden.sum(0), alpha=spread)
-        ctx.save_for_backward(to_hidden.to(hidden.dtype), to_weight)
+        to_weight.index_add_(0, target, inner.to(to_weight.dtype), alpha=smoothing - 1)
+        to_weight.sub_(inner.sum(0), alpha=spread)
+        ctx.save_for_backward(to_hidden.to(hidden.dtype), to_weight.to(weight.dtype), hidden, weight, target)
+        ctx.smoothing = smoothing
         return (total - kept).sum()
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None, None]:
-        to_hidden, to_weight = ctx.saved_tensors
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        to_hidden, to_weight, hidden, weight, target = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            defined = partial(_defined, target, ctx.smoothing)
+            return *by_definition(defined, (hidden, weight), grad), None, None, None, None
         return to_hidden * grad, to_weight * grad, None, None, None, None
+
+
+def _defined(target: Tensor, smoothing: float, hidden: Tensor, weight: Tensor) -> Tensor:
+    precise = torch.promote_types(weight.dtype, torch.float32)
+    return cross_entropy(hidden.to(precise) @ weight.to(precise).mT, target, label_smoothing=smoothing)
 
 
 def _by_torch(hidden: Tensor, weight: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
@@ -86,8 +98,9 @@ def _by_torch(hidden: Tensor, weight: Tensor, dtype: torch.dtype) -> tuple[Tenso
     top = powers.amax(-1, keepdim=True)
     powers.sub_(top).exp_()
     mass = _row_sums(powers)
-    to_hidden = (powers @ table).to(hidden.dtype).div_(mass[:, None])
-    to_weight = (powers.mT @ (hidden / mass[:, None]).to(dtype)).to(weight.dtype)
+    precise = torch.promote_types(hidden.dtype, torch.float32), torch.promote_types(weight.dtype, torch.float32)
+    to_hidden = (powers @ table).to(precise[0]).div_(mass[:, None])
+    to_weight = (powers.mT @ (hidden / mass[:, None]).to(dtype)).to(precise[1])
     return top.squeeze(1).to(mass.dtype) + mass.log(), to_hidden, to_weight
 
 

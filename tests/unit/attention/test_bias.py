@@ -84,3 +84,12 @@ def test_a_gaussian_reweights_what_it_would_add() -> None:
     torch.testing.assert_close(after / after.sum(-1, keepdim=True), before)
     assert (after.sum(-1) < 1).all()
     assert math.isclose(float(before.sum()), 5.0)
+
+
+def test_a_bucket_learns_from_all_its_pairs_in_half_precision() -> None:
+    """A sum of ones in bfloat16 stops at 256."""
+    bias = RelativeBuckets(num_heads=1, num_buckets=8).bfloat16()
+    at = Positions.of(600, 600)
+    bias(at).sum().backward()
+    pairs = bias.bucket(at.key - at.query).flatten().bincount(minlength=8)
+    torch.testing.assert_close(bias.weight.grad[:, 0].double(), pairs.double(), atol=1, rtol=2**-8)

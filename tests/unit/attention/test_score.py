@@ -249,3 +249,12 @@ def test_dot_products_of_different_widths_are_refused_when_a_model_is_built(conf
         f"{name} needs queries and keys of one width, got 4 and 6. Choose equal widths, or the score "
         '"general" or "additive", which learn to join different ones.'
     )
+
+
+def test_a_distance_learns_from_all_its_pairs_in_half_precision() -> None:
+    """A sum of ones in bfloat16 stops at 256."""
+    score, ones = ShawRelative(head_dim=1, radius=1).bfloat16(), torch.ones(1, 1, 600, 1, dtype=torch.bfloat16)
+    score.scores_at(ones, ones, Positions.of(600, 600)).sum().backward()
+    farther = 599 * 598 // 2 + 599
+    expected = torch.tensor([farther, 600, farther]).double()
+    torch.testing.assert_close(score.vectors.grad[:, 0].double(), expected, atol=1, rtol=2**-7)

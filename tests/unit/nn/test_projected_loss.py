@@ -44,3 +44,29 @@ def test_under_autocast_the_gradients_are_more_exact_than_through_logits(vocab: 
         for grads in (torch.autograd.grad(ours, (hidden, weight)), torch.autograd.grad(logits, (hidden, weight)))
     ]
     assert errors[0] < errors[1]
+
+
+def test_a_frequent_answer_learns_from_all_its_tokens_in_half_precision() -> None:
+    """A sum in bfloat16 would stop growing after some hundred tokens."""
+    torch.manual_seed(0)
+    hidden, weight = torch.ones(900, 4).bfloat16(), (0.1 * torch.randn(5, 4)).bfloat16().requires_grad_()
+    target = torch.zeros(900, dtype=torch.long)
+    exact = weight.detach().double().requires_grad_()
+    reference(hidden.double() @ exact.mT, target, reduction="sum").backward()
+    projected_cross_entropy(hidden, weight, target).backward()
+    assert (weight.grad.double() - exact.grad).abs().max() <= 2**-6 * exact.grad.abs().max()
+
+
+def test_second_derivatives_are_those_of_the_plain_loss() -> None:
+    torch.manual_seed(0)
+    hidden, weight = torch.randn(7, 4, requires_grad=True), torch.randn(5, 4, requires_grad=True)
+    target = torch.randint(0, 5, (7,))
+    answers = []
+    for loss in (
+        projected_cross_entropy(hidden, weight, target, label_smoothing=0.1),
+        reference(hidden @ weight.mT, target, label_smoothing=0.1, reduction="sum"),
+    ):
+        slopes = torch.autograd.grad(loss, (hidden, weight), create_graph=True)
+        answers.append(torch.autograd.grad(sum(slope.square().sum() for slope in slopes), (hidden, weight)))
+    for one, other in zip(*answers, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)

@@ -38,8 +38,9 @@ class Blocks:
 
     def summaries(self) -> tuple[Tensor, Tensor]:
         """The mean key of every block, and of everything before it."""
-        number = self.real.sum(-1, keepdim=True).to(self.key.dtype)
-        total = self.key.sum(-2)
+        precise = torch.promote_types(self.key.dtype, torch.float32)
+        number = self.real.sum(-1, keepdim=True).to(precise)
+        total = self.key.sum(-2, dtype=precise)
         before = [torch.nn.functional.pad(x.cumsum(2), (0, 0, 1, 0))[:, :, :-1] for x in (total, number)]
         return total / number.clamp(min=1), before[0] / before[1].clamp(min=1)
 

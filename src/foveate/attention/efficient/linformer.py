@@ -161,6 +161,8 @@ def _mix(
     place: Tensor,
 ) -> Float[Tensor, "batch heads projected dim"]:
     """E X, with the columns of E that belong to the places of X."""
+    # Examples share columns, whose gradients are added up.
+    mixing = mixing.to(torch.promote_types(mixing.dtype, torch.float32))
     if place.shape[:2] == (1, 1):
         return mixing[:, :, place[0, 0]].to(x.dtype) @ x
     if len(mixing) == 1:

@@ -129,9 +129,10 @@ class SinkhornAttention(nn.Module):
     def sort(self, blocks: Blocks) -> Sorted:
         """Each block's mixture of blocks."""
         summary, summary_before = blocks.summaries()
-        logits = (summary_before if blocks.causal else summary) @ self.sorting @ summary.mT
+        logits = (summary_before if blocks.causal else summary) @ self.sorting.to(summary.dtype) @ summary.mT
         logits = logits / (summary.shape[-1] ** 0.5 * self.temperature)
-        return Sorted.of(blocks, balanced(logits, blocks.may_mix(), self.iterations, causal=blocks.causal))
+        weights = balanced(logits, blocks.may_mix(), self.iterations, causal=blocks.causal)
+        return Sorted.of(blocks, weights.to(blocks.key.dtype))
 
     def _placed(self, query: Tensor, key: Tensor, value: Tensor, at: Positions | None) -> Positions:
         """Where queries and keys stand, once they fit each other and the sorting."""

@@ -29,7 +29,10 @@ class ReLU:
 
     def __call__(self, scores: Scores, visible: Visible) -> Weights:
         positive = shown(scores, visible).relu()
-        return positive / _divisor(positive.sum(-1, keepdim=True)) if self.normalised else positive
+        if not self.normalised:
+            return positive
+        # In float16 a row of large scores would sum to infinity.
+        return (positive / _divisor(precise(positive).sum(-1, keepdim=True))).to(scores.dtype)
 
     def statistic(self, scores: Scores, visible: Visible) -> Rows:
         """Σ_j max(0, e_ij); nothing is needed, and 0 is kept, when the weights are not normalised."""

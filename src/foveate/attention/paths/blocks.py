@@ -188,10 +188,20 @@ def _spread(sums: list[Tensor], inputs: list[Tensor | None]) -> list[Tensor | No
 
 def _kept(block: Block, query: Tensor, at: Positions, rows: int, shared: Sequence[Tensor | None]) -> Tensor:
     """By torch's own checkpoints: any graph, but each block keeps some of it."""
+    kinds = [None if tensor is None else tensor.dtype for tensor in shared]
+    # Gradients of blocks are added in the type of what they share.
+    wide = [None if x is None else x.to(torch.promote_types(x.dtype, torch.float32)) for x in shared]
+
+    def part(query: Tensor, at: Positions, *wide: Tensor | None) -> Tensor:
+        return block(query, at, *(None if x is None else x.to(kind) for x, kind in zip(wide, kinds, strict=True)))
+
     parts = []
     for here in _cuts(query, rows):
-        given = (query[:, :, here], at.rows(here), *shared)
-        parts.append(checkpoint(block, *given, use_reentrant=False) if torch.is_grad_enabled() else block(*given))
+        given = query[:, :, here], at.rows(here)
+        if torch.is_grad_enabled():
+            parts.append(checkpoint(part, *given, *wide, use_reentrant=False))
+        else:
+            parts.append(part(*given, *wide))
     return torch.cat(parts, dim=2)
 
 

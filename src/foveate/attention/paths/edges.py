@@ -88,10 +88,12 @@ class EdgesPath:
     ) -> Float[Tensor, "batch heads query value_head_dim"]:
         graph = _graph(formula.visibility, at)
         weights = _weights(formula, query, key, graph, key_features)
-        values = _silenced(share_heads(value, query.shape[1])[:, :, graph.source], graph)
+        # Sums over a node's edges, both ways: half precision would lose the small ones.
+        values = _silenced(_precise(share_heads(value, query.shape[1]))[:, :, graph.source], graph)
         dropped = drop(weights, dropout) if dropout else weights
-        context = value.new_zeros(*query.shape[:3], value.shape[3])
-        return context.index_add(2, graph.target, dropped[..., None] * values)
+        weighed = dropped[..., None] * values
+        context = weighed.new_zeros(*query.shape[:3], value.shape[3])
+        return context.index_add(2, graph.target, weighed).to(value.dtype)
 
 
 def edge_weights(
@@ -122,7 +124,7 @@ def edge_weights(
     if reasons := EdgesPath().refuses(formula, query, key, at):
         raise ValueError(f"These edges cannot be weighed one by one: {'; '.join(reasons)}. Use `explain`.")
     graph = _graph(formula.visibility, at)
-    weights = _weights(formula, query, key, graph, None)
+    weights = _weights(formula, query, key, graph, None).to(query.dtype)
     first, low, keys = int(at.query[0, 0, 0, 0]), int(at.key[0, 0, 0, 0]), key.shape[2]
     given = rule.index.to(at.device)
     loops = _loops(rule, at)
@@ -262,14 +264,18 @@ def _scores(formula: Formula, query: Tensor, key: Tensor, graph: _Graph, key_fea
     seen[graph.source] = True
     clean = torch.where(seen[:, None], share_heads(key, heads), 0.0)
     features = score.key_features(clean) if key_features is None else key_features.expand(-1, heads, -1, -1)
-    sources = _silenced(features[:, :, graph.source], graph)
-    targets = score.query_features(query)[:, :, graph.target]
+    sources = _silenced(_precise(features)[:, :, graph.source], graph)
+    targets = _precise(score.query_features(query))[:, :, graph.target]
     if isinstance(score, EdgeScore):
         return score.pairs(targets, sources)
     if isinstance(score, Additive):
         hidden = torch.tanh(targets + sources)
         return (hidden * score.vector.to(hidden.dtype)[:, None, :]).sum(-1)
     return (targets * sources).sum(-1)
+
+
+def _precise(rows: Tensor) -> Tensor:
+    return rows.to(torch.promote_types(rows.dtype, torch.float32))
 
 
 def _silenced(rows: Float[Tensor, "batch heads edges dim"], graph: _Graph) -> Tensor:

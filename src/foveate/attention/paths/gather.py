@@ -51,11 +51,14 @@ def gathered(
     index = (first + torch.arange(rows.width, device=at.device)).flatten(2)  # batch #heads query·width
 
     def taken(tensor: Tensor) -> Tensor:
-        tensor = tensor.expand(batch, *tensor.shape[1:])
+        # Many may take the same key: its gradient is their sum, in which half precision would lose the small ones.
+        kept, tensor = tensor.dtype, tensor.expand(batch, *tensor.shape[1:])
+        if kept in (torch.bfloat16, torch.float16):
+            tensor = tensor.float()
         if index.shape[1] > 1:
             tensor = tensor.repeat_interleave(index.shape[1] // tensor.shape[1], 1)
         own = tensor.gather(2, index[..., None].expand(-1, tensor.shape[1], -1, tensor.shape[3]))
-        return own.unflatten(2, (queries, rows.width)).transpose(1, 2).flatten(0, 1)
+        return own.to(kept).unflatten(2, (queries, rows.width)).transpose(1, 2).flatten(0, 1)
 
     def alone(tensor: Tensor) -> Tensor:
         return tensor.expand(batch, -1, queries, -1).transpose(1, 2).flatten(0, 1)[:, :, None]

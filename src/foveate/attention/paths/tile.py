@@ -4,12 +4,18 @@ import torch
 from torch import Tensor, nn
 
 from foveate.attention.paths import fused
+from foveate.attention.paths.blocks import by_rows
 from foveate.attention.paths.hidden import finite, silence, weigh
-from foveate.attention.paths.layout import Tile, between, over_keys, pieces_between, placed, visible_in
+from foveate.attention.paths.layout import Tile, between, over_keys, pieces_between, placed, tiles, visible_in
 from foveate.attention.paths.materialised import biased_scores, terms
 from foveate.attention.paths.path import Cost, Formula, asked, share_heads
 from foveate.attention.position import Positions
 from foveate.attention.score import FactoredScore
+
+TOGETHER = 16
+"""Tiles over which automatic differentiation may add gradients of a score's weights in half precision; sums over
+more are made in float32, for which the forward pass runs once more.
+"""
 
 
 def by_layout(layout: list[Tile], formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
@@ -36,17 +42,32 @@ def by_tile(
     heads = query.shape[1]
     if key_features is None and isinstance(formula.score, FactoredScore) and finite(key):
         key_features = formula.score.key_features(share_heads(key, heads))
-    keys, values = (pieces_between(share_heads(part, heads), layout) for part in (key, value))
-    features = None if key_features is None else pieces_between(key_features.expand(-1, heads, -1, -1), layout)
+    size, light = layout[0].rows.stop - layout[0].rows.start, query.dtype in (torch.bfloat16, torch.float16)
+    if light and torch.is_grad_enabled() and query.shape[2] > TOGETHER * size:
+
+        def some(query: Tensor, at: Positions, key: Tensor, value: Tensor, features: Tensor | None) -> Tensor:
+            here = tiles(formula.visibility, at, size)
+            return by_tile(formula, query, key, value, at, features, dropout, here)
+
+        return by_rows(some, query, at, TOGETHER * size, key, value, key_features)
+    # Gradients of tiles are added in the type of what they share.
+    wide = torch.promote_types(query.dtype, torch.float32)
+    keys, values = (pieces_between(share_heads(part, heads).to(wide), layout) for part in (key, value))
+    features = None
+    if key_features is not None:
+        features = pieces_between(key_features.expand(-1, heads, -1, -1).to(wide), layout)
     contexts = []
     for tile in layout:
         queries = query[:, :, tile.rows]
         if not tile.columns:
             # A sum over no keys: zeros that belong to the graph.
-            contexts.append(values[0][0][:, :, :0].sum(2, keepdim=True).expand(-1, -1, queries.shape[2], -1))
+            nothing = values[0][0][:, :, :0].sum(2, keepdim=True).to(value.dtype)
+            contexts.append(nothing.expand(-1, -1, queries.shape[2], -1))
             continue
-        ours = None if features is None else between(features, tile.columns)
-        here, there = between(keys, tile.columns), between(values, tile.columns)
+        ours = None
+        if features is not None and key_features is not None:
+            ours = between(features, tile.columns).to(key_features.dtype)
+        here, there = between(keys, tile.columns).to(key.dtype), between(values, tile.columns).to(value.dtype)
         contexts.append(_one_tile(formula, queries, here, there, ours, at, dropout, tile))
     return torch.cat(contexts, dim=2)
 

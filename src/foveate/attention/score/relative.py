@@ -46,7 +46,10 @@ class ShawRelative(nn.Module):
         scaled = query * query.shape[-1] ** -0.5
         distance = (at.key - at.query).clamp(-self.radius, self.radius) + self.radius
         by_distance = scaled @ self.vectors.mT
-        return scaled @ key.mT + by_distance.gather(-1, distance.expand(*query.shape[:-1], -1))
+        # All that is far away takes the same number, whose gradient half precision would lose most of.
+        precise = by_distance.to(torch.promote_types(by_distance.dtype, torch.float32))
+        gathered = precise.gather(-1, distance.expand(*query.shape[:-1], -1))
+        return scaled @ key.mT + gathered.to(by_distance.dtype)
 
     def extra_repr(self) -> str:
         return f"head_dim={self.vectors.shape[1]}, radius={self.radius}"
