@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Integer
 from torch import Tensor
 
 from foveate.attention.refusal import lengths, require_choice, require_whole
@@ -30,8 +30,8 @@ class Positions:
     [[True, False, False], [True, True, True]]
     """
 
-    query: Int[Tensor, "#batch #heads query 1"]
-    key: Int[Tensor, "#batch #heads 1 key"]
+    query: Integer[Tensor, "#batch #heads query 1"]
+    key: Integer[Tensor, "#batch #heads 1 key"]
     real: Bool[Tensor, "#batch #heads 1 key"] | None = None
     """False where a key is padding; None when every key is real."""
     aligned: bool = False
@@ -57,6 +57,13 @@ class Positions:
     """Which keys were real before any were cut off; None: `real` says it."""
     _known: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
 
+    def __post_init__(self) -> None:
+        """Distances of small whole numbers would wrap around: 0 - 1 is 255 in uint8."""
+        if self.query.dtype != torch.int64:
+            object.__setattr__(self, "query", _widest(self.query))
+        if self.key.dtype != torch.int64:
+            object.__setattr__(self, "key", _widest(self.key))
+
     @classmethod
     def of(
         cls,
@@ -64,7 +71,7 @@ class Positions:
         key: int,
         *,
         query_start: int = 0,
-        key_lengths: Int[Tensor, " batch"] | None = None,
+        key_lengths: Integer[Tensor, " batch"] | None = None,
         side: Literal["left", "right"] = "right",
         device: torch.device | str | None = None,
     ) -> "Positions":
@@ -78,7 +85,7 @@ class Positions:
         if side not in ("left", "right"):
             require_choice("side", side, ("left", "right"))
         if key_lengths is not None:
-            key_lengths = lengths("key_lengths", key_lengths)
+            key_lengths = lengths("key_lengths", key_lengths).long()
             device = key_lengths.device
             if key_lengths.is_cpu and not traced():
                 _require_within(key, key_lengths)
@@ -182,6 +189,11 @@ class Positions:
             for name, (one, other) in both.items()
         }
         return replace(later, aligned=False, **joined)
+
+
+def _widest(places: Tensor) -> Tensor:
+    whole = not (places.is_floating_point() or places.is_complex() or places.dtype == torch.bool)
+    return places.long() if whole else places
 
 
 _BY_QUERY = ("centre", "query_segment", "previous", "query_bucket")

@@ -8,7 +8,21 @@ import torch
 
 import foveate.attention.paths.seen
 import foveate.attention.position
-from foveate.attention import Attention, Positions, Visibility, causal, padding, predicate
+from foveate.attention import (
+    Alibi,
+    Attention,
+    Gaussian,
+    Positions,
+    RelativeBuckets,
+    Visibility,
+    causal,
+    chunk,
+    dilated,
+    edges,
+    padding,
+    predicate,
+    window,
+)
 from foveate.attention.paths.seen import hiding
 from foveate.attention.position import FACTS
 
@@ -20,6 +34,33 @@ def test_queries_count_from_their_start_and_keys_from_zero() -> None:
     assert at.query.shape == (1, 1, 2, 1)
     assert at.key.shape == (1, 1, 1, 4)
     assert at.real is None
+
+
+SMALL = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.uint16, torch.uint32]
+
+
+@pytest.mark.parametrize("kind", SMALL, ids=str)
+def test_positions_of_small_whole_numbers_do_not_wrap_around(kind: torch.dtype) -> None:
+    place = torch.arange(120)
+    at = Positions(place.to(kind)[None, None, :, None], place.to(kind)[None, None, None])
+    wide = Positions.of(120, 120)
+    for rule in (window(left=3, right=2), causal(), dilated(left=4, right=4, step=2), chunk(3), edges([[0, 1], [5, 2]])):
+        assert torch.equal(rule(at).expand(1, 1, 120, 120), rule(wide).expand(1, 1, 120, 120)), rule
+    for bias in (Alibi(2), Gaussian(sigma=2.0), RelativeBuckets(num_heads=2)):
+        assert torch.equal(bias(at), bias(wide)), bias
+    far = Positions(torch.full((1, 1, 1, 1), 100_000, dtype=torch.int32), torch.zeros(1, 1, 1, 1, dtype=torch.int32))
+    assert Gaussian(sigma=1.0)(far).item() == -5e9
+
+
+@pytest.mark.parametrize("kind", [torch.uint8, torch.int8, torch.int16, torch.int32], ids=str)
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_lengths_of_small_whole_numbers_do_not_wrap_around(kind: torch.dtype, side: str) -> None:
+    lengths = torch.tensor([3, 100, 0])
+    small = Positions.of(300, 300, key_lengths=lengths.to(kind), side=side)
+    wide = Positions.of(300, 300, key_lengths=lengths, side=side)
+    assert torch.equal(small.key, wide.key)
+    assert torch.equal(small.query, wide.query)
+    assert torch.equal(small.real, wide.real)
 
 
 def test_only_equal_ranges_from_zero_are_aligned() -> None:

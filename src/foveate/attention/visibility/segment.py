@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int, Integer
 from torch import Tensor
 
 from foveate.attention.position import Positions
@@ -17,7 +17,7 @@ from foveate.attention.visibility.rule import Everything, Visibility
 
 @dataclass(frozen=True, eq=False)
 class Padding(Visibility):
-    lengths: Int[Tensor, " batch"] | None = None
+    lengths: Integer[Tensor, " batch"] | None = None
 
     @property
     def by_pair(self) -> bool:
@@ -111,7 +111,7 @@ class SameSegment(Visibility):
         return "same_segment()"
 
 
-def padding(lengths: Int[Tensor, " batch"] | Sequence[int] | None = None) -> Visibility:
+def padding(lengths: Integer[Tensor, " batch"] | Sequence[int] | None = None) -> Visibility:
     """The keys that are real are visible, padding is not.
 
     Without `lengths` the rule reads `Positions.real`, so that one rule serves every batch of a model;
