@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -12,7 +13,14 @@ from foveate.attention.position import Positions
 from foveate.attention.refusal import require_real, require_whole
 
 Bias = Callable[[Positions], Float[Tensor, "#batch #heads #query #key"]]
-"""Anything that makes floats from positions."""
+"""Anything that makes floats from positions. One whose number for a pair depends on the places of the two alone may say
+so by an attribute `by_pair = True`: paths may then ask about pairs one by one.
+"""
+
+
+def judges_pairs(bias: Bias | None) -> bool:
+    """Whether it may be asked about single pairs; one that is not there says nothing of any."""
+    return bias is None or bool(getattr(bias, "by_pair", False))
 
 
 @dataclass(frozen=True)
@@ -27,6 +35,7 @@ class Alibi:
     """
 
     num_heads: int
+    by_pair: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_whole(num_heads=self.num_heads)
@@ -53,6 +62,7 @@ class Gaussian:
     """
 
     sigma: float
+    by_pair: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_real(positive=True, sigma=self.sigma)
@@ -73,6 +83,8 @@ class RelativeBuckets(nn.Module):
     >>> bias.bucket(-torch.arange(20))
     tensor([0, 1, 2, 3, 4, 4, 5, 5, 6, 6, 6, 6, 7, 7, 7, 7, 7, 7, 7, 7])
     """
+
+    by_pair = True
 
     def __init__(
         self, *, num_heads: int, num_buckets: int = 32, max_distance: int = 128, bidirectional: bool = True

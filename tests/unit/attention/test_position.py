@@ -44,7 +44,8 @@ def test_positions_of_small_whole_numbers_do_not_wrap_around(kind: torch.dtype) 
     place = torch.arange(120)
     at = Positions(place.to(kind)[None, None, :, None], place.to(kind)[None, None, None])
     wide = Positions.of(120, 120)
-    for rule in (window(left=3, right=2), causal(), dilated(left=4, right=4, step=2), chunk(3), edges([[0, 1], [5, 2]])):
+    near, gaps = window(left=3, right=2), dilated(left=4, right=4, step=2)
+    for rule in (near, causal(), gaps, chunk(3), edges([[0, 1], [5, 2]])):
         assert torch.equal(rule(at).expand(1, 1, 120, 120), rule(wide).expand(1, 1, 120, 120)), rule
     for bias in (Alibi(2), Gaussian(sigma=2.0), RelativeBuckets(num_heads=2)):
         assert torch.equal(bias(at), bias(wide)), bias

@@ -1,23 +1,27 @@
 """Graphs: weights of the edges that come into each node, in time and memory linear in the number of edges.
 
-Each edge is handed to rules and biases as an example of its own, with one query and one key, so that whatever they
-say about a pair holds for the edge.
+Each edge is handed to rules, and to biases that judge single pairs, as an example of its own with one query and one
+key. Any other bias is asked about nodes and the keys that they see, for it may tell examples apart.
 """
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import dropout as drop
 
+from foveate.attention.bias import Bias, judges_pairs
 from foveate.attention.normaliser import Normaliser, Softmax
 from foveate.attention.paths.path import Cost, Formula, cutting_reasons, empty_reasons, share_heads
 from foveate.attention.position import Positions
 from foveate.attention.score import Additive, Cosine, Dot, General
 from foveate.attention.score.graph import EdgeScore
 from foveate.attention.visibility import And, Edges, Everything, Visibility
+
+NODES = 64
+"""Of how many nodes a bias that does not judge single pairs is asked about at a time."""
 
 
 class EdgeWeights(NamedTuple):
@@ -39,6 +43,8 @@ class _Graph:
     """What the rules beside the graph say; None: everything is visible."""
     at: Positions
     """One example for each edge of each example."""
+    nodes: Positions
+    """As they were given."""
 
 
 class EdgesPath:
@@ -163,13 +169,13 @@ def _graph(visibility: Visibility, at: Positions) -> _Graph:
     target, source = code // max(keys, 1), code % max(keys, 1)
     placed = _by_edge(at, source, target)
     if isinstance(beside, Everything):
-        return _Graph(source, target, None, placed)
+        return _Graph(source, target, None, placed, at)
     visible = _of_edges(beside(placed), len(source))
     if visible.shape[0] == visible.shape[1] == 1:
         kept = visible[0, 0]
         source, target = source[kept], target[kept]
-        return _Graph(source, target, None, _by_edge(at, source, target))
-    return _Graph(source, target, visible, placed)
+        return _Graph(source, target, None, _by_edge(at, source, target), at)
+    return _Graph(source, target, visible, placed, at)
 
 
 def _loops(rule: Edges, at: Positions) -> Int[Tensor, "2 loops"]:
@@ -217,14 +223,44 @@ def _weights(
     """What each edge weighs among those into its node."""
     scores = _scores(formula, query, key, graph, key_features)
     if formula.bias is not None:
-        scores = scores + _of_edges(formula.bias(graph.at), len(graph.source)).to(scores.dtype)
+        scores = scores + _told(formula.bias, graph).to(scores.dtype)
     if type(formula.normaliser) is Softmax:
         weights = _softmax(formula.normaliser.tempered(scores[:, :, None])[:, :, 0], graph, query.shape[2])
     else:
         weights = _by_rows(formula.normaliser, scores, graph, query.shape[2])
     if formula.reweight is None:
         return weights
-    return weights * _of_edges(formula.reweight(graph.at), len(graph.source)).exp().to(weights.dtype)
+    return weights * _told(formula.reweight, graph).exp().to(weights.dtype)
+
+
+def _told(bias: Bias, graph: _Graph) -> Float[Tensor, "#batch #heads edges"]:
+    """What a bias says of every edge."""
+    if not len(graph.source):
+        return torch.zeros(1, 1, 0, device=graph.at.device)
+    if judges_pairs(bias):
+        return _of_edges(bias(graph.at), len(graph.source))
+    nodes, degree = graph.target.unique_consecutive(return_counts=True)
+    parts, start = [], 0
+    for targets, counts in zip(nodes.split(NODES), degree.split(NODES), strict=True):
+        stop = start + int(counts.sum())
+        sources, column = graph.source[start:stop].unique(return_inverse=True)
+        answer = bias(_among(graph.nodes, targets, sources))
+        answer = answer.expand(*answer.shape[:2], len(targets), len(sources))
+        row = torch.arange(len(targets), device=column.device).repeat_interleave(counts)
+        parts.append(answer[:, :, row, column])
+        start = stop
+    return torch.cat(parts, dim=2)
+
+
+def _among(at: Positions, targets: Int[Tensor, " rows"], sources: Int[Tensor, " columns"]) -> Positions:
+    """Some of the queries, and some of the keys."""
+    by_query = {name: getattr(at, name) for name in ("query", "centre", "query_segment")}
+    by_key = {name: getattr(at, name) for name in ("key", "real", "key_segment")}
+    chosen: dict[str, Any] = {name: None if part is None else part[:, :, targets] for name, part in by_query.items()}
+    chosen |= {name: None if part is None else part[..., sources] for name, part in by_key.items()}
+    keys = at.key.shape[-1] if at.uncut_keys is None else at.uncut_keys
+    real = at.real if at.uncut_real is None else at.uncut_real
+    return replace(at, aligned=False, uncut_keys=keys, uncut_real=real, **chosen)
 
 
 def _softmax(scores: Float[Tensor, "batch heads edges"], graph: _Graph, nodes: int) -> Tensor:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from foveate.attention.bias import judges_pairs
 from foveate.attention.paths.layout import Rows, Tile, stretches
 from foveate.attention.paths.materialised import materialise
 from foveate.attention.paths.path import Formula
@@ -31,7 +32,9 @@ def worth_gathering(formula: Formula, at: Positions, layout: list[Tile]) -> Rows
 
 
 def _only_positions(formula: Formula) -> bool:
-    """Whether rule and score may be asked about single pairs: nothing in them counts places in the batch."""
+    """Whether all parts may be asked about single pairs: nothing in them counts places, or examples, in the batch."""
+    if not (judges_pairs(formula.bias) and judges_pairs(formula.reweight)):
+        return False
     return formula.visibility.by_pair and not isinstance(formula.score, PlacedScore)
 
 

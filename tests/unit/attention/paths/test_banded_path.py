@@ -13,6 +13,7 @@ from foveate.attention import (
     AdditiveConfig,
     Attention,
     GatConfig,
+    Gaussian,
     GeneralConfig,
     LocationAwareConfig,
     LocationConfig,
@@ -140,13 +141,32 @@ def test_examples_that_look_at_different_places_gather_their_own_keys() -> None:
         attention = Attention(
             score.build(query_dim=8, key_dim=8, num_heads=2),
             visibility=around(left=5, right=5) & padding(),
-            reweight=lambda at: -((at.key - at.centre) ** 2) / 12,
+            reweight=Gaussian(sigma=6**0.5),
         ).double()
         seen = []
         attention.score = Watched(attention.score, seen)
         context = BandedPath().run(attention, *inputs, at=at)
         assert seen == [12]
         torch.testing.assert_close(context, attention.explain(*inputs, at=at).context, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("part", ["bias", "reweight"])
+def test_a_bias_that_tells_examples_apart_is_not_asked_about_gathered_keys(part: str) -> None:
+    torch.manual_seed(0)
+    for batch, queries, heads in ((2, 1, 1), (3, 2, 2), (5, 3, 1)):
+        table, keys = torch.randn(batch, heads, 400, 400, dtype=torch.float64), 300
+        example, head = torch.arange(batch)[:, None, None, None], torch.arange(heads)[:, None, None]
+
+        def told(at: Positions, table: Tensor = table, example: Tensor = example, head: Tensor = head) -> Tensor:
+            return table[example, head, at.query, at.key]
+
+        attention = Attention(visibility=around(left=2, right=2) & padding(), **{part: told})
+        at = Positions.of(queries, keys, key_lengths=torch.randint(200, keys, (batch,)))
+        at = replace(at, centre=keys * torch.rand(batch, 1, queries, 1, dtype=torch.float64))
+        inputs = [torch.randn(batch, heads, n, 4, dtype=torch.float64) for n in (queries, keys, keys)]
+        for path in (BandedPath(), BandedPath(tile=2)):
+            got = path.run(attention, *inputs, at=at)
+            torch.testing.assert_close(got, attention.explain(*inputs, at=at).context, atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize("kv_heads", [1, 2, 4])
@@ -163,7 +183,7 @@ def test_heads_that_look_at_different_places_gather_their_own_keys(
         attention = Attention(
             score.build(query_dim=8, key_dim=8, num_heads=4),
             visibility=around(left=5, right=5) & padding(),
-            reweight=lambda at: -((at.key - at.centre) ** 2) / 12,
+            reweight=Gaussian(sigma=6**0.5),
         ).double()
         path, seen = BandedPath(), []
         expected = outcome(attention, inputs, at, None)

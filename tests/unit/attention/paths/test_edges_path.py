@@ -217,3 +217,69 @@ def test_refusals() -> None:
         edge_weights(Attention(visibility=causal()), x, x)
     with pytest.raises(ValueError, match="cannot be weighed one by one"):
         edge_weights(drawn.train(), x, x)
+
+
+class ByExample(torch.nn.Module):
+    """A trained number for each example, head, query and key, as a user writes it."""
+
+    def __init__(self, batch: int, heads: int, nodes: int) -> None:
+        super().__init__()
+        self.table = torch.nn.Parameter(torch.randn(batch, heads, nodes, nodes))
+
+    def forward(self, at: Positions) -> Tensor:
+        batch, heads = (torch.arange(size, device=at.device) for size in self.table.shape[:2])
+        return self.table[batch[:, None, None, None], heads[:, None, None], at.query, at.key]
+
+
+class ByRows(ByExample):
+    """The same, written for the places that all examples share."""
+
+    def forward(self, at: Positions) -> Tensor:
+        return self.table[:, :, at.query[0, 0, :, 0]][..., at.key[0, 0, 0]]
+
+
+@pytest.mark.parametrize("bias", [ByExample, ByRows])
+@pytest.mark.parametrize("part", ["bias", "reweight"])
+@pytest.mark.parametrize("number", [0, 1, 2, 3, 5, 70, 400])
+def test_a_bias_that_tells_examples_apart_is_that_of_each_edge_however_many_there_are(
+    bias: type[ByExample], part: str, number: int
+) -> None:
+    torch.manual_seed(number)
+    nodes = 90
+    for batch, heads in ((1, 1), (2, 1), (3, 2)):
+        index = torch.randint(0, nodes, (2, number))
+        index[1, : number // 4] = 7  # a hub
+        given: dict[str, torch.nn.Module] = {part: bias(batch, heads, nodes)}
+        attention = Attention(Dot(), visibility=edges(index) & padding(), normaliser=Sigmoid(), **given).double()
+        lengths = torch.randint(1, nodes, (batch,))
+        for at in (Positions.of(nodes, nodes), Positions.of(nodes, nodes, key_lengths=lengths)):
+            inputs = [torch.randn(batch, heads, nodes, 4).double() for _ in range(3)]
+            for got, exact in zip(
+                outcome(attention, inputs, at, EdgesPath()), outcome(attention, inputs, at, None), strict=True
+            ):
+                torch.testing.assert_close(got, exact, atol=1e-12, rtol=0)
+            dense = attention.explain(*inputs, at=at).weights
+            seen = edge_weights(attention, inputs[0], inputs[1], at=at)
+            torch.testing.assert_close(seen.weights, dense[:, :, index[1], index[0]], atol=1e-12, rtol=0)
+
+
+def test_a_bias_that_judges_pairs_is_asked_once_and_one_that_does_not_about_few_more_pairs_than_there_are() -> None:
+    nodes, asked = 4096, []
+
+    class Counted:
+        by_pair = False
+
+        def __call__(self, at: Positions) -> Tensor:
+            asked.append(at.query.shape[0] * at.query.shape[2] * at.key.shape[3])
+            return -0.1 * (at.query - at.key).abs().double()
+
+    near = (torch.arange(nodes).repeat_interleave(4) + torch.tensor([-2, -1, 0, 1]).repeat(nodes)).clamp(0, nodes - 1)
+    index = torch.stack([near, torch.arange(nodes).repeat_interleave(4)])
+    attention, x = Attention(Dot(), visibility=edges(index), bias=Counted()), torch.randn(1, 1, nodes, 4).double()
+    at = Positions.of(nodes, nodes)
+    context = EdgesPath().run(attention, x, x, x, at=at)
+    assert sum(asked) < 80 * index.shape[1]
+    asked.clear()
+    Counted.by_pair = True
+    torch.testing.assert_close(EdgesPath().run(attention, x, x, x, at=at), context)
+    assert len(asked) == 1
