@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from foveate.attention.normaliser.normaliser import possible
 from foveate.attention.refusal import require_real
 
 
@@ -35,6 +36,7 @@ class Proportional:
         self, scores: Float[Tensor, "batch heads query key"], visible: Bool[Tensor, "#batch #heads #query #key"]
     ) -> Float[Tensor, "batch heads query"]:
         """Σ_j e_ij"""
+        visible = possible(scores, visible)
         precise = scores.to(torch.promote_types(scores.dtype, torch.float32))
         return torch.where(visible, precise, 0.0).sum(-1)
 
@@ -46,6 +48,7 @@ class Proportional:
         *,
         first: int = 0,
     ) -> Float[Tensor, "batch heads query key"]:
+        visible = possible(scores, visible)
         total = statistic[..., None] + self.eps
         weights = torch.where(visible, scores, 0.0) / torch.where(total > 0, total, 1.0)
         return weights.to(scores.dtype)

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from foveate.attention.normaliser.normaliser import Rows, Scores, Visible, Weights, closed, precise
+from foveate.attention.normaliser.normaliser import Rows, Scores, Visible, Weights, closed, possible, precise
 from foveate.attention.normaliser.softmax import Softmax
 from foveate.attention.refusal import require_choice, require_real
 
@@ -72,6 +72,7 @@ class Hard(nn.Module):
     def forward(self, scores: Scores, visible: Visible) -> Weights:
         if not scores.shape[-1]:
             return scores
+        visible = possible(scores, visible)
         if not self.training or self.mode == "argmax":
             return _one_hot(scores, visible)
         if self.mode == "sample":
@@ -113,6 +114,7 @@ class Hard(nn.Module):
             return self._distribution.statistic(scores, visible)
         if not scores.shape[-1]:
             return precise(scores).new_full(scores.shape[:-1], -1.0)
+        visible = possible(scores, visible)
         place = closed(precise(scores), visible).argmax(-1)
         return torch.where(visible.any(-1), place, -1).to(precise(scores).dtype)
 

@@ -1,5 +1,10 @@
-"""From scores to weights. A hidden key weighs exactly 0; a row that sees nothing is all zeros."""
+"""From scores to weights. A hidden key weighs exactly 0; a row that sees nothing is all zeros.
 
+A visible key whose score is −∞ weighs 0, too, and a row of such keys is a row that sees nothing. A score of +∞ or NaN
+makes its row NaN under every normaliser that compares the scores of a row.
+"""
+
+import math
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -18,7 +23,8 @@ Rows = Float[Tensor, "batch heads query"]
 class Normaliser(Protocol):
     """Makes weights from scores, and can make any tile of them again from one number per row.
 
-    Weights depend on the visible scores alone, in their order: paths may leave out keys that a row does not see.
+    Weights depend on the visible scores alone, in their order: paths may leave out keys that a row does not see. A
+    score of −∞ weighs 0 (`possible` tells such pairs from the others).
     """
 
     def __call__(self, scores: Scores, visible: Visible) -> Weights: ...
@@ -43,6 +49,20 @@ def closed(scores: Scores, visible: Visible) -> Scores:
         return scores
     fill = torch.where(visible.any(-1, keepdim=True), -torch.inf, 0.0).to(scores.dtype)
     return torch.where(visible, scores, fill)
+
+
+def possible(scores: Scores, visible: Visible) -> Visible:
+    """Pairs that are visible and may weigh something: their score is above −∞."""
+    return visible & (scores.detach() != -torch.inf)
+
+
+def undecided(weights: Float[Tensor, "*rows key"]) -> bool:
+    """Whether a softmax of finite scores and −∞ may have left rows of NaN: those of −∞ alone. One number of a row tells
+    it, for a softmax is NaN everywhere or nowhere.
+    """
+    if not weights.shape[-1]:
+        return False
+    return traced() or math.isnan(weights.detach().select(-1, 0).sum().item())
 
 
 def _all_are(visible: Visible) -> bool:

@@ -4,7 +4,17 @@ from dataclasses import dataclass
 
 import torch
 
-from foveate.attention.normaliser.normaliser import Rows, Scores, Visible, Weights, closed, precise, shown
+from foveate.attention.normaliser.normaliser import (
+    Rows,
+    Scores,
+    Visible,
+    Weights,
+    closed,
+    possible,
+    precise,
+    shown,
+    undecided,
+)
 from foveate.attention.refusal import require_real
 
 
@@ -31,15 +41,20 @@ class Softmax:
         return self
 
     def __call__(self, scores: Scores, visible: Visible) -> Weights:
-        weights = closed(self.tempered(scores), visible).softmax(-1)
+        tempered = self.tempered(scores)
+        weights = closed(tempered, visible).softmax(-1)
+        if undecided(weights):
+            visible = possible(tempered, visible)
+            weights = closed(tempered, visible).softmax(-1)
         return shown(weights, visible)
 
     def statistic(self, scores: Scores, visible: Visible) -> Rows:
-        """log Σ_j exp(e_ij / T); −∞ for an empty row."""
+        """log Σ_j exp(e_ij / T); −∞ for an empty row, and for one of −∞ alone."""
         return shown(self.tempered(precise(scores)), visible, -torch.inf).logsumexp(-1)
 
     def tile(self, scores: Scores, visible: Visible, statistic: Rows, *, first: int = 0) -> Weights:
-        return shown((self.tempered(scores) - statistic[..., None]).exp(), visible).to(scores.dtype)
+        shift = statistic.nan_to_num(nan=torch.nan, posinf=torch.nan, neginf=0.0)
+        return shown((self.tempered(scores) - shift[..., None]).exp(), visible).to(scores.dtype)
 
     def tempered(self, scores: Scores) -> Scores:
         return scores if self.temperature == 1.0 else scores / self.temperature

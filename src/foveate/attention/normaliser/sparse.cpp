@@ -51,8 +51,9 @@ static void normalise(const Sizes& s, const uint8_t* visible, int64_t step, cons
     }
     float top = -INFINITY;
     for (int n = 0; n < LANES; n++) top = top < highest[n] ? highest[n] : top;
-    if (any(lost) || std::isinf(top)) {  // a row without weights, or that sees nothing
-        for (int64_t j = 0; j < s.keys; j++) weights[j] = !visible || visible[j * step] ? NAN : 0.0f;
+    bool without = any(lost) || top == INFINITY;
+    if (without || top == -INFINITY) {  // a row without weights, or that sees nothing
+        for (int64_t j = 0; j < s.keys; j++) weights[j] = without && (!visible || visible[j * step]) ? NAN : 0.0f;
         return;
     }
     near.clear();

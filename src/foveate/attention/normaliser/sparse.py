@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from foveate import native
-from foveate.attention.normaliser.normaliser import Rows, Scores, Visible, Weights, closed, precise, shown
+from foveate.attention.normaliser.normaliser import Rows, Scores, Visible, Weights, closed, possible, precise, shown
 from foveate.attention.position import traced
 from foveate.attention.refusal import require_real
 
@@ -112,6 +112,7 @@ def _found(scores: Scores, visible: Visible, alpha: float) -> Weights:
     weights = _by_kernel(scores, visible, alpha)
     if weights is not None:
         return weights
+    visible = possible(scores, visible)
     # Below the largest score, where the 1 is not rounded away by scores in the thousands.
     below = closed(scores, visible) - _top(scores, visible)
     return shown(_power(below * (alpha - 1) - _threshold(below, alpha), alpha), visible)
@@ -183,6 +184,7 @@ def _weights(scores: Scores, visible: Visible, alpha: float) -> Weights:
 def _statistic(scores: Scores, visible: Visible, alpha: float) -> Rows:
     if not scores.shape[-1]:
         return precise(scores).new_full(scores.shape[:-1], torch.inf)
+    visible = possible(scores, visible)
     top = _top(scores, visible)
     threshold = _threshold(closed(precise(scores.detach()), visible) - top, alpha) + top * (alpha - 1)
     return torch.where(visible.any(-1), threshold[..., 0], torch.inf)

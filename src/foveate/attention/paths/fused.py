@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from foveate import machine
+from foveate.attention.normaliser.normaliser import undecided
 from foveate.attention.paths.derivative import by_definition
 from foveate.attention.paths.dot import attended, dot_product_reasons, dots
 from foveate.attention.paths.hidden import finite, nothing_to_silence, silence
@@ -207,9 +208,14 @@ class _Tiles(torch.autograd.Function):
                 hidden = hiding(tile)
                 scores = _scores(query[:, :, tile.rows] * scale, joined(key, tile.columns), hidden).to(precise)
                 weights = scores.softmax(-1)
+                shut = None
+                if undecided(weights):
+                    shut = scores.amax(-1, keepdim=True) == -torch.inf
+                    weights = weights.masked_fill(shut, 0.0)
                 if any(ctx.needs_input_grad) and not ctx.kept:
                     highest, place = scores.max(-1, keepdim=True)
-                    saved.append(highest - weights.gather(-1, place).log())  # log-sum-exp without another exponential
+                    sums = highest - weights.gather(-1, place).log()  # log-sum-exp without another exponential
+                    saved.append(sums if shut is None else sums.masked_fill(shut, 0.0))
                 if hidden.empty is not None:
                     weights.masked_fill_(hidden.empty, 0.0)
                 if any(ctx.needs_input_grad) and ctx.kept:

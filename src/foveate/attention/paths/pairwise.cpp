@@ -214,9 +214,10 @@ static inline void score(
     for (int r = 0; r < R; r++) to[r * stride] = sum(total[r]);
 }
 
-// Softmax in place; what is hidden is −∞. A row that sees nothing becomes zeros.
+// Softmax in place; what is hidden is −∞. A row that sees nothing, or −∞ alone, becomes zeros.
 static void normalise(float* scores, float largest, const Row& row, int64_t keys) {
     int64_t j = 0;
+    if (largest == -INFINITY) largest = 0;
     Vec totals = {};
     for (; j + LANES <= keys; j += LANES) {
         Vec e = exp(load(scores + j) - largest);
@@ -231,7 +232,7 @@ static void normalise(float* scores, float largest, const Row& row, int64_t keys
         for (j = 0; j < keys; j++) scores[j] *= 1 / total;
         return;
     }
-    for (j = 0; j < keys; j++) scores[j] = row.sees(j) ? scores[j] / total : 0.0f;  // NaN somewhere, or nothing visible
+    for (j = 0; j < keys; j++) scores[j] = total != 0 && row.sees(j) ? scores[j] / total : 0.0f;  // NaN, or nothing seen
 }
 
 // The weights of R queries. What all of them see is scored at once, because they share what is read of a key.

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from foveate import machine
+from foveate.attention.normaliser.normaliser import undecided
 from foveate.attention.paths.derivative import by_definition
 from foveate.attention.paths.dot import attended, dot_product_reasons, dots, safe_dots
 from foveate.attention.paths.materialised import materialise
@@ -86,6 +87,8 @@ class _Product(torch.autograd.Function):
             else:
                 scores = torch.baddbmm(bias, rows[0], rows[1].mT, alpha=scale)
             weights = scores.softmax(-1, dtype=torch.promote_types(query.dtype, torch.float32))
+            if undecided(weights):
+                weights = weights.masked_fill(scores.amax(-1, keepdim=True) == -torch.inf, 0.0)
             light = weights.to(query.dtype)
             context = torch.bmm(light, rows[2]).unflatten(0, (batch, heads))
         ctx.save_for_backward(*rows, weights, light, query, key, value, bias)

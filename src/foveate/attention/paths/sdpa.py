@@ -5,7 +5,7 @@ from contextlib import ExitStack, nullcontext
 from functools import partial
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -67,6 +67,10 @@ class SDPAPath:
         else:
             given = dots(formula, query, key, value, at, key_features, None)
         mask = _mask(formula, shown, given.query, key, at)
+        shut = None
+        if mask is not None and formula.bias is not None and query.device.type != "cpu":
+            shut = _shut(mask)
+            mask = mask.masked_fill(shut, 0.0)
         large = query.shape[2] >= LARGE_BLOCKS or given.query.dtype != torch.float32
         with _AS_IT_IS if large else machine.small_products():
             context = scaled_dot_product_attention(
@@ -83,6 +87,8 @@ class SDPAPath:
             context.grad_fn.register_hook(partial(_again, defined, tuple(given[:3]), dropout))
         if not large and context.grad_fn is not None and machine.current().onednn_matmul:
             _small_products_backward(context.grad_fn)
+        if shut is not None:
+            context = torch.where(shut, 0.0, context)
         if shown is None or shown.sighted is None:
             return context
         return torch.where(shown.sighted, context, 0.0)
@@ -142,6 +148,11 @@ def _small_products_backward(node: torch.autograd.graph.Node) -> None:
 
     node.register_prehook(off)
     node.register_hook(on)
+
+
+def _shut(mask: Tensor) -> Bool[Tensor, "batch #heads query 1"]:
+    """Rows that a bias leaves nothing: on a CPU torch's kernel gives them zeros and zero gradients, elsewhere NaN."""
+    return mask.detach().amax(-1, keepdim=True) == -torch.inf
 
 
 def _mask(formula: Formula, shown: Seen | None, query: Tensor, key: Tensor, at: Positions) -> Tensor | None:

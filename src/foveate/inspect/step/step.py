@@ -165,7 +165,7 @@ class _Walk:
         summed = m.total(m.name("j"), exponential)
         yield Step("Σ", m.math(summed), _rounded(float(powers.sum())), "Their sum over the visible keys.")
         formula = m.math(_alpha(), m.sign("="), m.fraction(exponential, summed))
-        total = "They sum to 1." if bool(self.visible.any()) else "This query sees nothing."
+        total = "They sum to 1." if bool(powers.any()) else "This query sees nothing."
         yield self._of_keys(f"α{self.i}", formula, weights, f"The weights: each exponential over their sum. {total}")
 
     def _relu(self, weights: Tensor) -> Iterator[Step]:

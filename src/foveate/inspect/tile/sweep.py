@@ -8,6 +8,7 @@ from foveate.attention.normaliser import Softmax
 from foveate.inspect.tile.measure import NOTHING, along, numbered
 from foveate.inspect.tile.pool import Cells, blocks
 from foveate.inspect.tile.provider import Cancelled, Statistics, stop_if
+from foveate.inspect.trace import normal
 from foveate.inspect.trace.site import Site
 from foveate.inspect.trace.trace import Trace
 
@@ -89,7 +90,9 @@ def _weighed(site: Site, head: int, rows: slice, columns: slice) -> tuple[Tensor
         return weights, visible, torch.special.entr(weights).sum(1)
     visible, statistic = site.visible(head, rows, columns), site.tensors["statistic"][head][rows]
     logs = site.scores(head, rows, columns).div_(site.built.temperature)
-    logs = logs.sub_(torch.where(statistic.isinf(), 0.0, statistic)[:, None])
+    logs = logs.sub_(normal.finite(statistic)[:, None])
+    if site.bias is not None or site.score["kind"] == "dense":  # then a score may be −∞, and 0 · ∞ is NaN
+        logs = logs.clamp_(min=-LOWEST)
     if visible is not None:
         logs = logs.masked_fill_(~visible, -LOWEST)
     weights = logs.exp()

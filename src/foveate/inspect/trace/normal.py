@@ -87,5 +87,5 @@ def tile(
 
 
 def finite(statistic: Float[Tensor, " query"]) -> Float[Tensor, " query"]:
-    """Empty rows have −∞, and nothing of theirs is visible."""
-    return torch.where(statistic.isinf(), 0.0, statistic)
+    """Rows that see nothing, or −∞ alone, have −∞, and their weights are 0; those of a row with +∞ are NaN."""
+    return statistic.nan_to_num(nan=torch.nan, posinf=torch.nan, neginf=0.0)
