@@ -42,7 +42,7 @@ from foveate.attention import (
 )
 from foveate.attention.efficient.proportional import Proportional
 from foveate.attention.normaliser import Normaliser
-from foveate.attention.paths import PATHS, BandedPath, TiledPath
+from foveate.attention.paths import PATHS, BandedPath, TiledPath, fused
 from foveate.attention.paths.edges import EdgesPath, edge_weights
 from foveate.inspect.tile import DenseProvider, TraceProvider, decode
 from foveate.inspect.trace import Trace, Track
@@ -101,6 +101,7 @@ class Table(nn.Module):
         """The same bias where it is finite, and a rule that hides the rest."""
         other = Table(*self.weight.shape, self.weight.dtype)
         other.weight.data = self.weight.detach().masked_fill(self.shut, 0.0)
+        other.weight.requires_grad_(self.weight.requires_grad)
         batch, heads = (torch.arange(size) for size in self.shut.shape[:2])
 
         def open_to(at: Positions) -> Tensor:
@@ -119,6 +120,7 @@ def case(seed: int, dtype: torch.dtype = torch.float64) -> Made:
     queries = rng.choice([keys, rng.randint(2, 9)])
     score = SCORES[seed % len(SCORES)].build(query_dim=dim, key_dim=dim, num_heads=heads)
     bias = Table(rng.choice([1, batch]), rng.choice([1, heads]), queries, keys, dtype)
+    bias.weight.requires_grad_(rng.choice([True, False]))  # some paths serve biases that do not learn
     normaliser = NORMALISERS[seed // len(SCORES) % len(NORMALISERS)] if rng.random() < 0.6 else Softmax()
     attention = Attention(score, visibility=rng.choice(RULES), bias=bias, normaliser=normaliser).to(dtype)
     lengths = torch.tensor([rng.randint(0, keys) for _ in range(batch)])
@@ -127,19 +129,23 @@ def case(seed: int, dtype: torch.dtype = torch.float64) -> Made:
     return attention, inputs, at
 
 
-def outcome(attention: Attention, given: list[Tensor], at: Positions, path: object | None) -> list[Tensor]:
-    """The context, and the gradients of queries, keys, values, and of the score's and the bias's weights."""
+def outcome(
+    attention: Attention, given: list[Tensor], at: Positions, path: object | None, *, graph: bool = False
+) -> list[Tensor]:
+    """The context, and the gradients of queries, keys, values, and of the score's and the bias's weights; with `graph`
+    those that can be differentiated once more.
+    """
     inputs = [tensor.detach().clone().requires_grad_() for tensor in given]
     if path is None:
         context = attention.explain(*inputs, at=at).context
     else:
         context = path.run(attention, *inputs, at=at, key_features=None, dropout=0.0)
     direction = torch.cos(torch.arange(context.numel())).reshape(context.shape).to(context.dtype)
-    leaves = inputs + list(attention.parameters())
-    gradients = torch.autograd.grad((context * direction).sum(), leaves, allow_unused=True)
+    leaves = inputs + [weight for weight in attention.parameters() if weight.requires_grad]
+    gradients = torch.autograd.grad((context * direction).sum(), leaves, allow_unused=True, create_graph=graph)
     return [
         context.detach(),
-        *(torch.zeros_like(x) if g is None else g for g, x in zip(gradients, leaves, strict=True)),
+        *(torch.zeros_like(x) if g is None else g.detach() for g, x in zip(gradients, leaves, strict=True)),
     ]
 
 
@@ -168,7 +174,9 @@ def test_explain_gives_a_score_of_minus_infinity_the_weight_of_a_hidden_key() ->
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("path", CUT, ids=lambda path: f"{path.name}-{getattr(path, 'tile', None)}")
-def test_every_path_gives_a_score_of_minus_infinity_no_weight(path: object, dtype: torch.dtype) -> None:
+def test_every_path_gives_a_score_of_minus_infinity_no_weight(
+    path: object, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ran, allowed = 0, {torch.float64: 1e-12, torch.float32: 2e-4, torch.bfloat16: 0.3}[dtype]
     for seed in range(72):
         attention, inputs, at = case(seed, dtype)
@@ -176,7 +184,12 @@ def test_every_path_gives_a_score_of_minus_infinity_no_weight(path: object, dtyp
         if path.refuses(attention, inputs[0], inputs[1], at) or (dtype == torch.bfloat16 and sharp):
             continue
         ran += 1
-        for got, exact in zip(outcome(attention, inputs, at, path), outcome(attention, inputs, at, None), strict=True):
+        monkeypatch.setattr(fused, "KEPT", 0 if seed % 2 else 2**28)  # weights that are computed again
+        pairs = list(zip(outcome(attention, inputs, at, path), outcome(attention, inputs, at, None), strict=True))
+        if seed % 3 == 0:
+            again = outcome(attention, inputs, at, path, graph=True)
+            pairs += [(one, exact) for one, (_, exact) in zip(again, pairs, strict=True)]
+        for got, exact in pairs:
             assert got.isfinite().all(), f"{path.name}, seed {seed}: {attention}"
             assert float((got - exact).abs().max()) <= allowed, f"{path.name}, seed {seed}: {attention}"
     assert ran or path.name in ("short", "flex", "additive", "tiled")
@@ -205,7 +218,7 @@ def test_traces_and_measures_give_it_no_weight(normaliser: Normaliser) -> None:
         attention.normaliser, inputs = normaliser, [tensor[:1] for tensor in inputs]
         at = Positions.of(inputs[0].shape[2], inputs[1].shape[2])  # traces cut padding off
         attention.kind, attention.bias.shut = "cross", attention.bias.shut[:1]
-        attention.bias.weight = nn.Parameter(attention.bias.weight.detach()[:1])
+        attention.bias.weight = nn.Parameter(attention.bias.weight.detach()[:1], requires_grad=False)
         with record(attention) as seen, torch.no_grad():
             attention.run(*inputs, at=at)
         track = Track.of_pieces([f"▁{place}" for place in range(inputs[1].shape[2])])
@@ -214,7 +227,7 @@ def test_traces_and_measures_give_it_no_weight(normaliser: Normaliser) -> None:
         site, exact = trace.sites[0], attention.explain(*inputs, at=at)
         for head in range(site.heads):
             torch.testing.assert_close(site.weights(head)[0], exact.weights[0, head].detach(), atol=2e-5, rtol=1e-4)
-        maps = (exact.weights.detach(), exact.visible, exact.scores.detach())
+        maps = tuple(part.detach() for part in (exact.weights, exact.visible, exact.scores))
         dense = DenseProvider(trace, [tuple(part[0].numpy() for part in maps)])
         lazy = TraceProvider(trace)
         for mine, right in zip(lazy.statistics(0), dense.statistics(0), strict=True):
