@@ -199,7 +199,8 @@ def test_every_path_gives_a_score_of_minus_infinity_no_weight(
 def test_records_and_their_tiles_give_it_no_weight(normaliser: Normaliser) -> None:
     for seed in range(40):
         attention, inputs, at = case(seed)
-        attention.normaliser = normaliser
+        parts = {"visibility": attention.visibility, "bias": attention.bias, "normaliser": normaliser}
+        attention = Attention(attention.score, **parts)
         for gradient in (False, True):
             with record(attention, gradient=gradient) as seen:
                 attention.run(*inputs, at=at)
@@ -215,9 +216,11 @@ def test_records_and_their_tiles_give_it_no_weight(normaliser: Normaliser) -> No
 def test_traces_and_measures_give_it_no_weight(normaliser: Normaliser) -> None:
     for seed in range(12):
         attention, inputs, at = case(6 * seed + seed % 6, torch.float32)
-        attention.normaliser, inputs = normaliser, [tensor[:1] for tensor in inputs]
+        inputs = [tensor[:1] for tensor in inputs]
+        parts = {"visibility": attention.visibility, "bias": attention.bias, "normaliser": normaliser}
+        attention = Attention(attention.score, kind="cross", **parts)
         at = Positions.of(inputs[0].shape[2], inputs[1].shape[2])  # traces cut padding off
-        attention.kind, attention.bias.shut = "cross", attention.bias.shut[:1]
+        attention.bias.shut = attention.bias.shut[:1]
         attention.bias.weight = nn.Parameter(attention.bias.weight.detach()[:1], requires_grad=False)
         with record(attention) as seen, torch.no_grad():
             attention.run(*inputs, at=at)

@@ -301,6 +301,8 @@ class Attention(nn.Module):
 
     def __setattr__(self, name: str, value: Any) -> None:
         """A part that is exchanged makes every choice anew."""
+        if name in self.__dict__.get("_modules", {}) and not isinstance(value, nn.Module):
+            del self._modules[name]  # a part with weights may make room for one without
         super().__setattr__(name, value)
         if (chosen := self.__dict__.get("_chosen")) and name != "_tuned":
             chosen.clear()

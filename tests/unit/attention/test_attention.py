@@ -10,8 +10,10 @@ from foveate.attention import (
     Attention,
     Dot,
     GeneralConfig,
+    Hard,
     Positions,
     ScaledDot,
+    Softmax,
     causal,
     padding,
     record,
@@ -215,3 +217,11 @@ def test_a_step_gives_the_context_and_its_weights_and_is_recorded() -> None:
     assert torch.equal(context, expected.context)
     assert torch.equal(weights, expected.weights)
     assert len(seen) == 1
+
+
+def test_a_part_with_weights_may_be_exchanged_for_one_without() -> None:
+    attention, x = Attention(GeneralConfig().build(query_dim=4, key_dim=4), normaliser=Hard()), torch.randn(1, 1, 3, 4)
+    attention.run(x, x, x)
+    attention.score, attention.normaliser = ScaledDot(), Softmax()
+    torch.testing.assert_close(attention.run(x, x, x), Attention().run(x, x, x))
+    assert not list(attention.parameters())
