@@ -7,13 +7,16 @@ round them while they arrange them, and leave weight gradients in float32. Elsew
 
 import ctypes
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn import functional
 
 from foveate import native
+from foveate.attention.paths.derivative import by_definition
 
 TINY = 1 << 16
 """Products of fewer multiplications are left to torch."""
@@ -45,7 +48,7 @@ def linear(
     x: Float[Tensor, "*shape inputs"], weight: Float[Tensor, "outputs inputs"], bias: Float[Tensor, " outputs"] | None
 ) -> Float[Tensor, "*shape outputs"]:
     """W x + b in bfloat16, where `applies`."""
-    return _Linear.apply(x.flatten(0, -2), weight, bias).view(*x.shape[:-1], weight.shape[0])
+    return _Linear.apply(x.flatten(0, -2), weight, bias)[0].view(*x.shape[:-1], weight.shape[0])
 
 
 def feedforward(
@@ -54,21 +57,27 @@ def feedforward(
     contract: tuple[Float[Tensor, "outputs hidden"], Float[Tensor, " outputs"]],
 ) -> Float[Tensor, "*shape outputs"]:
     """W_2 max(0, W_1 x + b_1) + b_2 in bfloat16, where `applies` to both products."""
-    y = _FeedForward.apply(x.flatten(0, -2), *expand, *contract)
+    y = _FeedForward.apply(x.flatten(0, -2), *expand, *contract)[0]
     return y.view(*x.shape[:-1], y.shape[-1])
 
 
 class _Linear(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        light = x.detach().to(torch.bfloat16).contiguous()
-        ctx.save_for_backward(light, weight)
-        ctx.dtype, ctx.bias = x.dtype, bias is not None
-        return product(light, weight, bias)
+    """The product, and x as it was multiplied, which only a derivative of the gradient uses."""
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        light = x.to(torch.bfloat16).contiguous()
+        ctx.save_for_backward(light, weight)
+        ctx.dtype, ctx.bias = x.dtype, bias is not None
+        ctx.set_materialize_grads(False)
+        return product(light, weight, bias), None if light is x else light
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None, above: Tensor | None) -> tuple[Tensor | None, ...]:
         light, weight = ctx.saved_tensors
+        if grad is None or above is not None or torch.is_grad_enabled():
+            bias = weight.new_zeros(len(weight), requires_grad=True) if ctx.bias else None
+            return _again(ctx.dtype, functional.linear, (light, weight, bias), grad, above)
         grad = grad.to(torch.bfloat16).contiguous()
         to_x = to_inputs(grad, weight, ctx.dtype) if ctx.needs_input_grad[0] else None
         to_weight, to_bias = to_weights(grad, light, ctx.bias)
@@ -76,22 +85,48 @@ class _Linear(torch.autograd.Function):
 
 
 class _FeedForward(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, expand: Tensor, b1: Tensor, contract: Tensor, b2: Tensor) -> Tensor:
-        light = x.detach().to(torch.bfloat16).contiguous()
-        hidden = product(light, expand, b1, relu=True)
-        ctx.save_for_backward(light, hidden, expand, contract)
-        ctx.dtype = x.dtype
-        return product(hidden, contract, b2)
+    """As `_Linear`, for two of them with a ReLU between."""
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        light, hidden, expand, contract = ctx.saved_tensors
+    def forward(
+        ctx: Any, x: Tensor, expand: Tensor, b1: Tensor, contract: Tensor, b2: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        light = x.to(torch.bfloat16).contiguous()
+        hidden = product(light, expand, b1, relu=True)
+        ctx.save_for_backward(light, hidden, expand, contract, b1, b2)
+        ctx.dtype = x.dtype
+        ctx.set_materialize_grads(False)
+        return product(hidden, contract, b2), None if light is x else light
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None, above: Tensor | None) -> tuple[Tensor | None, ...]:
+        light, hidden, expand, contract, b1, b2 = ctx.saved_tensors
+        if grad is None or above is not None or torch.is_grad_enabled():
+            return _again(ctx.dtype, _expanded, (light, expand, b1, contract, b2), grad, above)
         grad = grad.to(torch.bfloat16).contiguous()
         to_contract = to_weights(grad, hidden, True)
         to_hidden = to_inputs(grad, contract, torch.bfloat16, gate=hidden)
         to_expand = to_weights(to_hidden, light, True)
         return to_inputs(to_hidden, expand, ctx.dtype), *to_expand, *to_contract
+
+
+def _expanded(x: Tensor, expand: Tensor, b1: Tensor, contract: Tensor, b2: Tensor) -> Tensor:
+    return functional.linear(functional.linear(x, expand, b1).relu(), contract, b2)
+
+
+def _again(
+    dtype: torch.dtype,
+    definition: Callable[..., Tensor],
+    given: tuple[Tensor | None, ...],
+    grad: Tensor | None,
+    above: Tensor | None,
+) -> tuple[Tensor | None, ...]:
+    """Gradients with a graph, or of x as it was multiplied (`above`)."""
+    slopes: list[Tensor | None] = [None] * len(given)
+    if grad is not None:
+        slopes = by_definition(lambda x, *rest: definition(x.float(), *rest), given, grad.float())
+    own = [slope.to(dtype) for slope in (slopes[0], above) if slope is not None]
+    return (sum(own[1:], start=own[0]) if own else None, *slopes[1:])
 
 
 def product(

@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from foveate import native
+from foveate.attention.paths.derivative import by_definition
 from foveate.nn.limit import require_rates
 from foveate.nn.origin import is_plain
 
@@ -31,7 +32,7 @@ def dropout(x: Float[Tensor, "*shape"], rate: float, training: bool = True) -> F
     if x.device.type != "cpu":
         return nn.functional.dropout(x, rate)
     if _fused(None, x):
-        return _Fused.apply(None, x, rate, None, None, 0.0)
+        return _Fused.apply(None, x, rate, None, None, 0.0)[0]
     return _Dropout.apply(x, rate)
 
 
@@ -44,7 +45,7 @@ def add_dropped(
     if x.device.type != "cpu":
         return x + nn.functional.dropout(y, rate)
     if _fused(x, y):
-        return _Fused.apply(x, y, rate, None, None, 0.0)
+        return _Fused.apply(x, y, rate, None, None, 0.0)[0]
     return _AddDropped.apply(x, y, rate)
 
 
@@ -55,7 +56,7 @@ def add_dropped_and_norm(
     rate = rate if training else 0.0
     usual = isinstance(norm, nn.LayerNorm) and is_plain(norm, nn.LayerNorm) and norm.bias is not None
     if usual and x.device.type == "cpu" and torch.is_grad_enabled() and _fused(x, y):
-        return _Fused.apply(x, y, rate, norm.weight, norm.bias, norm.eps)
+        return _Fused.apply(x, y, rate, norm.weight, norm.bias, norm.eps)[0]
     return norm(add_dropped(x, y, rate, training))
 
 
@@ -78,12 +79,14 @@ def _fused(x: Tensor | None, y: Tensor) -> bool:
 
 
 class _Fused(torch.autograd.Function):
-    """norm(x + dropout(y)) without masks in memory; x and the norm may be left out."""
+    """norm(x + dropout(y)) without masks in memory, and with a norm the sum before it, which only a derivative of the
+    gradient uses; x and the norm may be left out.
+    """
 
     @staticmethod
     def forward(
         ctx: Any, x: Tensor | None, y: Tensor, rate: float, gain: Tensor | None, bias: Tensor | None, epsilon: float
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor | None]:
         library = kernels()
         assert library is not None
         require_rates(rate=rate)
@@ -103,16 +106,20 @@ class _Fused(torch.autograd.Function):
         outputs = (native.address(total), ctypes.c_int64(dtype is torch.bfloat16))
         rest = map(native.address, (normed, mean, rstd))
         library.forward(*inputs, *norm, *outputs, *rest, *ctx.sizes, native.threads())
+        ctx.set_materialize_grads(False)
         if normed is None:
-            return total
-        ctx.save_for_backward(gain, total, mean, rstd)
-        return normed
+            return total, None
+        ctx.save_for_backward(gain, total, mean, rstd, bias)
+        ctx.epsilon = epsilon
+        return normed, total
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor | None, above: Tensor | None) -> tuple[Tensor | None, ...]:
         library = kernels()
         assert library is not None
-        gain, total, mean, rstd = ctx.saved_tensors or (None,) * 4
+        gain, total, mean, rstd, bias = ctx.saved_tensors or (None,) * 5
+        if grad is None or above is not None or torch.is_grad_enabled():
+            return _again(ctx, grad, above, gain, total, bias)
         rows, width = (size.value for size in ctx.sizes)
         if grad.dtype not in (torch.float32, torch.bfloat16):
             grad = grad.float()
@@ -128,6 +135,34 @@ class _Fused(torch.autograd.Function):
             return grad if ctx.adds else None, to_y, None, None, None, None
         to_gain, to_bias = parts.sum(0)
         return to_x, to_y, None, to_gain, to_bias, None
+
+
+def _again(
+    ctx: Any, grad: Tensor | None, above: Tensor | None, gain: Tensor | None, total: Tensor | None, bias: Tensor | None
+) -> tuple[Tensor | None, ...]:
+    """Gradients with a graph, or of the sum before the norm (`above`), with the same noise."""
+    of_norm: list[Tensor | None] = [grad, None, None]
+    if total is not None:
+        of_norm = [None, None, None]
+        if grad is not None:
+            norm = functools.partial(_normed, ctx.epsilon)
+            of_norm = by_definition(norm, (total, gain, bias), grad)
+    slopes = [slope for slope in (of_norm[0], above) if slope is not None]
+    if not slopes:
+        return None, None, None, of_norm[1], of_norm[2], None
+    to_x = slopes[0] if len(slopes) == 1 else slopes[0] + slopes[1]
+    ones = torch.ones(ctx.shape, dtype=torch.bfloat16 if ctx.half.value else torch.float32)
+    kept = torch.empty_like(ones)
+    library = kernels()
+    assert library is not None
+    rest = (None, None, ctypes.c_double(0.0), native.address(kept), ctx.half, None, None, None)
+    library.forward(None, native.address(ones), ctx.half, *ctx.noise, *rest, *ctx.sizes, native.threads())
+    to_y = (to_x * kept).to(ones.dtype)
+    return to_x if ctx.adds else None, to_y, None, of_norm[1], of_norm[2], None
+
+
+def _normed(epsilon: float, total: Tensor, gain: Tensor, bias: Tensor) -> Tensor:
+    return nn.functional.layer_norm(total, total.shape[-1:], gain, bias, epsilon)
 
 
 def _keep(like: Tensor, rate: float) -> tuple[Tensor, float]:

@@ -146,3 +146,29 @@ def test_nan_passes_a_relu_and_its_gate() -> None:
     gradient = bfloat16.to_inputs(torch.ones(40, 64).bfloat16(), weight.mT.contiguous(), torch.bfloat16, gate=hidden)
     assert gradient[3].all()
     assert torch.equal(gradient[4:] != 0, hidden[4:] != 0)
+
+
+@pytest.mark.parametrize("kind", ["linear", "feedforward"])
+@pytest.mark.parametrize("light", [False, True])
+def test_second_derivatives_err_as_little_as_bfloat16_rounds(kind: str, light: bool) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(9, 32, requires_grad=True)
+    shapes = ((16, 32), (16,), (8, 16), (8,)) if kind == "feedforward" else ((16, 32), (16,))
+    weights = [(0.3 * torch.randn(shape)).requires_grad_() for shape in shapes]
+
+    def result(x: Tensor) -> Tensor:
+        if kind == "linear":
+            return linear(x, *weights)
+        if bfloat16.applies(x, weights[0]) and bfloat16.applies(x[:, :16], weights[2]):
+            return bfloat16.feedforward(x, (weights[0], weights[1]), (weights[2], weights[3]))
+        return linear(linear(x, *weights[:2]).relu(), *weights[2:])
+
+    answers = []
+    for half in (True, False):
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            y = result((2 * x).bfloat16() if light and half else 2 * x)
+        slopes = torch.autograd.grad(y.float().sin().sum(), [x, *weights], create_graph=True)
+        penalty = sum(slope.square().sum() for slope in slopes)
+        answers.append(torch.autograd.grad(penalty, [x, *weights]))
+    for one, other in zip(*answers, strict=True):
+        assert error(one, other) <= 0.05

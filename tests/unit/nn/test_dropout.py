@@ -85,3 +85,37 @@ def test_without_a_compiler_random_words_decide(monkeypatch: pytest.MonkeyPatch)
     test_the_gradient_passes_where_the_value_did()
     test_a_residual_adds_what_was_kept()
     test_rows_and_columns_are_dropped_independently()
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.4])
+@pytest.mark.parametrize("adds", [False, True])
+@pytest.mark.parametrize("normed", [False, True])
+def test_second_derivatives_are_those_of_the_same_noise_written_out(rate: float, adds: bool, normed: bool) -> None:
+    if normed and not adds:
+        return
+    torch.manual_seed(0)
+    x, y = (torch.randn(5, 32, requires_grad=True) for _ in range(2))
+    norm = torch.nn.LayerNorm(32)
+    torch.nn.init.normal_(norm.weight)
+
+    def ours(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(1)
+        if normed:
+            return add_dropped_and_norm(x, y, rate, norm, training=True)
+        return add_dropped(x, y, rate) if adds else dropout(y, rate)
+
+    torch.manual_seed(1)
+    keep = dropout(torch.ones(5, 32), rate)
+
+    def written(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        total = x + y * keep if adds else y * keep
+        return norm(total) if normed else total
+
+    wanted = [y, *([x] if adds else []), *(norm.parameters() if normed else [])]
+    answers = []
+    for function in (ours, written):
+        result = function(x * 2, y.sin())
+        slopes = torch.autograd.grad(result.square().sum() + result.sin().sum(), wanted, create_graph=True)
+        answers.append(torch.autograd.grad(sum(slope.square().sum() for slope in slopes), wanted))
+    for one, other in zip(*answers, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-3, rtol=1e-4)
