@@ -22,7 +22,7 @@ const engine = (name: string): Engine => {
 };
 async function truth(name: string, query: number, key: number): Promise<string> {
   const { weight } = await engine(name).value(0, 0, query, key);
-  return weight < 1e-4 ? weight.toExponential(2) : String(Number(weight.toPrecision(4)));
+  return weight < 1e-4 ? weight.toExponential(2).replace("-", "−") : String(Number(weight.toPrecision(4)));
 }
 const scene = (page: Page) => page.locator("canvas.scene").first();
 const status = (page: Page) => page.locator("p[role=status]");
@@ -89,7 +89,7 @@ test("a node looks along its edges, and at nobody else", async ({ page }) => {
 });
 
 for (const name of ["patches", "frames", "nodes"]) {
-  test(`a scene of ${name} is the same at every visit, and axe finds nothing serious in it`, async ({ page }) => {
+  test(`a scene of ${name} is the same at every visit, and axe finds nothing in it`, async ({ page }) => {
     test.slow();
     const drawn: string[] = [];
     for (const theme of ["light", "light", "dark"]) {
@@ -99,7 +99,7 @@ for (const name of ["patches", "frames", "nodes"]) {
       drawn.push(await scene(page).evaluate((canvas: HTMLCanvasElement) => canvas.toDataURL()));
       if (drawn.length === 1) continue;
       const { violations } = await new AxeBuilder({ page }).analyze();
-      expect(violations.filter(({ impact }) => impact === "serious" || impact === "critical").map(({ id, nodes }) => [id, nodes[0]?.html])).toEqual([]);
+      expect(violations.map(({ id, nodes }) => [id, nodes[0]?.html])).toEqual([]);
     }
     expect(drawn[0] === drawn[1]).toBe(true);
   });

@@ -34,7 +34,7 @@ test("the model runs again with a head switched off, and both maps can be compar
   await expect(piece).toHaveAttribute("aria-pressed", "true");
   await page.getByRole("button", { name: "Run", exact: true }).click();
   await expect(page.locator(".answer mark")).toHaveText(["read", "bought"]);
-  await expect(page.locator(".answer")).toContainText("log-probability -1.25 as it ran and -3.5 now");
+  await expect(page.locator(".answer")).toContainText("log-probability −1.25 as it ran and −3.5 now");
   expect(server.reruns).toEqual([{ source: "من کتاب را خریدم .", target: null, heads_off: [[0, 0]], tokens_off: [2, 3] }]);
   const alone = page.locator(".answer").getByRole("link", { name: "Open this run by itself" });
   await expect(alone).toHaveAttribute("href", "?trace=second#view=map");
@@ -80,11 +80,16 @@ test("without a model there is nothing to run again", async ({ page }) => {
   await expect(page.getByRole("button", { name: "Run again" })).toHaveCount(0);
 });
 
-test("another page's trace is loaded for comparison; another size is not subtracted", async ({ page }) => {
+test("another page's trace is loaded for comparison; two sizes are shown and not subtracted", async ({ page }) => {
   server = await served(chinese(), chinese(), model);
   await page.goto(`${server.url}#view=compare`);
   await page.getByLabel("Another trace").setInputFiles(new URL(address("persian")).pathname);
   await expect(page.getByLabel("Compare with")).toHaveValue("1");
   await expect(page.locator(".warning")).toContainText("6 × 8 and 5 × 5");
-  await expect(page.locator("figure")).toHaveCount(1);
+  await expect(page.locator("figure")).toHaveCount(2);
+  const second = page.getByRole("application").nth(1);
+  const box = (await second.boundingBox())!;
+  await second.click({ position: { x: 112 + (box.width - 112) / 2, y: 96 + (box.height - 96) / 2 } });
+  await expect(page.locator(".pairline")).toHaveText(/^the looks at \u2068?را\u2069?: weight 0\.\d+, rank 3, lift 0\.\d+\.$/);
+  await expect(page.locator("p[role=status]")).toContainText("the looks at");
 });

@@ -119,6 +119,35 @@ export function pieces(): Example {
   return { trace: { ...made.trace, gold: [[0, 0], [1, 1]], sequences: sequences as Trace["sequences"], sites: [self, ...made.trace.sites] }, tensors: [tensors, ...made.tensors] };
 }
 
+/** A causal self-attention of 128 tokens, four heads. */
+export function causal(): Example {
+  const [length, feature] = [128, 4];
+  const random = new Random(11);
+  const site: Site = { ...SITE, name: "layers.0.attention", heads: 4, kv_heads: 4, queries: length, keys: length, visibility: { code: "causal()", native: { left: null, right: 0 } }, formula: "softmax(q·k) over causal()" };
+  const tensors = finished(site, { query: half([4, length, feature], random.array(4 * length * feature)), key: half([4, length, feature], random.array(4 * length * feature)) });
+  return { trace: traceOf({ source: { kind: "tokens", labels: Array.from({ length }, (_, i) => `▁w${i}`) } }, [site]), tensors: [tensors] };
+}
+
+/** What models do wrong, and texts that nobody writes: a row of NaN, hidden pairs, a label of 5,000 letters. */
+export function odd(): Example {
+  const labels = ["a".repeat(5000), "b", "سلام", "我们昨天", "e"];
+  const weights = Array.from({ length: 25 }, (_, at) => (Math.floor(at / 5) === 1 ? NaN : 0.2));
+  const site: Site = { ...SITE, name: "layers.0.attention", queries: 5, keys: 5, score: { kind: "dense" }, normaliser: { kind: "relu", normalised: false }, visibility: { code: "causal()", native: { left: null, right: 0 } }, formula: "given weights" };
+  const given = { scores: float([1, 5, 5], weights), statistic: float([1, 5], new Float32Array(5)), query_position: whole(5), key_position: whole(5), real: all(5) };
+  return { trace: traceOf({ source: { kind: "tokens", labels } }, [site]), tensors: [given] };
+}
+
+/** Three layers across, of which the model aligns with one that nobody would guess. */
+export function layers(): Example {
+  const made = pair(["the", "black", "cat", "."], ["le", "chat", "noir", "."], []);
+  const random = new Random(17);
+  const sites = [0, 1, 2].map((layer): Site => ({ ...made.trace.sites[0]!, name: `decoder.${layer}.cross_attention.attention`, layer, heads: 2, kv_heads: 2 }));
+  const tensors = sites.map((site) => finished(site, { scores: half([2, 4, 4], random.array(32, 2)) }));
+  return { trace: { ...made.trace, gold: null, sites, opens: ["decoder.0.cross_attention.attention", 1] }, tensors };
+}
+
+export const empty = (): Example => ({ trace: traceOf({}, []), tensors: [] });
+
 export const persian = (): Example =>
   pair(["من", "کتاب", "را", "خواندم", "."], ["I", "read", "the", "book", "."], [[0, 0], [1, 3], [2, 2], [3, 1], [4, 4]], [[2, 1]]);
 export const chinese = (): Example =>

@@ -30,7 +30,7 @@ test("a needle among 32,768 tokens is found, zoomed to and told truly", async ({
   await settled(page);
   const truth = needleWeight(needle(), 0);
   await expect(page.locator(".reading .weight")).toHaveText(String(Number(truth.toPrecision(4))));
-  await expect(page.locator(".reading")).toContainText("1 of 32768");
+  await expect(page.locator(".reading")).toContainText("1 of 256");
   await expect(status(page)).toContainText("▁seeker looks at ▁needle");
   expect(page.url()).toContain(`query=${NEEDLE.query}&key=${NEEDLE.key}`);
   expect(strangers).toEqual([]);
@@ -66,8 +66,9 @@ test("the steps of the lectures' example show its numbers", async ({ page }) => 
   const strangers = await visit(page, "lecture", "#view=steps");
   const step = (name: string) => page.locator(".step").filter({ has: page.getByRole("heading", { name, exact: true }) });
   await expect(step("q₀·kⱼ").locator("td")).toHaveText(["2", "4", "4"]);
-  await expect(step("α₀ⱼ").locator("td")).toHaveText(["0.0633789", "0.468311", "0.468311"]);
-  await expect(step("c₀").locator("td")).toHaveText(["1.93662", "6.68311", "1.59507"]);
+  await expect(step("α₀ⱼ").locator("td")).toHaveText(["0.06338", "0.4683", "0.4683"]);
+  await expect(step("c₀").locator("td")).toHaveText(["1.937", "6.683", "1.595"]);
+  await expect(step("c₀").locator("td").first()).toHaveAttribute("title", "1.936621");
   await expect(step("c₀").locator("math munder")).toHaveCount(1);
   await page.getByLabel("Query number").fill("1");
   await page.keyboard.press("Enter");
@@ -82,7 +83,7 @@ test("the lectures' table of positions is shown term by term", async ({ page }) 
   await page.getByText("How this place becomes a vector").click();
   await page.getByLabel("Place", { exact: true }).fill("1");
   await page.getByLabel("Base").fill("100");
-  await expect(page.locator(".position .step").last().locator("td")).toHaveText(["0.841471", "0.540302", "0.0998334", "0.995004"]);
+  await expect(page.locator(".position .step").last().locator("td")).toHaveText(["0.8415", "0.5403", "0.09983", "0.995"]);
 });
 
 test("in a sandboxed frame, as notebooks show it, the viewer works without an address of its own", async ({ page }) => {
@@ -187,7 +188,7 @@ test("everything can be reached from the keyboard", async ({ page }) => {
   await expect(page.getByRole("dialog")).toBeHidden();
 });
 
-test("axe finds nothing serious in any view, light or dark, in any language", async ({ page }) => {
+test("axe finds nothing in any view, light or dark, in any language", async ({ page }) => {
   test.slow(); // axe reads every style of every element, seven times
   await visit(page, "lecture");
   for (const hash of ["view=overview", "view=map&query=1&key=1", "view=text", "view=alignment", "view=steps&theme=dark", "view=compare", "view=map&query=1&key=1&theme=dark&language=fa"]) {
@@ -195,7 +196,7 @@ test("axe finds nothing serious in any view, light or dark, in any language", as
     await page.goto(`${address("lecture")}#${hash}`);
     await page.waitForTimeout(600);
     const { violations } = await new AxeBuilder({ page }).analyze();
-    expect(violations.filter(({ impact }) => impact === "serious" || impact === "critical").map(({ id, nodes }) => [hash, id, nodes[0]?.html]), hash).toEqual([]);
+    expect(violations.map(({ id, nodes }) => [hash, id, nodes[0]?.html]), hash).toEqual([]);
   }
 });
 

@@ -4,7 +4,8 @@ import { Cached } from "./cached";
 import type { Theme, Scale } from "./colour";
 import { SCALES } from "./colour";
 import type { Camera } from "./camera";
-import { joined, printable } from "./label";
+import { brief, joined, printable } from "./label";
+import { GoneError } from "./http";
 import type { Place } from "./protocol";
 import type { Level, Pool, Semantic, Sequence, Site, Span, TileProvider, Trace } from "./provider";
 import { spansOf } from "./span";
@@ -13,6 +14,8 @@ import { LANGUAGES, preferred, spoken, type Language, type Word } from "./string
 
 export const VIEWS = ["overview", "map", "text", "alignment", "scene", "steps", "compare", "run"] as const;
 const SHORT = 64;
+/** One head, or the mean of all: what an alignment shows. */
+export const HEADS = ["one", "mean"] as const;
 export type View = (typeof VIEWS)[number];
 export type Cells = "token" | Semantic;
 export interface Brush {
@@ -37,12 +40,15 @@ export class App {
   readonly view = signal<View>("map");
   readonly site = signal(0);
   readonly head = signal(0);
+  readonly heads = signal<(typeof HEADS)[number]>("one");
   readonly pool = signal<Pool>("peak");
   readonly scale = signal<Scale>("log");
   readonly cells = signal<Cells>("token");
   readonly camera = signal<Camera | null>(null);
   readonly cursor = signal<Cursor | null>(null);
   readonly brush = signal<Brush | null>(null);
+  /** Whether something that is drawn is not a number. */
+  readonly unknown = signal(false);
   readonly found = signal<{ queries: readonly number[]; keys: readonly number[] }>({ queries: [], keys: [] });
   readonly choice = signal<"auto" | Theme>("auto");
   readonly theme = signal<Theme>("light");
@@ -63,8 +69,9 @@ export class App {
     dark.addEventListener("change", settle);
     effect(settle);
     this.view.value = trace.sites.length * (trace.sites[0]?.heads ?? 1) > 1 ? "overview" : "map";
-    // A short map is read by its shares, a long one by its orders of magnitude.
-    this.scale.value = Math.max(...trace.sites.map(({ queries, keys }) => Math.max(queries, keys)), 0) <= SHORT ? "linear" : "log";
+    const { site, head } = openingOf(trace);
+    [this.site.value, this.head.value, this.heads.value] = [site, head ?? 0, head === null ? "mean" : "one"];
+    this.scale.value = scaleOf(trace);
     this.restore(location.hash);
     effect(() => this.keep());
     addEventListener("hashchange", () => this.restore(location.hash));
@@ -74,12 +81,24 @@ export class App {
     return spoken(this.language.value, word, values);
   }
 
+  /** What went wrong, for whoever reads the page. */
+  failure(error: unknown): string {
+    if (error instanceof GoneError) return this.say("gone");
+    return this.say("failed", { message: error instanceof Error ? error.message : String(error) });
+  }
+
+  /** Another trace with choices of its own beside this one's. */
+  beside({ provider, trace, site, head }: Other): App {
+    const own = { provider, trace, site: signal(site), head: signal(head), camera: signal(null), cursor: signal(null), brush: signal(null), found: signal({ queries: [], keys: [] }) };
+    return Object.create(this, Object.getOwnPropertyDescriptors(own)) as App;
+  }
+
   get current(): Site {
     return this.trace.sites[this.site.value]!;
   }
   /** What a site is called where there is little room: the module around the attention says it all. */
   siteName(site: Site): string {
-    return site.name.replace(/(.)\.attention$/, "$1") || "attention";
+    return titled(site.name);
   }
   sequence(side: "query" | "key", site: Site = this.current, trace: Trace = this.trace): Sequence | undefined {
     return trace.sequences[site[side]];
@@ -89,7 +108,7 @@ export class App {
   label(side: "query" | "key", index: number, site: Site = this.current): string {
     const sequence = this.sequence(side, site);
     const label = site.shows === "projected" && side === "key" ? undefined : sequence?.labels?.[index];
-    if (label !== undefined) return printable(label);
+    if (label !== undefined) return brief(printable(label));
     if (sequence?.hop) return `${(index * sequence.hop).toFixed(2)} s`;
     if (sequence?.grid) return `${Math.floor(index / sequence.grid[1])},${index % sequence.grid[1]}`;
     return String(index);
@@ -100,7 +119,7 @@ export class App {
     if (cells === "token") return this.label(side, unit);
     const [begin, end] = this.spans(side, cells)[unit] ?? [0, 0];
     const labels = this.sequence(side)?.labels;
-    if (cells === "word") return labels ? printable(joined(labels.slice(begin, end))) : this.label(side, begin);
+    if (cells === "word") return labels ? brief(printable(joined(labels.slice(begin, end)))) : this.label(side, begin);
     return `${unit}: ${this.label(side, begin)} …`;
   }
 
@@ -162,6 +181,7 @@ export class App {
       view: this.view.value,
       site: this.site.value,
       head: this.head.value,
+      heads: this.heads.value,
       scale: this.scale.value,
       pool: this.pool.value,
       cells: this.cells.value,
@@ -192,6 +212,7 @@ export class App {
     among("view", VIEWS, this.view);
     among("scale", SCALES, this.scale);
     among("pool", ["peak", "mass"], this.pool);
+    among("heads", HEADS, this.heads);
     among("cells", ["token", "word", "sentence"], this.cells);
     among("theme", ["auto", "light", "dark"], this.choice);
     among("language", Object.keys(LANGUAGES) as Language[], this.language);
@@ -209,13 +230,38 @@ export class App {
   }
 }
 
+/** The one name of a site, as Python's `Site.title`: the module around the attention says it all. */
+export const titled = (name: string): string => name.replace(/\.attention$/, "") || "attention";
+
+/**
+ * Where every door opens, as Python's `Trace.opening`: what the model aligns with, else the cross-attention of the layer
+ * before the last, else the first site; a head, or null for the mean of all.
+ */
+export function openingOf({ sites, opens }: Trace): { site: number; head: number | null } {
+  const named = opens ? sites.map(({ name }) => name).lastIndexOf(opens[0]) : -1;
+  const head = opens?.[1] ?? null;
+  if (named >= 0) return { site: named, head: head !== null && head < sites[named]!.heads ? head : null };
+  const across = [...sites.keys()].filter((site) => sites[site]!.kind === "cross");
+  return { site: across.at(-2) ?? across[0] ?? 0, head: null };
+}
+
+/** A short map and one over a picture are read by their shares; a long one by where it looks more than anywhere. */
+function scaleOf({ sites, sequences }: Trace): Scale {
+  const longest = Math.max(...sites.map(({ queries, keys }) => Math.max(queries, keys)), 0);
+  const drawn = sites.some(({ query, key }) => [query, key].some((name) => (sequences[name]?.kind ?? "tokens") !== "tokens"));
+  return longest <= SHORT || drawn ? "linear" : "lift";
+}
+
 const round = (value: number): number => Number(value.toPrecision(7));
 
+/** A number for readers, with a minus sign that is one. Set it in an element with `dir="ltr"`, or by `App.say`. */
 export const shown = (value: number, digits = 4): string => {
-  if (!Number.isFinite(value)) return String(value);
+  if (Number.isNaN(value)) return "NaN";
+  if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
   if (value === 0) return "0";
   const size = Math.abs(value);
-  return size < 1e-4 || size >= 1e6 ? value.toExponential(digits - 2) : String(Number(value.toPrecision(digits)));
+  const text = size < 1e-4 || size >= 1e6 ? value.toExponential(digits - 2) : String(Number(value.toPrecision(digits)));
+  return text.replace(/-/g, "−");
 };
 
 /** Calls off what went before. */

@@ -2,7 +2,9 @@
 
 import { overviewLevel } from "./engine/level";
 import { THUMBNAIL, TILE, type Cell, type Codes, type Rerun, type RerunAnswer, type Statistics, type Step, type Thumbnail, type TileProvider, type TileRequest, type Trace } from "./provider";
+import { GoneError } from "./http";
 import { LeastRecent } from "./recent";
+import { signal } from "./signal";
 
 const TILES = 256;
 
@@ -10,11 +12,13 @@ export class Cached implements TileProvider {
   private readonly tiles = new LeastRecent<string, Codes>(TILES);
   private readonly answers = new LeastRecent<string, Promise<unknown>>(1024);
   private trace: Promise<Trace> | null = null;
+  /** Whether the last question was not even heard: the server has ended. */
+  readonly gone = signal(false);
 
   constructor(private readonly inner: TileProvider) {}
 
   meta(): Promise<Trace> {
-    return (this.trace ??= this.inner.meta());
+    return (this.trace ??= this.heard(this.inner.meta()));
   }
   known(request: TileRequest): Codes | undefined {
     return this.tiles.get(nameOf(request));
@@ -22,15 +26,15 @@ export class Cached implements TileProvider {
   async tile(request: TileRequest, signal?: AbortSignal, estimate?: (codes: Codes) => void): Promise<Codes> {
     const known = this.known(request);
     if (known) return known;
-    const codes = await this.inner.tile(request, signal, estimate);
+    const codes = await this.heard(this.inner.tile(request, signal, estimate));
     this.tiles.set(nameOf(request), codes);
     return codes;
   }
   row(site: number, head: number, query: number, signal?: AbortSignal): Promise<Float32Array> {
-    return this.inner.row(site, head, query, signal);
+    return this.heard(this.inner.row(site, head, query, signal));
   }
   value(site: number, head: number, query: number, key: number, signal?: AbortSignal): Promise<Cell> {
-    return this.inner.value(site, head, query, key, signal);
+    return this.heard(this.inner.value(site, head, query, key, signal)).then(whole);
   }
   counts(site: number, head: number): Promise<Uint32Array> {
     return this.once(`counts/${site}/${head}`, () => this.inner.counts(site, head));
@@ -52,14 +56,14 @@ export class Cached implements TileProvider {
     return found;
   }
   steps(site: number, head: number, query: number, signal?: AbortSignal): Promise<Step[]> {
-    return this.inner.steps(site, head, query, signal);
+    return this.heard(this.inner.steps(site, head, query, signal));
   }
   get attached(): boolean {
     return this.inner.rerun !== undefined;
   }
   rerun(request: Rerun): Promise<RerunAnswer> {
     if (!this.inner.rerun) return Promise.reject(new Error("No model is attached."));
-    return this.inner.rerun(request);
+    return this.heard(this.inner.rerun(request));
   }
   other(trace: string): Cached {
     if (!this.inner.other) throw new Error("No model is attached.");
@@ -69,15 +73,32 @@ export class Cached implements TileProvider {
     this.inner.close();
   }
 
+  private heard<T>(answer: Promise<T>): Promise<T> {
+    answer.then(
+      () => (this.gone.value = false),
+      (error: unknown) => (this.gone.value ||= error instanceof GoneError),
+    );
+    return answer;
+  }
+
+  /** Asks whether somebody is there again. */
+  async ping(): Promise<boolean> {
+    await this.heard(this.inner.meta()).catch(() => null);
+    return !this.gone.value;
+  }
+
   /** Asked once; again after a failure, or after an answer that is not for good. */
   private once<T>(name: string, ask: () => Promise<T>, final: (answer: T) => boolean = () => true): Promise<T> {
     return this.answers.getOr(name, () => {
-      const answer = ask();
+      const answer = this.heard(ask());
       const forget = (): void => void (this.answers.get(name) === answer && this.answers.delete(name));
       answer.then((told) => final(told) || forget(), forget);
       return answer;
     }) as Promise<T>;
   }
 }
+
+/** JSON has no NaN: a weight that is not a number comes as null. */
+const whole = (cell: Cell): Cell => ({ ...cell, weight: cell.weight ?? NaN, lift: cell.lift ?? NaN, score: cell.score ?? NaN });
 
 const nameOf = ({ site, head, level, row, column, pool }: TileRequest): string => `${site}/${head}/${level}/${row}/${column}/${pool}`;

@@ -1,21 +1,25 @@
 /** Weights as 16-bit codes, −2048 log2(w): steps of 0.03 %, 32 octaves; and codes as colours by one look-up each. */
 
 export const STEPS = 2048;
-export const FAINTEST = 65533;
+export const FAINTEST = 65532;
+/** The weight is not a number: something went wrong in the model. */
+export const UNKNOWN = 65533;
 /** Nothing in the cell is visible, or the cell lies outside of the map. */
 export const HIDDEN = 65534;
 /** Visible, and the weight is exactly 0. */
 export const ZERO = 65535;
 
 export function encode(weight: number): number {
+  if (Number.isNaN(weight)) return UNKNOWN;
   if (!(weight > 0)) return ZERO;
   const code = Math.round(-STEPS * Math.log2(weight));
   return code < 0 ? 0 : code > FAINTEST ? FAINTEST : code;
 }
 
-/** The weight; NaN for hidden. */
-export function decode(code: number): number {
-  return code === ZERO ? 0 : code === HIDDEN ? NaN : 2 ** (-code / STEPS);
+/** The weight; NaN for what is not a number, and null for what is hidden. */
+export function decode(code: number): number | null {
+  if (code === HIDDEN) return null;
+  return code === ZERO ? 0 : code === UNKNOWN ? NaN : 2 ** (-code / STEPS);
 }
 
 const HALF = ((): Float32Array => {

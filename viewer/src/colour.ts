@@ -1,8 +1,7 @@
 /** Codes as colours: one table per scale and theme, so that a tile is recoloured without asking anybody. */
 
-import { decode, FAINTEST, HIDDEN, STEPS, ZERO } from "./codec";
-import type { Codes, Pool } from "./provider";
-import { TILE } from "./provider";
+import { decode, FAINTEST, HIDDEN, STEPS, UNKNOWN, ZERO } from "./codec";
+import { TILE, type Codes, type Pool } from "./provider";
 
 export type Scale = "log" | "lift" | "linear";
 export type Theme = "light" | "dark";
@@ -18,9 +17,9 @@ const DIVERGING: Record<Theme, string> = {
   light: "123a6b 2f6db0 7fb0dd c9dff0 f4f3ef f8d5ae ee9a4d c45f0e 7a3403",
   dark: "a8d4ff 5fa5e6 2f6ba6 23405f 24262c 5c3d1f a2601c e8953a ffd9a3",
 };
-export const INK: Record<Theme, { zero: string; hidden: string; hatch: string; waiting: string; cursor: string; link: string; gold: string; text: string; quiet: string; grid: string; paper: string }> = {
-  light: { zero: "ffffff", hidden: "eceae6", hatch: "cfcbc3", waiting: "f1f2f4", cursor: "d55e00", link: "d55e00", gold: "00735c", text: "1a1d24", quiet: "5a6270", grid: "d5dae1", paper: "ffffff" },
-  dark: { zero: "0c0d11", hidden: "2a2b2f", hatch: "45464c", waiting: "191b21", cursor: "ff9d3c", link: "ff9d3c", gold: "3fc4a5", text: "e8eaf0", quiet: "a2a9b8", grid: "343a48", paper: "14161c" },
+export const INK: Record<Theme, { zero: string; unknown: string; line: string; hidden: string; hatch: string; waiting: string; cursor: string; link: string; gold: string; text: string; quiet: string; grid: string; paper: string }> = {
+  light: { zero: "ffffff", unknown: "c2007a", line: "215a97", hidden: "eceae6", hatch: "cfcbc3", waiting: "f1f2f4", cursor: "d55e00", link: "d55e00", gold: "00735c", text: "1a1d24", quiet: "5a6270", grid: "d5dae1", paper: "ffffff" },
+  dark: { zero: "0c0d11", unknown: "ff6ec0", line: "8cc4f2", hidden: "2a2b2f", hatch: "45464c", waiting: "191b21", cursor: "ff9d3c", link: "ff9d3c", gold: "3fc4a5", text: "e8eaf0", quiet: "a2a9b8", grid: "343a48", paper: "14161c" },
 };
 
 export const css = (colour: string): string => `#${colour}`;
@@ -39,7 +38,7 @@ function between(stops: readonly string[], t: number): number {
 const rgba = (red: number, green: number, blue: number): number => ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
 const ofHex = (hex: string): number => rgba(...([0, 2, 4].map((c) => parseInt(hex.slice(c, c + 2), 16)) as [number, number, number]));
 
-/** How strong a weight is drawn, 0 to 1. */
+/** How strong a weight is drawn, 0 to 1; of the scale of lift, how strong a lift. */
 export function strength(scale: Scale, weight: number): number {
   if (scale === "linear") return weight;
   if (scale === "log") return 1 + Math.log10(weight) / LOG_DECADES;
@@ -50,6 +49,13 @@ export const LIFT_OCTAVES = 6;
 
 export function colourAt(scale: Scale, theme: Theme, t: number): number {
   return between((scale === "lift" ? DIVERGING : SEQUENTIAL)[theme].split(" "), t);
+}
+/** The colour of a cell: of a weight, or a lift, of nothing, of what is hidden and of what is not a number. */
+export function cellColour(scale: Scale, theme: Theme, value: number | null): string {
+  const ink = INK[theme];
+  if (value === null) return css(ink.hidden);
+  if (Number.isNaN(value)) return css(ink.unknown);
+  return value === 0 ? css(ink.zero) : cssAt(scale, theme, strength(scale, value));
 }
 export const cssAt = (scale: Scale, theme: Theme, t: number): string => {
   const colour = colourAt(scale, theme, t);
@@ -80,42 +86,34 @@ export interface Look {
   pool: Pool;
 }
 
-/** The pixels of a tile. Hidden cells stay transparent: the hatching behind them shows. */
+/** The pixels of a tile. Hidden cells stay transparent: the hatching behind them shows. Shifts are one a row or a cell. */
 export function pixels(codes: Codes, look: Look, shifts: Float64Array | null = null, side = TILE): Uint32Array {
   const colours = table(look.scale, look.theme);
-  const zero = ofHex(INK[look.theme].zero);
+  const [zero, unknown] = [ofHex(INK[look.theme].zero), ofHex(INK[look.theme].unknown)];
+  const each = shifts !== null && shifts.length > side;
   const out = new Uint32Array(side * side);
   for (let r = 0; r < side; r++) {
-    const shift = MARGIN - Math.round(shifts ? shifts[r]! : 0);
+    let shift = MARGIN - Math.round(shifts && !each ? shifts[r]! : 0);
     for (let at = r * side, end = at + side; at < end; at++) {
       const code = codes[at]!;
       if (code === HIDDEN) continue;
-      out[at] = code === ZERO ? zero : colours[Math.min(Math.max(code + shift, 0), FAINTEST + MARGIN)]!;
+      if (each) shift = MARGIN - Math.round(shifts[at]!);
+      out[at] = code === ZERO ? zero : code === UNKNOWN ? unknown : colours[Math.min(Math.max(code + shift, 0), FAINTEST + MARGIN)]!;
     }
   }
   return out;
 }
 
-/** What to subtract from the codes of each row of a tile so that 1 means: as if looking everywhere equally. */
-export function liftShifts(counts: Uint32Array, level: number, row: number, pool: Pool): Float64Array {
-  const size = 2 ** level;
-  return Float64Array.from({ length: TILE }, (_, r) => {
-    const from = (row * TILE + r) * size;
-    const here = counts.subarray(from, from + size);
-    const mean = here.reduce((sum, count) => sum + count, 0) / (here.length || 1);
-    // A cell of mass holds up to `size` keys, which together would weigh `size` times the equal share.
-    return mean > 0 ? STEPS * (Math.log2(mean) - (pool === "mass" ? level : 0)) : 0;
-  });
-}
-
 /** The pixels of a difference of two tiles: blue where the second weighs more, orange where the first does. */
 export function differencePixels(first: Codes, second: Codes, theme: Theme): Uint32Array {
   const stops = DIVERGING[theme].split(" ");
+  const unknown = ofHex(INK[theme].unknown);
   const colours = Uint32Array.from({ length: 513 }, (_, at) => between(stops, at / 512));
   return Uint32Array.from(first, (code, at) => {
     const other = second[at]!;
     if (code === HIDDEN && other === HIDDEN) return 0;
-    return colours[256 + Math.round(256 * bent((decode(code) || 0) - (decode(other) || 0)))]!;
+    const apart = (decode(code) ?? 0) - (decode(other) ?? 0);
+    return Number.isNaN(apart) ? unknown : colours[256 + Math.round(256 * bent(apart))]!;
   });
 }
 

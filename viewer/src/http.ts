@@ -11,6 +11,14 @@ interface Told {
   estimate?: boolean;
 }
 
+/** The server has ended, or cannot be reached. */
+export class GoneError extends Error {
+  override readonly name = "GoneError";
+  constructor() {
+    super("The server of this page does not answer.");
+  }
+}
+
 const estimated = (answer: Response): boolean => answer.headers.get("X-Foveate-Estimate") === "1";
 
 export class HttpProvider implements TileProvider {
@@ -24,7 +32,16 @@ export class HttpProvider implements TileProvider {
     const parameters = new URLSearchParams(query);
     if (this.trace !== null) parameters.set("trace", this.trace);
     const tail = parameters.size ? `?${parameters}` : "";
-    return checked(await this.ask(`${this.base}${path}${tail}`, { credentials: "omit", ...(signal ? { signal } : {}) }));
+    return checked(await this.reached(`${this.base}${path}${tail}`, { credentials: "omit", ...(signal ? { signal } : {}) }));
+  }
+
+  private async reached(url: string, options: RequestInit): Promise<Response> {
+    try {
+      return await this.ask(url, options);
+    } catch (error) {
+      // What browsers say of a server that has ended differs, and helps nobody.
+      throw error instanceof TypeError ? new GoneError() : error;
+    }
   }
 
   private async json<T>(path: string, signal?: AbortSignal): Promise<T> {
@@ -68,7 +85,7 @@ export class HttpProvider implements TileProvider {
   async rerun(request: Rerun): Promise<RerunAnswer> {
     const headers = { "Content-Type": "application/json" };
     const options = { method: "POST", credentials: "omit" as const, headers, body: JSON.stringify(request) };
-    return (await checked(await this.ask(`${this.base}rerun`, options))).json() as Promise<RerunAnswer>;
+    return (await checked(await this.reached(`${this.base}rerun`, options))).json() as Promise<RerunAnswer>;
   }
   other(trace: string): HttpProvider {
     return new HttpProvider(this.base, trace, this.ask);

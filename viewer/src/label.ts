@@ -18,6 +18,13 @@ export function printable(text: string): string {
   return "␣".repeat(before) + (/^\p{M}/u.test(core) ? "◌" : "") + core + "␣".repeat(after);
 }
 
+/** As much of a label as anybody reads at once, with a mark that there is more. */
+export function brief(label: string, most = 64): string {
+  if (label.length <= most) return label;
+  const letters = [...label];
+  return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : label;
+}
+
 /** The direction of the first strong character, as dir="auto" finds it. */
 export function direction(text: string): Direction {
   const strong = [...text].find((character) => STRONG.test(character));

@@ -2,13 +2,16 @@
 
 export type Link = readonly [target: number, source: number];
 
+/** null is hidden. */
+export type Weights = readonly (readonly (number | null)[])[];
+
 /** Each row's largest weight, the first of equals; or all from a threshold on. A row that sees nothing has none. */
-export function links(weights: readonly (readonly number[])[], threshold: number | null): Link[] {
+export function links(weights: Weights, threshold: number | null): Link[] {
   return weights.flatMap((row, target): Link[] => {
-    if (threshold !== null) return row.flatMap((weight, source): Link[] => (weight >= threshold ? [[target, source]] : []));
+    if (threshold !== null) return row.flatMap((weight, source): Link[] => (weight !== null && weight >= threshold ? [[target, source]] : []));
     let best = -1;
     row.forEach((weight, source) => {
-      if (weight > 0 && (best < 0 || weight > row[best]!)) best = source;
+      if (weight !== null && weight > 0 && (best < 0 || weight > row[best]!)) best = source;
     });
     return best < 0 ? [] : [[target, best]];
   });
@@ -29,6 +32,9 @@ export function errorRate(found: readonly Link[], gold: readonly Link[]): number
 }
 
 /** The mean over heads; hidden in all is hidden. */
-export function meanOf(heads: readonly number[][][]): number[][] {
-  return heads[0]!.map((row, i) => row.map((first, j) => (Number.isNaN(first) ? NaN : heads.reduce((sum, head) => sum + (head[i]![j] || 0), 0) / heads.length)));
+export function meanOf(heads: readonly Weights[]): (number | null)[][] {
+  return heads[0]!.map((row, i) => row.map((_, j) => {
+    const all = heads.map((head) => head[i]![j]!);
+    return all.every((weight) => weight === null) ? null : all.reduce<number>((sum, weight) => sum + (weight ?? 0), 0) / heads.length;
+  }));
 }

@@ -5,20 +5,24 @@ import { App } from "./app";
 import { Cached } from "./cached";
 import { h, replace } from "./dom";
 import { follow } from "./follow";
-import { HttpProvider } from "./http";
+import { GoneError, HttpProvider } from "./http";
 import { found, open } from "./open";
 import type { TileProvider } from "./provider";
+import { preferred, spoken } from "./strings/strings";
 import { Shell } from "./view/shell";
 
 export async function mount(element: HTMLElement, provider: TileProvider): Promise<App> {
   element.setAttribute("aria-busy", "true");
   const cached = new Cached(provider);
   try {
-    const app = new App(cached, await cached.meta());
+    const trace = await cached.meta();
+    if (!trace.sites.length) throw new Error(spoken(preferred(navigator.languages), "empty"));
+    const app = new App(cached, trace);
     new Shell(element, app);
     return app;
   } catch (error) {
-    const message = error instanceof Error ? error.message : String(error);
+    const message = error instanceof GoneError ? spoken(preferred(navigator.languages), "gone") : error instanceof Error ? error.message : String(error);
+    element.classList.add("foveate");
     replace(element, h("main", {}, h("h1", {}, "Foveate"), h("p", { role: "alert", className: "warning" }, message)));
     throw error;
   } finally {

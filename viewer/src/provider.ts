@@ -1,6 +1,8 @@
 /** What a viewer asks and what answers: the same words as in Python's `foveate.inspect.tile`. */
 
 export type Pool = "peak" | "mass";
+/** Words and sentences also tell the mass they would have if every query looked at all it sees alike: see lift.ts. */
+export type Pooling = Pool | "equal";
 export type Span = readonly [number, number];
 export type Semantic = "word" | "sentence";
 /** A cell pools 2^level × 2^level weights, or the tokens of a word or of a sentence. */
@@ -70,6 +72,8 @@ export interface Trace {
   pedigree: { model?: string; dtype?: string; foveate?: string; created?: string; difference?: number | null; [key: string]: unknown };
   sequences: Record<string, Sequence>;
   gold?: (readonly [number, number])[] | null;
+  /** What the model aligns with: a site by its name, and a head or null for the mean of all. */
+  opens?: readonly [string, number | null] | null;
   sites: Site[];
   /** Whether a model is at hand to run again. */
   attached?: boolean;
@@ -83,6 +87,8 @@ export const THUMBNAIL = 64;
 export interface Cell {
   weight: number;
   rank: number;
+  /** How many keys the query sees: ranks and lift are among these. */
+  count: number;
   lift: number;
   visible: boolean;
   score: number;
@@ -116,7 +122,7 @@ export interface TileRequest {
   level: Level;
   row: number;
   column: number;
-  pool: Pool;
+  pool: Pooling;
 }
 
 export interface Rerun {

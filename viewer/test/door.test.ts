@@ -5,7 +5,7 @@ import { block } from "../src/block";
 import { Cached } from "../src/cached";
 import { assemble, unpack } from "../src/engine/payload";
 import { Engine } from "../src/engine/engine";
-import { HttpProvider } from "../src/http";
+import { GoneError, HttpProvider } from "../src/http";
 import { RemoteProvider } from "../src/remote";
 import { serve } from "../src/worker";
 import { lecture } from "../e2e/trace";
@@ -82,6 +82,25 @@ test("a slow tile is asked for twice: a guess to show, then the tile itself", as
   expect(asked).toEqual(["tile/0/0/6/0/0?pool=peak&estimate=1", "tile/0/0/6/0/0?pool=peak", "tile/0/0/4/0/0?pool=peak"]);
 });
 
+test("a server that has ended is known by one error, and by every question until it answers again", async () => {
+  let up = false;
+  const ask = (() => (up ? Promise.resolve(Response.json({ sites: [] })) : Promise.reject(new TypeError("Failed to fetch")))) as unknown as typeof fetch;
+  const provider = new Cached(new HttpProvider("", null, ask));
+  for (const asked of [() => provider.meta(), () => provider.row(0, 0, 0), () => provider.value(0, 0, 0, 0), () => provider.steps(0, 0, 0), () => provider.statistics(0), () => provider.counts(0, 0), () => provider.rerun({ source: "", target: null, heads_off: [], tokens_off: [] })]) {
+    provider.gone.value = false;
+    await expect(asked()).rejects.toThrow(GoneError);
+    expect(provider.gone.value).toBe(true);
+  }
+  expect(await provider.ping()).toBe(false);
+  up = true;
+  expect(await provider.ping()).toBe(true);
+});
+
+test("a weight that is not a number comes as null and is one again", async () => {
+  const answer = (): Promise<Response> => Promise.resolve(Response.json({ weight: null, lift: null, rank: 1, count: 3, visible: true, score: null }));
+  expect(await new Cached(new HttpProvider("", null, answer as typeof fetch)).value(0, 0, 0, 0)).toEqual({ weight: NaN, lift: NaN, rank: 1, count: 3, visible: true, score: NaN });
+});
+
 test("measures without a meaning count as 0", async () => {
   const answer = (): Promise<Response> => Promise.resolve(Response.json({ heads: [{ entropy: 1, previous: null }], estimate: true }));
   const { heads, estimate } = await new HttpProvider("", null, answer as typeof fetch).statistics(0);
@@ -97,8 +116,8 @@ test("a block of weights is put together from its tiles, each asked for once", a
   const found = await block(provider, 0, 0, [250, 262], [254, 258]);
   found.forEach((row, i) => row.forEach((weight, j) => {
     const [query, key] = [250 + i, 254 + j];
-    if (key > query) expect(weight).toBeNaN();
-    else expect(weight / it.weights[0]![query]![key]!).toBeCloseTo(1, 3);
+    if (key > query) expect(weight).toBeNull();
+    else expect(weight! / it.weights[0]![query]![key]!).toBeCloseTo(1, 3);
   }));
   await block(provider, 0, 0, [250, 262], [254, 258]);
   expect(asked).toBe(4);

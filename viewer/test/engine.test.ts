@@ -42,7 +42,7 @@ const blocks = (length: number, level: number): Span[] => range(Math.ceil(length
 function fits(code: number, want: number): boolean {
   if (Number.isNaN(want) || code === HIDDEN) return Number.isNaN(want) && code === HIDDEN;
   if (want < 1e-9) return code > 60000;
-  return want > 1 ? code === 0 : Math.abs(decode(code) / want - 1) < 3e-4;
+  return want > 1 ? code === 0 : Math.abs(decode(code)! / want - 1) < 3e-4;
 }
 
 async function agrees(it: Made, level: Level, pool: Pool): Promise<void> {
@@ -93,6 +93,7 @@ describe("rows and cells", () => {
     const cell = await engine.value(0, 1, 6, 2);
     const seen = it.visible[1]![6]!.filter(Boolean).length;
     expect(cell.lift).toBeCloseTo(cell.weight * seen, 9);
+    expect(cell.count).toBe(seen);
     expect(cell.rank).toBe(1 + it.weights[1]![6]!.filter((weight) => weight > cell.weight * (1 + 1e-5)).length);
     expect(cell.score).toBeCloseTo(it.scores[1]![6]![2]!, 5);
     expect((await engine.value(0, 1, 2, 6)).visible).toBe(false);

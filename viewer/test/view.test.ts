@@ -1,11 +1,15 @@
 import { describe, expect, test } from "vitest";
 import { clamped, fitted, levelFor, tickStep, tilesIn, toPixel, toUnit, zoomed } from "../src/camera";
-import { encode, HIDDEN, STEPS, ZERO } from "../src/codec";
-import { colourAt, differencePixels, liftShifts, pixels, strength } from "../src/colour";
-import { direction, joined, matches, printable, reading } from "../src/label";
-import { errorRate, links, pharaoh } from "../src/link";
+import { decode, encode, HIDDEN, STEPS, UNKNOWN, ZERO } from "../src/codec";
+import { openingOf, shown, titled } from "../src/app";
+import { colourAt, differencePixels, pixels, strength } from "../src/colour";
+import { brief, direction, joined, matches, printable, reading } from "../src/label";
+import { rowShifts } from "../src/lift";
+import { errorRate, links, meanOf, pharaoh } from "../src/link";
+import type { Site, Trace } from "../src/provider";
+import { naming } from "../src/view/ruler";
 import { LeastRecent } from "../src/recent";
-import { arranged } from "../src/scene/layout";
+import { arranged, spread } from "../src/scene/layout";
 import { lines } from "../src/view/about";
 import { effect, signal } from "../src/signal";
 import { preferred, spoken, type Word } from "../src/strings/strings";
@@ -13,6 +17,8 @@ import english from "../src/strings/en.json";
 import persian from "../src/strings/fa.json";
 import russian from "../src/strings/ru.json";
 import chinese from "../src/strings/zh.json";
+
+import { Random } from "./case";
 
 const frame = { width: 800, height: 600 };
 
@@ -44,17 +50,22 @@ describe("the camera", () => {
 describe("colours", () => {
   const look = { scale: "log", theme: "light", pool: "peak" } as const;
   const tile = (codes: number[]): Uint16Array => Object.assign(new Uint16Array(65536).fill(HIDDEN), Object.fromEntries(codes.entries())) as Uint16Array;
-  test("hidden is transparent, zero is neither hidden nor faint", () => {
-    const painted = pixels(tile([HIDDEN, ZERO, encode(1e-7), encode(1)]), look);
-    expect(painted[0]).toBe(0);
-    expect(new Set(painted.subarray(0, 4)).size).toBe(4);
+  test("hidden is transparent, zero is neither hidden nor faint, and what is not a number is none of them", () => {
+    expect([encode(NaN), decode(UNKNOWN), decode(HIDDEN)]).toEqual([UNKNOWN, NaN, null]);
+    for (const theme of ["light", "dark"] as const)
+      for (const scale of ["log", "lift", "linear"] as const) {
+        const painted = pixels(tile([HIDDEN, ZERO, encode(1e-7), encode(1), encode(NaN)]), { ...look, theme, scale });
+        expect(painted[0]).toBe(0);
+        expect(new Set(painted.subarray(0, 5)).size).toBe(5);
+      }
+    expect(new Set(differencePixels(tile([UNKNOWN, encode(1)]), tile([encode(1), UNKNOWN]), "light").subarray(0, 2)).size).toBe(1);
   });
   test("lift is neutral for equal shares, at every level and pooling", () => {
     const counts = new Uint32Array(1024).fill(512);
     for (const pool of ["peak", "mass"] as const)
       for (const level of [0, 2]) {
         const weight = pool === "mass" ? 2 ** level / 512 : 1 / 512;
-        const painted = pixels(tile([encode(weight)]), { scale: "lift", theme: "light", pool }, liftShifts(counts, level, 0, pool));
+        const painted = pixels(tile([encode(weight)]), { scale: "lift", theme: "light", pool }, rowShifts(counts, level, 0, pool));
         expect(painted[0]).toBe(colourAt("lift", "light", 0.5));
       }
   });
@@ -93,7 +104,11 @@ describe("labels", () => {
 });
 
 describe("links", () => {
-  const weights = [[0.1, 0.9], [0.5, 0.5], [NaN, NaN]];
+  const weights = [[0.1, 0.9], [0.5, 0.5], [null, null]];
+  test("a mean is of all heads, and hidden where all heads see nothing", () => {
+    expect(meanOf([[[1, null, null, NaN]], [[0, 0.5, null, 0.5]]])).toEqual([[0.5, 0.25, null, NaN]]);
+    expect(links([[null, NaN, 0.2]], null)).toEqual([[0, 2]]);
+  });
   test("the largest of each row, the first of equals, none where nothing is seen", () => {
     expect(links(weights, null)).toEqual([[0, 1], [1, 0]]);
     expect(links(weights, 0.5)).toEqual([[0, 1], [1, 0], [1, 1]]);
@@ -128,6 +143,43 @@ test("an effect runs once for several changes, and not for what it did not read"
   expect(seen).toEqual([6, 60]);
 });
 
+describe("doors", () => {
+  const trace = (names: string[], opens: Trace["opens"] = null): Trace => ({ sites: names.map((name) => ({ name, kind: name.includes("cross") ? "cross" : "self", heads: 2 }) as Site), opens }) as Trace;
+  const names = ["encoder.0.self", "decoder.0.cross", "decoder.1.cross", "decoder.2.cross"];
+  test("open where Python opens: what the model aligns with, else the layer before the last, else the first", () => {
+    expect(openingOf(trace(names))).toEqual({ site: 2, head: null });
+    expect(openingOf(trace(["decoder.0.cross"]))).toEqual({ site: 0, head: null });
+    expect(openingOf(trace(["encoder.0.self"]))).toEqual({ site: 0, head: null });
+    expect(openingOf(trace(names, ["decoder.0.cross", 1]))).toEqual({ site: 1, head: 1 });
+    expect(openingOf(trace(names, ["decoder.0.cross", 7]))).toEqual({ site: 1, head: null });
+    expect(openingOf(trace(names, ["gone", 1]))).toEqual({ site: 2, head: null });
+    expect(openingOf(trace([...names, "decoder.0.cross"], ["decoder.0.cross", null]))).toEqual({ site: 4, head: null });
+  });
+  test("call a site by its one name", () => {
+    expect(["decoder.1.cross_attention.attention", "layer.0.attention.self", "attention", ""].map(titled)).toEqual(["decoder.1.cross_attention", "layer.0.attention.self", "attention", "attention"]);
+  });
+});
+
+test("numbers are rounded, with a minus that is one", () => {
+  expect([0.0633789, -1.909184, 1.23456e-7, -2e9, NaN, -Infinity].map((value) => shown(value))).toEqual(["0.06338", "−1.909", "1.23e−7", "−2.00e+9", "NaN", "−∞"]);
+  expect(spoken("fa", "read.two", { query: "x", key: "y", first: shown(-1.5), second: "0.5", difference: "2" })).toContain("\u2066−1.5\u2069");
+});
+
+test("names stay on the rulers as long as they can be read, then every second, then numbers", () => {
+  expect([40, 13, 10, 9, 5, 3, 2].map((zoom) => naming(zoom).every)).toEqual([1, 1, 1, 2, 2, 4, 0]);
+  for (let zoom = 2.5; zoom < 64; zoom += 0.25) {
+    const { every, size } = naming(zoom);
+    expect(every * zoom).toBeGreaterThan(size);
+    expect(size).toBeGreaterThanOrEqual(9);
+  }
+});
+
+test("a label of 5,000 letters says that there is more", () => {
+  expect([...brief("あ𠀀".repeat(2500))]).toHaveLength(64);
+  expect(brief("a".repeat(5000)).endsWith("a…")).toBe(true);
+  expect(brief("a".repeat(64))).toBe("a".repeat(64));
+});
+
 test("every language says everything, with the same places to fill", () => {
   const places = (text: string): string[] => [...text.matchAll(/\{\w+\}/g)].map(([place]) => place).sort();
   for (const strings of [persian, russian, chinese]) {
@@ -147,6 +199,18 @@ test("a graph is laid out the same way every time, neighbours near each other, i
   const far = (a: number, b: number): number => Math.hypot(places[a]![0] - places[b]![0], places[a]![1] - places[b]![1]);
   for (const [a, b] of chain) expect(far(a, b)).toBeLessThan(far(0, 4));
   expect(arranged(1, [[0, 0]])).toEqual([[0.5, 0.5]]);
+});
+
+test("nodes that lie on each other are moved apart, inside of a phone's frame", () => {
+  const chance = new Random(3);
+  const places = [...Array.from({ length: 32 }, () => [150 + 20 * chance.next(), 100 + 20 * chance.next()] as const), [160, 110], [160, 110]] as const;
+  const apart = spread(places, 24, [15, 15, 335, 235]);
+  expect(spread(places, 24, [15, 15, 335, 235])).toEqual(apart);
+  for (const [a, one] of apart.entries()) {
+    expect(one[0] >= 15 && one[0] <= 335 && one[1] >= 15 && one[1] <= 235).toBe(true);
+    for (const other of apart.slice(0, a)) expect(Math.hypot(one[0] - other[0], one[1] - other[1])).toBeGreaterThan(22);
+  }
+  expect(spread([[0, 0], [30, 0]], 24, [0, 0, 100, 100])).toEqual([[0, 0], [30, 0]]);
 });
 
 test("settings within settings are told by their dotted names", () => {

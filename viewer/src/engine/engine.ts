@@ -5,6 +5,7 @@ import {
   type Cell,
   type Codes,
   type Measures,
+  type Pooling,
   type Site,
   type Span,
   type Statistics,
@@ -14,9 +15,10 @@ import {
   type TileRequest,
   type Trace,
 } from "../provider";
+import { lift } from "../lift";
 import { LeastRecent } from "../recent";
 import { spansOf } from "../span";
-import { Head } from "./head";
+import { Head, UNSEEN } from "./head";
 import { overviewLevel } from "./level";
 import { Gauge, labelsOf } from "./measure";
 import type { Payload } from "./payload";
@@ -48,8 +50,9 @@ export class Engine implements TileProvider {
     const head = this.head(site, index);
     if (typeof level === "string") {
       const [rows, columns] = this.spans(site, level);
-      return this.pool(head, spanAxis(rows, row), spanAxis(columns, column), "mass", signal);
+      return this.pool(head, spanAxis(rows, row), spanAxis(columns, column), pool === "equal" ? pool : "mass", signal);
     }
+    if (pool === "equal") throw new Error("Equal shares are pooled for words and sentences only.");
     const rows = levelAxis(level, row, head.queries);
     const columns = levelAxis(level, column, head.keys);
     const direct = level < baseLevel(head.queries, head.keys) || head.cost(rows.first, rows.last) <= QUICK;
@@ -65,8 +68,9 @@ export class Engine implements TileProvider {
     return pyramid.codes(level, row, column, pool);
   }
 
-  private async pool(head: Head, rows: Axis, columns: Axis, pool: "peak" | "mass", signal?: AbortSignal): Promise<Codes> {
-    return codesOf(await this.turns.run(URGENCY.tile, () => pooled(head, rows, columns), signal), pool);
+  private async pool(head: Head, rows: Axis, columns: Axis, pool: Pooling, signal?: AbortSignal): Promise<Codes> {
+    const equal = pool === "equal";
+    return codesOf(await this.turns.run(URGENCY.tile, () => pooled(head, rows, columns, equal), signal), equal ? "mass" : pool);
   }
 
   row(site: number, head: number, query: number): Promise<Float32Array> {
@@ -77,9 +81,10 @@ export class Engine implements TileProvider {
   value(site: number, head: number, query: number, key: number): Promise<Cell> {
     const { weights, scores } = this.whole(site, head, query);
     const weight = Math.max(0, weights[key]!);
-    const count = weights.reduce((sum, each) => sum + (each >= 0 ? 1 : 0), 0);
+    const count = this.head(site, head).count(query);
+    const visible = weights[key]! !== UNSEEN;
     const rank = 1 + weights.reduce((above, each) => above + (each > weight ? 1 : 0), 0);
-    return Promise.resolve({ weight, rank, lift: weight * count, visible: weights[key]! >= 0, score: scores[key]! });
+    return Promise.resolve({ weight, rank, count, lift: lift(weight, 1 / count), visible, score: scores[key]! });
   }
 
   private whole(site: number, index: number, query: number): { weights: Float64Array; scores: Float64Array } {
@@ -94,12 +99,7 @@ export class Engine implements TileProvider {
   counts(site: number, index: number): Promise<Uint32Array> {
     const head = this.head(site, index);
     return Promise.resolve(
-      Uint32Array.from({ length: head.queries }, (_, i) => {
-        const [from, to] = head.reach(i);
-        let seen = 0;
-        for (let j = from; j < to; j++) if (head.visible(i, j)) seen += 1;
-        return seen;
-      }),
+      Uint32Array.from({ length: head.queries }, (_, i) => head.count(i)),
     );
   }
 

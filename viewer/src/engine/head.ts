@@ -28,6 +28,8 @@ export class Head {
   private readonly bits: Uint8Array | null;
   private readonly finish: Finish;
   private readonly sorted: boolean;
+  /** Of the keys before each, those that are no padding. */
+  private readonly realBefore: Int32Array;
 
   constructor(
     readonly site: Site,
@@ -57,6 +59,8 @@ export class Head {
     this.bits = site.visibility.native ? null : bitsOf(tensors.get("visible"), index, queries, keys);
     if (!site.visibility.native && !this.bits) throw new Error(`${site.name} is too large for a page to hold which keys are visible by ${site.visibility.code}. Open its trace with a server: foveate look TRACE.`);
     this.finish = finisher(site.normaliser);
+    this.realBefore = new Int32Array(keys + 1);
+    for (let j = 0; j < keys; j++) this.realBefore[j + 1] = this.realBefore[j]! + (this.real && !this.real[j] ? 0 : 1);
     this.sorted = this.keyPosition.every((at, j) => j === 0 || at >= this.keyPosition[j - 1]!);
   }
 
@@ -90,6 +94,21 @@ export class Head {
     }
     const stride = (this.keys + 7) >> 3;
     return ((this.bits![query * stride + (key >> 3)]! >> (7 - (key & 7))) & 1) === 1;
+  }
+
+  /** How many keys a query sees. */
+  count(query: number): number {
+    const [from, to] = this.reach(query);
+    if (this.site.visibility.native && this.sorted) return this.realBefore[to]! - this.realBefore[from]!;
+    let seen = 0;
+    for (let j = from; j < to; j++) if (this.visible(query, j)) seen += 1;
+    return seen;
+  }
+
+  /** The weights of keys [from, to) if the query looked at all it sees alike; UNSEEN where hidden. */
+  shares(query: number, from: number, to: number, out: Float64Array): void {
+    const share = 1 / this.count(query);
+    for (let j = from; j < to; j++) out[j - from] = this.visible(query, j) ? share : UNSEEN;
   }
 
   /** Score plus bias of keys [from, to), into `out` from 0 on. */

@@ -51,13 +51,14 @@ export function addRow(cells: Cells, row: number, weights: Float64Array, from: n
     const weight = weights[j - from]!;
     const cell = axis.cell[j - axis.first]!;
     if (weight < 0 || cell < 0) continue;
-    if (weight > peak[base + cell]!) peak[base + cell] = weight;
+    // What is not a number stays so, whatever else is in the cell.
+    if (weight > peak[base + cell]! || Number.isNaN(weight)) peak[base + cell] = weight;
     sum[base + cell]! += weight;
   }
 }
 
-/** All rows of a tile, a few at a time, so that whoever runs it can do other things between. */
-export function* pooled(head: Head, rows: Axis, columns: Axis): Generator<void, Cells> {
+/** All rows of a tile, a few at a time, so that whoever runs it can do other things between; as equal shares, if wanted. */
+export function* pooled(head: Head, rows: Axis, columns: Axis, equal = false): Generator<void, Cells> {
   const cells = emptyCells(TILE, TILE);
   const weights = new Float64Array(columns.last - columns.first);
   for (let i = rows.first; i < rows.last; i++) {
@@ -68,7 +69,8 @@ export function* pooled(head: Head, rows: Axis, columns: Axis): Generator<void, 
     const from = Math.max(low, columns.first);
     const to = Math.min(high, columns.last);
     if (from < to) {
-      head.row(i, from, to, weights);
+      if (equal) head.shares(i, from, to, weights);
+      else head.row(i, from, to, weights);
       addRow(cells, row, weights, from, to, columns);
     }
     yield;
@@ -108,7 +110,7 @@ export function halved(cells: Cells): Cells {
     for (let c = 0; c < cells.columns; c++) {
       const from = r * cells.columns + c;
       const to = (r >> 1) * next.columns + (c >> 1);
-      if (cells.peak[from]! > next.peak[to]!) next.peak[to] = cells.peak[from]!;
+      if (cells.peak[from]! > next.peak[to]! || Number.isNaN(cells.peak[from]!)) next.peak[to] = cells.peak[from]!;
       next.sum[to]! += cells.sum[from]!;
     }
   }

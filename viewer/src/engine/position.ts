@@ -9,10 +9,10 @@ export function positionSteps(place: number, dimension: number, base: number): S
   const omega = sub(mi("ω"), mi("j"));
   const power = sup(mn(base), frac(row(mn(2), mi("j")), mn(dimension)));
   return [
-    { symbol: "ωⱼ", mathml: math(omega, mo("="), frac(mn(1), power)), numbers: rates, about: "How fast each pair of numbers turns: the later, the slower. j counts from 0." },
-    { symbol: `${place}·ωⱼ`, mathml: math(mn(place), omega), numbers: angles, about: "The angles of this place." },
-    { symbol: "sin", mathml: math(call("sin", mn(place), omega)), numbers: angles.map(Math.sin), about: "The numbers in even places of the vector." },
-    { symbol: "cos", mathml: math(call("cos", mn(place), omega)), numbers: angles.map(Math.cos), about: "Those in odd places." },
-    { symbol: "p", mathml: math(sub(mi("p"), mn(place))), numbers: angles.flatMap((angle) => [Math.sin(angle), Math.cos(angle)]), about: "Sine and cosine in turn: the vector that is added to the word's." },
+    { symbol: "ωⱼ", mathml: math(omega, mo("="), frac(mn(1), power)), numbers: rates, about: "How fast each pair of numbers turns: the later, the slower." },
+    { symbol: `${place}·ωⱼ`, mathml: math(mn(place), omega), numbers: angles, about: `The angles at position ${place}.` },
+    { symbol: "sin", mathml: math(call("sin", mn(place), omega)), numbers: angles.map(Math.sin), about: "The even numbers of the vector." },
+    { symbol: "cos", mathml: math(call("cos", mn(place), omega)), numbers: angles.map(Math.cos), about: "The odd numbers of the vector." },
+    { symbol: "p", mathml: math(sub(mi("p"), mn(place))), numbers: angles.flatMap((angle) => [Math.sin(angle), Math.cos(angle)]), about: "Sines and cosines in turn: the vector that is added to the word." },
   ];
 }

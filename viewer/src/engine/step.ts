@@ -45,28 +45,28 @@ function scoreSteps(here: Row): Step[] {
   const picked = (values: (key: number) => number): number[] => keys.map(values);
   const before = (j: number): number => here.scores[j]! - head.biasOf(i, j);
   if (head.dense) {
-    steps.push(step(`e${subscript(i)}ⱼ`, math(e(i)), picked(before), "The scores of this query, as the model made them."));
+    steps.push(step(`e${subscript(i)}ⱼ`, math(e(i)), picked(before), "The scores, recorded pair by pair: this mechanism has no shorter form."));
   } else {
     steps.push(...(head.vector ? additiveSteps(here, before) : productSteps(here, before)));
   }
   if (head.site.bias) {
     const bias = sub(mi("b"), pair(i));
-    const about = head.site.bias.kind === "distance" ? "A bias that depends on the distance is added." : "A bias is added.";
+    const about = head.site.bias.kind === "distance" ? "A bias by the distance from query to key." : "A bias by the pair.";
     steps.push(step(`b${subscript(i)}ⱼ`, math(bias), picked((j) => head.biasOf(i, j)), about));
-    steps.push(step(`e${subscript(i)}ⱼ`, math(e(i), mo("+"), bias), picked((j) => here.scores[j]!), "Scores with their bias."));
+    steps.push(step(`e${subscript(i)}ⱼ`, math(e(i), mo("+"), bias), picked((j) => here.scores[j]!), "Score and bias."));
   }
   return steps;
 }
 
 function vectors(here: Row): Step[] {
   const { head, query: i, keys } = here;
-  const folded = head.feature > FEATURES ? ` The first ${FEATURES} of ${head.feature} numbers are shown.` : "";
+  const folded = head.feature > FEATURES ? ` Its first ${FEATURES} of ${head.feature} numbers.` : "";
   const most = head.keys > keys.length ? ` The ${keys.length} keys that weigh most, of ${head.keys}.` : "";
   const query = head.query.subarray(i * head.feature, i * head.feature + Math.min(FEATURES, head.feature));
   const rows = keys.map((j) => Array.from(head.key.subarray(j * head.feature, j * head.feature + Math.min(FEATURES, head.feature))));
   return [
-    step(`q${subscript(i)}`, math(q(i)), Array.from(query), `The query: what this place looks for.${folded}`),
-    step("kⱼ", math(k), rows, `The keys: what each place offers.${most}${folded}`),
+    step(`q${subscript(i)}`, math(q(i)), Array.from(query), `What the query asks for.${folded}`),
+    step("kⱼ", math(k), rows, `What each key offers.${most}${folded}`),
   ];
 }
 
@@ -80,14 +80,13 @@ function productSteps(here: Row, before: (key: number) => number): Step[] {
   const terms = keys.map((j) => [...range(0, shown).map((f) => product(j, f)), ...(feature > shown ? [rest(j)] : [])]);
   const term = row(sub(mi("q"), row(mn(i), mi("f"))), mo("·"), sub(mi("k"), row(mi("j"), mi("f"))));
   const sums = keys.map((j) => range(0, feature).reduce((total, f) => total + product(j, f), 0));
-  const folded = feature > shown ? " The last column is the sum of the rest." : "";
   const steps = [
     ...vectors(here),
-    step("q·k", math(term), terms, `Number by number, query times key: one row a key.${folded}`),
-    step(`q${subscript(i)}·kⱼ`, math(sum("f", term)), sums, "Their sums: the larger, the better query and key fit."),
+    step("q·k", math(term), terms, feature > shown ? "Number by number; the last sums the rest." : "Number by number."),
+    step(`q${subscript(i)}·kⱼ`, math(sum("f", term)), sums, "Their sum: how well query and key match."),
   ];
   if (factor !== 1) {
-    const about = `Scaled by ${short(factor)}, so that scores do not grow with the number of features.`;
+    const about = `Scaled by ${short(factor)}.`;
     steps.push(step(`e${subscript(i)}ⱼ`, math(e(i), mo("="), mn(short(factor)), mo("·"), q(i), mo("·"), k), keys.map(before), about));
   }
   return steps;
@@ -102,9 +101,9 @@ function additiveSteps(here: Row, before: (key: number) => number): Step[] {
   const inside = call("tanh", q(i), mo("+"), k);
   return [
     ...vectors(here),
-    step("tanh(q+k)", math(inside), terms, "Query and key added, and bent between −1 and 1: one row a key."),
-    step("v", math(mi("v")), Array.from(head.vector!.subarray(0, shown)), "What each of these numbers counts."),
-    step(`e${subscript(i)}ⱼ`, math(e(i), mo("="), sup(mi("v"), mi("⊤")), inside), keys.map(before), "Their weighted sums: the scores."),
+    step("tanh(q+k)", math(inside), terms, "The projected query and key, added. Bent into −1 to 1."),
+    step("v", math(mi("v")), Array.from(head.vector!.subarray(0, shown)), "The trained vector v."),
+    step(`e${subscript(i)}ⱼ`, math(e(i), mo("="), sup(mi("v"), mi("⊤")), inside), keys.map(before), "Weighed by the trained vector v. Their sum: how well query and key match."),
   ];
 }
 
@@ -112,7 +111,7 @@ function visibleSteps({ head, query: i, keys, weights }: Row): Step[] {
   const hidden = weights.reduce((count, each) => count + (each < 0 ? 1 : 0), 0);
   if (hidden === 0) return [];
   const seen = keys.map((j) => (weights[j]! >= 0 ? 1 : 0));
-  const about = `Which keys may be seen, by ${head.site.visibility.code}: ${head.keys - hidden} of ${head.keys}. The others weigh nothing.`;
+  const about = `${head.site.visibility.code} hides ${hidden} of ${head.keys} keys: they weigh exactly 0.`;
   return [step(`visible${subscript(i)}ⱼ`, math(sub(mi("visible"), pair(i))), seen, about)];
 }
 
@@ -131,18 +130,18 @@ function normaliserSteps(here: Row): Step[] {
       }
       return [step("argmax", math(call("argmax", e(i))), statistic, "The number of the key with the largest score: it alone is looked at.")];
     case "relu": {
-      const positive = step("max(0, e)", math(call("max", mn(0), mo(","), e(i))), each((score) => Math.max(0, score)), "Scores below 0 count as 0.");
-      const total = step("Σ", math(sum("j", call("max", mn(0), mo(","), e(i)))), statistic, "Their sum over all visible keys.");
+      const positive = step("max(0, e)", math(call("max", mn(0), mo(","), e(i))), each((score) => Math.max(0, score)), "What is negative counts nothing.");
+      const total = step("Σ", math(sum("j", call("max", mn(0), mo(","), e(i)))), statistic, "Their sum over the visible keys.");
       return normaliser.normalised === false ? [positive] : [positive, total];
     }
     case "sigmoid":
-      return [step("σ(e)", math(frac(mn(1), row(mn(1), mo("+"), sup(mi("e"), row(mo("−"), e(i)))))), each((score) => 1 / (1 + Math.exp(-score - (normaliser.bias ?? 0)))), "Every key on its own, between 0 and 1: a row need not sum to 1.")];
+      return [step("σ(e)", math(frac(mn(1), row(mn(1), mo("+"), sup(mi("e"), row(mo("−"), e(i)))))), each((score) => 1 / (1 + Math.exp(-score - (normaliser.bias ?? 0)))), "Every key is weighed by itself; a row need not sum to 1.")];
     case "sparsemax":
-      return [step("τ", math(sub(mi("τ"), mn(i))), statistic, "The threshold: scores below it weigh exactly 0, the others what they exceed it by.")];
+      return [step("τ", math(sub(mi("τ"), mn(i))), statistic, "The threshold with which the row sums to 1; scores below it weigh nothing.")];
     case "entmax":
-      return [step("τ", math(sub(mi("τ"), mn(i))), statistic, `The threshold for (${short(normaliser.alpha ?? 1.5)} − 1)·e: below it a weight is exactly 0.`)];
+      return [step("τ", math(sub(mi("τ"), mn(i))), statistic, "The threshold with which the row sums to 1; scores below it weigh nothing.")];
     case "proportional":
-      return [step("Σ", math(sum("j", e(i))), statistic, "The sum of all visible scores, by which each is divided.")];
+      return [step("Σ", math(sum("j", e(i))), statistic, "Their sum over the visible keys.")];
   }
 }
 
@@ -154,10 +153,10 @@ function exponentials({ head, query: i, keys, scores, weights }: Row, temperatur
   const base = temperature === 1 ? e(i) : row(e(i), mo("/"), mn(short(temperature)));
   const power = sup(mi("e"), shift ? row(base, mo("−"), mn(short(shift))) : base);
   const values = keys.map((j) => (weights[j]! >= 0 ? Math.exp(scores[j]! / temperature - shift) : 0));
-  const about = shift ? "Exponentials of the scores, less the largest, which changes no weight." : "Exponentials of the scores: all positive, and differences become ratios.";
+  const about = `Exponentials: all positive.${shift ? ` ${short(shift)} is taken from every score first, which changes no weight.` : ""}`;
   return [
     step("exp(e)", math(power), values, about),
-    step("Σ exp(e)", math(sum("j", power)), Math.exp(logSum - shift), "Their sum over all visible keys."),
+    step("Σ exp(e)", math(sum("j", power)), Math.exp(logSum - shift), "Their sum over the visible keys."),
   ];
 }
 
@@ -166,10 +165,10 @@ function weightSteps({ head, query: i, keys, weights }: Row): Step[] {
   const steps: Step[] = [];
   if (head.site.reweight) {
     const factors = keys.map((j) => head.factorOf(i, j));
-    steps.push(step("factor", math(sub(mi("g"), pair(i))), factors, "Each weight is multiplied by this: for a Gaussian, how near the key is to the predicted centre."));
+    steps.push(step("factor", math(sub(mi("g"), pair(i))), factors, head.site.reweight.kind === "gaussian" ? "The farther from where the query points, the less." : "Each weight is multiplied by this."));
   }
   const total = weights.reduce((all, each) => all + Math.max(0, each), 0);
-  const about = `The weights: how much this place looks at each key. The whole row sums to ${short(total)}.`;
+  const about = `The weights: how much this query looks at each key. The whole row sums to ${short(total)}.`;
   return [...steps, step(`α${subscript(i)}ⱼ`, math(weight(i)), values, about)];
 }
 
@@ -183,9 +182,9 @@ function contextSteps({ head, query: i, keys, weights }: Row): Step[] {
   const context = range(0, shown).map((f) => weights.reduce((total, each, j) => total + Math.max(0, each) * at(j, f), 0));
   const v = sub(mi("v"), mi("j"));
   return [
-    step("vⱼ", math(v), values, "The values: what each key has to say."),
-    step("α·v", math(weight(i), v), scaled, "Each value times its weight: one row a key."),
-    step(`c${subscript(i)}`, math(sub(mi("c"), mn(i)), mo("="), sum("j", row(weight(i), v))), context, "Their sum over all keys: the context, what the query takes away."),
+    step("vⱼ", math(v), values, "What each value says."),
+    step("α·v", math(weight(i), v), scaled, "Each value times its weight."),
+    step(`c${subscript(i)}`, math(sub(mi("c"), mn(i)), mo("="), sum("j", row(weight(i), v))), context, "Their sum over all keys: the context."),
   ];
 }
 
@@ -198,4 +197,4 @@ const WHOLE = /^(q[₀-₉]+|c[₀-₉]+|v|argmax|Σ.*|τ)$/;
 const withKeys = (told: Step, keys: number[]): Step => ({ ...told, keys: WHOLE.test(told.symbol) ? null : keys });
 
 const range = (from: number, to: number): number[] => Array.from({ length: Math.max(0, to - from) }, (_, i) => from + i);
-const short = (value: number): string => String(Number(value.toPrecision(6)));
+const short = (value: number): string => String(Number(value.toPrecision(4))).replace(/-/g, "−");

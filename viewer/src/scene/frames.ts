@@ -4,7 +4,7 @@ import type { App } from "../app";
 import { css, INK } from "../colour";
 import { h } from "../dom";
 import type { Sequence } from "../provider";
-import { cover, listen, pictureOf, sized, strengths, type Listener, type Scene, type Shown, type Style } from "./scene";
+import { cover, largest, listen, pictureOf, sized, strengths, type Listener, type Scene, type Shown, type Style } from "./scene";
 
 const [RULER, WAVE, BANDS, BARS] = [20, 80, 130, 70];
 const FULL = 127;
@@ -19,7 +19,7 @@ export function frames(app: App, sequence: Sequence, length: number, style: () =
   const xOf = (frame: number): number => (frame * width) / length;
   listen(canvas, listener, (x) => (x >= 0 && x < width ? Math.min(length - 1, Math.floor((x * length) / width)) : null));
   let image: HTMLImageElement | null = null;
-  let last: Shown = { weights: null, query: null, key: null };
+  let last: Shown = { weights: null, seen: 1, query: null, key: null };
   void pictureOf(sequence).then((found) => {
     image = found;
     draw(last);
@@ -38,20 +38,20 @@ export function frames(app: App, sequence: Sequence, length: number, style: () =
     if (image) context.drawImage(image, 0, RULER + wave, width, bands);
     const { weights } = shown;
     if (weights) {
-      const top = Math.max(...weights.filter((weight) => !Number.isNaN(weight)), 1e-12);
-      strengths(app, weights).forEach((t, frame) => {
+      const top = largest(weights);
+      strengths(app, weights, shown.seen).forEach((t, frame) => {
         const [x, end] = [Math.round(xOf(frame)), Math.round(xOf(frame + 1))];
         if (wave) {
-          context.fillStyle = cover(app, "heat", t).replace(/[\d.]+\)$/, `${(0.45 * (Number.isNaN(t) ? 0.5 : t)).toFixed(3)})`);
+          context.fillStyle = cover(app, "heat", t).replace(/[\d.]+\)$/, `${(0.45 * (t === null || Number.isNaN(t) ? 0.5 : t)).toFixed(3)})`);
           context.fillRect(x, RULER, end - x, wave);
         }
         if (image) {
           context.fillStyle = cover(app, style(), t);
           context.fillRect(x, RULER + wave, end - x, bands);
         }
-        const tall = Number.isNaN(t) ? 0 : ((BARS - 8) * weights[frame]!) / top;
-        context.fillStyle = Number.isNaN(t) ? css(ink.hidden) : css(ink.link);
-        context.fillRect(x, height - (Number.isNaN(t) ? BARS - 8 : tall), Math.max(1, end - x - (end - x > 4 ? 1 : 0)), Number.isNaN(t) ? BARS - 8 : tall);
+        const tall = t === null || Number.isNaN(t) ? BARS - 8 : ((BARS - 8) * weights[frame]!) / top;
+        context.fillStyle = css(t === null ? ink.hidden : Number.isNaN(t) ? ink.unknown : ink.link);
+        context.fillRect(x, height - tall, Math.max(1, end - x - (end - x > 4 ? 1 : 0)), tall);
       });
     }
     for (const [frame, colour] of [[shown.key, ink.link], [shown.query, ink.gold]] as const) {

@@ -2,11 +2,14 @@
 
 import type { App } from "../app";
 import { css, cssAt, INK, strength } from "../colour";
+import { lift } from "../lift";
 import type { Sequence } from "../provider";
 
 export interface Shown {
-  /** One query's weights; NaN where it may not look. Null while they are not there. */
-  weights: readonly number[] | null;
+  /** One query's weights; null where it may not look. Null while they are not there. */
+  weights: readonly (number | null)[] | null;
+  /** How many keys the query sees. */
+  seen: number;
   /** The query, where this sequence is the queries' too. */
   query: number | null;
   key: number | null;
@@ -27,22 +30,25 @@ export interface Listener {
 
 export type Style = "light" | "heat";
 
-/** How strongly each weight is drawn, 0 to 1: on the linear scale the row's largest is the strongest. */
-export function strengths(app: App, weights: readonly number[]): number[] {
+/** The largest of a row. */
+export const largest = (weights: readonly (number | null)[]): number => weights.reduce<number>((top, weight) => (weight !== null && weight > top ? weight : top), 1e-12);
+
+/** How strongly each weight is drawn, 0 to 1: on the linear scale the row's largest is the strongest. Null and NaN stay. */
+export function strengths(app: App, weights: readonly (number | null)[], seen: number): (number | null)[] {
   const scale = app.scale.value;
-  const seen = weights.filter((weight) => !Number.isNaN(weight));
-  const top = Math.max(...seen, 1e-12);
+  const top = largest(weights);
   return weights.map((weight) => {
-    if (Number.isNaN(weight)) return NaN;
-    const t = scale === "linear" ? weight / top : strength(scale, scale === "lift" ? weight * seen.length : weight);
+    if (weight === null || Number.isNaN(weight)) return weight;
+    const t = scale === "linear" ? weight / top : strength(scale, scale === "lift" ? lift(weight, 1 / seen) : weight);
     return Math.min(1, Math.max(0, t));
   });
 }
 
 /** Lays the weights over what is drawn: light falls where the query looks, or colour does. */
-export function cover(app: App, style: Style, t: number): string {
+export function cover(app: App, style: Style, t: number | null): string {
   const theme = app.theme.peek();
-  if (Number.isNaN(t)) return css(INK[theme].hidden);
+  if (t === null) return css(INK[theme].hidden);
+  if (Number.isNaN(t)) return css(INK[theme].unknown);
   if (style === "light") return `rgb(8 10 14 / ${(0.82 * (1 - t)).toFixed(3)})`;
   return cssAt(app.scale.peek(), theme, t).replace("rgb(", "rgba(").replace(")", `,${(0.25 + 0.6 * t).toFixed(3)})`);
 }

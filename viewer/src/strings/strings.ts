@@ -17,8 +17,9 @@ export function spoken(language: Language, word: Word, values: Record<string, st
 }
 
 /** A value that reads the other way than the sentence around it is set apart, so that neither reorders the other. */
-function isolated(language: Language, value: string): string {
+export function isolated(language: Language, value: string): string {
   const sentence = language === "fa" ? "rtl" : "ltr";
+  if (sentence === "rtl" && /^[−+]?[\d.]+(e[−+]?\d+)?$/.test(value)) return `\u2066${value}\u2069`;
   return /\p{L}/u.test(value) && direction(value) !== sentence ? `\u2068${value}\u2069` : value;
 }
 

@@ -2,12 +2,16 @@
 
 import { calledOff, Latest, shown, type App } from "../app";
 import { block } from "../block";
-import { css, cssAt, INK, strength } from "../colour";
+import { cellColour, css, INK } from "../colour";
 import { choice, h, refill, replace } from "../dom";
 import { direction, reading } from "../label";
-import { errorRate, links, meanOf, pharaoh, type Link } from "../link";
+import { lift, shares } from "../lift";
+import { errorRate, links, meanOf, pharaoh, type Link, type Weights } from "../link";
 import { TILE, type Level } from "../provider";
 import { effect, signal } from "../signal";
+import { legend } from "./legend";
+import { STRONGEST, strongest } from "./reading";
+import { cut, downwards, isDownwards } from "./ruler";
 import { words } from "./words";
 
 const MOST = 120;
@@ -15,54 +19,90 @@ const MOST = 120;
 export function alignment(app: App): { element: HTMLElement; close: () => void } {
   const rule = signal<"argmax" | "threshold">("argmax");
   const threshold = signal(0.3);
-  const heads = signal<"one" | "mean">("one");
   const slider = h("input", { type: "range", min: "0.05", max: "0.95", step: "0.05", value: "0.3", oninput: () => (threshold.value = Number(slider.value)) });
   const sliderName = h("span");
   const controls = h("div", { className: "controls" });
+  /** Whose lines are shown alone. */
+  const chosen = signal<number | null>(null);
+  const told = h("p", { className: "pairline" });
   const matrix = h("canvas", { className: "matrix", role: "img" });
   const matrixBox = h("div", { className: "matrixbox", tabIndex: 0, role: "group" }, matrix);
   const lines = h("div", { className: "linesbox" });
   const facts = h("div", { className: "facts" });
-  const element = h("section", { className: "alignmentview", "aria-label": app.say("view.alignment") }, controls, lines, matrixBox, facts);
+  const keys = legend(app, { marks: app.trace.gold ? ["line", "link", "gold"] : ["line", "link"] });
+  const element = h("section", { className: "alignmentview", "aria-label": app.say("view.alignment") }, controls, lines, keys, told, matrixBox, facts);
   if (app.trace.gold && app.cells.peek() === "token" && app.sequence("query")?.words && app.sequence("key")?.words) {
     // Gold links name words: they are shown where they mean something.
     app.cells.value = "word";
     app.camera.value = null;
   }
   const latest = new Latest();
+  const letGo = (event: KeyboardEvent): void => void (event.key === "Escape" && (chosen.value = null));
+  element.addEventListener("keydown", letGo);
   let redraw: () => void = () => undefined;
+  let drop: () => void = () => undefined;
   const watch = new ResizeObserver(() => redraw());
   watch.observe(lines);
+  let at: (event: PointerEvent) => [number, number] | null = () => null;
+  let tell: (target: number | null, source?: number) => void = () => undefined;
+  matrix.addEventListener("pointermove", (event) => {
+    const cell = at(event);
+    tell(cell?.[0] ?? null, cell?.[1]);
+  });
+  matrix.addEventListener("pointerleave", () => tell(null));
+  matrix.addEventListener("click", (event) => {
+    const cell = at(event as PointerEvent);
+    if (cell) chosen.value = cell[0] === chosen.peek() ? null : cell[0];
+  });
   const show = async (signal: AbortSignal, level: Level, mean: boolean, limit: number | null): Promise<void> => {
     const { rows, columns } = app.extent;
     const [n, m] = [Math.min(rows, MOST, TILE), Math.min(columns, MOST, TILE)];
     const site = app.site.value;
     const which = mean ? Array.from({ length: app.current.heads }, (_, head) => head) : [app.head.value];
-    const cells = app.cells.peek();
     const gold = goldOf(app).filter(([target, source]) => target < n && source < m);
     const names = { targets: unitNames(app, "query", n), sources: unitNames(app, "key", m) };
     const weights = meanOf(await Promise.all(which.map((head) => block(app.provider, site, head, [0, n], [0, m], level, signal))));
+    const equal = meanOf(await Promise.all(which.map((head) => shares(app.provider, site, head, [0, n], [0, m], level, signal))));
     if (signal.aborted) return;
     const found = links(weights, limit);
-    const cursor = app.cursor.peek();
+    const lifted = weights.map((row, i) => row.map((weight, j) => (weight === null ? null : lift(weight, equal[i]![j]!))));
+    const picked = chosen.peek() !== null && chosen.peek()! < n ? chosen.peek() : null;
     const made = words(app, "rows", {
       ...names,
       weight: (i, j) => weights[i]![j] || 0,
       least: 0.04,
-      chosen: null,
-      onchosen: (i) => cells === "token" && (app.cursor.value = { query: i, key: cursor?.key ?? 0 }),
+      chosen: picked,
+      onchosen: (i) => (chosen.value = i),
+      onhover: (i) => tell(i),
       links: found,
       gold,
     });
+    drop();
+    drop = made.close;
     replace(lines, made.element);
     (redraw = made.draw)();
-    drawMatrix(app, matrix, weights, names, found, gold);
+    at = drawMatrix(app, matrix, app.scale.peek() === "lift" ? lifted : weights, names, found, gold);
+    app.unknown.value ||= weights.some((row) => row.some(Number.isNaN));
     matrix.setAttribute("aria-label", found.map(([i, j]) => `${names.targets[i]} → ${names.sources[j]} (${shown(weights[i]![j]!, 2)})`).join("; "));
-    const cut = n < rows || m < columns;
+    tell = (target, source) => {
+      const row = target ?? picked;
+      if (row === null) return void (told.textContent = app.say("alignment.point"));
+      if (source === undefined) {
+        const best = strongest(Float32Array.from(weights[row]!, (weight) => weight ?? 0), STRONGEST / 2);
+        const list = best.map((j) => `${names.sources[j]} ${shown(weights[row]![j]!, 3)}`);
+        return replace(told, h("bdi", {}, names.targets[row]!), " → ", ...list.flatMap((each, nth) => [nth ? ", " : "", h("bdi", {}, each)]));
+      }
+      const weight = weights[row]![source]!;
+      const pair = { query: names.targets[row]!, key: names.sources[source]! };
+      const numbers = weight === null ? null : { weight: shown(weight), lift: shown(lifted[row]![source]!, 3) };
+      told.textContent = numbers ? app.say("read.pair", { ...pair, ...numbers }) : app.say("read.hidden", pair);
+    };
+    tell(null);
+    const partly = n < rows || m < columns;
     replace(facts,
       gold.length ? h("p", {}, `${app.say("alignment.error")}: `, h("strong", { className: "error" }, shown(errorRate(found, gold), 4)), `. ${app.say("alignment.gold")}.`) : null,
       app.current.query === app.current.key ? h("p", { className: "note" }, app.say("alignment.self")) : null,
-      cut ? h("p", { className: "note" }, app.say("alignment.only", { count: Math.max(n, m) })) : null,
+      partly ? h("p", { className: "note" }, app.say("alignment.only", { count: Math.max(n, m) })) : null,
       h("label", { className: "pharaoh" }, h("span", {}, app.say("alignment.pharaoh")), h("textarea", { readOnly: true, rows: 2, value: pharaoh(found), dir: "ltr" })));
   };
   const stops = [
@@ -75,13 +115,13 @@ export function alignment(app: App): { element: HTMLElement; close: () => void }
       refill(controls,
         choice(app.say("alignment.rule"), [["argmax", app.say("alignment.argmax")], ["threshold", app.say("alignment.threshold")]], rule.value, (value) => (rule.value = value)),
         h("label", { className: "field" }, sliderName, slider),
-        choice(app.say("alignment.heads"), [["one", app.say("alignment.one")], ["mean", app.say("alignment.mean")]], heads.value, (value) => (heads.value = value)));
+        choice(app.say("alignment.heads"), [["one", app.say("alignment.one")], ["mean", app.say("alignment.mean")]], app.heads.value, (value) => (app.heads.value = value)));
     }),
     effect(() => {
-      void [app.theme.value, app.scale.value, app.language.value];
+      void [app.theme.value, app.scale.value, app.language.value, chosen.value];
       const cells = app.cells.value;
-      show(latest.next(), cells === "token" ? 0 : cells, heads.value === "mean", rule.value === "threshold" ? threshold.value : null).catch((error: unknown) => {
-        if (!calledOff(error)) replace(lines, app.say("failed", { message: String(error) }));
+      show(latest.next(), cells === "token" ? 0 : cells, app.heads.value === "mean", rule.value === "threshold" ? threshold.value : null).catch((error: unknown) => {
+        if (!calledOff(error)) replace(lines, app.failure(error));
       });
     }),
   ];
@@ -90,6 +130,7 @@ export function alignment(app: App): { element: HTMLElement; close: () => void }
     close: () => {
       latest.next();
       watch.disconnect();
+      drop();
       for (const stop of stops) stop();
     },
   };
@@ -104,9 +145,10 @@ function goldOf(app: App): readonly Link[] {
 
 const unitNames = (app: App, side: "query" | "key", count: number): string[] => Array.from({ length: count }, (_, at) => app.unitLabel(side, at));
 
-const FONT = '13px system-ui, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif';
+const FONT = '13px system-ui, "Segoe UI", Roboto, "Noto Sans", "Noto Sans CJK SC", "DejaVu Sans", sans-serif';
 
-function drawMatrix(app: App, canvas: HTMLCanvasElement, weights: number[][], names: { targets: string[]; sources: string[] }, found: readonly Link[], gold: readonly Link[]): void {
+/** Draws weights, or lifts, and says which cell lies under a pointer. */
+function drawMatrix(app: App, canvas: HTMLCanvasElement, values: Weights, names: { targets: string[]; sources: string[] }, found: readonly Link[], gold: readonly Link[]): (event: PointerEvent) => [number, number] | null {
   const context = canvas.getContext("2d")!;
   const [theme, scale] = [app.theme.peek(), app.scale.peek()];
   const ink = INK[theme];
@@ -127,11 +169,9 @@ function drawMatrix(app: App, canvas: HTMLCanvasElement, weights: number[][], na
   // The first word of a text that reads from the right stands at the right.
   const flipped = reading(names.sources) === "rtl";
   const column = (j: number): number => left + (flipped ? m - 1 - j : j) * side;
-  weights.forEach((row, i) => {
-    const seen = row.filter((weight) => !Number.isNaN(weight)).length;
-    row.forEach((weight, j) => {
-      const strong = strength(scale, scale === "lift" ? weight * seen : weight);
-      context.fillStyle = Number.isNaN(weight) ? css(ink.hidden) : weight === 0 ? css(ink.zero) : cssAt(scale, theme, strong);
+  values.forEach((row, i) => {
+    row.forEach((value, j) => {
+      context.fillStyle = cellColour(scale, theme, value);
       context.fillRect(column(j), top + i * side, side - 1, side - 1);
     });
   });
@@ -150,15 +190,26 @@ function drawMatrix(app: App, canvas: HTMLCanvasElement, weights: number[][], na
   names.targets.forEach((name, i) => {
     context.direction = direction(name);
     context.textAlign = "right";
-    context.fillText(name, left - 6, top + (i + 0.5) * side, left - 8);
+    context.fillText(cut(context, name, left - 10), left - 6, top + (i + 0.5) * side);
   });
   names.sources.forEach((name, j) => {
     context.save();
     context.direction = direction(name);
     context.translate(column(j) + side / 2, top - 6);
-    context.rotate(-Math.PI / 2);
-    context.textAlign = "left";
-    context.fillText(name, 0, 0, top - 8);
+    if (isDownwards(name)) {
+      context.textAlign = "center";
+      downwards(context, name, 13, top - 8);
+    } else {
+      context.rotate(-Math.PI / 2);
+      context.textAlign = "left";
+      context.fillText(cut(context, name, top - 10), 0, 0);
+    }
     context.restore();
   });
+  return ({ clientX, clientY }) => {
+    const box = canvas.getBoundingClientRect();
+    const [i, across] = [Math.floor((clientY - box.top - top) / side), Math.floor((clientX - box.left - left) / side)];
+    const j = flipped ? m - 1 - across : across;
+    return i >= 0 && i < n && j >= 0 && j < m ? [i, j] : null;
+  };
 }

@@ -1,6 +1,6 @@
 /** Two heads, or the heads of two traces: both maps and their difference, under one camera. */
 
-import { calledOff, Latest, shown, type App, type Cursor, type Other } from "../app";
+import { calledOff, Latest, openingOf, shown, type App, type Cursor, type Other } from "../app";
 import { Cached } from "../cached";
 import { choice, h, refill, replace } from "../dom";
 import { open } from "../open";
@@ -13,11 +13,11 @@ export function compare(app: App): { element: HTMLElement; close: () => void } {
   const controls = h("div", { className: "controls" });
   const warning = h("p", { className: "warning" });
   const maps = h("div", { className: "triple" });
-  const element = h("section", { className: "compareview", "aria-label": app.say("view.compare") }, controls, warning, maps, legend(app, true));
+  const element = h("section", { className: "compareview", "aria-label": app.say("view.compare") }, controls, warning, maps, legend(app, { difference: true }));
   const file = h("input", { type: "file", accept: ".html,text/html" });
   file.addEventListener("change", () => {
     const chosen = file.files?.[0];
-    if (chosen) load(app, chosen).catch((error: unknown) => (warning.textContent = app.say("failed", { message: error instanceof Error ? error.message : String(error) })));
+    if (chosen) load(app, chosen).catch((error: unknown) => (warning.textContent = app.failure(error)));
   });
   app.against.value ??= { provider: app.provider, trace: app.trace, name: app.say("compare.this"), ...beside(app) };
   const line = h("p", { className: "pairline" });
@@ -32,8 +32,22 @@ export function compare(app: App): { element: HTMLElement; close: () => void } {
     line.textContent = app.say("read.two", { ...names, first: shown(one.weight), second: shown(two.weight), difference: shown(one.weight - two.weight) });
     if (aloud) app.said.value = line.textContent;
   };
+  /** What is under the pointer of one map alone. */
+  const readOne = async (of: App, { query, key }: Cursor, aloud: boolean): Promise<void> => {
+    const signal = latest.next();
+    const cell = await of.provider.value(of.site.peek(), of.head.peek(), query, key, signal);
+    if (signal.aborted) return;
+    const names = { query: of.label("query", query), key: of.label("key", key) };
+    line.textContent = cell.visible ? app.say("read.cell", { ...names, weight: shown(cell.weight), rank: cell.rank, lift: shown(cell.lift, 3) }) : app.say("read.hidden", names);
+    if (aloud) app.said.value = line.textContent;
+  };
+  const listenAlone = (view: MapView, of: App): void => {
+    const failed = (error: unknown): void => void (calledOff(error) || (line.textContent = app.failure(error)));
+    view.onhover = (hover) => hover && readOne(of, hover, false).catch(failed);
+    view.onchosen = () => of.cursor.peek() && readOne(of, of.cursor.peek()!, true).catch(failed);
+  };
   const listen = (view: MapView): MapView => {
-    const failed = (error: unknown): void => void (calledOff(error) || (line.textContent = String(error)));
+    const failed = (error: unknown): void => void (calledOff(error) || (line.textContent = app.failure(error)));
     view.onhover = (hover) => hover && read(hover, false).catch(failed);
     view.onchosen = () => app.cursor.peek() && read(app.cursor.peek()!, true).catch(failed);
     return view;
@@ -47,7 +61,7 @@ export function compare(app: App): { element: HTMLElement; close: () => void } {
       const at = all.findIndex(({ provider }) => provider === against.provider);
       const site = against.trace.sites[against.site]!;
       refill(controls,
-        choice(app.say("compare.with"), all.map(({ name }, index) => [String(index), name] as const), String(at), (index) => (app.against.value = { ...all[Number(index)]!, site: 0, head: 0 })),
+        choice(app.say("compare.with"), all.map(({ name }, index) => [String(index), name] as const), String(at), (index) => (app.against.value = begun(all[Number(index)]!))),
         choice(app.say("site"), against.trace.sites.map((each, index) => [String(index), app.siteName(each)] as const), String(against.site), (index) => (app.against.value = { ...against, site: Number(index), head: 0 })),
         choice(app.say("head"), Array.from({ length: site.heads }, (_, head) => [String(head), String(head)] as const), String(against.head), (head) => (app.against.value = { ...against, head: Number(head) })),
         h("label", { className: "field" }, h("span", {}, app.say("compare.file")), file),
@@ -68,8 +82,12 @@ export function compare(app: App): { element: HTMLElement; close: () => void } {
       const other = against.provider === app.provider ? "" : `${against.name} · `;
       const titles = [named(app.say("compare.first"), mine, app.head.value), named(app.say("compare.second"), theirs, against.head, other), app.say("compare.difference")];
       untracked(() => {
-        views = (same ? [first, second, less] : [first]).map((layer, at) => new MapView(app, layer, titles[at]!));
-        if (same) views.forEach(listen);
+        if (same) views = [first, second, less].map((layer, at) => listen(new MapView(app, layer, titles[at]!)));
+        else {
+          const sides = [[app, first], [app.beside(against), second]] as const;
+          views = sides.map(([of, layer], at) => new MapView(of, layer, titles[at]!));
+          views.forEach((view, at) => listenAlone(view, sides[at]![0]));
+        }
         replace(maps, ...views.map((view, at) => h("figure", {}, h("figcaption", {}, titles[at]!), view.element)));
       });
     }),
@@ -92,12 +110,18 @@ function beside(app: App): { site: number; head: number } {
 
 const traces = (app: App): Other[] => [{ provider: app.provider, trace: app.trace, name: app.say("compare.this"), site: 0, head: 0 }, ...app.others.value];
 
+/** Another trace where its own door opens. */
+function begun(other: Other): Other {
+  const { site, head } = openingOf(other.trace);
+  return { ...other, site, head: head ?? 0 };
+}
+
 async function load(app: App, file: File): Promise<void> {
   const page = new DOMParser().parseFromString(await file.text(), "text/html");
   const payload = page.getElementById("trace")?.textContent;
   if (!payload) throw new Error(`${file.name}: no trace inside`);
   const provider = new Cached(open(payload));
-  const other: Other = { provider, trace: await provider.meta(), name: file.name, site: 0, head: 0 };
+  const other = begun({ provider, trace: await provider.meta(), name: file.name, site: 0, head: 0 });
   app.others.value = [...app.others.value, other];
   app.against.value = other;
 }

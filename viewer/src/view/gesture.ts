@@ -85,9 +85,15 @@ export class Gestures {
     else if (event.key === "-" || event.key === "−") this.nearer(0.5);
     else if (event.key === "Home" || event.key === "0") this.map.fit();
     else if (event.key === "b") this.toggleBrush();
-    else if (event.key === "Escape") [this.anchor, this.app.brush.value] = [null, null];
+    else if (event.key === "Escape") this.letGo();
     else return;
     event.preventDefault();
+  }
+
+  /** First the brush, then the cursor. */
+  private letGo(): void {
+    if (!this.app.brush.value) this.app.cursor.value = null;
+    [this.anchor, this.app.brush.value] = [null, null];
   }
 
   private nearer(factor: number): void {

@@ -2,13 +2,17 @@
 
 import type { Cells } from "../app";
 import type { Cached } from "../cached";
-import { differencePixels, liftShifts, pixels, type Look, type Theme } from "../colour";
+import { UNKNOWN } from "../codec";
+import { differencePixels, pixels, type Look, type Theme } from "../colour";
+import { cellShifts, rowShifts } from "../lift";
 import { TILE, type Codes, type Level, type Pool, type TileRequest } from "../provider";
 
 export interface Tile {
   codes: Codes;
   /** Made of some rows only: the exact one has to follow. */
   estimate: boolean;
+  /** Whether a weight in it is not a number. */
+  unknown: boolean;
   picture: HTMLCanvasElement;
 }
 
@@ -33,10 +37,9 @@ export function headLayer(provider: Cached, site: number, head: number, cells: C
     name: [id, site, head, cells, look.scale, look.theme, look.pool].join("/"),
     async tile(level, row, column, signal, guess) {
       const request: TileRequest = { site, head, level: levelOf(cells, level), row, column, pool: look.pool };
-      const lifted = look.scale === "lift" && cells === "token";
-      const counts = lifted ? await provider.counts(site, head) : null;
-      const shifts = counts ? liftShifts(counts, level, row, look.pool) : null;
-      const painted = (codes: Codes, estimate = false): Tile => ({ codes, estimate, picture: picture(pixels(codes, look, shifts)) });
+      const shifts = async (): Promise<Float64Array> => cells === "token" ? rowShifts(await provider.counts(site, head), level, row, look.pool) : cellShifts(await provider.tile({ ...request, pool: "equal" }, signal));
+      const shift = look.scale === "lift" ? await shifts() : null;
+      const painted = (codes: Codes, estimate = false): Tile => ({ codes, estimate, unknown: codes.includes(UNKNOWN), picture: picture(pixels(codes, look, shift)) });
       return painted(await provider.tile(request, signal, (codes) => guess(painted(codes, true))));
     },
   };
@@ -54,7 +57,7 @@ export function differenceLayer(first: One, second: One, cells: Cells, theme: Th
     async tile(level, row, column, signal) {
       const ask = ({ provider, site, head }: One): Promise<Codes> => provider.tile({ site, head, level: levelOf(cells, level), row, column, pool }, signal);
       const [one, other] = await Promise.all([ask(first), ask(second)]);
-      return { codes: one, estimate: false, picture: picture(differencePixels(one, other, theme)) };
+      return { codes: one, estimate: false, unknown: one.includes(UNKNOWN) || other.includes(UNKNOWN), picture: picture(differencePixels(one, other, theme)) };
     },
   };
 }

@@ -1,6 +1,7 @@
 import type { App } from "../app";
 import { css, cssAt, differenceColour, INK, LOG_DECADES, type Scale } from "../colour";
 import { h, replace } from "../dom";
+import type { Style } from "../scene/scene";
 import { effect } from "../signal";
 
 const TICKS: Record<Scale, [string, number][]> = {
@@ -9,29 +10,51 @@ const TICKS: Record<Scale, [string, number][]> = {
   linear: [["0", 0], ["½", 0.5], ["1", 1]],
 };
 
+export interface Legend {
+  difference?: boolean;
+  /** What is drawn besides colours. */
+  marks?: readonly ("line" | "link" | "gold")[];
+  /** On the linear scale the row's largest weight is the strongest colour. */
+  row?: boolean;
+  /** How weights lie over a picture. */
+  style?: () => Style;
+}
+
 /** The colours in plain words. */
-export function legend(app: App, difference = false): HTMLElement {
+export function legend(app: App, { difference = false, marks = [], row = false, style = () => "heat" }: Legend = {}): HTMLElement {
   const box = h("div", { className: "legend" });
-  effect(() => {
+  let attached = false;
+  const stop = effect(() => {
+    if (attached && !box.isConnected) return stop();
+    attached ||= box.isConnected;
     const theme = app.theme.value;
     const scale = app.scale.value;
     const ink = INK[theme];
-    const colour = (t: number): string => (difference ? differenceColour(theme, 2 * t - 1) : cssAt(scale, theme, t));
+    const light = style() === "light";
+    const whole = row && scale === "linear";
+    // A picture of middling grey under the veil that lies where the query does not look.
+    const grey = (t: number): string => `rgb(${[8, 10, 14].map((veil) => Math.round(190 + (veil - 190) * 0.82 * (1 - t))).join(",")})`;
+    const colour = (t: number): string => (difference ? differenceColour(theme, 2 * t - 1) : light ? grey(t) : cssAt(scale, theme, t));
     const bar = h("span", { className: "bar" });
     bar.style.background = `linear-gradient(to right,${Array.from({ length: 17 }, (_, n) => colour(n / 16)).join(",")})`;
-    const ticks = difference ? ([["−1", 0], ["0", 0.5], ["+1", 1]] as [string, number][]) : TICKS[scale];
+    const rows: [string, number][] = [["0", 0], [app.say("legend.largest"), 1]];
+    const ticks = difference ? ([["−1", 0], ["0", 0.5], ["+1", 1]] as [string, number][]) : whole ? rows : TICKS[scale];
     const scaleBox = h("span", { className: "scale", dir: "ltr" }, bar, ...ticks.map(([text, at]) => {
       const tick = h("span", { className: at === 0 ? "tick first" : at === 1 ? "tick last" : "tick" }, text);
       tick.style.left = `${at * 100}%`;
       return tick;
     }));
-    const swatch = (background: string): HTMLElement => {
+    const key = (background: string, text: string): HTMLElement => {
       const square = h("span", { className: "swatch" });
       square.style.background = background;
-      return square;
+      return h("span", { className: "key" }, square, text);
     };
     const hatch = `repeating-linear-gradient(135deg,${css(ink.hidden)} 0 3px,${css(ink.hatch)} 3px 4px)`;
-    replace(box, scaleBox, h("span", { className: "words" }, app.say(difference ? "legend.difference" : `legend.${scale}`)), difference ? null : h("span", { className: "key" }, swatch(css(ink.zero)), app.say("legend.zero")), h("span", { className: "key" }, swatch(hatch), app.say("legend.hidden")));
+    replace(box, scaleBox, h("span", { className: "said" }, app.say(difference ? "legend.difference" : whole ? "legend.row" : `legend.${scale}`)),
+      difference || row ? null : key(css(ink.zero), app.say("legend.zero")),
+      difference ? null : key(row ? css(ink.hidden) : hatch, app.say("legend.hidden")),
+      app.unknown.value ? key(css(ink.unknown), app.say("legend.unknown")) : null,
+      ...marks.map((mark) => key(css(ink[mark]), app.say(`legend.${mark}`))));
   });
   return box;
 }

@@ -5,7 +5,7 @@ import { clamped, fitted, levelFor, tilesIn, toPixel, toUnit, zoomed, type Camer
 import { css, INK } from "../colour";
 import { h } from "../dom";
 import { TILE, type Span } from "../provider";
-import { effect } from "../signal";
+import { effect, signal } from "../signal";
 import { Gestures } from "./gesture";
 import type { Layer, Tile } from "./layer";
 import { drawRulers, LEFT, TOP } from "./ruler";
@@ -35,6 +35,8 @@ export class MapView {
   readonly begun: Promise<void>;
   private readonly tiles: Tiles;
   frame: Frame = { width: 1, height: 1 };
+  /** The level that is drawn; null until the map has its size. */
+  readonly drawnLevel = signal<number | null>(null);
   private ratio = 1;
   private drawn = 0;
   private readonly stops: (() => void)[] = [];
@@ -50,7 +52,7 @@ export class MapView {
     const watch = new ResizeObserver(() => this.resize());
     watch.observe(this.element);
     this.stops.push(() => watch.disconnect());
-    const failed = (message: string): void => void (app.said.value = app.say("failed", { message }));
+    const failed = (error: unknown): void => void (app.said.value = app.failure(error));
     let begin: () => void = () => undefined;
     this.begun = new Promise((resolve) => (begin = resolve));
     const changed = (): void => {
@@ -115,6 +117,7 @@ export class MapView {
   private draw(): void {
     this.drawn = 0;
     if (!this.tiles.layer || this.frame.width <= 1) return;
+    this.drawnLevel.value = this.level;
     const { context, frame, ratio } = this;
     const camera = this.camera;
     const ink = INK[this.app.theme.value];
@@ -159,6 +162,7 @@ export class MapView {
     const hatch = this.hatching();
     for (const place of places) {
       const tile = this.tiles.get(place);
+      if (tile?.unknown) this.app.unknown.value = true;
       if (tile) this.blit(tile, place, camera, hatch);
       else this.drawCoarser(place, camera, hatch);
     }
@@ -243,8 +247,10 @@ export class MapView {
     return { px, py, row: Math.floor(y), column: Math.floor(x), inside };
   }
 
-  hoverAt(row: number, column: number): Hover {
-    const { level } = this;
+  /** What a cell is, once it is known how near it is looked at. */
+  hoverAt(row: number, column: number): Hover | null {
+    const level = this.drawnLevel.value;
+    if (level === null) return null;
     const [r, c] = [row >> level, column >> level];
     const tile = this.tiles.get({ level, row: Math.floor(r / TILE), column: Math.floor(c / TILE) });
     return { query: tokenOf(this.app, "query", row), key: tokenOf(this.app, "key", column), code: tile?.codes[(r % TILE) * TILE + (c % TILE)], level };

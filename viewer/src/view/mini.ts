@@ -6,7 +6,7 @@ import { h } from "../dom";
 import type { Thumbnail } from "../provider";
 import { effect, signal } from "../signal";
 import { LEFT, TOP } from "./ruler";
-import { thumbnail } from "./thumbnail";
+import { shiftsOf, thumbnail } from "./thumbnail";
 
 const SIDE = 128;
 
@@ -19,6 +19,7 @@ export function mini(app: App, begun: Promise<void>, move: (x: number, y: number
     move((event.clientX - box.left) * scale, (event.clientY - box.top) * scale);
   });
   const whole = signal<Thumbnail | null>(null);
+  const shifts = signal<Float64Array | null>(null);
   const latest = new Latest();
   const stops = [
     effect(() => {
@@ -31,11 +32,16 @@ export function mini(app: App, begun: Promise<void>, move: (x: number, y: number
       }).catch(() => undefined);
     }),
     effect(() => {
+      const [site, head, scale, of] = [app.site.value, app.head.value, app.scale.value, whole.value];
+      shifts.value = null;
+      if (of) shiftsOf(app.provider, site, head, app.trace.sites[site]!, scale).then((found) => (shifts.value = found)).catch(() => undefined);
+    }),
+    effect(() => {
       canvas.hidden = app.cells.value !== "token";
       canvas.toggleAttribute("data-estimate", whole.value?.estimate === true);
       canvas.toggleAttribute("data-exact", whole.value?.estimate === false);
       canvas.title = whole.value?.estimate ? app.say("estimate") : "";
-      if (!canvas.hidden) draw(app, canvas, whole.value);
+      if (!canvas.hidden) draw(app, canvas, whole.value, shifts.value);
     }),
   ];
   return {
@@ -47,9 +53,8 @@ export function mini(app: App, begun: Promise<void>, move: (x: number, y: number
   };
 }
 
-function draw(app: App, canvas: HTMLCanvasElement, whole: Thumbnail | null): void {
+function draw(app: App, canvas: HTMLCanvasElement, whole: Thumbnail | null, shifts: Float64Array | null): void {
   const [camera, theme] = [app.camera.value, app.theme.value];
-  const scale = app.scale.value === "lift" ? "log" : app.scale.value;
   const { queries, keys } = app.current;
   const context = canvas.getContext("2d")!;
   const unit = SIDE / Math.max(queries, keys);
@@ -57,7 +62,8 @@ function draw(app: App, canvas: HTMLCanvasElement, whole: Thumbnail | null): voi
   context.fillStyle = css(INK[theme].hidden);
   context.fillRect(0, 0, keys * unit, queries * unit);
   context.imageSmoothingEnabled = false;
-  if (whole) context.drawImage(thumbnail(app.current, whole.codes, theme, scale), 0, 0, keys * unit, queries * unit);
+  const scale = app.scale.value;
+  if (whole && (scale !== "lift" || shifts)) context.drawImage(thumbnail(app.current, whole.codes, theme, scale, shifts), 0, 0, keys * unit, queries * unit);
   if (!camera) return;
   const box = document.querySelector(".mapbox")?.getBoundingClientRect();
   const half = (pixelsWide: number): number => Math.max(3, (Math.max(0, pixelsWide) / camera.zoom / 2) * unit);

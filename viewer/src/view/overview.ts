@@ -1,10 +1,12 @@
 /** All heads at once: a small map of each, with bars for what they do, in any order. */
 
 import { shown, type App } from "../app";
+import { UNKNOWN } from "../codec";
 import { choice, h, refill, replace } from "../dom";
 import { MEASURES, THUMBNAIL, type Measure, type Measures, type Site, type Thumbnail } from "../provider";
 import { effect, signal, untracked } from "../signal";
-import { thumbnail } from "./thumbnail";
+import { legend } from "./legend";
+import { shiftsOf, thumbnail } from "./thumbnail";
 
 const BARS: readonly Measure[] = ["entropy", "distance", "sink"];
 
@@ -24,7 +26,7 @@ export function overview(app: App): { element: HTMLElement; close: () => void } 
   const grid = h("div", { className: "heads" });
   const note = h("p", { className: "note" });
   const controls = h("div", { className: "controls" });
-  const element = h("section", { className: "overview", "aria-label": app.say("view.overview") }, controls, note, grid);
+  const element = h("section", { className: "overview", "aria-label": app.say("view.overview") }, controls, legend(app), note, grid);
   const cards = app.trace.sites.flatMap((site, index) => Array.from({ length: site.heads }, (_, head) => card(app, index, head)));
   const closed = new AbortController();
   const certain = new Certain(app, cards, closed.signal, (site) => void measure(site));
@@ -62,9 +64,15 @@ export function overview(app: App): { element: HTMLElement; close: () => void } 
       const by = order.value;
       const chosen = cards.filter(({ site }) => kind.value === "all" || app.trace.sites[site]!.kind === kind.value);
       if (by !== "place") chosen.sort((a, b) => (b.measures?.[by] ?? -1) - (a.measures?.[by] ?? -1));
+      // Few heads take what room there is; many stay as small as can be told apart.
+      grid.style.setProperty("--side", `${Math.round(Math.min(260, Math.max(82, Math.sqrt(500_000 / Math.max(chosen.length, 1)) - 40)))}px`);
       untracked(() => lay(app, grid, chosen, by === "place"));
       label(app, cards);
       note.textContent = estimates.size ? app.say("estimate") : "";
+    }),
+    effect(() => {
+      const [site, head, mean] = [app.site.value, app.head.value, app.heads.value === "mean"];
+      for (const each of cards) each.element.setAttribute("aria-current", String(each.site === site && (mean || each.head === head)));
     }),
     effect(() => {
       void [app.theme.value, app.scale.value];
@@ -103,7 +111,7 @@ class Certain {
     this.busy = true;
     for (let card = this.waiting.shift(); card && !this.signal.aborted; card = this.waiting.shift()) {
       const exact = await this.app.provider.exactOverview(card.site, card.head, this.signal).catch(() => null);
-      if (exact) paint(this.app, card, exact);
+      if (exact) await paint(this.app, card, exact);
       const { site } = card;
       const rest = this.cards.some((each) => each.site === site && each.canvas.dataset["drawn"] && each.canvas.hasAttribute("data-estimate"));
       if (exact && !rest) this.done(site);
@@ -151,12 +159,15 @@ function label(app: App, cards: Card[]): void {
 
 async function draw(app: App, card: Card): Promise<void> {
   const answer = await app.provider.overview(card.site, card.head).catch(() => null);
-  if (answer) paint(app, card, answer);
+  if (answer) await paint(app, card, answer).catch(() => undefined);
 }
 
-function paint(app: App, card: Card, { codes, estimate }: Thumbnail): void {
-  const scale = app.scale.peek() === "lift" ? "log" : app.scale.peek();
-  const small = thumbnail(app.trace.sites[card.site]!, codes, app.theme.peek(), scale);
+async function paint(app: App, card: Card, { codes, estimate }: Thumbnail): Promise<void> {
+  const [scale, site] = [app.scale.peek(), app.trace.sites[card.site]!];
+  const shifts = await shiftsOf(app.provider, card.site, card.head, site, scale);
+  if (scale !== app.scale.peek()) return;
+  app.unknown.value ||= codes.includes(UNKNOWN);
+  const small = thumbnail(site, codes, app.theme.peek(), scale, shifts);
   card.canvas.width = small.width;
   card.canvas.height = small.height;
   card.canvas.getContext("2d")!.drawImage(small, 0, 0);

@@ -3,11 +3,13 @@
 import { calledOff, Latest, shown, type App } from "../app";
 import { decode, HIDDEN } from "../codec";
 import { h, replace } from "../dom";
+import { lift, shares } from "../lift";
+import type { Semantic } from "../provider";
 import { effect } from "../signal";
 import type { Hover } from "./map";
 import { unitOf } from "./units";
 
-const STRONGEST = 8;
+export const STRONGEST = 8;
 
 export class Reading {
   readonly element = h("div", { className: "reading", role: "region", tabIndex: 0 });
@@ -20,7 +22,7 @@ export class Reading {
 
   constructor(
     private readonly app: App,
-    private readonly hoverAt: (query: number, key: number) => Hover,
+    private readonly hoverAt: (query: number, key: number) => Hover | null,
   ) {
     this.element.append(this.cell, this.table);
     this.stops.push(effect(() => {
@@ -28,8 +30,11 @@ export class Reading {
       void [app.site.value, app.head.value, app.pool.value, app.cells.value, app.language.value];
       this.element.setAttribute("aria-label", app.say("strongest"));
       if (!cursor) return replace(this.cell, h("p", { className: "note" }, app.say("reading.none"))), replace(this.table);
-      void this.read(this.hoverAt(cursor.query, cursor.key), true);
-      void this.list(cursor.query);
+      const here = this.hoverAt(cursor.query, cursor.key);
+      if (here) void this.read(here, true);
+    }), effect(() => {
+      void [app.site.value, app.head.value, app.language.value];
+      if (app.cursor.value) void this.list(app.cursor.value.query);
     }));
   }
 
@@ -49,38 +54,50 @@ export class Reading {
     const signal = this.asked.next();
     const { app } = this;
     const at = hover ?? (app.cursor.peek() ? this.hoverAt(app.cursor.peek()!.query, app.cursor.peek()!.key) : null);
-    if (!at) return replace(this.cell, h("p", { className: "note" }, app.say("reading.none")));
+    if (!at) return app.cursor.peek() ? undefined : replace(this.cell, h("p", { className: "note" }, app.say("reading.none")));
     try {
       const { site, head } = app;
       const value = await app.provider.value(site.peek(), head.peek(), at.query, at.key, signal);
       if (signal.aborted) return;
       const names = { query: app.label("query", at.query), key: app.label("key", at.key) };
-      const count = app.current.keys;
+      const unknown = Number.isNaN(value.weight);
       const numbers = { weight: shown(value.weight), rank: value.rank, lift: shown(value.lift, 3) };
       const cells = app.cells.peek();
       const level = cells === "token" ? at.level : cells;
       const pooled = at.level > 0 || cells !== "token";
-      const share = !pooled || at.code === HIDDEN ? null : at.code === undefined ? "…" : shown(decode(at.code));
+      const mass = !pooled || at.code === undefined ? null : decode(at.code);
+      const share = !pooled || at.code === HIDDEN ? null : mass === null ? "…" : shown(mass);
+      const lifted = cells === "token" || mass === null ? null : shown(lift(mass, await this.equalShare(at, cells, signal)), 3);
+      if (signal.aborted) return;
       const units = cells === "token" ? null : { query: app.unitLabel("query", unitOf(app, "query", at.query)), key: app.unitLabel("key", unitOf(app, "key", at.key)) };
-      const alone = value.visible ? app.say("read.cell", { ...names, ...numbers }) : app.say("read.hidden", names);
+      const alone = unknown ? `${names.query} → ${names.key}: ${app.say("legend.unknown")}` : value.visible ? app.say("read.cell", { ...names, ...numbers }) : app.say("read.hidden", names);
       this.lacking = pooled && at.code === undefined;
       const said = units && share !== null && !this.lacking ? app.say("read.pool", { rows: units.query, columns: units.key, pool: app.say("pool.mass").split(/[:：]/)[0]!, weight: share }) : alone;
       replace(
         this.cell,
-        ...(units ? [pair("h2", units), h("dl", {}, ...term(app.say("cell"), share === null ? app.say("legend.hidden") : h("strong", {}, share)), ...term(app.say("level"), app.levelName(level)))] : []),
+        ...(units ? [pair("h2", units), h("dl", {}, ...term(app.say("cell"), share === null ? app.say("legend.hidden") : h("strong", {}, share)), ...(lifted === null ? [] : term(app.say("lift"), h("span", { className: "celllift" }, lifted))), ...term(app.say("level"), app.levelName(level)))] : []),
         pair(units ? "h3" : "h2", names),
         h("dl", {},
           ...term(app.say("query"), at.query), ...term(app.say("key"), at.key),
           ...term(app.say("weight"), value.visible ? h("strong", { className: "weight" }, numbers.weight) : app.say("legend.hidden")),
-          ...(value.visible ? [...term(app.say("rank"), app.say("rank.of", { rank: value.rank, count })), ...term(app.say("lift"), numbers.lift), ...term(app.say("score"), shown(value.score))] : []),
+          ...(value.visible && !unknown ? [...term(app.say("rank"), app.say("rank.of", { rank: value.rank, count: value.count })), ...term(app.say("lift"), numbers.lift)] : []),
+          ...(value.visible ? term(app.say("score"), shown(value.score)) : []),
           ...(units ? [] : term(app.say("level"), app.levelName(level))),
           ...(share !== null && !units ? term(app.say("cell"), share) : []),
         ),
       );
       if (aloud) app.said.value = said;
     } catch (error) {
-      if (!calledOff(error)) replace(this.cell, app.say("failed", { message: String(error) }));
+      if (!calledOff(error)) replace(this.cell, app.failure(error));
     }
+  }
+
+  /** What the words or sentences of a cell would weigh if they were looked at as all else. */
+  private async equalShare({ query, key }: Hover, cells: Semantic, signal: AbortSignal): Promise<number> {
+    const { app } = this;
+    const [row, column] = [unitOf(app, "query", query), unitOf(app, "key", key)];
+    const [[share]] = (await shares(app.provider, app.site.peek(), app.head.peek(), [row, row + 1], [column, column + 1], cells, signal)) as [[number | null]];
+    return share ?? NaN;
   }
 
   private async list(query: number): Promise<void> {
@@ -91,7 +108,7 @@ export class Reading {
       if (signal.aborted) return;
       const best = strongest(row, STRONGEST);
       const head = h("tr", {}, h("th", { scope: "col" }, app.say("key")), h("th", { scope: "col" }, "#"), h("th", { scope: "col", className: "number" }, app.say("weight")));
-      const lines = best.map((key) => h("tr", {}, h("td", {}, h("button", { className: "plain", onclick: () => (app.cursor.value = { query, key }) }, h("bdi", {}, app.label("key", key)))), h("td", {}, key), h("td", { className: "number" }, shown(row[key]!))));
+      const lines = best.map((key) => h("tr", {}, h("td", {}, h("button", { className: "plain", onclick: () => (app.cursor.value = { query, key }) }, h("bdi", {}, app.label("key", key)))), h("td", {}, key), h("td", { className: "number", dir: "ltr" }, shown(row[key]!))));
       replace(this.table, h("table", {}, h("caption", {}, app.say("strongest")), h("thead", {}, head), h("tbody", {}, ...lines)), best.length ? null : app.say("nothing"));
     } catch (error) {
       if (!calledOff(error)) replace(this.table);
@@ -113,4 +130,5 @@ export function strongest(row: Float32Array, most: number): number[] {
 
 const pair = (tag: "h2" | "h3", { query, key }: { query: string; key: string }): HTMLElement =>
   h(tag, { className: "pair", dir: "ltr" }, h("bdi", {}, query), h("span", { "aria-hidden": "true" }, " → "), h("bdi", {}, key));
-const term = (name: string, value: Node | string | number): Node[] => [h("dt", {}, name), h("dd", {}, value)];
+/** A number stands from left to right in every language. */
+const term = (name: string, value: Node | string | number): Node[] => [h("dt", {}, name), h("dd", {}, typeof value === "string" && /^[−\d]/.test(value) && !/\p{L}{2}/u.test(value) ? h("bdi", { dir: "ltr" }, value) : value)];

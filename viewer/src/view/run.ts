@@ -38,7 +38,7 @@ export function run(app: App): { element: HTMLElement; close: () => void } {
           h("button", { onclick: () => (app.view.value = "compare") }, app.say("view.compare")),
           h("a", { href: `?trace=${encodeURIComponent(told.trace)}#view=map`, target: "_blank", rel: "noopener" }, app.say("run.alone"))));
     } catch (error) {
-      replace(answer, h("p", { className: "warning" }, app.say("failed", { message: error instanceof Error ? error.message : String(error) })));
+      replace(answer, h("p", { className: "warning" }, app.failure(error)));
     } finally {
       busy.value = false;
     }

@@ -1,7 +1,7 @@
 /** The picture, sound or graph that positions were made from, with what one query looks at drawn over it. */
 
 import { calledOff, Latest, shown, type App } from "../app";
-import { block } from "../block";
+import { rowOf, seenBy } from "../row";
 import { choice, h, refill, replace } from "../dom";
 import type { Sequence, Site, Trace } from "../provider";
 import { frames } from "../scene/frames";
@@ -9,10 +9,9 @@ import { MOST_NODES, nodes } from "../scene/nodes";
 import { patches } from "../scene/patches";
 import type { Listener, Scene, Style } from "../scene/scene";
 import { effect, signal, untracked } from "../signal";
+import { legend } from "./legend";
 import { Reading } from "./reading";
 
-/** Keys up to which hidden ones are told apart from those of weight 0. */
-const TOLD_APART = 8192;
 /** Query tokens that are shown as buttons, around the chosen one. */
 const AROUND = 100;
 const PAUSE = 700;
@@ -26,19 +25,20 @@ export function scenes(app: App): { element: HTMLElement; close: () => void } {
   const hovered = signal<number | null>(null);
   const [controls, stage, facts] = [h("div", { className: "controls" }), h("div", { className: "scenes" }), h("p", { className: "note" })];
   const reading = new Reading(app, (query, key) => ({ query, key, code: undefined, level: 0 }));
-  const section = h("section", { className: "sceneview", "aria-label": app.say("view.scene") }, controls, stage, facts);
+  const section = h("section", { className: "sceneview", "aria-label": app.say("view.scene") }, controls, stage, facts, legend(app, { row: true, style: () => (app.sequence("key")?.kind !== "nodes" && app.sequence("key")?.picture ? style.value : "heat") }));
   const element = h("div", { className: "withreading" }, section, reading.element);
   const latest = new Latest();
   const chosen = (): { query: number; key: number } => app.cursor.peek() ?? { query: 0, key: 0 };
   const ask = (query: number): void => void (app.cursor.value = { query: wrapped(query, app.current.queries), key: chosen().key });
   const look = (index: number, side: "query" | "key"): void => void (app.cursor.value = { ...chosen(), [side]: index });
   let made: Made = { scenes: [], tokens: null };
-  let weights: number[] | null = null;
+  let weights: (number | null)[] | null = null;
+  let seen = 1;
   const paint = (): void => {
     const { query, key } = chosen();
     const own = app.current.query === app.current.key;
     for (const { scene, side } of made.scenes) {
-      scene.draw(side === "query" ? { weights: null, query, key: null } : { weights, query: own ? query : null, key: app.cursor.peek() ? (hovered.peek() ?? key) : hovered.peek() });
+      scene.draw(side === "query" ? { weights: null, seen, query, key: null } : { weights, seen, query: own ? query : null, key: app.cursor.peek() ? (hovered.peek() ?? key) : hovered.peek() });
     }
   };
   const watch = new ResizeObserver(paint);
@@ -69,11 +69,14 @@ export function scenes(app: App): { element: HTMLElement; close: () => void } {
       void [app.scale.value, app.theme.value, style.value, app.cursor.value];
       made.tokens?.draw(query);
       paint();
-      rowOf(app, site.value, head.value, query, latest.next()).then((row) => {
-        weights = row;
+      const signal = latest.next();
+      Promise.all([rowOf(app, site.value, head.value, query, signal), seenBy(app, site.value, head.value, query)]).then(([row, count]) => {
+        if (signal.aborted) return;
+        [weights, seen] = [row, count];
+        app.unknown.value ||= row.some(Number.isNaN);
         paint();
         facts.textContent = told(app, row);
-      }).catch((error: unknown) => !calledOff(error) && (facts.textContent = app.say("failed", { message: String(error) })));
+      }).catch((error: unknown) => !calledOff(error) && (facts.textContent = app.failure(error)));
     }),
     effect(() => {
       const query = app.cursor.value?.query ?? 0;
@@ -156,16 +159,8 @@ function tokens(app: App, site: Site, choose: (query: number) => void): { elemen
   return { element, draw };
 }
 
-/** A query's weights, NaN where it may not look; beyond a length hidden keys count as 0. */
-async function rowOf(app: App, site: number, head: number, query: number, signal: AbortSignal): Promise<number[]> {
-  const { keys } = app.trace.sites[site]!;
-  const row = keys <= TOLD_APART ? (await block(app.provider, site, head, [query, query + 1], [0, keys], 0, signal))[0]! : Array.from(await app.provider.row(site, head, query, signal));
-  signal.throwIfAborted();
-  return row;
-}
-
-function told(app: App, row: readonly number[]): string {
-  const seen = row.filter((weight) => weight >= 0);
+function told(app: App, row: readonly (number | null)[]): string {
+  const seen = row.filter((weight): weight is number => weight !== null && !Number.isNaN(weight));
   if (!seen.length) return app.say("nothing");
   const top = Math.max(...seen);
   return app.say("scene.strongest", { key: app.label("key", row.indexOf(top)), weight: shown(top) });

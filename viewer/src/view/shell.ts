@@ -1,6 +1,6 @@
 /** The frame of the page: choices above, one view in the middle, the latest words below. */
 
-import { shown, VIEWS, type App, type View } from "../app";
+import { openingOf, shown, VIEWS, type App, type View } from "../app";
 import { choice, h, refill, replace } from "../dom";
 import { effect, untracked } from "../signal";
 import { LANGUAGES, type Language } from "../strings/strings";
@@ -46,7 +46,15 @@ export class Shell {
     const pedigree = h("span");
     const more = h("button", { className: "plain", onclick: told.open });
     const footer = h("footer", { className: "foot" }, status, h("p", { className: "pedigree" }, pedigree, " ", more));
-    replace(root, bar, h("div", { className: "tools", role: "group", "aria-label": app.say("view.map") }, this.choices, this.finder.element), this.body, footer, this.help, told.element);
+    const tools = h("section", { className: "tools" }, this.choices, this.finder.element);
+    const gone = h("div", { className: "gone", role: "alert" });
+    replace(root, bar, tools, gone, this.body, footer, this.help, told.element);
+    effect(() => tools.setAttribute("aria-label", app.say("tools")));
+    effect(() => {
+      const retry = (): void => void app.provider.ping().then((back) => back && location.reload());
+      if (app.provider.gone.value) replace(gone, h("span", {}, app.say("gone")), h("button", { onclick: retry }, app.say("retry")));
+      else replace(gone);
+    });
     effect(() => this.drawBar(bar));
     effect(() => this.drawTools());
     effect(() => this.open(app.view.value));
@@ -77,11 +85,11 @@ export class Shell {
     return app.say(view === "scene" && shown && shown !== "tokens" ? `view.${shown}` : `view.${view}`);
   }
 
-  /** A view begins where it says most: an alignment looks across, as the layer before the last does. */
+  /** A view begins where it says most: an alignment looks across. */
   private turn(view: View): void {
     const { app } = this;
-    const across = [...app.trace.sites.keys()].filter((site) => app.trace.sites[site]!.kind === "cross");
-    if (view === "alignment" && app.view.peek() !== view && across.length && app.current.kind !== "cross") app.choose(across.at(-2) ?? across[0]!, app.head.value);
+    const opening = openingOf(app.trace);
+    if (view === "alignment" && app.view.peek() !== view && app.current.kind !== "cross" && app.trace.sites[opening.site]!.kind === "cross") app.choose(opening.site, opening.head ?? app.head.value);
     app.view.value = view;
   }
 

@@ -1,18 +1,24 @@
 /** The formula of one row, step by step, with its numbers. */
 
 import { calledOff, Latest, shown, type App } from "../app";
+import { cellColour, css, INK, readableOn, strength } from "../colour";
 import { formula, h, replace } from "../dom";
 import { FEATURES } from "../engine/step";
 import { positionSteps } from "../engine/position";
 import type { Step } from "../provider";
+import { lift } from "../lift";
+import { seenBy } from "../row";
 import { effect } from "../signal";
+import { told } from "../strings/step";
+import { legend } from "./legend";
 
 export function steps(app: App): { element: HTMLElement; close: () => void } {
   const input = h("input", { type: "number", min: "0", value: "0", onchange: () => (app.cursor.value = { query: within(Number(input.value), app.current.queries), key: app.cursor.peek()?.key ?? 0 }) });
   const name = h("span");
   const title = h("h2");
   const list = h("ol", { className: "steps" });
-  const element = h("section", { className: "stepsview", "aria-label": app.say("view.steps") }, h("div", { className: "controls" }, h("label", { className: "field" }, name, input)), title, list, position(app));
+  const rounded = h("p", { className: "note" });
+  const element = h("section", { className: "stepsview", "aria-label": app.say("view.steps") }, h("div", { className: "controls" }, h("label", { className: "field" }, name, input)), title, list, rounded, legend(app), position(app));
   const latest = new Latest();
   const stop = effect(() => {
     const query = app.cursor.value?.query ?? 0;
@@ -20,11 +26,13 @@ export function steps(app: App): { element: HTMLElement; close: () => void } {
     name.textContent = app.say("steps.row");
     input.max = String(app.current.queries - 1);
     input.value = String(query);
-    replace(title, app.say("query"), " ", h("bdi", {}, app.label("query", query)), app.current.formula ? h("small", {}, app.current.formula) : null);
+    replace(title, app.say("query"), " ", h("bdi", {}, app.label("query", query)), app.current.formula ? h("small", {}, h("bdi", { dir: "ltr" }, app.current.formula)) : null);
+    rounded.textContent = app.say("steps.rounded");
+    void [app.scale.value, app.theme.value, app.language.value];
     const signal = latest.next();
-    app.provider.steps(site, head, query, signal)
-      .then((told) => !signal.aborted && replace(list, ...told.map((step) => item(app, step))))
-      .catch((error: unknown) => !calledOff(error) && replace(list, app.say("failed", { message: String(error) })));
+    Promise.all([app.provider.steps(site, head, query, signal), seenBy(app, site, head, query)])
+      .then(([all, seen]) => !signal.aborted && replace(list, ...all.map((step) => item(app, step, painted(app, step, all, seen)))))
+      .catch((error: unknown) => !calledOff(error) && replace(list, app.failure(error)));
   });
   return {
     element,
@@ -49,21 +57,41 @@ function position(app: App): HTMLElement {
   return h("details", { className: "position" }, h("summary", {}, app.say("steps.position")), h("div", { className: "controls" }, field("steps.place", place), field("steps.dimension", dimension), field("steps.base", base)), list);
 }
 
-function item(app: App, { symbol, mathml, numbers, about, keys }: Step): HTMLElement {
+type Paint = (cell: HTMLElement, value: number, at: number) => void;
+
+/** The weights are painted as on the map; what may not be looked at is not zero here either. */
+function painted(app: App, { symbol, numbers }: Step, all: readonly Step[], seen: number): Paint | null {
+  if (!/^α[₀-₉]+ⱼ?′?$/.test(symbol) || !Array.isArray(numbers)) return null;
+  const visible = all.find((step) => step.symbol.startsWith("visible"))?.numbers as number[] | undefined;
+  const [scale, theme] = [app.scale.peek(), app.theme.peek()];
+  return (cell, weight, at) => {
+    const value = visible?.[at] === 0 ? null : scale === "lift" ? lift(weight, 1 / seen) : weight;
+    cell.style.backgroundColor = cellColour(scale, theme, value);
+    cell.style.color = !value ? css(INK[theme].text) : readableOn(scale, theme, Math.min(1, Math.max(0, strength(scale, value))));
+  };
+}
+
+function item(app: App, { symbol, mathml, numbers, about, keys }: Step, paint: Paint | null = null): HTMLElement {
   const names = keys?.map((key) => app.label("key", key)) ?? null;
-  return h("li", { className: "step" }, h("h3", {}, symbol), h("div", { className: "formula" }, formula(mathml)), h("p", {}, about), numberTable(symbol, numbers, names));
+  return h("li", { className: "step" }, h("h3", {}, h("bdi", { dir: "ltr" }, symbol)), h("div", { className: "formula", dir: "ltr" }, formula(mathml)), h("p", {}, told(app.language.value, about)), numberTable(symbol, numbers, names, paint));
 }
 
 /** One number, a line of them, or one line a key; with the keys' names where they are known. */
-function numberTable(symbol: string, numbers: Step["numbers"], names: string[] | null): HTMLElement {
-  if (typeof numbers === "number") return h("p", { className: "single" }, shown(numbers, 6));
+function numberTable(symbol: string, numbers: Step["numbers"], names: string[] | null, paint: Paint | null): HTMLElement {
+  if (typeof numbers === "number") return h("p", { className: "single" }, h("bdi", { dir: "ltr", title: exactly(numbers) }, shown(numbers)));
   const lines = Array.isArray(numbers[0]) ? (numbers as number[][]) : null;
-  const cells = (row: number[], name?: string): HTMLElement => h("tr", {}, name === undefined ? null : h("th", { scope: "row" }, h("bdi", {}, name)), ...row.map((value) => h("td", { className: "number" }, shown(value, 6))));
+  const cells = (row: number[], name?: string): HTMLElement => h("tr", {}, name === undefined ? null : h("th", { scope: "row" }, h("bdi", {}, name)), ...row.map((value, at) => {
+    const cell = h("td", { className: "number", dir: "ltr", title: exactly(value) }, shown(value));
+    paint?.(cell, value, at);
+    return cell;
+  }));
   const head = !lines && names ? h("thead", {}, h("tr", {}, ...names.map((name) => h("th", { scope: "col", className: "number" }, h("bdi", {}, name))))) : null;
   const last = Math.max(...(lines ?? []).map(({ length }) => length));
   const count = lines && h("thead", {}, h("tr", {}, h("td"), ...Array.from({ length: last }, (_, at) => h("th", { scope: "col", className: "number" }, at < FEATURES ? at + 1 : "Σ …"))));
   const body = lines ? lines.map((row, at) => cells(row, names?.[at])) : [cells(numbers as number[])];
-  return h("div", { className: "scroll", tabIndex: 0, role: "group", "aria-label": symbol }, h("table", { className: "numbers" }, head ?? count, h("tbody", {}, ...body)));
+  return h("div", { className: "scroll", dir: "ltr", tabIndex: 0, role: "group", "aria-label": symbol }, h("table", { className: "numbers" }, head ?? count, h("tbody", {}, ...body)));
 }
 
+/** All of a number, where less of it is shown. */
+const exactly = (value: number): string | null => (shown(value) === shown(value, 7) ? null : shown(value, 7));
 const within = (at: number, length: number): number => Math.min(Math.max(0, Math.floor(at) || 0), length - 1);

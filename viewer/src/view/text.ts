@@ -1,12 +1,15 @@
 /** The brushed span as text: lines from queries to keys, and the keys coloured by one query's weights. */
 
-import { calledOff, Latest, type App } from "../app";
+import { calledOff, Latest, shown, type App } from "../app";
 import { block } from "../block";
-import { cssAt, readableOn, strength } from "../colour";
+import { cellColour, readableOn, strength } from "../colour";
 import { h, replace } from "../dom";
 import { reading } from "../label";
 import type { Span } from "../provider";
+import { lift } from "../lift";
+import { rowOf, seenBy } from "../row";
 import { effect, signal } from "../signal";
+import { legend } from "./legend";
 import { words } from "./words";
 
 /** More lines than so many tokens a side are no picture any more. */
@@ -19,12 +22,15 @@ export function text(app: App): { element: HTMLElement; close: () => void } {
   const lines = h("div", { className: "linesbox" });
   const coloured = h("div", { className: "coloured" });
   const hint = h("p", { className: "note" });
+  const part = h("p", { className: "note part", hidden: true });
   const [linesTitle, colouredTitle, leastName] = [h("h2"), h("h2"), h("span")];
   const element = h("section", { className: "textview", "aria-label": app.say("view.text") },
-    h("div", { className: "controls" }, h("label", { className: "field" }, leastName, slider)), hint,
-    h("div", { className: "pairbox" }, h("div", { className: "half" }, linesTitle, lines), h("div", { className: "half" }, colouredTitle, coloured)));
-  const latest = new Latest();
+    h("div", { className: "controls" }, h("label", { className: "field" }, leastName, slider)), hint, part,
+    h("div", { className: "pairbox" }, h("div", { className: "half" }, linesTitle, lines), h("div", { className: "half" }, colouredTitle, coloured)), legend(app, { marks: ["line"] }));
+  const [latest, colouring] = [new Latest(), new Latest()];
+  element.addEventListener("keydown", (event) => event.key === "Escape" && (app.cursor.value = null));
   let redraw: () => void = () => undefined;
+  let drop: () => void = () => undefined;
   const watch = new ResizeObserver(() => redraw());
   watch.observe(lines);
   const show = async (signal: AbortSignal, rows: Span, columns: Span, chosen: number | null, threshold: number): Promise<void> => {
@@ -32,19 +38,30 @@ export function text(app: App): { element: HTMLElement; close: () => void } {
     const limited: [Span, Span] = [[rows[0], Math.min(rows[1], rows[0] + MOST)], [columns[0], Math.min(columns[1], columns[0] + MOST)]];
     const weights = await block(app.provider, site, head, ...limited, 0, signal);
     if (signal.aborted) return;
+    const cut = limited[0][1] - limited[0][0] < app.current.queries || limited[1][1] - limited[1][0] < app.current.keys;
+    const span = ([from, to]: Span): string => (to - from > 1 ? `${from}–${to - 1}` : String(from));
+    part.hidden = !cut;
+    part.textContent = cut ? app.say("text.shown", { rows: span(limited[0]), columns: span(limited[1]), queries: app.current.queries, keys: app.current.keys }) : "";
+    const query = chosen ?? rows[0];
+    const colour = async (of: number): Promise<void> => {
+      const latest = colouring.next();
+      const [row, seen] = await Promise.all([rowOf(app, site, head, of, latest), seenBy(app, site, head, of)]);
+      if (!latest.aborted) paint(app, coloured, row, seen, colouredSpan(app, of), of);
+    };
     const made = words(app, "columns", {
       targets: range(...limited[0]).map((i) => app.label("query", i)),
       sources: range(...limited[1]).map((j) => app.label("key", j)),
       weight: (i, j) => weights[i]![j] || 0,
       least: threshold,
       chosen: chosen === null ? null : chosen - rows[0],
-      onchosen: (i) => (app.cursor.value = { query: rows[0] + i, key: app.cursor.peek()?.key ?? columns[0] }),
+      onchosen: (i) => (app.cursor.value = i === null ? null : { query: rows[0] + i, key: app.cursor.peek()?.key ?? columns[0] }),
+      onhover: (i) => void colour(i === null ? query : rows[0] + i).catch(() => undefined),
     });
+    drop();
+    drop = made.close;
     replace(lines, made.element);
     (redraw = made.draw)();
-    const query = chosen ?? rows[0];
-    const row = await app.provider.row(site, head, query, signal);
-    if (!signal.aborted) paint(app, coloured, row, [columns[0], Math.min(columns[1], columns[0] + MOST_COLOURED)], query);
+    await colour(query);
   };
   const stops = [
     effect(() => {
@@ -57,9 +74,9 @@ export function text(app: App): { element: HTMLElement; close: () => void } {
       const { rows, columns } = app.brush.value ?? around(app);
       const cursor = app.cursor.value;
       const chosen = cursor && cursor.query >= rows[0] && cursor.query < Math.min(rows[1], rows[0] + MOST) ? cursor.query : null;
-      hint.textContent = app.brush.value ? "" : app.say("text.brush");
+      hint.textContent = `${app.say("text.choose")} ${app.brush.value ? "" : app.say("text.brush")}`;
       show(latest.next(), rows, columns, chosen, least.value).catch((error: unknown) => {
-        if (!calledOff(error)) replace(lines, app.say("failed", { message: String(error) }));
+        if (!calledOff(error)) replace(lines, app.failure(error));
       });
     }),
   ];
@@ -67,7 +84,9 @@ export function text(app: App): { element: HTMLElement; close: () => void } {
     element,
     close: () => {
       latest.next();
+      colouring.next();
       watch.disconnect();
+      drop();
       for (const stop of stops) stop();
     },
   };
@@ -78,23 +97,31 @@ function around(app: App): { rows: Span; columns: Span } {
   const { queries, keys } = app.current;
   const cursor = app.cursor.value ?? { query: 0, key: 0 };
   const near = (at: number, length: number): Span => {
-    const begin = Math.max(0, Math.min(at - MOST / 4, length - MOST / 2));
-    return [begin, Math.min(length, begin + MOST / 2)];
+    const begin = Math.max(0, Math.min(at - MOST / 2, length - MOST));
+    return [begin, Math.min(length, begin + MOST)];
   };
   return { rows: near(cursor.query, queries), columns: near(cursor.key, keys) };
 }
 
-function paint(app: App, box: HTMLElement, row: Float32Array, [from, to]: Span, query: number): void {
+/** All keys that there is room for, or those of the brush. */
+function colouredSpan(app: App, query: number): Span {
+  const { keys } = app.current;
+  const [from, to] = app.brush.peek()?.columns ?? [Math.max(0, Math.min(query - MOST_COLOURED / 2, keys - MOST_COLOURED)), keys];
+  return [from, Math.min(to, from + MOST_COLOURED)];
+}
+
+function paint(app: App, box: HTMLElement, row: readonly (number | null)[], seen: number, [from, to]: Span, query: number): void {
   const [scale, theme] = [app.scale.value, app.theme.value];
   const labels = range(from, to).map((j) => app.label("key", j));
-  const seen = row.reduce((count, weight) => count + (weight > 0 ? 1 : 0), 0);
   const tokens = labels.map((label, at) => {
     const weight = row[from + at]!;
-    const span = h("bdi", { className: "token", title: weight.toPrecision(3) }, label);
-    if (weight > 0) {
-      const t = Math.max(0, strength(scale, scale === "lift" ? weight * seen : weight));
-      span.style.backgroundColor = cssAt(scale, theme, t);
-      span.style.color = readableOn(scale, theme, t);
+    const told = weight === null ? app.say("legend.hidden") : `${app.say("weight")} ${shown(weight, 3)}`;
+    const span = h("bdi", { className: weight === null ? "token hiddentoken" : "token", title: told }, label);
+    if (weight === null || Number.isNaN(weight)) app.unknown.value ||= weight !== null;
+    if (weight !== null) {
+      const value = scale === "lift" ? lift(weight, 1 / seen) : weight;
+      span.style.backgroundColor = cellColour(scale, theme, value);
+      span.style.color = weight === 0 || Number.isNaN(weight) ? "" : readableOn(scale, theme, Math.max(0, strength(scale, value)));
     }
     return span;
   });

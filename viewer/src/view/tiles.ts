@@ -15,7 +15,7 @@ export class Tiles {
   constructor(
     private readonly changed: () => void,
     private readonly waiting: (is: boolean, estimated: boolean) => void,
-    private readonly failed: (message: string) => void,
+    private readonly failed: (error: unknown) => void,
   ) {}
 
   use(layer: Layer): void {
@@ -62,7 +62,7 @@ export class Tiles {
     this.layer!.tile(level, row, column, control.signal, keep)
       .then(keep)
       .catch((error: unknown) => {
-        if (!calledOff(error)) this.failed(error instanceof Error ? error.message : String(error));
+        if (!calledOff(error)) this.failed(error);
       })
       .finally(() => {
         if (this.pending.get(name) === control) this.pending.delete(name);
