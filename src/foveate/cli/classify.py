@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
                 from foveate.inspect.label import printable
 
                 width = shutil.get_terminal_size((100, 40)).columns
-                seen = classifier.look(text.text)
+                seen = classifier.align(text.text)
                 print(terminal(seen, colour=colour_wanted(), width=width))
                 most = sorted(zip(seen.weights[0].tolist(), seen.source, strict=True), key=lambda one: -one[0])[:MOST]
                 shown = (f"{printable(piece)} {weight:.3f}" for weight, piece in most)

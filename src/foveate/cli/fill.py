@@ -58,6 +58,6 @@ def _draw(filler: "Filler", text: str, gap: str) -> None:
     from foveate.cli.setup import colour_wanted
     from foveate.inspect import terminal
 
-    seen = filler.look(text, gap=gap)
+    seen = filler.align(text, gap=gap)
     if seen is not None:
         print(terminal(seen, colour=colour_wanted(), width=shutil.get_terminal_size((100, 40)).columns), flush=True)

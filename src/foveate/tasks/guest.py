@@ -17,7 +17,7 @@ from foveate.models import GPT, Llama
 from foveate.models.bert_hugging_face import read_bert
 from foveate.models.gpt2_hugging_face import read_gpt2
 from foveate.models.llama_hugging_face import read_llama
-from foveate.tasks.filler import GAP, Filler, Filling, Frame
+from foveate.tasks.filler import Filler, Filling, Frame
 from foveate.tasks.generator import Continuation, Generator
 from foveate.tasks.hugging_face import require_kind
 from foveate.tasks.language_model import score
@@ -41,18 +41,10 @@ class GuestGenerator(Generator):
         return cls(model.to(torch.bfloat16) if precision == "bfloat16" else model, tokeniser, SampleConfig())
 
     @torch.inference_mode()
-    def generate(
-        self,
-        prompt: str = "",
-        *,
-        config: DecodeConfig | None = None,
-        count: int = 1,
-        first: int = 0,
-        length: int | None = None,
-        lines: int | None = None,
+    def _continued(
+        self, prompt: str, config: DecodeConfig, count: int, first: int, length: int | None, lines: int | None
     ) -> list[Continuation]:
-        """As `Generator.generate`. An empty prompt is a text's beginning."""
-        config = self.config if config is None else config
+        """An empty prompt is a text's beginning."""
         read = self.ids(prompt)
         limit = config.max_length if length is None else length
         positions = self.model.max_length
@@ -101,6 +93,10 @@ class GuestGenerator(Generator):
     def ids(self, prompt: str) -> list[int]:
         return self.tokeniser.framed(prompt) or [self._end]
 
+    def _labels(self, read: list[int], text: str) -> list[str]:
+        labels = self.tokeniser.labels(text)
+        return [*self.tokeniser.pieces(read[: len(read) - len(labels)]), *labels]
+
     def _text(self, read: list[int], hypothesis: Any, lines: int | None) -> str:
         before = self.tokeniser.decode(read)
         text = self.tokeniser.decode([*read, *hypothesis.tokens]).removeprefix(before)
@@ -124,15 +120,19 @@ class GuestFiller(Filler):
         tokeniser = HuggingFaceTokeniser.read(folder)
         return cls(read_bert(folder), tokeniser)
 
-    @torch.inference_mode()
-    def fill(self, text: str, *, best: int = 5, gap: str = GAP) -> Filling:
+    def signs(self, gap: str) -> tuple[str, ...]:
+        """A gap may be written as the tokeniser calls it, too: [MASK]."""
+        return tuple(dict.fromkeys((gap, self.tokeniser.names.get("mask", gap))))
+
+    def _filled(self, text: str, best: int, gap: str) -> Filling:
+        self.require_gaps(text, gap)
         tokens, places = self.ids_and_gaps(text, gap)
         shares = self.model.logits(self.hidden(tokens)[torch.tensor(places)]).softmax(-1)
         shares[:, sorted(self.tokeniser.special)] = 0.0
         found = shares.topk(min(best, shares.shape[1]))
         pieces = [self.tokeniser.pieces(row) for row in found.indices.tolist()]
         choices = tuple(tuple(zip(*pair, strict=True)) for pair in zip(pieces, found.values.tolist(), strict=True))
-        first, *parts = text.split(gap)
+        first, *parts = self.parts(text, gap)
         filled = first + "".join(row[0].removeprefix("##") + part for row, part in zip(pieces, parts, strict=True))
         return Filling(filled, choices)
 

@@ -71,6 +71,12 @@ class HuggingFaceTokeniser(Tokeniser):
         """The first character of each token, and the first behind it; special tokens have none."""
         return list(self.inner.encode(text, add_special_tokens=framed).offsets)
 
+    def surfaces(self, text: str) -> list[str]:
+        return [text[first:last] for first, last in self.spans(text)]
+
+    def unknown(self, token: int) -> bool:
+        return token == self.id_of("unk")
+
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids; special ones are skipped."""
         known = require_known(ids, self.vocab_size)
