@@ -43,12 +43,15 @@ def run(arguments: argparse.Namespace) -> int:
 
                 from foveate.cli.setup import colour_wanted
                 from foveate.inspect import terminal
+                from foveate.inspect.alignment import readable
                 from foveate.inspect.label import printable
 
                 width = shutil.get_terminal_size((100, 40)).columns
                 seen = classifier.align(text.text)
                 print(terminal(seen, colour=colour_wanted(), width=width))
-                most = sorted(zip(seen.weights[0].tolist(), seen.source, strict=True), key=lambda one: -one[0])[:MOST]
+                most = sorted(
+                    zip(seen.weights[0].tolist(), readable(seen.source), strict=True), key=lambda one: -one[0]
+                )[:MOST]
                 shown = (f"{printable(piece)} {weight:.3f}" for weight, piece in most)
                 print("most:", *shown, "\n", sep="  ", flush=True)
     return 0

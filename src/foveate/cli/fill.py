@@ -34,6 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     from foveate.cli.options import chunks
     from foveate.cli.setup import prepare_machine, say
     from foveate.errors import UsageError
+    from foveate.inspect.alignment import readable
     from foveate.inspect.label import printable
     from foveate.tasks.filler import Filler
 
@@ -46,7 +47,12 @@ def run(arguments: argparse.Namespace) -> int:
             filled = filler.fill(text, best=arguments.best or 1, gap=arguments.gap)
             print(filled.text, flush=True)
             for number, choices in enumerate(filled.choices if arguments.best else (), start=1):
-                print(number, *(f"{share:.4f} {printable(piece)}" for piece, share in choices), sep="\t", flush=True)
+                print(
+                    number,
+                    *(f"{share:.4f} {printable(readable([piece])[0])}" for piece, share in choices),
+                    sep="\t",
+                    flush=True,
+                )
             if arguments.look:
                 _draw(filler, text, arguments.gap)
     return 0

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ from foveate.inspect.look import Looking
 from foveate.models.classifier import Classifier, ClassifierConfig
 from foveate.nn.pooling import AttentionPooling
 from foveate.storage.checkpoint import load_weights, restore_model
-from foveate.storage.run import read_run
+from foveate.storage.run import model_type_of, read_run
 from foveate.tasks.initial import seeded
 from foveate.tasks.labelling import (
     LABELS,
@@ -161,15 +161,20 @@ class TextClassifier(Looking):
     With `pairs`, a text is two with a tab between them.
     """
 
-    def __init__(self, model: Classifier, tokeniser: Tokeniser, labels: Labels, *, pairs: bool = False) -> None:
+    def __init__(self, model: Any, tokeniser: Tokeniser, labels: Labels, *, pairs: bool = False) -> None:
         self.model, self.tokeniser, self.labels, self.pairs = model.eval(), tokeniser, labels, pairs
 
     @classmethod
     def load(cls, run: Path | str, *, note: Callable[[str], None] = lambda sentence: None) -> "TextClassifier":
-        """The trained model of a run folder; of an unfinished run, its best checkpoint.
+        """The trained model of a run folder; of an unfinished run, its best checkpoint. Or the classifier in a folder
+        of Hugging Face.
 
         Raises UsageError for a run of another task, DataError when it has no weights or is damaged.
         """
+        if model_type_of(run) is not None:
+            from foveate.tasks.guest_classifier import GuestClassifier  # which is a classifier itself
+
+            return GuestClassifier.read(run)
         folder = Path(run)
         saved = read_run(folder).require("classify")
         settings = {name: value for name, value in saved.config.items() if name != "train"}
@@ -208,7 +213,7 @@ class TextClassifier(Looking):
     @property
     def attends(self) -> bool:
         """Whether the pooling looks, so that there is something to see."""
-        return isinstance(self.model.pooling, AttentionPooling)
+        return isinstance(getattr(self.model, "pooling", None), AttentionPooling)
 
     @torch.inference_mode()
     def trace(self, text: str) -> Trace:

@@ -20,6 +20,7 @@ from foveate.inspect.look import Looking
 from foveate.inspect.trace import Pedigree
 from foveate.models import BERT
 from foveate.models.bert_hugging_face import read_bert
+from foveate.models.bert_kin import BERTS
 from foveate.nn.packing import Packing
 from foveate.storage.manifest import read_json
 from foveate.tasks.hugging_face import require_kind
@@ -80,7 +81,7 @@ class Embedder(Looking):
     @classmethod
     def read(cls, folder: Path | str) -> "Embedder":
         """A folder of sentence-transformers, or any BERT's. Raises DataError when it is damaged."""
-        require_kind(folder, "bert")
+        require_kind(folder, *BERTS)
         return cls(read_bert(folder), HuggingFaceTokeniser.read(folder), EmbeddingConfig.read(folder))
 
     @overload

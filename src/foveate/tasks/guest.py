@@ -14,9 +14,12 @@ from foveate.data.tokeniser import HuggingFaceTokeniser
 from foveate.decode import DecodeConfig, SampleConfig, beam_size, decode
 from foveate.errors import DataError, UsageError
 from foveate.models import GPT, Llama
-from foveate.models.bert_hugging_face import read_bert
+from foveate.models.bert_hugging_face import GAP_HEAD, from_bert
+from foveate.models.bert_kin import BERTS, as_bert
 from foveate.models.gpt2_hugging_face import read_gpt2
+from foveate.models.hugging_face import read_folder
 from foveate.models.llama_hugging_face import read_llama
+from foveate.storage.run import class_of
 from foveate.tasks.filler import Filler, Filling, Frame
 from foveate.tasks.generator import Continuation, Generator
 from foveate.tasks.hugging_face import require_kind
@@ -111,20 +114,31 @@ class GuestFiller(Filler):
 
     @property
     def pairs(self) -> bool:
-        return True
+        return self.model.config.num_segments > 1
+
+    without_head = ""
+    """The class of a model that has no head for gaps, and can only be looked at."""
 
     @classmethod
     def read(cls, folder: Path | str) -> "GuestFiller":
         """Raises DataError when the folder is damaged, UsageError when it holds another kind of model."""
-        require_kind(folder, "bert")
-        tokeniser = HuggingFaceTokeniser.read(folder)
-        return cls(read_bert(folder), tokeniser)
+        require_kind(folder, *BERTS)
+        tokeniser, (config, tensors) = HuggingFaceTokeniser.read(folder), read_folder(folder)
+        filler = cls(from_bert(config, tensors), tokeniser)
+        if GAP_HEAD not in as_bert(config, tensors)[1]:
+            filler.without_head = class_of(config)
+        return filler
 
     def signs(self, gap: str) -> tuple[str, ...]:
         """A gap may be written as the tokeniser calls it, too: [MASK]."""
         return tuple(dict.fromkeys((gap, self.tokeniser.names.get("mask", gap))))
 
     def _filled(self, text: str, best: int, gap: str) -> Filling:
+        if self.without_head:
+            raise UsageError(
+                f"This folder holds a {self.without_head}, which has no head that fills gaps. Look at its attention "
+                "with `foveate look`, or take the folder of a model for masked language modelling."
+            )
         self.require_gaps(text, gap)
         tokens, places = self.ids_and_gaps(text, gap)
         shares = self.model.logits(self.hidden(tokens)[torch.tensor(places)]).softmax(-1)
