@@ -30,11 +30,14 @@ A model of pairs reads two texts with a tab between them.
 def run(arguments: argparse.Namespace) -> int:
     from foveate.cli.options import chunks
     from foveate.cli.setup import prepare_machine, say
+    from foveate.cli.strange import Strangers
     from foveate.tasks.classify import TextClassifier
 
     prepare_machine(arguments, quiet=True)
     classifier = TextClassifier.load(arguments.run, note=say)
+    strangers = Strangers(classifier.tokeniser, say)
     for chunk in chunks(arguments.text):
+        strangers.note(chunk)
         for text in classifier.classify(chunk):
             shares = (f"{share:.4f} {label}" for label, share in text.probabilities.items())
             print("\t".join(shares) if arguments.probabilities else text.label, flush=True)

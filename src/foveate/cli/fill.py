@@ -33,6 +33,7 @@ Models of pairs, and BERTs of Hugging Face, also read two texts with a tab betwe
 def run(arguments: argparse.Namespace) -> int:
     from foveate.cli.options import chunks
     from foveate.cli.setup import prepare_machine, say
+    from foveate.cli.strange import Strangers
     from foveate.errors import UsageError
     from foveate.inspect.alignment import readable
     from foveate.inspect.label import printable
@@ -42,8 +43,10 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("--gap is what gaps are written as: it cannot be empty.")
     prepare_machine(arguments, quiet=True)
     filler = Filler.load(arguments.run, note=say)
+    strangers = Strangers(filler.tokeniser, say)
     for chunk in chunks(arguments.text):
         for text in chunk:
+            strangers.note(filler.parts(text, arguments.gap))
             filled = filler.fill(text, best=arguments.best or 1, gap=arguments.gap)
             print(filled.text, flush=True)
             for number, choices in enumerate(filled.choices if arguments.best else (), start=1):

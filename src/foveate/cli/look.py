@@ -169,12 +169,17 @@ def _look_at_text(arguments: argparse.Namespace, task: str, text: str) -> int:
     """A model of one text: it is read once, and nothing is written to look from."""
     from foveate.cli.options import require_used
     from foveate.cli.setup import say
+    from foveate.cli.strange import Strangers
     from foveate.storage.shipped import run_folder
-    from foveate.tasks.sight import sight_of
+    from foveate.tasks.filler import GAP, Filler
+    from foveate.tasks.sight import reader_of
 
     where = f"of the task {task}"
     require_used(arguments, dict.fromkeys(("target", "beam", "set", "when"), "runs that translate"), (), where)
-    trace = sight_of(task, run_folder(arguments.run), text, precision=arguments.precision, note=say)
+    reader = reader_of(task, run_folder(arguments.run), precision=arguments.precision, note=say)
+    parts = reader.parts(text, GAP) if isinstance(reader, Filler) else text.split("\n")
+    Strangers(reader.tokeniser, say).note(parts)
+    trace = reader.trace(text)
     written = any(getattr(arguments, kind) for kind in FILES)
     if _drawn(arguments) or (arguments.viewed is None and not written):
         _draw(arguments, trace)
@@ -186,9 +191,11 @@ def _look_at_text(arguments: argparse.Namespace, task: str, text: str) -> int:
 
 
 def _translation(arguments: argparse.Namespace, translator: "Translator", text: str) -> "Translation":
-    from foveate.cli.setup import decode_config
+    from foveate.cli.setup import decode_config, say
+    from foveate.cli.strange import Strangers
     from foveate.errors import UsageError
 
+    Strangers(translator.source_tokeniser, say).note([text])
     if arguments.target is not None:
         return translator.forced(text, arguments.target)
     (translation,) = translator.translate([text], config=decode_config(translator.config, arguments))

@@ -1,7 +1,7 @@
 """Several sentences on one line, translated one by one: most models have seen no more than one at a time."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -40,13 +40,20 @@ class Paragraph:
 class ParagraphTranslator:
     """Translates texts sentence by sentence, where they have several and the model has learned from single ones."""
 
-    def __init__(self, translator: Translator, run: Path | str | None = None, *, split: bool = True) -> None:
-        """`run` is the model's folder, whose training data tell how it has learned."""
-        self.translator, self.run, self.split = translator, run, split
+    def __init__(
+        self,
+        translator: Translator,
+        run: Path | str | None = None,
+        *,
+        split: bool = True,
+        note: Callable[[str], None] | None = None,
+    ) -> None:
+        """`run` is the model's folder, whose training data tell how it has learned. Without the package that knows
+        sentences, `note` receives a sentence about it and texts stay whole; without `note` that is an error.
+        """
+        self.translator, self.run, self.split, self.note = translator, run, split, note
 
-    def translate(
-        self, texts: Sequence[str], *, config: DecodeConfig | None = None, first: int = 0
-    ) -> list[Paragraph]:
+    def translate(self, texts: Sequence[str], *, config: DecodeConfig | None = None, first: int = 0) -> list[Paragraph]:
         """As `Translator.translate`, with a paragraph for each text; a text that is not split is one of one part."""
         cut = [self.sentences(text) for text in texts]
         flat = [sentence.strip() for sentences in cut for sentence in sentences]
@@ -58,9 +65,16 @@ class ParagraphTranslator:
 
     def sentences(self, text: str) -> list[str]:
         """The parts of a text that are translated one by one."""
-        if not self.split or not SEVERAL.search(text) or self.reads_paragraphs:
+        if not self.split or not SEVERAL.search(text):
             return [text]
-        return sentences(text)
+        try:
+            return [text] if self.reads_paragraphs else sentences(text)
+        except SetupError as error:
+            if self.note is None:
+                raise
+            self.split = False
+            self.note(f"A line of several sentences is translated as it stands. {error}")
+            return [text]
 
     @cached_property
     def reads_paragraphs(self) -> bool:

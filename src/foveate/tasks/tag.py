@@ -225,6 +225,11 @@ class SentenceTagger(Looking):
     def __init__(self, model: Tagger | PieceTagger, vocabulary: Vocabulary) -> None:
         self.model, self.vocabulary = model.eval(), vocabulary
 
+    @property
+    def tokeniser(self) -> Tokeniser:
+        """Characters of words, or pieces: what is not among them has not been seen."""
+        return self.vocabulary.spelling
+
     @classmethod
     def load(cls, run: Path | str, *, note: Callable[[str], None] = lambda sentence: None) -> "SentenceTagger":
         """The trained model of a run folder; of an unfinished run, its best checkpoint.
