@@ -31,10 +31,7 @@ class Strangers:
         """What a model wrote, with a word about bytes in it that are no letters."""
         if BROKEN in text and BROKEN not in self.named:
             self.named.add(BROKEN)
-            self.say(
-                f"Where {BROKEN} stands, the model wrote a part of a letter, or something that its vocabulary has no sign "
-                "for."
-            )
+            self.say(f"Where {BROKEN} stands, the model wrote a part of a letter, or what its vocabulary lacks.")
         return text
 
     def _smaller(self, text: str) -> str:
@@ -51,6 +48,5 @@ def warning(found: Sequence[str], smaller: str = "") -> str:
     """
     shown = ", ".join(map(repr, found[:MOST])) + (f" and {len(found) - MOST} more" if len(found) > MOST else "")
     hint = f" It knows small letters: {smaller[:60]!r}." if smaller else ""
-    return (
-        f"The model has never seen {shown}: what it says about {'them' if len(found) > 1 else 'it'} is a guess.{hint}"
-    )
+    what = "them" if len(found) > 1 else "it"
+    return f"The model has never seen {shown}: what it says about {what} is a guess.{hint}"

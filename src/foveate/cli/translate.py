@@ -17,8 +17,8 @@ examples:
   foveate translate run/ < input.txt > output.txt
   foveate translate run/ --n-best 4 --beam 8 < input.txt
 
-One line of output for each line of input, whose sentences are translated one by one where the model has learned so
-(--no-split: as they stand); with --n-best: line number, score and text, separated by tabs.
+One line of output for each line of input, whose sentences are translated one by one (--no-split: as
+they stand); with --n-best: line number, score and text, separated by tabs.
 """
     parser.add_argument("run", metavar="RUN", help="the run folder, or a model that comes with foveate: en-fr")
     parser.add_argument(

@@ -1,7 +1,7 @@
 """Alignments: the weights between the pieces of two sequences, with the pieces' names."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -194,7 +194,7 @@ class Alignment:
 
     def readable(self) -> "Alignment":
         """With labels as pictures show them, without the marks of pieces: see `readable`."""
-        return Alignment(readable(self.source), readable(self.target), self.weights)
+        return replace(self, source=readable(self.source), target=readable(self.target))
 
     def words(self) -> "Alignment":
         """Subword pieces merged to words by their marks (`▁`, `Ġ`, a space; `@@` or `##` for continuations).
