@@ -48,8 +48,8 @@ $(VENV)/.torch: constraints.txt
 	@touch $@
 
 $(VENV)/.user: pyproject.toml $(VENV)/.torch
-	@echo "== installing foveate with subwords and scores"
-	@$(INSTALL) --quiet -e '.[text,eval]'
+	@echo "== installing foveate with scores"
+	@$(INSTALL) --quiet -e '.[eval]'
 	@touch $@
 
 $(VENV)/.developer: pyproject.toml $(VENV)/.torch

@@ -19,6 +19,9 @@ if _run_by_name and not sys.flags.safe_path:
 import importlib  # noqa: E402
 from typing import Any  # noqa: E402
 
+__version__ = "0.1.0"
+
+# The types of these names are in __init__.pyi.
 _HOMES = {
     "foveate.attention": (
         "Additive",

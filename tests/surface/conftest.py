@@ -15,7 +15,7 @@ from foveate.cli import main
 from foveate.data.synthetic import synthetic
 
 TINY = (
-    *("--no-tune", "--threads", "1", "--quiet"),
+    *("--no-tune", "--threads", "1"),
     *("--set", "model.hidden_dim=16", "--set", "model.embedding_dim=8", "--set", "model.maxout_dim=8"),
     *("--set", "model.attention.score.hidden_dim=8", "--set", "data.max_tokens=256", "--set", "train.log_every=1"),
 )

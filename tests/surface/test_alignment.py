@@ -11,7 +11,7 @@ import pytest
 SIZES = ("--set", "model=transformer", "--set", "model.block.model_dim=16", "--set", "model.block.num_heads=2")
 SIZES += ("--set", "model.encoder_layers=1", "--set", "model.decoder_layers=1", "--set", "guide.when=consuming")
 SIZES += ("--set", "model.block.feedforward_dim=16", "--set", "data.max_tokens=256", "--set", "train.steps=30")
-QUIET = ("--no-tune", "--threads", "1", "--quiet")
+QUIET = ("--no-tune", "--threads", "1")
 
 
 @pytest.fixture(scope="module")

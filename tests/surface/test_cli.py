@@ -16,6 +16,8 @@ from xml.etree import ElementTree
 import pytest
 
 from foveate import machine
+from foveate.cli import COMMANDS
+from foveate.cli.task import TASKS
 
 FILES = {
     "best.json",
@@ -154,7 +156,7 @@ def test_an_interrupted_run_says_how_to_go_on_and_ends_with_the_same_weights(
     assert 0 < int(found[1]) < 120
     assert found[2] == f"resume '{run}'"
     assert not (run / "model.json").exists()
-    resumed = foveate("resume", run, "--no-tune", "--threads", "1", "--quiet")
+    resumed = foveate("resume", run, "--no-tune", "--threads", "1")
     assert resumed.code == 0, resumed.err
     assert f"Resuming after step {found[1]}" in resumed.err
     assert digest(run) == digest(trained)
@@ -162,7 +164,7 @@ def test_an_interrupted_run_says_how_to_go_on_and_ends_with_the_same_weights(
 
 def test_resuming_a_finished_run_says_so_and_changes_no_weight(foveate: Any, run: Path) -> None:
     before = digest(run)
-    said = foveate("resume", run, "--no-tune", "--threads", "1", "--quiet")
+    said = foveate("resume", run, "--no-tune", "--threads", "1")
     assert said.code == 0
     assert "Finished before: all 120 steps are done" in said.err
     assert "To train for longer, begin another" in said.err
@@ -179,7 +181,7 @@ def test_a_run_may_be_moved_and_used_from_anywhere(
     shutil.copy(corpus / "pairs.tsv", "pairs.tsv")
     assert foveate("translate", "../moved", "abc", "--no-tune").out == before
     assert foveate("evaluate", "../moved", "--source", "pairs.tsv", "--no-tune", "--metrics", "chrf").code == 0
-    resumed = foveate("resume", "../moved", "--no-tune", "--threads", "1", "--quiet")
+    resumed = foveate("resume", "../moved", "--no-tune", "--threads", "1")
     assert resumed.code == 0, resumed.err
 
 
@@ -299,3 +301,59 @@ def test_the_doctor_finds_explain_equal_to_run(foveate: Any, monkeypatch: pytest
         assert f"  {choice.switch} = {choice.value}: {choice.why}\n" in said.out
     assert "self-test: explain = run in " in said.out
     assert "edges 8 times" in said.out
+
+
+def test_quiet_leaves_results_and_errors(foveate: Any, recipe: tuple[str, ...], tmp_path: Path) -> None:
+    said = foveate(*recipe, "--quiet", "--out", tmp_path / "run", "--set", "train.steps=4")
+    assert (said.code, said.out) == (0, "")
+    assert re.fullmatch(r"Done: all 4 steps are done, in \d+\.\d minutes\..*\n", said.err)
+    said = foveate(*recipe, "--quiet", "--out", tmp_path / "run")
+    assert said.code == 2
+    assert said.err.count("\n") == 1
+    assert foveate("resume", tmp_path / "run", "--quiet").err.startswith("Finished before: all 4 steps are done")
+
+
+def test_help_of_a_task_has_the_options_of_this_task(foveate: Any) -> None:
+    for command in ("train", "compare"):
+        for name, task in TASKS.items():
+            shown = foveate(command, name, "--help").out
+            for option in {f"--{file.replace('_', '-')}" for each in TASKS.values() for file in each.files}:
+                assert (re.search(rf"{option}\b(?!-)", shown.partition("examples:")[0]) is not None) == (
+                    option[2:].replace("-", "_") in task.files
+                ), (command, name, option)
+            examples = re.findall(rf"foveate {command} (\w+) ", shown)
+            assert set(examples) <= {name}
+
+
+def completed(script: Path, words: str) -> list[str]:
+    """What bash offers for the last word."""
+    asks = (
+        f"source {script}; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); "
+        'compopt() { :; }; _shtab_foveate; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    return subprocess.run(["bash", "-c", asks], capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_the_shell_completes_commands_tasks_and_options(foveate: Any, tmp_path: Path) -> None:
+    script = tmp_path / "foveate.bash"
+    script.write_text(foveate("completion", "bash").out)
+    assert subprocess.run(["bash", "-n", str(script)]).returncode == 0
+    assert set(COMMANDS) <= set(completed(script, 'foveate ""'))
+    assert completed(script, "foveate tra") == ["train", "translate"]
+    assert set(completed(script, 'foveate train ""')) >= set(TASKS)
+    assert completed(script, "foveate train mas") == ["masked_language_model"]
+    assert completed(script, "foveate translate --ali") == ["--align"]
+    assert completed(script, "foveate export --to on") == ["onnx"]
+
+
+@pytest.mark.parametrize("shell", ["zsh", "tcsh"])
+def test_a_completion_for_other_shells_names_every_command(foveate: Any, shell: str) -> None:
+    script = foveate("completion", shell).out
+    assert all(command in script for command in COMMANDS)
+
+
+def test_a_package_that_went_missing_is_named(foveate: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    said = foveate("completion", "bash")
+    assert (said.code, said.out) == (4, "")
+    assert said.err == "foveate completion: The package shtab is not installed. Run: pip install shtab\n"

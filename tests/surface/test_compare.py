@@ -19,7 +19,7 @@ from foveate.tasks.translator import Translator
 from foveate.train.resume import exclusive
 
 SHIPPED = sorted((Path(__file__).parents[2] / "benchmarks/comparisons").glob("*.toml"))
-SMALL = ("--no-tune", "--threads", "1", "--quiet")
+SMALL = ("--no-tune", "--threads", "1")
 BASE = """
 decode = "greedy"
 [data]

@@ -171,7 +171,7 @@ def test_a_sample_stands_in_for_data_that_are_fetched(
     parts = [set((Path(path.stem) / f"{part}.{suffix}").read_text().splitlines()) for part in ("train", "test")]
     assert all(parts)
     assert not parts[0] & parts[1]
-    settings = ("--no-tune", "--quiet", "--set", "train.steps=2", "--set", "train.validate_every=1")
+    settings = ("--no-tune", "--set", "train.steps=2", "--set", "train.validate_every=1")
     said = foveate("train", task, path.with_suffix(".toml"), "--out", "run", *settings)
     assert said.code == 0, said.err
     said = foveate("evaluate", "run", "--data", f"{path.stem}/test.{suffix}", "--no-tune")

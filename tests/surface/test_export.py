@@ -23,7 +23,7 @@ def transformer(tmp_path_factory: pytest.TempPathFactory, foveate: Any, corpus: 
     settings += ("model.block.num_heads=2", "model.block.feedforward_dim=32", "data.max_tokens=256")
     settings += ("train.steps=150", "train.validate_every=150", "train.save_every=150", "train.learning_rate=0.01")
     options = [word for setting in settings for word in ("--set", setting)]
-    said = foveate("train", "translate", "--source", corpus / "pairs.tsv", *QUIET, "--quiet", *options, "--out", run)
+    said = foveate("train", "translate", "--source", corpus / "pairs.tsv", *QUIET, *options, "--out", run)
     assert said.code == 0, said.err
     return run
 

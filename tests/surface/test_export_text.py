@@ -16,7 +16,7 @@ from foveate.tasks.filler import Filler
 from foveate.tasks.generator import Generator
 from foveate.tasks.tag import SentenceTagger
 
-SMALL = ("--no-tune", "--threads", "1", "--quiet")
+SMALL = ("--no-tune", "--threads", "1")
 STEPS = ("train.steps=12", "train.validate_every=12", "train.save_every=12", "train.learning_rate=0.01")
 BLOCK = ("model.num_layers=1", "model.block.num_heads=2", "model.block.model_dim=16", "model.block.feedforward_dim=32")
 TEXT = (*BLOCK, "data.block_length=16", "data.max_tokens=128", "train.schedule.warmup=2")

@@ -12,7 +12,7 @@ from foveate.cli.setup import resolve
 from foveate.cli.task import module_of
 from foveate.config import build, read_toml, to_dict, to_toml
 
-SMALL = ("--no-tune", "--threads", "1", "--quiet")
+SMALL = ("--no-tune", "--threads", "1")
 SIZES = ("--set", "model.encoder.hidden_dim=8", "--set", "model.embedding_dim=8", "--set", "train.log_every=5")
 STEPS = (
     "--set",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-SMALL = ("--no-tune", "--threads", "1", "--quiet")
+SMALL = ("--no-tune", "--threads", "1")
 STEPS = ("--set", "train.steps=4", "--set", "train.validate_every=2", "--set", "train.save_every=2")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 SIZES = (
-    *("--no-tune", "--threads", "1", "--quiet", "--set", "model.num_layers=1", "--set", "model.block.num_heads=2"),
+    *("--no-tune", "--threads", "1", "--set", "model.num_layers=1", "--set", "model.block.num_heads=2"),
     *("--set", "model.block.model_dim=16", "--set", "model.block.feedforward_dim=32", "--set", "data.block_length=16"),
     *("--set", "data.max_tokens=128", "--set", "train.steps=60", "--set", "train.validate_every=30"),
     *("--set", "train.learning_rate=0.01", "--set", "train.save_every=30", "--set", "train.schedule.warmup=5"),
@@ -77,7 +77,7 @@ def test_a_text_is_scored(foveate: Any, run: Path, text: Path) -> None:
 
 def test_a_finished_run_resumes_to_its_end(foveate: Any, run: Path) -> None:
     before = (run / "model.safetensors").read_bytes()
-    said = foveate("resume", run, "--no-tune", "--quiet", "--threads", "1")
+    said = foveate("resume", run, "--no-tune", "--threads", "1")
     assert said.code == 0, said.err
     assert (run / "model.safetensors").read_bytes() == before
 
@@ -140,7 +140,7 @@ def gaps(foveate: Any, text: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 def test_a_model_that_fills_gaps_trains_and_goes_on(foveate: Any, gaps: Path) -> None:
     assert json.loads((gaps / "config.json").read_text())["task"] == "masked_language_model"
-    assert foveate("resume", gaps, "--no-tune", "--quiet", "--threads", "1").code == 0
+    assert foveate("resume", gaps, "--no-tune", "--threads", "1").code == 0
     assert "this is for runs of language_model" in foveate("generate", gaps, "a", "--no-tune").err
 
 

@@ -1,8 +1,11 @@
 """What `foveate` exports, and what merely naming it costs."""
 
+import ast
 import os
 import subprocess
 import sys
+from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -73,6 +76,19 @@ for words in ([], *([command] for command in COMMANDS)):
 def test_these_names_are_exported() -> None:
     assert foveate.__all__ == NAMES
     assert dir(foveate) == NAMES
+
+
+def test_the_types_of_all_names_are_told() -> None:
+    """A type checker does not run `__getattr__`: it reads the stub."""
+    stub = ast.parse(Path(foveate.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    homes = [(node.module, node.names[0]) for node in stub.body if isinstance(node, ast.ImportFrom)]
+    assert {(home, name.name, name.asname) for home, name in homes} == {
+        (home, name, name) for home, names in foveate._HOMES.items() for name in names
+    }
+
+
+def test_the_version_is_that_of_the_installed_package() -> None:
+    assert foveate.__version__ == version("foveate")
 
 
 def test_every_exported_name_is_there() -> None:

@@ -8,7 +8,7 @@ import pytest
 from foveate.data.synthetic.tagged import tagged_sentences
 
 SIZES = (
-    *("--no-tune", "--threads", "1", "--quiet", "--set", "train.steps=8", "--set", "train.validate_every=4"),
+    *("--no-tune", "--threads", "1", "--set", "train.steps=8", "--set", "train.validate_every=4"),
     *("--set", "train.log_every=2", "--set", "model.embedding_dim=16"),
 )
 TRANSFORMER = (

@@ -17,6 +17,7 @@ COMMANDS = {
     "export": "write a trained model for another engine",
     "look": "draw what a model attended to",
     "plan": "parameters, memory, arithmetic and attention paths, before training",
+    "completion": "print what makes your shell complete commands and options",
     "doctor": "versions, what this machine is good at, and a self-test",
 }
 """Each command is a module of this package with `arguments(parser)` and `run(arguments)`."""

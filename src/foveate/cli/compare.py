@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from foveate.cli.task import TASKS, option
+from foveate.cli.task import TASKS, examples, file_arguments, named, option
 
 EXAMPLE = """
 examples:
@@ -24,15 +24,21 @@ has means with standard errors, and differences from the first variant, seed by 
 files are left in the folder. The same command goes on where it was stopped, and takes on further variants and seeds.
 """
 
+TESTS = {
+    "source": "pairs to measure translations on; by default the validation pairs",
+    "target": "target side of the test pairs",
+    "data": "labelled examples to measure on",
+    "text": "text to measure language models on",
+}
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     from foveate.cli.options import columns_argument, machine_arguments
 
-    parser.epilog = EXAMPLE
+    parser.epilog = examples(EXAMPLE, parser)
     parser.add_argument("task", choices=list(TASKS), help="what to train; see `foveate train --help`")
     parser.add_argument("config", nargs="?", metavar="TOML", help="what all variants have in common, and [compare]")
-    for name, says in {name: says for task in TASKS.values() for name, says in task.files.items()}.items():
-        parser.add_argument(option(name), metavar="FILE", help=says)
+    file_arguments(parser)
     columns_argument(parser)
     parser.add_argument(
         "--vary",
@@ -46,18 +52,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--budget", metavar="B", help="steps=N, tokens=N or seconds=N for each cell (default: train.steps)"
     )
     parser.add_argument("--metrics", metavar="A,B", help="what is measured, the most telling first")
-    parser.add_argument(
-        "--test-source", metavar="FILE", help="pairs to measure translations on; by default the validation pairs"
-    )
-    parser.add_argument("--test-target", metavar="FILE", help="target side of the test pairs")
-    parser.add_argument("--test-data", metavar="FILE", help="labelled examples to measure on")
-    parser.add_argument("--test-text", metavar="FILE", help="text to measure language models on")
+    taken = {name for task in named(parser) for name in TASKS[task].files}
+    for name, says in TESTS.items():
+        parser.add_argument(f"--test-{name}", metavar="FILE", help=says if name in taken else argparse.SUPPRESS)
     parser.add_argument("--out", metavar="FOLDER", help="the folder of the comparison")
     parser.add_argument("--plan", action="store_true", help="show the cells and about how long they take, and stop")
     parser.add_argument(
         "--set", action="append", default=[], metavar="A.B=C", help="set one setting for all; may be repeated"
     )
-    parser.add_argument("--quiet", action="store_true", help="no progress")
+    parser.add_argument("--quiet", action="store_true", help="only results and errors")
     machine_arguments(parser)
 
 
@@ -66,6 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
     from foveate.cli.setup import choices, prepare_machine, say
+    from foveate.cli.voice import tell
     from foveate.comparison import compare, design_of, plan, table
     from foveate.comparison.variant import varied
     from foveate.errors import UsageError
@@ -98,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
             **asked,
         )
     except KeyboardInterrupt:
-        say("Stopped; everything is saved. The same command goes on.")
+        tell("Stopped; everything is saved. The same command goes on.")
         return 130
     print(table(result))
     say(f"The report is in {Path(arguments.out) / 'report.html'}, all numbers beside it.")
@@ -142,7 +146,7 @@ def _asked(arguments: argparse.Namespace) -> dict[str, Any]:
         asked["budget"] = arguments.budget
     if arguments.metrics is not None:
         asked["metrics"] = [name.strip() for name in arguments.metrics.split(",") if name.strip()]
-    test = {name: getattr(arguments, f"test_{name}") for name in ("source", "target", "data", "text")}
+    test = {name: getattr(arguments, f"test_{name}") for name in TESTS}
     if any(test.values()):
         asked["test"] = {name: str(Path(path).absolute()) for name, path in test.items() if path}
     return asked

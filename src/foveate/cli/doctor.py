@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
+from foveate import __version__
 from foveate.errors import UsageError
 
 OPTIONAL = {
@@ -51,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     minutes = arguments.minutes or 2.0
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
-    print(f"foveate {version('foveate')}, Python {platform.python_version()}, {platform.platform()}")
+    print(f"foveate {__version__}, Python {platform.python_version()}, {platform.platform()}")
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {_devices()}")
     for package, extra in OPTIONAL.items():
         try:

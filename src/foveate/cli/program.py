@@ -8,8 +8,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from foveate import __version__
 from foveate.cli import COMMANDS
-from foveate.errors import FoveateError
+from foveate.cli.voice import hush, tell
+from foveate.errors import FoveateError, SetupError
 from foveate.suggestion import did_you_mean
 
 
@@ -17,6 +19,7 @@ def run(argv: Sequence[str]) -> int:
     """Run a command; returns its exit code. Raises KeyboardInterrupt while it is not known which it is."""
     _speak_utf8()
     arguments = _parse(argv)
+    hush(getattr(arguments, "quiet", False))
     try:
         return int(importlib.import_module(f"foveate.cli.{arguments.command}").run(arguments) or 0)
     except FoveateError as error:
@@ -27,6 +30,12 @@ def run(argv: Sequence[str]) -> int:
         else:
             print(f"foveate {arguments.command}: {error}", file=sys.stderr)
         return error.exit_code
+    except ModuleNotFoundError as error:
+        if arguments.debug or (error.name or "foveate").startswith("foveate"):
+            raise
+        package = str(error.name).partition(".")[0]
+        tell(f"foveate {arguments.command}: The package {package} is not installed. Run: pip install {package}")
+        return SetupError.exit_code
     except BrokenPipeError:
         _leave_pipe()
         return 0
@@ -37,7 +46,7 @@ def run(argv: Sequence[str]) -> int:
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     """The arguments; what is left over is refused by the command it was written after, which knows its options."""
-    parser = _parser(argv)
+    parser = build_parser(argv)
     arguments, rest = parser.parse_known_args(argv)
     if rest:
         command = parser.commands[arguments.command]
@@ -48,8 +57,8 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     return arguments
 
 
-def _parser(argv: Sequence[str]) -> "_Choosing":
-    """All commands with their summaries; the arguments of the one that is called."""
+def build_parser(argv: Sequence[str], *, whole: bool = False) -> "_Choosing":
+    """All commands with their summaries; the arguments of the one that is called, or of all."""
     parser = _Choosing(
         prog="foveate",
         description="Attention models to train, run fast and look inside.",
@@ -62,7 +71,8 @@ def _parser(argv: Sequence[str]) -> "_Choosing":
         command = commands.add_parser(
             name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", formatter_class=_Formatter
         )
-        if name in argv:
+        if whole or name in argv:
+            command.words = argv
             importlib.import_module(f"foveate.cli.{name}").arguments(command)
         command.add_argument("--debug", action="store_true", help="show the traceback of an error")
         parser.commands[name] = command
@@ -75,6 +85,8 @@ class _Choosing(argparse.ArgumentParser):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands: dict[str, argparse.ArgumentParser] = {}
+        self.words: Sequence[str] = ()
+        """What the command line says: help shows what goes with it."""
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         try:
@@ -100,12 +112,10 @@ class _Command(_Choosing):
 
 
 class _Version(argparse.Action):
-    """Looks the version up when it is asked for, which takes longer than all else before a command begins."""
+    """The version, whatever the width of the terminal: argparse's own action would wrap it as a text."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        from importlib.metadata import version
-
-        print(f"foveate {version('foveate')}")
+        print(f"foveate {__version__}")
         parser.exit()
 
 

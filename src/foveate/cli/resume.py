@@ -13,7 +13,7 @@ example:
 Continues from the newest sound checkpoint; on CPU the result is the same to the last bit as without the stop.
 """
     parser.add_argument("run", metavar="RUN", help="the run folder")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
+    parser.add_argument("--quiet", action="store_true", help="only results and errors")
     machine_arguments(parser)
 
 

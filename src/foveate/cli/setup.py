@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import torch
 
 from foveate import machine
+from foveate.cli.voice import say as say
 from foveate.config import build, override, read_toml, setting, to_dict
 from foveate.data.text import read_lines, short
 from foveate.decode import Constraints, DecodeConfig
@@ -151,11 +152,6 @@ def say_columns(path: str, columns: tuple[int, int] | None, names: tuple[str, st
     taken = zip(names, columns, shown, strict=True)
     said = "; ".join(f"{name} is column {column}, in the first line {cell}" for name, column, cell in taken)
     say(f"columns, counted from 0: {said}.")
-
-
-def say(text: str) -> None:
-    """Tell the user something on standard error, where it does not mix with output."""
-    print(text, file=sys.stderr, flush=True)
 
 
 def colour_wanted(stream: Any = None) -> bool:

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from foveate.cli.task import TASKS, module_of, option
+from foveate.cli.task import TASKS, examples, file_arguments, module_of, option
 
 EXAMPLE = """
 examples:
@@ -22,16 +22,15 @@ Without a TOML file sizes are chosen from the data, and the choice is explained.
 def arguments(parser: argparse.ArgumentParser) -> None:
     from foveate.cli.options import columns_argument, machine_arguments
 
-    parser.epilog = EXAMPLE
+    parser.epilog = examples(EXAMPLE, parser)
     what = "; ".join(f"{name}: {task.summary}" for name, task in TASKS.items())
     parser.add_argument("task", choices=list(TASKS), help=f"what to train; {what}")
     parser.add_argument("config", nargs="?", metavar="TOML", help="configuration file; see `foveate plan --show`")
-    for name, says in {name: says for task in TASKS.values() for name, says in task.files.items()}.items():
-        parser.add_argument(option(name), metavar="FILE", help=says)
+    file_arguments(parser)
     columns_argument(parser)
     parser.add_argument("--out", metavar="FOLDER", required=True, help="the run folder to create")
     parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="set one setting; may be repeated")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
+    parser.add_argument("--quiet", action="store_true", help="only results and errors")
     machine_arguments(parser)
 
 

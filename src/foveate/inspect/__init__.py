@@ -12,25 +12,25 @@ if TYPE_CHECKING:
     from foveate.inspect.comparison import Comparison, compare
     from foveate.inspect.flow import rollout
     from foveate.inspect.notebook import widget
-    from foveate.inspect.step import Step, Steps, position_steps, steps
+    from foveate.inspect.step import Step, position_steps, steps
     from foveate.inspect.tile import DenseProvider, TileProvider, TraceProvider
     from foveate.inspect.trace import (
         Picture,
         Sound,
         Trace,
         Track,
-        observe,
         read_trace,
         spectrogram,
         standalone,
         write_trace,
     )
+    from foveate.inspect.trace.observe import observe
 
 # What needs torch is imported when it is asked for: pictures of alignments need none.
 _LATER = {
     "foveate.inspect.comparison": ("Comparison", "compare"),
     "foveate.inspect.flow": ("rollout",),
-    "foveate.inspect.step": ("Step", "Steps", "position_steps", "steps"),
+    "foveate.inspect.step": ("Step", "position_steps", "steps"),
     "foveate.inspect.tile": ("DenseProvider", "TileProvider", "TraceProvider"),
     "foveate.inspect.notebook": ("widget",),
     "foveate.inspect.trace": (
@@ -53,7 +53,6 @@ __all__ = [
     "Picture",
     "Sound",
     "Step",
-    "Steps",
     "TileProvider",
     "Trace",
     "TraceProvider",

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from torch import nn
 
-from foveate.attention import record
+from foveate.attention.record import record
 from foveate.inspect.alignment import Alignment
 
 

@@ -71,14 +71,17 @@ class Progress(Protocol):
         """A row went into metrics.jsonl."""
 
     def note(self, sentence: str) -> None:
-        """Something a person should read."""
+        """Something a person has to read: a warning, or what an interrupt does."""
+
+    def tell(self, sentence: str) -> None:
+        """Something a person may like to read."""
 
     def end(self) -> None:
         """Training stopped."""
 
 
 class Quiet:
-    """Prints notes and nothing else."""
+    """Prints what has to be read, and nothing else."""
 
     def __init__(self, stream: Stream | None = None) -> None:
         self.stream: Stream = stream or sys.stderr
@@ -96,6 +99,9 @@ class Quiet:
         """A line of its own."""
         self.stream.write(f"{sentence}\n")
         self.stream.flush()
+
+    def tell(self, sentence: str) -> None:
+        """Nothing."""
 
     def end(self) -> None:
         """Nothing."""
@@ -132,6 +138,10 @@ class Lines(Quiet):
     def note(self, sentence: str) -> None:
         """The sentence after the time of day."""
         super().note(f"{time.strftime('%H:%M:%S')}  {sentence}")
+
+    def tell(self, sentence: str) -> None:
+        """As a note."""
+        self.note(sentence)
 
 
 class Bar(Quiet):
@@ -172,6 +182,10 @@ class Bar(Quiet):
         """A line above the bar."""
         self.stream.write("\r\x1b[2K")
         super().note(sentence)
+
+    def tell(self, sentence: str) -> None:
+        """As a note."""
+        self.note(sentence)
 
     def end(self) -> None:
         """Removes the bar."""
@@ -224,7 +238,7 @@ class Pace:
 
 
 def watch(stream: Stream | None = None, *, quiet: bool = False) -> Progress:
-    """The display that fits: a bar on a terminal, timed lines in a log or a pipe, only notes when `quiet`."""
+    """The display that fits: a bar on a terminal, timed lines in a log or a pipe, what has to be read when `quiet`."""
     stream = stream or sys.stderr
     if quiet:
         return Quiet(stream)

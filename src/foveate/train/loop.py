@@ -109,7 +109,7 @@ class _Run:
         if found:
             self._restore(found, accept_changes)
         elif resume:
-            self.progress.note("This run has no checkpoint yet: starting from the beginning.")
+            self.progress.tell("This run has no checkpoint yet: starting from the beginning.")
         self.log = MetricsLog(self.folder / "metrics.jsonl", keep=found.state["log_bytes"] if found else 0)
         self.started = time.monotonic()
         budget = self.config.max_minutes
@@ -271,7 +271,7 @@ class _Run:
         self.window = Window.from_dict(state["window"])
         self.saved = (self.step, len(self.history))
         self.checkpoints.set_aside(self.step)
-        self.progress.note(f"Resuming after step {self.step:,}, from {found.path}.")
+        self.progress.tell(f"Resuming after step {self.step:,}, from {found.path}.")
 
     # -- the weights for use -------------------------------------------------------------------------------------------
 
@@ -290,7 +290,7 @@ class _Run:
                     tensors, metrics = model_tensors(self.model), averaged.metrics
                     words = f"average of the checkpoints of steps {', '.join(map(str, weights))}"
                 else:
-                    self.progress.note(
+                    self.progress.tell(
                         f"The average of {len(weights)} checkpoints is no better than the best one; that one is used."
                     )
         save_final(

@@ -189,7 +189,7 @@ def test_sentencepiece_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(SetupError) as caught:
         SentencePieceTokeniser.train(LINES)
     assert str(caught.value) == (
-        "The tokeniser 'sentencepiece' needs the package sentencepiece. Run: pip install 'foveate[text]'"
+        "The tokeniser 'sentencepiece' needs the package sentencepiece. Run: pip install sentencepiece"
     )
 
 

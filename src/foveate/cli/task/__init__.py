@@ -10,6 +10,7 @@ again; `probe(config, arguments)`, what `foveate plan` measures. A task has one 
 knows no torch: `--help` has to be quick.
 """
 
+import argparse
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,10 +33,7 @@ class TaskOptions:
         return next(iter(self.files))
 
 
-LABELLED = {
-    "data": "tag: lines of word/tag, or a word, a tab and its tag a line; classify: text, tab, label (.gz and .xz too)",
-    "valid_data": "labelled validation examples; without, some examples are held out",
-}
+VALID_DATA = {"valid_data": "labelled validation examples; without, some examples are held out"}
 
 TEXT = {
     "text": "text to learn from (.gz and .xz too)",
@@ -56,14 +54,37 @@ TASKS = {
     ),
     "language_model": TaskOptions("text that goes on", TEXT),
     "masked_language_model": TaskOptions("text with gaps", TEXT),
-    "tag": TaskOptions("a label for every word", LABELLED),
-    "classify": TaskOptions("a label for every text", LABELLED),
+    "tag": TaskOptions(
+        "a label for every word",
+        {"data": "lines of word/tag, or a word, a tab and its tag a line (.gz and .xz too)", **VALID_DATA},
+    ),
+    "classify": TaskOptions("a label for every text", {"data": "text, tab, label (.gz and .xz too)", **VALID_DATA}),
 }
 
 
 def option(name: str) -> str:
     """A setting as it is written on the command line."""
     return f"--{name.replace('_', '-')}"
+
+
+def file_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options for the files of all tasks. Help shows those of the task that the command line names, if it names one."""
+    for name in {name: None for task in TASKS.values() for name in task.files}:
+        says = {task: TASKS[task].files[name] for task in named(parser) if name in TASKS[task].files}
+        apart = len(set(says.values())) > 1
+        text = "; ".join(f"{task}: {said}" for task, said in says.items()) if apart else next(iter(says.values()), None)
+        parser.add_argument(option(name), metavar="FILE", help=text or argparse.SUPPRESS)
+
+
+def examples(text: str, parser: argparse.ArgumentParser) -> str:
+    """An epilog without the examples of other tasks than the one that the command line names, if it names one."""
+    others = [f" {task} " for task in TASKS if task not in named(parser)]
+    return "".join(line for line in text.splitlines(True) if not any(other in line for other in others))
+
+
+def named(parser: argparse.ArgumentParser) -> list[str]:
+    """The task that the command line of a parser names, or all."""
+    return [word for word in getattr(parser, "words", ()) if word in TASKS][:1] or list(TASKS)
 
 
 def known_task(run: "Run") -> str:
