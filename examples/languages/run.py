@@ -85,7 +85,7 @@ def by_length(classifier: TextClassifier, test: Sequence[LabelledText]) -> None:
         said = [one.label for one in classifier.classify([example.text[:shown] for example in test])]
         print(f"{shown:16}   {accuracy(said, [example.label for example in test]).value:.2f}")
     if classifier.attends:
-        print(terminal(classifier.look(test[3].text[:20]), width=100))
+        print(terminal(classifier.align(test[3].text[:20]), width=100))
 
 
 if __name__ == "__main__":

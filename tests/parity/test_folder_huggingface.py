@@ -342,7 +342,10 @@ def test_folders_are_scored_as_runs_are(
     assert "chrF" in capsys.readouterr().out
     (tmp_path / "config.json").write_text('{"model_type": "t5"}')
     assert main(["evaluate", str(tmp_path), "--text", str(tmp_path / "text"), "--no-tune"]) == 3
-    assert "a model of the kind 't5'; of Hugging Face, marian, gpt2, llama, bert are read" in capsys.readouterr().err
+    assert (
+        "holds a t5, a model of the kind 't5'; of Hugging Face, marian, gpt2, llama, bert, roberta, distilbert are"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_folder_without_a_training_has_no_report_of_it(

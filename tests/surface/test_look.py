@@ -111,6 +111,36 @@ def test_it_is_drawn_in_the_terminal_and_written_as_pictures(foveate: Any, runs:
     assert picture.read_text(encoding="utf-8").startswith("<svg")
 
 
+def test_a_causal_map_hides_what_comes_later_in_the_terminal_and_in_pictures(
+    foveate: Any, runs: Any, tmp_path: Path
+) -> None:
+    said = foveate("look", runs("gpt"), "abc", "--no-tune")
+    assert said.out.count("··") > 3
+    assert said.out.rstrip().endswith("·· may not be looked at")
+    picture, page = tmp_path / "lift.png", tmp_path / "lift.pdf"
+    options = ("--scale", "lift", "--dpi", "96", "--no-tune")
+    assert foveate("look", runs("gpt"), "abc", "--out", picture, *options).code == 0
+    assert foveate("look", runs("gpt"), "abc", "--out", page, "--scale", "lift", "--no-tune").code == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert b"DejaVuSans" in page.read_bytes()
+
+
+def test_the_steps_of_a_query_are_printed_and_written(foveate: Any, runs: Any, tmp_path: Path) -> None:
+    said = foveate("look", runs("tagger"), "I saw a saw", "--steps", "a", "--no-tune")
+    assert said.code == 0, said.err
+    assert "query 2 (a)" in said.out.split("\n")[0]
+    assert "They sum to 1." in said.out
+    for name in ("a.svg", "a.png", "a.pdf", "a.tex", "a.txt"):
+        said = foveate("look", runs("tagger"), "I saw a saw", "--steps", "2", "--out", tmp_path / name, "--no-tune")
+        assert (said.code, (tmp_path / name).exists()) == (0, True)
+    said = foveate("look", runs("tagger"), "I saw a saw", "--steps", "was", "--no-tune")
+    assert said.code == 2
+    assert "There is no query 'was'" in said.err
+    assert "has 0 I, 1 saw, 2 a, 3 saw." in said.err
+    said = foveate("look", runs("tagger"), "I saw a saw", "--steps", "2", "--out", tmp_path / "a.gif", "--no-tune")
+    assert "steps are not written as '.gif'" in said.err
+
+
 def test_what_cannot_be_looked_at_is_said(foveate: Any, runs: Any) -> None:
     said = foveate("look", runs("recurrent"), "abc", "--no-tune")
     assert said.code == 2

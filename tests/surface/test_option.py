@@ -60,7 +60,7 @@ def test_a_run_of_another_task_is_said_before_its_data_are_read(foveate: Any, tm
         ("abc --html page.svg", "--html writes HTML, and the ending of page.svg promises SVG."),
         ("abc --text abc", "The text is there twice."),
         ("abc --site 1 --layer 0 --svg a.svg", "--site and --layer both say which attention."),
-        ("abc --site 1", "--site goes with --png, --svg and --pdf"),
+        ("abc --site 1", "--site goes with --png, --svg, --pdf and --steps"),
         ("abc --scale log", "--scale goes with pictures: --png, --svg, --pdf or --out"),
         ("abc --dpi 300 --svg a.svg", "--dpi goes with a PNG: --png or --out FILE.png"),
         ("abc --port 8000", "--port goes with the viewer"),

@@ -30,11 +30,14 @@ A model of pairs reads two texts with a tab between them.
 def run(arguments: argparse.Namespace) -> int:
     from foveate.cli.options import chunks
     from foveate.cli.setup import prepare_machine, say
+    from foveate.cli.strange import Strangers
     from foveate.tasks.classify import TextClassifier
 
     prepare_machine(arguments, quiet=True)
     classifier = TextClassifier.load(arguments.run, note=say)
+    strangers = Strangers(classifier.tokeniser, say)
     for chunk in chunks(arguments.text):
+        strangers.note(chunk)
         for text in classifier.classify(chunk):
             shares = (f"{share:.4f} {label}" for label, share in text.probabilities.items())
             print("\t".join(shares) if arguments.probabilities else text.label, flush=True)
@@ -43,12 +46,15 @@ def run(arguments: argparse.Namespace) -> int:
 
                 from foveate.cli.setup import colour_wanted
                 from foveate.inspect import terminal
+                from foveate.inspect.alignment import readable
                 from foveate.inspect.label import printable
 
                 width = shutil.get_terminal_size((100, 40)).columns
-                seen = classifier.look(text.text)
+                seen = classifier.align(text.text)
                 print(terminal(seen, colour=colour_wanted(), width=width))
-                most = sorted(zip(seen.weights[0].tolist(), seen.source, strict=True), key=lambda one: -one[0])[:MOST]
+                most = sorted(
+                    zip(seen.weights[0].tolist(), readable(seen.source), strict=True), key=lambda one: -one[0]
+                )[:MOST]
                 shown = (f"{printable(piece)} {weight:.3f}" for weight, piece in most)
                 print("most:", *shown, "\n", sep="  ", flush=True)
     return 0

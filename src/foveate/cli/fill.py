@@ -33,7 +33,9 @@ Models of pairs, and BERTs of Hugging Face, also read two texts with a tab betwe
 def run(arguments: argparse.Namespace) -> int:
     from foveate.cli.options import chunks
     from foveate.cli.setup import prepare_machine, say
+    from foveate.cli.strange import Strangers
     from foveate.errors import UsageError
+    from foveate.inspect.alignment import readable
     from foveate.inspect.label import printable
     from foveate.tasks.filler import Filler
 
@@ -41,12 +43,19 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("--gap is what gaps are written as: it cannot be empty.")
     prepare_machine(arguments, quiet=True)
     filler = Filler.load(arguments.run, note=say)
+    strangers = Strangers(filler.tokeniser, say)
     for chunk in chunks(arguments.text):
         for text in chunk:
+            strangers.note(filler.parts(text, arguments.gap))
             filled = filler.fill(text, best=arguments.best or 1, gap=arguments.gap)
             print(filled.text, flush=True)
             for number, choices in enumerate(filled.choices if arguments.best else (), start=1):
-                print(number, *(f"{share:.4f} {printable(piece)}" for piece, share in choices), sep="\t", flush=True)
+                print(
+                    number,
+                    *(f"{share:.4f} {printable(readable([piece])[0])}" for piece, share in choices),
+                    sep="\t",
+                    flush=True,
+                )
             if arguments.look:
                 _draw(filler, text, arguments.gap)
     return 0
@@ -58,6 +67,6 @@ def _draw(filler: "Filler", text: str, gap: str) -> None:
     from foveate.cli.setup import colour_wanted
     from foveate.inspect import terminal
 
-    seen = filler.look(text, gap=gap)
+    seen = filler.align(text, gap=gap)
     if seen is not None:
         print(terminal(seen, colour=colour_wanted(), width=shutil.get_terminal_size((100, 40)).columns), flush=True)

@@ -30,6 +30,7 @@ Prompts are printed with what follows them, one empty line between two.
 
 def run(arguments: argparse.Namespace) -> int:
     from foveate.cli.setup import decode_config, prepare_machine, say
+    from foveate.cli.strange import Strangers
     from foveate.data.text import read_lines
     from foveate.tasks.generator import Generator
 
@@ -37,11 +38,13 @@ def run(arguments: argparse.Namespace) -> int:
     generator = Generator.load(arguments.run, precision=arguments.precision, note=say)
     config = decode_config(generator.config, arguments)
     done = 0
+    strangers = Strangers(generator.tokeniser, say)
     for prompt in arguments.prompt or read_lines("-"):
+        strangers.note(prompt.split("\n"))
         found = generator.generate(
             prompt, config=config, count=arguments.count, first=done, length=arguments.length, lines=arguments.lines
         )
         for continuation in found:
-            print("\n" * (done > 0), continuation, sep="", flush=True)
+            print("\n" * (done > 0), strangers.broken(str(continuation)), sep="", flush=True)
             done += 1
     return 0

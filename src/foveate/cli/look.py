@@ -23,9 +23,10 @@ examples:
   foveate look run/ "…" --trace kept.trace
   foveate look kept.trace                                         opens the viewer
   foveate look kept.trace --site 3 --head 0 --scale log --svg head.svg
+  foveate look kept.trace --steps 2 --out steps.pdf               one query's attention, term by term
 
 The viewer runs on this machine only, at an address that nobody can guess. The ending of --out chooses:
-.svg .pdf .png .txt .pharaoh
+.svg .pdf .png .txt .pharaoh, and for --steps .svg .pdf .png .tex .txt
 """
     parser.add_argument("run", metavar="RUN", help="the run folder, or the folder of a trace")
     parser.add_argument("text", metavar="TEXT", nargs="?", help="the source text, to draw in the terminal")
@@ -41,6 +42,12 @@ The viewer runs on this machine only, at an address that nobody can guess. The e
     parser.add_argument("--svg", metavar="FILE", help="write one head's map as a drawing")
     parser.add_argument("--pdf", metavar="FILE", help="write one head's map as PDF, for papers")
     parser.add_argument("--site", metavar="SITE", help="attention by number or name, for --png, --svg and --pdf")
+    parser.add_argument(
+        "--steps",
+        metavar="QUERY",
+        help="the formula term by term with the numbers of one query, by number from 0 or by its piece; with --out as "
+        "picture (.svg .png .pdf), LaTeX (.tex) or text",
+    )
     parser.add_argument("--dpi", type=count, metavar="N", help="pixels of a PNG to the inch; by default 192")
     parser.add_argument(
         "--scale",
@@ -80,13 +87,15 @@ def _require_sense(arguments: argparse.Namespace, trace: bool) -> None:
             both = "The text is there twice" if one == "text" else "--site and --layer both say which attention"
             raise UsageError(f"{both}. Leave one of them out.")
     figure = any(getattr(arguments, kind) for kind in FIGURES)
+    walked = arguments.steps is not None
     written = any(getattr(arguments, kind) for kind in FILES)
-    drawn = bool(arguments.out) or not (trace or written or arguments.viewed is not None)
+    drawn = bool(arguments.out) or walked or not (trace or written or arguments.viewed is not None)
     conditions = {
-        ("words", "layer", "head"): (drawn or figure, "drawings: TEXT, --out, --png, --svg or --pdf"),
-        ("when",): (drawn and not trace, "a drawing of a run: TEXT or --out"),
-        ("site",): (figure or (trace and drawn), "--png, --svg and --pdf"),
-        ("scale",): (figure or _pictured(arguments.out), "pictures: --png, --svg, --pdf or --out"),
+        ("layer", "head"): (drawn or figure, "drawings: TEXT, --out, --png, --svg or --pdf"),
+        ("words",): (figure or (drawn and not walked), "drawings: TEXT, --out, --png, --svg or --pdf"),
+        ("when",): (drawn and not trace and not walked, "a drawing of a run: TEXT or --out"),
+        ("site",): (figure or walked or (trace and drawn), "--png, --svg, --pdf and --steps"),
+        ("scale",): (figure or (_pictured(arguments.out) and not walked), "pictures: --png, --svg, --pdf or --out"),
         ("dpi",): (bool(arguments.png) or _pictured(arguments.out, ".png"), "a PNG: --png or --out FILE.png"),
         ("no_browser", "port"): (not drawn and not written, "the viewer, which files and drawings leave closed"),
         ("beam", "set"): (not trace and arguments.target is None, "the model's own translation of a text"),
@@ -108,9 +117,10 @@ def _look_at_trace(arguments: argparse.Namespace) -> int:
     if arguments.text is not None or arguments.viewed is not None or arguments.target is not None:
         raise UsageError("A trace holds its own text, and no model to run another one. Leave the text out.")
     trace = read_trace(arguments.run)
-    if arguments.out is not None:
+    drawn = _drawn(arguments)
+    if drawn:
         _draw(arguments, trace)
-    if not _written(arguments, trace) and arguments.out is None:
+    if not _written(arguments, trace) and not drawn:
         _serve(arguments, trace, None)
     return 0
 
@@ -136,13 +146,18 @@ def _look_at_run(arguments: argparse.Namespace) -> int:
     translator = Translator.load(arguments.run, precision=arguments.precision, note=say)
     translation = _translation(arguments, translator, text)
     written = any(getattr(arguments, kind) for kind in FILES)
-    if arguments.out is not None or (arguments.viewed is None and not written):
+    drawn = _drawn(arguments) or (arguments.viewed is None and not written)
+    if drawn and arguments.steps is None:
         _draw_alignment(arguments, translator, translation)
         if not written:
             return 0
     from foveate.tasks.trace import trace_of
 
     trace = trace_of(translator, translation)
+    if arguments.steps is not None:
+        _draw(arguments, trace)
+        if not written:
+            return 0
     if not _written(arguments, trace):
         from foveate.serve.translation import TranslationRerunner
 
@@ -154,14 +169,19 @@ def _look_at_text(arguments: argparse.Namespace, task: str, text: str) -> int:
     """A model of one text: it is read once, and nothing is written to look from."""
     from foveate.cli.options import require_used
     from foveate.cli.setup import say
+    from foveate.cli.strange import Strangers
     from foveate.storage.shipped import run_folder
-    from foveate.tasks.sight import sight_of
+    from foveate.tasks.filler import GAP, Filler
+    from foveate.tasks.sight import reader_of
 
     where = f"of the task {task}"
     require_used(arguments, dict.fromkeys(("target", "beam", "set", "when"), "runs that translate"), (), where)
-    trace = sight_of(task, run_folder(arguments.run), text, precision=arguments.precision, note=say)
+    reader = reader_of(task, run_folder(arguments.run), precision=arguments.precision, note=say)
+    parts = reader.parts(text, GAP) if isinstance(reader, Filler) else text.split("\n")
+    Strangers(reader.tokeniser, say).note(parts)
+    trace = reader.trace(text)
     written = any(getattr(arguments, kind) for kind in FILES)
-    if arguments.out is not None or (arguments.viewed is None and not written):
+    if _drawn(arguments) or (arguments.viewed is None and not written):
         _draw(arguments, trace)
         if not written:
             return 0
@@ -171,9 +191,11 @@ def _look_at_text(arguments: argparse.Namespace, task: str, text: str) -> int:
 
 
 def _translation(arguments: argparse.Namespace, translator: "Translator", text: str) -> "Translation":
-    from foveate.cli.setup import decode_config
+    from foveate.cli.setup import decode_config, say
+    from foveate.cli.strange import Strangers
     from foveate.errors import UsageError
 
+    Strangers(translator.source_tokeniser, say).note([text])
     if arguments.target is not None:
         return translator.forced(text, arguments.target)
     (translation,) = translator.translate([text], config=decode_config(translator.config, arguments))
@@ -189,10 +211,50 @@ def _draw_alignment(arguments: argparse.Namespace, translator: "Translator", tra
     _shown(arguments, alignment)
 
 
+def _drawn(arguments: argparse.Namespace) -> bool:
+    """Whether a drawing was asked for by its option."""
+    return arguments.out is not None or arguments.steps is not None
+
+
 def _draw(arguments: argparse.Namespace, trace: "Trace") -> None:
     from foveate.inspect import alignment
 
+    if arguments.steps is not None:
+        _walk(arguments, trace)
+        return
     _shown(arguments, alignment(trace, site=_site(arguments, trace), head=arguments.head))
+
+
+def _walk(arguments: argparse.Namespace, trace: "Trace") -> None:
+    """The steps of one query, in the terminal or in a file."""
+    from foveate.cli.setup import say
+    from foveate.inspect import steps
+
+    site = _site(arguments, trace)
+    number, opening = trace.opening
+    number = number if site is None else trace.index(site)
+    head = arguments.head if arguments.head is not None else (opening or 0) if site is None else 0
+    walked = steps(trace, number, head, _query(arguments.steps, trace, number))
+    if arguments.out is None:
+        print(walked)
+    else:
+        say(f"Wrote {walked.save(arguments.out, dpi=_dpi(arguments))}.")
+
+
+def _query(wanted: str, trace: "Trace", site: int) -> int:
+    """The query that --steps names, by its number or its piece."""
+    from foveate.errors import UsageError
+    from foveate.inspect.alignment import join_pieces
+
+    labels = trace.tracks[trace.sites[site].query].labels
+    for called in (labels, tuple(join_pieces([label]) for label in labels)):
+        if wanted in called and not wanted.isdecimal():
+            return called.index(wanted)
+    if wanted.isdecimal() and int(wanted) < len(labels):
+        return int(wanted)
+    some = ", ".join(f"{number} {join_pieces([label])}" for number, label in enumerate(labels[:12]))
+    more = f" … {len(labels) - 1}" if len(labels) > 12 else ""
+    raise UsageError(f"There is no query {wanted!r}: {trace.sites[site].title} has {some}{more}.")
 
 
 def _shown(arguments: argparse.Namespace, alignment: object) -> None:
@@ -276,7 +338,7 @@ def _serve(arguments: argparse.Namespace, trace: "Trace", rerunner: object) -> N
         from foveate.serve import Rerunner, Session, open_viewer
     except ImportError as error:
         raise SetupError(
-            f"The viewer's server needs {error.name}: `pip install 'foveate[serve]'`. Or write a page with --html."
+            f"The viewer's server needs {error.name}: `pip install {error.name}`. Or write a page with --html."
         ) from error
     assert rerunner is None or isinstance(rerunner, Rerunner)
     open_viewer(Session(trace, rerunner), say=say, browser=not arguments.no_browser, port=arguments.port)

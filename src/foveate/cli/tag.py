@@ -26,11 +26,14 @@ input; with --columns a line for each word: word, tag and probability, and an em
 def run(arguments: argparse.Namespace) -> int:
     from foveate.cli.options import chunks
     from foveate.cli.setup import prepare_machine, say
+    from foveate.cli.strange import Strangers
     from foveate.tasks.tag import SentenceTagger
 
     prepare_machine(arguments, quiet=True)
     tagger = SentenceTagger.load(arguments.run, note=say)
+    strangers = Strangers(tagger.tokeniser, say)
     for chunk in chunks(arguments.text):
+        strangers.note(chunk)
         for sentence in tagger.tag(chunk):
             if not arguments.columns:
                 print(sentence, flush=True)

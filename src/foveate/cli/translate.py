@@ -17,7 +17,8 @@ examples:
   foveate translate run/ < input.txt > output.txt
   foveate translate run/ --n-best 4 --beam 8 < input.txt
 
-One line of output for each line of input; with --n-best: line number, score and text, separated by tabs.
+One line of output for each line of input, whose sentences are translated one by one (--no-split: as
+they stand); with --n-best: line number, score and text, separated by tabs.
 """
     parser.add_argument("run", metavar="RUN", help="the run folder, or a model that comes with foveate: en-fr")
     parser.add_argument(
@@ -31,6 +32,12 @@ One line of output for each line of input; with --n-best: line number, score and
         default="auto",
         help="what decodes; auto: the fastest that is exact. ctranslate2-int8 has coarser weights and is fastest",
     )
+    parser.add_argument(
+        "--split",
+        action=argparse.BooleanOptionalAction,
+        help="translate the sentences of a line one by one, or not; by default where a model has learned from single "
+        "sentences, and not with --n-best",
+    )
     decode_arguments(parser)
     head_arguments(parser)
     machine_arguments(parser)
@@ -39,28 +46,47 @@ One line of output for each line of input; with --n-best: line number, score and
 def run(arguments: argparse.Namespace) -> int:
     from foveate.cli.options import chunks, require_used
     from foveate.cli.setup import decode_config, prepare_machine, say
+    from foveate.cli.strange import Strangers
+    from foveate.storage.shipped import run_folder
+    from foveate.tasks.paragraph import ParagraphTranslator
     from foveate.tasks.translator import Translator
 
+    _require_sense(arguments)
     if not arguments.align:
         require_used(arguments, dict.fromkeys(("layer", "head", "when"), "--align"), (), "without")
     prepare_machine(arguments, quiet=True)
     translator = Translator.load(arguments.run, precision=arguments.precision, engine=arguments.engine, note=say)
     config = decode_config(translator.config, arguments)
+    split = not arguments.n_best if arguments.split is None else arguments.split
+    paragraphs = ParagraphTranslator(
+        translator, run_folder(arguments.run), split=split, note=None if arguments.split else say
+    )
+    strangers = Strangers(translator.source_tokeniser, say)
     unfinished, done = 0, 0
     for chunk in chunks(arguments.text):
-        for translation in translator.translate(chunk, config=config, first=done):
+        strangers.note(chunk)
+        for paragraph in paragraphs.translate(chunk, config=config, first=done):
             done += 1
-            unfinished += not translation.finished
+            unfinished += not paragraph.finished
             if arguments.n_best:
+                (translation,) = paragraph.parts
                 for text, hypothesis in zip(translation.texts, translation.hypotheses, strict=True):
-                    print(done, f"{hypothesis.score:.4f}", text, sep="\t", flush=True)
+                    print(done, f"{hypothesis.score:.4f}", strangers.broken(text), sep="\t", flush=True)
             else:
-                print(translation.text, flush=True)
-            if arguments.align and translation.hypotheses:
-                _draw(translator, translation, arguments)
+                print(strangers.broken(paragraph.text), flush=True)
+            for translation in paragraph.parts if arguments.align else ():
+                if translation.hypotheses:
+                    _draw(translator, translation, arguments)
     if unfinished:
         say(f"{unfinished} of {done} translations reached their length limit before an end.")
     return 0
+
+
+def _require_sense(arguments: argparse.Namespace) -> None:
+    from foveate.errors import UsageError
+
+    if arguments.n_best and arguments.split:
+        raise UsageError("--n-best prints hypotheses of whole lines, which --split takes apart. Leave one of them out.")
 
 
 def _draw(translator: "Translator", translation: "Translation", arguments: argparse.Namespace) -> None:

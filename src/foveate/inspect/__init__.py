@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from foveate.inspect.comparison import Comparison, compare
     from foveate.inspect.flow import rollout
     from foveate.inspect.notebook import widget
-    from foveate.inspect.step import Step, position_steps, steps
+    from foveate.inspect.step import Step, Steps, position_steps, steps
     from foveate.inspect.tile import DenseProvider, TileProvider, TraceProvider
     from foveate.inspect.trace import (
         Picture,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _LATER = {
     "foveate.inspect.comparison": ("Comparison", "compare"),
     "foveate.inspect.flow": ("rollout",),
-    "foveate.inspect.step": ("Step", "position_steps", "steps"),
+    "foveate.inspect.step": ("Step", "Steps", "position_steps", "steps"),
     "foveate.inspect.tile": ("DenseProvider", "TileProvider", "TraceProvider"),
     "foveate.inspect.notebook": ("widget",),
     "foveate.inspect.trace": (
@@ -53,6 +53,7 @@ __all__ = [
     "Picture",
     "Sound",
     "Step",
+    "Steps",
     "TileProvider",
     "Trace",
     "TraceProvider",

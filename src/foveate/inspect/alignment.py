@@ -1,7 +1,7 @@
 """Alignments: the weights between the pieces of two sequences, with the pieces' names."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -165,7 +165,7 @@ class Alignment:
         >>> Alignment.of(["le", "chat"], ["the"], [[0.9, 0.1]]).describe()
         '1 row (target) by 2 columns (source). the looks at le (0.90).'
         """
-        source, target = [printable(label) for label in self.source], [printable(label) for label in self.target]
+        source, target = ([printable(label) for label in readable(side)] for side in (self.source, self.target))
         links = sorted(self.hard(), key=lambda link: link[1])
         said = [f"{target[t]} looks at {source[s]} ({self.weights[t, s]:.2f})" for s, t in links[:most]]
         if len(links) > most:
@@ -191,6 +191,10 @@ class Alignment:
             None if self.visible is None else self.visible[np.ix_(rows, columns)],
             self._shares()[np.ix_(rows, columns)],
         )
+
+    def readable(self) -> "Alignment":
+        """With labels as pictures show them, without the marks of pieces: see `readable`."""
+        return replace(self, source=readable(self.source), target=readable(self.target))
 
     def words(self) -> "Alignment":
         """Subword pieces merged to words by their marks (`▁`, `Ġ`, a space; `@@` or `##` for continuations).
@@ -262,6 +266,47 @@ def _any_of(visible: np.ndarray, source: Sequence[Span], target: Sequence[Span])
         return np.zeros((len(target), len(source)), dtype=bool)
     across = np.logical_or.reduceat(visible, [begin for begin, _ in source], axis=1)
     return np.logical_or.reduceat(across, [begin for begin, _ in target], axis=0)
+
+
+def readable(pieces: Sequence[str]) -> tuple[str, ...]:
+    """Pieces as they are shown: without the marks by which subword vocabularies tell words apart.
+
+    A mark that stands alone is the space that it means; bytes that pairs of bytes are written in are text again.
+
+    >>> readable(["▁read", "able", "▁", "</s>"]), readable(["play", "##ing"]), readable(["ĠcafÃ©", "s", "Ġ"])
+    (('read', 'able', ' ', '</s>'), ('play', 'ing'), ('café', 's', ' '))
+    """
+    mark = _marks(pieces)
+    return tuple(piece if piece in SPECIAL or not mark else _plain(piece, mark) for piece in pieces)
+
+
+def _plain(piece: str, mark: str) -> str:
+    if mark == "@@":
+        return piece.removesuffix("@@") or piece
+    if mark == "##":
+        return piece.removeprefix("##") or piece
+    if mark == "Ġ":
+        piece, mark = _of_bytes(piece), " "
+    bare = piece.removeprefix(mark)
+    return bare.replace(mark, " ") if bare.strip(mark) else piece.replace(mark, " ")
+
+
+def _of_bytes(piece: str) -> str:
+    """What a piece of GPT-2's alphabet of bytes spells; itself, where that is a part of a letter."""
+    try:
+        return bytes(BYTES[letter] for letter in piece).decode("utf-8")
+    except (KeyError, UnicodeDecodeError):
+        return piece.replace("Ġ", " ")
+
+
+def _alphabet() -> dict[str, int]:
+    """GPT-2's letter of each byte: its own where it can be seen, and one from 256 on where not."""
+    seen = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    unseen = [byte for byte in range(256) if byte not in seen]
+    return {chr(byte): byte for byte in seen} | {chr(256 + place): byte for place, byte in enumerate(unseen)}
+
+
+BYTES = _alphabet()
 
 
 def word_spans(pieces: Sequence[str]) -> tuple[Span, ...]:

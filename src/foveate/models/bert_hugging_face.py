@@ -9,6 +9,7 @@ from torch import Tensor
 
 from foveate.attention import AttentionConfig
 from foveate.models.bert import BERT, BERTConfig
+from foveate.models.bert_kin import as_bert
 from foveate.models.hugging_face import activation_of, load, read_folder, require, setting, their_name, write_folder
 from foveate.nn.block import BlockConfig
 
@@ -42,10 +43,16 @@ SPARE = frozenset(name for name in WHOLE if name.startswith(("pooler.", "head.")
 COPIES = ("cls.predictions.decoder.weight", "cls.predictions.decoder.bias", "bert.embeddings.position_ids")
 NEXT_SENTENCE = ("cls.seq_relationship.weight", "cls.seq_relationship.bias")
 """The head that told whether one sentence follows the other; nothing here asks it."""
+TASK_HEADS = ("classifier.", "pre_classifier.", "qa_outputs.")
+"""What fine-tuned models have above the encoder: `tasks.guest` reads classifiers, nothing here reads the others."""
+GAP_HEAD = "cls.predictions.transform.dense.weight"
 
 
 def read_bert(folder: Path | str) -> BERT:
-    """The model of a folder, in evaluation mode. Raises DataError when it holds another, or is damaged."""
+    """The model of a folder, in evaluation mode: of a BERT, a RoBERTa or a DistilBERT, whatever it was fine-tuned for.
+
+    Raises DataError when it holds another, or is damaged.
+    """
     return from_bert(*read_folder(folder))
 
 
@@ -60,12 +67,14 @@ def from_bert(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> BERT:
     Bare encoders (names without `bert.`) and files of old age (`LayerNorm.gamma`, `LayerNorm.beta`) are understood.
     What a file lacks of pooler and head keeps its initial values.
     """
+    config, tensors = as_bert(config, tensors)
     ours = configuration(config)
     model = ours.build(setting(config, "vocab_size")).eval()
     names = {theirs: own for own, theirs in _names(ours.num_layers).items()}
     found = {_modern(name): tensor for name, tensor in tensors.items()}
     renamed = {names.get(name, name): tensor for name, tensor in found.items()}
-    load(model, renamed, optional=SPARE, ignored=(*COPIES, *NEXT_SENTENCE))
+    heads = [name for name in renamed if name.startswith(TASK_HEADS)]
+    load(model, renamed, optional=SPARE, ignored=(*COPIES, *NEXT_SENTENCE, *heads))
     return model
 
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from foveate.errors import UsageError
 from foveate.inspect import Trace, TraceProvider
+from foveate.inspect.alignment import readable
 
 KEPT = 8
 """Traces of reruns that stay open."""
@@ -85,8 +86,8 @@ class Session:
                 self._others.popitem(last=False)
         return {
             "trace": name,
-            "output": list(done.output),
-            "before": list(done.before),
+            "output": list(readable(done.output)),
+            "before": list(readable(done.before)),
             "changed": done.changed,
             "log_probability": done.log_probability,
             "log_probability_before": done.log_probability_before,

@@ -23,8 +23,18 @@ from foveate.suggestion import missing_file
 FORMAT = 1
 BEGINNING = ".beginning"
 """A file in a folder whose run is being prepared."""
-GUESTS = {"marian": "translate", "gpt2": "language_model", "llama": "language_model", "bert": "masked_language_model"}
+GUESTS = {
+    "marian": "translate",
+    "gpt2": "language_model",
+    "llama": "language_model",
+    "bert": "masked_language_model",
+    "roberta": "masked_language_model",
+    "distilbert": "masked_language_model",
+}
 """Kinds of models in folders of Hugging Face, and the task that each serves as a run would."""
+ENCODERS = frozenset(kind for kind, task in GUESTS.items() if task == "masked_language_model")
+CLASSIFIER = "ForSequenceClassification"
+"""How the class of a model is called that was fine-tuned to classify."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +46,16 @@ class Run:
     config: dict[str, Any]
     tokenisers: dict[str, str]
     """Digests of the tokenisers that the model was trained with, by file name."""
+    guest: str = ""
+    """The class of a model in a folder of Hugging Face; empty for a run."""
 
     def require(self, task: str) -> "Run":
         """This run. Raises UsageError when it is of another task."""
+        if self.task != task and self.guest:
+            raise UsageError(
+                f"{self.folder} holds a model of Hugging Face of the class {self.guest}, which serves {self.task}, and "
+                f"this is for {task}. `foveate look {self.folder} TEXT` shows what any of them looks at."
+            )
         if self.task != task:
             raise UsageError(
                 f"{self.folder} is a run of the task {self.task}, and this is for runs of {task}. Name such a run, or "
@@ -104,6 +121,20 @@ def model_type_of(folder: Path | str) -> str | None:
     return kind if isinstance(kind, str) and "format" not in content else None
 
 
+def tells_a_label(content: Mapping[str, Any]) -> bool:
+    """Whether the model in a folder of Hugging Face was fine-tuned to tell one of several labels."""
+    labels = content.get("id2label")
+    one = isinstance(labels, dict) and len(labels) == 1
+    other = content.get("problem_type") in ("regression", "multi_label_classification")
+    return class_of(content).endswith(CLASSIFIER) and not one and not other
+
+
+def class_of(content: Mapping[str, Any]) -> str:
+    """The class that wrote a folder of Hugging Face, or the kind of its model."""
+    names = content.get("architectures")
+    return str(names[0]) if isinstance(names, list) and names else str(content.get("model_type"))
+
+
 def read_run(folder: Path) -> Run:
     """Open a run folder; a folder of Hugging Face is one without settings.
 
@@ -128,9 +159,11 @@ def read_run(folder: Path) -> Run:
     if kind is not None:
         if kind not in GUESTS:
             raise DataError(
-                f"{folder} holds a model of the kind {kind!r}; of Hugging Face, {', '.join(GUESTS)} are read."
+                f"{folder} holds a {class_of(content)}, a model of the kind {kind!r}; of Hugging Face, "
+                f"{', '.join(GUESTS)} are read. Any model in memory can be recorded: foveate.inspect.hugging_face."
             )
-        return Run(Path(folder), GUESTS[kind], {}, {})
+        task = "classify" if kind in ENCODERS and tells_a_label(content) else GUESTS[kind]
+        return Run(Path(folder), task, {}, {}, class_of(content))
     if content.get("format") != FORMAT:
         raise DataError(
             f"{path} has run format {content.get('format')!r}, but this version of foveate reads format {FORMAT}. "

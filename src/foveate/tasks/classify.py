@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -17,13 +18,15 @@ from foveate.data.label import Labels
 from foveate.data.labelled import LabelledText, read_labelled
 from foveate.data.labelled_store import LabelledData, LabelledReport, TextBatch, prepare_texts
 from foveate.data.segment import joined, split
-from foveate.data.tokeniser import BOS, CharacterConfig, Tokeniser, TokeniserConfig, load_tokeniser
+from foveate.data.tokeniser import BOS, EOS, SPECIALS, CharacterConfig, Tokeniser, TokeniserConfig, load_tokeniser
 from foveate.errors import DataError, UsageError
+from foveate.inspect import Trace, observe
 from foveate.inspect.alignment import Alignment
+from foveate.inspect.look import Looking
 from foveate.models.classifier import Classifier, ClassifierConfig
 from foveate.nn.pooling import AttentionPooling
 from foveate.storage.checkpoint import load_weights, restore_model
-from foveate.storage.run import read_run
+from foveate.storage.run import model_type_of, read_run
 from foveate.tasks.initial import seeded
 from foveate.tasks.labelling import (
     LABELS,
@@ -37,6 +40,7 @@ from foveate.tasks.labelling import (
     require_digests,
     require_examples,
 )
+from foveate.tasks.sight import require_text, traced
 
 TOKENISER = "text.tokeniser.json"
 
@@ -151,21 +155,26 @@ class Classified:
         return next(iter(self.probabilities), "")
 
 
-class TextClassifier:
+class TextClassifier(Looking):
     """Classifies with a trained model. A result depends neither on the batch size nor on its neighbours in a batch.
 
     With `pairs`, a text is two with a tab between them.
     """
 
-    def __init__(self, model: Classifier, tokeniser: Tokeniser, labels: Labels, *, pairs: bool = False) -> None:
+    def __init__(self, model: Any, tokeniser: Tokeniser, labels: Labels, *, pairs: bool = False) -> None:
         self.model, self.tokeniser, self.labels, self.pairs = model.eval(), tokeniser, labels, pairs
 
     @classmethod
     def load(cls, run: Path | str, *, note: Callable[[str], None] = lambda sentence: None) -> "TextClassifier":
-        """The trained model of a run folder; of an unfinished run, its best checkpoint.
+        """The trained model of a run folder; of an unfinished run, its best checkpoint. Or the classifier in a folder
+        of Hugging Face.
 
         Raises UsageError for a run of another task, DataError when it has no weights or is damaged.
         """
+        if model_type_of(run) is not None:
+            from foveate.tasks.guest_classifier import GuestClassifier  # which is a classifier itself
+
+            return GuestClassifier.read(run)
         folder = Path(run)
         saved = read_run(folder).require("classify")
         settings = {name: value for name, value in saved.config.items() if name != "train"}
@@ -177,16 +186,24 @@ class TextClassifier:
         restore_model(model, tensors, source=folder)
         return cls(model, tokeniser, labels, pairs=config.second_column is not None)
 
+    @overload
+    def classify(self, texts: str) -> Classified: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def classify(self, texts: Sequence[str]) -> list[Classified]: ...
+
     @torch.inference_mode()
-    def classify(self, texts: Sequence[str]) -> list[Classified]:
-        """Label each text, or pair of texts.
+    def classify(self, texts: str | Sequence[str]) -> Classified | list[Classified]:
+        """Label a text, or each of several; a text may be a pair.
 
         Raises DataError for one with more tokens than the model has positions, and for one text where it reads two.
         """
+        if isinstance(texts, str):
+            return self.classify([texts])[0]
         rows = [self.ids(text, f"Text {number}") for number, text in enumerate(texts, start=1)]
         results = [Classified(text, {}) for text in texts]
         for group in groups([len(row) for row in rows]):
-            shares = self.model(Batch.of([rows[index] for index in group])).float().softmax(-1)
+            shares = self._logits([rows[index] for index in group]).float().softmax(-1)
             for index, share in zip(group, shares, strict=True):
                 order = share.argsort(descending=True, stable=True).tolist()
                 chances = {self.labels.names[label]: float(share[label]) for label in order}
@@ -196,10 +213,21 @@ class TextClassifier:
     @property
     def attends(self) -> bool:
         """Whether the pooling looks, so that there is something to see."""
-        return isinstance(self.model.pooling, AttentionPooling)
+        return isinstance(getattr(self.model, "pooling", None), AttentionPooling)
 
     @torch.inference_mode()
-    def look(self, text: str) -> Alignment:
+    def trace(self, text: str) -> Trace:
+        """What each token of a text looked at, and the pooling, where it attends. Raises UsageError for an empty text
+        and for a model without attention, DataError as `classify` does.
+        """
+        require_text(text)
+        read = self.ids(text, "The text")
+        with observe(self.model) as seen:
+            said = self.classify(text)
+        return traced(self.model, seen, self._labels(read, text), text, said.label if self.attends else None)
+
+    @torch.inference_mode()
+    def align(self, text: str) -> Alignment:
         """Where the pooling looked for the label: one row, with a column for each token.
 
         Raises UsageError for an empty text, or a model that pools without attention.
@@ -212,7 +240,7 @@ class TextClassifier:
         with record(self.model.pooling) as seen:
             logits = self.model(Batch.of([row]))
         weights = seen["attention"].weights()[0, 0].float().numpy()
-        return Alignment.of(self.tokeniser.pieces(row), [self.labels.names[int(logits.argmax())]], weights)
+        return Alignment.of(self._labels(row, text), [self.labels.names[int(logits.argmax())]], weights)
 
     def predict(self, examples: Sequence[LabelledText]) -> Predicted:
         """Labels beside the right ones, to be scored."""
@@ -231,3 +259,13 @@ class TextClassifier:
                 "positions. Shorten it; nothing is cut off silently."
             )
         return [BOS, *tokens] if tokens else []
+
+    def _logits(self, rows: list[list[int]]) -> Float[Tensor, "batch labels"]:
+        return self.model(Batch.of(rows))
+
+    def _labels(self, row: list[int], text: str) -> list[str]:
+        """What the tokens are called; what the vocabulary lacks stands as it was written."""
+        texts = split(text) if self.pairs else (text,)
+        parts = [[*self.tokeniser.labels(one), SPECIALS[EOS]] for one in texts if one.strip()]
+        labels = [SPECIALS[BOS], *(label for part in parts for label in part)]
+        return labels if len(labels) == len(row) else self.tokeniser.pieces(row)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import torch
 from jaxtyping import Float
@@ -16,9 +16,11 @@ from foveate.data.batching import groups
 from foveate.data.tokeniser import HuggingFaceTokeniser
 from foveate.errors import DataError, UsageError
 from foveate.inspect import Trace, Track, observe
+from foveate.inspect.look import Looking
 from foveate.inspect.trace import Pedigree
 from foveate.models import BERT
 from foveate.models.bert_hugging_face import read_bert
+from foveate.models.bert_kin import BERTS
 from foveate.nn.packing import Packing
 from foveate.storage.manifest import read_json
 from foveate.tasks.hugging_face import require_kind
@@ -66,7 +68,7 @@ class EmbeddingConfig:
         return cls(modes=modes or ("mean",), normalised=normalised, max_length=limit)
 
 
-class Embedder:
+class Embedder(Looking):
     """Texts to vectors. A vector depends neither on its neighbours nor on how many texts are read together.
 
     Reference: Reimers and Gurevych 2019, section 3.
@@ -79,15 +81,24 @@ class Embedder:
     @classmethod
     def read(cls, folder: Path | str) -> "Embedder":
         """A folder of sentence-transformers, or any BERT's. Raises DataError when it is damaged."""
-        require_kind(folder, "bert")
+        require_kind(folder, *BERTS)
         return cls(read_bert(folder), HuggingFaceTokeniser.read(folder), EmbeddingConfig.read(folder))
 
+    @overload
+    def embed(self, texts: str, *, shorten: bool = False) -> Float[Tensor, " dim"]: ...
+
+    @overload
+    def embed(self, texts: Sequence[str], *, shorten: bool = False) -> Float[Tensor, "texts dim"]: ...
+
     @torch.inference_mode()
-    def embed(self, texts: Sequence[str], *, shorten: bool = False) -> Float[Tensor, "texts dim"]:
-        """A vector for each text. A text with too many tokens is cut with `shorten`, and refused without.
+    def embed(self, texts: str | Sequence[str], *, shorten: bool = False) -> Float[Tensor, "*texts dim"]:
+        """A vector of a text, or one for each of several. With `shorten` a text with too many tokens is cut, without it
+        is refused.
 
         Raises DataError for a text that is too long.
         """
+        if isinstance(texts, str):
+            return self.embed([texts], shorten=shorten)[0]
         rows = [self._tokens(text, number, shorten) for number, text in enumerate(texts, start=1)]
         dim = self.model.output_dim * len(self.config.modes)
         found = torch.zeros(len(rows), dim, dtype=self.model.embedding.weight.dtype)
@@ -95,8 +106,12 @@ class Embedder:
             found[group] = self._vectors([rows[each] for each in group])
         return found
 
-    def similarity(self, texts: Sequence[str], others: Sequence[str] | None = None) -> Float[Tensor, "texts others"]:
-        """The cosine of the angle between the vectors of texts: 1 for the same direction."""
+    def similarity(
+        self, texts: str | Sequence[str], others: str | Sequence[str] | None = None
+    ) -> Float[Tensor, "texts others"]:
+        """The cosine of the angle between the vectors of texts: 1 for the same direction. One text is a list of one."""
+        texts = [texts] if isinstance(texts, str) else texts
+        others = [others] if isinstance(others, str) else others
         one = normalize(self.embed(texts), dim=-1)
         return one @ (one if others is None else normalize(self.embed(others), dim=-1)).mT
 

@@ -1,8 +1,9 @@
 """A trained masked language model in use: fill the gaps of a text, or be scored on one."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import overload
 
 import numpy as np
 import torch
@@ -13,11 +14,14 @@ from foveate.data.batch import Batch
 from foveate.data.segment import TAB, SegmentedRows, segmented, segments, split
 from foveate.data.tokeniser import BOS, EOS, SPECIALS, Tokeniser
 from foveate.errors import DataError, UsageError
+from foveate.inspect import Trace, observe
 from foveate.inspect.alignment import Alignment
+from foveate.inspect.look import Looking
 from foveate.inspect.self_attention import self_attention
 from foveate.models import BERT
 from foveate.storage.run import model_type_of
 from foveate.tasks.masked_language_model import MaskedLanguageModelConfig, MaskedLanguageModelTask, score
+from foveate.tasks.sight import require_text, traced
 from foveate.tasks.text import TextConfig, load_text_model, text_of, tokens_of
 
 GAP = "___"
@@ -43,7 +47,7 @@ class Frame:
     end: int
 
 
-class Filler:
+class Filler(Looking):
     """Fills gaps. What stands in one gap is told without knowing what was put into the others."""
 
     def __init__(self, model: BERT, tokeniser: Tokeniser, config: MaskedLanguageModelConfig | None = None) -> None:
@@ -69,12 +73,24 @@ class Filler:
         )
         return cls(model, tokeniser, config)
 
+    @overload
+    def fill(self, text: str, *, best: int = 5, gap: str = GAP) -> Filling: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def fill(self, text: Sequence[str], *, best: int = 5, gap: str = GAP) -> list[Filling]: ...
+
     @torch.inference_mode()
-    def fill(self, text: str, *, best: int = 5, gap: str = GAP) -> Filling:
-        """The `best` pieces for every gap of a line.
+    def fill(self, text: str | Sequence[str], *, best: int = 5, gap: str = GAP) -> Filling | list[Filling]:
+        """The `best` pieces for every gap of a line; of several lines, a filling for each.
 
         Raises UsageError for a text without gaps, DataError for one that is too long.
         """
+        return (
+            self._filled(text, best, gap) if isinstance(text, str) else [self._filled(one, best, gap) for one in text]
+        )
+
+    def _filled(self, text: str, best: int, gap: str) -> Filling:
+        self.require_gaps(text, gap)
         tokens, places = self.ids_and_gaps(text, gap)
         logits = self.model.logits(self.hidden(tokens)[torch.tensor(places)])[:, : self.tokeniser.vocab_size]
         logits[:, : len(SPECIALS)] = -torch.inf
@@ -87,15 +103,29 @@ class Filler:
         return Filling(filled if self.config.segments is None else filled.replace("\n", TAB), choices)
 
     @torch.inference_mode()
-    def look(self, text: str, *, gap: str = GAP, layer: int | None = None) -> Alignment | None:
-        """What each gap looked at: a row for every gap, the mean of a layer's heads.
+    def trace(self, text: str, *, gap: str = GAP) -> Trace:
+        """What each token of a text looked at, with gaps or without. Raises UsageError for an empty text, DataError for
+        one that is too long.
+        """
+        require_text(text)
+        tokens, places = self.ids_and_gaps(text, gap)
+        with observe(self.model) as seen:
+            self.hidden(tokens)
+        return traced(self.model, seen, self._labels(text, gap, tokens, places), text)
 
-        Raises UsageError and DataError as `fill` does.
+    @torch.inference_mode()
+    def align(self, text: str, *, gap: str = GAP, layer: int | None = None) -> Alignment | None:
+        """What each gap looked at: a row for every gap, or for every token of a text without gaps; the mean of a
+        layer's heads.
+
+        Raises DataError as `fill` does.
         """
         tokens, places = self.ids_and_gaps(text, gap)
-        pieces = [gap if place in places else self.tokeniser.pieces([token])[0] for place, token in enumerate(tokens)]
+        pieces = self._labels(text, gap, tokens, places)
         seen = self_attention(self.model, lambda: self.hidden(tokens), pieces, layer=layer)
-        return seen and Alignment.of(pieces, [gap] * len(places), seen.weights[places])
+        if seen is None or not places:
+            return seen
+        return Alignment.of(pieces, [gap] * len(places), seen.weights[places])
 
     def evaluate(self, lines: Iterable[str]) -> dict[str, float]:
         """Loss, perplexity and accuracy of the gaps in a text, which are drawn as those of validation are.
@@ -132,14 +162,29 @@ class Filler:
         kinds = segments(text.ids, kinds=self.model.config.num_segments, end=self.frame.end) if self.pairs else None
         return self.model.encode(text, kinds)[0]
 
+    def require_gaps(self, text: str, gap: str) -> None:
+        """Raises UsageError for a text without a gap."""
+        if not any(sign in text for sign in self.signs(gap)):
+            known = " or ".join(self.signs(gap))
+            raise UsageError(f"There is no gap in {text!r}. Write {known} where a token is missing.")
+
+    def signs(self, gap: str) -> tuple[str, ...]:
+        """How a gap may be written."""
+        return (gap,)
+
+    def parts(self, text: str, gap: str) -> list[str]:
+        """What stands between the gaps of a text."""
+        first, *others = self.signs(gap)
+        for sign in others:
+            text = text.replace(sign, first)
+        return text.split(first)
+
     def ids_and_gaps(self, text: str, gap: str) -> tuple[list[int], list[int]]:
-        """The tokens of a line with its gaps, and where these are."""
-        if gap not in text:
-            raise UsageError(f"There is no gap in {text!r}. Write {gap} where a token is missing.")
+        """The tokens of a line with its gaps, if it has any, and where these are."""
         frame = self.frame
         tokens, places = list(frame.begin), []
         for one in split(text) if self.pairs else (text,):
-            for number, part in enumerate(one.split(gap)):
+            for number, part in enumerate(self.parts(one, gap)):
                 if number:
                     places.append(len(tokens))
                     tokens.append(frame.gap)
@@ -151,3 +196,13 @@ class Filler:
                 "Shorten it; nothing is cut off silently."
             )
         return tokens, places
+
+    def _labels(self, text: str, gap: str, tokens: list[int], places: list[int]) -> list[str]:
+        """What the tokens are called: gaps as they are written, and what the vocabulary lacks as well."""
+        labels: list[str] = []
+        for one in split(text) if self.pairs else (text,):
+            for number, part in enumerate(self.parts(one, gap)):
+                labels += [gap] if number else []
+                labels += self.tokeniser.labels(part) if part else []
+            labels += self.tokeniser.pieces([self.frame.end])
+        return [*self.tokeniser.pieces(tokens[: len(self.frame.begin)]), *labels]

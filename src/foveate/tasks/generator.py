@@ -1,21 +1,24 @@
 """A trained language model in use: go on from a prompt, score a text."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, overload
 
 import torch
 
 from foveate.data.batch import Batch
-from foveate.data.tokeniser import BOS, EOS, PAD, UNKNOWN, Tokeniser
+from foveate.data.tokeniser import BOS, EOS, PAD, SPECIALS, UNKNOWN, Tokeniser
 from foveate.decode import DecodeConfig, Hypothesis, SampleConfig, beam_size, decode
 from foveate.errors import DataError, UsageError
+from foveate.inspect import Trace, observe
 from foveate.inspect.alignment import Alignment
+from foveate.inspect.look import Looking
 from foveate.inspect.self_attention import self_attention
 from foveate.models import LanguageModel
 from foveate.storage.run import model_type_of
 from foveate.tasks.language_model import LanguageModelTask, LanguageModelTaskConfig, score, text_bytes
+from foveate.tasks.sight import require_text, traced
 from foveate.tasks.text import TextConfig, load_text_model, text_of, tokens_of
 
 NEVER = (PAD, BOS, UNKNOWN)
@@ -34,7 +37,7 @@ class Continuation:
         return self.prompt + self.text
 
 
-class Generator:
+class Generator(Looking):
     """Goes on from prompts. A continuation depends neither on its neighbours nor on how many are asked for."""
 
     def __init__(
@@ -72,8 +75,8 @@ class Generator:
             model.to(torch.bfloat16)
         return cls(model, tokeniser, config.decode, config.data)
 
-    @torch.inference_mode()
-    def generate(
+    @overload
+    def generate(  # type: ignore[overload-overlap]
         self,
         prompt: str = "",
         *,
@@ -82,15 +85,49 @@ class Generator:
         first: int = 0,
         length: int | None = None,
         lines: int | None = None,
-    ) -> list[Continuation]:
-        """`count` continuations of a prompt, or the hypotheses of a beam, best first. `length`
-        is the most tokens of each, `lines` the most lines.
+    ) -> list[Continuation]: ...
+
+    @overload
+    def generate(
+        self,
+        prompt: Sequence[str],
+        *,
+        config: DecodeConfig | None = None,
+        count: int = 1,
+        first: int = 0,
+        length: int | None = None,
+        lines: int | None = None,
+    ) -> list[list[Continuation]]: ...
+
+    def generate(
+        self,
+        prompt: str | Sequence[str] = "",
+        *,
+        config: DecodeConfig | None = None,
+        count: int = 1,
+        first: int = 0,
+        length: int | None = None,
+        lines: int | None = None,
+    ) -> list[Continuation] | list[list[Continuation]]:
+        """`count` continuations of a prompt, or the hypotheses of a beam, best first; of several prompts, such a list
+        for each. `length` is the most tokens of each, `lines` the most lines.
 
         An empty prompt is a line's beginning. Where the model has a limit of positions, prompt and continuation share
         it; the noise of sampling follows from `first`, the number of the first continuation. Raises DataError for a
         prompt that leaves no position free.
         """
         config = self.config if config is None else config
+        if isinstance(prompt, str):
+            return self._continued(prompt, config, count, first, length, lines)
+        starts = range(first, first + count * len(prompt), count)
+        return [
+            self._continued(one, config, count, start, length, lines) for one, start in zip(prompt, starts, strict=True)
+        ]
+
+    @torch.inference_mode()
+    def _continued(
+        self, prompt: str, config: DecodeConfig, count: int, first: int, length: int | None, lines: int | None
+    ) -> list[Continuation]:
         read = self.ids(prompt)
         limit = config.max_length if length is None else length
         if self.model.max_length is not None:
@@ -140,14 +177,30 @@ class Generator:
         return score(self.model, tokens, self.data, num_bytes=text_bytes(text), context=context)
 
     @torch.inference_mode()
-    def look(self, text: str, *, layer: int | None = None) -> Alignment | None:
+    def trace(self, text: str) -> Trace:
+        """What each token of a text looked at. Raises UsageError for an empty text and for a recurrent model, DataError
+        as `generate` does.
+        """
+        require_text(text)
+        read = self.fitting(text)
+        with observe(self.model) as seen:
+            self.model(Batch.of([read]))
+        return traced(self.model, seen, self._labels(read, text), text)
+
+    @torch.inference_mode()
+    def align(self, text: str, *, layer: int | None = None) -> Alignment | None:
         """What each token of a text looked at when the next was to be told, the mean of a layer's heads.
 
         None for a recurrent model, which looks at nothing. Raises DataError as `generate` does.
         """
         read = self.fitting(text)
-        pieces = self.tokeniser.pieces(read)
+        pieces = self._labels(read, text)
         return self_attention(self.model, lambda: self.model(Batch.of([read])), pieces, layer=layer)
+
+    def _labels(self, read: list[int], text: str) -> list[str]:
+        """The pieces that were read; what the vocabulary lacks stands as it was written."""
+        lines = [[SPECIALS[EOS], *self.tokeniser.labels(line)] for line in text.split("\n")]
+        return [label for line in lines for label in line]
 
     def fitting(self, text: str) -> list[int]:
         """The tokens of a text to be read at once. Raises DataError for more than the model has positions for."""

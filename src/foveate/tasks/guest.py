@@ -14,10 +14,13 @@ from foveate.data.tokeniser import HuggingFaceTokeniser
 from foveate.decode import DecodeConfig, SampleConfig, beam_size, decode
 from foveate.errors import DataError, UsageError
 from foveate.models import GPT, Llama
-from foveate.models.bert_hugging_face import read_bert
+from foveate.models.bert_hugging_face import GAP_HEAD, from_bert
+from foveate.models.bert_kin import BERTS, as_bert
 from foveate.models.gpt2_hugging_face import read_gpt2
+from foveate.models.hugging_face import read_folder
 from foveate.models.llama_hugging_face import read_llama
-from foveate.tasks.filler import GAP, Filler, Filling, Frame
+from foveate.storage.run import class_of
+from foveate.tasks.filler import Filler, Filling, Frame
 from foveate.tasks.generator import Continuation, Generator
 from foveate.tasks.hugging_face import require_kind
 from foveate.tasks.language_model import score
@@ -41,18 +44,10 @@ class GuestGenerator(Generator):
         return cls(model.to(torch.bfloat16) if precision == "bfloat16" else model, tokeniser, SampleConfig())
 
     @torch.inference_mode()
-    def generate(
-        self,
-        prompt: str = "",
-        *,
-        config: DecodeConfig | None = None,
-        count: int = 1,
-        first: int = 0,
-        length: int | None = None,
-        lines: int | None = None,
+    def _continued(
+        self, prompt: str, config: DecodeConfig, count: int, first: int, length: int | None, lines: int | None
     ) -> list[Continuation]:
-        """As `Generator.generate`. An empty prompt is a text's beginning."""
-        config = self.config if config is None else config
+        """An empty prompt is a text's beginning."""
         read = self.ids(prompt)
         limit = config.max_length if length is None else length
         positions = self.model.max_length
@@ -101,6 +96,10 @@ class GuestGenerator(Generator):
     def ids(self, prompt: str) -> list[int]:
         return self.tokeniser.framed(prompt) or [self._end]
 
+    def _labels(self, read: list[int], text: str) -> list[str]:
+        labels = self.tokeniser.labels(text)
+        return [*self.tokeniser.pieces(read[: len(read) - len(labels)]), *labels]
+
     def _text(self, read: list[int], hypothesis: Any, lines: int | None) -> str:
         before = self.tokeniser.decode(read)
         text = self.tokeniser.decode([*read, *hypothesis.tokens]).removeprefix(before)
@@ -115,24 +114,39 @@ class GuestFiller(Filler):
 
     @property
     def pairs(self) -> bool:
-        return True
+        return self.model.config.num_segments > 1
+
+    without_head = ""
+    """The class of a model that has no head for gaps, and can only be looked at."""
 
     @classmethod
     def read(cls, folder: Path | str) -> "GuestFiller":
         """Raises DataError when the folder is damaged, UsageError when it holds another kind of model."""
-        require_kind(folder, "bert")
-        tokeniser = HuggingFaceTokeniser.read(folder)
-        return cls(read_bert(folder), tokeniser)
+        require_kind(folder, *BERTS)
+        tokeniser, (config, tensors) = HuggingFaceTokeniser.read(folder), read_folder(folder)
+        filler = cls(from_bert(config, tensors), tokeniser)
+        if GAP_HEAD not in as_bert(config, tensors)[1]:
+            filler.without_head = class_of(config)
+        return filler
 
-    @torch.inference_mode()
-    def fill(self, text: str, *, best: int = 5, gap: str = GAP) -> Filling:
+    def signs(self, gap: str) -> tuple[str, ...]:
+        """A gap may be written as the tokeniser calls it, too: [MASK]."""
+        return tuple(dict.fromkeys((gap, self.tokeniser.names.get("mask", gap))))
+
+    def _filled(self, text: str, best: int, gap: str) -> Filling:
+        if self.without_head:
+            raise UsageError(
+                f"This folder holds a {self.without_head}, which has no head that fills gaps. Look at its attention "
+                "with `foveate look`, or take the folder of a model for masked language modelling."
+            )
+        self.require_gaps(text, gap)
         tokens, places = self.ids_and_gaps(text, gap)
         shares = self.model.logits(self.hidden(tokens)[torch.tensor(places)]).softmax(-1)
         shares[:, sorted(self.tokeniser.special)] = 0.0
         found = shares.topk(min(best, shares.shape[1]))
         pieces = [self.tokeniser.pieces(row) for row in found.indices.tolist()]
         choices = tuple(tuple(zip(*pair, strict=True)) for pair in zip(pieces, found.values.tolist(), strict=True))
-        first, *parts = text.split(gap)
+        first, *parts = self.parts(text, gap)
         filled = first + "".join(row[0].removeprefix("##") + part for row, part in zip(pieces, parts, strict=True))
         return Filling(filled, choices)
 

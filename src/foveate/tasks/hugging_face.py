@@ -14,7 +14,14 @@ from foveate.models.renumbering import renumbered
 from foveate.storage.manifest import read_json
 from foveate.storage.run import model_type_of
 
-KINDS = {"marian": "translate", "gpt2": "generate", "llama": "generate", "bert": "fill"}
+KINDS = {
+    "marian": "translate",
+    "gpt2": "generate",
+    "llama": "generate",
+    "bert": "fill",
+    "roberta": "fill",
+    "distilbert": "fill",
+}
 """The kinds of models that are read, and the command that each serves."""
 GENERATION = "generation_config.json"
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import overload
 
 import numpy as np
 import torch
@@ -16,9 +17,20 @@ from foveate.data.label import Labels
 from foveate.data.labelled import Tagged, read_tagged
 from foveate.data.labelled_store import LabelledData, LabelledReport, prepare_sentences
 from foveate.data.text import normalise
-from foveate.data.tokeniser import UNKNOWN, CharacterTokeniser, Tokeniser, WordTokeniser, load_tokeniser
+from foveate.data.tokeniser import (
+    BOS,
+    EOS,
+    SPECIALS,
+    UNKNOWN,
+    CharacterTokeniser,
+    Tokeniser,
+    WordTokeniser,
+    load_tokeniser,
+)
 from foveate.data.word import WordBatch, form_row, space_before
 from foveate.errors import DataError
+from foveate.inspect import Trace, observe
+from foveate.inspect.look import Looking
 from foveate.models import BERTConfig
 from foveate.models.tagger import PieceTagger, Tagger, TaggerConfig
 from foveate.storage.checkpoint import load_weights, restore_model
@@ -36,6 +48,7 @@ from foveate.tasks.labelling import (
     require_digests,
     require_examples,
 )
+from foveate.tasks.sight import require_text, traced
 
 WORDS, CHARACTERS, PIECES = "word.tokeniser.json", "character.tokeniser.json", "piece.tokeniser.json"
 
@@ -105,6 +118,18 @@ class Vocabulary:
     def form(self, word: str) -> list[int]:
         """A word as the model reads it: see `form_row`."""
         return form_row(word, self.words, self.spelling, self.before)
+
+    def labels_of(self, words: Sequence[str]) -> list[str]:
+        """What the places of a sentence are called that a model looks at: its words, or their pieces between a begin
+        and an end."""
+        if not self.in_pieces:
+            return list(words)
+        parts: list[str] = []
+        for word in words:
+            _, _, *spelled, _ = self.form(word)
+            pieces = self.spelling.pieces(spelled)
+            parts += [word] if spelled == [UNKNOWN] else pieces
+        return [SPECIALS[BOS], *parts, SPECIALS[EOS]]
 
     def length(self, words: Sequence[str]) -> int:
         """How long a sentence is for the model, in words, or in pieces with a begin and an end; 0 without words."""
@@ -194,11 +219,16 @@ class TaggedSentence:
         return " ".join(f"{word}/{tag}" for word, tag in zip(self.words, self.tags, strict=True))
 
 
-class SentenceTagger:
+class SentenceTagger(Looking):
     """Tags with a trained model. A result depends neither on the batch size nor on its neighbours in a batch."""
 
     def __init__(self, model: Tagger | PieceTagger, vocabulary: Vocabulary) -> None:
         self.model, self.vocabulary = model.eval(), vocabulary
+
+    @property
+    def tokeniser(self) -> Tokeniser:
+        """Characters of words, or pieces: what is not among them has not been seen."""
+        return self.vocabulary.spelling
 
     @classmethod
     def load(cls, run: Path | str, *, note: Callable[[str], None] = lambda sentence: None) -> "SentenceTagger":
@@ -215,12 +245,21 @@ class SentenceTagger:
         restore_model(model, tensors, source=folder)
         return cls(model, vocabulary)
 
+    @overload
+    def tag(self, sentences: str) -> TaggedSentence: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def tag(self, sentences: Sequence[str | Sequence[str]]) -> list[TaggedSentence]: ...
+
     @torch.inference_mode()
-    def tag(self, sentences: Sequence[str | Sequence[str]]) -> list[TaggedSentence]:
-        """Tag sentences: words, or text whose words stand between white space. An empty one has no tags.
+    def tag(self, sentences: str | Sequence[str | Sequence[str]]) -> TaggedSentence | list[TaggedSentence]:
+        """Tag a sentence that is a text, whose words stand between white space, or each of several, which may be texts
+        or lists of words. An empty one has no tags.
 
         Raises DataError for a sentence with more words than the model has positions.
         """
+        if isinstance(sentences, str):
+            return self.tag([sentences])[0]
         words = [self._words(sentence) for sentence in sentences]
         results = [TaggedSentence((), (), ())] * len(words)
         limit, what = self.model.max_length, "pieces" if self.vocabulary.in_pieces else "words"
@@ -239,6 +278,17 @@ class SentenceTagger:
                 names = tuple(self.vocabulary.labels.names[tag] for tag in tags.tolist())
                 results[index] = TaggedSentence(words[index], names, tuple(sure.tolist()))
         return results
+
+    @torch.inference_mode()
+    def trace(self, text: str) -> Trace:
+        """What each word, or each of its pieces, looked at. Raises UsageError for an empty text and for a model without
+        attention, DataError as `tag` does.
+        """
+        require_text(text)
+        words = self._words(text)
+        with observe(self.model) as seen:
+            self.tag([words])
+        return traced(self.model, seen, self.vocabulary.labels_of(words), text)
 
     def knows(self, word: str) -> bool:
         """Whether a word was seen in training often enough to have a vector of its own."""

@@ -45,7 +45,7 @@ def trace_of(
     written = [*translator.target_tokeniser.pieces(best), *(END for _ in end)]
     tracks = {
         "source": _placed(
-            Track.of_pieces([*translator.source_tokeniser.pieces(source[:-1]), END], text=translation.source),
+            Track.of_pieces([*translator.source_tokeniser.labels(translation.source), END], text=translation.source),
             translator.source_tokeniser,
         ),
         "read": Track.of_pieces([START, *written][: len(written)]),

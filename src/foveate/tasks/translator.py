@@ -1,9 +1,9 @@
 """A trained translation model in use: translate, align, score."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, overload
 
 import torch
 
@@ -14,7 +14,9 @@ from foveate.data.batching import groups
 from foveate.data.tokeniser import BOS, EOS, Tokeniser
 from foveate.decode import BeamConfig, DecodeConfig, Hypothesis, beam_size
 from foveate.errors import DataError
+from foveate.inspect import Trace
 from foveate.inspect.alignment import Alignment
+from foveate.inspect.look import Looking
 from foveate.models import Seq2Seq
 from foveate.nn.loss import cross_entropy
 from foveate.storage.checkpoint import load_weights, restore_model
@@ -47,7 +49,7 @@ class Translation:
         return not self.hypotheses or self.hypotheses[0].finished
 
 
-class Translator:
+class Translator(Looking):
     """Translates with a trained model. A result depends neither on the batch size nor on its neighbours in a batch."""
 
     def __init__(
@@ -141,17 +143,38 @@ class Translator:
         hypothesis = Hypothesis(tokens, log_probability, log_probability, True)
         return Translation(source, (self.target_tokeniser.decode(tokens),), (hypothesis,))
 
-    @torch.inference_mode()
+    def trace(self, text: str, target: str | None = None, *, gold: Iterable[tuple[int, int]] | None = None) -> Trace:
+        """What the model looked at when it read a text and wrote its translation, or when it is made to write `target`:
+        the encoder, the decoder, and across. `gold` are links (target, source) that a person drew.
+
+        Raises UsageError for an empty text and for a model without attention, DataError as `translate` does.
+        """
+        from foveate.tasks.trace import trace_of
+
+        translation = self.translate(text) if target is None else self.forced(text, target)
+        return trace_of(self, translation, gold=gold)
+
+    @overload
+    def translate(self, texts: str, *, config: DecodeConfig | None = None, first: int = 0) -> Translation: ...  # type: ignore[overload-overlap]
+
+    @overload
     def translate(
         self, texts: Sequence[str], *, config: DecodeConfig | None = None, first: int = 0
-    ) -> list[Translation]:
-        """Translate each text; an empty text has no hypotheses.
+    ) -> list[Translation]: ...
+
+    @torch.inference_mode()
+    def translate(
+        self, texts: str | Sequence[str], *, config: DecodeConfig | None = None, first: int = 0
+    ) -> Translation | list[Translation]:
+        """Translate a text, or each of several; an empty text has no hypotheses.
 
         `first` is the number of the first text where `texts` is a part of more: the noise of sampling depends on it.
 
         A hypothesis may be twice as long as its source and ten tokens more; one that reaches this limit says
         `finished=False`. Raises DataError for a text with more tokens than the model has positions.
         """
+        if isinstance(texts, str):
+            return self.translate([texts], config=config, first=first)[0]
         config = self.config if config is None else config
         sources = [self._encode(text, f"Input {number}") for number, text in enumerate(texts, start=first + 1)]
         results: list[Translation] = [Translation(text, (), ()) for text in texts]
@@ -163,24 +186,36 @@ class Translator:
                 results[index] = Translation(texts[index], decoded, tuple(hypotheses))
         return results
 
+    @overload
+    def align(self, translations: Translation | str, head: Head | None = None) -> Alignment: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def align(self, translations: Sequence[Translation | str], head: Head | None = None) -> list[Alignment]: ...
+
     @torch.inference_mode()
-    def align(self, translations: Sequence[Translation], head: Head | None = None) -> list[Alignment]:
+    def align(
+        self, translations: Translation | str | Sequence[Translation | str], head: Head | None = None
+    ) -> Alignment | list[Alignment]:
         """Where the model looked for each token of each best hypothesis: rows are target tokens, columns source tokens.
+        A text is translated first; one translation has one alignment.
 
         The last row is the end symbol's, where the hypothesis has one; nothing consumes the last token, so that with
         `when="consuming"` there is no row for it. One teacher-forced pass gives exactly the weights of decoding.
         Without `head` it is the model's own, which `guide` of its configuration names. Raises UsageError for a model
         without attention.
         """
+        if isinstance(translations, Translation | str):
+            return self.align([translations], head)[0]
         head = self.head if head is None else head
         alignments: list[Alignment] = []
-        for translation in translations:
+        for each in translations:
+            translation = self.translate(each) if isinstance(each, str) else each
             source = [*self.source_tokeniser.encode(translation.source), EOS]
             best = translation.hypotheses[0].tokens if translation.hypotheses else ()
             end = [EOS] if translation.finished else []
             with record(self.model) as seen:
                 self.model(Batch.of([source]), Batch.of([[BOS, *best, *end]]))
-            columns = [*self.source_tokeniser.pieces(source[:-1]), END]
+            columns = [*self.source_tokeniser.labels(translation.source), END]
             rows = [*self.target_tokeniser.pieces(best), *(END for _ in end)]
             (weights,) = choose(crossings(seen, (len(rows), len(columns))), head).float().numpy()
             if head.when == "consuming":

@@ -151,7 +151,7 @@ def test_gaps_of_pairs_are_filled_from_the_other_text(tmp_path: Path) -> None:
     filler = Filler(task.model, task.data.tokeniser, config)
     assert [filler.fill(f"{a}x\t___y").text for a in "abcd"] == [f"{a}x\t{a}y" for a in "abcd"]
     assert filler.evaluate(["ax\tay", "bx\tby"])["accuracy"] >= 0.5
-    seen = filler.look("ax\t___y")
+    seen = filler.align("ax\t___y")
     assert seen is not None
     assert list(seen.source) == ["<s>", "a", "x", "</s>", "___", "y", "</s>"]
     with pytest.raises(DataError, match="has 3 parts with tabs between them"):
@@ -189,7 +189,7 @@ def test_labels_of_pairs_are_the_same_alone_and_together(encoder: EncoderConfig 
         again = classifier.classify([one.text])[0]
         assert one.probabilities == pytest.approx(again.probabilities, abs=1e-6)
         assert bool(one.label) == bool(one.text)
-    assert "</s>" in classifier.look("ab\tabc").source[1:-1]
+    assert "</s>" in classifier.align("ab\tabc").source[1:-1]
     for text, said in [("ab", "has 1 part"), ("a\tb\tc", "has 3 parts"), ("a\t", "empty second text")]:
         with pytest.raises(DataError, match=f"Text 1 has (an )?{said.removeprefix('has ')}"):
             classifier.classify([text])

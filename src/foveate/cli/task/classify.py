@@ -58,7 +58,7 @@ class _Side(Side[ClassifyTask, TextClassifier, LabelledText]):
     def samples(self, labeller: TextClassifier, examples: Sequence[LabelledText]) -> list[Sample]:
         samples = list[Sample]()
         for example, label in zip(examples, self.lines(labeller, examples), strict=True):
-            seen = labeller.look(example.whole) if labeller.attends and example.text.strip() else None
+            seen = labeller.align(example.whole) if labeller.attends and example.text.strip() else None
             samples.append((example.whole, example.label, label, seen))
         return samples
 

@@ -100,7 +100,7 @@ def _report(
     for number, line in enumerate(validation_lines(data)):
         prompt = line[: len(line) // 2]
         [found] = generator.generate(prompt, first=number, lines=1, length=len(line))
-        samples.append((prompt, line.removeprefix(prompt), found.text, generator.look(str(found))))
+        samples.append((prompt, line.removeprefix(prompt), found.text, generator.align(str(found))))
     shown = shlex.quote(str(folder))
     commands = [f'foveate generate {shown} "…"', f"foveate evaluate {shown} --text FILE"]
     names = ("read", "looked from")

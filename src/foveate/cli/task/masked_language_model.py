@@ -100,7 +100,7 @@ def _report(filler: Filler, data: TextData, folder: Path, path: Path, test: tupl
         tokens = data.tokeniser.encode(line)
         parts = [tokens[: len(tokens) // 3], tokens[len(tokens) // 3 + 1 :]]
         asked = GAP.join(text_of(data.tokeniser, part) for part in parts)
-        samples.append((asked, line, filler.fill(asked).text, filler.look(asked)))
+        samples.append((asked, line, filler.fill(asked).text, filler.align(asked)))
     shown = shlex.quote(str(folder))
     commands = [f'foveate fill {shown} "… {GAP} …"', f"foveate evaluate {shown} --text FILE"]
     names = ("read", "gap")

@@ -35,6 +35,9 @@ class BERTTokeniser(Tokeniser):
     def encode(self, text: str) -> list[int]:
         return [self._ours.get(number, UNKNOWN) for number in self.theirs.encode(text)]
 
+    def surfaces(self, text: str) -> list[str]:
+        return self.theirs.surfaces(text)
+
     def decode(self, ids: Iterable[int]) -> str:
         return self.theirs.decode(self.order[token] for token in require_known(ids, self.vocab_size))
 

@@ -49,6 +49,9 @@ class CharacterTokeniser(Tokeniser):
     def encode(self, text: str) -> list[int]:
         return [self._ids.get(character, UNKNOWN) for character in normalise(text)]
 
+    def surfaces(self, text: str) -> list[str]:
+        return list(normalise(text))
+
     def decode(self, ids: Iterable[int]) -> str:
         """An unknown character is shown as �."""
         known = (token for token in require_known(ids, self.vocab_size) if token > EOS)

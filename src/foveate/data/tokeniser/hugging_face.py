@@ -63,13 +63,19 @@ class HuggingFaceTokeniser(Tokeniser):
         """The ids of a text, without special ones."""
         return list(self.inner.encode(text, add_special_tokens=False).ids)
 
-    def framed(self, text: str) -> list[int]:
-        """The ids of a text between the special ones that its model expects, as [CLS] and [SEP]."""
-        return list(self.inner.encode(text).ids)
+    def framed(self, text: str, second: str | None = None) -> list[int]:
+        """The ids of a text, or of two, between the special ones that its model expects, as [CLS] and [SEP]."""
+        return list(self.inner.encode(text, second).ids)
 
     def spans(self, text: str, *, framed: bool = False) -> list[tuple[int, int]]:
         """The first character of each token, and the first behind it; special tokens have none."""
         return list(self.inner.encode(text, add_special_tokens=framed).offsets)
+
+    def surfaces(self, text: str) -> list[str]:
+        return [text[first:last] for first, last in self.spans(text)]
+
+    def unknown(self, token: int) -> bool:
+        return token == self.id_of("unk")
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids; special ones are skipped."""

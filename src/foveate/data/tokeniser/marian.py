@@ -65,6 +65,10 @@ class MarianTokeniser(Tokeniser):
         ends = list(accumulate(map(len, surfaces)))
         return list(zip([0, *ends[:-1]], ends, strict=True)) if ends else []
 
+    def surfaces(self, text: str) -> list[str]:
+        text = normalise(text)
+        return [text[first:last] for first, last in self.spans(text)]
+
     def decode(self, ids: Iterable[int]) -> str:
         """An unknown piece is shown as <unk>."""
         pieces = [self._labels[token] for token in require_known(ids, self.vocab_size) if token > EOS]

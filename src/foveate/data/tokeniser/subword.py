@@ -99,6 +99,16 @@ class SentencePieceTokeniser(Tokeniser):
     def encode(self, text: str) -> list[int]:
         return self._processor.encode(normalise(text))
 
+    def surfaces(self, text: str) -> list[str]:
+        return [piece.surface for piece in self._processor.EncodeAsProto(normalise(text)).pieces]
+
+    def labels(self, text: str) -> list[str]:
+        return self.pieces(self.encode(text))  # bytes stay bytes: words are joined from them
+
+    def unknown(self, token: int) -> bool:
+        """A piece that is one byte of a character without a piece: training has hardly seen it, or never."""
+        return bool(self._processor.is_byte(token) or token == UNKNOWN)
+
     def decode(self, ids: Iterable[int]) -> str:
         return self._processor.decode([token for token in require_known(ids, self.vocab_size) if token > EOS])
 

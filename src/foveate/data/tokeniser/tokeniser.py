@@ -46,6 +46,47 @@ class Tokeniser(Protocol):
         """All that defines the tokeniser, as JSON data."""
         ...
 
+    def surfaces(self, text: str) -> list[str]:
+        """For each id of `encode` the part of the text that it stands for; the piece, where nobody can tell."""
+        return self.pieces(self.encode(text))
+
+    def unknown(self, token: int) -> bool:
+        """Whether an id says nothing about what it stands for."""
+        return token == UNKNOWN
+
+    def labels(self, text: str) -> list[str]:
+        """The pieces of a text, for viewing; what the vocabulary lacks stands as it was written, not as `<unk>`.
+
+        >>> from foveate.data.tokeniser import WordTokeniser
+        >>> WordTokeniser.train(["a cat"]).labels("a dog")
+        ['a', 'dog']
+        """
+        ids = self.encode(text)
+        if not any(map(self.unknown, ids)):
+            return self.pieces(ids)
+        surfaces = self.surfaces(text)
+        pieces = self.pieces(ids)
+        if len(surfaces) != len(ids):
+            return pieces
+        whole = zip(ids, pieces, surfaces, strict=True)
+        return [
+            _marked(surface) if self.unknown(token) and surface.strip() else piece for token, piece, surface in whole
+        ]
+
+    def strange(self, text: str) -> list[str]:
+        """The words or characters of a text that the vocabulary lacks, each once.
+
+        >>> from foveate.data.tokeniser import CharacterTokeniser
+        >>> CharacterTokeniser.train(["hello"]).strange("HELLO, hello")
+        ['H', 'E', 'L', 'O', ',']
+        """
+        ids = self.encode(text)
+        surfaces = self.surfaces(text) if any(map(self.unknown, ids)) else []
+        if len(surfaces) != len(ids):
+            surfaces = self.pieces(ids)
+        found = (surface for token, surface in zip(ids, surfaces, strict=True) if self.unknown(token))
+        return list(dict.fromkeys(surface.strip(" ▁") for surface in found if surface.strip(" ▁")))
+
     def digest(self) -> str:
         """SHA-256 of kind and content: two tokenisers with the same digest do the same."""
         return _digest(self.kind, self.content())
@@ -92,6 +133,11 @@ def require_symbols(symbols: Sequence[str], what: str) -> None:
     """Raises DataError when training has found nothing."""
     if not symbols:
         raise DataError(f"There is no {what} in the training text: give at least one line that is not empty.")
+
+
+def _marked(surface: str) -> str:
+    """A part of a text as a piece: SentencePiece writes a space before a word as ▁."""
+    return f"▁{surface.strip()}" if surface.startswith(" ") else surface
 
 
 def _digest(kind: str, content: dict[str, Any]) -> str:

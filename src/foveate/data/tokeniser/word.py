@@ -62,6 +62,9 @@ class WordTokeniser(Tokeniser):
     def encode(self, text: str) -> list[int]:
         return [self._ids.get(word, UNKNOWN) for word in _split(text, self.lowercase)]
 
+    def surfaces(self, text: str) -> list[str]:
+        return normalise(text).split()
+
     def decode(self, ids: Iterable[int]) -> str:
         """An unknown word is shown as <unk>."""
         return " ".join(self._labels[token] for token in require_known(ids, self.vocab_size) if token > EOS)

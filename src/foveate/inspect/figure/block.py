@@ -51,6 +51,7 @@ def terminal(
             f"there is nothing to draw: {len(alignment.source)} source and {len(alignment.target)} target pieces. "
             "Give an input and an output that are not empty."
         )
+    alignment = alignment.readable()
     shading = shaded(alignment, top=top, hue=hue)
     cells = _colours(theme, hue) if colour else _shades()
     header = _header([printable(label) for label in alignment.source])

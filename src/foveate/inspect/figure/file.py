@@ -36,13 +36,18 @@ def write(
     """
     path = Path(path)
     content = _content(alignment, path, {"title": title, "names": names, "scale": scale}, dpi)
+    written(path, content, "alignment")
+    return path
+
+
+def written(path: Path, content: bytes, what: str) -> None:
+    """Write a file, or say in words why it cannot be."""
     try:
         path.write_bytes(content)
     except OSError as error:
         raise DataError(
-            f"{path}: cannot write the alignment: {error.strerror}. Choose a folder that exists and is yours."
+            f"{path}: cannot write the {what}: {error.strerror}. Choose a folder that exists and is yours."
         ) from error
-    return path
 
 
 def _content(alignment: Alignment, path: Path, look: dict[str, Any], dpi: int | float) -> bytes:

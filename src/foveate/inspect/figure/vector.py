@@ -100,6 +100,7 @@ def _draw(
             f"there is nothing to draw: {len(alignment.source)} source and {len(alignment.target)} target pieces. "
             "Give an input and an output that are not empty."
         )
+    alignment = alignment.readable()
     title, names = printable(title) if title else None, (printable(names[0]), printable(names[1]))
     place = arrange(alignment, title, names, reading, shading)
     said = f"{title or 'Alignment'}. {alignment.describe()}"

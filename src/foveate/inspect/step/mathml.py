@@ -12,10 +12,11 @@ def name(text: str, *, bold: bool = False) -> str:
 def number(value: float | int | str) -> str:
     """A number as a reader wants it.
 
-    >>> number(0.4683105), number(12)
-    ('<mn>0.4683</mn>', '<mn>12</mn>')
+    >>> number(0.4683105), number(12), number(10000.0)
+    ('<mn>0.4683</mn>', '<mn>12</mn>', '<mn>10000</mn>')
     """
-    shown = value if isinstance(value, str) else f"{value:.4g}"
+    whole = not isinstance(value, str) and abs(value) < 1e6 and float(value).is_integer()
+    shown = value if isinstance(value, str) else f"{value:.0f}" if whole else f"{value:.4g}"
     return f"<mn>{shown.replace('-', '−')}</mn>"
 
 

@@ -5,10 +5,10 @@ import math
 from foveate.errors import UsageError
 from foveate.inspect.step import mathml as m
 from foveate.inspect.step.mathml import subscript
-from foveate.inspect.step.step import Step
+from foveate.inspect.step.step import Step, Steps
 
 
-def position_steps(position: int, dim: int, *, base: float = 10000.0) -> list[Step]:
+def position_steps(position: int, dim: int, *, base: float = 10000.0) -> Steps:
     """p(pos, 2j) = sin(pos · base^(−2j/d)), p(pos, 2j+1) = cos(pos · base^(−2j/d))
 
     The lecture's table has d = 4 and base 100; "am" stands at position 1:
@@ -33,7 +33,7 @@ def position_steps(position: int, dim: int, *, base: float = 10000.0) -> list[St
     rate = m.math(omega, m.sign("="), m.power(m.number(base), m.row(m.sign("−"), m.fraction(
         m.row(m.number(2), m.name("j")), m.number(dim)))))  # fmt: skip
     place = m.number(position)
-    return [
+    walked = [
         Step("ω", rate, _rounded(rates), "How fast each pair of numbers turns: the later, the slower."),
         Step(f"{position}·ω", m.math(place, omega), _rounded(angles), f"The angles at position {position}."),
         Step("sin", m.math(m.call("sin", place, omega)), _rounded(sines), "The even numbers of the vector."),
@@ -45,6 +45,7 @@ def position_steps(position: int, dim: int, *, base: float = 10000.0) -> list[St
             "Sines and cosines in turn: the vector that is added to the word.",
         ),
     ]
+    return Steps(walked, f"position {position} in {dim} numbers")
 
 
 def _rounded(values: list[float]) -> list[float]:

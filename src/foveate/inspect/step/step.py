@@ -1,20 +1,27 @@
 """The formula of a mechanism, term by term, with the numbers of one query: from q and k to the context."""
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from foveate.errors import UsageError
+from foveate.inspect.alignment import join_pieces
+from foveate.inspect.figure.document import pdf
+from foveate.inspect.figure.file import written
+from foveate.inspect.figure.raster import DPI, rasterised
 from foveate.inspect.step import mathml as m
+from foveate.inspect.step import writing
+from foveate.inspect.step.drawing import drawing
 from foveate.inspect.step.mathml import subscript
+from foveate.inspect.step.table import Numbers
 from foveate.inspect.trace.site import Site
 from foveate.inspect.trace.trace import Trace
 
 KEYS, DIMS = 12, 8
-Numbers = float | list[float] | list[list[float]]
 
 
 @dataclass(frozen=True)
@@ -27,13 +34,93 @@ class Step:
     about: str
     keys: list[int] | None = None
     """Which keys the rows of numbers belong to."""
+    labels: tuple[str, ...] | None = None
+    """What these keys are called."""
+    hidden: tuple[bool, ...] | None = None
+    """Which of these keys the query may not look at, once that counts: their numbers are no zeros."""
 
     def header(self) -> dict[str, Any]:
-        return asdict(self)
+        """Plain data for JSON; the viewer knows by itself what keys are called and which are hidden."""
+        return {name: part for name, part in asdict(self).items() if name not in ("labels", "hidden")}
+
+    def __str__(self) -> str:
+        return writing.text(self)
+
+    def __repr__(self) -> str:
+        return f"<Step {self.symbol}: {self.about}>"
+
+    def _repr_html_(self) -> str:
+        return writing.html([self])
+
+    def svg(self) -> str:
+        """The formula, what it says and its numbers as a drawing."""
+        return drawing([self])
+
+    def latex(self) -> str:
+        """The same for a document that uses amsmath."""
+        return writing.tex([self])
+
+    def save(self, path: str | Path, *, dpi: int | float = DPI) -> Path:
+        """Write the step as `.svg`, `.png`, `.pdf`, `.tex` or `.txt`."""
+        return Steps([self]).save(path, dpi=dpi)
 
 
-def steps(trace: Trace, site: int | str, head: int, query: int) -> list[Step]:
+class Steps(list[Step]):
+    """Steps in their order, which print as text, show themselves in a notebook, and are saved as a picture or LaTeX."""
+
+    def __init__(self, steps: Iterable[Step] = (), title: str = "") -> None:
+        super().__init__(steps)
+        self.title = title
+
+    def __str__(self) -> str:
+        return "\n\n".join([*([self.title] if self.title else []), *map(str, self)])
+
+    def __repr__(self) -> str:
+        return f"<Steps{f' of {self.title}' if self.title else ''}: {', '.join(step.symbol for step in self)}>"
+
+    def _repr_html_(self) -> str:
+        return writing.html(self, self.title)
+
+    def svg(self) -> str:
+        """All steps below one another as a drawing."""
+        return drawing(self, self.title)
+
+    def latex(self) -> str:
+        """Formulas and tables for a document that uses amsmath."""
+        return writing.tex(self, self.title)
+
+    def save(self, path: str | Path, *, dpi: int | float = DPI) -> Path:
+        """Write the steps as `.svg`, `.png`, `.pdf`, `.tex` or `.txt`, by the name's ending.
+
+        Raises UsageError for another ending, DataError when the file cannot be written, and SetupError when no font
+        has a letter of a picture.
+        """
+        path = Path(path)
+        match path.suffix.lower():
+            case ".svg":
+                content = self.svg().encode()
+            case ".png":
+                content = rasterised(self.svg(), dpi=dpi, details={"Title": self.title or "Steps"})
+            case ".pdf":
+                content = pdf(self.svg().encode())
+            case ".tex":
+                content = self.latex().encode()
+            case ".txt":
+                content = f"{self}\n".encode()
+            case suffix:
+                raise UsageError(
+                    f"{path}: steps are not written as {suffix or 'a file without ending'!r}. Choose .svg, .pdf, .png, "
+                    ".tex (for a document with amsmath) or .txt."
+                )
+        written(path, content, "steps")
+        return path
+
+
+def steps(trace: Trace, site: int | str, head: int, query: int) -> Steps:
     """Every term between one query and its context. At most 12 keys are shown, those that weigh most, and 8 features.
+
+    They print as text with three digits, show themselves in a notebook, and are kept with `.save("steps.svg")`: SVG,
+    PNG, PDF, LaTeX or text.
 
     >>> from foveate.attention import Attention, Dot, record
     >>> attention = Attention(Dot())
@@ -51,7 +138,17 @@ def steps(trace: Trace, site: int | str, head: int, query: int) -> list[Step]:
             f"{here.title} has heads 0 to {here.heads - 1} and queries 0 to {here.queries - 1}; "
             f"head {head} with query {query} is not among them."
         )
-    return list(_Walk(here, head, query).steps())
+    walked = _Walk(here, head, query)
+    keys = trace.tracks[here.key].labels
+    labels = tuple(join_pieces([keys[key]]) for key in walked.keys.tolist())
+    hidden = tuple((~walked.visible[walked.keys]).tolist())
+    named, counts = Steps(), False
+    for step in walked.steps():
+        weighed = hidden if counts and any(hidden) else None
+        named.append(step if step.keys is None else replace(step, labels=labels, hidden=weighed))
+        counts = counts or step.symbol == "visible"
+    named.title = f"{here.title}, head {head}, query {query} ({join_pieces([trace.tracks[here.query].labels[query]])})"
+    return named
 
 
 class _Walk:

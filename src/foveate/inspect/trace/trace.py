@@ -185,9 +185,10 @@ class Trace:
         return replace(self, sites=tuple(kept), tracks=tracks, opens=opens)
 
     def header(self) -> dict[str, Any]:
-        """trace.json."""
+        """What viewers are told: trace.json, with labels without the marks of pieces."""
         sites = [{**site.header(), "file": file_of(number)} for number, site in enumerate(self.sites)]
-        return {**outline(self.tracks, self.pedigree, self.gold, self.opens), "sites": sites}
+        shown = {name: track.readable() for name, track in self.tracks.items()}
+        return {**outline(shown, self.pedigree, self.gold, self.opens), "sites": sites}
 
     def _repr_html_(self) -> str:
         """The viewer in a frame that may run scripts and nothing else; a sentence where that cannot be."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from foveate.errors import DataError, UsageError
-from foveate.inspect.alignment import word_spans
+from foveate.inspect.alignment import readable, word_spans
 from foveate.inspect.trace.scene import Picture, Sound
 
 Span = tuple[int, int]
@@ -91,6 +91,10 @@ class Track:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def readable(self) -> "Track":
+        """With labels as they are shown: a token's without the mark by which its vocabulary tells words apart."""
+        return replace(self, labels=readable(self.labels)) if self.kind == "tokens" else self
 
     def cut(self, rows: slice) -> "Track":
         """Some of the positions; without spans, pictures and edges, which the cut may have torn."""

@@ -1,0 +1,47 @@
+"""Numbers of steps as a reader compares them: three digits, in columns that line up."""
+
+import math
+from collections.abc import Iterable, Sequence
+
+DIGITS = 3
+
+
+def aligned(values: Iterable[int | float]) -> list[str]:
+    """Numbers with as many places behind the point as the largest of them needs for three digits.
+
+    What is not 0 never looks like one.
+
+    >>> aligned([0.4683105, 0.06338, 0.0, 1.0]), aligned([54.598, -7.389]), aligned([0.46, 2e-6]), aligned([4, 0])
+    (['0.47', '0.06', '0.00', '1.00'], ['54.6', '−7.4'], ['0.460', '2e−6'], ['4', '0'])
+    """
+    values = list(values)
+    finite = [abs(value) for value in values if math.isfinite(value)]
+    largest = max(finite, default=0.0)
+    if all(float(value).is_integer() for value in finite) and largest < 1e5:
+        return [_shown(value, 0) for value in values]
+    places = DIGITS - 1 - math.floor(math.log10(largest)) if largest else 0
+    if places > 6 or largest >= 1e6:
+        return [_power(value, DIGITS) for value in values]
+    return [_shown(value, max(places, 0)) for value in values]
+
+
+def together(rows: Sequence[Sequence[int | float]]) -> list[list[str]]:
+    """Rows of numbers with the same places in all."""
+    flat = iter(aligned(value for row in rows for value in row))
+    return [[next(flat) for _ in row] for row in rows]
+
+
+def _shown(value: int | float, places: int) -> str:
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "∞" if value > 0 else "−∞"
+    text = f"{value:.{places}f}"
+    if value and not float(text):
+        return _power(value, 1)
+    return text.replace("-", "−")
+
+
+def _power(value: int | float, digits: int) -> str:
+    if not math.isfinite(value) or not value:
+        return _shown(value, 0)
+    significand, _, exponent = f"{value:.{digits - 1}e}".partition("e")
+    return f"{significand}e{int(exponent)}".replace("-", "−")

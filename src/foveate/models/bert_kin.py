@@ -1,0 +1,89 @@
+"""RoBERTa and DistilBERT as Hugging Face keeps them, under the names and with the settings of a BERT."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from foveate.models.hugging_face import setting
+
+BERTS = ("bert", "roberta", "distilbert")
+"""The kinds of models that are encoders of BERT's formula."""
+ROBERTA_HEAD = {
+    "lm_head.dense.": "cls.predictions.transform.dense.",
+    "lm_head.layer_norm.": "cls.predictions.transform.LayerNorm.",
+    "lm_head.decoder.": "cls.predictions.decoder.",
+    "lm_head.bias": "cls.predictions.bias",
+}
+DISTILBERT = {
+    "distilbert.transformer.layer.": "bert.encoder.layer.",
+    "distilbert.": "bert.",
+    "vocab_transform.": "cls.predictions.transform.dense.",
+    "vocab_layer_norm.": "cls.predictions.transform.LayerNorm.",
+    "vocab_projector.weight": "cls.predictions.decoder.weight",
+    "vocab_projector.bias": "cls.predictions.bias",
+}
+DISTILBERT_BLOCK = {
+    ".attention.q_lin.": ".attention.self.query.",
+    ".attention.k_lin.": ".attention.self.key.",
+    ".attention.v_lin.": ".attention.self.value.",
+    ".attention.out_lin.": ".attention.output.dense.",
+    ".sa_layer_norm.": ".attention.output.LayerNorm.",
+    ".ffn.lin1.": ".intermediate.dense.",
+    ".ffn.lin2.": ".output.dense.",
+    ".output_layer_norm.": ".output.LayerNorm.",
+}
+POSITIONS = "bert.embeddings.position_embeddings.weight"
+
+
+def as_bert(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """A model of BERT's formula as a BERT: the same numbers under other names. A BERT stays as it is."""
+    kind = config.get("model_type")
+    if kind == "roberta":
+        return _roberta(config, tensors)
+    return _distilbert(config, tensors) if kind == "distilbert" else (dict(config), dict(tensors))
+
+
+def _roberta(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Positions are counted from behind the padding's number; nothing else of the formula differs."""
+    first = int(config.get("pad_token_id", 1)) + 1
+    bare = ("embeddings.", "encoder.", "pooler.")
+    renamed = {
+        f"bert.{name}" if name.startswith(bare) else _renamed(name, {"roberta.": "bert.", **ROBERTA_HEAD}): each
+        for name, each in tensors.items()
+    }
+    if POSITIONS in renamed:
+        renamed[POSITIONS] = renamed[POSITIONS][first:].clone()
+    positions = int(setting(config, "max_position_embeddings")) - first
+    return {**config, "model_type": "bert", "max_position_embeddings": positions}, renamed
+
+
+def _distilbert(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """No kinds of segments, other names."""
+    bare = ("embeddings.", "transformer.")
+    whole = {f"distilbert.{name}" if name.startswith(bare) else name: each for name, each in tensors.items()}
+    renamed = {_renamed(name, DISTILBERT, DISTILBERT_BLOCK): each for name, each in whole.items()}
+    dim = int(setting(config, "dim"))
+    renamed["bert.embeddings.token_type_embeddings.weight"] = torch.zeros(1, dim)
+    sizes = {
+        "hidden_size": dim,
+        "num_hidden_layers": setting(config, "n_layers"),
+        "num_attention_heads": setting(config, "n_heads"),
+        "intermediate_size": setting(config, "hidden_dim"),
+        "hidden_act": config.get("activation", "gelu"),
+        "hidden_dropout_prob": config.get("dropout", 0.1),
+        "attention_probs_dropout_prob": config.get("attention_dropout", 0.1),
+        "type_vocab_size": 1,
+        "layer_norm_eps": 1e-12,
+    }
+    return {**config, "model_type": "bert", **sizes}, renamed
+
+
+def _renamed(name: str, beginnings: Mapping[str, str], parts: Mapping[str, str] | None = None) -> str:
+    """A tensor's name with its first fitting beginning and its parts exchanged."""
+    theirs = next((beginning for beginning in beginnings if name.startswith(beginning)), "")
+    name = beginnings.get(theirs, "") + name.removeprefix(theirs)
+    for part, own in (parts or {}).items():
+        name = name.replace(part, own)
+    return name

@@ -1,0 +1,130 @@
+"""Several sentences on one line, translated one by one: most models have seen no more than one at a time."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+
+from foveate.decode import DecodeConfig
+from foveate.errors import DataError, SetupError
+from foveate.tasks.translator import Translation, Translator
+
+SEVERAL = re.compile(r"[.!?…。！？؟۔।][\"'”’»)\]]*\s+\S|[。！？].")
+"""A text without this has one sentence at most, and no package is asked."""
+JUDGED = 200
+"""Training examples that tell whether a model has learned from several sentences at a time."""
+MANY = 0.1
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """A text and the translations of its sentences, which make one line again."""
+
+    source: str
+    parts: tuple[Translation, ...]
+    between: tuple[str, ...]
+    """What stands before each sentence's translation."""
+
+    @property
+    def text(self) -> str:
+        return "".join(gap + part.text for gap, part in zip(self.between, self.parts, strict=True)).strip()
+
+    @property
+    def finished(self) -> bool:
+        """False when any of the translations was still going at the length limit."""
+        return all(part.finished for part in self.parts)
+
+
+class ParagraphTranslator:
+    """Translates texts sentence by sentence, where they have several and the model has learned from single ones."""
+
+    def __init__(
+        self,
+        translator: Translator,
+        run: Path | str | None = None,
+        *,
+        split: bool = True,
+        note: Callable[[str], None] | None = None,
+    ) -> None:
+        """`run` is the model's folder, whose training data tell how it has learned. Without the package that knows
+        sentences, `note` receives a sentence about it and texts stay whole; without `note` that is an error.
+        """
+        self.translator, self.run, self.split, self.note = translator, run, split, note
+
+    def translate(self, texts: Sequence[str], *, config: DecodeConfig | None = None, first: int = 0) -> list[Paragraph]:
+        """As `Translator.translate`, with a paragraph for each text; a text that is not split is one of one part."""
+        cut = [self.sentences(text) for text in texts]
+        flat = [sentence.strip() for sentences in cut for sentence in sentences]
+        done = iter(self.translator.translate(flat, config=config, first=first))
+        return [
+            Paragraph(text, tuple(islice(done, len(sentences))), _between(sentences))
+            for text, sentences in zip(texts, cut, strict=True)
+        ]
+
+    def sentences(self, text: str) -> list[str]:
+        """The parts of a text that are translated one by one."""
+        if not self.split or not SEVERAL.search(text):
+            return [text]
+        try:
+            return [text] if self.reads_paragraphs else sentences(text)
+        except SetupError as error:
+            if self.note is None:
+                raise
+            self.split = False
+            self.note(f"A line of several sentences is translated as it stands. {error}")
+            return [text]
+
+    @cached_property
+    def reads_paragraphs(self) -> bool:
+        """Whether the training data hold several sentences on many of their lines."""
+        lines = [] if self.run is None else list(islice(_training_lines(self.translator, Path(self.run)), JUDGED))
+        return sum(len(sentences(line)) > 1 for line in lines) > MANY * len(lines)
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text, each with the white space behind it, so that they are the text again when joined.
+
+    >>> sentences("Mr. Smith sleeps. Why? It is 3.5 a.m.")
+    ['Mr. Smith sleeps. ', 'Why? ', 'It is 3.5 a.m.']
+
+    Raises SetupError without the package sentencex, which knows the abbreviations of many languages.
+    """
+    if not SEVERAL.search(text):
+        return [text]
+    try:
+        from sentencex import segment
+    except ImportError:
+        raise SetupError(
+            "To translate a line of several sentences one by one, foveate needs sentencex: "
+            "`pip install sentencex`. Or translate it as it stands, with --no-split."
+        ) from None
+    found: list[str] = []
+    for part in segment("en", text):
+        if found and not part.strip():
+            found[-1] += part
+        else:
+            found.append(part)
+    return found if "".join(found) == text else [text]
+
+
+def _between(parts: Sequence[str]) -> tuple[str, ...]:
+    """Sentences that white space divides stay divided by a space; those of Chinese and Japanese stand side by side."""
+    gaps = [" " if part != part.rstrip() else "" for part in parts]
+    return ("", *gaps[:-1]) if parts else ()
+
+
+def _training_lines(translator: Translator, run: Path) -> Iterator[str]:
+    """Sources of a run's training data, spread over all of it; none where they are not kept."""
+    from foveate.data.parallel import ParallelData
+
+    folder = run / "data" / "train"
+    if not folder.exists():
+        return
+    try:
+        data = ParallelData.open(folder)
+    except DataError:
+        return
+    for place in range(0, len(data), max(1, len(data) // JUDGED)):
+        yield translator.source_tokeniser.decode(data.source[place].tolist())

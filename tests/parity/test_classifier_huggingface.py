@@ -1,0 +1,180 @@
+"""Classifiers, encoders and their kin in Hugging Face folders, made here and small: labels, logits, a look at any."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from torch import nn
+from transformers import (
+    BertConfig,
+    BertTokenizerFast,
+    DistilBertConfig,
+    PreTrainedTokenizerFast,
+    RobertaConfig,
+)
+
+from foveate import Filler
+from foveate.cli import main
+from foveate.errors import UsageError
+from foveate.tasks.classify import TextClassifier
+from foveate.tasks.embedder import Embedder
+from foveate.tasks.guest_classifier import GuestClassifier
+from foveate.tasks.sight import reader_of
+
+TEXTS = ["The cat sat on the mat.", "A dog ran after 3 cats!", "cats and dogs"]
+SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24}
+NAMES = {0: "bad", 1: "good", 2: "neither"}
+KINDS = ("Bert", "Roberta", "DistilBert")
+
+
+def shaken(model: nn.Module) -> Any:
+    transformers.utils.logging.disable_progress_bar()
+    torch.manual_seed(3)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return model.eval()
+
+
+def wordpieces(folder: Path) -> BertTokenizerFast:
+    import tokenizers
+
+    inner = tokenizers.BertWordPieceTokenizer(lowercase=True)
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    inner.train_from_iterator(TEXTS, vocab_size=90, show_progress=False, special_tokens=special)
+    folder.mkdir(exist_ok=True)
+    inner.save_model(str(folder))
+    return BertTokenizerFast(str(folder / "vocab.txt"))
+
+
+def bytes_of_words() -> PreTrainedTokenizerFast:
+    """As RoBERTa's: pairs of bytes between <s> and </s>, two of them between the texts of a pair."""
+    import tokenizers
+
+    inner = tokenizers.ByteLevelBPETokenizer()
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    inner.train_from_iterator(TEXTS, vocab_size=290, show_progress=False, special_tokens=special)
+    inner.post_processor = tokenizers.processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+    names = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
+    return PreTrainedTokenizerFast(
+        tokenizer_object=inner._tokenizer, **names, cls_token="<s>", sep_token="</s>", mask_token="<mask>"
+    )
+
+
+def made(kind: str, head: str, folder: Path, **settings: Any) -> tuple[Any, Any]:
+    """A folder, the model in it, and its tokeniser."""
+    tokeniser: Any = bytes_of_words() if kind == "Roberta" else wordpieces(folder / "pieces")
+    labels = {"id2label": NAMES, **settings}
+    configs = {
+        "Bert": lambda: BertConfig(vocab_size=len(tokeniser), **SIZES, **labels),
+        "Roberta": lambda: RobertaConfig(
+            vocab_size=len(tokeniser), **SIZES, **labels, max_position_embeddings=42, type_vocab_size=1
+        ),
+        "DistilBert": lambda: DistilBertConfig(
+            vocab_size=len(tokeniser), dim=16, n_layers=2, n_heads=4, hidden_dim=24, **labels
+        ),
+    }
+    model = shaken(getattr(transformers, f"{kind}{head}")(configs[kind]()))
+    model.save_pretrained(folder)
+    tokeniser.save_pretrained(folder)
+    return model, tokeniser
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@torch.no_grad()
+def test_labels_are_those_of_the_library(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, tokeniser = made(kind, "ForSequenceClassification", tmp_path)
+    expected = model(**tokeniser(TEXTS, return_tensors="pt", padding=True)).logits.softmax(-1)
+    classifier = TextClassifier.load(tmp_path)
+    assert isinstance(classifier, GuestClassifier)
+    found = classifier.classify(TEXTS)
+    for one, shares in zip(found, expected, strict=True):
+        assert one.label == NAMES[int(shares.argmax())]
+        for number, name in NAMES.items():
+            assert one.probabilities[name] == pytest.approx(float(shares[number]), abs=1e-5)
+    assert list(classifier.classify(TEXTS[1]).probabilities) == list(found[1].probabilities)
+    assert classifier.classify("").label == ""
+
+    pair = model(**tokeniser(TEXTS[0], TEXTS[2], return_tensors="pt")).logits.softmax(-1)[0]
+    said = classifier.classify(f"{TEXTS[0]}\t{TEXTS[2]}")
+    assert list(said.probabilities.values()) == pytest.approx(pair.sort(descending=True).values.tolist(), abs=1e-5)
+
+    assert main(["classify", str(tmp_path), *TEXTS]) == 0
+    assert capsys.readouterr().out.split() == [one.label for one in found]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@torch.no_grad()
+def test_gaps_are_filled_as_the_library_fills_them(kind: str, tmp_path: Path) -> None:
+    model, tokeniser = made(kind, "ForMaskedLM", tmp_path)
+    given = tokeniser(f"The cat {tokeniser.mask_token} on the mat.", return_tensors="pt")
+    # What stands before a gap keeps its space here, which pairs of bytes read and the library's mask swallows.
+    given["input_ids"] = torch.tensor([Filler.load(tmp_path).ids_and_gaps("The cat ___ on the mat.", "___")[0]])
+    given = {"input_ids": given["input_ids"]}
+    place = int((given["input_ids"][0] == tokeniser.mask_token_id).nonzero())
+    logits = model(**given).logits[0, place].softmax(-1)
+    logits[list(set(tokeniser.all_special_ids))] = 0
+    filling = Filler.load(tmp_path).fill("The cat ___ on the mat.", best=3)
+    assert [share for _, share in filling.choices[0]] == pytest.approx(logits.topk(3).values.tolist(), abs=1e-5)
+    assert Filler.load(tmp_path).fill(f"The cat {tokeniser.mask_token} on the mat.", best=3) == filling
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("head", ["Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification"])
+@torch.no_grad()
+def test_any_sentence_can_be_looked_at(
+    kind: str, head: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, tokeniser = made(kind, head, tmp_path, attn_implementation="eager")
+    out = tmp_path / "kept.trace"
+    assert main(["look", str(tmp_path), TEXTS[0], "--trace", str(out)]) == 0
+    assert main(["look", str(tmp_path), TEXTS[0]]) == 0
+    shown = capsys.readouterr().out
+    assert "cat" in shown
+    assert not set("Ġ▁#") & set(shown)
+    from foveate.inspect import read_trace
+
+    trace = read_trace(out)
+    theirs = model(**tokeniser(TEXTS[0], return_tensors="pt"), output_attentions=True).attentions
+    for site, weights in zip(trace.sites[: len(theirs)], theirs, strict=True):
+        for each in range(site.heads):
+            torch.testing.assert_close(site.weights(each)[0], weights[0, each], atol=2e-3, rtol=0)
+
+
+def test_gaps_and_masks_are_looked_at_alike(tmp_path: Path) -> None:
+    made("Bert", "ForMaskedLM", tmp_path)
+    filler = Filler.load(tmp_path)
+    one, other = (filler.trace(f"the {sign} sat") for sign in ("___", "[MASK]"))
+    assert one.tracks["source"].labels == other.tracks["source"].labels
+    assert "___" in one.tracks["source"].labels
+    seen = filler.align("the cat sat")
+    assert seen is not None
+    assert seen.source == seen.target
+
+
+def test_a_model_without_the_head_is_not_asked_for_what_it_has_not_learned(tmp_path: Path) -> None:
+    made("Bert", "Model", tmp_path)
+    with pytest.raises(UsageError, match="holds a BertModel, which has no head that fills gaps"):
+        Filler.load(tmp_path).fill("the ___ sat")
+    assert Embedder.read(tmp_path).embed("the cat").shape == (16,)
+    with pytest.raises(UsageError, match=r"of the class BertModel, which serves .*foveate look"):
+        TextClassifier.load(tmp_path)
+
+
+@pytest.mark.parametrize("settings", [{"id2label": {0: "score"}}, {"problem_type": "multi_label_classification"}])
+def test_what_tells_no_single_label_says_so_and_can_be_looked_at(settings: dict[str, Any], tmp_path: Path) -> None:
+    made("Bert", "ForSequenceClassification", tmp_path, **settings)
+    with pytest.raises(UsageError, match="BertForSequenceClassification that tells a number, or several labels"):
+        TextClassifier.load(tmp_path)
+    assert len(reader_of("masked_language_model", tmp_path).trace("the cat").sites) == 2
+
+
+def test_weights_without_the_classifier_are_refused(tmp_path: Path) -> None:
+    made("Bert", "Model", tmp_path)
+    said = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**said, "architectures": ["BertForSequenceClassification"]}))
+    with pytest.raises(Exception, match=r"The weights lack classifier\.weight"):
+        TextClassifier.load(tmp_path)

@@ -1,0 +1,135 @@
+"""Several sentences on one line, and what a model has never seen: what `translate` and its neighbours say."""
+
+import builtins
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foveate import Translator
+from foveate.cli import main
+from foveate.errors import SetupError
+from foveate.tasks.paragraph import ParagraphTranslator, sentences
+
+THREE = "The black cat is sleeping. Where is the house? I have two dogs."
+
+
+@pytest.fixture(scope="module")
+def shipped() -> Translator:
+    return Translator.load("en-fr")
+
+
+def said(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
+    assert main(arguments) == 0
+    captured = capsys.readouterr()
+    return captured.out, captured.err
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Mr. Smith sleeps. Why? It is 3.5 a.m.",
+        "One.  Two! ",
+        "",
+        " ",
+        "no end",
+        "今天天气很好。我们去公园吧！",
+        "سلام. حال شما چطور است؟ خوبم.",
+        "a .\t. b.  . c",
+    ],
+)
+def test_sentences_are_the_text_again(text: str) -> None:
+    assert "".join(sentences(text)) == text
+    assert all(part.strip() for part in sentences(text)) or not text.strip()
+
+
+def test_a_line_of_several_sentences_is_translated_one_by_one(
+    shipped: Translator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alone = [one.text for one in shipped.translate([part.strip() for part in sentences(THREE)])]
+    assert len(alone) == 3
+    out, _ = said(["translate", "en-fr", THREE, "The black cat is sleeping."], capsys)
+    assert out.splitlines() == [" ".join(alone), alone[0]]
+    assert said(["translate", "en-fr", THREE, "--no-split"], capsys)[0].strip() == shipped.translate(THREE).text
+
+
+def test_each_line_in_is_one_line_out(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [THREE, "", "A dog.", "   "]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join(lines).encode() + b"\n")))
+    out, _ = said(["translate", "en-fr"], capsys)
+    assert len(out.splitlines()) == 4
+    assert [bool(line) for line in out.splitlines()] == [True, False, True, False]
+
+
+def test_each_sentence_has_its_alignment(capsys: pytest.CaptureFixture[str]) -> None:
+    out, _ = said(["translate", "en-fr", "The cat sleeps. The dog eats.", "--align"], capsys)
+    assert out.count("not looked at") == 2
+    assert out.splitlines()[0].startswith("Le chat dort. Le chien")
+    assert not set("▁#") & set(out)
+
+
+def test_hypotheses_are_those_of_whole_lines(shipped: Translator, capsys: pytest.CaptureFixture[str]) -> None:
+    out, _ = said(["translate", "en-fr", THREE, "--n-best", "2", "--beam", "2"], capsys)
+    assert len(out.splitlines()) == 2
+    assert main(["translate", "en-fr", THREE, "--n-best", "2", "--split"]) == 2
+    assert "--n-best prints hypotheses of whole lines" in capsys.readouterr().err
+
+
+def test_evaluation_never_splits(shipped: Translator) -> None:
+    assert len(shipped.translate([THREE])) == 1
+    assert len(ParagraphTranslator(shipped, split=False).translate([THREE])[0].parts) == 1
+    assert len(ParagraphTranslator(shipped).translate([THREE])[0].parts) == 3
+
+
+def test_a_model_that_has_learned_from_paragraphs_gets_them_whole(tmp_path: Path) -> None:
+    pairs = ["a cat. a dog.\tun chat. un chien.", "a dog. a cat.\tun chien. un chat."] * 20
+    (tmp_path / "pairs").write_text("\n".join(pairs) + "\n")
+    run = tmp_path / "run"
+    settings = ["train.steps=1", "train.validate_every=1", "source_tokeniser.kind=word", "target_tokeniser.kind=word"]
+    options = [part for setting in settings for part in ("--set", setting)]
+    assert main(["train", "translate", "--source", str(tmp_path / "pairs"), "--out", str(run), *options]) == 0
+    translator = Translator.load(run)
+    assert ParagraphTranslator(translator, run).reads_paragraphs
+    assert len(ParagraphTranslator(translator, run).translate(["a cat. a dog."])[0].parts) == 1
+    assert len(ParagraphTranslator(translator).translate(["a cat. a dog."])[0].parts) == 2
+
+
+def test_without_the_package_texts_stay_whole_and_a_sentence_says_so(
+    shipped: Translator, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = builtins.__import__
+
+    def missing(name: str, *others: Any, **more: Any) -> Any:
+        if name == "sentencex":
+            raise ImportError(name)
+        return found(name, *others, **more)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    monkeypatch.delitem(sys.modules, "sentencex", raising=False)
+    out, err = said(["translate", "en-fr", THREE, THREE], capsys)
+    assert out.splitlines() == [shipped.translate(THREE).text] * 2
+    assert err.count("pip install sentencex") == 1
+    assert main(["translate", "en-fr", THREE, "--split"]) == 4
+    with pytest.raises(SetupError, match="sentencex"):
+        sentences(THREE)
+
+
+def test_what_the_model_has_never_seen_is_named_once(capsys: pytest.CaptureFixture[str]) -> None:
+    _, err = said(["translate", "en-fr", "Hello 😀 world.", "😀 again, and 你."], capsys)
+    assert err.count("😀") == 1
+    assert "has never seen '😀'" in err
+    assert "has never seen '你'" in err
+    assert "never seen" not in said(["translate", "en-fr", "The cat sleeps."], capsys)[1]
+
+
+def test_parts_of_letters_are_not_printed_silently() -> None:
+    from foveate.cli.strange import Strangers
+
+    heard: list[str] = []
+    strangers = Strangers(Translator.load("en-fr").source_tokeniser, heard.append)
+    assert strangers.broken("a \ufffd b") == "a \ufffd b"
+    strangers.broken("c \ufffd")
+    assert len(heard) == 1
+    assert "a part of a letter" in heard[0]

@@ -1,0 +1,142 @@
+"""One text or several, a trace of any, and a first look, for everything that reads text."""
+
+import sys
+import types
+import webbrowser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from foveate.data.label import Labels
+from foveate.data.tokeniser import CharacterTokeniser, WordTokeniser
+from foveate.inspect import Alignment, Trace
+from foveate.models import BERTConfig, GPTConfig, TransformerConfig
+from foveate.models.classifier import ClassifierConfig
+from foveate.models.tagger import TaggerConfig
+from foveate.nn.block import BlockConfig
+from foveate.nn.encoder import TransformerEncoderConfig
+from foveate.tasks.classify import TextClassifier
+from foveate.tasks.filler import Filler
+from foveate.tasks.generator import Generator
+from foveate.tasks.tag import SentenceTagger, Vocabulary
+from foveate.tasks.translator import Translation, Translator
+
+LINES = ["the cat sat", "a dog sat on the cat"]
+BLOCK = BlockConfig(model_dim=16, num_heads=2, feedforward_dim=24)
+POST = BlockConfig(model_dim=16, num_heads=2, feedforward_dim=24, norm="post")
+ENCODER = TransformerEncoderConfig(block=BLOCK, num_layers=2)
+WORDS = WordTokeniser.train(LINES)
+SPELLING = CharacterTokeniser.train(LINES)
+
+
+def translator() -> Translator:
+    model = TransformerConfig(block=BLOCK, encoder_layers=2, decoder_layers=2).build(WORDS.vocab_size, WORDS.vocab_size)
+    return Translator(model, WORDS, WORDS)
+
+
+def generator() -> Generator:
+    return Generator(GPTConfig(block=BLOCK, num_layers=2).build(WORDS.vocab_size), WORDS)
+
+
+def filler() -> Filler:
+    return Filler(BERTConfig(block=POST, num_layers=2, max_length=32).build(WORDS.vocab_size + 1), WORDS)
+
+
+def tagger(pieces: bool = False) -> SentenceTagger:
+    encoder: Any = BERTConfig(block=POST, num_layers=2, max_length=32) if pieces else ENCODER
+    vocabulary = Vocabulary(WORDS, SPELLING, Labels(["D", "N"]), in_pieces=pieces)
+    sizes = WORDS.vocab_size, 2, SPELLING.vocab_size
+    return SentenceTagger(TaggerConfig(encoder=encoder).build(*sizes), vocabulary)
+
+
+def classifier() -> TextClassifier:
+    return TextClassifier(ClassifierConfig(encoder=ENCODER).build(WORDS.vocab_size, 2), WORDS, Labels(["D", "N"]))
+
+
+READERS = (translator, generator, filler, tagger, classifier)
+each_reader = pytest.mark.parametrize("make", READERS, ids=lambda make: make.__name__)
+
+
+def test_one_text_gives_what_a_list_of_it_gives() -> None:
+    text = LINES[0]
+    reader = translator()
+    assert reader.translate(text) == reader.translate([text])[0]
+    assert isinstance(reader.translate(text), Translation)
+    assert reader.align(text) == reader.align([reader.translate(text)])[0] == reader.align(reader.translate(text))
+    assert isinstance(reader.align(text), Alignment)
+    assert tagger().tag(text).words == ("the", "cat", "sat")
+    assert classifier().classify(text).text == text
+    going, gaps = generator(), filler()
+    assert going.generate([text, text], length=3)[0] == going.generate(text, length=3)
+    assert gaps.fill(["the ___ sat", "a ___"])[0] == gaps.fill("the ___ sat")
+
+
+def test_each_continuation_of_several_prompts_has_its_own_noise() -> None:
+    going = generator()
+    one, other = going.generate(["the cat", "the cat"], count=2, length=8)
+    assert [*one, *other] == going.generate("the cat", count=4, length=8)
+
+
+@each_reader
+def test_whatever_reads_text_traces_it_along_its_words(make: Any) -> None:
+    trace = make().trace("the cat sat")
+    assert isinstance(trace, Trace)
+    labels = trace.tracks["source"].labels
+    assert [label for label in labels if not label.startswith("<")] == ["the", "cat", "sat"]
+    assert all(site.key == "source" for site in trace.sites if site.kind == "self" and "decoder" not in site.name)
+
+
+@each_reader
+def test_words_that_are_not_in_the_vocabulary_stand_as_they_were_written(make: Any) -> None:
+    labels = make().trace("the HELLO sat").tracks["source"].labels
+    assert [label for label in labels if not label.startswith("<")] == ["the", "HELLO", "sat"]
+
+
+def test_a_tagger_that_reads_pieces_has_them_along_its_axes() -> None:
+    trace = tagger(pieces=True).trace("cat sat")
+    assert trace.tracks["source"].labels == ("<s>", " ", *"cat", " ", *"sat", "</s>")
+    assert {site.key for site in trace.sites} == {"source"}
+
+
+def test_a_translation_that_is_given_is_traced() -> None:
+    trace = translator().trace("the cat", "a dog", gold=[(0, 1)])
+    assert trace.tracks["target"].labels[:2] == ("a", "dog")
+    assert trace.gold == ((0, 1),)
+
+
+@each_reader
+def test_a_look_is_a_page_in_the_browser(
+    make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    reader = make()
+    trace = reader.look("the cat sat")
+    assert isinstance(trace, Trace)
+    (page,) = tmp_path.glob("foveate-*/look.html")
+    assert opened == [page.as_uri()]
+    assert "<html" in page.read_text()[:200]
+    assert str(page) in capsys.readouterr().err
+    reader.look("the cat sat", page=tmp_path / "mine.html")
+    assert (tmp_path / "mine.html").exists()
+    assert len(opened) == 1
+
+
+def test_a_look_in_a_notebook_is_the_trace_which_shows_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    shell = types.SimpleNamespace(kernel=object())
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))  # type: ignore[arg-type]
+    monkeypatch.setattr(webbrowser, "open", lambda _: pytest.fail("a notebook needs no browser"))
+    trace = filler().look("the cat sat")
+    assert "iframe" in trace._repr_html_()
+
+
+def test_looking_changes_nothing() -> None:
+    reader = translator()
+    before = reader.translate(LINES)
+    reader.trace(LINES[0])
+    assert reader.translate(LINES) == before
+    assert not torch.is_inference_mode_enabled()
