@@ -13,10 +13,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from foveate.attention import summary
 from foveate.attention.paths.materialised import biased_scores
 from foveate.attention.paths.path import Formula, share_heads
 from foveate.attention.position import Positions
 
+LISTED = 24
+"""Attentions that a recording names when it is printed."""
 ROWS = 256
 """Query rows per block when statistics or whole maps are computed: memory stays O(ROWS · key)."""
 
@@ -38,6 +41,32 @@ class AttentionRecord:
     """
     writes: int | None = None
     """How often the tensors behind the weights had been written to when they were recorded; None: nobody counted."""
+
+    def __repr__(self) -> str:
+        return f"<AttentionRecord {', '.join(self._facts())}>"
+
+    def _repr_html_(self) -> str:
+        """Name, sizes and parts, and small maps of the first example's heads while its weights can be had."""
+        shown = summary.table([self._facts()])
+        batch, _, queries, keys = self.shape
+        if not batch or max(queries, keys) > summary.CELLS or self.statistic is None:
+            return shown
+        try:
+            weights = self.weights()[0].float()
+        except ValueError:  # written to since: then there is nothing to show but the sizes
+            return shown
+        visible = self.formula.visibility(self.at)[0].expand(weights.shape)
+        return shown + summary.maps(weights, visible)
+
+    def _facts(self) -> tuple[str, str, str, str]:
+        parts = (self.formula.score, self.formula.normaliser)
+        named = " and ".join(type(each).__name__ for each in parts)
+        return (
+            self.name or "attention",
+            self.kind,
+            summary.sizes(self.shape),
+            f"{named} over {self.formula.visibility}",
+        )
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -108,6 +137,17 @@ class Recording:
     gradient: bool = False
     records: list[AttentionRecord] = field(default_factory=list)
     last: dict[str, _Last] = field(default_factory=dict, repr=False)
+
+    def __repr__(self) -> str:
+        lines = [", ".join(seen._facts()) for seen in self.records[:LISTED]]
+        if len(self.records) > LISTED:
+            lines.append(f"and {len(self.records) - LISTED} more")
+        return "\n    ".join([f"<Recording of {summary.counted(len(self.records), 'attention')}", *lines]) + ">"
+
+    def _repr_html_(self) -> str:
+        """A row for each attention. A `Trace` of the recording shows its maps."""
+        head = ("site", "kind", "size", "parts")
+        return summary.table((seen._facts() for seen in self.records), head)
 
     def __iter__(self) -> Iterator[AttentionRecord]:
         return iter(self.records)

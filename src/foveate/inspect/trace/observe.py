@@ -37,6 +37,13 @@ class Observation:
     """Weights of mechanisms that are no `Attention`: they follow from the formula, pair by pair."""
     difference: float | None = None
 
+    def __repr__(self) -> str:
+        others = f", and {', '.join(other.name for other in self.others)}" if self.others else ""
+        return f"<Observation: {self.recording!r}{others}>"
+
+    def _repr_html_(self) -> str:
+        return self.recording._repr_html_()
+
     def __iter__(self) -> Iterator[AttentionRecord]:
         return iter(self.recording.records)
 
