@@ -72,6 +72,14 @@ def test_the_links_that_are_kept_score_the_same(run: Path, foveate: Any, tmp_pat
     assert said.out.splitlines()[0] == again.out.splitlines()[0]
 
 
+def test_a_gold_link_outside_of_its_sentence_is_refused(run: Path, foveate: Any, tmp_path: Path) -> None:
+    lines = (run.parent / "links").read_text().splitlines()
+    (tmp_path / "far").write_text("\n".join([*lines[:2], f"{lines[2]} 9?99", *lines[3:]]) + "\n")
+    said = foveate("evaluate", run, "--source", run.parent / "pairs.tsv", "--gold", tmp_path / "far", "--no-tune")
+    assert said.code == 3
+    assert f"{tmp_path}/far:3: the link 9-99 names source word 9, but there are " in said.err
+
+
 def test_gold_for_other_sentences_is_refused(run: Path, foveate: Any, tmp_path: Path) -> None:
     (tmp_path / "short").write_text("0-0\n")
     said = foveate("evaluate", run, "--source", run.parent / "pairs.tsv", "--gold", tmp_path / "short", "--no-tune")

@@ -36,7 +36,7 @@ def evaluate(arguments: argparse.Namespace) -> int:
     if arguments.save:
         _save(Path(arguments.save), translator, pairs, chosen)
     heads = every_head(translator) if arguments.per_head else [chosen]
-    scores = score_heads(translator, pairs, gold, heads)
+    scores = score_heads(translator, pairs, gold, heads, where=arguments.gold)
     if arguments.json:
         tables = [_table(head, found) for head, found in zip(heads, scores, strict=True)]
         print(json.dumps(tables if arguments.per_head else tables[0]))

@@ -11,6 +11,18 @@ Symmetry = Literal["intersection", "union", "grow_diag", "grow_diag_final", "gro
 _NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
 
 
+def require_words(links: Iterable[Link], texts: tuple[str, str], place: str) -> None:
+    """Raises `DataError` for a link (source, target) to a word that is not there. Words are what spaces separate."""
+    for link in sorted(links):
+        for side, text, word in zip(("source", "target"), texts, link, strict=True):
+            if word >= len(text.split()):
+                raise DataError(
+                    f"{place}: the link {link[0]}-{link[1]} names {side} word {word}, but there are "
+                    f"{len(text.split())}, counted from 0. Words are what spaces separate: are the links of another "
+                    "line, or of a text that was split otherwise?"
+                )
+
+
 def text_spans(pieces: Sequence[str], text: str) -> tuple[Span, ...]:
     """Where the words of a text, which are what spaces separate, begin and end among its pieces.
 

@@ -13,7 +13,7 @@ from foveate.data.text import Pair
 from foveate.data.tokeniser import BOS, EOS
 from foveate.errors import DataError
 from foveate.inspect.alignment import Alignment
-from foveate.inspect.link import text_spans
+from foveate.inspect.link import require_words, text_spans
 from foveate.metrics import Links, Score, link_scores
 from foveate.tasks.head import Head, choose, crossings
 from foveate.tasks.translator import Translator
@@ -64,9 +64,14 @@ def word_alignments(
 
 
 def score_heads(
-    translator: Translator, pairs: Sequence[Pair], gold: Sequence[Links], heads: Sequence[Head]
+    translator: Translator, pairs: Sequence[Pair], gold: Sequence[Links], heads: Sequence[Head], *, where: str = "gold"
 ) -> list[list[Score]]:
-    """Alignment error rate, precision and recall of every head's links: each target word's largest weight."""
+    """Alignment error rate, precision and recall of every head's links: each target word's largest weight.
+
+    Raises DataError for a gold link to a word that its pair does not have; `where` names the links' file.
+    """
+    for number, (pair, links) in enumerate(zip(pairs, gold, strict=True), start=1):
+        require_words(links.possible, (pair.source, pair.target), f"{where}:{number}")
     found = word_alignments(translator, pairs, heads)
     return [link_scores([each[place].hard() for each in found], gold) for place in range(len(heads))]
 

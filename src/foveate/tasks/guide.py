@@ -1,6 +1,6 @@
 """Guided attention: a loss that teaches one cross-attention to look along known links between words."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +14,7 @@ from foveate.data.batch import PairBatch
 from foveate.data.text import Pair
 from foveate.data.tokeniser import Tokeniser
 from foveate.errors import DataError, UsageError
-from foveate.inspect.link import piece_links, text_spans
+from foveate.inspect.link import piece_links, require_words, text_spans
 from foveate.metrics import parse_pharaoh
 from foveate.tasks.head import Head, Moment, choose, crossings
 
@@ -106,21 +106,10 @@ class Links:
         """
         (links,) = parse_pharaoh([self.lines[pair.line - 1]], self.where, first=pair.line)
         texts, place = (pair.source, pair.target), f"{self.where}:{pair.line}"
-        _require_words(links.possible, texts, place)
+        require_words(links.possible, texts, place)
         try:
             pieces = self.source.pieces(source), self.target.pieces(target)
             spans = [text_spans(side, text) for side, text in zip(pieces, texts, strict=True)]
         except DataError as error:
             raise DataError(f"{place}: {error}") from error
         return piece_links(links.possible, *spans)
-
-
-def _require_words(links: Iterable[tuple[int, int]], texts: tuple[str, str], place: str) -> None:
-    for link in links:
-        for side, text, word in zip(("source", "target"), texts, link, strict=True):
-            if word >= len(text.split()):
-                raise DataError(
-                    f"{place}: the link {link[0]}-{link[1]} names {side} word {word}, but there are "
-                    f"{len(text.split())}, counted from 0. Words are what spaces separate: are the links of another "
-                    "line, or of a text that was split otherwise?"
-                )

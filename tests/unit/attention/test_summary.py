@@ -1,4 +1,4 @@
-"""What prints and what a notebook shows of explanations and recordings: sizes and small maps, not thousands of values."""
+"""What prints and what a notebook shows of explanations and recordings: sizes and small maps."""
 
 import re
 from xml.etree import ElementTree
