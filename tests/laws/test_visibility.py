@@ -1,5 +1,6 @@
 """Visibility rules are a Boolean algebra over absolute positions."""
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -106,6 +107,38 @@ def test_operators_are_those_of_boolean_algebra(one: object, other: object, wher
     assert torch.equal(full(a & b, at), full(a, at) & full(b, at))
     assert torch.equal(full(a | b, at), full(a, at) | full(b, at))
     assert torch.equal(full(~a, at), ~full(a, at))
+
+
+@given(leaf, place)
+def test_a_rule_says_what_its_definition_says_of_each_pair(drawn: object, where: tuple) -> None:
+    at, said = positions(*where), full(rule(drawn), positions(*where))
+    pairs = itertools.product(range(2), range(where[0]), range(where[1]))
+    for batch, i, j in pairs:
+        q, k = int(at.query[0, 0, i, 0]), int(at.key[0, 0, 0, j])
+        defined: bool | None = None
+        match drawn:
+            case "everything" | "nothing" | "causal" | "padding":
+                real = bool(at.real.expand(2, 1, 1, -1)[batch, 0, 0, j])
+                defined = {"everything": True, "nothing": False, "causal": k <= q, "padding": real}[drawn]
+            case "same_segment":
+                defined = int(at.query_segment[0, 0, i, 0]) == int(at.key_segment[0, 0, 0, j])
+            case ("window", left, right):
+                defined = q - left <= k <= q + right
+            case ("around", left, right):
+                defined = -left <= k - float(at.centre[0, 0, i, 0]).__round__() <= right
+            case ("dilated", left, right, step):
+                defined = (k - q) % step == 0 and q - left * step <= k <= q + right * step
+            case ("chunk", size, left, right):
+                defined = q // size - left <= k // size <= q // size + right
+            case ("prefix", int(length)):
+                defined = k < length
+            case ("global_tokens", int(count)):
+                defined = q < count or k < count
+            case ("neighbourhood", columns, rows, beside):
+                defined = abs(q // columns - k // columns) <= rows and abs(q % columns - k % columns) <= beside
+            case ("edges", ends, loops):
+                defined = (k, q) in {tuple(end) for end in ends} or (loops and k == q)
+        assert defined in (None, bool(said[batch, 0, i, j])), (i, j)
 
 
 @given(tree)
