@@ -434,6 +434,22 @@ def test_sums_over_many_positions_are_exact_to_the_rounding_of_their_result(
             assert wrong <= max(SUMMED[dtype], rounded), f"{path.name}, part {place}: {case.name}"
 
 
+@pytest.mark.parametrize("path", ["product", "sdpa", "short"])
+def test_what_all_keys_share_gives_queries_no_gradient_in_half_precision(path: str) -> None:
+    """Rows of gradients of scores sum to 0 where weights are float32; rounded to bfloat16 they do not sum to 1."""
+    generator = torch.Generator().manual_seed(0)
+    query, key, value = (0.1 * torch.randn(1, 1, 500, 16, generator=generator).bfloat16() for _ in range(3))
+    query[..., 1], key[..., 1] = 0, 8
+    query.requires_grad_()
+    (chosen,) = (each for each in PATHS if each.name == path)
+    attention, at = Attention(), Positions.of(500, 500)
+    if chosen.refuses(attention, query, key, at):
+        return
+    context = chosen.run(attention, query, key, value + 1, at=at, key_features=None, dropout=0.0)
+    (slope,) = torch.autograd.grad(context.sum(), query)
+    assert slope[..., 1].abs().max() <= 2e-3
+
+
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_every_path_that_accepts_computes_what_explain_shows(chunk: int) -> None:
     for seed in range(chunk, CASES, CHUNKS):
@@ -467,7 +483,7 @@ def test_rows_sum_to_one_or_to_zero_and_hidden_weights_are_zero(chunk: int) -> N
 def test_hidden_keys_and_values_cannot_influence_context_and_gradients(
     path: object, poison: float, cut_small: None
 ) -> None:
-    for seed in range(300):
+    for seed in range(200):
         case = random_case(seed)
         if path.refuses(case.attention, *case.placed):
             continue

@@ -56,7 +56,7 @@ def gathered(
     def taken(tensor: Tensor) -> Tensor:
         # Many may take the same key: its gradient is their sum, in which half precision would lose the small ones.
         kept, tensor = tensor.dtype, tensor.expand(batch, *tensor.shape[1:])
-        if kept in (torch.bfloat16, torch.float16):
+        if kept in (torch.bfloat16, torch.float16) and torch.is_grad_enabled():
             tensor = tensor.float()
         if index.shape[1] > 1:
             tensor = tensor.repeat_interleave(index.shape[1] // tensor.shape[1], 1)
