@@ -109,36 +109,61 @@ def test_operators_are_those_of_boolean_algebra(one: object, other: object, wher
     assert torch.equal(full(~a, at), ~full(a, at))
 
 
-@given(leaf, place)
-def test_a_rule_says_what_its_definition_says_of_each_pair(drawn: object, where: tuple) -> None:
-    at, said = positions(*where), full(rule(drawn), positions(*where))
-    pairs = itertools.product(range(2), range(where[0]), range(where[1]))
-    for batch, i, j in pairs:
-        q, k = int(at.query[0, 0, i, 0]), int(at.key[0, 0, 0, j])
-        defined: bool | None = None
-        match drawn:
-            case "everything" | "nothing" | "causal" | "padding":
-                real = bool(at.real.expand(2, 1, 1, -1)[batch, 0, 0, j])
-                defined = {"everything": True, "nothing": False, "causal": k <= q, "padding": real}[drawn]
-            case "same_segment":
-                defined = int(at.query_segment[0, 0, i, 0]) == int(at.key_segment[0, 0, 0, j])
-            case ("window", left, right):
-                defined = q - left <= k <= q + right
-            case ("around", left, right):
-                defined = -left <= k - float(at.centre[0, 0, i, 0]).__round__() <= right
-            case ("dilated", left, right, step):
-                defined = (k - q) % step == 0 and q - left * step <= k <= q + right * step
-            case ("chunk", size, left, right):
-                defined = q // size - left <= k // size <= q // size + right
-            case ("prefix", int(length)):
-                defined = k < length
-            case ("global_tokens", int(count)):
-                defined = q < count or k < count
-            case ("neighbourhood", columns, rows, beside):
-                defined = abs(q // columns - k // columns) <= rows and abs(q % columns - k % columns) <= beside
-            case ("edges", ends, loops):
-                defined = (k, q) in {tuple(end) for end in ends} or (loops and k == q)
-        assert defined in (None, bool(said[batch, 0, i, j])), (i, j)
+COUNTS = (0, 1, 2, 5, math.inf)
+DEFINED = [
+    "everything",
+    "nothing",
+    "causal",
+    "padding",
+    "same_segment",
+    *itertools.product(["window", "around"], COUNTS, COUNTS),
+    *itertools.product(["dilated"], COUNTS, COUNTS, [1, 2, 3]),
+    *itertools.product(["chunk"], [1, 2, 3], COUNTS, COUNTS),
+    *itertools.product(["prefix", "global_tokens"], [0, 1, 3]),
+    *itertools.product(["neighbourhood"], [1, 2, 3], [0, 1, 2], [0, 1, 2]),
+    *itertools.product(["edges"], [((0, 1), (3, 2), (1, 1))], [True, False]),
+]
+
+
+@pytest.mark.parametrize("start", [0, 2])
+def test_a_rule_says_what_its_definition_says_of_each_pair(start: int) -> None:
+    at = positions(4, 5, start, [5, 3])
+    for drawn in DEFINED:
+        said = full(rule(drawn), at)
+        for batch, i, j in itertools.product(range(2), range(4), range(5)):
+            assert sees(drawn, at, batch, i, j) == bool(said[batch, 0, i, j]), (drawn, batch, i, j)
+
+
+def sees(drawn: str | tuple, at: Positions, batch: int, i: int, j: int) -> bool:
+    """What a rule means, for one query and one key."""
+    q, k = int(at.query[0, 0, i, 0]), int(at.key[0, 0, 0, j])
+    match drawn:
+        case "everything" | "nothing":
+            return drawn == "everything"
+        case "causal":
+            return k <= q
+        case "padding":
+            return bool(at.real[batch, 0, 0, j])
+        case "same_segment":
+            return int(at.query_segment[0, 0, i, 0]) == int(at.key_segment[0, 0, 0, j])
+        case ("window", left, right):
+            return q - left <= k <= q + right
+        case ("around", left, right):
+            centre = float(at.centre[0, 0, i, 0])
+            return centre - left <= k <= centre + right
+        case ("dilated", left, right, step):
+            return (k - q) % step == 0 and q - left * step <= k <= q + right * step
+        case ("chunk", size, left, right):
+            return q // size - left <= k // size <= q // size + right
+        case ("prefix", length):
+            return k < length
+        case ("global_tokens", count):
+            return q < count or k < count
+        case ("neighbourhood", columns, rows, beside):
+            return abs(q // columns - k // columns) <= rows and abs(q % columns - k % columns) <= beside
+        case ("edges", ends, loops):
+            return (k, q) in ends or (loops and k == q)
+    raise AssertionError(drawn)
 
 
 @given(tree)
