@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,8 @@ import torch
 from foveate.attention import Attention, causal, record
 from foveate.data.tokeniser import CharacterConfig
 from foveate.errors import SetupError
-from foveate.inspect import Trace, TraceProvider, Track, alignment, read_trace
-from foveate.inspect.trace import page
+from foveate.inspect import Trace, TraceProvider, Track, alignment, read_trace, steps
+from foveate.inspect.trace import given, page
 from foveate.models import TransformerConfig
 from foveate.nn.block import BlockConfig
 from foveate.serve import Session, application
@@ -79,6 +80,22 @@ def test_the_server_answers_what_the_provider_answers(session: Session, trace: T
     assert len(ask(session, "api/overview/0/0").content) == 64 * 64 * 2
     steps = ask(session, "api/steps/0/0/3").json()
     assert set(steps[0]) == {"symbol", "mathml", "numbers", "about", "keys"}
+
+
+def test_steps_tell_infinities_and_what_is_not_a_number_which_json_has_no_numbers_for() -> None:
+    weights = torch.tensor([[[0.5, 0.5], [torch.nan, 1.0]]])
+    odd = replace(given(weights, name="odd"), normaliser={"kind": "softmax", "temperature": 1.0})
+    scores = torch.tensor([[[-torch.inf, 0.0], [torch.nan, torch.inf]]])
+    odd = replace(odd, tensors={**odd.tensors, "scores": scores, "statistic": torch.tensor([[0.0, torch.nan]])})
+    session = Session(Trace(tracks={"source": Track.numbered(2)}, sites=(odd,)))
+    first, second = (
+        {step["symbol"]: step["numbers"] for step in ask(session, f"api/steps/0/0/{i}").json()} for i in (0, 1)
+    )
+    assert (first["e₀"], first["α₀"]) == (["−∞", 0.0], [0.0, 1.0])
+    assert second["e₁"] == ["NaN", "∞"]
+    assert steps(session.main.trace, 0, 0, 0)[0].numbers == [-torch.inf, 0.0]
+    cell = ask(session, "api/value/0/0/1/0").json()
+    assert (cell["visible"], cell["weight"], cell["lift"]) == (True, None, None)
 
 
 def test_statistics_come_with_rows_on_request(session: Session) -> None:

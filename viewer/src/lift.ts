@@ -1,5 +1,5 @@
 /**
- * Lift, in one place, as Python's `inspect/tile/measure.py` has it: how many times as much as an equal share. A weight
+ * Lift, in one place, as Python's `inspect/lift.py` has it: how many times as much as an equal share. A weight
  * is held against 1 / the number of keys that its query sees; a word against the share that it would have if every query
  * looked at all it sees alike. 1 is an equal share. Both are tested on the same numbers, tests/golden/lift.json.
  */

@@ -102,10 +102,12 @@ export interface Statistics {
   estimate: boolean;
 }
 
+export type Figure = number | string;
 export interface Step {
   symbol: string;
   mathml: string;
-  numbers: number | number[] | number[][];
+  /** What no JSON number is comes as a word: "−∞", "NaN". */
+  numbers: Figure | Figure[] | Figure[][];
   about: string;
   /** Which keys the numbers, or their rows, belong to. */
   keys?: number[] | null;

@@ -98,6 +98,19 @@ test("equal shares of random visibilities are those of the plain map", async () 
   await expect(engine().tile({ site: 0, head: 0, level: 0, row: 0, column: 0, pool: "equal" })).rejects.toThrow(/words and sentences/);
 });
 
+test("a score of −∞ weighs nothing, a row of them sees nothing, and +∞ is not a number", async () => {
+  const it = given([[-Infinity, 0], [-Infinity, -Infinity], [Infinity, 0]], null, [], []);
+  const tensors = new Map(it.tensors[0]!);
+  for (const [kind, statistics] of [["softmax", [0, -Infinity, Infinity]], ["sparsemax", [-1, Infinity, NaN]], ["entmax", [-1, Infinity, NaN]]] as const) {
+    it.trace.sites[0]!.normaliser = { kind };
+    tensors.set("statistic", { dtype: "F32", shape: [1, 3], data: Float32Array.from(statistics) });
+    const provider = new Engine({ ...it, tensors: [tensors] });
+    expect([...(await provider.row(0, 0, 0))].map((weight) => weight > 0), kind).toEqual([false, true]);
+    expect([...(await provider.row(0, 0, 1))], kind).toEqual([0, 0]);
+    expect([...(await provider.row(0, 0, 2))].some(Number.isNaN), kind).toBe(true);
+  }
+});
+
 test("what is not a number is neither hidden nor nothing, at every level and pooling", async () => {
   for (const [y, x] of [[0, 0], [3, 2], [39, 39]] as const) {
     const weights = Array.from({ length: 40 }, (_, i) => Array.from({ length: 40 }, (_, j) => (i === y && j === x ? NaN : 1 / 40)));

@@ -17,11 +17,11 @@ export function finisher(normaliser: Normaliser): Finish {
       return (score) => 1 / (1 + Math.exp(-score - bias));
     }
     case "sparsemax":
-      return (score, threshold) => (threshold === Infinity ? 0 : Math.max(0, score - threshold));
+      return (score, threshold) => (Number.isFinite(threshold) ? Math.max(0, score - threshold) : nothing(threshold));
     case "entmax": {
       const alpha = normaliser.alpha ?? 1.5;
       return (score, threshold) =>
-        threshold === Infinity ? 0 : Math.max(0, score * (alpha - 1) - threshold) ** (1 / (alpha - 1));
+        Number.isFinite(threshold) ? Math.max(0, score * (alpha - 1) - threshold) ** (1 / (alpha - 1)) : nothing(threshold);
     }
     case "hard":
       if (normaliser.mode === "sample") return tempered(normaliser.temperature ?? 1);
@@ -35,6 +35,9 @@ export function finisher(normaliser: Normaliser): Finish {
 }
 
 function tempered(temperature: number): Finish {
-  if (temperature === 1) return (score, logSum) => Math.exp(score - logSum);
-  return (score, logSum) => Math.exp(score / temperature - logSum);
+  // A row that sees nothing, or scores of −∞ alone, has −∞ and weighs 0; one with a score of +∞ has no weights.
+  return (score, logSum) => (logSum === -Infinity ? 0 : logSum === Infinity ? NaN : Math.exp(score / temperature - logSum));
 }
+
+/** The weight in a row whose threshold is no number to subtract: 0 where it sees nothing. */
+const nothing = (threshold: number): number => (Number.isNaN(threshold) ? NaN : 0);

@@ -183,6 +183,10 @@ function drawMatrix(app: App, canvas: HTMLCanvasElement, values: Weights, names:
     context.beginPath();
     context.arc(column(j) + (side - 1) / 2, top + (i + 0.5) * side - 0.5, side / 5, 0, 2 * Math.PI);
     context.fill();
+    // Printed in grey, a dot on a middling cell is seen by its rim.
+    context.lineWidth = 1.5;
+    context.strokeStyle = css(ink.paper);
+    context.stroke();
   }
   context.font = FONT;
   context.fillStyle = css(ink.text);

@@ -5,7 +5,7 @@ import { cellColour, css, INK, readableOn, strength } from "../colour";
 import { formula, h, replace } from "../dom";
 import { FEATURES } from "../engine/step";
 import { positionSteps } from "../engine/position";
-import type { Step } from "../provider";
+import type { Figure, Step } from "../provider";
 import { lift } from "../lift";
 import { seenBy } from "../row";
 import { effect } from "../signal";
@@ -57,14 +57,15 @@ function position(app: App): HTMLElement {
   return h("details", { className: "position" }, h("summary", {}, app.say("steps.position")), h("div", { className: "controls" }, field("steps.place", place), field("steps.dimension", dimension), field("steps.base", base)), list);
 }
 
-type Paint = (cell: HTMLElement, value: number, at: number) => void;
+type Paint = (cell: HTMLElement, value: Figure, at: number) => void;
 
 /** The weights are painted as on the map; what may not be looked at is not zero here either. */
 function painted(app: App, { symbol, numbers }: Step, all: readonly Step[], seen: number): Paint | null {
   if (!/^α[₀-₉]+ⱼ?′?$/.test(symbol) || !Array.isArray(numbers)) return null;
   const visible = all.find((step) => step.symbol.startsWith("visible"))?.numbers as number[] | undefined;
   const [scale, theme] = [app.scale.peek(), app.theme.peek()];
-  return (cell, weight, at) => {
+  return (cell, figure, at) => {
+    const weight = typeof figure === "number" ? figure : NaN;
     const value = visible?.[at] === 0 ? null : scale === "lift" ? lift(weight, 1 / seen) : weight;
     cell.style.backgroundColor = cellColour(scale, theme, value);
     cell.style.color = !value ? css(INK[theme].text) : readableOn(scale, theme, Math.min(1, Math.max(0, strength(scale, value))));
@@ -78,20 +79,21 @@ function item(app: App, { symbol, mathml, numbers, about, keys }: Step, paint: P
 
 /** One number, a line of them, or one line a key; with the keys' names where they are known. */
 function numberTable(symbol: string, numbers: Step["numbers"], names: string[] | null, paint: Paint | null): HTMLElement {
-  if (typeof numbers === "number") return h("p", { className: "single" }, h("bdi", { dir: "ltr", title: exactly(numbers) }, shown(numbers)));
-  const lines = Array.isArray(numbers[0]) ? (numbers as number[][]) : null;
-  const cells = (row: number[], name?: string): HTMLElement => h("tr", {}, name === undefined ? null : h("th", { scope: "row" }, h("bdi", {}, name)), ...row.map((value, at) => {
-    const cell = h("td", { className: "number", dir: "ltr", title: exactly(value) }, shown(value));
+  if (!Array.isArray(numbers)) return h("p", { className: "single" }, h("bdi", { dir: "ltr", title: exactly(numbers) }, written(numbers)));
+  const lines = Array.isArray(numbers[0]) ? (numbers as Figure[][]) : null;
+  const cells = (row: Figure[], name?: string): HTMLElement => h("tr", {}, name === undefined ? null : h("th", { scope: "row" }, h("bdi", {}, name)), ...row.map((value, at) => {
+    const cell = h("td", { className: "number", dir: "ltr", title: exactly(value) }, written(value));
     paint?.(cell, value, at);
     return cell;
   }));
   const head = !lines && names ? h("thead", {}, h("tr", {}, ...names.map((name) => h("th", { scope: "col", className: "number" }, h("bdi", {}, name))))) : null;
   const last = Math.max(...(lines ?? []).map(({ length }) => length));
   const count = lines && h("thead", {}, h("tr", {}, h("td"), ...Array.from({ length: last }, (_, at) => h("th", { scope: "col", className: "number" }, at < FEATURES ? at + 1 : "Σ …"))));
-  const body = lines ? lines.map((row, at) => cells(row, names?.[at])) : [cells(numbers as number[])];
+  const body = lines ? lines.map((row, at) => cells(row, names?.[at])) : [cells(numbers as Figure[])];
   return h("div", { className: "scroll", dir: "ltr", tabIndex: 0, role: "group", "aria-label": symbol }, h("table", { className: "numbers" }, head ?? count, h("tbody", {}, ...body)));
 }
 
 /** All of a number, where less of it is shown. */
-const exactly = (value: number): string | null => (shown(value) === shown(value, 7) ? null : shown(value, 7));
+const exactly = (value: Figure): string | null => (typeof value === "string" || shown(value) === shown(value, 7) ? null : shown(value, 7));
+const written = (value: Figure): string => (typeof value === "string" ? value : shown(value));
 const within = (at: number, length: number): number => Math.min(Math.max(0, Math.floor(at) || 0), length - 1);

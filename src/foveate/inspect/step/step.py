@@ -1,5 +1,6 @@
 """The formula of a mechanism, term by term, with the numbers of one query: from q and k to the context."""
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -40,8 +41,11 @@ class Step:
     """Which of these keys the query may not look at, once that counts: their numbers are no zeros."""
 
     def header(self) -> dict[str, Any]:
-        """Plain data for JSON; the viewer knows by itself what keys are called and which are hidden."""
-        return {name: part for name, part in asdict(self).items() if name not in ("labels", "hidden")}
+        """Plain data for JSON, where NaN and infinity are words; the viewer knows by itself what keys are called and
+        which are hidden.
+        """
+        plain = {**asdict(self), "numbers": _told(self.numbers)}
+        return {name: part for name, part in plain.items() if name not in ("labels", "hidden")}
 
     def __str__(self) -> str:
         return writing.text(self)
@@ -314,7 +318,15 @@ class _Walk:
 
 
 def _rounded(value: float) -> float:
-    return float(f"{value:.4g}") if abs(value) != float("inf") else 0.0
+    return float(f"{value:.4g}")
+
+
+def _told(numbers: Any) -> Any:
+    if isinstance(numbers, list):
+        return [_told(each) for each in numbers]
+    if math.isfinite(numbers):
+        return numbers
+    return "NaN" if math.isnan(numbers) else "∞" if numbers > 0 else "−∞"
 
 
 def _short(numbers: Tensor, most: int = DIMS) -> Any:
