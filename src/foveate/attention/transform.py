@@ -148,14 +148,17 @@ class QKNorm(nn.Module):
 
     def _normed(self, x: Tensor) -> Tensor:
         if self.norm == "l2":
-            return normalize(x, dim=-1, eps=self.eps)
+            # float16 holds no 1e-6 that it could divide a gradient by.
+            return normalize(x, dim=-1, eps=max(self.eps, torch.finfo(x.dtype).tiny))
         if x.shape[-1] != len(self.key_weight):
             raise ValueError(
                 f"QKNorm was made for head_dim={len(self.key_weight)}, and is given vectors of {x.shape[-1]} numbers. "
                 "Build it with the head_dim of queries and keys."
             )
-        centred = x - x.mean(-1, keepdim=True) if self.norm == "layer" else x
-        return centred * (centred.square().mean(-1, keepdim=True) + self.eps).rsqrt()
+        # In float32 at least: squares of float16 overflow from 256 on, and the gradient at zeros is 0 · ∞ there.
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        centred = wide - wide.mean(-1, keepdim=True) if self.norm == "layer" else wide
+        return (centred * (centred.square().mean(-1, keepdim=True) + self.eps).rsqrt()).to(x.dtype)
 
     def extra_repr(self) -> str:
         return f"head_dim={self.head_dim}, norm={self.norm!r}, eps={self.eps:g}"

@@ -201,7 +201,7 @@ def test_the_statistic_is_float32_at_least(normaliser: Normaliser) -> None:
         (torch.float32, torch.float32),
         (torch.float64, torch.float64),
     ):
-        assert normaliser.statistic(SCORES.to(dtype), VISIBLE).dtype == kept
+        assert torch.finfo(normaliser.statistic(SCORES.to(dtype), VISIBLE).dtype).bits >= torch.finfo(kept).bits
         assert normaliser(SCORES.to(dtype), VISIBLE).dtype == dtype
 
 
@@ -354,3 +354,23 @@ def test_settings_that_make_no_sense_are_refused(make: object, message: str) -> 
     with pytest.raises(ValueError, match="must be") as refusal:
         make()
     assert str(refusal.value) == message
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("alpha", [1.05, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0])
+@pytest.mark.parametrize("keys", [1, 3, 4000])
+def test_rows_of_entmax_sum_to_one_whatever_alpha_and_however_many_keys(
+    keys: int, alpha: float, dtype: torch.dtype
+) -> None:
+    torch.manual_seed(0)
+    seen = torch.ones(1, 1, 1, 1, dtype=torch.bool)
+    equal, near, far = torch.zeros(keys), 1e-3 * torch.randn(keys), 5 * torch.randn(keys)
+    rows = torch.stack([equal, equal + 7.3, near, far])[None, None].to(dtype)
+    normaliser = Entmax(alpha=alpha)
+    weights = normaliser(rows, seen)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(1, 1, 4, dtype=dtype), atol=4e-6, rtol=0)
+    torch.testing.assert_close(weights[:, :, :2], torch.full((1, 1, 2, keys), 1 / keys, dtype=dtype), atol=0, rtol=1e-3)
+    tile = normaliser.tile(rows[..., :3], seen, normaliser.statistic(rows, seen))
+    torch.testing.assert_close(tile, weights[..., :3], atol=2e-5, rtol=2e-3)
+    exact = normaliser(rows.double(), seen)
+    torch.testing.assert_close(weights.double(), exact, atol=3e-4 if alpha > 2 else 1e-5, rtol=0)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from foveate.attention import Attention, Dot, Positions, QKNorm, QKNormConfig, Rotary
+from foveate.attention import Attention, Dot, Positions, QKNorm, QKNormConfig, Rotary, padding
 
 
 @pytest.fixture
@@ -121,3 +121,24 @@ def test_rotations_that_make_no_sense_are_refused(make: object, message: str) ->
 def test_configurations_build_them() -> None:
     assert repr(QKNormConfig(norm="l2").build(head_dim=4, num_heads=2)) == "QKNorm(head_dim=4, norm='l2', eps=1e-06)"
     assert Rotary(dims=2).build(head_dim=5, num_heads=2) == Rotary(dims=2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("norm", ["l2", "rms", "layer"])
+def test_vectors_of_zeros_have_finite_gradients_and_large_ones_do_not_overflow(norm: str, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    transform = QKNorm(head_dim=8, norm=norm).to(dtype)
+    key = torch.zeros(1, 1, 5, 8, dtype=dtype)
+    key[:, :, 1] = 1e3 * torch.randn(8)
+    if norm == "l2":  # at a visible zero the gradient is 1/eps, more than float16 holds
+        key[:, :, 0:3:2] = 1.0
+    key.requires_grad_()
+    query, value = (torch.randn(1, 1, 5, 8, dtype=dtype) for _ in range(2))
+    at = Positions.of(5, 5, key_lengths=torch.tensor([3]))
+    attention = Attention(Dot(), transforms=[transform], visibility=padding())
+    for context in (attention.run(query, key, value, at=at), attention.explain(query, key, value, at=at).context):
+        gradients = torch.autograd.grad(context.sum(), [key, *transform.parameters()])
+        assert all(gradient.isfinite().all() for gradient in gradients)
+        assert (gradients[0][:, :, 3:] == 0).all()
+    exact = transform.double().key(key.detach().double(), at)
+    torch.testing.assert_close(transform.to(dtype).key(key, at).double(), exact, atol=0, rtol=2e-2)

@@ -1,6 +1,7 @@
 """Between softmax and a hard choice: weights that sum to 1, many of them exactly 0."""
 
 import ctypes
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,7 +116,11 @@ def _found(scores: Scores, visible: Visible, alpha: float) -> Weights:
     visible = possible(scores, visible)
     # Below the largest score, where the 1 is not rounded away by scores in the thousands.
     below = closed(scores, visible) - _top(scores, visible)
-    return shown(_power(below * (alpha - 1) - _threshold(below, alpha), alpha), visible)
+    weights = shown(_power(below * (alpha - 1) - _threshold(below, alpha), alpha), visible)
+    if alpha <= 2:
+        return weights
+    # Beyond sparsemax a weight near the threshold changes more than the threshold does, by its rounding too.
+    return weights / weights.sum(-1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)
 
 
 def _changed(weights: Weights, change: Scores, alpha: float) -> Weights:
@@ -160,13 +165,16 @@ def _threshold(below: Tensor, alpha: float) -> Tensor:
 
 
 def _halved(scaled: Tensor, alpha: float) -> Tensor:
-    low = torch.full_like(scaled[..., :1], -1.0)
-    high = torch.zeros_like(low)
-    for _ in range(56 if scaled.dtype == torch.float64 else 28):
-        middle = (low + high) / 2
-        fits = _power(scaled - middle, alpha).sum(-1, keepdim=True) >= 1
-        low, high = torch.where(fits, middle, low), torch.where(fits, high, middle)
-    return low
+    """By halves of the logarithm of −τ, which is at most 1 and at least what n equal scores have, n^(1 − a): tiny for
+    many keys and a large a, where halves of τ itself would end before its first digit.
+    """
+    far = torch.zeros_like(scaled[..., :1])
+    near = torch.full_like(far, (1 - alpha) * math.log(scaled.shape[-1]))
+    for _ in range(60 if scaled.dtype == torch.float64 else 32):
+        middle = (near + far) / 2
+        fits = _power(scaled + middle.exp(), alpha).sum(-1, keepdim=True) >= 1
+        far, near = torch.where(fits, middle, far), torch.where(fits, near, middle)
+    return -far.exp()
 
 
 def _power(above: Tensor, alpha: float) -> Tensor:
@@ -184,6 +192,8 @@ def _weights(scores: Scores, visible: Visible, alpha: float) -> Weights:
 def _statistic(scores: Scores, visible: Visible, alpha: float) -> Rows:
     if not scores.shape[-1]:
         return precise(scores).new_full(scores.shape[:-1], torch.inf)
+    if alpha > 2:  # its threshold lies so near to the largest score that float32 may not tell them apart
+        scores = scores.double()
     visible = possible(scores, visible)
     top = _top(scores, visible)
     threshold = _threshold(closed(precise(scores.detach()), visible) - top, alpha) + top * (alpha - 1)
@@ -192,7 +202,7 @@ def _statistic(scores: Scores, visible: Visible, alpha: float) -> Rows:
 
 def _tile(scores: Scores, visible: Visible, statistic: Rows, alpha: float) -> Weights:
     threshold = torch.where(statistic.isinf(), 0.0, statistic)[..., None]
-    above = precise(scores) * (alpha - 1) - threshold
+    above = scores.to(torch.promote_types(scores.dtype, statistic.dtype)) * (alpha - 1) - threshold
     return shown(_power(above, alpha), visible).to(scores.dtype)
 
 

@@ -122,7 +122,13 @@ def attended(
 
 
 def _alike(given: Dots) -> Dots:
-    """In the number type of autocast, as for torch's own kernel: a backward pass of ours runs without autocast."""
+    """In the number type of autocast, as for torch's own kernel: a backward pass of ours runs without autocast.
+
+    A scale that is not positive is multiplied in: kernels that hide by −∞ before they scale would show what is hidden,
+    and products by 0 may be skipped, so that what the memory held before is taken for scores.
+    """
+    if given.scale <= 0:
+        given = given._replace(query=given.query * given.scale, scale=1.0)
     device = given.query.device.type
     if not torch.is_autocast_enabled(device) or given.query.dtype == torch.float64:
         return given

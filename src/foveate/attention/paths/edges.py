@@ -99,7 +99,14 @@ class EdgesPath:
         dropped = drop(weights, dropout) if dropout else weights
         weighed = dropped[..., None] * values
         context = weighed.new_zeros(*query.shape[:3], value.shape[3])
-        return context.index_add(2, graph.target, weighed).to(value.dtype)
+        return context.index_add(2, graph.target, weighed).to(_answered(value))
+
+
+def _answered(value: Tensor) -> torch.dtype:
+    """The number type of the context: autocast's, as of every product of matrices."""
+    device = value.device.type
+    light = torch.is_autocast_enabled(device) and value.dtype != torch.float64
+    return torch.get_autocast_dtype(device) if light else value.dtype
 
 
 def edge_weights(

@@ -3,8 +3,24 @@
 import pytest
 import torch
 
-from foveate.attention import AdditiveConfig, Alibi, Attention, GatV2Config, Positions, causal, padding, window
-from foveate.attention.paths import PATHS, pairwise
+from foveate.attention import (
+    AdditiveConfig,
+    Alibi,
+    Attention,
+    CosineConfig,
+    Dot,
+    GatV2Config,
+    GeneralConfig,
+    Positions,
+    Sigmoid,
+    Softmax,
+    Sparsemax,
+    causal,
+    edges,
+    padding,
+    window,
+)
+from foveate.attention.paths import PATHS, ChunkedPath, EdgesPath, MaterialisedPath, pairwise
 from foveate.attention.paths.path import Path
 
 FLOAT, HALF = torch.float32, torch.bfloat16
@@ -45,3 +61,22 @@ def test_kernels_may_first_be_asked_for_under_autocast_with_another_default_dtyp
     finally:
         torch.set_default_dtype(FLOAT)
     assert torch.allclose(context.float(), expected, atol=0.05)
+
+
+@pytest.mark.parametrize("dtypes", [(FLOAT,) * 3, (FLOAT, FLOAT, HALF), (HALF, FLOAT, FLOAT), (HALF,) * 3], ids=str)
+@pytest.mark.parametrize("config", [Dot(), GeneralConfig(), AdditiveConfig(hidden_dim=4), CosineConfig()], ids=repr)
+@pytest.mark.parametrize("normaliser", [Softmax(), Sigmoid(), Sparsemax()], ids=repr)
+def test_graphs_answer_autocast_in_the_type_of_explain(config: object, normaliser: object, dtypes: tuple) -> None:
+    torch.manual_seed(0)
+    graph = edges(torch.randint(0, 30, (2, 70))) & padding()
+    attention = Attention(config.build(query_dim=8, key_dim=8), visibility=graph, normaliser=normaliser)
+    given = [torch.randn(2, 1, 30, 8).to(dtype).requires_grad_() for dtype in dtypes]
+    at = Positions.of(30, 30, key_lengths=torch.tensor([30, 20]))
+    with torch.autocast("cpu", HALF):
+        exact = attention.explain(*given, at=at).context
+        for path in (EdgesPath(), MaterialisedPath(), ChunkedPath()):
+            context = path.run(attention, *given, at=at, key_features=None, dropout=0.0)
+            assert context.dtype == exact.dtype == HALF
+            assert torch.allclose(context.float(), exact.float(), atol=0.08)
+    gradients = torch.autograd.grad(context.float().square().sum(), given)
+    assert [gradient.dtype for gradient in gradients] == list(dtypes)
