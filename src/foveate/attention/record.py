@@ -3,6 +3,7 @@
 Any tile of any map follows: weights = normalise(score(q_i, k_j) + bias_ij, statistic_i) on the visible keys.
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -14,14 +15,19 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from foveate.attention import summary
+from foveate.attention.paths.edges import EdgesPath, edge_statistic
+from foveate.attention.paths.layout import tiles
 from foveate.attention.paths.materialised import biased_scores
 from foveate.attention.paths.path import Formula, share_heads
-from foveate.attention.position import Positions
+from foveate.attention.paths.tile import row_statistic
+from foveate.attention.position import Positions, traced
 
 LISTED = 24
 """Attentions that a recording names when it is printed."""
-ROWS = 256
-"""Query rows per block when statistics or whole maps are computed: memory stays O(ROWS · key)."""
+ROWS, NEAR = 256, 64
+"""Query rows per tile when statistics are computed, and under rules that reach only so far: memory is O(ROWS · key)."""
+AT_ONCE = 2**16
+"""Pairs of a head that are not worth a tiling."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,16 +288,17 @@ def statistic(
     key: Float[Tensor, "batch kv_heads key key_dim"],
     at: Positions,
 ) -> Float[Tensor, "batch heads query"]:
-    """The normaliser's number of every row, block by block."""
+    """The normaliser's number of every row, from the keys that the rule may show it: a graph's edges, or tiles."""
     precise = _precise(formula, query)
-    shared = share_heads(key, query.shape[1]).to(precise)
-    parts = []
-    for start in range(0, query.shape[2], ROWS):
-        rows = slice(start, start + ROWS)
-        here = at.rows(rows)
-        scores = biased_scores(formula, query[:, :, rows].to(precise), shared, at=here)
-        parts.append(formula.normaliser.statistic(scores, formula.visibility(here)))
-    return torch.cat(parts, dim=-1)
+    queries, keys = query.to(precise), share_heads(key, query.shape[1]).to(precise)
+    if queries.shape[2] * keys.shape[2] <= AT_ONCE or traced():
+        everything = biased_scores(formula, queries, keys, at=at)
+        return formula.normaliser.statistic(everything, formula.visibility(at))
+    if not EdgesPath().refuses(formula, queries, keys, at):
+        return edge_statistic(formula, queries, keys, at)
+    width = formula.visibility.width
+    rows = ROWS if math.isinf(width) else NEAR if width <= ROWS else 2 * NEAR
+    return row_statistic(formula, queries, keys, at, tiles(formula.visibility, at, rows))
 
 
 def _precise(formula: Formula, query: Tensor) -> torch.dtype:

@@ -1,10 +1,46 @@
 """What a recording keeps."""
 
+import itertools
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from foveate.attention import Additive, Attention, Positions, causal, padding, record
+from foveate.attention import (
+    Additive,
+    AdditiveConfig,
+    Alibi,
+    Attention,
+    Entmax,
+    GatV2Config,
+    GeneralConfig,
+    Hard,
+    Positions,
+    ScaledDot,
+    ShawRelativeConfig,
+    Sigmoid,
+    Softmax,
+    Sparsemax,
+    Visibility,
+    around,
+    bigbird,
+    block,
+    causal,
+    chunk,
+    dilated,
+    edges,
+    everything,
+    longformer,
+    padding,
+    predicate,
+    record,
+    summary,
+    window,
+)
+from foveate.attention.normaliser import Normaliser
 from foveate.data.batch import Batch
 from foveate.models import BahdanauConfig, TransformerConfig
 from foveate.nn import BlockConfig, MultiHeadAttention
@@ -158,3 +194,95 @@ def test_recording_keeps_no_graph_and_leaves_gradients_alone() -> None:
     assert torch.equal(layer.query.weight.grad, expected)
     assert not seen["attention"].query.requires_grad
     assert not seen["attention"].weights().requires_grad
+
+
+class Counted:
+    """A normaliser that counts the scores its statistics are made of."""
+
+    def __init__(self, inner: Normaliser) -> None:
+        self.inner, self.count = inner, 0
+
+    def __call__(self, scores: Tensor, visible: Tensor) -> Tensor:
+        return self.inner(scores, visible)
+
+    def statistic(self, scores: Tensor, visible: Tensor) -> Tensor:
+        self.count += scores.numel()
+        return self.inner.statistic(scores, visible)
+
+    def tile(self, scores: Tensor, visible: Tensor, statistic: Tensor, *, first: int = 0) -> Tensor:
+        return self.inner.tile(scores, visible, statistic, first=first)
+
+
+def ring(nodes: int) -> Visibility:
+    place = torch.arange(nodes)
+    return edges(torch.stack([place, (place * 7 + 3) % nodes]), self_loops=True)
+
+
+LINEAR = (
+    lambda nodes: window(left=20, right=20),
+    lambda nodes: window(left=20, right=0) & padding(),
+    lambda nodes: dilated(left=10, right=10, step=3),
+    lambda nodes: longformer(window=32, tokens=1),
+    lambda nodes: bigbird(block=32),
+    lambda nodes: chunk(16, left=1),
+    lambda nodes: block(32) & causal(),
+    ring,
+    lambda nodes: ring(nodes) & padding(),
+)
+
+
+@pytest.mark.parametrize("rule", LINEAR, ids=range(len(LINEAR)))
+@pytest.mark.parametrize("normaliser", [Softmax(), Hard(mode="argmax")], ids=repr)
+def test_a_record_costs_what_the_rule_shows_and_not_the_square_of_the_length(
+    rule: Callable[[int], Visibility], normaliser: Normaliser
+) -> None:
+    torch.manual_seed(0)
+    counts = []
+    for nodes in (1024, 2048):
+        counted = Counted(normaliser)
+        attention, x = Attention(visibility=rule(nodes), normaliser=counted), torch.randn(1, 2, nodes, 4)
+        at = Positions.of(nodes, nodes, key_lengths=torch.tensor([nodes - 100]))
+        with record(attention) as seen, torch.no_grad():
+            attention.run(x, x, x, at=at)
+        counts.append(counted.count)
+        rows = slice(500, 560)
+        exact = Attention(visibility=rule(nodes), normaliser=counted)._placed(x, x, x, at)[2].rows(rows)
+        scores = ScaledDot()(x[:, :, rows], x)
+        shown = attention.visibility(exact)
+        wanted = normaliser(scores, shown)
+        torch.testing.assert_close(seen.records[0].weights(rows), wanted, atol=1e-5, rtol=1e-4)
+    assert counts[1] < 2.4 * counts[0]
+    assert counts[1] < 0.6 * 2 * 2048**2
+
+
+@pytest.mark.parametrize("gathered", [False, True])
+def test_a_record_of_any_rule_and_score_is_the_same_in_tiles(gathered: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = sys.modules["foveate.attention.record"]  # its name in the package is that of the function
+    monkeypatch.setattr(module, "AT_ONCE", 0)
+    monkeypatch.setattr(module, "NEAR", 4)
+    monkeypatch.setattr(module, "ROWS", 8)
+    rules = (
+        causal(),
+        padding() & causal(),
+        everything(),
+        around(left=2, right=2) & padding(),
+        summary(block=4, count=1),
+    )
+    scores = (ScaledDot(), GeneralConfig(), AdditiveConfig(hidden_dim=3), ShawRelativeConfig(radius=2), GatV2Config())
+    normalisers = (Softmax(), Sparsemax(), Hard(mode="argmax"), Sigmoid(), Entmax())
+    extras = (edges(torch.randint(0, 30, (2, 90))) & padding(), predicate(lambda at: (at.key * at.query) % 3 == 1))
+    every = itertools.product((*rules, *extras), scores, normalisers)
+    for number, (rule, score, normaliser) in enumerate(itertools.islice(every, int(gathered), None, 2)):
+        torch.manual_seed(number)
+        built = score.build(query_dim=4, key_dim=4, num_heads=2)
+        attention = Attention(built, visibility=rule, normaliser=normaliser, bias=Alibi(2) if number % 2 else None)
+        at = Positions.of(23, 31, query_start=3, key_lengths=torch.tensor([31, 17]))
+        if gathered:
+            at = replace(at, centre=31 * torch.rand(2, 1, 23, 1))
+        inputs = [torch.randn(2, heads, n, 4) for heads, n in ((2, 23), (1, 31), (1, 31))]
+        with record(attention) as seen:
+            attention.run(*inputs, at=at)
+        exact = attention.explain(*inputs, at=at).weights
+        torch.testing.assert_close(seen.records[0].weights(), exact, atol=2e-5, rtol=1e-4, msg=f"{attention}")
+        part = seen.records[0].weights(slice(3, 9), slice(5, 20))
+        torch.testing.assert_close(part, exact[:, :, 3:9, 5:20], atol=2e-5, rtol=1e-4)

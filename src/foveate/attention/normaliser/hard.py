@@ -108,6 +108,11 @@ class Hard(nn.Module):
         log_probability = torch.where(drawn, logs.gather(-1, place)[..., 0], 0.0)
         tell(Choice(log_probability, -(distribution * logs).sum(-1)))
 
+    @property
+    def tells_place(self) -> bool:
+        """Whether the statistic is the number of the chosen key."""
+        return self.mode not in ("sample", "gumbel")
+
     def statistic(self, scores: Scores, visible: Visible) -> Rows:
         """Of what is drawn from: log Σ_j exp(e_ij / T). Otherwise the number of the chosen key; −1 for an empty row."""
         if self.mode in ("sample", "gumbel"):

@@ -30,7 +30,9 @@ class Normaliser(Protocol):
     def __call__(self, scores: Scores, visible: Visible) -> Weights: ...
 
     def statistic(self, scores: Scores, visible: Visible) -> Rows:
-        """The number of each row that, with a score, gives its weight."""
+        """The number of each row that, with a score, gives its weight. One that is the place of a key among the scores
+        says so by an attribute `tells_place`: scores may be those of some of the keys.
+        """
         ...
 
     def tile(self, scores: Scores, visible: Visible, statistic: Rows, *, first: int = 0) -> Weights:
@@ -54,6 +56,11 @@ def closed(scores: Scores, visible: Visible) -> Scores:
 def possible(scores: Scores, visible: Visible) -> Visible:
     """Pairs that are visible and may weigh something: their score is above −∞."""
     return visible & (scores.detach() != -torch.inf)
+
+
+def tells_place(normaliser: Normaliser) -> bool:
+    """Whether the statistic of a row is the number of a key (−1: of none): it says so itself."""
+    return bool(getattr(getattr(normaliser, "inner", normaliser), "tells_place", False))
 
 
 def undecided(weights: Float[Tensor, "*rows key"]) -> bool:

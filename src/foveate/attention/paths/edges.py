@@ -4,6 +4,7 @@ Each edge is handed to rules, and to biases that judge single pairs, as an examp
 key. Any other bias is asked about nodes and the keys that they see, for it may tell examples apart.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from torch.nn.functional import dropout as drop
 
 from foveate.attention.bias import Bias, judges_pairs
 from foveate.attention.normaliser import Normaliser, Softmax
+from foveate.attention.normaliser.normaliser import tells_place
 from foveate.attention.paths.path import Cost, Formula, cutting_reasons, empty_reasons, share_heads
 from foveate.attention.position import Positions
 from foveate.attention.score import Additive, Cosine, Dot, General
@@ -153,6 +155,28 @@ def edge_weights(
     return EdgeWeights(index, found, added)
 
 
+@torch.no_grad()
+def edge_statistic(
+    formula: Formula,
+    query: Float[Tensor, "batch heads query query_dim"],
+    key: Float[Tensor, "batch heads key key_dim"],
+    at: Positions,
+) -> Float[Tensor, "batch heads query"]:
+    """The normaliser's number of every node, for records."""
+    graph, normaliser = _graph(formula.visibility, at), formula.normaliser
+    scores = _biased(formula, query, key, graph, None)
+    nothing = torch.zeros(1, 1, 1, 1, dtype=torch.bool, device=query.device)
+    found = normaliser.statistic(scores.new_zeros(*query.shape[:3], 1), nothing)
+    for rows, place, _, visible in _tables(graph, query.shape[2]):
+        here = normaliser.statistic(scores[:, :, place], visible)
+        if tells_place(normaliser):
+            sources = graph.source[place].expand(*here.shape, -1)
+            chosen = sources.gather(-1, here.long().clamp(min=0)[..., None])[..., 0]
+            here = torch.where(here >= 0, chosen.to(here.dtype), here)
+        found[:, :, rows] = here
+    return found
+
+
 def split(visibility: Visibility) -> tuple[Edges | None, Visibility]:
     """The graph in a rule, and what is joined to it by `&`."""
     parts = visibility.rules if isinstance(visibility, And) else (visibility,)
@@ -228,9 +252,7 @@ def _weights(
     formula: Formula, query: Tensor, key: Tensor, graph: _Graph, key_features: Tensor | None
 ) -> Float[Tensor, "batch heads edges"]:
     """What each edge weighs among those into its node."""
-    scores = _scores(formula, query, key, graph, key_features)
-    if formula.bias is not None:
-        scores = scores + _told(formula.bias, graph).to(scores.dtype)
+    scores = _biased(formula, query, key, graph, key_features)
     if type(formula.normaliser) is Softmax:
         weights = _softmax(formula.normaliser.tempered(scores[:, :, None])[:, :, 0], graph, query.shape[2])
     else:
@@ -238,6 +260,13 @@ def _weights(
     if formula.reweight is None:
         return weights
     return weights * _told(formula.reweight, graph).exp().to(weights.dtype)
+
+
+def _biased(
+    formula: Formula, query: Tensor, key: Tensor, graph: _Graph, key_features: Tensor | None
+) -> Float[Tensor, "batch heads edges"]:
+    scores = _scores(formula, query, key, graph, key_features)
+    return scores if formula.bias is None else scores + _told(formula.bias, graph).to(scores.dtype)
 
 
 def _told(bias: Bias, graph: _Graph) -> Float[Tensor, "#batch #heads edges"]:
@@ -283,20 +312,27 @@ def _softmax(scores: Float[Tensor, "batch heads edges"], graph: _Graph, nodes: i
 
 
 def _by_rows(normaliser: Normaliser, scores: Float[Tensor, "batch heads edges"], graph: _Graph, nodes: int) -> Tensor:
-    """Nodes of about as many edges are the rows of one table, so that fewer than half of its places are empty."""
+    tables, edges = [], []
+    for _, place, there, visible in _tables(graph, nodes):
+        tables.append(normaliser(scores[:, :, place], visible)[:, :, there])
+        edges.append(place[there])
+    return torch.cat(tables, 2)[:, :, torch.cat(edges).argsort()] if edges else scores
+
+
+def _tables(graph: _Graph, nodes: int) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """Nodes of about as many edges are the rows of one table, so that fewer than half of its places are empty: the
+    nodes, the number of the edge at each place, where there is one, and where it is visible.
+    """
     degree = graph.target.bincount(minlength=nodes)
     start = degree.cumsum(0) - degree
     doublings = degree.float().log2().ceil()
-    tables, edges = [], []
     for doubling in doublings[degree > 0].unique():
         rows = (doublings == doubling).nonzero()
         place = torch.arange(int(degree[rows].max()), device=rows.device)
         there, place = place < degree[rows], place + start[rows]
         place = torch.where(there, place, 0)
         visible = there[None, None] if graph.visible is None else there & graph.visible[:, :, place]
-        tables.append(normaliser(scores[:, :, place], visible)[:, :, there])
-        edges.append(place[there])
-    return torch.cat(tables, 2)[:, :, torch.cat(edges).argsort()] if edges else scores
+        yield rows[:, 0], place, there, visible
 
 
 def _scores(formula: Formula, query: Tensor, key: Tensor, graph: _Graph, key_features: Tensor | None) -> Tensor:

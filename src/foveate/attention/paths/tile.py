@@ -1,8 +1,10 @@
 """Any score, bias and normaliser, tile by tile, through automatic differentiation."""
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
+from foveate.attention.normaliser.normaliser import tells_place
 from foveate.attention.paths import fused
 from foveate.attention.paths.blocks import by_rows
 from foveate.attention.paths.hidden import finite, silence, weigh
@@ -70,6 +72,40 @@ def by_tile(
         here, there = between(keys, tile.columns).to(key.dtype), between(values, tile.columns).to(value.dtype)
         contexts.append(_one_tile(formula, queries, here, there, ours, at, dropout, tile))
     return torch.cat(contexts, dim=2)
+
+
+def row_statistic(
+    formula: Formula,
+    query: Float[Tensor, "batch heads query query_dim"],
+    key: Float[Tensor, "batch heads key key_dim"],
+    at: Positions,
+    layout: list[Tile],
+) -> Float[Tensor, "batch heads query"]:
+    """The normaliser's number of every row, for records; without gradients."""
+    normaliser, parts = formula.normaliser, []
+    features = formula.score.key_features(key) if isinstance(formula.score, FactoredScore) else None
+    for tile in layout:
+        queries, here = query[:, :, tile.rows], at.rows(tile.rows)
+        if not tile.columns:  # what a row has that sees nothing
+            nothing = torch.zeros(1, 1, 1, 1, dtype=torch.bool, device=query.device)
+            parts.append(normaliser.statistic(query.new_zeros(*queries.shape[:3], 1), nothing))
+            continue
+        scores = [
+            biased_scores(
+                formula,
+                queries,
+                key[:, :, piece],
+                at=here.columns(piece),
+                key_features=None if features is None else features[:, :, piece],
+            )
+            for piece in tile.columns
+        ]
+        found = normaliser.statistic(torch.cat(scores, dim=-1), visible_in(formula.visibility, at, tile))
+        if tells_place(normaliser):
+            places = torch.cat([torch.arange(piece.start, piece.stop, device=query.device) for piece in tile.columns])
+            found = torch.where(found >= 0, places[found.long()].to(found.dtype), found)
+        parts.append(found)
+    return torch.cat(parts, dim=-1)
 
 
 def _one_tile(
