@@ -261,3 +261,28 @@ def test_a_tokeniser_of_another_version_is_named(saved: Path) -> None:
     assert refusal(saved) == (
         f"{saved} has the format 'foveate tokeniser 2'; this version of foveate reads 'foveate tokeniser 1'."
     )
+
+
+@pytest.mark.parametrize(
+    ("tokeniser", "text", "strange", "labels"),
+    [
+        (WordTokeniser.train(["the cat"]), "the HELLO cat 😀", ["HELLO", "😀"], ["the", "HELLO", "cat", "😀"]),
+        (WordTokeniser.train(["the cat"], lowercase=True), "The DOG", ["DOG"], ["the", "DOG"]),
+        (CharacterTokeniser.train(["hello"]), "Hé", ["H", "é"], ["H", "é"]),
+        (ByteTokeniser(), "é", [], ["<0xC3>", "<0xA9>"]),
+    ],
+    ids=["word", "lowercase", "character", "byte"],
+)
+def test_what_a_vocabulary_lacks_is_named_and_stays_as_it_was_written(
+    tokeniser: Tokeniser, text: str, strange: list[str], labels: list[str]
+) -> None:
+    assert tokeniser.strange(text) == strange
+    assert tokeniser.labels(text) == labels
+    assert len(tokeniser.surfaces(text)) == len(tokeniser.encode(text))
+
+
+def test_letters_that_are_spelt_in_bytes_have_not_been_seen() -> None:
+    tokeniser = SentencePieceTokeniser.train(["the black cat sat on the mat"] * 9, vocab_size=290)
+    assert tokeniser.strange("the 😀 cat, 你") == ["😀", ",", "你"]
+    assert tokeniser.strange("the cat") == []
+    assert tokeniser.labels("the 😀") == tokeniser.pieces(tokeniser.encode("the 😀"))
