@@ -178,3 +178,36 @@ def test_weights_without_the_classifier_are_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({**said, "architectures": ["BertForSequenceClassification"]}))
     with pytest.raises(Exception, match=r"The weights lack classifier\.weight"):
         TextClassifier.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "setting", "value"),
+    [
+        ("Roberta", "pad_token_id", "one"),
+        ("Roberta", "max_position_embeddings", 3.5),
+        ("DistilBert", "dim", -4),
+        ("DistilBert", "dim", None),
+        ("Bert", "id2label", {"0": "bad", "1": "good"}),
+        ("Bert", "id2label", 7),
+        ("Bert", "architectures", "BertForSequenceClassification"),
+    ],
+)
+def test_settings_of_another_kind_end_in_a_sentence(
+    kind: str, setting: str, value: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made(kind, "ForSequenceClassification", tmp_path)
+    said = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**said, setting: value}))
+    assert main(["classify", str(tmp_path), "the cat"]) in (0, 2, 3)
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_head_of_another_width_is_refused(tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    made("DistilBert", "ForSequenceClassification", tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    for name, tensor in (("weight", torch.ones(3, 5)), ("weight", torch.ones(48))):
+        save_file({**tensors, f"classifier.{name}": tensor}, tmp_path / "model.safetensors")
+        with pytest.raises(Exception, match="do not go with an encoder of width 16"):
+            TextClassifier.load(tmp_path)

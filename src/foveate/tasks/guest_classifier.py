@@ -35,8 +35,9 @@ class GuestHead(nn.Module):
         kind = config["model_type"]
         names = {"bert": ("", "classifier"), "roberta": ("classifier.dense", "classifier.out_proj")}
         first, last = names.get(kind, ("pre_classifier", "classifier"))
-        self.inner: nn.Module = _linear(tensors, first) if first else model.pooler
-        self.output = _linear(tensors, last)
+        width = model.output_dim
+        self.inner: nn.Module = _linear(tensors, first, width) if first else model.pooler
+        self.output = _linear(tensors, last, width)
         self.relu = kind == "distilbert"
 
     @property
@@ -95,7 +96,7 @@ class GuestClassifier(TextClassifier):
         ]
 
 
-def _linear(tensors: Mapping[str, Tensor], name: str) -> nn.Linear:
+def _linear(tensors: Mapping[str, Tensor], name: str, width: int) -> nn.Linear:
     try:
         weight, bias = tensors[f"{name}.weight"], tensors[f"{name}.bias"]
     except KeyError as error:
@@ -103,6 +104,11 @@ def _linear(tensors: Mapping[str, Tensor], name: str) -> nn.Linear:
             f"The weights lack {error.args[0]}: this folder holds no classifier, whatever its config.json says. "
             "Fetch the folder anew."
         ) from None
+    if weight.dim() != 2 or weight.shape[1] != width or bias.shape != weight.shape[:1]:
+        raise DataError(
+            f"The tensors of {name} have the shapes {tuple(weight.shape)} and {tuple(bias.shape)}, which do not go "
+            f"with an encoder of width {width}. Take both files from one folder."
+        )
     made = nn.Linear(weight.shape[1], weight.shape[0])
     with torch.no_grad():
         made.weight.copy_(weight)
