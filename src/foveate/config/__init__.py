@@ -5,8 +5,9 @@ messages, and they become plain data and commented TOML again.
 """
 
 from foveate.config.builder import build, chosen
+from foveate.config.document import parse_json
 from foveate.config.field import kind_of, setting
 from foveate.config.plain import to_dict, to_toml
 from foveate.config.toml import override, read_toml
 
-__all__ = ["build", "chosen", "kind_of", "override", "read_toml", "setting", "to_dict", "to_toml"]
+__all__ = ["build", "chosen", "kind_of", "override", "parse_json", "read_toml", "setting", "to_dict", "to_toml"]

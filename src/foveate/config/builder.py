@@ -22,8 +22,8 @@ T = TypeVar("T")
 def build(cls: type[T], mapping: Mapping[str, Any], *, where: str = "", imports: bool = False) -> T:
     """Makes the configuration `cls`, a frozen dataclass, from nested plain data. Keys left out keep their defaults.
 
-    Fields may be bool, int, float, str, Literal, tuples, dataclasses, `X | None` and unions of dataclasses, chosen by
-    `kind`: the class name in snake case without "Config" (`ScaledDot` is "scaled_dot"). `where` is the dotted path that
+    Fields may be bool, int, float, str, Literal, tuples, tables, dataclasses, `X | None` and unions of dataclasses,
+    chosen by `kind`: the class name in snake case without "Config" (`ScaledDot` is "scaled_dot"). `where` is the dotted path that
     messages begin with, or a place ending in a colon ("run.toml:"). Only with `imports`, for local files, a kind may
     name a user's class as "module:Class".
 
@@ -73,6 +73,8 @@ class _Builder:
             return _literal(arguments, value, where)
         if origin is tuple:
             return self._tuple(arguments, value, where)
+        if origin in (dict, Mapping):
+            return self._mapping(arguments[1], value, where)
         if is_written(annotation):
             return _read(annotation, value, where)
         if dataclasses.is_dataclass(annotation):
@@ -169,6 +171,11 @@ class _Builder:
             )
         return found
 
+    def _mapping(self, annotation: Any, value: Any, where: str) -> dict[str, Any]:
+        if not isinstance(value, Mapping):
+            raise UsageError(f"{_name(where)} must be a table, got {shown(value)}.")
+        return {str(key): self.convert(annotation, part, _join(where, str(key))) for key, part in value.items()}
+
     def _tuple(self, arguments: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
         if not isinstance(value, (list, tuple)):
             raise UsageError(f"{_name(where)} must be a list, got {shown(value)}.")
@@ -212,12 +219,16 @@ def _instead(key: str, cls: type, fields: Iterable[str], kinds: Mapping[str, Any
     return f"{hint} There are: {names}." if names else f"{hint} There are none to set here."
 
 
+LARGEST = 2**63 - 1
+"""Larger whole numbers are none to tensors, files and the C library."""
 _NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
 
 def _scalar(annotation: Any, value: Any, where: str) -> Any:
     if annotation not in _NAMES:
         raise TypeError(f"{_name(where)}: a configuration cannot have a field of type {annotation}")
+    if type(value) is int and abs(value) > LARGEST and annotation in (int, float):
+        raise UsageError(f"{_name(where)} must be a number of at most 64 bits, got {shown(value)}.")
     if annotation is float and type(value) is int:
         value = float(value)
     if type(value) is not annotation:

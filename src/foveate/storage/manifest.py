@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from foveate.config import parse_json
 from foveate.errors import DataError
 from foveate.storage.draft import draft_folder, write_file
 
@@ -51,10 +52,10 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """The mapping in a JSON file; raises DamagedError when the file is missing or holds something else."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = parse_json(path.read_bytes())
     except FileNotFoundError:
         raise DamagedError(f"{path} is missing.") from None
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise DamagedError(f"{path} cannot be read as JSON: {error}.") from None
     if not isinstance(value, dict):
         raise DamagedError(f"{path} holds a {type(value).__name__}, not a mapping.")

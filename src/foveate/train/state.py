@@ -1,0 +1,80 @@
+"""What a checkpoint's `state.json` says, read through the door of configurations: types and names are checked there."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from foveate.config import build
+from foveate.errors import UsageError
+from foveate.machine import Tuning
+from foveate.storage.manifest import DamagedError
+from foveate.train.history import Validation, from_json, metrics_from_json
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A validation, as `Validation.to_dict` writes it."""
+
+    step: int
+    value: float | None
+    metrics: dict[str, float | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenWindow:
+    """The sums since the last row of the log, as `Window.to_dict` writes them."""
+
+    total: float | None
+    count: int
+    norm: float | None
+    updates: int
+    metrics: dict[str, float | None]
+    opened: float
+    paused: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """Everything but the weights and the moments.
+
+    `native` is missing in the checkpoints of earlier versions.
+    """
+
+    format: int
+    step: int
+    tokens: int
+    seconds: float
+    history: tuple[Entry, ...]
+    window: OpenWindow
+    log_bytes: int
+    configuration: dict[str, Any]
+    tuning: Tuning
+    threads: int
+    torch: str
+    native: bool | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("step", "tokens", "seconds", "log_bytes", "threads"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be below 0, got {getattr(self, name)}")
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any], step: int, path: Path) -> "State":
+        """Raises DamagedError for what no training has written, or another one's step."""
+        try:
+            state = build(cls, values, where=f"{path}:")
+        except UsageError as error:
+            raise DamagedError(f"{error} Resume from a copy of the run.") from None
+        if state.step != step or any(not 0 < entry.step <= step for entry in state.history):
+            raise DamagedError(f"{path} is of another step than {step:,}. Resume from a copy of the run.")
+        return state
+
+    @property
+    def validations(self) -> list[Validation]:
+        """What the validations said."""
+        return [
+            Validation(step=entry.step, value=from_json(entry.value), metrics=metrics_from_json(entry.metrics))
+            for entry in self.history
+        ]
