@@ -1,4 +1,4 @@
-"""Folders that somebody has damaged or made up: every command ends with a sentence and an exit code, none in a traceback.
+"""Folders that somebody has damaged or made up: every command ends with a sentence and an exit code.
 
 Each case changes one file of a sound folder, always the same way for its number, and runs one command on it. Where a
 file is sealed by a digest the seal is made anew, as whoever means harm would do.
@@ -64,9 +64,9 @@ def translator(folder: Path) -> None:
     (folder / "pairs.tsv").write_text("".join(rows))
     (folder / "source.txt").write_text("a e h\nb f i\n")
     (folder / "target.txt").write_text("h e a\ni f b\n")
-    sizes = (f"model={{ kind = 'transformer', block = {BLOCK}, encoder_layers = 1, decoder_layers = 1 }}", "data.max_tokens=128")
+    model = f"model={{ kind = 'transformer', block = {BLOCK}, encoder_layers = 1, decoder_layers = 1 }}"
     pieces = "_tokeniser={ kind = 'sentencepiece', vocab_size = 290 }"
-    sizes = (*sizes, f"source{pieces}", f"target{pieces}")
+    sizes = (model, "data.max_tokens=128", f"source{pieces}", f"target{pieces}")
     settings = [word for one in sizes for word in ("--set", one)]
     made("train", "translate", "--source", folder / "pairs.tsv", "--out", folder / "run", *settings, *BRIEF)
 
@@ -211,7 +211,10 @@ FOLDERS: dict[str, tuple[Callable[[Path], None], Commands]] = {
     ),
     "their BERT": (
         their_bert,
-        (("fill", "RUN", "the ___ sat", *FAST), ("look", "RUN", "--text", "the ___ sat", "--html", "OUT/x.html", *FAST)),
+        (
+            ("fill", "RUN", "the ___ sat", *FAST),
+            ("look", "RUN", "--text", "the ___ sat", "--html", "OUT/x.html", *FAST),
+        ),
     ),
     "their GPT-2": (
         their_gpt2,
@@ -250,7 +253,8 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 VALUES: tuple[Any, ...] = (
     *(None, True, False, -1, 0, 1, 7, 2**31, 10**30, 10**400, -0.5, 1e308, "", "x", "none", "\0", "\ud800", "../../x"),
-    *("/etc/passwd", "os:system", "é" * 300, [], [[]], [1, 2, 3], ["x"], {}, {"a": 1}, {"kind": "x"}, {"kind": "os:system"}),
+    *("/etc/passwd", "os:system", "é" * 300, [], [[]], [1, 2, 3], ["x"], {}, {"a": 1}, {"kind": "x"}),
+    {"kind": "os:system"},
     *("~" * 6000 + "causal()", "(" * 150 + "causal()" + ")" * 150, "window(left=-5, right='x')", "edges([[0], [99]])"),
 )
 TEXTS = (
@@ -343,18 +347,20 @@ def damaged(path: Path, generator: random.Random) -> bytes:
         return content[:where] + bytes([content[where] ^ (1 << generator.randrange(8))]) + content[where + 1 :]
     if path.suffix == ".json":
         value = json.loads(content)
-        if "content" in value and "model" in (value["content"] if isinstance(value["content"], dict) else {}) and what < 0.5:
+        if what < 0.5 and isinstance(value.get("content"), dict) and "model" in value["content"]:
             model = bytearray(base64.b64decode(value["content"]["model"]))
             for _ in range(generator.choice((1, 50))):
                 model[generator.randrange(len(model))] = generator.randrange(256)
-            value["content"]["model"] = base64.b64encode(model[: generator.choice((len(model), len(model) // 2, 0))]).decode()
+            model = model[: generator.choice((len(model), len(model) // 2, 0))]
+            value["content"]["model"] = base64.b64encode(model).decode()
         else:
             value = changed(value, generator)
         return json.dumps(value).encode()
     if path.suffix == ".jsonl":
         lines = content.splitlines()
         at = generator.randrange(len(lines))
-        lines[at] = generator.choice((json.dumps(changed(json.loads(lines[at]), generator)).encode(), b"{", b"", b"[]", b"\xff"))
+        row = json.dumps(changed(json.loads(lines[at]), generator)).encode()
+        lines[at] = generator.choice((row, row, b"{", b"", b"[]", b"\xff"))
         return b"\n".join(lines) + b"\n"
     if path.suffix == ".safetensors":
         return damaged_tensors(content, generator)
@@ -420,6 +426,10 @@ class Case:
         return "Traceback" not in self.said and (self.code == 0 or (self.code in (2, 3, 4) and len(self.said) > 20))
 
 
+def placed(command: tuple[str, ...], run: Path, sound: Path, out: Path) -> list[str]:
+    return [word.replace("RUN", str(run)).replace("IN/", f"{sound}/").replace("OUT", str(out)) for word in command]
+
+
 def attempt(name: str, number: int, sound: Path, place: Path) -> Case:
     generator = random.Random(f"{name} {number}")
     shutil.rmtree(place, ignore_errors=True)
@@ -427,7 +437,7 @@ def attempt(name: str, number: int, sound: Path, place: Path) -> Case:
     shutil.copytree(sound / "run", run)
     out.mkdir()
     files = [path for path in sorted(run.rglob("*")) if path.is_file() and path.suffix not in (".html",)]
-    weights = [8 if path.suffix in (".json", ".jsonl") else 3 for path in files]
+    weights = [20 if path.name in ("config.json", "state.json", "trace.json") else 3 for path in files]
     path = generator.choices(files, weights)[0]
     (command,) = generator.choices(FOLDERS[name][1])
     whole = path.read_bytes()
@@ -438,8 +448,7 @@ def attempt(name: str, number: int, sound: Path, place: Path) -> Case:
         path.write_bytes(new)
         if generator.random() < 0.9:
             reseal(run, path)
-    words = [word.replace("RUN", str(run)).replace("IN/", f"{sound}/").replace("OUT", str(out)) for word in command]
-    code, said = answer(*words)
+    code, said = answer(*placed(command, run, sound, out))
     small = path.exists() and len(whole) < 3000
     shown = path.read_bytes()[:3000].decode(errors="replace") if small else ""
     return Case(f"{name} {number}: {path.relative_to(run)}, {' '.join(command)}\n{shown}", code, said)
@@ -461,6 +470,5 @@ def test_the_folders_are_sound_before(name: str, sound: Callable[[str], Path], t
         run, out = tmp_path / f"run{number}", tmp_path / f"out{number}"
         shutil.copytree(sound(name) / "run", run)
         out.mkdir()
-        words = [word.replace("RUN", str(run)).replace("IN/", f"{sound(name)}/").replace("OUT", str(out)) for word in command]
-        code, said = answer(*words)
+        code, said = answer(*placed(command, run, sound(name), out))
         assert code == 0, said

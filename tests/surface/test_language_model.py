@@ -188,8 +188,8 @@ def test_what_cannot_be_filled_or_scored_is_said(
 
 def test_a_run_that_is_not_finished_has_a_report(foveate: Any, text: Path, tmp_path: Path) -> None:
     assert foveate("train", "language_model", "--text", text, "--out", tmp_path / "run", *SIZES).code == 0
-    (tmp_path / "run" / "model.json").unlink()
-    (tmp_path / "run" / "report.html").unlink()
+    for name in ("model.json", "model.safetensors", "report.html"):
+        (tmp_path / "run" / name).unlink()
     said = foveate("report", tmp_path / "run", "--no-tune")
     assert said.code == 0, said.err
     assert "those of an unfinished run" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")

@@ -336,7 +336,7 @@ def test_a_run_of_another_version(refused: Refused, run: Path) -> None:
 
 
 def test_a_run_without_weights(refused: Refused, run: Path) -> None:
-    (run / "model.json").unlink()
+    (run / "model.safetensors").unlink()
     shutil.rmtree(run / "checkpoints")
     assert refused("translate", run, "abc", "--no-tune") == (
         3,
@@ -353,9 +353,22 @@ def test_damaged_weights(refused: Refused, foveate: Any, run: Path) -> None:
     assert refused("translate", run, "abc", "--no-tune") == (
         3,
         f"foveate translate: {path} is not the file that was saved: its SHA-256 differs. "
-        "Delete model.json to use the best checkpoint.",
+        "Delete it to use the best checkpoint.",
     )
+    path.unlink()
+    assert foveate("translate", run, "abc", "--no-tune").code == 0
+
+
+def test_weights_whose_digest_was_deleted(refused: Refused, foveate: Any, run: Path) -> None:
     (run / "model.json").unlink()
+    path = run / "model.safetensors"
+    assert refused("translate", run, "abc", "--no-tune") == (
+        3,
+        f"foveate translate: {path} has no model.json beside it, which holds its digest: nothing tells whether these "
+        "are the weights that were saved. Restore it from a copy of the run, or delete model.safetensors to use the "
+        "best checkpoint.",
+    )
+    path.unlink()
     assert foveate("translate", run, "abc", "--no-tune").code == 0
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from foveate.cli.task import module_of
 from foveate.cli.voice import say, tell
 from foveate.config import to_dict
+from foveate.storage.checkpoint import is_finished
 from foveate.train import Outcome, fit, watch
 
 
@@ -15,7 +16,7 @@ def train(name: str, task: Any, config: Any, folder: Path, *, quiet: bool, resum
     """Fit, say how it ended, and leave what the named task leaves; 130 when the user interrupted."""
     module = module_of(name)
     say(f"{type(task.model).__name__} with {task.model.parameter_count():,} parameters; {module.size(task)}.")
-    ending = "Finished before" if (folder / "model.json").exists() else "Done"
+    ending = "Finished before" if is_finished(folder) else "Done"
     progress = watch(sys.stderr, quiet=quiet)
     outcome = fit(task, config.train, folder, resume=resume, progress=progress, configuration=to_dict(config))
     if outcome.interrupted:

@@ -17,7 +17,7 @@ from foveate.comparison.memory import step_bytes
 from foveate.comparison.subject import Bucket, Subject
 from foveate.config import to_dict
 from foveate.errors import DataError
-from foveate.storage.checkpoint import Checkpoints, load_weights, restore_model
+from foveate.storage.checkpoint import Checkpoints, is_finished, load_weights, restore_model
 from foveate.storage.manifest import read_json, write_json
 from foveate.storage.run import create_run, read_run
 from foveate.train import fit
@@ -68,7 +68,7 @@ def finished(folder: Folder, variant: str, seed: int) -> Cell | None:
     if not (place / "config.json").exists():
         return None
     folder.require_own(variant, seed, read_run(place).config)
-    if not (place / CELL).exists() or not (place / "model.json").exists():
+    if not (place / CELL).exists() or not is_finished(place):
         return None
     cell = Cell.read(place / CELL)
     return cell if cell.asked == asked_digest(folder) else None
@@ -88,7 +88,7 @@ def make(folder: Folder, variant: str, seed: int, progress: Progress, memory: in
         memory = step_bytes(folder.open(variant, seed), config.train)
     task = subject.open(config, place)
     cpu = None
-    if not (place / "model.json").exists():
+    if not is_finished(place):
         resume, started = (place / "metrics.jsonl").exists(), time.process_time()
         outcome = fit(task, config.train, place, resume=resume, progress=progress, configuration=to_dict(config))
         if outcome.interrupted:

@@ -20,7 +20,7 @@ from foveate.comparison.variant import Changes, tabled, varied
 from foveate.config import build
 from foveate.config.toml import inline
 from foveate.errors import DataError, UsageError
-from foveate.storage.checkpoint import Checkpoints
+from foveate.storage.checkpoint import Checkpoints, is_finished
 from foveate.storage.draft import disk_errors
 from foveate.suggestion import counted
 from foveate.train.log import Progress, Quiet
@@ -136,7 +136,7 @@ def _all(folder: Folder, progress: Callable[[], Progress], note: Callable[[str],
 
 def _left(folder: Folder, done: Mapping[tuple[str, int], Cell]) -> str:
     """About how long the rest of the training takes, by what the cells so far took."""
-    untrained = [key for key in folder.design.cells if not (folder.cell(*key) / "model.json").exists()]
+    untrained = [key for key in folder.design.cells if not is_finished(folder.cell(*key))]
     if not done or not untrained:
         return ""
     usual = sum(cell.seconds for cell in done.values()) / len(done)
@@ -230,7 +230,7 @@ def _state(folder: Folder | None, variant: str, seed: int, design: Design) -> tu
     place = folder.cell(variant, seed)
     if (place / CELL).exists():
         return "done", 0.0
-    if (place / "model.json").exists():
+    if is_finished(place):
         return "to measure", 0.0
     step = max(Checkpoints(place / "checkpoints").steps(), default=0)
     steps = folder.config(variant, seed).train.steps

@@ -8,7 +8,7 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar, cast
 
 from foveate.config.field import defaults_of, help_for, hints_of, is_written, kind_of
@@ -23,9 +23,9 @@ def build(cls: type[T], mapping: Mapping[str, Any], *, where: str = "", imports:
     """Makes the configuration `cls`, a frozen dataclass, from nested plain data. Keys left out keep their defaults.
 
     Fields may be bool, int, float, str, Literal, tuples, tables, dataclasses, `X | None` and unions of dataclasses,
-    chosen by `kind`: the class name in snake case without "Config" (`ScaledDot` is "scaled_dot"). `where` is the dotted path that
-    messages begin with, or a place ending in a colon ("run.toml:"). Only with `imports`, for local files, a kind may
-    name a user's class as "module:Class".
+    chosen by `kind`: the class name in snake case without "Config" (`ScaledDot` is "scaled_dot"). `where` is the dotted
+    path that messages begin with, or a place ending in a colon ("run.toml:"). Only with `imports`, for local files, a
+    kind may name a user's class as "module:Class".
 
     >>> @dataclasses.dataclass(frozen=True, kw_only=True)
     ... class Decoder:
@@ -73,6 +73,8 @@ class _Builder:
             return _literal(arguments, value, where)
         if origin is tuple:
             return self._tuple(arguments, value, where)
+        if origin is Sequence:
+            return self._tuple((*arguments, Ellipsis), value, where)
         if origin in (dict, Mapping):
             return self._mapping(arguments[1], value, where)
         if is_written(annotation):

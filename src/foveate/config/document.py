@@ -5,7 +5,7 @@ import math
 from typing import Any
 
 DEEPEST = 100
-"""Tables and lists within each other. None of ours has ten; many more end Python's stack where they are gone through."""
+"""Tables and lists within each other. None of ours has ten; many more end Python's stack where they are visited."""
 
 
 def parse_json(content: bytes | str) -> Any:

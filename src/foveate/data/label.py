@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from foveate.config import parse_json
 from foveate.errors import DataError
 from foveate.storage.draft import write_file
 from foveate.suggestion import did_you_mean
@@ -62,9 +63,9 @@ class Labels:
     def load(cls, path: Path | str) -> "Labels":
         """What `save` has written. Raises DataError when it is missing or damaged."""
         try:
-            record = json.loads(Path(path).read_bytes())
-            labels = cls([str(name) for name in record["labels"]])
-            sound = record["format"] == FORMAT and record["digest"] == labels.digest()
+            record = parse_json(Path(path).read_bytes())
+            labels = cls([name for name in record["labels"] if isinstance(name, str)])
+            sound = record["format"] == FORMAT and record["digest"] == labels.digest() and len(labels) > 0
         except OSError as error:
             raise DataError(f"{path}: the labels cannot be read: {error.strerror}.") from None
         except (ValueError, KeyError, TypeError):

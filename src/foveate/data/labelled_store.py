@@ -93,6 +93,21 @@ class LabelledData:
         forms = TokenStore.open(folder / "forms") if (folder / "forms").exists() else None
         return cls(inputs, labels, lines.tokens, forms)
 
+    def require(self, labels: Labels, *, words: int | None = None, pieces: int) -> "LabelledData":
+        """These data. Raises DataError where they have labels, words, pieces or characters beyond the vocabulary: of
+        texts there are so many `pieces`; of sentences so many `words`, whose forms have so many `pieces`.
+        """
+        self.labels.require(below=len(labels), shortest=1)
+        self.inputs.require(below=pieces if self.forms is None else len(self.forms), shortest=1)
+        right = 1 if words is None else self.inputs.lengths
+        if (words is None) != (self.forms is None) or (self.labels.lengths != right).any():
+            raise DataError(f"{self.labels.folder} does not have a label for each input. Prepare the data anew.")
+        if self.forms is not None:
+            first = self.forms.require(below=max(words or 0, pieces), shortest=3).starts
+            if len(first) and int(first.max()) >= (words or 0):
+                raise DataError(f"{self.forms.folder} has words that the vocabulary has not. Prepare the data anew.")
+        return self
+
     def __len__(self) -> int:
         return len(self.inputs)
 

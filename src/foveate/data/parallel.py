@@ -144,6 +144,9 @@ class ParallelData:
                     f"{store.folder} was made with another tokeniser: its digest differs. Prepare the data anew, or "
                     "restore the tokeniser it was made with."
                 )
+            store.require(below=tokeniser.vocab_size, shortest=1)
+        if self.links is not None:
+            _require_links(self.links, self.source.lengths, self.target.lengths)
 
     def verify(self) -> None:
         """Reads everything. Raises DataError when a file differs from what was written."""
@@ -151,6 +154,14 @@ class ParallelData:
         self.target.verify()
         if self.links is not None:
             self.links.verify()
+
+
+def _require_links(links: TokenStore, source: np.ndarray, target: np.ndarray) -> None:
+    """Raises DataError for a link that leaves its pair."""
+    paired = not (links.lengths % 2).any()
+    pairs = np.repeat(np.arange(len(links)), links.lengths // 2) if paired else np.empty(0, np.int64)
+    if not paired or (links.tokens[::2] >= source[pairs]).any() or (links.tokens[1::2] >= target[pairs]).any():
+        raise DataError(f"{links.folder} links tokens that their pairs have not. Prepare the data anew.")
 
 
 def prepare(

@@ -9,20 +9,40 @@ import hashlib
 import json
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Int64
 
-from foveate.errors import DataError
+from foveate.config import build, parse_json
+from foveate.errors import DataError, UsageError
 from foveate.storage.draft import draft_folder
 from foveate.storage.manifest import file_digest
 
 FORMAT = "foveate token store 1"
 _FILES = ("tokens.bin", "offsets.bin")
 _CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Index:
+    """What `index.json` says."""
+
+    format: str
+    rows: int
+    tokens: int
+    dtype: Literal["<u2", "<u4"]
+    sha256: dict[str, str]
+    tokeniser: str
+
+    def __post_init__(self) -> None:
+        if self.rows < 0 or self.tokens < 0:
+            raise ValueError("rows and tokens cannot be fewer than none")
+        if set(self.sha256) != set(_FILES):
+            raise ValueError(f"sha256 is of {', '.join(_FILES)}")
 
 
 class TokenStore:
@@ -38,6 +58,8 @@ class TokenStore:
         self._index = index
         self._tokens = _map(folder / _FILES[0], np.dtype(index["dtype"]), index["tokens"])
         self._offsets = _map(folder / _FILES[1], np.dtype("<i8"), index["rows"] + 1)
+        if self._offsets[0] != 0 or self._offsets[-1] != self.num_tokens or (len(self) and self.lengths.min() < 0):
+            raise DataError(f"{folder / _FILES[1]} has changed: it does not say where rows begin. {_AGAIN}")
 
     @classmethod
     def write(
@@ -67,22 +89,39 @@ class TokenStore:
     def open(cls, folder: Path | str) -> "TokenStore":
         """Maps the files into memory. Raises DataError when one is missing or has another size than was written."""
         folder = Path(folder)
+        path = folder / "index.json"
         try:
-            index = json.loads((folder / "index.json").read_bytes())
+            index = parse_json(path.read_bytes())
             digest = index.pop("digest")
         except FileNotFoundError:
             raise DataError(
                 f"{folder} is no token store: it has no index.json. Run the training command anew."
             ) from None
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise DataError(f"{folder / 'index.json'} is damaged. {_AGAIN}") from None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            raise DataError(f"{path} is damaged. {_AGAIN}") from None
         if index.get("format") != FORMAT:
             raise DataError(
                 f"{folder} has the format {index.get('format')!r}; this version of foveate reads {FORMAT!r}."
             )
         if digest != _digest(index):
-            raise DataError(f"{folder / 'index.json'} has changed since it was written: its digest differs. {_AGAIN}")
+            raise DataError(f"{path} has changed since it was written: its digest differs. {_AGAIN}")
+        try:
+            build(_Index, index, where=f"{path}:")
+        except UsageError as error:
+            raise DataError(f"{error} {_AGAIN}") from None
         return cls(folder, index)
+
+    def require(self, *, below: int | None = None, shortest: int = 0) -> "TokenStore":
+        """This store. Raises DataError where ids are not below a number, or rows are shorter than that; digests do not
+        tell, since whoever wrote other rows could write them anew.
+        """
+        if len(self) and int(self.lengths.min()) < shortest:
+            raise DataError(f"{self.folder} has rows of fewer than {shortest} tokens. {_AGAIN}")
+        for start in range(0, self.num_tokens if below is not None else 0, _CHUNK):
+            largest = int(self._tokens[start : start + _CHUNK].max())
+            if below is not None and largest >= below:
+                raise DataError(f"{self.folder} has the id {largest:,}, and there are only {below:,}. {_AGAIN}")
+        return self
 
     def verify(self) -> None:
         """Reads everything. Raises DataError when a file differs from what was written."""
@@ -94,6 +133,11 @@ class TokenStore:
     def tokens(self) -> np.ndarray:
         """All rows, one after the other."""
         return self._tokens
+
+    @property
+    def starts(self) -> np.ndarray:
+        """The first token of each row, where none is empty."""
+        return self._tokens[self._offsets[:-1]]
 
     @cached_property
     def lengths(self) -> Int64[np.ndarray, " rows"]:

@@ -29,7 +29,7 @@ def own_file() -> Path:
 def keep(tuning: Tuning) -> Path:
     """Keep the switches for this machine; returns the file."""
     file = own_file()
-    file.parent.mkdir(parents=True, exist_ok=True)
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)  # compiled kernels, which lie there too, ask for it
     partial = file.with_suffix(f".{os.getpid()}")
     rates = {name: [float(f"{number:.4g}") for number in numbers] for name, numbers in tuning.rates.items()}
     told = {"version": VERSION, "torch": torch.__version__, "threads": torch.get_num_threads()}
@@ -57,15 +57,16 @@ def _read(told: object) -> Tuning | None:
     switches = {field.name: told.get(field.name) for field in fields(Tuning)}
     rates, rows = switches["rates"], switches["packed_rows"]
     on = [value for name, value in switches.items() if name not in ("rates", "packed_rows")]
-    if not (isinstance(rates, Mapping) and all(map(_is_rates, rates.values()))):
+    if not (isinstance(rates, Mapping) and all(map(is_rates, rates.values()))):
         return None
     if type(rows) is not int or rows < 0 or not all(isinstance(value, bool) for value in on):
         return None
     return Tuning(**switches)  # type: ignore[arg-type]
 
 
-def _is_rates(numbers: object) -> bool:
-    if not isinstance(numbers, list) or not numbers or len(numbers) % NUMBERS:
+def is_rates(numbers: object) -> bool:
+    """Whether these can be the rates of a path: numbers, and as many as the planner asks for."""
+    if not isinstance(numbers, list | tuple) or not numbers or len(numbers) % NUMBERS:
         return False
     return all(type(one) in (int, float) and math.isfinite(one) for one in numbers)
 

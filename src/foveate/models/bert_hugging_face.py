@@ -10,7 +10,17 @@ from torch import Tensor
 from foveate.attention import AttentionConfig
 from foveate.models.bert import BERT, BERTConfig
 from foveate.models.bert_kin import as_bert
-from foveate.models.hugging_face import activation_of, load, read_folder, require, setting, their_name, write_folder
+from foveate.models.hugging_face import (
+    activation_of,
+    described,
+    load,
+    number,
+    read_folder,
+    require,
+    setting,
+    their_name,
+    write_folder,
+)
 from foveate.nn.block import BlockConfig
 
 BLOCK = {
@@ -61,6 +71,7 @@ def write_bert(model: BERT, folder: Path | str) -> None:
     write_folder(folder, *to_bert(model))
 
 
+@described()
 def from_bert(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> BERT:
     """The model that a `config.json` and the tensors of its `model.safetensors` describe, in evaluation mode.
 
@@ -90,15 +101,15 @@ def configuration(config: Mapping[str, Any]) -> BERTConfig:
         feedforward_dim=setting(config, "intermediate_size"),
         norm="post",
         activation=activation_of(config, "hidden_act", "gelu"),
-        dropout=float(config.get("hidden_dropout_prob", 0.1)),
-        attention_dropout=float(config.get("attention_probs_dropout_prob", 0.1)),
+        dropout=number(config, "hidden_dropout_prob", 0.1),
+        attention_dropout=number(config, "attention_probs_dropout_prob", 0.1),
     )
     return BERTConfig(
         block=block,
         num_layers=setting(config, "num_hidden_layers"),
         max_length=setting(config, "max_position_embeddings"),
         num_segments=setting(config, "type_vocab_size", 2),
-        norm_epsilon=float(config.get("layer_norm_eps", 1e-12)),
+        norm_epsilon=number(config, "layer_norm_eps", 1e-12),
     )
 
 

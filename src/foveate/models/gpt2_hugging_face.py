@@ -10,7 +10,17 @@ from torch import Tensor
 
 from foveate.attention import AttentionConfig
 from foveate.models.gpt import GPT, GPTConfig
-from foveate.models.hugging_face import activation_of, load, read_folder, require, setting, their_name, write_folder
+from foveate.models.hugging_face import (
+    activation_of,
+    described,
+    load,
+    number,
+    read_folder,
+    require,
+    setting,
+    their_name,
+    write_folder,
+)
 from foveate.nn.block import BlockConfig
 from foveate.nn.position import LearnedConfig
 
@@ -43,6 +53,7 @@ def write_gpt2(model: GPT, folder: Path | str, *, end: int | None = None) -> Non
     write_folder(folder, config if end is None else {**config, "bos_token_id": end, "eos_token_id": end}, tensors)
 
 
+@described()
 def from_gpt2(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> GPT:
     """The model that a `config.json` and the tensors of its `model.safetensors` describe, in evaluation mode.
 
@@ -73,11 +84,11 @@ def configuration(config: Mapping[str, Any]) -> GPTConfig:
     block = BlockConfig(
         model_dim=width,
         num_heads=setting(config, "n_head"),
-        feedforward_dim=config.get("n_inner") or 4 * width,
+        feedforward_dim=setting(config, "n_inner", 4 * width),
         norm="pre",
         activation=activation_of(config, "activation_function", "gelu_new"),
-        dropout=float(config.get("resid_pdrop", 0.1)),
-        attention_dropout=float(config.get("attn_pdrop", 0.1)),
+        dropout=number(config, "resid_pdrop", 0.1),
+        attention_dropout=number(config, "attn_pdrop", 0.1),
     )
     return GPTConfig(
         block=block,

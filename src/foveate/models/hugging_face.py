@@ -3,15 +3,17 @@
 Names are those on disk, which stay, not those in memory, which drift between versions.
 """
 
+import contextlib
 import json
-from collections.abc import Collection, Mapping
+import sys
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from foveate.errors import DataError, UsageError
+from foveate.errors import DataError, FoveateError, UsageError
 from foveate.nn.feedforward import Activation
 from foveate.storage.draft import draft_folder
 from foveate.storage.manifest import read_json
@@ -29,6 +31,8 @@ ACTIVATIONS: dict[str, Activation] = {
     "swish": "silu",
 }
 """Their names of activations, and ours."""
+LARGEST = 2**31 - 1
+"""No size of a model is larger."""
 
 
 def read_folder(folder: Path | str) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -62,30 +66,61 @@ def write_folder(folder: Path | str, config: Mapping[str, Any], tensors: Mapping
         write_tensors(draft / WEIGHTS, tensors, {"format": "pt"})
 
 
-def setting(config: Mapping[str, Any], name: str, default: Any = None) -> Any:
-    """A setting that is needed, unless there is a default. Raises DataError when it is missing."""
-    value = config.get(name, default)
+def setting(config: Mapping[str, Any], name: str, default: int | None = None) -> int:
+    """A whole number that is needed, unless there is a default. Raises DataError for what is missing or none."""
+    value = config.get(name)
+    value = default if value is None else value
     if value is None:
         raise DataError(f"config.json lacks {name!r}. Pass the config.json that belongs to the weights.")
+    if type(value) is not int or not 0 <= value <= LARGEST:
+        raise DataError(f"config.json has {name}={_brief(value)}, which must be a whole number of things.")
     return value
+
+
+def number(config: Mapping[str, Any], name: str, default: float) -> float:
+    """A number. Raises DataError for something else."""
+    value = config.get(name)
+    if value is None:
+        return default
+    if type(value) not in (int, float) or abs(value) > sys.float_info.max:
+        raise DataError(f"config.json has {name}={_brief(value)}, which must be a number.")
+    return float(value)
+
+
+@contextlib.contextmanager
+def described() -> Iterator[None]:
+    """Turns the refusals of our configurations, which name our settings, into DataError: a file said it."""
+    try:
+        yield
+    except FoveateError:
+        raise
+    except ValueError as error:
+        raise DataError(f"config.json describes no model that can be built: {error}.") from None
 
 
 def require(config: Mapping[str, Any], name: str, value: Any, default: Any = None) -> None:
     """Raises DataError when a setting asks for another architecture."""
     found = config.get(name, default)
     if found != value:
-        raise DataError(f"config.json has {name}={found!r}, which this model does not support; it needs {value!r}.")
+        raise DataError(
+            f"config.json has {name}={_brief(found)}, which this model does not support; it needs {value!r}."
+        )
 
 
 def activation_of(config: Mapping[str, Any], name: str, default: str) -> Activation:
     """Our name of the activation. Raises DataError for one that we have not."""
     theirs = config.get(name, default)
-    if theirs not in ACTIVATIONS:
+    if not isinstance(theirs, str) or theirs not in ACTIVATIONS:
         raise DataError(
-            f"config.json has {name}={theirs!r}, which this model does not support; it needs one of "
+            f"config.json has {name}={_brief(theirs)}, which this model does not support; it needs one of "
             f"{', '.join(ACTIVATIONS)}."
         )
     return ACTIVATIONS[theirs]
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def their_name(activation: Activation) -> str:

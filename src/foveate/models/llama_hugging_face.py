@@ -8,7 +8,8 @@ from typing import Any
 from torch import Tensor
 
 from foveate.attention import AttentionConfig, Rotary
-from foveate.models.hugging_face import load, read_folder, require, setting, write_folder
+from foveate.errors import DataError
+from foveate.models.hugging_face import described, load, number, read_folder, require, setting, write_folder
 from foveate.models.llama import Llama, LlamaConfig
 
 EPSILON, ROTARY_BASE = 1e-6, 10000.0
@@ -44,6 +45,7 @@ def write_llama(model: Llama, folder: Path | str, *, begin: int | None = None, e
     write_folder(folder, config | {name: number for name, number in ids.items() if number is not None}, tensors)
 
 
+@described()
 def from_llama(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Llama:
     """The model that a `config.json` and its tensors describe, in evaluation mode."""
     ours = configuration(config)
@@ -70,27 +72,29 @@ def configuration(config: Mapping[str, Any]) -> LlamaConfig:
     require(config, "hidden_act", "silu", "silu")
     require(config, "mlp_bias", False, False)
     rotary = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if not isinstance(rotary, Mapping):
+        raise DataError("config.json has rope_parameters that are no table. Pass the one that belongs to the weights.")
     require({"rope_type": rotary.get("rope_type", rotary.get("type", "default"))}, "rope_type", "default")
     for settings in (config, rotary):
         require(settings, "partial_rotary_factor", 1.0, 1.0)
     heads = setting(config, "num_attention_heads")
     turned = Rotary(
-        base=float(rotary.get("rope_theta") or config.get("rope_theta") or ROTARY_BASE),
+        base=number(rotary, "rope_theta", number(config, "rope_theta", ROTARY_BASE)),
         layout="halves",
     )
     return LlamaConfig(
         model_dim=setting(config, "hidden_size"),
         num_heads=heads,
-        num_kv_heads=config.get("num_key_value_heads") or heads,
-        head_dim=config.get("head_dim"),
+        num_kv_heads=setting(config, "num_key_value_heads", heads),
+        head_dim=None if config.get("head_dim") is None else setting(config, "head_dim"),
         feedforward_dim=setting(config, "intermediate_size"),
         num_layers=setting(config, "num_hidden_layers"),
         max_length=setting(config, "max_position_embeddings"),
         tied=bool(config.get("tie_word_embeddings", False)),
         bias=bool(config.get("attention_bias", False)),
-        epsilon=float(config.get("rms_norm_eps", EPSILON)),
+        epsilon=number(config, "rms_norm_eps", EPSILON),
         dropout=0.0,
-        attention_dropout=float(config.get("attention_dropout", 0.0)),
+        attention_dropout=number(config, "attention_dropout", 0.0),
         attention=AttentionConfig(transforms=(turned,)),
     )
 

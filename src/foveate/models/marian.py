@@ -4,14 +4,14 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from foveate.attention import AttentionConfig
 from foveate.errors import DataError
-from foveate.models.hugging_face import read_folder, their_name, write_folder
+from foveate.models.hugging_face import described, number, read_folder, setting, their_name, write_folder
 from foveate.models.transformer import Transformer, TransformerConfig
 from foveate.nn.block import BlockConfig
 from foveate.nn.feedforward import Activation
@@ -49,6 +49,7 @@ def write_marian(model: Transformer, folder: Path | str, config: TransformerConf
     write_folder(folder, *to_marian(model, config, pad=pad, end=end))
 
 
+@described()
 def from_marian(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Transformer:
     """The model that a Marian `config.json` and the tensors of its `model.safetensors` describe, in eval mode.
 
@@ -134,22 +135,22 @@ def configuration(config: Mapping[str, Any]) -> TransformerConfig:
     for part in ("attention_heads", "ffn_dim"):
         _require(config, f"decoder_{part}", _setting(config, f"encoder_{part}"))
     activation = _setting(config, "activation_function")
-    if activation not in ACTIVATIONS:
+    if not isinstance(activation, str) or activation not in ACTIVATIONS:
         raise _unsupported("activation_function", activation, ", ".join(ACTIVATIONS))
     block = BlockConfig(
-        model_dim=_setting(config, "d_model"),
-        num_heads=_setting(config, "encoder_attention_heads"),
-        feedforward_dim=_setting(config, "encoder_ffn_dim"),
+        model_dim=setting(config, "d_model"),
+        num_heads=setting(config, "encoder_attention_heads"),
+        feedforward_dim=setting(config, "encoder_ffn_dim"),
         norm="post",
         activation=ACTIVATIONS[activation],
-        dropout=float(config.get("dropout", 0.1)),
-        attention_dropout=float(config.get("attention_dropout", 0.0)),
-        feedforward_dropout=float(config.get("activation_dropout", 0.0)),
+        dropout=number(config, "dropout", 0.1),
+        attention_dropout=number(config, "attention_dropout", 0.0),
+        feedforward_dropout=number(config, "activation_dropout", 0.0),
     )
     return TransformerConfig(
         block=block,
-        encoder_layers=_setting(config, "encoder_layers"),
-        decoder_layers=_setting(config, "decoder_layers"),
+        encoder_layers=setting(config, "encoder_layers"),
+        decoder_layers=setting(config, "decoder_layers"),
         position=SinusoidalConfig(layout="blocks"),
         share=_share(config),
         output_bias=True,
@@ -166,8 +167,8 @@ def _share(config: Mapping[str, Any]) -> Literal["none", "output", "all"]:
 
 
 def _vocabularies(config: Mapping[str, Any]) -> tuple[int, int]:
-    source = cast(int, _setting(config, "vocab_size"))
-    return source, source if _share(config) == "all" else config.get("decoder_vocab_size") or source
+    source = setting(config, "vocab_size")
+    return source, source if _share(config) == "all" else setting(config, "decoder_vocab_size", source)
 
 
 def _on_disk(ours: str, config: Mapping[str, Any]) -> str:
@@ -229,5 +230,5 @@ def _require(config: Mapping[str, Any], name: str, value: object) -> None:
 
 def _unsupported(name: str, found: object, supported: str) -> DataError:
     return DataError(
-        f"Marian config.json has {name}={found!r}, which this model does not support; it needs {supported}."
+        f"Marian config.json has {name}={found!r:.60}, which this model does not support; it needs {supported}."
     )

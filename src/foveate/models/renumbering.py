@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from foveate.errors import DataError
+
 NEVER = -1e9
 """The bias of a logit that never wins; finite, so that every engine and number type can carry it."""
 TABLES = {
@@ -24,6 +26,17 @@ def renumbered(
     A row that stands twice, as that of the padding which decoding begins with, can be told as the next word only once:
     the copies after the first are biased away, so that probabilities stay what they are.
     """
+    for name, sides in {**TABLES, "final_logits_bias": ("target",)}.items():
+        table = tensors.get(name)
+        rows = None if table is None else table.reshape(-1, 1) if name == "final_logits_bias" else table
+        if rows is None and name != "final_logits_bias":
+            continue
+        largest = max(source if sides[0] == "source" else target)
+        if rows is None or rows.ndim != 2 or len(rows) <= largest:
+            raise DataError(
+                f"Marian tensor {name} has no row for each of the {largest + 1:,} pieces of the vocabulary. The files "
+                "belong to different models: take all from one folder."
+            )
     orders = {"source": torch.tensor(source), "target": torch.tensor(target)}
     found = dict(tensors)
     for name, sides in TABLES.items():

@@ -12,21 +12,23 @@ Nothing in a checkpoint is executable: no pickle is written or read.
 import re
 import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from foveate.errors import DataError
+from foveate.config import build
+from foveate.errors import DataError, UsageError
 from foveate.storage import draft, manifest
 from foveate.storage.manifest import DamagedError
 from foveate.storage.tensor import read_tensors, write_tensors
 
-MODEL, OPTIMISER, STATE = "model.safetensors", "optimiser.safetensors", "state.json"
+MODEL, OPTIMISER, STATE, FINAL = "model.safetensors", "optimiser.safetensors", "state.json", "model.json"
 FORMAT = 1
 _SIZE_OF_JSON = 1_000_000
+Said = TypeVar("Said")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +36,7 @@ class Checkpoint:
     """What `load` found: everything needed to continue."""
 
     path: Path
+    step: int
     state: dict[str, Any]
     model: dict[str, Tensor]
     optimiser: dict[str, Tensor]
@@ -77,6 +80,7 @@ class Checkpoints:
             )
         return Checkpoint(
             path=path,
+            step=step,
             state=state,
             model=read_tensors(path / MODEL),
             optimiser=read_tensors(path / OPTIMISER),
@@ -168,15 +172,64 @@ def restore_model(model: nn.Module, tensors: Mapping[str, Tensor], *, source: Pa
 def save_final(run: Path, tensors: Mapping[str, Tensor], information: Mapping[str, Any]) -> None:
     """Writes `model.safetensors` and `model.json`, the weights for use.
 
-    `model.json` goes first and comes back last with the digest of the weights, so that a pair that does not match is
-    never seen. Information of `stored="bfloat16"` says that the tensors are rounded float32.
+    The weights that were there go first and the new ones come last, after `model.json` with their digest: a process
+    that is killed leaves no weights without a digest, nor a pair that does not match. Information of
+    `stored="bfloat16"` says that the tensors are rounded float32.
     """
-    (run / "model.json").unlink(missing_ok=True)
     draft.require_space(run, sum(tensor.nbytes for tensor in tensors.values()))
-    draft.replace_file(run / MODEL, lambda temporary: write_tensors(temporary, tensors))
-    manifest.write_json(
-        run / "model.json", {"format": FORMAT, "sha256": manifest.file_digest(run / MODEL), **information}
-    )
+
+    def write(temporary: Path) -> None:
+        write_tensors(temporary, tensors)
+        draft.flush(temporary)
+        (run / MODEL).unlink(missing_ok=True)
+        digest = manifest.file_digest(temporary)
+        manifest.write_json(run / FINAL, {"format": FORMAT, "sha256": digest, **information})
+
+    draft.replace_file(run / MODEL, write)
+
+
+def is_finished(run: Path) -> bool:
+    """Whether a run has its weights for use."""
+    return (run / FINAL).exists() and (run / MODEL).exists()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Final:
+    """What `model.json` says of the weights beside it."""
+
+    format: int
+    sha256: str
+    weights: str = "final weights"
+    step: int = 0
+    metrics: dict[str, float | None] = field(default_factory=dict)
+    stored: str = ""
+
+
+def read_final(run: Path) -> Final | None:
+    """`model.json`, or None where a run is not finished. Raises DamagedError when it is not what was written."""
+    return _read(Final, run / FINAL) if is_finished(run) else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Best:
+    """What `best.json` says."""
+
+    step: int
+    checkpoint: str = ""
+    value: float | None = None
+    metrics: dict[str, float | None] = field(default_factory=dict)
+
+
+def read_best(run: Path) -> Best:
+    """`best.json`. Raises DamagedError when it is not what was written."""
+    return _read(Best, run / "best.json")
+
+
+def _read(kind: type[Said], path: Path) -> Said:
+    try:
+        return build(kind, manifest.read_json(path), where=f"{path}:")
+    except UsageError as error:
+        raise DamagedError(f"{error} Restore it from a copy of the run.") from None
 
 
 def load_weights(run: Path, note: Callable[[str], None] = lambda sentence: None) -> tuple[dict[str, Tensor], str]:
@@ -185,21 +238,27 @@ def load_weights(run: Path, note: Callable[[str], None] = lambda sentence: None)
     The final ones, in float32 also where half of it is stored; for a run that is not finished the best checkpoint, or
     else the newest sound one. Raises DataError when there are none or the final ones are damaged.
     """
-    if (run / "model.json").exists():
-        information = manifest.read_json(run / "model.json")
-        if not (run / MODEL).exists() or manifest.file_digest(run / MODEL) != information.get("sha256"):
+    final = read_final(run)
+    if final is not None:
+        if manifest.file_digest(run / MODEL) != final.sha256:
             raise DamagedError(
                 f"{run / MODEL} is not the file that was saved: its SHA-256 differs. "
-                "Delete model.json to use the best checkpoint."
+                "Delete it to use the best checkpoint."
             )
         tensors = read_tensors(run / MODEL)
-        if information.get("stored") == "bfloat16":
+        if final.stored == "bfloat16":
             tensors = {name: t.float() if t.dtype == torch.bfloat16 else t for name, t in tensors.items()}
-        return tensors, str(information.get("weights", "final weights"))
+        return tensors, final.weights
+    if (run / MODEL).exists():
+        raise DamagedError(
+            f"{run / MODEL} has no model.json beside it, which holds its digest: nothing tells whether these are the "
+            "weights that were saved. Restore it from a copy of the run, or delete model.safetensors to use the best "
+            "checkpoint."
+        )
     checkpoints = Checkpoints(run / "checkpoints", note)
     steps = checkpoints.steps()
     if (run / "best.json").exists():
-        best = manifest.read_json(run / "best.json").get("step")
+        best = read_best(run).step
         steps = sorted(steps, key=lambda step: step == best)
     for step in reversed(steps):
         for weights in checkpoints.weights([step]).values():

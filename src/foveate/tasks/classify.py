@@ -130,7 +130,10 @@ class ClassifyTask(LabellingTask[Classifier]):
     def open(cls, config: ClassifyConfig, run: Path) -> "ClassifyTask":
         """The task of a run folder that `prepare` has filled."""
         tokeniser, labels = load_tokeniser(run / TOKENISER), Labels.load(run / LABELS)
-        training, validation = (LabelledData.open(run / "data" / part) for part in ("train", "valid"))
+        training, validation = (
+            LabelledData.open(run / "data" / part).require(labels, pieces=tokeniser.vocab_size)
+            for part in ("train", "valid")
+        )
         task = cls(config, tokeniser, labels, training, validation)
         require_digests(run, task.digests, read_run(run).tokenisers)
         return task.begun(run)

@@ -82,7 +82,9 @@ class Embedder(Looking):
     def read(cls, folder: Path | str) -> "Embedder":
         """A folder of sentence-transformers, or any BERT's. Raises DataError when it is damaged."""
         require_kind(folder, *BERTS)
-        return cls(read_bert(folder), HuggingFaceTokeniser.read(folder), EmbeddingConfig.read(folder))
+        model = read_bert(folder)
+        tokeniser = HuggingFaceTokeniser.read(folder).of_model(model.embedding.num_embeddings)
+        return cls(model, tokeniser, EmbeddingConfig.read(folder))
 
     @overload
     def embed(self, texts: str, *, shorten: bool = False) -> Float[Tensor, " dim"]: ...

@@ -40,7 +40,8 @@ class GuestGenerator(Generator):
         """Raises DataError when the folder is damaged, UsageError when it holds another kind of model."""
         read = {"gpt2": read_gpt2, "llama": read_llama}
         kind = require_kind(folder, *read)
-        tokeniser, model = HuggingFaceTokeniser.read(folder), read[kind](folder)
+        model = read[kind](folder)
+        tokeniser = HuggingFaceTokeniser.read(folder).of_model(model.embedding.num_embeddings)
         return cls(model.to(torch.bfloat16) if precision == "bfloat16" else model, tokeniser, SampleConfig())
 
     @torch.inference_mode()
@@ -124,7 +125,8 @@ class GuestFiller(Filler):
         """Raises DataError when the folder is damaged, UsageError when it holds another kind of model."""
         require_kind(folder, *BERTS)
         tokeniser, (config, tensors) = HuggingFaceTokeniser.read(folder), read_folder(folder)
-        filler = cls(from_bert(config, tensors), tokeniser)
+        model = from_bert(config, tensors)
+        filler = cls(model, tokeniser.of_model(model.embedding.num_embeddings))
         if GAP_HEAD not in as_bert(config, tensors)[1]:
             filler.without_head = class_of(config)
         return filler
@@ -142,7 +144,7 @@ class GuestFiller(Filler):
         self.require_gaps(text, gap)
         tokens, places = self.ids_and_gaps(text, gap)
         shares = self.model.logits(self.hidden(tokens)[torch.tensor(places)]).softmax(-1)
-        shares[:, sorted(self.tokeniser.special)] = 0.0
+        shares[:, sorted(number for number in self.tokeniser.special if number < shares.shape[1])] = 0.0
         found = shares.topk(min(best, shares.shape[1]))
         pieces = [self.tokeniser.pieces(row) for row in found.indices.tolist()]
         choices = tuple(tuple(zip(*pair, strict=True)) for pair in zip(pieces, found.values.tolist(), strict=True))
@@ -157,7 +159,7 @@ class GuestFiller(Filler):
     def frame(self) -> Frame:
         """What the tokeniser puts around a text, and its token for gaps. Raises DataError when it has none."""
         mask = self.tokeniser.id_of("mask")
-        if mask is None:
+        if mask is None or mask >= self.model.embedding.num_embeddings:
             raise DataError("The tokeniser has no token for gaps (mask_token). Fetch its tokenizer_config.json too.")
         *begin, end = self.tokeniser.framed("")
         return Frame(begin, mask, end)

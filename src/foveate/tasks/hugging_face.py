@@ -8,7 +8,7 @@ from foveate.data.tokeniser.marian import order_of, vocabulary
 from foveate.decode import BeamConfig
 from foveate.errors import DataError, UsageError
 from foveate.models import Transformer
-from foveate.models.hugging_face import CONFIG, read_folder
+from foveate.models.hugging_face import CONFIG, read_folder, setting
 from foveate.models.marian import from_marian
 from foveate.models.renumbering import renumbered
 from foveate.storage.manifest import read_json
@@ -50,10 +50,8 @@ def read_translation(folder: Path | str) -> tuple[Transformer, MarianTokeniser, 
     orders = {side: order_of(vocabulary(folder, side), **ends) for side in sides}
     model = from_marian(*renumbered(config, tensors, **orders))
     said = read_json(folder / GENERATION) if (folder / GENERATION).exists() else config
-    return model, source, target, BeamConfig(beam=int(said.get("num_beams") or 4), forbid=(PAD,))
+    return model, source, target, BeamConfig(beam=setting(said, "num_beams", 4), forbid=(PAD,))
 
 
 def _id(config: dict[str, Any], name: str) -> int:
-    if not isinstance(config.get(name), int):
-        raise DataError(f"{CONFIG} lacks {name!r}. Take the {CONFIG} that belongs to the weights.")
-    return int(config[name])
+    return setting(config, name)

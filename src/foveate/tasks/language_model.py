@@ -18,7 +18,7 @@ from foveate.data.tokeniser import ByteConfig, TokeniserConfig
 from foveate.decode import DecodeConfig, SampleConfig
 from foveate.models import GPTConfig, LanguageModel, LanguageModelConfig
 from foveate.nn.loss import Loss, cross_entropy
-from foveate.storage.manifest import read_json, write_json
+from foveate.storage.manifest import DamagedError, read_json, write_json
 from foveate.tasks.initial import require_seed, seeded
 from foveate.tasks.text import TextConfig, TextData, TextTask, text_of
 
@@ -79,7 +79,11 @@ class LanguageModelTask(TextTask[LanguageModelTaskConfig, LanguageModel]):
 
     @classmethod
     def open(cls, config: LanguageModelTaskConfig, run: Path) -> "LanguageModelTask":
-        counted = read_json(run / COUNTED)["valid"] if (run / COUNTED).exists() else None
+        counted = read_json(run / COUNTED).get("valid", "") if (run / COUNTED).exists() else None
+        if counted is not None and (type(counted) is not int or not 0 <= counted < 2**53):
+            raise DamagedError(
+                f"{run / COUNTED} does not count the bytes of the validation text. Restore it from a copy."
+            )
         return cls(config, TextData.open(run), counted)
 
     @staticmethod

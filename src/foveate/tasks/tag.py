@@ -193,7 +193,10 @@ class TagTask(LabellingTask[Tagger | PieceTagger]):
     def open(cls, config: TagConfig, run: Path) -> "TagTask":
         """The task of a run folder that `prepare` has filled."""
         vocabulary = Vocabulary.open(run, read_run(run).tokenisers)
-        training, validation = (LabelledData.open(run / "data" / part) for part in ("train", "valid"))
+        sizes = {"words": vocabulary.words.vocab_size, "pieces": vocabulary.spelling.vocab_size}
+        training, validation = (
+            LabelledData.open(run / "data" / part).require(vocabulary.labels, **sizes) for part in ("train", "valid")
+        )
         return cls(config, vocabulary, training, validation).begun(run)
 
     def read(self, data: LabelledData, examples: Sequence[int] | np.ndarray) -> WordBatch:

@@ -105,6 +105,8 @@ class TextData:
                 f"The tokens in {run / 'data'} were made by another tokeniser than {run / TOKENISER}. "
                 "Restore the file of this run, or train again."
             )
+        for store in (training, validation):
+            store.require(below=tokeniser.vocab_size)
         return cls(tokeniser, training, validation)
 
     @property

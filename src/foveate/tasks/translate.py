@@ -158,6 +158,7 @@ class TranslateTask:
         source, target = load_tokenisers(run)
         training, validation = (ParallelData.open(run / "data" / part) for part in ("train", "valid"))
         training.require(source, target)
+        validation.require(source, target)
         return cls(config, source, target, training, validation)
 
     @property

@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from foveate.config import parse_json
 from foveate.storage.draft import disk_errors
+from foveate.storage.manifest import DamagedError
 from foveate.train.history import to_json
 
 
@@ -41,6 +43,34 @@ class MetricsLog:
     def close(self) -> None:
         """Closes the file."""
         self._file.close()
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a `metrics.jsonl`. Raises DamagedError, with the line, for what no training has written."""
+    rows = []
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise DamagedError(f"{path} cannot be read: {error.strerror}. Restore it from a copy of the run.") from None
+    for count, line in enumerate(lines, start=1):
+        try:
+            row = parse_json(line)
+        except ValueError as error:
+            raise DamagedError(f"{path}:{count} cannot be read as JSON: {error}. Restore it from a copy.") from None
+        sound = isinstance(row, dict) and isinstance(row.get("kind"), str) and _is_count(row.get("step"))
+        figures = [value for name, value in row.items() if name != "kind"] if sound else []
+        if not sound or not all(map(_is_figure, figures)):
+            raise DamagedError(f"{path}:{count} is no row of a training. Restore the file from a copy of the run.")
+        rows.append(row)
+    return rows
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**63
+
+
+def _is_figure(value: Any) -> bool:
+    return value is None or (type(value) in (int, float, bool) and abs(value) < 1e300)
 
 
 @runtime_checkable

@@ -21,7 +21,7 @@ from torch import Tensor
 from foveate import machine, native
 from foveate.config import to_dict
 from foveate.errors import UsageError
-from foveate.storage.checkpoint import Checkpoint, Checkpoints, model_tensors, restore_model, save_final
+from foveate.storage.checkpoint import STATE, Checkpoint, Checkpoints, model_tensors, restore_model, save_final
 from foveate.storage.draft import remove_stale
 from foveate.storage.manifest import write_json
 from foveate.train import history as past
@@ -33,6 +33,7 @@ from foveate.train.noise import noise_seed, reseed
 from foveate.train.optimiser import optimiser_tensors, restore_optimiser
 from foveate.train.recipe import TrainConfig
 from foveate.train.resume import exclusive, require_same
+from foveate.train.state import State
 from foveate.train.task import Outcome, Trainable, require_measured
 from foveate.train.update import Updater
 from foveate.train.window import Window
@@ -260,15 +261,15 @@ class _Run:
             write_json(self.folder / "best.json", {"checkpoint": str(checkpoint), **best.to_dict()})
 
     def _restore(self, found: Checkpoint, accept_changes: bool) -> None:
-        state = found.state
-        for sentence in require_same(state, self.configuration, self.folder, accept_changes=accept_changes):
+        state = State.read(found.state, found.step, found.path / STATE)
+        for sentence in require_same(found.state, self.configuration, self.folder, accept_changes=accept_changes):
             self.progress.note(sentence)
         restore_model(self.model, found.model, source=found.path)
-        restore_optimiser(self.updater.optimiser, found.optimiser)
-        machine.use(machine.Tuning(**state["tuning"]))
-        self.step, self.tokens, self.earlier_seconds = state["step"], state["tokens"], state["seconds"]
-        self.history = [Validation.from_dict(entry) for entry in state["history"]]
-        self.window = Window.from_dict(state["window"])
+        restore_optimiser(self.updater.optimiser, found.optimiser, source=found.path)
+        machine.use(state.tuning)
+        self.step, self.tokens, self.earlier_seconds = state.step, state.tokens, state.seconds
+        self.history = state.validations
+        self.window = Window.from_dict(found.state["window"])
         self.saved = (self.step, len(self.history))
         self.checkpoints.set_aside(self.step)
         self.progress.tell(f"Resuming after step {self.step:,}, from {found.path}.")

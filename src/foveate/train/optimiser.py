@@ -1,6 +1,7 @@
 """AdamW, and its state as named tensors."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -43,20 +44,31 @@ def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
     }
 
 
-def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """The inverse of `optimiser_tensors`, on the same parameters; the learning rate is the schedule's business."""
+def restore_optimiser(
+    optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor], *, source: Path | str = "the checkpoint"
+) -> None:
+    """The inverse of `optimiser_tensors`, on the same parameters; the learning rate is the schedule's business.
+
+    Raises DataError for what is no state of theirs.
+    """
     states: dict[str, dict[str, Any]] = {}
     for key, value in tensors.items():
-        name, quantity = key.rsplit("/", 1)
+        name, _, quantity = key.rpartition("/")
         states.setdefault(name, {})[quantity] = value
     parameters = dict(_named(optimiser))
     unknown = sorted(states.keys() - parameters.keys())
     if unknown:
         raise DataError(
-            f"The optimiser's state is for parameters that the model does not train: {', '.join(unknown[:5])}."
+            f"The optimiser's state in {source} is for parameters that the model does not train: "
+            f"{', '.join(unknown[:5])}."
         )
     for name, state in states.items():
         parameter = parameters[name]
+        shapes = {"step": torch.Size(()), "exp_avg": parameter.shape, "exp_avg_sq": parameter.shape}
+        if {quantity: value.shape for quantity, value in state.items()} != shapes:
+            raise DataError(f"The optimiser's state in {source} does not fit {name}. Resume from a copy of the run.")
+        if not all(value.dtype.is_floating_point for value in state.values()):
+            raise DataError(f"The optimiser's state in {source} has no numbers for {name}. Resume from a copy.")
         optimiser.state[parameter] = {quantity: value.to(parameter.device) for quantity, value in state.items()}
 
 

@@ -1,6 +1,5 @@
 """What a checkpoint's `state.json` says, read through the door of configurations: types and names are checked there."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 from foveate.config import build
 from foveate.errors import UsageError
 from foveate.machine import Tuning
+from foveate.machine.file import is_rates
 from foveate.storage.manifest import DamagedError
 from foveate.train.history import Validation, from_json, metrics_from_json
 
@@ -59,6 +59,8 @@ class State:
         for name in ("step", "tokens", "seconds", "log_bytes", "threads"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be below 0, got {getattr(self, name)}")
+        if not all(map(is_rates, self.tuning.rates.values())):
+            raise ValueError("tuning.rates are not what the planner measures")
 
     @classmethod
     def read(cls, values: Mapping[str, Any], step: int, path: Path) -> "State":

@@ -28,12 +28,21 @@ class _Reader:
     def rule(self) -> Visibility:
         if not isinstance(self.text, str):
             raise refusal("text", self.text, 'A rule is parsed from the code that makes it, such as "causal()".')
+        if len(self.text) > LONGEST:
+            raise ValueError(
+                f"a visibility rule of {len(self.text):,} characters is not read; {LONGEST:,} are the most."
+            )
+        _require_shallow(self.text)
         try:
             return self._rule(ast.parse(self.text.strip(), mode="eval").body)
-        except (SyntaxError, TypeError) as error:
+        except (SyntaxError, TypeError, OverflowError, MemoryError, RecursionError) as error:
             raise ValueError(
-                f"{self.text!r} cannot be read as a visibility rule: {str(error).rstrip('.')}. {_EXAMPLE}"
+                f"{self._shown} cannot be read as a visibility rule: {str(error).rstrip('.')}. {_EXAMPLE}"
             ) from error
+
+    @property
+    def _shown(self) -> str:
+        return repr(self.text if len(self.text) <= 200 else f"{self.text[:200]}…")
 
     def _rule(self, node: ast.expr) -> Visibility:
         match node:
@@ -53,6 +62,24 @@ class _Reader:
         raise ValueError(f"{ast.unparse(node)!r} is no visibility rule. {_EXAMPLE}")
 
 
+LARGEST = 2**53
+"""Positions are 64 bits wide, and window edges are added to them."""
+
+
+def _require_shallow(text: str) -> None:
+    """Python's parser and every rule that is made of rules go as deep as the text is nested: it may not be deep."""
+    depth = joined = 0
+    for character in text:
+        depth += (character in "([{") - (character in ")]}")
+        joined += character in "&|~"
+        if depth > DEEPEST or joined > DEEPEST:
+            raise ValueError(
+                f"a visibility rule of more than {DEEPEST} parts within each other is not read. {_EXAMPLE}"
+            )
+
+
+LONGEST, DEEPEST = 1_000_000, 100
+"""Characters of a rule, and rules within each other. Edges and lengths, which are lists, may be long."""
 _RULES: dict[str, Callable[..., Visibility]] = {
     rule.__name__: rule
     for rule in (
@@ -85,6 +112,10 @@ def _literal(node: ast.expr) -> object:
     if ast.unparse(node) == "math.inf":
         return math.inf
     try:
-        return ast.literal_eval(node)
-    except ValueError as error:
+        value = ast.literal_eval(node)
+    except (ValueError, TypeError) as error:
         raise ValueError(f"{ast.unparse(node)!r} is no number, text or list of them") from error
+    for part in ast.walk(node):
+        if isinstance(part, ast.Constant) and type(part.value) is int and part.value > LARGEST:
+            raise ValueError(f"{part.value} is no position: {LARGEST} is the largest")
+    return value

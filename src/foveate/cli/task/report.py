@@ -1,6 +1,5 @@
 """What the reports of all tasks share: how a run went, by its files, and the page."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +7,9 @@ from typing import Any
 
 from foveate import inspect
 from foveate.inspect import Alignment
+from foveate.storage.checkpoint import read_final
 from foveate.storage.draft import disk_errors
+from foveate.train.log import read_rows
 
 Sample = tuple[str, str, str, Alignment | None]
 """What the model is given, what would be right (or ""), what it says, and where it looked."""
@@ -24,19 +25,17 @@ class Course:
 
     @classmethod
     def read(cls, folder: Path) -> "Course":
-        lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-        final = folder / "model.json"
-        facts = json.loads(final.read_text(encoding="utf-8")) if final.exists() else {}
+        final = read_final(folder)
         return cls(
-            rows=[json.loads(line) for line in lines],
-            weights=facts.get("weights", "those of an unfinished run"),
-            metrics={name: value for name, value in facts.get("metrics", {}).items() if value is not None},
+            rows=read_rows(folder / "metrics.jsonl"),
+            weights=final.weights if final else "those of an unfinished run",
+            metrics={name: value for name, value in final.metrics.items() if value is not None} if final else {},
         )
 
     @property
     def minutes(self) -> float:
         """Time spent on training, resumed parts included."""
-        return float(self.rows[-1]["seconds"]) / 60 if self.rows else 0.0
+        return float(self.rows[-1].get("seconds") or 0) / 60 if self.rows else 0.0
 
     @property
     def steps(self) -> int:

@@ -1,8 +1,12 @@
 """Text to ids and back: bytes, characters, words, pieces of words."""
 
 import base64
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from foveate.config import build
 from foveate.data.tokeniser.bert import BERTTokeniser
 from foveate.data.tokeniser.byte import ByteConfig, ByteTokeniser
 from foveate.data.tokeniser.character import CharacterConfig, CharacterTokeniser
@@ -11,7 +15,7 @@ from foveate.data.tokeniser.marian import MarianTokeniser
 from foveate.data.tokeniser.subword import SentencePieceConfig, SentencePieceTokeniser
 from foveate.data.tokeniser.tokeniser import BOS, EOS, PAD, SPECIALS, UNKNOWN, Tokeniser, read_content
 from foveate.data.tokeniser.word import WordConfig, WordTokeniser
-from foveate.errors import DataError
+from foveate.errors import DataError, SetupError
 
 TokeniserConfig = ByteConfig | CharacterConfig | WordConfig | SentencePieceConfig
 """The tokenisers that a configuration can name: "byte", "character", "word", "sentencepiece"."""
@@ -23,22 +27,67 @@ def load_tokeniser(path: Path | str) -> Tokeniser:
     Raises DataError when the file is missing, damaged or changed, SetupError when it needs a package that is missing.
     """
     kind, content = read_content(Path(path))
-    if kind == ByteTokeniser.kind:
-        return ByteTokeniser()
-    if kind == CharacterTokeniser.kind:
-        return CharacterTokeniser(content["symbols"])
-    if kind == WordTokeniser.kind:
-        return WordTokeniser(content["symbols"], lowercase=content["lowercase"])
-    if kind == SentencePieceTokeniser.kind:
-        return SentencePieceTokeniser(base64.b64decode(content["model"]))
-    if kind == MarianTokeniser.kind:
-        return MarianTokeniser(base64.b64decode(content["model"]), content["symbols"])
-    if kind == HuggingFaceTokeniser.kind:
-        return HuggingFaceTokeniser.of(content)
-    if kind == BERTTokeniser.kind:
-        return BERTTokeniser.of(content)
-    raise DataError(f"{path} holds a tokeniser of the kind {kind!r}, which this version of foveate does not know.")
+    if kind not in _CONTENTS:
+        raise DataError(f"{path} holds a tokeniser of the kind {kind!r}, which this version of foveate does not know.")
+    schema, make = _CONTENTS[kind]
+    try:
+        return make(build(schema, content))
+    except SetupError:
+        raise
+    except Exception as error:  # tokenizers raises Exception itself, sentencepiece RuntimeError, base64 ValueError
+        raise DataError(f"{path} holds no {kind} tokeniser: {error} Restore it from a copy of the run.") from None
 
+
+@dataclass(frozen=True, kw_only=True)
+class _Nothing:
+    """A tokeniser that has nothing to remember."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Symbols:
+    symbols: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Words(_Symbols):
+    lowercase: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Pieces:
+    model: str
+    """A SentencePiece model in base 64."""
+
+    @property
+    def decoded(self) -> bytes:
+        return base64.b64decode(self.model, validate=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Numbered(_Pieces):
+    symbols: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Foreign:
+    inner: dict[str, Any]
+    names: dict[str, str]
+
+    @property
+    def content(self) -> dict[str, Any]:
+        return {"inner": self.inner, "names": self.names}
+
+
+_CONTENTS: dict[str, tuple[type, Callable[[Any], Tokeniser]]] = {
+    ByteTokeniser.kind: (_Nothing, lambda _: ByteTokeniser()),
+    CharacterTokeniser.kind: (_Symbols, lambda said: CharacterTokeniser(said.symbols)),
+    WordTokeniser.kind: (_Words, lambda said: WordTokeniser(said.symbols, lowercase=said.lowercase)),
+    SentencePieceTokeniser.kind: (_Pieces, lambda said: SentencePieceTokeniser(said.decoded)),
+    MarianTokeniser.kind: (_Numbered, lambda said: MarianTokeniser(said.decoded, said.symbols)),
+    HuggingFaceTokeniser.kind: (_Foreign, lambda said: HuggingFaceTokeniser.of(said.content)),
+    BERTTokeniser.kind: (_Foreign, lambda said: BERTTokeniser.of(said.content)),
+}
+"""What each kind's `content` has to be, and what is made of it."""
 
 __all__ = [
     "BOS",

@@ -35,6 +35,8 @@ class HuggingFaceTokeniser(Tokeniser):
         inner.encode_special_tokens = True
         self.inner, self.names = inner, dict(names or {})
         self.vocab_size = int(inner.get_vocab_size(with_added_tokens=True))
+        self.known: int | None = None
+        """How many ids its model has, where that is said; some tokenisers have more, which no text may need."""
 
     @classmethod
     def read(cls, folder: Path | str) -> "HuggingFaceTokeniser":
@@ -61,11 +63,23 @@ class HuggingFaceTokeniser(Tokeniser):
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without special ones."""
-        return list(self.inner.encode(text, add_special_tokens=False).ids)
+        return self._within(self.inner.encode(text, add_special_tokens=False).ids)
 
     def framed(self, text: str, second: str | None = None) -> list[int]:
         """The ids of a text, or of two, between the special ones that its model expects, as [CLS] and [SEP]."""
-        return list(self.inner.encode(text, second).ids)
+        return self._within(self.inner.encode(text, second).ids)
+
+    def of_model(self, vocab_size: int) -> "HuggingFaceTokeniser":
+        """This tokeniser, which from now on refuses texts with ids that a model of this size has not."""
+        self.known = vocab_size
+        return self
+
+    def _within(self, ids: Sequence[int]) -> list[int]:
+        if self.known is not None and max(ids, default=0) >= self.known:
+            raise DataError(
+                f"The tokeniser gives the id {max(ids):,}, and the model has {self.known:,}. Take both from one folder."
+            )
+        return list(ids)
 
     def spans(self, text: str, *, framed: bool = False) -> list[tuple[int, int]]:
         """The first character of each token, and the first behind it; special tokens have none."""

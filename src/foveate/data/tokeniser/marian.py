@@ -8,13 +8,17 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from foveate.data.text import normalise
-from foveate.data.tokeniser.subword import sentencepiece_package
+from foveate.data.tokeniser.subword import processor
 from foveate.data.tokeniser.tokeniser import EOS, SPECIALS, UNKNOWN, Tokeniser, require_known
 from foveate.errors import DataError
 from foveate.storage.manifest import read_json
 
 LANGUAGE = re.compile(r">>[^<]+<<")
 """How a text begins that says which language it wants: ">>fr<< Good morning"."""
+
+
+MOST = 10_000_000
+"""No vocabulary numbers so many pieces."""
 
 
 class MarianTokeniser(Tokeniser):
@@ -28,7 +32,7 @@ class MarianTokeniser(Tokeniser):
 
     def __init__(self, model: bytes, symbols: Sequence[str]) -> None:
         self.model, self.symbols = model, tuple(symbols)
-        self._processor = sentencepiece_package().SentencePieceProcessor(model_proto=model)
+        self._processor = processor(model)
         self._labels = (*SPECIALS, *self.symbols)
         self.vocab_size = len(self._labels)
         self._ids = {symbol: i for i, symbol in enumerate(self.symbols, start=len(SPECIALS))}
@@ -45,7 +49,7 @@ class MarianTokeniser(Tokeniser):
         rest = order_of(vocab, pad=pad, end=end)[len(SPECIALS) :]
         try:
             return cls(path.read_bytes(), [labels.get(number, f"<{number}>") for number in rest])
-        except RuntimeError:
+        except (DataError, RuntimeError):
             raise DataError(f"{path} is no SentencePiece model, or damaged. Fetch the folder anew.") from None
 
     def encode(self, text: str) -> list[int]:
@@ -88,7 +92,7 @@ def vocabulary(folder: Path, side: Literal["source", "target"]) -> dict[str, int
     if not path.exists():
         raise DataError(f"{folder} has no {path.name}. Fetch it too: it numbers the pieces of text.")
     found = read_json(path)
-    if not found or not all(isinstance(number, int) for number in found.values()):
+    if not found or not all(type(number) is int and 0 <= number < MOST for number in found.values()):
         raise DataError(f"{path} is no vocabulary: it does not give a number to each piece. Fetch the folder anew.")
     return {str(piece): number for piece, number in found.items()}
 

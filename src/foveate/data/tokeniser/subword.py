@@ -49,7 +49,7 @@ class SentencePieceTokeniser(Tokeniser):
 
     def __init__(self, model: bytes) -> None:
         self.model = model
-        self._processor = sentencepiece_package().SentencePieceProcessor(model_proto=model)
+        self._processor = processor(model)
         self.vocab_size = self._processor.vocab_size()
 
     @classmethod
@@ -138,6 +138,17 @@ def _reason(error: RuntimeError) -> str:
     if too_small is None:
         return text
     return f"they have too many different characters. Set vocab_size to {int(too_small[1]):,} or more."
+
+
+def processor(model: bytes) -> Any:
+    """SentencePiece's own object. Raises DataError for bytes that are no model of it."""
+    try:
+        made = sentencepiece_package().SentencePieceProcessor(model_proto=model)
+        made.encode("a")  # an empty one says only now that it is none
+        made.decode_pieces(["a"])
+    except (RuntimeError, TypeError):
+        raise DataError("The bytes are no SentencePiece model, or a damaged one.") from None
+    return made
 
 
 def sentencepiece_package() -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
+from foveate.config import parse_json
 from foveate.errors import DataError
 from foveate.storage.draft import write_file
 
@@ -100,13 +101,13 @@ class Tokeniser(Protocol):
 def read_content(path: Path) -> tuple[str, dict[str, Any]]:
     """Kind and content of a saved tokeniser. Raises DataError when the file is missing or not as it was written."""
     try:
-        record = json.loads(path.read_bytes().decode("utf-8"))
+        record = parse_json(path.read_bytes())
         found, kind, digest, content = (record[key] for key in ("format", "kind", "digest", "content"))
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such tokeniser file. Is this the folder of a finished `train`?") from None
     except OSError as error:
         raise DataError(f"{path}: the tokeniser cannot be read: {error.strerror}.") from None
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         raise DataError(f"{path} is damaged or no tokeniser file. Restore it from a copy of the run.") from None
     if found != FORMAT:
         raise DataError(f"{path} has the format {found!r}; this version of foveate reads {FORMAT!r}.")

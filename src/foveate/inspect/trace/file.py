@@ -13,10 +13,12 @@ from typing import Any
 
 from torch import Tensor
 
-from foveate.errors import DataError
+from foveate.errors import DataError, FoveateError
 from foveate.inspect.trace.site import Site
 from foveate.inspect.trace.trace import Pedigree, Trace, file_of, outline, require_header
 from foveate.inspect.trace.track import Track
+from foveate.inspect.trace.whole import require_header as require_whole
+from foveate.inspect.trace.whole import require_tensors
 from foveate.storage.manifest import DamagedError, read_json, sealed_folder, verify
 from foveate.storage.tensor import read_tensors, write_tensors
 
@@ -86,15 +88,15 @@ def read_trace(path: Path | str) -> Trace:
 
 def parsed(header: Mapping[str, Any], tensors_of: Any, where: str) -> Trace:
     """A trace from its header and a function from a file's name to its tensors."""
+    require_whole(header, where)
     try:
         tracks = {name: Track.read(track, f"{where}: {name}") for name, track in header["sequences"].items()}
         sites = tuple(_site(entry, tensors_of(entry["file"]), where) for entry in header["sites"])
-        gold = None if header.get("gold") is None else tuple((int(t), int(s)) for t, s in header["gold"])
-        opens = None
-        if header.get("opens") is not None:
-            name, head = header["opens"]
-            opens = str(name), None if head is None else int(head)
+        gold = None if header.get("gold") is None else tuple((t, s) for t, s in header["gold"])
+        opens = None if header.get("opens") is None else tuple(header["opens"])
         return Trace(tracks=tracks, sites=sites, pedigree=Pedigree.read(header["pedigree"]), gold=gold, opens=opens)
+    except FoveateError as error:
+        raise error if isinstance(error, DataError) else DamagedError(f"{where}: {error}") from error
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise DamagedError(f"{where} is not a whole trace: {error!r}.") from error
 
@@ -102,25 +104,5 @@ def parsed(header: Mapping[str, Any], tensors_of: Any, where: str) -> Trace:
 def _site(entry: Mapping[str, Any], tensors: Mapping[str, Tensor], where: str) -> Site:
     parts = {name: entry[name] for name in Site.__dataclass_fields__ if name in entry}
     site = Site(**parts, tensors=tensors)
-    for name, shape in _shapes(site).items():
-        if name not in tensors:
-            raise DamagedError(f"{where}: {site.name} has no tensor {name!r}.")
-        if tuple(tensors[name].shape[: len(shape)]) not in {shape, (1, *shape[1:])}:
-            raise DamagedError(
-                f"{where}: {site.name} has {name!r} of {tuple(tensors[name].shape)}, expected {shape} …."
-            )
-    _ = site.built
+    require_tensors(site, where)
     return site
-
-
-def _shapes(site: Site) -> dict[str, tuple[int, ...]]:
-    """The leading sizes that tensors must have."""
-    shapes: dict[str, tuple[int, ...]] = {
-        "statistic": (site.heads, site.queries),
-        "query_position": (site.queries,),
-        "key_position": (site.keys,),
-    }
-    if site.score["kind"] == "dense":
-        return shapes | {"scores": (site.heads, site.queries, site.keys)}
-    shapes |= {"query": (site.heads, site.queries), "key": (site.kv_heads, site.keys)}
-    return shapes | ({"vector": (site.heads,)} if site.score["kind"] == "additive" else {})
