@@ -1,11 +1,24 @@
 """What SECURITY.md promises, sentence by sentence."""
 
+import errno
+import hashlib
+import json
 import os
+import pickle
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+
+from foveate.attention import Attention, Visibility, causal, record
+from foveate.errors import DataError
+from foveate.inspect import Trace, read_trace, write_trace
+from foveate.storage import manifest
+from foveate.storage.checkpoint import Checkpoints
 
 SOURCE = Path(__file__).parents[2] / "src"
 READ_BEFORE = {
@@ -85,3 +98,257 @@ def test_a_module_of_somebody_else_that_is_run_by_name_keeps_its_working_folder(
     (tmp_path / "beside.py").touch()
     done = run_in(tmp_path, "-m", "mine", "foveate")
     assert done.stdout == "beside foveate\n", done.stderr
+
+
+# -- what somebody else's folder may not do ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["metrics.jsonl", ".lock", "report.html", "checkpoints", "data", "best.json"])
+@pytest.mark.parametrize("command", ["resume", "report"])
+def test_nothing_is_written_through_a_link_in_a_run(
+    place: str, command: str, run: Path, foveate: Any, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    path = run / place
+    if path.is_dir():
+        shutil.move(path, elsewhere)
+    else:
+        elsewhere.write_text("mine\n")
+        path.unlink(missing_ok=True)
+    path.symlink_to(elsewhere)
+    before = contents(elsewhere)
+    said = foveate(command, run, "--no-tune")
+    assert contents(elsewhere) == before
+    if command == "resume":
+        assert said.code == 3
+        assert f"{path} is a link to '{elsewhere}', and a run is written only within its own folder." in said.err
+
+
+@pytest.mark.parametrize("place", ["metrics.jsonl", ".lock"])
+def test_nothing_is_written_into_a_file_that_has_another_name_elsewhere(
+    place: str, run: Path, foveate: Any, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("mine\n")
+    (run / place).unlink(missing_ok=True)
+    (run / place).hardlink_to(elsewhere)
+    said = foveate("resume", run, "--no-tune")
+    assert (said.code, elsewhere.read_text()) == (3, "mine\n")
+    assert f"{run / place} is no file of this run alone" in said.err
+
+
+def test_old_checkpoints_are_deleted_without_following_a_link(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "kept").write_text("mine")
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    for name in ("step-00000001", ".tmp-step-00000002-1", ".tmp-old-step-00000003", "damaged-step-00000009"):
+        (folder / name).symlink_to(elsewhere)
+    (folder / "step-00000009").mkdir()
+    checkpoints = Checkpoints(folder)
+    checkpoints.prune(keep=1)
+    checkpoints.set_aside(after=4)
+    assert (elsewhere / "kept").read_text() == "mine"
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    files = [path] if path.is_file() else [file for file in sorted(path.rglob("*")) if file.is_file()]
+    return {str(file): file.read_bytes() for file in files}
+
+
+def test_reading_follows_links_as_hugging_face_keeps_models(run: Path, foveate: Any, tmp_path: Path) -> None:
+    (run / "model.safetensors").rename(tmp_path / "blob")
+    (run / "model.safetensors").symlink_to(tmp_path / "blob")
+    assert foveate("translate", run, "abc", "--no-tune").code == 0
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.json", "source.tokeniser.json", "model.safetensors"])
+@pytest.mark.parametrize("kind", ["device", "pipe"])
+def test_a_device_or_a_pipe_is_not_read(name: str, kind: str, run: Path, foveate: Any) -> None:
+    (run / name).unlink()
+    if kind == "device":
+        (run / name).symlink_to("/dev/zero")
+    else:
+        os.mkfifo(run / name)
+    said = foveate("translate", run, "abc", "--no-tune")
+    assert said.code == 3
+    assert str(run / name) in said.err
+
+
+@pytest.mark.parametrize("command", [("translate", "abc"), ("look", "abc"), ("resume",), ("report",)])
+def test_the_configuration_of_a_run_imports_nothing(
+    command: tuple[str, ...], run: Path, foveate: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    content = json.loads((run / "config.json").read_text())
+    content["config"]["model"]["attention"]["score"] = {"kind": "evil:Score"}
+    (run / "config.json").write_text(json.dumps(content))
+    said = foveate(command[0], run, *command[1:], "--no-tune")
+    assert (said.code, (tmp_path / "ran").exists()) == (2, False)
+    assert "names a class to import, which runs its code" in said.err
+
+
+def test_a_pickle_in_place_of_weights_is_not_read(run: Path, foveate: Any, tmp_path: Path) -> None:
+    class Evil:
+        def __reduce__(self) -> Any:
+            return (open, (str(tmp_path / "ran"), "w"))
+
+    content = pickle.dumps(Evil())
+    (run / "model.safetensors").write_bytes(content)
+    final = json.loads((run / "model.json").read_text())
+    (run / "model.json").write_text(json.dumps(final | {"sha256": hashlib.sha256(content).hexdigest()}))
+    said = foveate("translate", run, "abc", "--no-tune")
+    assert (said.code, (tmp_path / "ran").exists()) == (3, False)
+
+
+def test_a_folder_of_hugging_face_runs_none_of_its_code(tmp_path: Path, foveate: Any) -> None:
+    (tmp_path / "modeling_evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    told = {"model_type": "gpt2", "auto_map": {"AutoModel": "modeling_evil.Model"}, "trust_remote_code": True}
+    (tmp_path / "config.json").write_text(json.dumps(told))
+    (tmp_path / "pytorch_model.bin").write_bytes(pickle.dumps(open))
+    said = foveate("generate", tmp_path, "a", "--no-tune")
+    assert (said.code, (tmp_path / "ran").exists()) == (3, False)
+    assert "has no model.safetensors" in said.err
+
+
+@pytest.mark.parametrize("file", ["../elsewhere.safetensors", "/etc/passwd", "a/b.safetensors", "..", ""])
+def test_a_trace_names_only_files_of_its_own_folder(file: str, tmp_path: Path) -> None:
+    attention, x = Attention(), torch.eye(3)[None, None]
+    with record(attention) as seen:
+        attention.run(query=x, key=x, value=x)
+    path = write_trace(Trace.of(seen), tmp_path / "a.trace")
+    (path / "site-000.safetensors").rename(tmp_path / "elsewhere.safetensors")
+    header = json.loads((path / "trace.json").read_text())
+    header["sites"][0]["file"] = file
+    written = json.dumps(header).encode()
+    (path / "trace.json").write_bytes(written)
+    body = f"{hashlib.sha256(written).hexdigest()} {len(written)} trace.json\n".encode()
+    (path / "MANIFEST").write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+    with pytest.raises(DataError, match="file must be the name of a file beside it"):
+        read_trace(path)
+
+
+def test_a_manifest_names_only_files_of_its_own_folder(tmp_path: Path) -> None:
+    body = f"{'0' * 64} 1 ../../etc/passwd\n".encode()
+    (tmp_path / "MANIFEST").write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+    with pytest.raises(DataError, match="which is not in its folder"):
+        manifest.verify(tmp_path)
+
+
+# -- what runs code of yours -------------------------------------------------------------------------------------------
+
+BAD_CLASSES = """
+from dataclasses import dataclass
+
+@dataclass(frozen=True, kw_only=True)
+class Nothing:
+    def build(self, *, query_dim, key_dim, num_heads=1):
+        pass
+
+@dataclass(frozen=True, kw_only=True)
+class Unbuilt:
+    pass
+
+@dataclass(frozen=True, kw_only=True)
+class Other:
+    def build(self, width):
+        return width
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    def build(self, *sizes):
+        return "a model"
+"""
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("model.attention.score=bad_classes:Nothing", "bad_classes:Nothing.build returned nothing."),
+        ("model.attention.score=bad_classes:Unbuilt", "must be a table with a kind"),
+        ("model.attention.score=bad_classes:Other", "bad_classes:Other.build cannot be called as build("),
+        ("model=bad_classes:Model", "what was built is 'a model'"),
+        ("model=bad_classes:Absent", "the module 'bad_classes' has no 'Absent'"),
+    ],
+)
+def test_a_class_of_yours_that_builds_no_part_is_told(
+    setting: str, says: str, foveate: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, unchecked: None
+) -> None:
+    (tmp_path / "bad_classes.py").write_text(BAD_CLASSES)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pairs.tsv").write_text("a b\tb a\nb a\ta b\n" * 40)
+    said = foveate(
+        *("train", "translate", "--source", tmp_path / "pairs.tsv", "--out", tmp_path / "run", "--no-tune"),
+        *("--set", "model=bahdanau", "--set", "model.hidden_dim=8", "--set", setting),
+    )
+    sys.modules.pop("bad_classes", None)
+    assert said.code == 2, said.err
+    assert says in said.err
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"[" * 100_000, b'{"a":' * 100_000, b'{"a": NaN}', b'{"a": 1e999}', b'{"a": 1, "a": 2}', b'{"a": "\\ud800"}'),
+        *(b"\xff", b"", b"[]", b"1" * 5000, b'{"a": ' + b"[" * 150 + b"]" * 150 + b"}"),
+    ],
+)
+def test_json_that_two_readers_could_understand_differently_is_refused(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(DataError):
+        manifest.read_json(tmp_path / "a.json")
+
+
+@pytest.mark.parametrize("rule", ["~" * 5000 + "causal()", "(" * 5000 + "causal()" + ")" * 5000, "-" * 5000 + "1"])
+def test_a_rule_is_as_deep_as_anybody_writes_one(rule: str) -> None:
+    with pytest.raises(ValueError, match=r"at most 100 rules within each other|cannot be read|is no"):
+        Visibility.parse(rule)
+    assert Visibility.parse("~" * 2 + "causal()") == causal()
+
+
+@pytest.mark.parametrize("port", ["99999", "-1", "x"])
+def test_a_port_is_one_of_a_machine(port: str, foveate: Any) -> None:
+    said = foveate("look", "en-fr", "--text", "a", "--port", port)
+    assert said.code == 2
+    assert "to 65535" in said.err
+
+
+def test_what_is_not_there_is_not_asked_about(foveate: Any) -> None:
+    said = foveate("look", "/nonexistent")
+    assert said.code == 3
+    assert "there is no such folder" in said.err
+
+
+@pytest.mark.parametrize("where", ["checkpoints", "metrics.jsonl"])
+def test_a_full_disk_at_the_last_moment_is_told(where: str, run: Path, foveate: Any, monkeypatch: Any) -> None:
+    def full(descriptor: int) -> None:
+        if where in os.readlink(f"/proc/self/fd/{descriptor}"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        flushed(descriptor)
+
+    flushed = os.fsync
+    for step in sorted((run / "checkpoints").iterdir())[1:]:
+        shutil.rmtree(step)
+    (run / "model.safetensors").unlink()
+    monkeypatch.setattr(os, "fsync", full)
+    said = foveate("resume", run, "--no-tune", "--quiet")
+    assert said.code == 4, said.err
+    assert "The disk is full" in said.err
+    assert "what was saved before is untouched" in said.err
+
+
+def test_a_full_memory_is_told(foveate: Any, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4398046511104 bytes")
+
+    monkeypatch.setattr(torch, "empty", full)
+    monkeypatch.setattr(torch, "zeros", full)
+    said = foveate("translate", run, "abc", "--no-tune")
+    assert said.code in (2, 4)
+    assert "memory" in said.err

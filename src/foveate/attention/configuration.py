@@ -1,7 +1,8 @@
 """An attention from a configuration: every part of the algebra by name."""
 
+import inspect
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Any, Literal
 
 from foveate.attention.attention import Attention
 from foveate.attention.bias import BiasConfig
@@ -58,13 +59,32 @@ class AttentionConfig:
                 "Choose a rule that counts from its own position, such as window(left=64, right=0), or another site."
             )
         return Attention(
-            self.score.build(query_dim=query_dim, key_dim=key_dim, num_heads=num_heads),
+            made(self.score, query_dim=query_dim, key_dim=key_dim, num_heads=num_heads),
             visibility=demanded & self.visibility,
-            bias=None if self.bias is None else self.bias.build(num_heads=num_heads, head_dim=key_dim),
-            transforms=[transform.build(head_dim=key_dim, num_heads=num_heads) for transform in self.transforms],
-            normaliser=self.normaliser.build(),
+            bias=None if self.bias is None else made(self.bias, num_heads=num_heads, head_dim=key_dim),
+            transforms=[made(transform, head_dim=key_dim, num_heads=num_heads) for transform in self.transforms],
+            normaliser=made(self.normaliser),
             kind=kind,
         )
+
+
+def made(part: Any, **sizes: int) -> Any:
+    """What a part's configuration builds. Raises ValueError for a user's class that builds nothing, or cannot."""
+    kind = type(part)
+    if kind.__module__.partition(".")[0] == "foveate":
+        return part.build(**sizes)
+    asked = ", ".join(f"{name}=" for name in sizes)
+    name = f"{kind.__module__}:{kind.__qualname__}"
+    if not callable(getattr(part, "build", None)):
+        raise ValueError(f"{name} has no method build({asked}), which returns the part itself. Write one.")
+    try:
+        inspect.signature(part.build).bind(**sizes)
+    except TypeError as error:
+        raise ValueError(f"{name}.build cannot be called as build({asked}): {error}. Let it take these.") from None
+    built = part.build(**sizes)
+    if built is None:
+        raise ValueError(f"{name}.build returned nothing. Let it return the part itself, which is called or has verbs.")
+    return built
 
 
 AnyMechanismConfig = AttentionConfig | LocalMonotonicConfig | LocalPredictiveConfig | EfficientConfig

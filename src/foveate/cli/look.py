@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    from foveate.cli.options import count, decode_arguments, head_arguments, machine_arguments
+    from foveate.cli.options import count, decode_arguments, head_arguments, machine_arguments, port
 
     parser.epilog = """
 examples:
@@ -56,7 +56,7 @@ The viewer runs on this machine only, at an address that nobody can guess. The e
         help="colours of pictures: log shows six powers of ten, lift how many times an equal share",
     )
     parser.add_argument("--no-browser", action="store_true", help="print the viewer's address and open no browser")
-    parser.add_argument("--port", type=int, default=0, metavar="N", help="port of the viewer; by default a free one")
+    parser.add_argument("--port", type=port, default=0, metavar="N", help="port of the viewer; by default a free one")
     decode_arguments(parser)
     head_arguments(parser)
     machine_arguments(parser)
@@ -132,7 +132,7 @@ def _look_at_run(arguments: argparse.Namespace) -> int:
     from foveate.storage.shipped import run_folder
     from foveate.tasks.translator import Translator
 
-    run_folder(arguments.run)  # nothing is asked about a run that is not there
+    task = read_run(run_folder(arguments.run)).task  # nothing is asked about a run that is not there
     text = arguments.viewed if arguments.text is None else arguments.text
     if text is None:
         raise UsageError(
@@ -140,7 +140,6 @@ def _look_at_run(arguments: argparse.Namespace) -> int:
             "the text without --text to draw in the terminal."
         )
     prepare_machine(arguments, quiet=True)
-    task = read_run(run_folder(arguments.run)).task
     if task != "translate":
         return _look_at_text(arguments, task, text)
     translator = Translator.load(arguments.run, precision=arguments.precision, note=say)

@@ -16,6 +16,13 @@ def count(text: str) -> int:
     return int(text)
 
 
+def port(text: str) -> int:
+    """The type of an argument that names a port of this machine."""
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0 (any free one) to 65535, got {text!r}")
+    return int(text)
+
+
 DEFAULTS = {"precision": "float32", "engine": "auto", "scale": "linear", "port": 0}
 """Of options that are not simply left out."""
 ENDINGS = {".svg": "SVG", ".png": "PNG", ".pdf": "PDF", ".html": "HTML", ".htm": "HTML", ".txt": "text"}

@@ -39,9 +39,26 @@ def run(argv: Sequence[str]) -> int:
     except BrokenPipeError:
         _leave_pipe()
         return 0
+    except (MemoryError, RuntimeError) as error:
+        if arguments.debug or not _is_full(error):
+            raise
+        print(f"foveate {arguments.command}: {OUT_OF_MEMORY}", file=sys.stderr)
+        return SetupError.exit_code
     except KeyboardInterrupt:
         print(f"foveate {arguments.command}: stopped.", file=sys.stderr)
         return 130
+
+
+OUT_OF_MEMORY = (
+    "there is not enough memory. Give shorter texts, fewer at once (--beam, data.max_tokens) or a smaller model; "
+    "`foveate plan` says how much training needs."
+)
+
+
+def _is_full(error: Exception) -> bool:
+    """Torch tells of a full memory by its words alone."""
+    told = str(error)
+    return isinstance(error, MemoryError) or "allocate memory" in told or "out of memory" in told
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:

@@ -17,6 +17,10 @@ NONE = -torch.inf
 AVERAGE = Average()
 
 
+WIDEST = 4096
+"""Hypotheses side by side; memory and time grow with them."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class BeamConfig(Constraints):
     """score = log p(tokens) / divisor(length); the end token counts in both.
@@ -32,8 +36,8 @@ class BeamConfig(Constraints):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.beam < 1:
-            raise ValueError(f"beam must be at least 1 hypothesis, got {self.beam}")
+        if not 1 <= self.beam <= WIDEST:
+            raise ValueError(f"beam must be at least 1 hypothesis and at most {WIDEST:,}, got {self.beam}")
         if not 1 <= self.num_best <= self.beam:
             raise ValueError(f"num_best must be between 1 and beam={self.beam}, got {self.num_best}")
 

@@ -12,6 +12,10 @@ from foveate.errors import UsageError
 HIDDEN = -torch.inf
 
 
+LONGEST = 2**20
+"""Tokens of an output; a model that never ends would write for days."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Constraints:
     """The fields that every decoder's configuration has. Lengths count generated tokens."""
@@ -22,8 +26,8 @@ class Constraints:
     forbid: tuple[int, ...] = setting((0, 1), "token ids that are never produced; at first padding and begin")
 
     def __post_init__(self) -> None:
-        if self.max_length < 1:
-            raise ValueError(f"max_length must be at least 1 token, got {self.max_length}")
+        if not 1 <= self.max_length <= LONGEST:
+            raise ValueError(f"max_length must be at least 1 token and at most {LONGEST:,}, got {self.max_length}")
         if not 0 <= self.min_length < self.max_length:
             raise ValueError(
                 f"min_length must leave room for the end within max_length={self.max_length}, got {self.min_length}"

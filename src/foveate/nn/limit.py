@@ -10,11 +10,18 @@ def require_rates(**rates: float) -> None:
             raise ValueError(f"{name} is a probability of dropping and lies in [0, 1), got {rate}")
 
 
+MOST, MOST_LAYERS = 2**24, 10_000
+"""Sizes beyond these are mistakes, or are meant to fill the memory."""
+
+
 def require_positive(**sizes: int) -> None:
-    """Raise ValueError for a size below 1, by name."""
+    """Raise ValueError for a size below 1, or beyond all bounds, by name."""
     for name, size in sizes.items():
         if size < 1:
             raise ValueError(f"{name} must be at least 1, got {size}")
+        most = MOST_LAYERS if name.endswith("layers") else MOST
+        if size > most:
+            raise ValueError(f"{name} must be at most {most:,}, got {size}")
 
 
 def shortest(*parts: object) -> int | None:

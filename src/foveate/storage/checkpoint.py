@@ -10,7 +10,6 @@ Nothing in a checkpoint is executable: no pickle is written or read.
 """
 
 import re
-import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -123,7 +122,7 @@ class Checkpoints:
         for step in self.steps():
             if step > after:
                 target = self.folder / f"damaged-{self.path(step).name}"
-                shutil.rmtree(target, ignore_errors=True)
+                draft.remove(target)
                 self.path(step).rename(target)
 
     def prune(self, keep: int, spare: Collection[int] = ()) -> None:
@@ -131,7 +130,7 @@ class Checkpoints:
         draft.remove_stale(self.folder)
         for step in self.steps()[:-keep]:
             if step not in spare:
-                shutil.rmtree(self.path(step), ignore_errors=True)
+                draft.remove(self.path(step))
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:

@@ -49,7 +49,8 @@ def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
     folder = path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}")
     try:
         with disk_errors(path):
-            folder.mkdir(exist_ok=True)
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
             write(folder / path.name)
             flush(folder / path.name)
             os.replace(folder / path.name, path)
@@ -81,10 +82,16 @@ def remove_stale(folder: Path) -> None:
         replaced = folder / path.name.removeprefix(REPLACED)
         if path.name.startswith(REPLACED) and not replaced.exists():
             path.rename(replaced)
-        elif path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
         else:
-            path.unlink(missing_ok=True)
+            remove(path)
+
+
+def remove(path: Path) -> None:
+    """Deletes a folder with what is in it, a file, or a link but not what it points to."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def require_space(folder: Path, size: int) -> None:

@@ -5,9 +5,13 @@ of its other lines, so that damage to the manifest itself is noticed too.
 """
 
 import contextlib
+import errno
 import hashlib
 import json
+import os
+import stat
 from collections.abc import Iterator, Mapping
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +56,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """The mapping in a JSON file; raises DamagedError when the file is missing or holds something else."""
     try:
-        value = parse_json(path.read_bytes())
+        value = parse_json(read_file(path))
     except FileNotFoundError:
         raise DamagedError(f"{path} is missing.") from None
     except (OSError, ValueError) as error:
@@ -62,10 +66,27 @@ def read_json(path: Path) -> dict[str, Any]:
     return value
 
 
+def read_file(path: Path) -> bytes:
+    """A file's content. Raises OSError, also for a device or a pipe, which would be read for ever."""
+    with _opened(path) as file:
+        return file.read()
+
+
+def _opened(path: Path) -> BufferedReader:
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no file")
+    return os.fdopen(descriptor, "rb")
+
+
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    """SHA-256 of a file, in hexadecimal. Raises DamagedError for what cannot be read, or is no file."""
+    try:
+        with _opened(path) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise DamagedError(f"{path} cannot be read: {error.strerror or error}.") from None
 
 
 def _seal(folder: Path) -> None:
@@ -76,12 +97,18 @@ def _seal(folder: Path) -> None:
 def _read_manifest(folder: Path) -> dict[str, tuple[str, int]]:
     path = folder / MANIFEST
     try:
-        own, body = path.read_bytes().split(b"\n", 1)
+        own, body = read_file(path).split(b"\n", 1)
     except OSError:
         raise DamagedError(f"{path} is missing.") from None
     except ValueError:
         raise DamagedError(f"{path} is cut short.") from None
     if hashlib.sha256(body).hexdigest().encode() != own:
         raise DamagedError(f"{path} has changed since it was written: its SHA-256 differs.")
-    entries = (line.split(" ", 2) for line in body.decode().splitlines())
-    return {name: (digest, int(size)) for digest, size, name in entries}
+    try:
+        entries = [line.split(" ", 2) for line in body.decode().splitlines()]
+        found = {name: (digest, int(size)) for digest, size, name in entries}
+    except ValueError:
+        raise DamagedError(f"{path} is no list of digests, sizes and names.") from None
+    if outside := [name for name in found if name != Path(name).name or name in (".", "..")]:
+        raise DamagedError(f"{path} names {outside[0][:60]!r}, which is not in its folder.")
+    return found

@@ -16,6 +16,7 @@ from typing import Any
 
 from foveate.errors import DataError, UsageError
 from foveate.storage.draft import disk_errors
+from foveate.storage.link import require_unlinked
 from foveate.storage.manifest import DamagedError, read_json, write_json
 from foveate.storage.shipped import SHIPPED, run_folder
 from foveate.suggestion import missing_file
@@ -107,6 +108,7 @@ def _require_no_run(folder: Path) -> None:
         raise UsageError(
             f"{folder} holds a run already. Continue it with `foveate resume {folder}`, or name another folder."
         )
+    require_unlinked(folder)
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file. Name a folder for the run.")
 

@@ -16,9 +16,16 @@ def seeded(build: Callable[[], Model], seed: int) -> Model:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         try:
-            return build()
+            return require_model(build())
         except (ValueError, RuntimeError, ArithmeticError) as error:  # torch's own checks of sizes raise all three
             raise UsageError(f"The model cannot be built as configured: {error}") from error
+
+
+def require_model(built: Model) -> Model:
+    """What was built. Raises ValueError when a user's class built something that cannot be trained."""
+    if not isinstance(built, nn.Module):
+        raise ValueError(f"a model is a torch.nn.Module, and what was built is {built!r:.60}. Let build return it.")
+    return built
 
 
 def require_seed(seed: int) -> None:

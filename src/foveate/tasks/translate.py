@@ -22,6 +22,7 @@ from foveate.nn.loss import Loss, cross_entropy
 from foveate.storage.draft import disk_errors, remove_stale
 from foveate.suggestion import counted
 from foveate.tasks.guide import GuideConfig, Links, guidance, guided_weights, linked_tokens, require_guidable
+from foveate.tasks.initial import require_model
 
 VALIDATED = ("loss", "perplexity", "accuracy", "alignment")
 """What `validate` measures, and what may decide which checkpoint is best; alignment where the data have links."""
@@ -232,7 +233,7 @@ def build_model(config: TranslateConfig, source_vocab: int, target_vocab: int) -
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         try:
-            return config.model.build(source_vocab, target_vocab)
+            return require_model(config.model.build(source_vocab, target_vocab))
         except (ValueError, RuntimeError, ArithmeticError) as error:  # torch's own checks of sizes raise all three
             raise UsageError(f"The model cannot be built as configured: {error}") from error
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from foveate.config import parse_json
 from foveate.storage.draft import disk_errors
+from foveate.storage.link import open_own
 from foveate.storage.manifest import DamagedError
 from foveate.train.history import to_json
 
@@ -25,7 +26,7 @@ class MetricsLog:
     def __init__(self, path: Path, keep: int = 0) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
-        self._file = path.open("ab")
+        self._file = open_own(path, "ab")
         self._file.truncate(min(keep, self._file.tell()))
 
     def write(self, row: Mapping[str, Any]) -> None:
@@ -37,7 +38,8 @@ class MetricsLog:
 
     def position(self) -> int:
         """The length in bytes, once all of it is on the disk."""
-        os.fsync(self._file.fileno())
+        with disk_errors(self._path):
+            os.fsync(self._file.fileno())
         return self._file.seek(0, os.SEEK_END)
 
     def close(self) -> None:

@@ -22,7 +22,8 @@ from foveate import machine, native
 from foveate.config import to_dict
 from foveate.errors import UsageError
 from foveate.storage.checkpoint import STATE, Checkpoint, Checkpoints, model_tensors, restore_model, save_final
-from foveate.storage.draft import remove_stale
+from foveate.storage.draft import disk_errors, remove_stale
+from foveate.storage.link import require_unlinked
 from foveate.storage.manifest import write_json
 from foveate.train import history as past
 from foveate.train.average import average
@@ -64,7 +65,9 @@ def fit(
     require_measured(task, config)
     progress = progress or Quiet()
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    require_unlinked(folder)
     with exclusive(folder), Interrupt(progress.note) as interrupt:
         run = _Run(task, config, folder, progress, {**(configuration or {}), "train": to_dict(config)})
         run.begin(resume, accept_changes)
@@ -98,7 +101,8 @@ class _Run:
     def begin(self, resume: bool, accept_changes: bool) -> None:
         """Restores the newest sound checkpoint when resuming; refuses a used folder otherwise."""
         remove_stale(self.folder)
-        self.checkpoints.folder.mkdir(exist_ok=True)
+        with disk_errors(self.checkpoints.folder):
+            self.checkpoints.folder.mkdir(exist_ok=True)
         remove_stale(self.checkpoints.folder)
         steps = self.checkpoints.steps()
         if steps and not resume:

@@ -9,7 +9,7 @@ import torch
 
 from foveate import native
 from foveate.errors import UsageError
-from foveate.storage.draft import disk_errors
+from foveate.storage.link import open_own
 
 try:
     import fcntl
@@ -23,9 +23,7 @@ HARMLESS = ("train.max_minutes", "train.log_every", "train.keep")
 @contextlib.contextmanager
 def exclusive(folder: Path) -> Iterator[None]:
     """Holds the run folder for this process; the system lets go of it however the process ends."""
-    with disk_errors(folder / ".lock"):
-        lock = (folder / ".lock").open("w")
-    with lock as file:
+    with open_own(folder / ".lock", "wb") as file:
         if fcntl:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

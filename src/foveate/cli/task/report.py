@@ -8,7 +8,7 @@ from typing import Any
 from foveate import inspect
 from foveate.inspect import Alignment
 from foveate.storage.checkpoint import read_final
-from foveate.storage.draft import disk_errors
+from foveate.storage.draft import disk_errors, write_file
 from foveate.train.log import read_rows
 
 Sample = tuple[str, str, str, Alignment | None]
@@ -84,4 +84,4 @@ def write_report(
     )
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(html, encoding="utf-8")
+    write_file(path, html.encode())

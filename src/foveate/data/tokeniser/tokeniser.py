@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from foveate.config import parse_json
 from foveate.errors import DataError
 from foveate.storage.draft import write_file
+from foveate.storage.manifest import read_file
 
 PAD, BOS, EOS, UNKNOWN = range(4)
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
@@ -101,7 +102,7 @@ class Tokeniser(Protocol):
 def read_content(path: Path) -> tuple[str, dict[str, Any]]:
     """Kind and content of a saved tokeniser. Raises DataError when the file is missing or not as it was written."""
     try:
-        record = parse_json(path.read_bytes())
+        record = parse_json(read_file(path))
         found, kind, digest, content = (record[key] for key in ("format", "kind", "digest", "content"))
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such tokeniser file. Is this the folder of a finished `train`?") from None
