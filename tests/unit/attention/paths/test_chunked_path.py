@@ -179,3 +179,14 @@ def test_no_queries_and_no_keys_are_no_trouble() -> None:
         context = PATH.run(site, query, key, key, at=Positions.of(queries, keys), key_features=None, dropout=0.0)
         assert context.shape == (1, 1, queries, 4)
         assert isinstance(PATH, Path)
+
+
+def test_a_third_derivative_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunked, "ROOM", 1)
+    x = torch.randn(1, 1, 3, 4, dtype=torch.float64, requires_grad=True)
+    path, attention = chunked.ChunkedPath(), Attention()
+    context = path.run(attention, x, x, x, at=Positions.of(3, 3), key_features=None, dropout=0.0)
+    (first,) = torch.autograd.grad(context.sin().sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(first.square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match=r"a third is asked for\. Let it keep everything: Attention\(\.\.\., paths="):
+        second.sum().backward()
