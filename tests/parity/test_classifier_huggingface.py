@@ -144,6 +144,19 @@ def test_any_sentence_can_be_looked_at(
             torch.testing.assert_close(site.weights(each)[0], weights[0, each], atol=2e-3, rtol=0)
 
 
+@torch.no_grad()
+def test_what_told_the_label_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, tokeniser = made("Bert", "ForSequenceClassification", tmp_path, attn_implementation="eager")
+    seen = TextClassifier.load(tmp_path).align("the cat 😀 sat")
+    theirs = model(**tokeniser("the cat 😀 sat", return_tensors="pt"), output_attentions=True).attentions[0]
+    torch.testing.assert_close(torch.tensor(seen.weights[0]), theirs[0, :, 0].mean(0), atol=1e-5, rtol=0)
+    assert seen.source[:4] == ("[CLS]", "the", "cat", "😀")
+    assert main(["classify", str(tmp_path), "the cat", "--look"]) == 0
+    captured = capsys.readouterr()
+    assert "most:" in captured.out
+    assert captured.err == ""
+
+
 def test_gaps_and_masks_are_looked_at_alike(tmp_path: Path) -> None:
     made("Bert", "ForMaskedLM", tmp_path)
     filler = Filler.load(tmp_path)

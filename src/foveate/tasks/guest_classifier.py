@@ -13,6 +13,8 @@ from foveate.data.label import Labels
 from foveate.data.segment import TAB, segments, split
 from foveate.data.tokeniser import HuggingFaceTokeniser
 from foveate.errors import DataError, UsageError
+from foveate.inspect.alignment import Alignment
+from foveate.inspect.self_attention import self_attention
 from foveate.models import BERT
 from foveate.models.bert_hugging_face import from_bert
 from foveate.models.bert_kin import BERTS
@@ -20,6 +22,7 @@ from foveate.models.hugging_face import read_folder
 from foveate.storage.run import CLASSIFIER, class_of, read_run, tells_a_label
 from foveate.tasks.classify import TextClassifier
 from foveate.tasks.hugging_face import require_kind
+from foveate.tasks.sight import require_text
 
 
 class GuestHead(nn.Module):
@@ -81,6 +84,18 @@ class GuestClassifier(TextClassifier):
                 "Shorten it; nothing is cut off silently."
             )
         return tokens
+
+    @torch.inference_mode()
+    def align(self, text: str) -> Alignment:
+        """What the first token, whose vector tells the label, looked at in the layer before the last: the mean of its
+        heads, as one row. Raises UsageError for an empty text.
+        """
+        require_text(text)
+        row = self.ids(text, "The text")
+        labels, said = self._labels(row, text), self.classify(text)
+        seen = self_attention(self.model.model, lambda: self._logits([row]), labels)
+        assert seen is not None  # a BERT attends
+        return Alignment.of(labels, [said.label], seen.weights[:1])
 
     def _logits(self, rows: list[list[int]]) -> Float[Tensor, "batch labels"]:
         return cast(Tensor, self.model(Batch.of(rows), rows[0][-1]))
