@@ -13,7 +13,7 @@ INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constrain
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.user ## train on a pronunciation dictionary (4 minutes), score, draw alignments, write demo/report.html
+demo: $(VENV)/.user ## train on a pronunciation dictionary (for some minutes), score, draw alignments, write demo/report.html
 	@$(BIN)/python examples/pronunciation/run.py --out demo
 
 test: lint ## set up, check style, types and layers, then run all tests

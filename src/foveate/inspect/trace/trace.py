@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+import foveate
 from foveate.attention import AttentionRecord, Recording
 from foveate.errors import DataError, FoveateError, UsageError
 from foveate.inspect.trace.fold import Stored, site_of
@@ -33,7 +33,7 @@ class Pedigree:
     model: str = ""
     configuration: Mapping[str, Any] | None = None
     dtype: str = "float32"
-    foveate: str = field(default_factory=lambda: version("foveate"))
+    foveate: str = field(default_factory=lambda: foveate.__version__)
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     difference: float | None = None
     """Largest |explain − run| of a context at recording; None: it was not measured."""
