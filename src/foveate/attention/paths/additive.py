@@ -14,7 +14,7 @@ from foveate.attention.paths.pairwise import pair_weights, unavailable
 from foveate.attention.paths.path import Cost, Formula, cutting_reasons, share_heads
 from foveate.attention.paths.weighted import suits, weigh_few
 from foveate.attention.position import Positions, traced
-from foveate.attention.score import Additive, GATv2Score, LocationAware
+from foveate.attention.score import Additive, GATv2Score, LocationAware, is_one_of
 from foveate.attention.visibility import Everything
 
 ROOM = 2**26
@@ -34,7 +34,7 @@ class AdditivePath:
 
     def refuses(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
         reasons = []
-        if getattr(type(formula.score), "compare", None) not in _SUMS:
+        if not is_one_of(formula.score, Additive, GATv2Score):
             reasons.append(f"{type(formula.score).__name__} is no sum of tanh or leaky ReLU")
         if key.device.type not in ("cpu", "cuda"):
             reasons.append(f"made for CPUs and CUDA, not for {key.device.type}")
@@ -115,7 +115,9 @@ def looked_back(
     """
     score, heads = formula.score, query.shape[1]
     kind = (query.shape[2], query.dtype, query.device.type)
-    if not isinstance(score, LocationAware) or kind != (1, torch.float32, "cpu") or traced() or unavailable():
+    if not isinstance(score, LocationAware) or not is_one_of(score, LocationAware):
+        return None
+    if kind != (1, torch.float32, "cpu") or traced() or unavailable():
         return None
     visible = None if isinstance(formula.visibility, Everything) else formula.visibility(at)
     shown = _ALL if visible is None else visible
@@ -130,7 +132,6 @@ def looked_back(
     return context, weights
 
 
-_SUMS = (Additive.compare, GATv2Score.compare)
 _ALL = torch.ones(1, 1, 1, 1, dtype=torch.bool)
 
 

@@ -12,7 +12,7 @@ from foveate.attention.normaliser import Softmax
 from foveate.attention.paths.hidden import finite, nothing_to_silence, silence, weigh
 from foveate.attention.paths.path import Formula, share_heads
 from foveate.attention.position import Positions
-from foveate.attention.score import Cosine, Dot, General, Location, ScaledDot
+from foveate.attention.score import Cosine, Dot, General, Location, ScaledDot, is_one_of
 
 PLAIN = (ScaledDot, Dot)
 """Scores that leave queries and keys as they are."""
@@ -34,6 +34,8 @@ def dot_product_reasons(formula: Formula, query: Tensor, key: Tensor) -> list[st
     reasons = []
     if not isinstance(formula.score, Products):
         reasons.append(f"{type(formula.score).__name__} is not a dot product")
+    elif not is_one_of(formula.score, Dot, General, Cosine, Location):
+        reasons.append(f"{type(formula.score).__name__} overrides how its product is computed")
     if isinstance(formula.score, Dot | Cosine) and query.shape[-1] != key.shape[-1]:
         reasons.append(f"queries are {query.shape[-1]} wide and keys {key.shape[-1]}")
     if type(formula.normaliser) is not Softmax:

@@ -18,7 +18,7 @@ from foveate.attention.normaliser import Normaliser, Softmax
 from foveate.attention.normaliser.normaliser import tells_place
 from foveate.attention.paths.path import Cost, Formula, cutting_reasons, empty_reasons, share_heads
 from foveate.attention.position import Positions
-from foveate.attention.score import Additive, Cosine, Dot, General
+from foveate.attention.score import Additive, Cosine, Dot, General, follows, is_factored, is_one_of
 from foveate.attention.score.graph import EdgeScore
 from foveate.attention.visibility import And, Edges, Everything, Visibility
 
@@ -61,7 +61,7 @@ class EdgesPath:
         reasons = cutting_reasons(formula) + empty_reasons(query, key)
         if not beside.by_pair:
             reasons.append(f"{beside} does not judge single pairs")
-        if not isinstance(formula.score, Dot | General | Cosine | Additive | EdgeScore):
+        if not (is_one_of(formula.score, Dot, General, Cosine, Additive) or _pairs_follow(formula.score)):
             reasons.append(f"{type(formula.score).__name__} does not compare rows in pairs")
         if isinstance(formula.score, Dot | Cosine) and query.shape[-1] != key.shape[-1]:
             reasons.append(f"queries are {query.shape[-1]} wide and keys {key.shape[-1]}")
@@ -175,6 +175,16 @@ def edge_statistic(
             here = torch.where(here >= 0, chosen.to(here.dtype), here)
         found[:, :, rows] = here
     return found
+
+
+def _pairs_follow(score: object) -> bool:
+    """Whether `pairs` of the features is the score: a subclass has not overridden another way to say it."""
+    pairs = ("pairs", "query_features", "key_features")
+    return (
+        isinstance(score, EdgeScore)
+        and is_factored(score)
+        and follows(score, ("__call__", "forward", "compare"), pairs)
+    )
 
 
 def split(visibility: Visibility) -> tuple[Edges | None, Visibility]:

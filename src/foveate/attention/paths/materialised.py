@@ -10,7 +10,7 @@ from foveate.attention.paths.hidden import nothing_to_silence, silence, weigh
 from foveate.attention.paths.path import Cost, Formula, asked, share_heads
 from foveate.attention.position import Positions
 from foveate.attention.refusal import described
-from foveate.attention.score import FactoredScore, PlacedScore
+from foveate.attention.score import PlacedScore, is_factored
 
 
 class Materialised(NamedTuple):
@@ -33,7 +33,7 @@ def biased_scores(
     if isinstance(score, PlacedScore):
         kept = {} if key_features is None else {"key_features": key_features}
         scores = score.scores_at(query, key, at, **kept)
-    elif key_features is not None and isinstance(score, FactoredScore):
+    elif key_features is not None and is_factored(score):
         scores = score.compare(score.query_features(query), key_features)
     else:
         scores = score(query, key)

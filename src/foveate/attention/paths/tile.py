@@ -12,7 +12,7 @@ from foveate.attention.paths.layout import Tile, between, over_keys, pieces_betw
 from foveate.attention.paths.materialised import biased_scores, terms
 from foveate.attention.paths.path import Cost, Formula, asked, share_heads
 from foveate.attention.position import Positions
-from foveate.attention.score import FactoredScore
+from foveate.attention.score import is_factored
 
 TOGETHER = 16
 """Tiles over which automatic differentiation may add gradients of a score's weights in half precision; sums over
@@ -42,7 +42,7 @@ def by_tile(
 ) -> Tensor:
     """Any score, bias and normaliser, through automatic differentiation."""
     heads = query.shape[1]
-    if key_features is None and isinstance(formula.score, FactoredScore) and finite(key):
+    if key_features is None and is_factored(formula.score) and finite(key):
         key_features = formula.score.key_features(share_heads(key, heads))
     size, light = layout[0].rows.stop - layout[0].rows.start, query.dtype in (torch.bfloat16, torch.float16)
     if light and torch.is_grad_enabled() and query.shape[2] > TOGETHER * size:

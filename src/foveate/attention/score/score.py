@@ -6,11 +6,11 @@ A score is any callable on `(query, key)`. The ones here also say which part bel
     score(q, k) = compare(query_features(q), key_features(k))
 """
 
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeGuard, runtime_checkable
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from foveate.attention.position import Positions
 
@@ -65,6 +65,55 @@ class PlacedScore(Protocol):
         key: Float[Tensor, "batch heads key key_dim"],
         at: Positions,
     ) -> Float[Tensor, "batch heads query key"]: ...
+
+
+CALLED = ("__call__", "forward")
+FACTORS = ("query_features", "key_features", "compare")
+
+
+def is_one_of(score: object, *kinds: type) -> bool:
+    """Whether a score is of one of these classes and computes what they do, so that a kernel may compute it instead.
+
+    A subclass that overrides one of their methods, a hooked module, or one with a `forward` of its own may not.
+    """
+    kind = next((base for base in type(score).__mro__ if base in kinds), None)
+    if kind is None or is_hooked(score):
+        return False
+    methods = (*CALLED, *FACTORS, "scores_at", "pairs")
+    return all(getattr(type(score), name, None) is getattr(kind, name, None) for name in methods)
+
+
+def is_factored(score: object) -> TypeGuard[FactoredScore]:
+    """Whether `compare` of the features is the score: no subclass has overridden the score itself, and no hook may
+    change it.
+
+    >>> from foveate.attention import Dot
+    >>> class Capped(Dot):
+    ...     def __call__(self, query, key):
+    ...         return super().__call__(query, key).tanh()
+    >>> is_factored(Dot()), is_factored(Capped())
+    (True, False)
+    """
+    return isinstance(score, FactoredScore) and not is_hooked(score) and follows(score, CALLED, FACTORS)
+
+
+def follows(score: object, whole: tuple[str, ...], parts: tuple[str, ...]) -> bool:
+    """Whether no class that stands before those which define the parts defines the whole: what is overridden in a
+    subclass no longer follows from parts that are inherited.
+    """
+    return min(_depth(type(score), whole)) >= min(_depth(type(score), parts))
+
+
+def _depth(kind: type, names: tuple[str, ...]) -> list[int]:
+    """How far back in the inheritance each method is defined."""
+    places = (next((i for i, base in enumerate(kind.__mro__) if name in vars(base)), None) for name in names)
+    return [place for place in places if place is not None] or [len(kind.__mro__)]
+
+
+def is_hooked(part: object) -> bool:
+    """Whether calling a module does more than its class says."""
+    own = vars(part) if isinstance(part, nn.Module) else {}
+    return bool(own) and bool(own["_forward_hooks"] or own["_forward_pre_hooks"] or "forward" in own)
 
 
 def require_equal_width(name: str, query: Tensor, key: Tensor) -> None:

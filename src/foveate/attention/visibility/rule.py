@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
+from inspect import isabstract
 
 import numpy as np
 import torch
@@ -36,6 +37,15 @@ class Visibility(ABC):
     """
 
     __array_ufunc__ = None  # numpy leaves `array & rule` to the rule
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for base in cls.__mro__[1:]:
+            if issubclass(base, Visibility) and base.__module__.startswith("foveate.") and not isabstract(base):
+                raise TypeError(
+                    f"{cls.__name__} subclasses {base.__name__}, whose answers paths know without asking it. Subclass "
+                    "Visibility, or join rules: causal() & predicate(lambda at: at.key % 2 == 0)."
+                )
 
     @abstractmethod
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads #query #key"]: ...
