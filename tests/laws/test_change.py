@@ -15,6 +15,7 @@ from foveate import machine
 from foveate.attention import AdditiveConfig, Alibi, Attention, AttentionConfig, Dot, Sparsemax, predicate
 from foveate.data.batch import Batch
 from foveate.decode import BeamConfig, GreedyConfig, SampleConfig, beam_size, decode
+from foveate.export import onnx
 from foveate.inspect.switch import explained, switched_off
 from foveate.models import BahdanauConfig, LuongConfig, Transformer, TransformerConfig
 from foveate.models.gpt import GPTConfig
@@ -339,3 +340,18 @@ def test_what_is_written_after_a_change_scores_the_same_when_it_is_forced(name: 
                     logits = model(Batch.of([source]), Batch.of([words]))
                 each = logits.log_softmax(-1).gather(1, torch.tensor(words[1:])[:, None])
                 assert each.sum().item() == pytest.approx(hypothesis.log_probability, abs=1e-3)
+
+
+@pytest.mark.parametrize("change", [change for change in CHANGES if change not in SILENT], ids=lambda c: c.__name__)
+@pytest.mark.parametrize("name", ["transformer", "transformer pre"])
+def test_an_export_computes_what_was_changed_or_refuses(name: str, change: Change) -> None:
+    model = built(name)
+    with change(model) or nullcontext():
+        if onnx.refusals(model):
+            return
+        engine, logits = onnx.onnx_engine(model), []
+        state = engine.start(Batch.of(SOURCES))
+        for word in TARGET[:-1]:
+            state, last = engine.step(state, torch.full((len(SOURCES),), word))
+            logits.append(last)
+        torch.testing.assert_close(torch.stack(logits, 1), forced(model), atol=1e-4, rtol=1e-4)

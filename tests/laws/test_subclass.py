@@ -9,11 +9,13 @@ from torch import nn
 from foveate.attention import (
     PATHS,
     Additive,
+    Alibi,
     Attention,
     Cosine,
     Dot,
     GATScore,
     GATv2Score,
+    Gaussian,
     General,
     Location,
     Positions,
@@ -27,6 +29,7 @@ from foveate.attention import (
     record,
     window,
 )
+from foveate.inspect import Trace, Track
 
 LENGTH, HEADS, WIDTH = 40, 2, 16
 SIZES = {"num_heads": HEADS, "query_dim": WIDTH, "key_dim": WIDTH}
@@ -157,3 +160,60 @@ def test_every_path_computes_what_a_subclass_of_a_score_says(name, normaliser, r
 def test_a_rule_of_ours_cannot_be_subclassed(rule):
     with pytest.raises(TypeError, match="paths know without asking it"):
         type("Mine", (type(rule),), {})
+
+
+def trace_of_one(attention: Attention, x: torch.Tensor) -> Trace:
+    with torch.no_grad(), record(attention) as seen:
+        attention.run(x, x, x)
+    return Trace.of(seen, {"nodes": Track.numbered(LENGTH)})
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_a_trace_shows_what_a_subclass_of_a_score_says(name):
+    score, x = SCORES[name](), torch.randn(1, HEADS, LENGTH, WIDTH)
+    attention = Attention(score, visibility=causal())
+    trace = trace_of_one(attention, x)
+    expected = attention.explain(x, x, x).weights
+    for head in range(HEADS):
+        torch.testing.assert_close(trace.sites[0].weights(head)[0], expected[0, head], atol=2e-3, rtol=1e-2)
+
+
+class HalfSoftmax(Softmax):
+    def __call__(self, scores, visible):
+        return 0.5 * super().__call__(scores, visible)
+
+    def tile(self, scores, visible, statistic, *, first=0):
+        return 0.5 * super().tile(scores, visible, statistic, first=first)
+
+
+class SteepAlibi(Alibi):
+    def __call__(self, at):
+        return 5 * super().__call__(at)
+
+
+class FarGaussian(Gaussian):
+    def __call__(self, at):
+        return -super().__call__(at)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"normaliser": HalfSoftmax()},
+        {"bias": SteepAlibi(HEADS)},
+        {"bias": FarGaussian(sigma=9.0)},
+        {"reweight": FarGaussian(sigma=90.0)},
+    ],
+    ids=str,
+)
+def test_a_trace_shows_what_subclasses_of_other_parts_say(parts):
+    x = torch.randn(1, HEADS, LENGTH, WIDTH)
+    attention = Attention(visibility=causal(), **parts)
+    trace = trace_of_one(attention, x)
+    with record(attention) as seen:
+        context = attention.run(x, x, x)
+    expected = attention.explain(x, x, x)
+    torch.testing.assert_close(context, expected.context, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(seen.records[0].weights(), expected.weights, atol=1e-5, rtol=1e-5)
+    for head in range(HEADS):
+        torch.testing.assert_close(trace.sites[0].weights(head)[0], expected.weights[0, head], atol=2e-3, rtol=1e-2)

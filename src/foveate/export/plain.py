@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from foveate.attention import Attention, Dot, Softmax, Visibility, causal, padding
+from foveate.attention.score import is_hooked, is_one_of
 from foveate.errors import UsageError
 from foveate.models import Seq2Seq, Transformer
 from foveate.nn.block import DecoderBlock, EncoderBlock
@@ -19,6 +20,20 @@ POSITIONS = 2048
 """Positions that an exported table has where the model itself has no limit."""
 
 
+OURS = ("foveate.", "torch.nn.modules.")
+"""Where classes of modules are defined whose formula is known."""
+
+
+def exchanged(model: nn.Module) -> list[str]:
+    """The layers that compute something of their own: hooked, parametrised, or of a class that is not known here."""
+    others = {
+        name: "has a hook or a forward of its own" if is_hooked(module) else f"is a {type(module).__name__}"
+        for name, module in model.named_modules()
+        if is_hooked(module) or not type(module).__module__.startswith(OURS)
+    }
+    return [f"{name or 'the model'} {what}, whose formula nobody here knows" for name, what in others.items()]
+
+
 def transformer_refusals(model: Seq2Seq) -> list[str]:
     """Why a model is not a plain Transformer; empty for one with nothing but dot products, softmax and the usual rules.
 
@@ -28,7 +43,7 @@ def transformer_refusals(model: Seq2Seq) -> list[str]:
         return [f"the model is a {type(model).__name__}, not a Transformer"]
     if isinstance(model.encoder, RANEncoder):
         return ["its encoder is a recurrent attention network"]
-    reasons = []
+    reasons = exchanged(model)
     for site, attention, rule in _sites(model):
         reasons += multihead_refusals(site, attention, rule)
     if isinstance(model.position, UnitInterval):
@@ -48,7 +63,7 @@ def attention_refusals(attention: nn.Module | object, rule: Visibility) -> list[
     """What of an attention is not a dot product with softmax over what the usual rule shows."""
     if not isinstance(attention, Attention):
         return [f"{type(attention).__name__} is a formula of its own"]
-    reasons = [] if isinstance(attention.score, Dot) else [f"its score is {_name(attention.score)}"]
+    reasons = [] if is_one_of(attention.score, Dot) else [f"its score is {_name(attention.score)}"]
     return reasons + rule_refusals(attention, rule)
 
 

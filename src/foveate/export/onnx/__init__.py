@@ -11,7 +11,7 @@ from torch import nn
 from foveate.export.onnx import labelling, language_model, masked, recurrent, transformer
 from foveate.export.onnx.engine import OnnxEngine, OnnxState
 from foveate.export.onnx.graph import Graph
-from foveate.export.plain import require
+from foveate.export.plain import exchanged, require
 from foveate.models import BERT, LanguageModel, Seq2Seq, Transformer
 from foveate.models.classifier import Classifier
 from foveate.models.recurrent import RecurrentSeq2Seq
@@ -36,7 +36,9 @@ FAMILIES: tuple[tuple[Any, ModuleType], ...] = (
 def refusals(model: nn.Module) -> list[str]:
     """Why a model has no ONNX graphs; empty where it has."""
     family = _family(model)
-    return [f"{type(model).__name__} is unknown"] if family is None else list(family.refusals(model))
+    if family is None:
+        return [f"{type(model).__name__} is unknown"]
+    return list(dict.fromkeys([*family.refusals(model), *exchanged(model)]))
 
 
 def max_length(model: nn.Module) -> int | None:

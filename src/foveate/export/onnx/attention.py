@@ -18,9 +18,9 @@ def refusals(site: str, attention: MultiHeadAttention) -> list[str]:
         return [f"{site}: {type(inner).__name__} is a formula of its own"]
     reasons = [*score.refusals(inner.score), *always_refused(inner)]
     reasons += [f"its visibility is {part}" for part in rule.unknown(inner.visibility)]
-    if not isinstance(inner.bias, (*rule.BIASES, type(None))):
+    if type(inner.bias) not in (*rule.BIASES, type(None)):
         reasons.append(f"its bias is {type(inner.bias).__name__}")
-    reasons += [f"its queries pass {type(t).__name__}" for t in inner.transforms if not isinstance(t, Rotary | QKNorm)]
+    reasons += [f"its queries pass {type(t).__name__}" for t in inner.transforms if type(t) not in (Rotary, QKNorm)]
     if attention.value_head_dim != attention.head_dim:
         reasons.append("its values have another width than its keys")
     return [f"{site}: {reason}" for reason in reasons]

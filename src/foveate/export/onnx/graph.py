@@ -106,11 +106,11 @@ class Graph:
     def norm(self, x: str, norm: nn.Module) -> str:
         """A layer norm or a root-mean-square norm, or nothing for a module that does nothing."""
         if isinstance(norm, nn.RMSNorm):
-            assert norm.eps is not None
-            return self.op("Mul", self.rescaled(x, norm.eps), self.weight(norm.weight))
+            epsilon = torch.finfo(torch.float32).eps if norm.eps is None else norm.eps
+            return self.op("Mul", self.rescaled(x, epsilon), self.weight(_gain(norm)))
         if not isinstance(norm, nn.LayerNorm):
             return x
-        parts = [self.weight(part) for part in (norm.weight, norm.bias) if part is not None]
+        parts = [self.weight(part) for part in (_gain(norm), norm.bias) if part is not None]
         return self.op("LayerNormalization", x, *parts, axis=-1, epsilon=norm.eps)
 
     def rescaled(self, x: str, eps: float) -> str:
@@ -159,3 +159,8 @@ class Graph:
     def _described(self, name: str, shape: Shape, integer: bool) -> Any:
         kind = self._onnx.TensorProto.INT64 if integer else self._onnx.TensorProto.FLOAT
         return self._onnx.helper.make_tensor_value_info(name, kind, shape)
+
+
+def _gain(norm: nn.LayerNorm | nn.RMSNorm) -> Tensor:
+    """The weight of a norm; ones where it has none."""
+    return torch.ones(norm.normalized_shape) if norm.weight is None else norm.weight

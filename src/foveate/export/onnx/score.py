@@ -3,6 +3,7 @@
 from torch import nn
 
 from foveate.attention import Additive, Cosine, Dot, General
+from foveate.attention.score import is_one_of
 from foveate.export.onnx.graph import Graph
 
 KNOWN = (Dot, General, Cosine, Additive)
@@ -11,7 +12,7 @@ Score = Dot | General | Cosine | Additive
 
 def refusals(score: object) -> list[str]:
     """Why a score has no operators; empty where it has."""
-    return [] if isinstance(score, KNOWN) else [f"its score is {type(score).__name__}"]
+    return [] if is_one_of(score, *KNOWN) else [f"its score is {type(score).__name__}"]
 
 
 def query_features(graph: Graph, score: Score, query: str, head_dim: int) -> str:

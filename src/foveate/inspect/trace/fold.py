@@ -15,7 +15,7 @@ from foveate.attention import AttentionRecord, Positions, Visibility
 from foveate.attention.bias import Alibi, Bias, Gaussian, RelativeBuckets
 from foveate.attention.normaliser import Softmax
 from foveate.attention.paths.path import Formula
-from foveate.attention.score import Additive, Cosine, Dot, General, Location
+from foveate.attention.score import Additive, Cosine, Dot, General, Location, is_hooked, is_one_of
 from foveate.attention.visibility import And, Around, Causal, Edges, Everything, Padding, Window
 from foveate.errors import UsageError
 from foveate.inspect.trace import normal
@@ -151,6 +151,8 @@ def _features(
     weight = next(score.parameters(), None) if isinstance(score, torch.nn.Module) else None
     precise = torch.float32 if weight is None else weight.dtype
     q, k = query[None].to(precise), key[None].to(precise)
+    if not is_one_of(score, Dot, General, Cosine, Location, Additive):
+        return _dense(formula, query, key, at, dtype)
     match score:
         case Dot():
             return {"kind": "product", "factor": score.factor(query.shape[-1])}, _kept(q, k, dtype)
@@ -277,7 +279,8 @@ def _require_written(rule: Visibility, at: Positions, queries: int, keys: int) -
 def _bias(bias: Bias | None, at: Positions, name: str) -> tuple[dict[str, Any] | None, dict[str, Tensor]]:
     if bias is None:
         return None, {}
-    if isinstance(bias, Alibi | RelativeBuckets) or (isinstance(bias, Gaussian) and at.centre is None):
+    by_distance = type(bias) in (Alibi, RelativeBuckets) or (type(bias) is Gaussian and at.centre is None)
+    if by_distance and not is_hooked(bias):
         query, key = at.query[0, 0, :, 0], at.key[0, 0, 0]
         first = min(int(key.min() - query.max()), 1 - len(query))
         last = max(int(key.max() - query.min()), len(key) - 1)
@@ -297,7 +300,7 @@ def _pairwise(bias: Bias, at: Positions, name: str) -> tuple[dict[str, Any], dic
 def _reweight(reweight: Bias | None, at: Positions) -> tuple[dict[str, Any] | None, dict[str, Tensor]]:
     if reweight is None:
         return None, {}
-    if isinstance(reweight, Gaussian):
+    if type(reweight) is Gaussian:
         centre = {} if at.centre is None else {"centre": at.centre[0, :, :, 0].detach().float().cpu()}
         return {"kind": "gaussian", "sigma": reweight.sigma}, centre
     return _pairwise(reweight, at, "reweight")

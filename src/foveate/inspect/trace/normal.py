@@ -24,13 +24,17 @@ _BUILDERS: dict[str, Callable[..., Normaliser]] = {
 }
 
 
+_KNOWN = (Softmax, ReLU, Sigmoid, Sparsemax, Entmax, Proportional, Hard)
+"""Exactly these: a subclass may make other weights."""
+
+
 def header_of(normaliser: Normaliser) -> dict[str, Any] | None:
     """The kind and the parameters of a normaliser; None for one that only its own code knows.
 
     >>> header_of(Softmax(temperature=0.5)), header_of(Hard(mode="straight_through"))
     ({'kind': 'softmax', 'temperature': 0.5}, {'kind': 'hard'})
     """
-    match normaliser:
+    match normaliser if type(normaliser) in _KNOWN else None:
         case Softmax(temperature=temperature):
             return {"kind": "softmax", "temperature": temperature}
         case ReLU(normalised=normalised):
