@@ -83,7 +83,7 @@ def row_statistic(
 ) -> Float[Tensor, "batch heads query"]:
     """The normaliser's number of every row, for records; without gradients."""
     normaliser, parts = formula.normaliser, []
-    features = formula.score.key_features(key) if isinstance(formula.score, FactoredScore) else None
+    features = formula.score.key_features(key) if is_factored(formula.score) else None
     for tile in layout:
         queries, here = query[:, :, tile.rows], at.rows(tile.rows)
         if not tile.columns:  # what a row has that sees nothing
