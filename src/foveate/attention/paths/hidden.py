@@ -76,5 +76,5 @@ def weigh(
     """Σ_j α_ij v_j over the visible j only: a value that is not finite reaches exactly the queries that see it."""
     if visible.shape[-2] == 1 or finite(value):
         return weights @ value
-    products = weights[..., None] * value[..., None, :, :]
-    return torch.where(visible[..., None], products, 0.0).sum(-2)
+    # Zeros before the product and not after it: weights have gradients, too.
+    return (weights[..., None] * torch.where(visible[..., None], value[..., None, :, :], 0.0)).sum(-2)

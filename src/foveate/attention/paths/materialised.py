@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from foveate.attention.paths.hidden import nothing_to_silence, silence, weigh
+from foveate.attention.paths.hidden import finite, nothing_to_silence, silence, weigh
 from foveate.attention.paths.path import Cost, Formula, asked, share_heads
-from foveate.attention.position import Positions
+from foveate.attention.position import Positions, traced
 from foveate.attention.refusal import described
 from foveate.attention.score import PlacedScore, is_factored
 
@@ -43,6 +43,37 @@ def biased_scores(
     return scores if formula.bias is None else scores + formula.bias(at).to(scores.dtype)
 
 
+def apart_scores(
+    formula: Formula,
+    query: Float[Tensor, "batch heads query query_dim"],
+    key: Float[Tensor, "batch heads key key_dim"],
+    visible: Bool[Tensor, "#batch #heads #query #key"],
+    *,
+    at: Positions,
+    key_features: Float[Tensor, "batch heads key feature"] | None = None,
+) -> Float[Tensor, "batch heads query key"]:
+    """The same, where gradients are wanted: a key that is not finite reaches the gradients of those who see it only.
+
+    In one product it would reach all, for the gradient of a hidden pair is 0, and 0 · NaN is NaN.
+    """
+    source = key if key_features is None else key_features
+    if visible.shape[-2] == 1 or not torch.is_grad_enabled() or traced() or finite(source):
+        return biased_scores(formula, query, key, at=at, key_features=key_features)
+    lost = ~source.detach().isfinite().all(-1)
+    clean = [None if part is None else torch.where(lost[..., None], 0.0, part) for part in (key, key_features)]
+    assert clean[0] is not None
+    scores = biased_scores(formula, query, clean[0], at=at, key_features=clean[1])
+    columns = lost.flatten(0, 1).any(0).nonzero()[:, 0]
+    parts = [scores[..., :0]]
+    for column in columns.tolist():
+        one = slice(column, column + 1)
+        sees = visible if visible.shape[-1] == 1 else visible[..., one]
+        seers = torch.where(sees, query, 0.0)
+        features = None if key_features is None else key_features[:, :, one]
+        parts.append(biased_scores(formula, seers, key[:, :, one], at=at.columns(one), key_features=features))
+    return scores.index_copy(-1, columns, torch.cat(parts, dim=-1))
+
+
 def materialise(
     formula: Formula,
     query: Float[Tensor, "batch heads query query_dim"],
@@ -61,7 +92,7 @@ def materialise(
         key, value = silence(visible, key, value)
         if key_features is not None:
             (key_features,) = silence(visible, key_features.expand(-1, heads, -1, -1))
-    scores = biased_scores(formula, query, key, at=at, key_features=key_features)
+    scores = apart_scores(formula, query, key, visible, at=at, key_features=key_features)
     weights = formula.normaliser(scores, visible)
     if formula.reweight is not None:
         weights = weights * formula.reweight(at).exp().to(weights.dtype)

@@ -9,7 +9,7 @@ from foveate.attention.paths import fused
 from foveate.attention.paths.blocks import by_rows
 from foveate.attention.paths.hidden import finite, silence, weigh
 from foveate.attention.paths.layout import Tile, between, over_keys, pieces_between, placed, tiles, visible_in
-from foveate.attention.paths.materialised import biased_scores, terms
+from foveate.attention.paths.materialised import apart_scores, biased_scores, terms
 from foveate.attention.paths.path import Cost, Formula, asked, share_heads
 from foveate.attention.position import Positions
 from foveate.attention.score import is_factored
@@ -129,7 +129,8 @@ def _one_tile(
         start = part.stop
         features = None if key_features is None else key_features[:, :, part]
         columns = here.columns(piece)
-        scores.append(biased_scores(formula, query, key[:, :, part], at=columns, key_features=features))
+        seen = visible if visible.shape[-1] == 1 else visible[..., part]
+        scores.append(apart_scores(formula, query, key[:, :, part], seen, at=columns, key_features=features))
         if formula.reweight is not None:
             reweights.append(placed(formula.reweight(columns), tile.rows, piece))
     weights = formula.normaliser(torch.cat(scores, dim=-1), visible)
