@@ -434,9 +434,11 @@ def test_sums_over_many_positions_are_exact_to_the_rounding_of_their_result(
             assert wrong <= max(SUMMED[dtype], rounded), f"{path.name}, part {place}: {case.name}"
 
 
-@pytest.mark.parametrize("path", ["product", "sdpa", "short"])
+@pytest.mark.parametrize("path", ["product", "short"])
 def test_what_all_keys_share_gives_queries_no_gradient_in_half_precision(path: str) -> None:
-    """Rows of gradients of scores sum to 0 where weights are float32; rounded to bfloat16 they do not sum to 1."""
+    """Rows of gradients of scores sum to 0 where weights are float32; rounded to bfloat16 they do not. (torch's own
+    kernel rounds the context that it subtracts.)
+    """
     generator = torch.Generator().manual_seed(0)
     query, key, value = (0.1 * torch.randn(1, 1, 500, 16, generator=generator).bfloat16() for _ in range(3))
     query[..., 1], key[..., 1] = 0, 8
