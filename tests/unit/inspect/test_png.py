@@ -139,11 +139,41 @@ def test_letters_that_join_are_joined() -> None:
 
 
 def test_a_sentence_from_right_to_left_ends_on_the_left() -> None:
-    dark = (pixels(rasterised(written("الل."))) < 128).any(axis=2)
+    dark = (pixels(rasterised(written("با."))) < 128).any(axis=2)
     columns = np.flatnonzero(dark.any(axis=0))
     assert columns.max() <= 2 * 101
     stop = dark[:, columns.min() : columns.min() + 4]
     assert np.flatnonzero(stop.any(axis=1)).min() > 50  # the full stop stands alone at the left, on the line
+
+
+@pytest.mark.parametrize(
+    ("text", "direction", "seen"),
+    [
+        ("see שלום 12", "ltr", ["see ", "12", "שלום "]),
+        ("שלום (2) дом", "ltr", [")", "2", "שלום (", " дом"]),  # brackets run as what they hold
+        ("12 سلام 3.5%", "rtl", ["%", "3.5", " سلام ", "12"]),  # after Arabic letters a number takes no sign along
+        ("שלום 3.5%", "rtl", ["3.5%", "שלום "]),
+        ("(abc) שלום", "rtl", [") שלום", "abc", "("]),
+        ("a (b) 3.", "ltr", ["a (b) 3."]),
+        ("", "ltr", []),
+    ],
+)
+def test_a_line_of_two_directions_stands_as_the_standard_says(text: str, direction: Any, seen: list[str]) -> None:
+    assert [run.text for run in letter.runs(text, direction)] == seen
+
+
+def test_a_line_of_several_fonts_and_directions_is_drawn_without_gaps() -> None:
+    """Every letter stands in its own font, also beside one of another font and direction."""
+
+    def width_of(text: str) -> int:
+        drawing = (
+            '<svg xmlns="http://www.w3.org/2000/svg" width="600" height="40"><rect width="100%" height="100%" '
+            f'fill="#ffffff"/><text x="10" y="30" font-size="20" fill="#000000">{text}</text></svg>'
+        )
+        return int(np.ptp(np.flatnonzero((pixels(rasterised(drawing)) < 128).any(axis=(0, 2)))))
+
+    parts = [width_of(part) for part in ("aaa|", "|سلام|", "|дом")]
+    assert width_of("aaa|سلام|дом") == pytest.approx(sum(parts) - 2 * width_of("|"), abs=4)
 
 
 def test_a_letter_that_no_font_has_is_refused_by_name() -> None:

@@ -12,14 +12,10 @@ import struct
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from foveate.inspect.figure.letter import Face, Run, runs
 from foveate.inspect.figure.raster import SVG, own_text
-
-if TYPE_CHECKING:
-    pass
 
 _HREF = "href"
 _PAIR = re.compile(r"translate\(([-\d.]+) ([-\d.]+)\)|rotate\(([-\d.]+)\)")
@@ -70,13 +66,7 @@ class _Font:
 
     def shaped(self, run: Run) -> list[_Glyph]:
         """The glyphs of a run from left to right, in sizes of the font: joined, combined and kerned by HarfBuzz."""
-        import uharfbuzz
-
-        buffer = uharfbuzz.Buffer()
-        buffer.add_str(run.text)
-        buffer.guess_segment_properties()
-        buffer.direction = run.direction
-        uharfbuzz.shape(self.face.font, buffer)
+        buffer = run.shaped()
         em = self.face.face.upem
         clusters = sorted({info.cluster for info in buffer.glyph_infos})
         ends = dict(zip(clusters, [*clusters[1:], len(run.text)], strict=True))

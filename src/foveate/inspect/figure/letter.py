@@ -202,8 +202,24 @@ class Run:
     face: Face
     direction: Direction
 
+    def shaped(self) -> "uharfbuzz.Buffer":
+        """Its glyphs from left to right: joined, combined and kerned by HarfBuzz, in units of the font."""
+        import uharfbuzz
 
-def runs(text: str, direction: Direction, *, bold: bool = False) -> list[Run]:
+        buffer = uharfbuzz.Buffer()
+        buffer.add_str(self.text)
+        buffer.guess_segment_properties()
+        buffer.direction = self.direction
+        uharfbuzz.shape(self.face.font, buffer)
+        return buffer
+
+    @property
+    def width(self) -> float:
+        """In sizes of the font."""
+        return sum((place.x_advance for place in self.shaped().glyph_positions), start=0.0) / self.face.face.upem
+
+
+def runs(text: str, direction: Direction, *, bold: bool = False, outlined: bool = True) -> list[Run]:
     """A line of text as runs from left to right, as they stand on the paper.
 
     >>> [run.text for run in runs("see سلام 12", "ltr")]
@@ -211,7 +227,7 @@ def runs(text: str, direction: Direction, *, bold: bool = False) -> list[Run]:
 
     Reference: Unicode standard annex 9, without embeddings, which labels show as escapes.
     """
-    known = faces(text, bold=bold)
+    known = faces(text, bold=bold, outlined=outlined)
     levels = _levels(text, direction)
     parts: list[tuple[str, Face, int]] = []
     for letter, level in zip(text, levels, strict=True):
@@ -232,31 +248,68 @@ def runs(text: str, direction: Direction, *, bold: bool = False) -> list[Run]:
 
 
 def _levels(text: str, direction: Direction) -> list[int]:
-    """The level of each letter: even ones run from left to right."""
-    kinds = [unicodedata.bidirectional(letter) or "L" for letter in text]
-    for i, kind in enumerate(kinds):  # W1, W4, W5: marks and signs beside numbers
-        before, after = (kinds[i - 1] if i else ""), (kinds[i + 1] if i + 1 < len(kinds) else "")
-        if kind == "NSM":
-            kinds[i] = before or ("R" if direction == "rtl" else "L")
-        elif kind == "AL":
-            kinds[i] = "R"
-        elif (kind in {"CS", "ES"} and before == after == "EN") or (kind == "ET" and "EN" in (before, after)):
-            kinds[i] = "EN"
+    """The level of each letter: even ones run from left to right. The names of the rules are the annex's."""
     base = "R" if direction == "rtl" else "L"
-    sides: list[str | None] = []
-    strong = base
-    for kind in kinds:
-        strong = kind if kind in {"L", "R"} else strong
-        # W7: a number after Latin letters belongs to them; after right-to-left letters it stands among those.
-        sides.append(kind if kind in {"L", "R"} else ("L" if strong == "L" else "N") if kind in {"EN", "AN"} else None)
-    for i, side in enumerate(sides):  # N1, N2: what has no side of its own
-        if side is None:
-            left = next((_side(s) for s in reversed(sides[:i]) if s), base)
-            right = next((_side(s) for s in sides[i:] if s), base)
-            sides[i] = left if left == right else base
+    kinds = _weak([unicodedata.bidirectional(letter) or "L" for letter in text], base)
+    _bracketed(text, kinds, base)
+    sides = [{"EN": "R", "AN": "R"}.get(kind, kind) for kind in kinds]
+    for at, side in enumerate(sides):  # N1, N2: what has no side of its own
+        if side not in "LR":
+            left = sides[at - 1] if at else base
+            right = next((other for other in sides[at:] if other in "LR"), base)
+            sides[at] = kinds[at] = left if left == right else base
     even = 2 if direction == "rtl" else 0
-    return [1 if side == "R" else 2 if side == "N" else even for side in sides]
+    return [1 if kind == "R" else 2 if kind in ("EN", "AN") else even for kind in kinds]
 
 
-def _side(side: str) -> str:
-    return "R" if side == "N" else side
+def _weak(kinds: list[str], base: str) -> list[str]:
+    """W1 to W7: marks, numbers and the signs beside them."""
+    strong = base
+    for at, kind in enumerate(kinds):
+        if kind == "NSM":
+            kinds[at] = kind = kinds[at - 1] if at else base
+        if kind in ("L", "R", "AL"):
+            strong = kind
+        elif kind == "EN" and strong == "AL":
+            kinds[at] = "AN"
+    kinds = ["R" if kind == "AL" else kind for kind in kinds]
+    for at in range(1, len(kinds) - 1):
+        before, kind, after = kinds[at - 1 : at + 2]
+        if before == after and ((kind == "CS" and before in ("EN", "AN")) or (kind == "ES" and before == "EN")):
+            kinds[at] = before
+    for order in (range(len(kinds)), range(len(kinds) - 1, -1, -1)):
+        step = 1 if order.step > 0 else -1
+        for at in order:
+            if kinds[at] == "ET" and 0 <= at - step < len(kinds) and kinds[at - step] == "EN":
+                kinds[at] = "EN"
+    strong = base
+    for at, kind in enumerate(kinds):
+        strong = kind if kind in ("L", "R") else strong
+        if kind == "EN" and strong == "L":
+            kinds[at] = "L"
+        elif kind not in ("L", "R", "EN", "AN"):
+            kinds[at] = "N"
+    return kinds
+
+
+def _bracketed(text: str, kinds: list[str], base: str) -> None:
+    """N0: both brackets of a pair run as what they hold, unless that is against the line and what stands before."""
+    opened: list[int] = []
+    pairs: list[tuple[int, int]] = []
+    for at, letter in enumerate(text):
+        if letter in _BRACKETS and kinds[at] == "N":
+            opened.append(at)
+        elif letter in _BRACKETS.values() and kinds[at] == "N":
+            match = next((place for place in reversed(opened) if _BRACKETS[text[place]] == letter), None)
+            if match is not None:
+                del opened[opened.index(match) :]
+                pairs.append((match, at))
+    for begin, end in sorted(pairs):
+        inside = {"L" if kind == "L" else "R" for kind in kinds[begin + 1 : end] if kind != "N"}
+        if not inside:
+            continue
+        before = next(("L" if kind == "L" else "R" for kind in reversed(kinds[:begin]) if kind != "N"), base)
+        kinds[begin] = kinds[end] = base if base in inside or before == base else before
+
+
+_BRACKETS = {"(": ")", "[": "]", "{": "}", "⟨": "⟩"}

@@ -6,11 +6,11 @@ from xml.etree import ElementTree
 
 from foveate.errors import SetupError, UsageError
 from foveate.inspect.alignment import Alignment
-from foveate.inspect.figure.letter import BOLD, REGULAR, Face, faces
+from foveate.inspect.figure.letter import BOLD, REGULAR, Face, runs
 from foveate.inspect.figure.pixel import SIGNATURE, chunk, international
 from foveate.inspect.figure.scale import Hue, Scale, Theme
 from foveate.inspect.figure.vector import svg
-from foveate.inspect.label import Reading
+from foveate.inspect.label import Direction, Reading
 
 SVG = "{http://www.w3.org/2000/svg}"
 INCH = 96
@@ -75,22 +75,30 @@ def _physical(root: ElementTree.Element) -> tuple[str, list[Face]]:
     for element in root.iter(f"{SVG}image"):
         element.set("image-rendering", "optimizeSpeed")  # cells keep their edges
     for element in root.iter(f"{SVG}text"):
-        text = own_text(element)
-        known = faces(text, bold=element.get("font-weight") == "600", outlined=False)
-        foreign = [face for face in known.values() if face not in (REGULAR, BOLD)]
-        if foreign:
-            element.set("font-family", foreign[0].family)
-            used.update(foreign)
-        for child in list(element):
-            element.remove(child)
-        if element.attrib.pop("direction", "ltr") == "rtl":
-            anchor = element.get("text-anchor", "start")
-            element.set("text-anchor", {"start": "end", "end": "start"}.get(anchor, anchor))
-            text = _RIGHT_TO_LEFT + text + _RIGHT_TO_LEFT  # lines are taken from left to right: marks hold its ends
-        element.attrib.pop("unicode-bidi", None)
-        element.text = text
+        used.update(_set(element))
     ElementTree.register_namespace("", SVG[1:-1])
     return ElementTree.tostring(root, encoding="unicode"), sorted(used, key=lambda face: (str(face.path), face.index))
+
+
+def _set(element: ElementTree.Element) -> set[Face]:
+    """Write a text as runs of one font and one direction, each at its own place; returns the fonts."""
+    direction: Direction = "rtl" if element.attrib.pop("direction", "") == "rtl" else "ltr"
+    parts = runs(own_text(element), direction, bold=element.get("font-weight") == "600", outlined=False)
+    for child in list(element):
+        element.remove(child)
+    element.text = None
+    widths = [run.width * float(element.get("font-size", 12)) for run in parts]
+    share = {"start": 0.0, "middle": 0.5, "end": 1.0}[element.get("text-anchor", "start")]
+    at = float(element.get("x", 0)) - sum(widths) * (1 - share if direction == "rtl" else share)
+    element.attrib.pop("unicode-bidi", None)
+    element.set("text-anchor", "start")
+    element.set("{http://www.w3.org/XML/1998/namespace}space", "preserve")
+    for run, wide in zip(parts, widths, strict=True):
+        span = ElementTree.SubElement(element, f"{SVG}tspan", {"x": f"{at:.3f}", "font-family": run.face.family})
+        # The renderer takes every line from left to right: marks tell signs beside letters that they run backwards.
+        span.text = f"{_RIGHT_TO_LEFT}{run.text}{_RIGHT_TO_LEFT}" if run.direction == "rtl" else run.text
+        at += wide
+    return {run.face for run in parts}
 
 
 def own_text(element: ElementTree.Element) -> str:
