@@ -357,3 +357,9 @@ def test_a_package_that_went_missing_is_named(foveate: Any, monkeypatch: pytest.
     said = foveate("completion", "bash")
     assert (said.code, said.out) == (4, "")
     assert said.err == "foveate completion: The package shtab is not installed. Run: pip install shtab\n"
+
+
+def test_the_shown_configuration_names_the_kinds_of_what_is_left_out(foveate: Any) -> None:
+    shown = foveate("plan", "translate", "--show", "--set", "model=transformer").out
+    assert re.search(r'one of "alibi", .*\n# bias = "none"', shown)
+    assert re.search(r'one of "rotary", .*\ntransforms = \[\]', shown)

@@ -73,9 +73,19 @@ def _toml_table(annotation: Any, value: Any, path: tuple[str, ...], comments: bo
 def _comment(cls: type, field: "dataclasses.Field[Any]", annotation: Any) -> list[str]:
     text = help_for(cls, field.name)
     choices = [c for a in (annotation, *typing.get_args(annotation)) for c in typing.get_args(a) if _is_literal(a)]
+    choices = choices or _kinds_left_out(annotation)
     if choices:
         text = f"{text.rstrip('.')}{'; ' if text else ''}one of {', '.join(map(shown, choices))}"
     return [f"# {line}" for line in textwrap.wrap(text, 110)]
+
+
+def _kinds_left_out(annotation: Any) -> list[str]:
+    """The kinds of what may be none, or of what a list holds: each is a table, and none of them is written."""
+    parts = typing.get_args(annotation)
+    held = parts[0] if typing.get_origin(annotation) is tuple and parts else annotation
+    if held is annotation and type(None) not in parts:
+        return []
+    return [kind_of(member) for member in dataclasses_in(held) if not is_written(member)]
 
 
 def _is_literal(annotation: Any) -> bool:

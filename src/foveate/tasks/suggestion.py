@@ -96,7 +96,7 @@ def _tokeniser(side: _Side, total: int) -> tuple[dict[str, Any], str]:
     if side.single_words:
         return {"kind": "character"}, "single words, so characters"
     if side.symbols:
-        return {"kind": "word"}, f"{side.different_words} different symbols, so one token each"
+        return {"kind": "word"}, f"{side.different_words} different words or symbols, so one token each"
     if total < 2_000:
         return {"kind": "character"}, "too few pairs to learn subwords from, so characters"
     size = 8_000 if total >= 50_000 else 4_000 if total >= 10_000 else 2_000

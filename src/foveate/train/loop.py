@@ -166,7 +166,7 @@ class _Run:
         if self.step >= self.config.steps:
             return f"all {self.config.steps:,} steps are done"
         if self.config.max_minutes is not None and self.seconds >= self.config.max_minutes * 60:
-            return f"the {self.config.max_minutes:g} minutes are used up"
+            return f"its time is used up, train.max_minutes = {self.config.max_minutes:g}"
         return self._patience_ending()
 
     def _patience_ending(self) -> str:

@@ -39,6 +39,8 @@ class Notes:
     def note(self, sentence: str) -> None:
         self.sentences.append(sentence)
 
+    tell = note
+
     def end(self) -> None: ...
 
 
@@ -171,7 +173,7 @@ def test_an_unknown_metric_is_refused_with_the_known_ones(line: Any, tmp_path: P
 
 def test_a_time_budget_ends_with_a_validation_and_final_weights(line: Any, tmp_path: Path) -> None:
     outcome = fit(line(), replace(CONFIG, steps=10**9, validate_every=10**6, max_minutes=0.002), tmp_path)
-    assert outcome.stopped_because == "the 0.002 minutes are used up"
+    assert outcome.stopped_because == "its time is used up, train.max_minutes = 0.002"
     assert outcome.best_step == outcome.step
     assert [row["step"] for row in rows(tmp_path, "valid")] == [outcome.step]
     assert (tmp_path / "model.safetensors").exists()
