@@ -235,9 +235,12 @@ def picture(entry: Entry) -> str:
         return _windows(entry.config, x)
     x = x.expand(1, HEADS, -1, -1)
     with torch.no_grad():
-        weights = built(entry.config).eval().explain(x, x, x, at=placed(entry, LENGTH)).weights[0, 0]
+        seen = built(entry.config).eval().explain(x, x, x, at=placed(entry, LENGTH))
+    weights, visible = seen.weights[0, 0], seen.visible[0, 0]
+    shown = visible.numpy() if visible.shape == weights.shape else None
     rows, columns = ([str(place) for place in range(1, size + 1)] for size in weights.shape)
-    return svg(Alignment.of(columns, rows, weights.numpy()), names=("key", "query"), theme="light", top=None)
+    alignment = Alignment.of(columns, rows, weights.numpy(), shown)
+    return svg(alignment, names=("key", "query"), theme="light", top=None)
 
 
 def _windows(config: Any, x: Tensor) -> str:
