@@ -289,6 +289,11 @@ class Attention(nn.Module):
 
     def _choose(self, query: Tensor, key: Tensor, at: Positions, *, training: bool, kept: Tensor | None = None) -> Path:
         """The path that should be the fastest. The choice is remembered for calls of the same kind and size."""
+        if torch.compiler.is_compiling():  # tables of rates are nothing to trace, and choices nothing to keep
+            plain = (path for path in self.paths if getattr(path, "traceable", False))
+            for path in plain:
+                if not path.refuses(self, query, key, at):
+                    return path
         made = None if kept is None else kept.shape
         kind = (query.shape, key.shape, query.dtype, query.device, training, at.aligned, traced(), made)
         if self._tuned is not machine.current():

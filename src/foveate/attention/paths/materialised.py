@@ -110,6 +110,7 @@ class MaterialisedPath:
     """Accepts everything; O(query · key) memory."""
 
     name = "materialised"
+    traceable = True
 
     def refuses(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
         return []

@@ -45,7 +45,8 @@ class Path(Protocol):
 
     Queries and keys reach a path as they are scored: the attention's transforms are behind them. A path may say
     `by_kind = True`: then it refuses by nothing but the parts of the formula and by shapes, number types, the device
-    and whether gradients are wanted, so that a choice that is remembered by these need not ask again.
+    and whether gradients are wanted, so that a choice that is remembered by these need not ask again. One that says
+    `traceable = True` is made of torch's operations alone: the first of these that accepts runs under torch.compile.
     """
 
     name: str

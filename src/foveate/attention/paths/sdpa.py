@@ -29,6 +29,7 @@ class SDPAPath:
 
     name = "sdpa"
     by_kind = True
+    traceable = True
 
     def refuses(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
         return dot_product_reasons(formula, query, key)
