@@ -52,6 +52,7 @@ _HOMES = {
         "TransformerConfig",
     ),
     "foveate.comparison": ("compare",),
+    "foveate.lesson": ("train_translator",),
     "foveate.tasks.classify": ("ClassifyConfig", "ClassifyTask", "TextClassifier"),
     "foveate.tasks.embedder": ("Embedder",),
     "foveate.tasks.filler": ("Filler",),

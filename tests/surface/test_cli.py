@@ -167,7 +167,7 @@ def test_resuming_a_finished_run_says_so_and_changes_no_weight(foveate: Any, run
     said = foveate("resume", run, "--no-tune", "--threads", "1")
     assert said.code == 0
     assert "Finished before: all 120 steps are done" in said.err
-    assert "To train for longer, begin another" in said.err
+    assert "To train for longer:  foveate resume" in said.err
     assert digest(run) == before
 
 

@@ -58,6 +58,7 @@ NAMES = [
     "fit",
     "padding",
     "record",
+    "train_translator",
     "tune",
     "window",
 ]

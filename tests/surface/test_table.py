@@ -1,6 +1,7 @@
 """Which columns of a table are read is said or plain to see; a folder with other files is not trained in."""
 
 import os
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -121,3 +122,34 @@ def test_a_pipe_is_refused_in_words(foveate: Any, task: str, tmp_path: Path) -> 
 def _write(pipe: Path) -> None:
     descriptor = os.open(pipe, os.O_RDWR)  # opens without a reader
     os.write(descriptor, b"a\tb\n" * 20)
+
+
+def test_a_plan_reads_the_data_and_says_what_training_would_choose(foveate: Any, corpus: Path, tmp_path: Path) -> None:
+    files = ("--source", corpus / "source.txt", "--target", corpus / "target.txt")
+    said = foveate("plan", "translate", *files, "--threads", "1", "--no-tune")
+    assert said.code == 0, said.err
+    assert "300 pairs; a source line has" in said.out
+    assert "model: " in said.out
+    assert re.search(r"training: (about \d+ minutes?|about [\d.]+ hours|less than a minute) for [\d,]+ steps", said.out)
+    assert re.search(r"--size large would be [\d,]+ parameters and [\d,]+ steps: roughly", said.out)
+    shown = foveate("plan", "translate", *files, "--size", "large", "--show", "--threads", "1")
+    assert "hidden_dim = 256" in shown.out
+    for words, sentence in (
+        (("translate", "--size", "large"), "--size chooses sizes for files of data"),
+        (("translate", "--data", corpus / "pairs.tsv"), "translate does not take --data"),
+        (("translate", "--target", corpus / "target.txt"), "There is nothing to plan for. Give --source FILE."),
+    ):
+        refused = foveate("plan", *words)
+        assert (refused.code, sentence in refused.err) == (2, True), refused.err
+
+
+def test_a_training_says_how_long_it_takes_before_its_first_step(foveate: Any, corpus: Path, tmp_path: Path) -> None:
+    words = ("train", "translate", "--source", corpus / "pairs.tsv", *QUICK, "--set", "model.hidden_dim=8")
+    said = foveate(*words, "--out", tmp_path / "run")
+    assert said.code == 0, said.err
+    estimate, first = said.err.index("Estimated time: "), said.err.index("step 1/1")
+    assert estimate < first
+    toml = tmp_path / "run.toml"
+    toml.write_text(f'[data]\nsource = "{corpus}/pairs.tsv"\n')
+    refused = foveate("train", "translate", toml, "--size", "large", "--out", tmp_path / "other")
+    assert (refused.code, "--size chooses sizes where no TOML file does" in refused.err) == (2, True)

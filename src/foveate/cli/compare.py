@@ -33,7 +33,7 @@ TESTS = {
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    from foveate.cli.options import columns_argument, machine_arguments
+    from foveate.cli.options import columns_argument, machine_arguments, size_argument
 
     parser.epilog = examples(EXAMPLE, parser)
     parser.add_argument("task", choices=list(TASKS), help="what to train; see `foveate train --help`")
@@ -60,6 +60,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="A.B=C", help="set one setting for all; may be repeated"
     )
+    size_argument(parser)
     parser.add_argument("--quiet", action="store_true", help="only results and errors")
     machine_arguments(parser)
 
@@ -119,13 +120,17 @@ def _base(arguments: argparse.Namespace) -> tuple[dict[str, Any], Any]:
     from foveate.cli.train import files_given
     from foveate.config import read_toml
     from foveate.errors import UsageError
+    from foveate.tasks.size import Allowance
 
     files, first, suggestion = files_given(arguments), TASKS[arguments.task].first, None
+    if arguments.config is not None and arguments.size:
+        raise UsageError("--size chooses sizes where no TOML file does. Leave one of them out.")
     if arguments.config is not None:
         mapping: dict[str, Any] = read_toml(arguments.config)
     elif first in files:
         module = module_of(arguments.task)
-        suggestion = module.suggest(data_config(files, arguments.set, module.RunConfig))
+        allowance = Allowance.here(arguments.size, arguments.threads)
+        suggestion = module.suggest(data_config(files, arguments.set, module.RunConfig), allowance)
         mapping = dict(suggestion.settings)
     else:
         raise UsageError(f"There is nothing to train on. Give {option(first)} FILE, or a TOML file.")

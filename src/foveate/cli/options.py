@@ -75,6 +75,15 @@ def columns_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def size_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--size",
+        choices=["small", "medium", "large"],
+        help="how much work, where no TOML file says it: about 10 minutes on this machine (small, the default), an "
+        "hour, or a night",
+    )
+
+
 def pairs_of(arguments: argparse.Namespace) -> Iterator[Any]:
     """The pairs to score a run on: by --columns, or as its training data were read."""
     from foveate.data.text import columns_there, read_pairs

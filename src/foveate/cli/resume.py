@@ -1,18 +1,31 @@
 """foveate resume"""
 
 import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from foveate.storage.run import Run
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     from foveate.cli.options import machine_arguments
 
     parser.epilog = """
-example:
+examples:
   foveate resume run/
+  foveate resume run/ --set train.steps=12000       longer, also after the run has ended
+  foveate resume run/ --set train.max_minutes=20    in all, the minutes before included
 
-Continues from the newest sound checkpoint; on CPU the result is the same to the last bit as without the stop.
+Continues from the newest sound checkpoint; on CPU the result is the same to the last bit as without the stop. --set
+changes when a run ends: train.steps, train.max_minutes, train.patience; and train.log_every, train.keep. With more
+steps the learning rate goes on as its schedule has it: constant, inverse_square_root and plateau as if the run had been
+meant to be longer, a cosine laid over all its steps anew, so that the rate rises again.
 """
     parser.add_argument("run", metavar="RUN", help="the run folder")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="A.B=C", help="change when the run ends; may be repeated"
+    )
     parser.add_argument("--quiet", action="store_true", help="only results and errors")
     machine_arguments(parser)
 
@@ -30,10 +43,54 @@ def run(arguments: argparse.Namespace) -> int:
     if is_shipped(folder) or model_type_of(folder) is not None:
         raise UsageError(
             f"{arguments.run} came trained, without checkpoints and data: there is nothing to resume. Name a run that "
-            "`foveate train` began."
+            f"`foveate train` began, or begin one with its weights: --set initialise_from={arguments.run}."
         )
     saved = read_run(folder)
     task = module_of(known_task(saved))
+    if arguments.set:
+        saved = extended(saved, arguments.set, task.RunConfig)
     config = build(task.RunConfig, saved.config, where="")
     prepare_machine(arguments, quiet=arguments.quiet)
-    return train(saved.task, task.open_task(config, folder), config, folder, quiet=arguments.quiet, resume=True)
+    return train(
+        saved.task,
+        task.open_task(config, folder),
+        config,
+        folder,
+        quiet=arguments.quiet,
+        resume=True,
+        accepted=[path for change in saved.changes for path in change],
+    )
+
+
+def extended(saved: "Run", assignments: Sequence[str], kind: type[Any]) -> "Run":
+    """The run with other settings for its end, which its config.json then has, and what they were before.
+
+    Raises UsageError for settings that would make it another run, and for fewer steps than it has made.
+    """
+    from foveate.config import build, override, to_dict
+    from foveate.errors import UsageError
+    from foveate.storage.checkpoint import Checkpoints
+    from foveate.storage.run import change_run
+    from foveate.suggestion import counted
+    from foveate.train.resume import EXTENDING, differences, exclusive
+
+    before = to_dict(build(kind, saved.config, where=""))
+    config = build(kind, override(saved.config, assignments), where="")
+    change = differences(before, to_dict(config))
+    others = [path for path in change if path not in EXTENDING]
+    if others:
+        raise UsageError(
+            f"A run keeps what it was begun with, so {others[0]} ({change[others[0]]}) cannot change. Changeable are "
+            f"{', '.join(EXTENDING)}. For anything else begin another run; --set initialise_from={saved.folder} begins "
+            "it with these weights."
+        )
+    reached = max(Checkpoints(saved.folder / "checkpoints").steps(), default=0)
+    if config.train.steps < reached:
+        raise UsageError(
+            f"{saved.folder} has made {counted(reached, 'step')} already, so train.steps = {config.train.steps:,} is "
+            "too few. Name more, or fewer in a new run."
+        )
+    if not change:
+        return saved
+    with exclusive(saved.folder):
+        return change_run(saved, to_dict(config), change)

@@ -22,8 +22,8 @@ from foveate.train import TrainConfig
 from foveate.train.resume import differences
 
 Run = TypeVar("Run")
-DATA = ("data.", "second_column")
-"""Settings that say where the data are and how they are read."""
+DATA = ("data.", "second_column", "initialise_from")
+"""Settings that say where the data are, how they are read, and what a run begins with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,7 @@ def choices(suggestion: Suggestion, config: Any, *, varied: Iterable[str] = (), 
             for path, new in changed.items()
             if new != "not set" and any(path == one or path.startswith(f"{one}.") for one in reason.about)
         }
-        if begun and reason.name in ("model", "tokeniser"):
+        if begun and reason.name in ("model", "tokeniser", "source", "target"):
             yield f"{reason.name}: as in {begun}, which this begins with"
         else:
             yield f"{reason.name}: {_as_set(ours) if ours else reason.why}"

@@ -10,7 +10,7 @@ run/report.html
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,8 @@ class Run:
     """Digests of the tokenisers that the model was trained with, by file name."""
     guest: str = ""
     """The class of a model in a folder of Hugging Face; empty for a run."""
+    changes: tuple[dict[str, Any], ...] = ()
+    """What was changed for the run to go on: the old and the new value by the setting's dotted path."""
 
     def require(self, task: str) -> "Run":
         """This run. Raises UsageError when it is of another task."""
@@ -101,6 +103,14 @@ def create_run(folder: Path, task: str, config: Mapping[str, Any], tokenisers: M
     write_json(folder / "config.json", content)
     with disk_errors(folder):
         (folder / BEGINNING).unlink(missing_ok=True)
+
+
+def change_run(run: Run, config: Mapping[str, Any], change: Mapping[str, Any]) -> Run:
+    """Gives a run other settings and keeps what was changed beside them."""
+    changed = replace(run, config=dict(config), changes=(*run.changes, dict(change)))
+    content = {"format": FORMAT, "task": run.task, "tokenisers": run.tokenisers, "config": changed.config}
+    write_json(run.folder / "config.json", {**content, "changes": list(changed.changes)})
+    return changed
 
 
 def _require_no_run(folder: Path) -> None:
@@ -174,4 +184,7 @@ def read_run(folder: Path) -> Run:
     for name, expected in (("task", str), ("config", dict), ("tokenisers", dict)):
         if not isinstance(content.get(name), expected):
             raise DamagedError(f"{path} has no {name}: it is damaged. Restore it from a copy of the run.")
-    return Run(Path(folder), content["task"], content["config"], content["tokenisers"])
+    changes = content.get("changes", [])
+    if not isinstance(changes, list) or not all(isinstance(change, dict) for change in changes):
+        raise DamagedError(f"{path}: its changes are damaged. Restore it from a copy of the run.")
+    return Run(Path(folder), content["task"], content["config"], content["tokenisers"], changes=tuple(changes))

@@ -1,14 +1,19 @@
-"""Initial weights as a function of the configuration's seed."""
+"""Initial weights: a function of the configuration's seed, or those of a model that a run begins with."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from foveate.errors import UsageError
+from foveate.storage.checkpoint import load_weights, restore_model, save_final
+from foveate.storage.draft import disk_errors
 
 Model = TypeVar("Model", bound=nn.Module)
+INITIAL = "initial"
+"""Folder of a run with the weights that it began with: a run does not depend on another's folder."""
 
 
 def seeded(build: Callable[[], Model], seed: int) -> Model:
@@ -26,6 +31,19 @@ def require_model(built: Model) -> Model:
     if not isinstance(built, nn.Module):
         raise ValueError(f"a model is a torch.nn.Module, and what was built is {built!r:.60}. Let build return it.")
     return built
+
+
+def keep(weights: Mapping[str, Tensor], run: Path) -> None:
+    """Put the weights that a run begins with into its folder."""
+    with disk_errors(run):
+        (run / INITIAL).mkdir(parents=True, exist_ok=True)
+    save_final(run / INITIAL, weights, {"weights": "initial weights"})
+
+
+def begin_with(model: nn.Module, run: Path) -> None:
+    """Give a model the weights that `keep` has put into its run folder. Raises DataError when they do not fit it."""
+    tensors, _ = load_weights(run / INITIAL)
+    restore_model(model, tensors, source=run / INITIAL)
 
 
 def require_seed(seed: int) -> None:

@@ -22,8 +22,8 @@ from foveate.metrics import Score, accuracy, macro_f1, marks_spans, span_f1
 from foveate.nn.loss import Loss, cross_entropy
 from foveate.storage.draft import disk_errors, remove_stale
 from foveate.suggestion import counted
-from foveate.tasks.initial import require_seed
-from foveate.tasks.pretrained import Pretrained, begin_with
+from foveate.tasks.initial import begin_with, require_seed
+from foveate.tasks.pretrained import Pretrained
 
 Example = TypeVar("Example")
 Model = TypeVar("Model", bound=nn.Module)
@@ -138,6 +138,11 @@ class LabellingTask(ABC, Generic[Model]):
     @property
     def steps_per_epoch(self) -> int:
         return self.plan.steps_per_epoch
+
+    @property
+    def validation_batches(self) -> int:
+        """Batches that a validation reads."""
+        return self._plan(self.validation).steps_per_epoch
 
     def batch(self, step: int) -> Any:
         """Batch number `step`: a pure function of the seed and the step."""

@@ -6,19 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from foveate.data.tokeniser import BERTTokeniser, HuggingFaceTokeniser, Tokeniser
 from foveate.models import BERT, BERTConfig
 from foveate.models.bert_hugging_face import read_bert
-from foveate.storage.checkpoint import load_weights, model_tensors, restore_model, save_final
-from foveate.storage.draft import disk_errors
+from foveate.storage.checkpoint import model_tensors
 from foveate.storage.run import model_type_of
 from foveate.tasks.filler import Filler
 from foveate.tasks.hugging_face import require_kind
-
-INITIAL = "initial"
-"""Folder of a run with the weights that its encoder began with: a run does not depend on another's folder."""
+from foveate.tasks.initial import keep
 
 
 @dataclass(frozen=True)
@@ -57,12 +54,4 @@ class Pretrained:
 
     def keep(self, run: Path) -> None:
         """Put the weights into a run folder."""
-        with disk_errors(run):
-            (run / INITIAL).mkdir(parents=True, exist_ok=True)
-        save_final(run / INITIAL, self.weights, {"weights": "initial weights of the encoder"})
-
-
-def begin_with(encoder: nn.Module, run: Path) -> None:
-    """Give an encoder the weights that `keep` has put into its run folder. Raises DataError when they do not fit it."""
-    tensors, _ = load_weights(run / INITIAL)
-    restore_model(encoder, tensors, source=run / INITIAL)
+        keep(self.weights, run)

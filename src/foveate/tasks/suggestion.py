@@ -1,13 +1,17 @@
 """Sensible sizes from a look at the data, with the reasons said: what `foveate train` uses without a configuration."""
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
+from foveate.config import to_dict
 from foveate.data.text import require_lasting
 from foveate.errors import DataError
 from foveate.suggestion import counted
+from foveate.tasks.forerunner import Forerunner
+from foveate.tasks.size import MINUTES, Allowance, Size
 from foveate.tasks.translate import TranslateConfig
 
 SAMPLE = 20_000
@@ -38,6 +42,17 @@ class Suggestion:
     facts: str
     """What the data are."""
     reasons: tuple[Reason, ...]
+    size: Size = "small"
+    others: Mapping[Size, dict[str, Any]] = field(default_factory=dict)
+    """The settings that other sizes would have."""
+    lengths: tuple[int, ...] = ()
+    """Tokens of a usual example, side by side."""
+
+
+def with_others(choose: "Callable[[Allowance], Suggestion]", allowance: Allowance) -> Suggestion:
+    """The choice for a size, with what others would have chosen."""
+    sizes = {size: choose(replace(allowance, size=size)).settings for size in MINUTES if size != allowance.size}
+    return replace(choose(allowance), others=sizes)
 
 
 @dataclass(frozen=True)
@@ -55,7 +70,7 @@ class _Side:
         return self.different_words <= FEW_SYMBOLS and not self.single_words
 
 
-def suggest(config: TranslateConfig) -> Suggestion:
+def suggest(config: TranslateConfig, allowance: Allowance) -> Suggestion:
     """Look at the pairs and choose tokenisers, model, batches and steps. Raises DataError when there are no pairs."""
     source = config.data.source
     require_lasting(source, config.data.target)
@@ -65,25 +80,77 @@ def suggest(config: TranslateConfig) -> Suggestion:
     if not sample:
         raise DataError(f"{source} has no lines. Give a file with pairs to learn from.")
     sides = (_side([one for one, _ in sample]), _side([other for _, other in sample]))
-    tokenisers = [_tokeniser(side, total) for side in sides]
-    facts = (
-        f"{counted(total, 'pair')}; a source line has {sides[0].words_per_line:.1f} words and "
-        f"{sides[0].characters_per_line:.0f} characters, a target line {sides[1].words_per_line:.1f} and "
-        f"{sides[1].characters_per_line:.0f}."
-    )
+    if config.initialise_from is not None:
+        forerunner = Forerunner.load(config.initialise_from)
+        begun = str(config.initialise_from)
+        return with_others(lambda allowance: _continued(forerunner, begun, sides, total, allowance), allowance)
+    return with_others(lambda allowance: _suggested(sides, total, allowance), allowance)
+
+
+def _suggested(sides: "tuple[_Side, _Side]", total: int, allowance: Allowance) -> Suggestion:
+    tokenisers = [_tokeniser(side, total, allowance.tier) for side in sides]
+    facts = _facts(sides, total)
     named = zip(("source", "target"), tokenisers, strict=True)
     reasons = [Reason(name, why, (f"{name}_tokeniser", "joint_vocabulary")) for name, (_, why) in named]
-    model, why = _model(total, short=sides[0].single_words)
+    chosen = _model(total, allowance.tier, short=sides[0].single_words)
     return Suggestion(
         {
             "source_tokeniser": tokenisers[0][0],
             "target_tokeniser": tokenisers[1][0],
-            "model": model,
-            "train": _training(total),
+            "model": chosen.model,
+            "data": {"max_tokens": chosen.max_tokens},
+            "train": _training(total, chosen, allowance),
         },
         facts,
-        (*reasons, Reason("model", why)),
+        (*reasons, Reason("model", f"{chosen.why}, {allowance}")),
+        allowance.size,
+        lengths=tuple(_tokens(side, tokeniser[0]["kind"]) for side, tokeniser in zip(sides, tokenisers, strict=True)),
     )
+
+
+def _facts(sides: "tuple[_Side, _Side]", total: int) -> str:
+    return (
+        f"{counted(total, 'pair')}; a source line has {sides[0].words_per_line:.1f} words and "
+        f"{sides[0].characters_per_line:.0f} characters, a target line {sides[1].words_per_line:.1f} and "
+        f"{sides[1].characters_per_line:.0f}."
+    )
+
+
+def _continued(
+    forerunner: Forerunner, name: str, sides: "tuple[_Side, _Side]", total: int, allowance: Allowance
+) -> Suggestion:
+    """To go on with a translator on other data: a low rate and few steps, so that it keeps what it knows."""
+    pace = 0.05e-6 * forerunner.parameters  # of a batch of 2,048 tokens
+    steps = allowance.steps(min(max(total // 10, 300), 20_000), pace=pace)
+    interval = max(steps // 20, 20)
+    ours = to_dict(forerunner.config)
+    taken = ("source_tokeniser", "target_tokeniser", "joint_vocabulary", "model", "guide", "decode", "label_smoothing")
+    return Suggestion(
+        {
+            **{part: ours[part] for part in taken},
+            "initialise_from": name,
+            "data": {"max_length": forerunner.config.data.max_length, "max_tokens": 2048},
+            "train": {
+                "steps": steps,
+                "learning_rate": 2e-4,
+                "schedule": {"kind": "cosine", "warmup": min(100, max(steps // 10, 1))},
+                "validate_every": interval,
+                "save_every": interval,
+                "patience": 5,
+            },
+        },
+        _facts(sides, total),
+        (Reason("source", "", ("source_tokeniser",)), Reason("target", "", ("target_tokeniser",)), Reason("model", "")),
+        allowance.size,
+        lengths=tuple(_tokens(side, "sentencepiece") for side in sides),
+    )
+
+
+def _tokens(side: _Side, kind: str) -> int:
+    """Tokens of a usual line: a word is about 1.7 subwords of a small vocabulary."""
+    if kind == "character":
+        return max(round(side.characters_per_line), 1)
+    return max(round(side.words_per_line * (1.7 if kind == "sentencepiece" else 1)), 1)
 
 
 def _side(lines: list[str]) -> _Side:
@@ -92,7 +159,7 @@ def _side(lines: list[str]) -> _Side:
     return _Side(words.total() / count, sum(map(len, lines)) / count, len(words))
 
 
-def _tokeniser(side: _Side, total: int) -> tuple[dict[str, Any], str]:
+def _tokeniser(side: _Side, total: int, tier: int) -> tuple[dict[str, Any], str]:
     if side.single_words:
         return {"kind": "character"}, "single words, so characters"
     if side.symbols:
@@ -100,20 +167,66 @@ def _tokeniser(side: _Side, total: int) -> tuple[dict[str, Any], str]:
     if total < 2_000:
         return {"kind": "character"}, "too few pairs to learn subwords from, so characters"
     size = 8_000 if total >= 50_000 else 4_000 if total >= 10_000 else 2_000
+    size = size if tier else min(size, 4_000 if total >= 50_000 else 2_000)  # a vocabulary is most of a small model
     return {"kind": "sentencepiece", "vocab_size": size}, f"sentences, so {size:,} subwords"
 
 
-def _model(total: int, *, short: bool) -> tuple[dict[str, Any], str]:
+@dataclass(frozen=True, kw_only=True)
+class _Chosen:
+    """A model, how it is fed and how long a step of it takes: seconds of one core."""
+
+    model: dict[str, Any]
+    why: str
+    pace: float
+    max_tokens: int = 4096
+    learning_rate: float = 1e-3
+
+
+def _model(total: int, tier: int, *, short: bool) -> _Chosen:
     if short:
-        sizes = {"embedding_dim": 64, "hidden_dim": 128, "maxout_dim": 128}
-        return {"kind": "bahdanau", **sizes}, "short inputs, so a small bidirectional GRU with additive attention"
-    if total < 20_000:
-        return {"kind": "bahdanau", "dropout": 0.3}, "few sentences, so a bidirectional GRU with additive attention"
-    return {"kind": "transformer"}, "a Transformer, 3 + 3 layers, 256 wide"
+        sizes, pace = ((64, 128, 128), 0.10) if tier == 0 else ((128, 256, 256), 0.31)
+        why = "short inputs, so a small bidirectional GRU with additive attention"
+        return _Chosen(model=_bahdanau(*sizes), why=why, pace=pace)
+    few = total < 20_000
+    if tier == 0:
+        # Small batches and a high rate: most is learnt from few tokens.
+        model = _bahdanau(128, 128, 128, dropout=0.3 if few else 0.1)
+        why = "a bidirectional GRU with additive attention, 128 wide"
+        return _Chosen(
+            model=model, why=why, pace=0.14 if total >= 50_000 else 0.11, max_tokens=2048, learning_rate=2e-3
+        )
+    if few and tier == 1:
+        why = "few sentences, so a bidirectional GRU with additive attention, 256 wide"
+        return _Chosen(model={"kind": "bahdanau", "dropout": 0.3}, why=why, pace=0.5)
+    if tier == 1 or few:
+        block = {"dropout": 0.3} if few else {}
+        why = "a Transformer, 3 + 3 layers, 256 wide"
+        return _Chosen(
+            model={"kind": "transformer", **({"block": {**_BLOCK, **block}} if few else {})}, why=why, pace=0.8
+        )
+    wide = {**_BLOCK, "model_dim": 512, "feedforward_dim": 2048, "dropout": 0.1 if total >= 100_000 else 0.2}
+    model = {"kind": "transformer", "block": wide, "encoder_layers": 4, "decoder_layers": 4}
+    return _Chosen(model=model, why="a Transformer, 4 + 4 layers, 512 wide", pace=3.0, learning_rate=7e-4)
 
 
-def _training(total: int) -> dict[str, Any]:
-    # An epoch is about total · 40 / 4096 steps for sentences: some 30 epochs for small data, 10 for large.
-    steps = min(max(total // 5, 2_000), 50_000)
+_BLOCK = {"model_dim": 256, "num_heads": 8, "feedforward_dim": 1024, "norm": "pre"}
+
+
+def _bahdanau(embedding: int, hidden: int, maxout: int, **more: Any) -> dict[str, Any]:
+    sizes = {"embedding_dim": embedding, "hidden_dim": hidden, "maxout_dim": maxout}
+    return {"kind": "bahdanau", **sizes, **more}
+
+
+def _training(total: int, chosen: _Chosen, allowance: Allowance) -> dict[str, Any]:
+    # An epoch is about total · 40 / max_tokens steps for sentences: some 30 epochs for small data, 10 for large.
+    wanted = min(max(total // 5, 2_000), 50_000) * 4096 // chosen.max_tokens
+    steps = allowance.steps(wanted, pace=chosen.pace)
     interval = max(steps // 20, 100)
-    return {"steps": steps, "validate_every": interval, "save_every": interval, "patience": 5}
+    return {
+        "steps": steps,
+        "learning_rate": chosen.learning_rate,
+        "schedule": {"kind": "cosine", "warmup": min(400, max(steps // 10, 1))},
+        "validate_every": interval,
+        "save_every": interval,
+        "patience": 5,
+    }

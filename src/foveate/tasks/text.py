@@ -171,6 +171,11 @@ class TextTask(ABC, Generic[Config, Model]):
     def steps_per_epoch(self) -> int:
         return self.plan.steps_per_epoch
 
+    @property
+    def validation_batches(self) -> int:
+        """Batches that a validation reads."""
+        return -(-self.data.validation.num_tokens // (self.config.data.rows * self.config.data.block_length))
+
 
 def load_text_model(
     run: Path, task: str, kind: type[Any], initial: Callable[[Config, int], Model], note: Callable[[str], None]

@@ -21,8 +21,9 @@ from foveate.models import BahdanauConfig, ModelConfig, Seq2Seq
 from foveate.nn.loss import Loss, cross_entropy
 from foveate.storage.draft import disk_errors, remove_stale
 from foveate.suggestion import counted
+from foveate.tasks.forerunner import Forerunner
 from foveate.tasks.guide import GuideConfig, Links, guidance, guided_weights, linked_tokens, require_guidable
-from foveate.tasks.initial import require_model
+from foveate.tasks.initial import begin_with, require_model
 
 VALIDATED = ("loss", "perplexity", "accuracy", "alignment")
 """What `validate` measures, and what may decide which checkpoint is best; alignment where the data have links."""
@@ -81,6 +82,10 @@ class TranslateConfig:
     label_smoothing: float = setting(0.1, "probability spread over the vocabulary in the training loss")
     decode: DecodeConfig = setting(BeamConfig(), "how translations are searched for")
     seed: int = setting(0, "seed of initial weights, of the held-out choice and of the order of batches")
+    initialise_from: str | None = setting(
+        None,
+        "run of a translator, or en-fr: this begins with its weights, tokenisers and architecture; none: from scratch",
+    )
 
     def __post_init__(self) -> None:
         if not 0 <= self.label_smoothing < 1:
@@ -127,12 +132,14 @@ class TranslateTask:
         data_files = config.data
         require_lasting(data_files.source, data_files.target, data_files.valid_source, data_files.valid_target)
         held_out = _held_out(config)
-        joint = config.joint_vocabulary
-        source = config.source_tokeniser.train(_lines(config, held_out, "both" if joint else "source"))
-        target = source if joint else config.target_tokeniser.train(_lines(config, held_out, "target"))
+        forerunner = None if config.initialise_from is None else Forerunner.load(config.initialise_from)
+        config = config if forerunner is None else forerunner.into(config)
+        source, target = _tokenisers(config, held_out) if forerunner is None else (forerunner.source, forerunner.target)
         with disk_errors(run):
             run.mkdir(parents=True, exist_ok=True)
             remove_stale(run / "data")
+        if forerunner is not None:
+            forerunner.keep(run)
         for tokeniser, name in zip((source, target), TOKENISERS, strict=True):
             tokeniser.save(run / name)
         data, reports = {}, {}
@@ -151,7 +158,7 @@ class TranslateTask:
                     f"No pair is left for the {part} data. {reports[part]} "
                     "Look at these lines, or raise data.max_length and what positions the model has."
                 )
-        return cls(config, source, target, data["train"], data["valid"]), reports
+        return cls(config, source, target, data["train"], data["valid"]).begun(run), reports
 
     @classmethod
     def open(cls, config: TranslateConfig, run: Path) -> "TranslateTask":
@@ -160,7 +167,13 @@ class TranslateTask:
         training, validation = (ParallelData.open(run / "data" / part) for part in ("train", "valid"))
         training.require(source, target)
         validation.require(source, target)
-        return cls(config, source, target, training, validation)
+        return cls(config, source, target, training, validation).begun(run)
+
+    def begun(self, run: Path) -> "TranslateTask":
+        """With the weights of another translator, if the run begins with one."""
+        if self.config.initialise_from is not None:
+            begin_with(self.model, run)
+        return self
 
     @property
     def digests(self) -> dict[str, str]:
@@ -177,6 +190,11 @@ class TranslateTask:
     @property
     def steps_per_epoch(self) -> int:
         return self.plan.steps_per_epoch
+
+    @property
+    def validation_batches(self) -> int:
+        """Batches that a validation reads."""
+        return _plan(self.validation, self.config).steps_per_epoch
 
     def batch(self, step: int) -> PairBatch:
         """Batch number `step`: a pure function of the seed and the step."""
@@ -223,6 +241,13 @@ class TranslateTask:
         shown = ", ".join(str(example) for example in batch.examples[:8])
         more = f" and {len(batch.examples) - 8} more" if len(batch.examples) > 8 else ""
         return f"training examples {shown}{more}; the first is {self.source_tokeniser.decode(first)!r}"
+
+
+def _tokenisers(config: TranslateConfig, held_out: frozenset[int]) -> tuple[Tokeniser, Tokeniser]:
+    """Both sides' tokenisers, trained on what is not held out."""
+    joint = config.joint_vocabulary
+    source = config.source_tokeniser.train(_lines(config, held_out, "both" if joint else "source"))
+    return source, source if joint else config.target_tokeniser.train(_lines(config, held_out, "target"))
 
 
 def build_model(config: TranslateConfig, source_vocab: int, target_vocab: int) -> Seq2Seq:

@@ -1,6 +1,7 @@
 """Training: one loop for anything with `loss(batch)`; checkpoints that survive kill -9 and notice damage."""
 
 from foveate.storage.checkpoint import Checkpoints, load_weights, restore_model
+from foveate.train.estimate import step_seconds, total_seconds
 from foveate.train.log import Progress, watch
 from foveate.train.loop import fit
 from foveate.train.recipe import TrainConfig
@@ -23,5 +24,7 @@ __all__ = [
     "noam_peak",
     "require_measured",
     "restore_model",
+    "step_seconds",
+    "total_seconds",
     "watch",
 ]

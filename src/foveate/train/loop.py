@@ -10,7 +10,7 @@ stopped.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -49,12 +49,16 @@ def fit(
     progress: Progress | None = None,
     configuration: Mapping[str, Any] | None = None,
     accept_changes: bool = False,
+    accepted: Collection[str] = (),
 ) -> Outcome:
     """Train the task's model in the run folder, to the end or until Ctrl-C.
 
     `configuration` is the run's whole configuration as plain data. It goes into every checkpoint together with
-    `config`; a resume with a different one is refused with the differences, unless `accept_changes`. Resuming a run
-    that was stopped before its first checkpoint starts from the beginning, with the weights that the model has now.
+    `config`; a resume with a different one is refused with the differences, unless `accept_changes`; those of the
+    settings named in `accepted` are noted. With more `train.steps` a run goes on after its last step: schedules are
+    functions of step and steps, so that a cosine is laid over all the steps there are now, and others go on as before.
+    Resuming a run that was stopped before its first checkpoint starts from the beginning, with the weights that the
+    model has now.
 
     The folder receives `checkpoints/`, `metrics.jsonl`, `best.json` and in the end `model.safetensors` with
     `model.json`.
@@ -70,7 +74,7 @@ def fit(
     require_unlinked(folder)
     with exclusive(folder), Interrupt(progress.note) as interrupt:
         run = _Run(task, config, folder, progress, {**(configuration or {}), "train": to_dict(config)})
-        run.begin(resume, accept_changes)
+        run.begin(resume, accept_changes, accepted)
         try:
             return run.train(interrupt)
         finally:
@@ -98,7 +102,7 @@ class _Run:
 
     # -- beginning and end ---------------------------------------------------------------------------------------------
 
-    def begin(self, resume: bool, accept_changes: bool) -> None:
+    def begin(self, resume: bool, accept_changes: bool, accepted: Collection[str] = ()) -> None:
         """Restores the newest sound checkpoint when resuming; refuses a used folder otherwise."""
         remove_stale(self.folder)
         with disk_errors(self.checkpoints.folder):
@@ -112,7 +116,7 @@ class _Run:
             )
         found = self.checkpoints.newest() if resume else None
         if found:
-            self._restore(found, accept_changes)
+            self._restore(found, accept_changes, accepted)
         elif resume:
             self.progress.tell("This run has no checkpoint yet: starting from the beginning.")
         self.log = MetricsLog(self.folder / "metrics.jsonl", keep=found.state["log_bytes"] if found else 0)
@@ -264,9 +268,11 @@ class _Run:
             checkpoint = self.checkpoints.path(best.step).relative_to(self.folder)
             write_json(self.folder / "best.json", {"checkpoint": str(checkpoint), **best.to_dict()})
 
-    def _restore(self, found: Checkpoint, accept_changes: bool) -> None:
+    def _restore(self, found: Checkpoint, accept_changes: bool, accepted: Collection[str]) -> None:
         state = State.read(found.state, found.step, found.path / STATE)
-        for sentence in require_same(found.state, self.configuration, self.folder, accept_changes=accept_changes):
+        for sentence in require_same(
+            found.state, self.configuration, self.folder, accept_changes=accept_changes, accepted=accepted
+        ):
             self.progress.note(sentence)
         restore_model(self.model, found.model, source=found.path)
         restore_optimiser(self.updater.optimiser, found.optimiser, source=found.path)
@@ -277,6 +283,22 @@ class _Run:
         self.saved = (self.step, len(self.history))
         self.checkpoints.set_aside(self.step)
         self.progress.tell(f"Resuming after step {self.step:,}, from {found.path}.")
+        self._note_rate(found.state["configuration"].get("train", {}).get("steps"))
+
+    def _note_rate(self, planned: object) -> None:
+        """Says what more steps than were planned do to the learning rate, where they do anything."""
+        schedule, base, steps = self.config.schedule, self.config.learning_rate, self.config.steps
+        if not isinstance(planned, int):
+            return
+        before = base * schedule.factor(self.step, planned, self.history)
+        now = base * schedule.factor(self.step + 1, steps, self.history)
+        as_planned = base * schedule.factor(self.step + 1, max(planned, self.step + 1), self.history)
+        if planned != steps and now != as_planned:
+            kind = type(schedule).__name__.lower()
+            self.progress.note(
+                f"The {kind} schedule is laid over all {steps:,} steps: the learning rate goes from {before:.1e} to "
+                f"{now:.1e}."
+            )
 
     # -- the weights for use -------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Whether a run may be continued: by one process at a time, and with the configuration it was started with."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ except ImportError:  # Windows has no such locks; two processes in one folder ar
 
 HARMLESS = ("train.max_minutes", "train.log_every", "train.keep")
 """Settings that do not change the weights of a given step."""
+EXTENDING = ("train.steps", "train.patience", *HARMLESS)
+"""Settings that may be changed for a run to go on: they say when it ends."""
 
 
 @contextlib.contextmanager
@@ -35,11 +37,19 @@ def exclusive(folder: Path) -> Iterator[None]:
 
 
 def require_same(
-    state: Mapping[str, Any], configuration: Mapping[str, Any], folder: Path, *, accept_changes: bool = False
+    state: Mapping[str, Any],
+    configuration: Mapping[str, Any],
+    folder: Path,
+    *,
+    accept_changes: bool = False,
+    accepted: Collection[str] = (),
 ) -> list[str]:
-    """Sentences about harmless differences between a checkpoint and now; raises UsageError for any other."""
+    """Sentences about differences between a checkpoint and now that are harmless or accepted.
+
+    Raises UsageError for any other.
+    """
     found = differences(state["configuration"], configuration)
-    serious = {path: change for path, change in found.items() if path not in HARMLESS}
+    serious = {path: change for path, change in found.items() if path not in {*HARMLESS, *accepted}}
     if serious and not accept_changes:
         listed = "\n".join(f"  {path}: {change}" for path, change in serious.items())
         raise UsageError(

@@ -19,6 +19,7 @@ from foveate.nn import BlockConfig, LearnedConfig
 from foveate.tasks.generator import Generator
 from foveate.tasks.language_model import LanguageModelTask, LanguageModelTaskConfig, score
 from foveate.tasks.language_model_suggestion import suggest_language_model
+from foveate.tasks.size import Allowance
 from foveate.tasks.text import TextConfig, text_of, tokens_of
 
 GPT = GPTConfig(
@@ -167,13 +168,15 @@ def test_blocks_longer_than_the_model_are_refused(text: Path) -> None:
 
 
 def test_sizes_follow_from_the_text(text: Path, tmp_path: Path) -> None:
-    assert suggest_language_model(TextConfig(text=str(text))).settings["tokeniser"] == {"kind": "character"}
+    assert suggest_language_model(TextConfig(text=str(text)), Allowance()).settings["tokeniser"] == {
+        "kind": "character"
+    }
     other = tmp_path / "han.txt"
     other.write_text("".join(map(chr, range(0x4E00, 0x4E00 + 300))), encoding="utf-8")
-    assert suggest_language_model(TextConfig(text=str(other))).settings["tokeniser"] == {"kind": "byte"}
+    assert suggest_language_model(TextConfig(text=str(other)), Allowance()).settings["tokeniser"] == {"kind": "byte"}
     (tmp_path / "empty.txt").write_text("\n\n")
     with pytest.raises(DataError, match="no text"):
-        suggest_language_model(TextConfig(text=str(tmp_path / "empty.txt")))
+        suggest_language_model(TextConfig(text=str(tmp_path / "empty.txt")), Allowance())
 
 
 def test_context_tells_what_came_before_and_changes_no_count(task: LanguageModelTask) -> None:

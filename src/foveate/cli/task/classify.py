@@ -13,6 +13,7 @@ from foveate.tasks.classify import ClassifyConfig, ClassifyTask, TextClassifier,
 from foveate.tasks.labelling_suggestion import suggest_classifier
 from foveate.tasks.plan import Probe
 from foveate.tasks.probe import classify_probe
+from foveate.tasks.size import Allowance
 from foveate.tasks.suggestion import Suggestion
 from foveate.train import TrainConfig
 
@@ -30,9 +31,9 @@ class RunConfig(ClassifyConfig):
         require_measured(self.train)
 
 
-def suggest(config: RunConfig) -> Suggestion:
+def suggest(config: RunConfig, allowance: Allowance) -> Suggestion:
     """Sizes for a run without a configuration; `config` says where the data are."""
-    return suggest_classifier(config)
+    return suggest_classifier(config, allowance)
 
 
 def probe(config: RunConfig, arguments: argparse.Namespace) -> Probe:

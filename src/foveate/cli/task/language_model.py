@@ -23,6 +23,7 @@ from foveate.tasks.language_model import VALIDATED, LanguageModelTask, LanguageM
 from foveate.tasks.language_model_suggestion import suggest_language_model
 from foveate.tasks.plan import Probe
 from foveate.tasks.probe import language_model_probe
+from foveate.tasks.size import Allowance
 from foveate.tasks.suggestion import Suggestion
 from foveate.tasks.text import TextData
 from foveate.train import TrainConfig
@@ -43,9 +44,9 @@ class RunConfig(LanguageModelTaskConfig):
         require_measured(self.train, VALIDATED)
 
 
-def suggest(config: RunConfig) -> Suggestion:
+def suggest(config: RunConfig, allowance: Allowance) -> Suggestion:
     """Sizes for a run without a configuration; `config` says where the text is."""
-    return suggest_language_model(config.data)
+    return suggest_language_model(config.data, allowance)
 
 
 def probe(config: RunConfig, arguments: argparse.Namespace) -> Probe:

@@ -24,6 +24,7 @@ from foveate.tasks.language_model_suggestion import suggest_masked_language_mode
 from foveate.tasks.masked_language_model import VALIDATED, MaskedLanguageModelConfig, MaskedLanguageModelTask
 from foveate.tasks.plan import Probe
 from foveate.tasks.probe import masked_language_model_probe
+from foveate.tasks.size import Allowance
 from foveate.tasks.suggestion import Suggestion
 from foveate.tasks.text import TextData, text_of
 from foveate.train import TrainConfig
@@ -42,9 +43,9 @@ class RunConfig(MaskedLanguageModelConfig):
         require_measured(self.train, VALIDATED)
 
 
-def suggest(config: RunConfig) -> Suggestion:
+def suggest(config: RunConfig, allowance: Allowance) -> Suggestion:
     """Sizes for a run without a configuration; `config` says where the text is."""
-    return suggest_masked_language_model(config.data)
+    return suggest_masked_language_model(config.data, allowance)
 
 
 def probe(config: RunConfig, arguments: argparse.Namespace) -> Probe:

@@ -14,6 +14,7 @@ from foveate.metrics import Score, accuracy
 from foveate.tasks.labelling_suggestion import suggest_tagger
 from foveate.tasks.plan import Probe
 from foveate.tasks.probe import tag_probe
+from foveate.tasks.size import Allowance
 from foveate.tasks.suggestion import Suggestion
 from foveate.tasks.tag import SentenceTagger, TagConfig, TaggedSentence, TagTask, tags_of
 from foveate.train import TrainConfig
@@ -35,9 +36,9 @@ class RunConfig(TagConfig):
         require_measured(self.train)
 
 
-def suggest(config: RunConfig) -> Suggestion:
+def suggest(config: RunConfig, allowance: Allowance) -> Suggestion:
     """Sizes for a run without a configuration; `config` says where the data are."""
-    return suggest_tagger(config)
+    return suggest_tagger(config, allowance)
 
 
 def probe(config: RunConfig, arguments: argparse.Namespace) -> Probe:

@@ -16,6 +16,7 @@ from foveate.suggestion import counted
 from foveate.tasks.evaluation import evaluate, require_metrics, suitable_metrics
 from foveate.tasks.plan import Probe
 from foveate.tasks.probe import translation_probe
+from foveate.tasks.size import Allowance
 from foveate.tasks.suggestion import Suggestion
 from foveate.tasks.suggestion import suggest as suggest_sizes
 from foveate.tasks.translate import TranslateTask
@@ -24,9 +25,9 @@ from foveate.tasks.translator import Translator
 __all__ = ["RunConfig", "evaluate_pairs", "finish", "open_task", "prepare", "probe", "report", "size", "suggest"]
 
 
-def suggest(config: RunConfig) -> Suggestion:
+def suggest(config: RunConfig, allowance: Allowance) -> Suggestion:
     """Sizes for a run without a configuration; `config` says where the data are."""
-    return suggest_sizes(config)
+    return suggest_sizes(config, allowance)
 
 
 def probe(config: RunConfig, arguments: argparse.Namespace) -> Probe:

@@ -12,6 +12,7 @@ from foveate.errors import DataError, UsageError
 from foveate.storage.draft import disk_errors
 from foveate.suggestion import counted
 from foveate.tasks.evaluation import METRICS, evaluate, require_metrics, suitable_metrics
+from foveate.tasks.forerunner import Forerunner
 from foveate.tasks.translate import VALIDATED, TranslateConfig, TranslateTask, longest, require_measured
 from foveate.tasks.translator import Translator
 
@@ -51,6 +52,9 @@ class Translate(Subject):
 
     def longest(self, config: TranslateConfig) -> int:
         return longest(config)
+
+    def whole(self, config: TranslateConfig) -> TranslateConfig:
+        return config if config.initialise_from is None else Forerunner.load(config.initialise_from).into(config)
 
     def count(self, batch: Any) -> int:
         return int(batch.target.num_tokens - batch.target.size)

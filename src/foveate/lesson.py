@@ -1,0 +1,106 @@
+"""Training from Python, on what is in memory: what `foveate train` does with files."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from foveate.config import build, override, setting, to_dict
+from foveate.config.toml import inline
+from foveate.data.text import normalise
+from foveate.errors import DataError
+from foveate.storage.draft import disk_errors, write_file
+from foveate.storage.run import begin_run, create_run
+from foveate.tasks.size import Allowance, Size
+from foveate.tasks.suggestion import suggest
+from foveate.tasks.translate import TranslateConfig, TranslateTask
+from foveate.tasks.translator import Translator
+from foveate.train import TrainConfig, fit
+from foveate.train.log import Progress
+
+GIVEN = "given"
+"""Folder of a run with the pairs that were given to it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _RunConfig(TranslateConfig):
+    train: TrainConfig = setting(TrainConfig(), "how to train")
+
+
+def train_translator(
+    pairs: Iterable[Sequence[str]],
+    folder: Path | str,
+    *,
+    valid_pairs: Iterable[Sequence[str]] = (),
+    settings: Mapping[str, Any] | None = None,
+    size: Size | None = None,
+    progress: Progress | None = None,
+    note: Callable[[str], None] = lambda sentence: None,
+) -> Translator:
+    """A translator trained on pairs of texts, in a run folder that every command takes.
+
+    Sizes and steps are chosen for the data and this machine, as `foveate train translate` chooses them; `settings` by
+    their dotted names change any of it, and `initialise_from` begins with the weights of another run or of "en-fr".
+    Without `valid_pairs` some of the pairs are held out. `note` receives what was chosen and what was left out.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> pairs = [(word, word[::-1]) for word in ("ab", "abc", "bca", "cab", "ca")] * 8
+    >>> tiny = {"train.steps": 2, "model.hidden_dim": 8, "model.maxout_dim": 8, "model.embedding_dim": 8}
+    >>> with TemporaryDirectory() as folder:
+    ...     translator = train_translator(pairs, f"{folder}/run", settings=tiny)
+    ...     len(translator.translate(["abc", "cb"]))
+    2
+
+    Raises DataError for a pair with a line break in it and for too few pairs, UsageError for a folder that is not empty
+    and for unknown settings.
+    """
+    folder = Path(folder)
+    begin_run(folder)
+    files = {**_kept(folder, pairs, ""), **_kept(folder, valid_pairs, "valid_")}
+    if "source" not in files:
+        raise DataError("There is no pair to learn from. Give at least 10, or some and valid_pairs.")
+    changes = dict(settings or {})
+    begun = {name: changes[name] for name in changes if name == "initialise_from" or name.startswith("data.")}
+    chosen = suggest(build(_RunConfig, _changed({"data": files}, begun)), Allowance.here(size))
+    for sentence in (chosen.facts, *(f"{reason.name}: {reason.why}" for reason in chosen.reasons if reason.why)):
+        note(sentence)
+    mapping = {**chosen.settings, "data": {**chosen.settings.get("data", {}), **files}}
+    config = build(_RunConfig, _changed(mapping, changes))
+    task, reports = TranslateTask.prepare(config, folder)
+    for part, report in reports.items():
+        note(f"{part}: {report}")
+    whole = to_dict(task.config)
+    create_run(folder, "translate", whole, task.digests)
+    fit(task, config.train, folder, progress=progress, configuration=whole)
+    return Translator.load(folder, note=note)
+
+
+def _kept(folder: Path, pairs: Iterable[Sequence[str]], prefix: str) -> dict[str, str]:
+    """The pairs as files of the run, by the settings that name them."""
+    sides: tuple[list[str], list[str]] = ([], [])
+    for number, pair in enumerate(pairs):
+        for side, text in zip(sides, _both(pair, number), strict=True):
+            if len(text.splitlines()) > 1 or text.endswith(("\n", "\r")):
+                raise DataError(f"Pair {number} (counted from 0) has a line break in it. Give one line on each side.")
+            side.append(normalise(text, f"pair {number}"))
+    if not sides[0]:
+        return {}
+    paths = {}
+    with disk_errors(folder):
+        (folder / GIVEN).mkdir(exist_ok=True)
+    for name, lines in zip(("source", "target"), sides, strict=True):
+        path = (folder / GIVEN / f"{prefix}{name}.txt").absolute()
+        write_file(path, "".join(f"{line}\n" for line in lines).encode("utf-8"))
+        paths[f"{prefix}{name}"] = str(path)
+    return paths
+
+
+def _both(pair: Sequence[str], number: int) -> Sequence[str]:
+    if isinstance(pair, str) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
+        raise DataError(f"Pair {number} (counted from 0) is {pair!r}. Give a source text and a target text.")
+    return pair
+
+
+def _changed(mapping: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    words = (f"{path}={'none' if value is None else inline(value)}" for path, value in changes.items())
+    return override(mapping, list(words))

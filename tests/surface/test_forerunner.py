@@ -1,0 +1,118 @@
+"""A translator goes on from another one's weights, also from the one that comes with foveate, on data of its own."""
+
+import json
+import shutil
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from foveate.errors import FoveateError
+from foveate.models import LuongConfig
+from foveate.storage.checkpoint import load_weights
+from foveate.storage.run import create_run, read_run
+from foveate.tasks.forerunner import Forerunner
+from foveate.tasks.translate import DataConfig, TranslateConfig, TranslateTask
+
+SET = "--set"
+DISHES = {"the soup": "la soupe", "a salad": "une salade", "two eggs": "deux œufs", "the fish": "le poisson"}
+QUICK = ("--no-tune", "--threads", "1")
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Path:
+    """What a waiter says, which the shipped model has not met."""
+    pairs = [
+        (f"Table {number} would like {one} and then {other}.", f"La table {number} voudrait {deux} puis {autre}.")
+        for number, (one, deux), (other, autre) in product(range(1, 5), DISHES.items(), DISHES.items())
+    ]
+    path = tmp_path / "orders.tsv"
+    path.write_text("".join(f"{english}\t{french}\n" for english, french in pairs), encoding="utf-8")
+    return path
+
+
+def test_the_shipped_translator_learns_a_domain_in_some_steps(foveate: Any, orders: Path, tmp_path: Path) -> None:
+    run = tmp_path / "mine"
+    steps = (
+        SET,
+        "train.steps=12",
+        SET,
+        "train.validate_every=6",
+        SET,
+        "data.held_out=6",
+        SET,
+        "train.schedule.warmup=2",
+    )
+    words = ("train", "translate", "--source", orders, SET, "initialise_from=en-fr", "--out", run, *steps, *QUICK)
+    said = foveate(*words)
+    assert said.code == 0, said.err
+    assert "model: as in en-fr, which this begins with" in said.err
+    saved, shipped = read_run(run), Forerunner.load("en-fr")
+    assert saved.config["train"]["learning_rate"] == 2e-4
+    assert saved.tokenisers["source.tokeniser.json"] == shipped.source.digest()
+    config = TranslateConfig(
+        data=DataConfig(source=str(orders), held_out=6), initialise_from="en-fr", label_smoothing=0.1
+    )
+    task, _ = TranslateTask.prepare(config, tmp_path / "before")
+    first = dict(task.model.state_dict())
+    assert all(torch.equal(value, first[name]) for name, value in shipped.weights.items())
+    with torch.no_grad():
+        before = task.model.eval() and task.validate()["loss"]
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    losses = [row["loss"] for row in rows if row["kind"] == "valid"]
+    assert losses[-1] < losses[0] < before
+    assert losses[-1] < 0.7 * before
+    assert foveate("translate", run, "Table 2 would like the soup and then a salad.", *QUICK).code == 0
+
+
+def test_a_run_begins_with_another_one_and_does_not_need_it_any_more(
+    foveate: Any, trained: Path, corpus: Path, tiny: tuple[str, ...], tmp_path: Path
+) -> None:
+    other, run = tmp_path / "other", tmp_path / "run"
+    shutil.copytree(trained, other)
+    few = (SET, "train.steps=2", SET, "train.validate_every=1", SET, "train.save_every=1")
+    words = ("train", "translate", "--source", corpus / "pairs.tsv", SET, f"initialise_from={other}", *few, *QUICK)
+    said = foveate(*words, "--out", run)
+    assert said.code == 0, said.err
+    shutil.rmtree(other)
+    said = foveate("resume", run, SET, "train.steps=3", *QUICK)
+    assert (said.code, "all 3 steps are done" in said.err) == (0, True), said.err
+    initial, ours = load_weights(run / "initial")[0], load_weights(trained)[0]
+    assert all(torch.equal(value, ours[name]) for name, value in initial.items())
+    assert read_run(run).config["model"]["hidden_dim"] == 16
+
+
+def test_what_has_no_weights_may_be_set_otherwise(foveate: Any, trained: Path, corpus: Path, tmp_path: Path) -> None:
+    few = (SET, "train.steps=1", SET, "model.dropout=0.4", SET, "train.learning_rate=1e-5")
+    words = ("train", "translate", "--source", corpus / "pairs.tsv", SET, f"initialise_from={trained}", *few, *QUICK)
+    assert foveate(*words, "--out", tmp_path / "run").code == 0
+    assert read_run(tmp_path / "run").config["model"]["dropout"] == 0.4
+    said = foveate(*words, SET, "model.hidden_dim=24", "--out", tmp_path / "wider")
+    assert said.code in (2, 3), said.err
+    assert "initial" in said.err
+    assert "shape" in said.err or "24" in said.err
+
+
+def test_what_a_run_cannot_begin_with_is_said(foveate: Any, corpus: Path, tmp_path: Path) -> None:
+    create_run(tmp_path / "tagger", "tag", {})
+    (tmp_path / "marian").mkdir()
+    (tmp_path / "marian" / "config.json").write_text('{"model_type": "marian"}')
+    for name, code, sentence in (
+        (tmp_path / "tagger", 2, "is a run of the task tag, and this is for runs of translate"),
+        (tmp_path / "marian", 2, "is a folder of Hugging Face, whose vocabulary a run cannot take over"),
+        (tmp_path / "nowhere", 3, "there is no such folder"),
+        ("en-de", 3, "neither a folder here nor a model that comes with foveate"),
+    ):
+        words = ("--source", corpus / "pairs.tsv", SET, f"initialise_from={name}", "--out", tmp_path / "run", *QUICK)
+        said = foveate("train", "translate", *words)
+        assert (said.code, sentence in said.err) == (code, True), said.err
+
+
+def test_a_model_of_another_kind_does_not_fit(trained: Path, corpus: Path, tmp_path: Path) -> None:
+    data = DataConfig(source=str(corpus / "pairs.tsv"))
+    config = TranslateConfig(data=data, initialise_from=str(trained))
+    with pytest.raises(FoveateError, match="initial"):
+        TranslateTask.prepare(replace(config, model=LuongConfig(hidden_dim=8)), tmp_path / "run")

@@ -1,0 +1,118 @@
+"""A run goes on with more steps or more time, also after its end; anything else that would change it is refused."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from foveate.storage.checkpoint import load_weights
+from foveate.storage.run import read_run
+
+SET = "--set"
+STEPS = (SET, "train.validate_every=20", SET, "train.save_every=20")
+QUICK = ("--no-tune", "--threads", "1")
+
+
+@pytest.fixture
+def short(recipe: tuple[str, ...], foveate: Any, tmp_path: Path) -> Path:
+    """A run of 40 steps that has ended."""
+    run = tmp_path / "short"
+    said = foveate(*recipe, *STEPS, SET, "train.steps=40", "--out", run)
+    assert said.code == 0, said.err
+    return run
+
+
+def test_a_run_that_is_made_longer_is_the_one_that_was_long_from_the_start(
+    short: Path, recipe: tuple[str, ...], foveate: Any, tmp_path: Path
+) -> None:
+    whole = tmp_path / "whole"
+    assert foveate(*recipe, *STEPS, SET, "train.steps=80", "--out", whole).code == 0
+    said = foveate("resume", short, SET, "train.steps=80", *QUICK)
+    assert said.code == 0, said.err
+    assert "Changed since the checkpoint: train.steps: 40 → 80." in said.err
+    assert "Done: all 80 steps are done" in said.err
+    assert "learning rate goes from" not in said.err, "this schedule does not know how many steps there are"
+    ours, theirs = load_weights(short)[0], load_weights(whole)[0]
+    assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
+
+
+def test_the_run_keeps_what_was_changed_and_goes_on_with_it(short: Path, foveate: Any) -> None:
+    assert foveate("resume", short, SET, "train.steps=60", SET, "train.max_minutes=99", *QUICK).code == 0
+    saved = read_run(short)
+    assert saved.config["train"]["steps"] == 60
+    assert saved.changes == ({"train.steps": "40 → 60", "train.max_minutes": "None → 99.0"},)
+    shutil.rmtree(short / "checkpoints" / "step-00000060")  # as if it had been stopped before its first checkpoint
+    said = foveate("resume", short, *QUICK)
+    assert (said.code, "all 60 steps are done" in said.err) == (0, True), said.err
+
+
+def test_a_cosine_is_laid_over_all_steps_and_the_new_rate_is_said(
+    recipe: tuple[str, ...], foveate: Any, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    cosine = (SET, "train.schedule=cosine", SET, "train.steps=20")
+    assert foveate(*recipe, *STEPS, *cosine, "--out", run).code == 0
+    said = foveate("resume", run, SET, "train.steps=40", *QUICK)
+    assert "The cosine schedule is laid over all 40 steps: the learning rate goes from 0.0e+00 to 4.6e-04." in said.err
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    rates = {row["step"]: row["learning_rate"] for row in rows if row["kind"] == "train"}
+    assert rates[20] == 0 < rates[21] > rates[40] == 0
+
+
+def test_a_run_whose_minutes_are_used_up_goes_on_with_more(
+    recipe: tuple[str, ...], foveate: Any, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    said = foveate(*recipe, *STEPS, SET, "train.steps=40", SET, "train.max_minutes=1e-9", "--out", run)
+    assert (said.code, "its time is used up" in said.err) == (0, True), said.err
+    again = foveate("resume", run, *QUICK)
+    shown = re.search(r"To train for longer:  foveate resume \S+ (--set train.max_minutes=\S+)", again.err)
+    assert shown, again.err
+    said = foveate("resume", run, SET, "train.max_minutes=none", *QUICK)
+    assert (said.code, "Done: all 40 steps are done" in said.err) == (0, True), said.err
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        (
+            "train.learning_rate=1",
+            "A run keeps what it was begun with, so train.learning_rate (0.001 → 1.0) cannot change",
+        ),
+        (
+            "model.hidden_dim=32",
+            "so model.hidden_dim (16 → 32) cannot change. Changeable are train.steps, train.patience",
+        ),
+        ("seed=3", "--set initialise_from="),
+        ("train.steps=10", "has made 40 steps already, so train.steps = 10 is too few"),
+        ("train.step=100", "train.step is not a setting. Did you mean 'steps'?"),
+        ("train.steps=none", "train.steps"),
+    ],
+)
+def test_what_would_make_it_another_run_is_refused(short: Path, foveate: Any, setting: str, said: str) -> None:
+    before = (short / "config.json").read_bytes()
+    refused = foveate("resume", short, SET, setting, *QUICK)
+    assert (refused.code, said in refused.err) == (2, True), refused.err
+    assert (short / "config.json").read_bytes() == before
+
+
+def test_a_change_that_nobody_asked_for_is_still_refused(short: Path, foveate: Any) -> None:
+    path = short / "config.json"
+    path.write_text(path.read_text().replace('"steps": 40', '"steps": 80'))
+    said = foveate("resume", short, *QUICK)
+    assert (said.code, "train.steps: 40 → 80" in said.err) == (2, True), said.err
+
+
+def test_patience_that_has_ended_a_run_can_be_lifted(recipe: tuple[str, ...], foveate: Any, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    stuck = (SET, "train.learning_rate=1e-30", SET, "train.patience=1", SET, "train.steps=80")
+    said = foveate(*recipe, *STEPS, *stuck, "--out", run)
+    assert (said.code, "no better loss in 1 validation" in said.err) == (0, True), said.err
+    again = foveate("resume", run, *QUICK)
+    assert "--set train.patience=none" in again.err
+    said = foveate("resume", run, SET, "train.patience=none", *QUICK)
+    assert (said.code, "all 80 steps are done" in said.err) == (0, True), said.err

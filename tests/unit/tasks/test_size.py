@@ -1,0 +1,74 @@
+"""Sizes fit the machine and the data: by rules, so that the same data on the same machine give the same run."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foveate.tasks.classify import ClassifyConfig
+from foveate.tasks.labelling import LabelledDataConfig
+from foveate.tasks.labelling_suggestion import suggest_classifier, suggest_tagger
+from foveate.tasks.language_model_suggestion import suggest_language_model, suggest_masked_language_model
+from foveate.tasks.size import MINUTES, Allowance, Size
+from foveate.tasks.suggestion import suggest
+from foveate.tasks.tag import TagConfig
+from foveate.tasks.text import TextConfig
+from foveate.tasks.translate import DataConfig, TranslateConfig
+
+SENTENCE = "the old man and the sea were there before us number"
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Data of some size for every task."""
+    folder = tmp_path_factory.mktemp("many")
+    words = [f"{SENTENCE} {number}" for number in range(30_000)]
+    (folder / "pairs.tsv").write_text("".join(f"{line}\t{line}\n" for line in words))
+    (folder / "text.txt").write_text("".join(f"{line}\n" for line in words))
+    (folder / "tagged.txt").write_text("".join(f"{' '.join(f'{w}/T' for w in line.split())}\n" for line in words))
+    (folder / "texts.tsv").write_text("".join(f"{line}\tx\n" for line in words))
+    return folder
+
+
+def suggested(task: str, many: Path, allowance: Allowance) -> Any:
+    text = TextConfig(text=str(many / "text.txt"))
+    labelled = {name: LabelledDataConfig(data=str(many / name)) for name in ("tagged.txt", "texts.tsv")}
+    if task == "translate":
+        return suggest(TranslateConfig(data=DataConfig(source=str(many / "pairs.tsv"))), allowance)
+    if task == "tag":
+        return suggest_tagger(TagConfig(data=labelled["tagged.txt"]), allowance)
+    if task == "classify":
+        return suggest_classifier(ClassifyConfig(data=labelled["texts.tsv"]), allowance)
+    return (suggest_language_model if task == "language_model" else suggest_masked_language_model)(text, allowance)
+
+
+@pytest.mark.parametrize("task", ["translate", "language_model", "masked_language_model", "tag", "classify"])
+def test_the_default_ends_in_ten_minutes_and_larger_sizes_do_more(task: str, many: Path) -> None:
+    small = suggested(task, many, Allowance("small", 2))
+    assert small == suggested(task, many, Allowance("small", 2)), "a rule, not a measurement"
+    assert "within about 10 minutes of 2 cores" in small.reasons[-1].why
+    assert set(small.others) == set(MINUTES) - {"small"}
+    sizes: list[Size] = ["small", "medium", "large"]
+    for size in sizes[1:]:
+        assert small.others[size] == suggested(task, many, Allowance(size, 2)).settings
+    alone = suggested(task, many, Allowance("small", 1)).settings["train"]["steps"]
+    assert alone <= small.settings["train"]["steps"]
+
+
+def test_thirty_thousand_pairs_get_a_model_that_two_cores_can_train(many: Path) -> None:
+    """80 CPU minutes of 7.6 million parameters were the default before."""
+    small = suggested("translate", many, Allowance("small", 2)).settings
+    assert (small["model"]["kind"], small["model"]["hidden_dim"]) == ("bahdanau", 128)
+    assert small["train"]["steps"] * 0.11 <= 600 * 2**0.7
+    large = suggested("translate", many, Allowance("large", 2)).settings
+    assert (large["model"]["kind"], large["model"]["block"]["model_dim"]) == ("transformer", 512)
+
+
+def test_more_cores_are_used(many: Path) -> None:
+    sixteen = suggested("translate", many, Allowance("small", 16)).settings
+    assert sixteen["model"] == {"kind": "transformer"}, "whose defaults are 3 + 3 layers, 256 wide"
+
+
+def test_small_data_do_not_take_all_the_time_there_is() -> None:
+    assert Allowance("large", 64).steps(2_000, pace=0.1) == 2_000
+    assert Allowance("small", 1).steps(50_000, pace=100.0) == 100
