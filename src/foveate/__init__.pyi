@@ -16,6 +16,7 @@ from foveate.attention import record as record
 from foveate.attention import window as window
 from foveate.comparison import compare as compare
 from foveate.inspect import Alignment as Alignment
+from foveate.lesson import train_translator as train_translator
 from foveate.machine import tune as tune
 from foveate.models import BahdanauConfig as BahdanauConfig
 from foveate.models import BERTConfig as BERTConfig

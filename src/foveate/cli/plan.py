@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from foveate.cli.task import TASKS, module_of, option
+from foveate.cli.task import TASKS, file_arguments, module_of, option
 
 LENGTHS = {"source_length": "translate", "target_length": "translate", "length": "tag and classify"}
 LENGTHS_OF: dict[str, tuple[str, ...]] = {
@@ -36,8 +36,7 @@ from them as `foveate train` would.
         help=f"the task ({', '.join(TASKS)}), a configuration file, or both; by default the task that the file names, "
         "or translate",
     )
-    for name, says in {name: says for task in TASKS.values() for name, says in task.files.items()}.items():
-        parser.add_argument(option(name), metavar="FILE", help=says)
+    file_arguments(parser)
     columns_argument(parser)
     size_argument(parser)
     parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="set one setting; may be repeated")
