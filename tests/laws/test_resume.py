@@ -38,6 +38,8 @@ CONFIG = killing.CONFIG
 class At(Quiet):
     """Calls a function after an update and keeps the notes."""
 
+    tell = Quiet.note
+
     def __init__(self, step: int = 0, call: Callable[[], object] = lambda: None) -> None:
         super().__init__(buffer := io.StringIO())
         self.buffer = buffer

@@ -23,6 +23,8 @@ CONFIG = TrainConfig(steps=8, schedule=Constant(), validate_every=2, save_every=
 class At(Quiet):
     """Calls a function after an update."""
 
+    tell = Quiet.note
+
     def __init__(self, step: int, call: Callable[[], object]) -> None:
         super().__init__(buffer := io.StringIO())
         self.buffer = buffer
