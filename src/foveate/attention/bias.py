@@ -18,6 +18,14 @@ so by an attribute `by_pair = True`: paths may then ask about pairs one by one.
 """
 
 
+def told(bias: Bias, at: Positions, dtype: torch.dtype) -> Float[Tensor, "#batch #heads #query #key"]:
+    """What a bias says, in a number type; one that has `in_double` is asked for float64, not for float32 made wider."""
+    if dtype == torch.float64 and (exact := getattr(bias, "in_double", None)) is not None:
+        double: Tensor = exact(at)
+        return double
+    return bias(at).to(dtype)
+
+
 def judges_pairs(bias: Bias | None) -> bool:
     """Whether it may be asked about single pairs; one that is not there says nothing of any."""
     return bias is None or bool(getattr(bias, "by_pair", False))
@@ -42,6 +50,10 @@ class Alibi:
 
     def __call__(self, at: Positions) -> Float[Tensor, "#batch heads query key"]:
         slopes = torch.tensor(_slopes(self.num_heads), device=at.device)
+        return -slopes[:, None, None] * (at.query - at.key).abs()
+
+    def in_double(self, at: Positions) -> Float[Tensor, "#batch heads query key"]:
+        slopes = torch.tensor(_slopes(self.num_heads), device=at.device, dtype=torch.float64)
         return -slopes[:, None, None] * (at.query - at.key).abs()
 
 
@@ -70,6 +82,10 @@ class Gaussian:
     def __call__(self, at: Positions) -> Float[Tensor, "#batch #heads query key"]:
         centre = at.query if at.centre is None else at.centre
         return (at.key - centre) ** 2 / (-2 * self.sigma**2)
+
+    def in_double(self, at: Positions) -> Float[Tensor, "#batch #heads query key"]:
+        centre = at.query if at.centre is None else at.centre
+        return (at.key - centre).double() ** 2 / (-2 * self.sigma**2)
 
 
 class RelativeBuckets(nn.Module):

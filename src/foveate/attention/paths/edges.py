@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import dropout as drop
 
-from foveate.attention.bias import Bias, judges_pairs
+from foveate.attention.bias import Bias, judges_pairs, told
 from foveate.attention.normaliser import Normaliser, Softmax
 from foveate.attention.normaliser.normaliser import tells_place
 from foveate.attention.paths.path import Cost, Formula, cutting_reasons, empty_reasons, share_heads
@@ -269,28 +269,28 @@ def _weights(
         weights = _by_rows(formula.normaliser, scores, graph, query.shape[2])
     if formula.reweight is None:
         return weights
-    return weights * _told(formula.reweight, graph).exp().to(weights.dtype)
+    return weights * _told(formula.reweight, graph, weights.dtype).exp().to(weights.dtype)
 
 
 def _biased(
     formula: Formula, query: Tensor, key: Tensor, graph: _Graph, key_features: Tensor | None
 ) -> Float[Tensor, "batch heads edges"]:
     scores = _scores(formula, query, key, graph, key_features)
-    return scores if formula.bias is None else scores + _told(formula.bias, graph).to(scores.dtype)
+    return scores if formula.bias is None else scores + _told(formula.bias, graph, scores.dtype)
 
 
-def _told(bias: Bias, graph: _Graph) -> Float[Tensor, "#batch #heads edges"]:
+def _told(bias: Bias, graph: _Graph, dtype: torch.dtype) -> Float[Tensor, "#batch #heads edges"]:
     """What a bias says of every edge."""
     if not len(graph.source):
         return torch.zeros(1, 1, 0, device=graph.at.device)
     if judges_pairs(bias):
-        return _of_edges(bias(graph.at), len(graph.source))
+        return _of_edges(told(bias, graph.at, dtype), len(graph.source))
     nodes, degree = graph.target.unique_consecutive(return_counts=True)
     parts, start = [], 0
     for targets, counts in zip(nodes.split(NODES), degree.split(NODES), strict=True):
         stop = start + int(counts.sum())
         sources, column = graph.source[start:stop].unique(return_inverse=True)
-        answer = bias(_among(graph.nodes, targets, sources))
+        answer = told(bias, _among(graph.nodes, targets, sources), dtype)
         answer = answer.expand(*answer.shape[:2], len(targets), len(sources))
         row = torch.arange(len(targets), device=column.device).repeat_interleave(counts)
         parts.append(answer[:, :, row, column])

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from foveate import machine
+from foveate.attention.bias import told
 from foveate.attention.normaliser.normaliser import undecided
 from foveate.attention.paths.derivative import by_definition
 from foveate.attention.paths.dot import attended, dot_product_reasons, dots
@@ -166,7 +167,7 @@ def _hidden(
     if formula.bias is None:
         return hidden
     here = at.rows(tile.rows)
-    biases = [placed(formula.bias(here.columns(piece)), tile.rows, piece) for piece in tile.columns]
+    biases = [placed(told(formula.bias, here.columns(piece), dtype), tile.rows, piece) for piece in tile.columns]
     return hidden + over_keys(biases).to(dtype)
 
 

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from foveate.attention.bias import told
 from foveate.attention.paths.hidden import finite, nothing_to_silence, silence, weigh
 from foveate.attention.paths.path import Cost, Formula, asked, share_heads
 from foveate.attention.position import Positions, traced
@@ -40,7 +41,7 @@ def biased_scores(
     shape = (*query.shape[:3], key.shape[2])
     if not isinstance(scores, Tensor) or scores.shape != shape:
         raise ValueError(f"`score` gives {described(scores)}, and {shape} is needed, `batch heads query key`.")
-    return scores if formula.bias is None else scores + formula.bias(at).to(scores.dtype)
+    return scores if formula.bias is None else scores + told(formula.bias, at, scores.dtype)
 
 
 def apart_scores(
@@ -95,9 +96,14 @@ def materialise(
     scores = apart_scores(formula, query, key, visible, at=at, key_features=key_features)
     weights = formula.normaliser(scores, visible)
     if formula.reweight is not None:
-        weights = weights * formula.reweight(at).exp().to(weights.dtype)
+        weights = weights * told(formula.reweight, at, reweighing(weights)).exp().to(weights.dtype)
     dropped = torch.nn.functional.dropout(weights, dropout) if dropout else weights
     return Materialised(scores, visible, weights, weigh(dropped, value, visible))
+
+
+def reweighing(weights: Tensor) -> torch.dtype:
+    """float32 at least: what is put into an exponential."""
+    return torch.promote_types(weights.dtype, torch.float32)
 
 
 def terms(formula: Formula) -> int:

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from foveate import machine
+from foveate.attention.bias import told
 from foveate.attention.normaliser.normaliser import undecided
 from foveate.attention.paths.derivative import by_definition
 from foveate.attention.paths.dot import attended, dot_product_reasons, dots, safe_dots
@@ -69,7 +70,7 @@ def _bias(formula: Formula, shown: Seen | None, query: Tensor, at: Positions) ->
     batch, heads = query.shape[:2]
     if formula.bias is None:
         return None if shown is None else shown.flat(batch, heads, query.dtype)
-    bias = formula.bias(at).to(query.dtype)
+    bias = told(formula.bias, at, query.dtype)
     return flat(bias if shown is None else shown.mask(query.dtype) + bias, batch, heads)
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from foveate import machine
+from foveate.attention.bias import told
 from foveate.attention.paths.derivative import by_definition, refused
 from foveate.attention.paths.dot import attended, dot_product_reasons, dots, safe_dots
 from foveate.attention.paths.materialised import materialise
@@ -161,6 +162,6 @@ def _mask(formula: Formula, shown: Seen | None, query: Tensor, key: Tensor, at: 
     batch, _, queries, _ = query.shape
     if formula.bias is None:
         return None if shown is None else shown.over(batch, queries, key.shape[2], query.dtype)
-    bias = formula.bias(at).to(query.dtype)
+    bias = told(formula.bias, at, query.dtype)
     mask = bias if shown is None else shown.mask(query.dtype) + bias
     return mask.expand(batch, -1, queries, key.shape[2])

@@ -4,12 +4,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from foveate.attention.bias import told
 from foveate.attention.normaliser.normaliser import tells_place
 from foveate.attention.paths import fused
 from foveate.attention.paths.blocks import by_rows
 from foveate.attention.paths.hidden import finite, silence, weigh
 from foveate.attention.paths.layout import Tile, between, over_keys, pieces_between, placed, tiles, visible_in
-from foveate.attention.paths.materialised import apart_scores, biased_scores, terms
+from foveate.attention.paths.materialised import apart_scores, biased_scores, reweighing, terms
 from foveate.attention.paths.path import Cost, Formula, asked, share_heads
 from foveate.attention.position import Positions
 from foveate.attention.score import is_factored
@@ -132,7 +133,7 @@ def _one_tile(
         seen = visible if visible.shape[-1] == 1 else visible[..., part]
         scores.append(apart_scores(formula, query, key[:, :, part], seen, at=columns, key_features=features))
         if formula.reweight is not None:
-            reweights.append(placed(formula.reweight(columns), tile.rows, piece))
+            reweights.append(placed(told(formula.reweight, columns, reweighing(query)), tile.rows, piece))
     weights = formula.normaliser(torch.cat(scores, dim=-1), visible)
     if reweights:
         weights = weights * over_keys(reweights).exp().to(weights.dtype)
