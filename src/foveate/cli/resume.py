@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     if is_shipped(folder) or model_type_of(folder) is not None:
         raise UsageError(
             f"{arguments.run} came trained, without checkpoints and data: there is nothing to resume. Name a run that "
-            f"`foveate train` began, or begin one with its weights: --set initialise_from={arguments.run}."
+            "`foveate train` began."
         )
     saved = read_run(folder)
     task = module_of(known_task(saved))
