@@ -127,7 +127,7 @@ def ends(folder: Path, model: ModelConfig, guide: GuideConfig, *, links: bool, s
     """The final weights' digest."""
     pairs = folder.with_suffix(".tsv")
     pairs.write_text("".join(f"ab c{i % 7}\tc{i % 7} b a\t0-1 0-2 1-0\n" for i in range(40)), encoding="utf-8")
-    data = DataConfig(source=str(pairs), max_tokens=120, links_column=2 if links else None)
+    data = DataConfig(source=str(pairs), columns=(0, 1), max_tokens=120, links_column=2 if links else None)
     config = TranslateConfig(data=data, model=model, guide=guide)
     TranslateTask.prepare(config, folder)
     for step in (*stops, -1):
