@@ -45,8 +45,10 @@ class AttentionRecord:
     """One number per row from the normaliser: log-sum-exp for softmax. None where weights carry gradients, which are
     made from whole rows.
     """
-    writes: int | None = None
-    """How often the tensors behind the weights had been written to when they were recorded; None: nobody counted."""
+    writes: tuple[tuple[Tensor, int], ...] | None = None
+    """The tensors behind the weights, and how often each had been written to when they were recorded; None: nobody
+    counted.
+    """
 
     def __repr__(self) -> str:
         return f"<AttentionRecord {', '.join(self._facts())}>"
@@ -94,12 +96,21 @@ class AttentionRecord:
 
     def require_unchanged(self) -> None:
         """Raise ValueError where what the weights follow from is no longer what it was."""
-        if self.writes is not None and self.writes != _writes(self):
+        if self._changed:
             raise ValueError(
                 f"{self.name or 'The attention'} was recorded before its parameters, its positions or its keys were "
                 "written to (by a step of training, for example), so that its weights can no longer be computed. "
                 "Take the weights first, or record again."
             )
+
+    @property
+    def _changed(self) -> bool:
+        """Whether a tensor behind the weights was written to since, or another took its place."""
+        if self.writes is None:
+            return False
+        now = _writes(self)
+        same = (a is b and before == after for (a, before), (b, after) in zip(self.writes, now, strict=False))
+        return len(now) != len(self.writes) or not all(same)
 
     def _weights_of_rows(self, rows: slice) -> Float[Tensor, "batch heads query key"]:
         """Weights by their definition, through which gradients flow."""
@@ -250,12 +261,12 @@ def _as_it_stands(attention: nn.Module) -> Formula:
     return copy
 
 
-def _writes(seen: AttentionRecord) -> int:
-    """How often the tensors behind the weights were written to, as far as torch counts it."""
+def _writes(seen: AttentionRecord) -> tuple[tuple[Tensor, int], ...]:
+    """The tensors behind the weights, and how often each was written to, as far as torch counts it."""
     formula = seen.formula
     own = [*formula.parameters(), *formula.buffers()] if isinstance(formula, nn.Module) else []
     tensors = (*own, *seen.at.tensors(), seen.query, seen.key)
-    return sum(tensor._version for tensor in tensors if tensor is not None and not tensor.is_inference())
+    return tuple((each, -1 if each.is_inference() else each._version) for each in tensors if each is not None)
 
 
 def _counted(seen: AttentionRecord) -> AttentionRecord:
@@ -273,7 +284,7 @@ def _keep(recording: Recording, seen: AttentionRecord, source: Tensor | None) ->
     last = recording.last.get(name)
     if last is not None:
         earlier = recording.records[last.index]
-        if _continues(earlier, last, source, keys, at):
+        if _continues(earlier, last, source, replace(seen, key=keys)):
             recording.records[last.index] = _counted(_joined(earlier, at, queries, keys, rows))
             if last.looked_at is not None:
                 last.looked_at = last.looked_at | _looked_at(seen.formula, at)
@@ -307,12 +318,13 @@ def _precise(formula: Formula, query: Tensor) -> torch.dtype:
     return torch.promote_types(query.dtype, torch.float32) if weight is None else weight.dtype
 
 
-def _continues(earlier: AttentionRecord, last: _Last, source: Tensor, key: Tensor, at: Positions) -> bool:
+def _continues(earlier: AttentionRecord, last: _Last, source: Tensor, seen: AttentionRecord) -> bool:
     """Whether a call is a decoder's next step: the very same keys, but for those that nobody has seen yet, looked at
     from later positions.
     """
+    key = seen.key
     same = last.source.data_ptr() == source.data_ptr() and earlier.key.shape == key.shape
-    if not same or not bool((at.query.amin() > earlier.at.query.amax()).item()):
+    if not same or not _follows(earlier, seen):
         return False
     if torch.equal(earlier.key, key):
         return True
@@ -321,6 +333,16 @@ def _continues(earlier: AttentionRecord, last: _Last, source: Tensor, key: Tenso
     differs = ((earlier.key != key) & ~(earlier.key.isnan() & key.isnan())).any(-1)
     looked_at = last.looked_at.expand(-1, max(last.looked_at.shape[1], key.shape[1]), -1, -1)[:, :, 0]
     return not bool((differs.repeat_interleave(looked_at.shape[1] // key.shape[1], 1) & looked_at).any())
+
+
+def _follows(earlier: AttentionRecord, seen: AttentionRecord) -> bool:
+    """Whether one formula, unchanged between two records, looks from later positions in the second."""
+    ours, theirs = seen.formula, earlier.formula
+    parts = ("score", "bias", "normaliser", "reweight")
+    same = ours.visibility == theirs.visibility and all(getattr(ours, each) is getattr(theirs, each) for each in parts)
+    if not (same and earlier.at.query.numel() and seen.at.query.numel()) or earlier._changed or seen._changed:
+        return False
+    return bool((seen.at.query.amin() > earlier.at.query.amax()).item())
 
 
 def _looked_at(formula: Formula, at: Positions) -> Bool[Tensor, "#batch #heads 1 key"]:
@@ -347,14 +369,22 @@ def _joined(earlier: AttentionRecord, at: Positions, query: Tensor, key: Tensor,
 
 def _joined_steps(records: list[AttentionRecord]) -> list[AttentionRecord]:
     """Records of steps that looked at the same keys as one record each, in the order of their first steps."""
-    groups: dict[tuple[object, ...], list[AttentionRecord]] = {}
+    groups: list[list[AttentionRecord]] = []
+    latest: dict[tuple[object, ...], list[AttentionRecord]] = {}
     for seen in records:
-        groups.setdefault((seen.name, seen.key.data_ptr(), seen.key.shape), []).append(seen)
-    return [_whole(steps) for steps in groups.values()]
+        place = (seen.name, seen.key.data_ptr(), seen.key.shape)
+        if place in latest and _follows(latest[place][-1], seen):
+            latest[place].append(seen)
+        else:
+            latest[place] = [seen]
+            groups.append(latest[place])
+    return [_whole(steps) for steps in groups]
 
 
 def _whole(steps: list[AttentionRecord]) -> AttentionRecord:
     at = steps[0].at
     for later in steps[1:]:
         at = at.followed_by(later.at)
-    return steps[0] if len(steps) == 1 else replace(steps[0], at=at, query=torch.cat([s.query for s in steps], dim=2))
+    if len(steps) == 1:
+        return steps[0]
+    return _counted(replace(steps[0], at=at, query=torch.cat([step.query for step in steps], dim=2)))

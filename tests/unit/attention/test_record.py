@@ -183,6 +183,80 @@ def test_a_second_pass_over_the_same_tensors_is_a_second_record() -> None:
     assert [kept.shape for kept in seen] == [(1, 1, 3, 3), (1, 1, 3, 3)]
 
 
+Between = Callable[[Attention], object]
+
+
+def _scaled(site: Attention) -> None:
+    with torch.no_grad():
+        site.score.weight.mul_(-3)
+
+
+def _exchanged(site: Attention) -> None:
+    site.visibility = window(left=1, right=0)
+
+
+def _steps(site: Attention, between: Between, *, gradient: bool) -> tuple[list[Tensor], list[Tensor]]:
+    """The weights that two records give, and those that were in force at each of two steps over the same keys."""
+    x, expected, given = torch.randn(1, 1, 4, 8), [], []
+    with record(site, gradient=gradient) as seen:
+        for time in range(2, 4):
+            at, query = Positions.of(1, 4, query_start=time), x[:, :, time : time + 1]
+            site.run(query, x, x, at=at)
+            expected.append(site.explain(query, x, x, at=at).weights)
+            if time == 2:
+                between(site)
+    for each in seen:
+        try:
+            given.append(each.weights())
+        except ValueError:
+            given.append(torch.empty(0))
+    return given, expected
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+def test_steps_between_which_a_part_was_exchanged_are_two_records(gradient: bool) -> None:
+    given, expected = _steps(Attention(), _exchanged, gradient=gradient)
+    torch.testing.assert_close(given, expected)
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+def test_steps_between_which_weights_were_written_to_are_not_taken_for_one(gradient: bool) -> None:
+    site = Attention(GeneralConfig().build(query_dim=8, key_dim=8, num_heads=1))
+    (lost, given), (_, expected) = _steps(site, _scaled, gradient=gradient)
+    assert not lost.numel()
+    torch.testing.assert_close(given, expected)
+
+
+def test_weights_that_took_the_place_of_recorded_ones_are_refused() -> None:
+    site, x = Attention(GeneralConfig().build(query_dim=8, key_dim=8, num_heads=1)), torch.randn(1, 1, 4, 8)
+    site.score.weight = nn.Parameter(torch.ones(1, 8, 8))
+    with record(site) as seen:
+        site.run(x, x, x)
+    site.score.weight = nn.Parameter(torch.zeros(1, 8, 8))  # written to as often as the others: never
+    with pytest.raises(ValueError, match="record again"):
+        seen.records[0].weights()
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+def test_two_passes_over_the_same_keys_are_two_records(gradient: bool) -> None:
+    site, x = Attention(), torch.randn(1, 1, 4, 8)
+    with record(site, gradient=gradient) as seen:
+        for query in (x, x.flip(2)):
+            site.run(query, x, x)
+    torch.testing.assert_close(
+        [each.weights() for each in seen], [site.explain(q, x, x).weights for q in (x, x.flip(2))]
+    )
+
+
+def test_steps_whose_queries_were_made_in_place_join_with_gradients() -> None:
+    site, x = Attention(), torch.randn(1, 1, 4, 8)
+    with record(site, gradient=True) as seen:
+        for time in range(4):
+            query = x[:, :, time : time + 1].clone().mul_(2)
+            site.run(query, x, x, at=Positions.of(1, 4, query_start=time))
+    torch.testing.assert_close(seen.records[0].weights(), site.explain(2 * x, x, x).weights)
+
+
 def test_recording_keeps_no_graph_and_leaves_gradients_alone() -> None:
     layer = MultiHeadAttention(query_dim=8, num_heads=2)
     x = torch.randn(2, 3, 8)
