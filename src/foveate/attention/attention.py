@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from foveate import machine
 from foveate.attention import fit, part, planner, record, summary
 from foveate.attention.bias import Bias
+from foveate.attention.inheritance import is_hooked
 from foveate.attention.normaliser import Normaliser, Softmax
 from foveate.attention.paths import PATHS
 from foveate.attention.paths.additive import looked_back
@@ -295,7 +296,8 @@ class Attention(nn.Module):
                 if not path.refuses(self, query, key, at):
                     return path
         made = None if kept is None else kept.shape
-        kind = (query.shape, key.shape, query.dtype, query.device, training, at.aligned, traced(), made)
+        given = (query.shape, key.shape, query.dtype, query.device, training, at.aligned, traced(), made)
+        kind = (*given, type(self.score), is_hooked(self.score))
         if self._tuned is not machine.current():
             self._tuned = machine.current()
             self._chosen.clear()
