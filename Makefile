@@ -4,11 +4,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PYRIGHT := 1.1.414
 # torch comes first and pinned: left to itself, pip might choose another build with every later install.
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint viewer clean
+.PHONY: help demo test lint types viewer clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +29,11 @@ lint: $(VENV)/.developer ## check style, types and layers only
 	@$(BIN)/mypy
 	@echo "== layers"
 	@$(BIN)/lint-imports
+
+types: $(VENV)/.developer ## check the Python of README and pages as their readers' editors do, by pyright; needs node 20
+	@echo "== types of the pages"
+	@rm -rf build/pages && $(BIN)/python tests/surface/program.py build/pages
+	@npx --yes pyright@$(PYRIGHT) --warnings --pythonpath $(BIN)/python --project build/pages
 
 viewer: ## check that the committed viewer is what viewer/ builds, and test it; needs node 20 and chromium
 	@echo "== viewer"

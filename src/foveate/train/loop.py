@@ -43,7 +43,7 @@ from foveate.train.window import Window
 def fit(
     task: Trainable,
     config: TrainConfig,
-    folder: Path,
+    folder: Path | str,
     *,
     resume: bool = False,
     progress: Progress | None = None,
