@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
@@ -14,12 +15,108 @@ from packaging.requirements import Requirement
 
 sys.path.insert(0, str(Path(__file__).parent))
 import installation
+import program
+
+from foveate.cli import COMMANDS
 
 pytestmark = pytest.mark.slow
 README = (installation.ROOT / "README.md").read_text(encoding="utf-8")
 LEFT_OUT = {"dev", "all"}
 PAIRS = [(f"the {a} {b} sleeps", f"le {b} {a} dort") for a in "abcdefgh" for b in "ijklmnop"]
-TINY = " --no-tune --threads 1 --set model.hidden_dim=8 --set train.steps=2 --set train.validate_every=2"
+WORDS = [f"{a}/A {b}/B {a}/A sleeps/V" for a in "abcdefgh" for b in "ijklmnop"]
+TEXTS = [f"{word} and {word} are {label}\t{label}" for label in ("good", "bad") for word in "abcdefghijklmnop"]
+PLAY = ["To be, or not to be: that is the question.", "ROMEO: I take thee at thy word."] * 40
+FEW = " --no-tune --threads 1 --quiet --set train.steps=2"
+FILES = {
+    "train.en": [english for english, _ in PAIRS],
+    "train.fr": [french for _, french in PAIRS],
+    "test.en": ["the a i sleeps", "the b k sleeps"],
+    "test.fr": ["le i a dort", "le k b dort"],
+    "input.en": ["the c j sleeps"],
+    "test.tsv": ["the a i sleeps\tle i a dort", "the b k sleeps\tle k b dort"],
+    "test.links": ["0-0 1-2 2-1 3-3", "0-0 1-2 2-1 3-3"],
+    "mine.tsv": ["\t".join(pair) for pair in PAIRS],
+    "tagged.txt": WORDS,
+    "few.txt": WORDS,
+    "test.txt": WORDS[:4],
+    "texts.tsv": TEXTS,
+    "shakespeare.txt": PLAY,
+    "unseen.txt": PLAY[:4],
+}
+"""What the README's commands read."""
+BEFORE = {"bert/": ["foveate train masked_language_model --text shakespeare.txt --out bert/"]}
+"""What has to be there before a command that names it."""
+UNFENCED = {
+    "compare": "foveate compare translate --source mine.tsv --vary model=bahdanau,luong --seeds 1 --out comparison/",
+    "report": "foveate report run/",
+    "plan": "foveate plan translate --source mine.tsv",
+    "export": "foveate export run/ onnx/ --to onnx",
+    "completion": "foveate completion bash > completion.sh",
+    "doctor": "foveate doctor",
+}
+"""Commands that stand in the README's table alone."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder to type in, with the environments of users who installed this or that beside the package."""
+
+    folder: Path
+    root: Path
+
+    def shell(self, extra: str = "") -> dict[str, str]:
+        site = self.root / f"site-{extra}"
+        if not site.exists():
+            installation.site(site, *filter(None, [extra]))
+        return installation.environment(site, self.root / f"bin-{extra}")
+
+    def run(self, command: str) -> str:
+        """Run a command with what `pip install .` brings, or, where it names an extra, with that too; returns which."""
+        done = installation.shell(small(command), self.shell(), self.folder)
+        extra = ""
+        if done.returncode == 4:
+            (extra,) = re.findall(r"pip install 'foveate\[(\w+)\]'", done.stderr)
+            assert f"| `.[{extra}]` |" in README
+            done = installation.shell(small(command), self.shell(extra), self.folder)
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+        assert "Traceback" not in done.stderr, command
+        return extra
+
+
+def small(command: str) -> str:
+    """The same command with little to do: what is trained learns nothing."""
+    verb = command.split()[1]
+    if verb == "train":
+        return command + FEW + ("" if "initialise_from" in command else TINY[command.split()[2]])
+    return command + {"resume": " --set train.steps=3", "compare": " --budget steps=2 --quiet"}.get(verb, "")
+
+
+TINY = {
+    "translate": " --set model.hidden_dim=8",
+    "tag": " --set model.encoder.hidden_dim=8",
+    "classify": " --set model.encoder.hidden_dim=8",
+    "language_model": " --set model.block.model_dim=32",
+    "masked_language_model": " --set model.block.model_dim=32",
+}
+
+
+def typed(page: str) -> list[list[str]]:
+    """The commands of a page, fence by fence, in their order, without comments and output."""
+    fences = re.findall(r"^```(?:console)?\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    lines = [re.findall(r"^(?:\$ )?(foveate [^\n]*)$", fence, re.MULTILINE) for fence in fences]
+    return [[line.partition("  #")[0].partition(" # ")[0].strip() for line in found] for found in lines if found]
+
+
+FIRST, REST = (typed(part) for part in re.split(r"^(?=## Your own data)", README, maxsplit=1, flags=re.MULTILINE))
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    for name, lines in FILES.items():
+        (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return Place(folder, tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -29,13 +126,6 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], Path
     work = folder / "work"
     work.mkdir()
     return installation.environment(installation.site(folder / "site"), folder / "bin"), work
-
-
-def commands() -> list[str]:
-    """What the README's section on installing and looking types, in its order."""
-    first = README.partition("## Your own data")[0]
-    lines = re.findall(r"^(?:\$ )?(foveate [^\n]*)$", first, re.MULTILINE)
-    return [line.partition("  #")[0].strip() for line in lines]
 
 
 def test_the_first_screen_installs_types_one_command_and_shows_a_picture() -> None:
@@ -50,7 +140,7 @@ def test_nothing_of_the_developers_is_there(base: tuple[dict[str, str], Path]) -
         assert installation.shell(f"python -c 'import {package}'", *base).returncode == 1, package
 
 
-@pytest.mark.parametrize("command", commands())
+@pytest.mark.parametrize("command", [command for fence in FIRST for command in fence])
 def test_a_command_of_the_first_part_runs_with_what_was_installed(
     base: tuple[dict[str, str], Path], command: str
 ) -> None:
@@ -84,18 +174,34 @@ def opens(command: str, variables: dict[str, str], folder: Path) -> None:
     assert "http://127.0.0.1:" in said[-1], "".join(said)
 
 
-def test_training_needs_no_extra_and_scores_name_theirs(base: tuple[dict[str, str], Path]) -> None:
-    _, folder = base
-    for side in (0, 1):
-        (folder / ("train.en", "train.fr")[side]).write_text("".join(f"{pair[side]}\n" for pair in PAIRS))
-    train = "foveate train translate --source train.en --target train.fr --out run/"
-    assert train in README
-    done = installation.shell(train + TINY, *base)
+@pytest.mark.parametrize("fence", REST, ids=lambda fence: " ".join(fence[0].split()[1:3]))
+def test_the_commands_of_a_part_run_in_their_order_with_what_was_installed(place: Place, fence: list[str]) -> None:
+    for name, commands in BEFORE.items():
+        if any(name in command for command in fence):
+            for command in commands:
+                place.run(command)
+    scored = {command.split()[1] for command in fence if place.run(command) == "eval"}
+    assert scored <= {"evaluate"}
+
+
+def test_the_commands_of_the_table_run_with_what_was_installed(place: Place) -> None:
+    place.run(REST[0][0])
+    needed = {name: place.run(command) for name, command in UNFENCED.items()}
+    assert {name: extra for name, extra in needed.items() if extra} == {"compare": "eval", "export": "export"}
+
+
+def test_every_command_is_run_by_one_of_these() -> None:
+    assert {command.split()[1] for fence in FIRST + REST for command in fence} | UNFENCED.keys() == COMMANDS.keys()
+    assert sum(map(len, FIRST + REST)) == len(re.findall(r"^(?:\$ )?foveate ", README, re.MULTILINE))
+
+
+def test_the_program_of_the_readme_runs_with_what_was_installed(place: Place) -> None:
+    code = program.program(program.README)
+    assert '"train.steps": 200' in code
+    (place.folder / "program.py").write_text(code.replace('"train.steps": 200', '"train.steps": 2'))
+    done = installation.shell("python program.py", place.shell(), place.folder)
     assert done.returncode == 0, done.stderr
-    assert installation.shell("foveate translate run/ < train.en > output.fr", *base).returncode == 0
-    scored = installation.shell("foveate evaluate run/ --source train.en --target train.fr", *base)
-    assert scored.returncode == 4
-    assert "pip install 'foveate[eval]'" in scored.stderr
+    assert (place.folder / "german/model.safetensors").exists()
 
 
 def test_the_table_of_extras_is_whole() -> None:
@@ -118,9 +224,18 @@ def test_the_tools_of_developers_include_every_extra() -> None:
 
 def test_the_code_of_the_readme_has_types(tmp_path: Path) -> None:
     """What mypy sees of a program that uses the package as an installed one: nothing is Any that has a name."""
-    code = "\n".join(re.findall(r"^(?:>>>|\.\.\.) ?(.*)$", README, re.MULTILINE))
-    code += "\n" + "\n".join(re.findall(r"```python\n(?!>>>)(.*?)```", README, re.DOTALL))
-    names = ("Attention", "Translator", "causal", "record", "translator.translate", "context", "weights", "alignment")
+    code = program.program(program.README)
+    names = (
+        "Attention",
+        "Translator",
+        "causal",
+        "record",
+        "translator.translate",
+        "context",
+        "weights",
+        "alignment",
+        "trace",
+    )
     code += "\n" + "\n".join(f"reveal_type({name})" for name in names)
     (tmp_path / "program.py").write_text(code)
     done = subprocess.run(
