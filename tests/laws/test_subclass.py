@@ -156,50 +156,6 @@ def test_every_path_computes_what_a_subclass_of_a_score_says(name, normaliser, r
     torch.testing.assert_close(seen.records[0].weights() @ x, expected, atol=1e-5, rtol=1e-5)
 
 
-class Threefold(General):
-    def forward(self, query, key):
-        return 3 * super().forward(query, key)
-
-
-def reclassed(score: nn.Module) -> None:
-    score.__class__ = Threefold
-
-
-@pytest.mark.parametrize("change", [hooked, patched, reclassed])
-@torch.no_grad()
-def test_a_path_that_was_chosen_before_a_score_changed_is_chosen_anew(change):
-    attention, x = Attention(General(**SIZES)), torch.randn(2, HEADS, LENGTH, WIDTH)
-    before = attention.run(x, x, x)
-    change(attention.score)
-    expected = attention.score(x, x).softmax(-1) @ x
-    assert not torch.allclose(before, expected, atol=1e-2)
-    torch.testing.assert_close(attention.run(x, x, x), expected, atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("score", [General(**SIZES), Additive(**SIZES, hidden_dim=16)], ids=lambda s: type(s).__name__)
-def test_a_hook_on_all_modules_reaches_scores(score):
-    attention, x = Attention(score), torch.randn(2, HEADS, LENGTH, WIDTH)
-    attention.run(x, x, x)
-    expected = (2 * score(x, x)).softmax(-1) @ x
-    hook = torch.nn.modules.module.register_module_forward_hook(
-        lambda module, inputs, output: 2 * output if module is score else None
-    )
-    try:
-        context = attention.run(x, x, x)
-    finally:
-        hook.remove()
-    torch.testing.assert_close(context, expected, atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("score", [General(**SIZES), Additive(**SIZES, hidden_dim=16)], ids=lambda s: type(s).__name__)
-def test_a_hook_on_the_way_back_through_a_score_runs(score):
-    x = torch.randn(2, HEADS, LENGTH, WIDTH, requires_grad=True)
-    score.register_full_backward_hook(lambda module, inwards, outwards: tuple(torch.zeros_like(g) for g in inwards))
-    context = Attention(score).run(x, x, x.detach())
-    (grad,) = torch.autograd.grad(context.sum(), x)
-    assert not grad.any()
-
-
 @pytest.mark.parametrize("rule", [causal(), everything(), padding(), window(left=2, right=0), GRAPH], ids=str)
 def test_a_rule_of_ours_cannot_be_subclassed(rule):
     with pytest.raises(TypeError, match="paths know without asking it"):
@@ -261,27 +217,3 @@ def test_a_trace_shows_what_subclasses_of_other_parts_say(parts):
     torch.testing.assert_close(seen.records[0].weights(), expected.weights, atol=1e-5, rtol=1e-5)
     for head in range(HEADS):
         torch.testing.assert_close(trace.sites[0].weights(head)[0], expected.weights[0, head], atol=2e-3, rtol=1e-2)
-
-
-class FirstExampleAlone(Alibi):
-    """Adds nothing but in the first example of a batch, and inherits that it judges single pairs."""
-
-    def __call__(self, at):
-        bias = super().__call__(at).expand(max(2, at.query.shape[0]), -1, -1, -1)
-        return bias * (torch.arange(len(bias)) == 0)[:, None, None, None]
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("rule", [causal() & window(left=6, right=0), GRAPH], ids=["band", "graph"])
-@pytest.mark.parametrize("bias", [SteepAlibi(HEADS), FarGaussian(sigma=9.0), FirstExampleAlone(HEADS)], ids=str)
-@torch.no_grad()
-def test_every_path_asks_a_subclass_of_a_bias_itself(bias, rule, dtype):
-    x, at = torch.randn(2, HEADS, LENGTH, WIDTH, dtype=dtype), Positions.of(LENGTH, LENGTH)
-    attention = Attention(visibility=rule, bias=bias)
-    scores = x @ x.mT / WIDTH**0.5 + bias(at).to(dtype)
-    expected = Softmax()(scores, rule(at)) @ x
-    torch.testing.assert_close(attention.explain(x, x, x).context, expected, atol=1e-5, rtol=1e-5)
-    for path in PATHS:
-        if not path.refuses(attention, x, x, at):
-            context = path.run(attention, x, x, x, at=at, key_features=None, dropout=0.0)
-            torch.testing.assert_close(context, expected, atol=1e-5, rtol=1e-5, msg=path.name)

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from foveate import machine
 from foveate.attention import fit, part, planner, record, summary
 from foveate.attention.bias import Bias
-from foveate.attention.inheritance import is_hooked
 from foveate.attention.normaliser import Normaliser, Softmax
 from foveate.attention.paths import PATHS
 from foveate.attention.paths.additive import looked_back
@@ -296,8 +295,7 @@ class Attention(nn.Module):
                 if not path.refuses(self, query, key, at):
                     return path
         made = None if kept is None else kept.shape
-        given = (query.shape, key.shape, query.dtype, query.device, training, at.aligned, traced(), made)
-        kind = (*given, type(self.score), is_hooked(self.score))
+        kind = (query.shape, key.shape, query.dtype, query.device, training, at.aligned, traced(), made)
         if self._tuned is not machine.current():
             self._tuned = machine.current()
             self._chosen.clear()

@@ -3,13 +3,12 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from foveate.attention.inheritance import follows
 from foveate.attention.position import Positions
 from foveate.attention.refusal import require_real, require_whole
 
@@ -21,7 +20,7 @@ so by an attribute `by_pair = True`: paths may then ask about pairs one by one.
 
 def told(bias: Bias, at: Positions, dtype: torch.dtype) -> Float[Tensor, "#batch #heads #query #key"]:
     """What a bias says, in a number type; one that has `in_double` is asked for float64, not for float32 made wider."""
-    if dtype == torch.float64 and (exact := _own(bias, "in_double")) is not None:
+    if dtype == torch.float64 and (exact := getattr(bias, "in_double", None)) is not None:
         double: Tensor = exact(at)
         return double
     return bias(at).to(dtype)
@@ -29,13 +28,7 @@ def told(bias: Bias, at: Positions, dtype: torch.dtype) -> Float[Tensor, "#batch
 
 def judges_pairs(bias: Bias | None) -> bool:
     """Whether it may be asked about single pairs; one that is not there says nothing of any."""
-    return bias is None or bool(_own(bias, "by_pair"))
-
-
-def _own(bias: Bias, name: str) -> Any:
-    """What a bias says of itself; None where a subclass that overrides the bias has inherited it."""
-    inherited = name not in getattr(bias, "__dict__", {}) and not follows(bias, ("__call__", "forward"), (name,))
-    return None if inherited else getattr(bias, name, None)
+    return bias is None or bool(getattr(bias, "by_pair", False))
 
 
 @dataclass(frozen=True)

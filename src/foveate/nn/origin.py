@@ -1,11 +1,10 @@
 """What prepared state was made of: it may be used again only as long as every part of that is still the same."""
 
 from operator import is_
+from typing import Any
 
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
-
-from foveate.attention.inheritance import is_hooked
 
 
 class Origin:
@@ -31,7 +30,7 @@ class Origin:
     def changes_to(self, *parts: Tensor | nn.Module | object) -> bool:
         """Whether these are other parts, or the same parts with other values, than at the last call."""
         objects: list[object] = []
-        numbers: list[object] = [bool(torch_module._has_any_global_hook())]
+        numbers: list[object] = []
         for part in parts:
             _describe(part, objects, numbers)
         if len(objects) == len(self._objects) and numbers == self._numbers and all(map(is_, objects, self._objects)):
@@ -54,7 +53,17 @@ def is_plain(module: object, kind: type[nn.Module]) -> bool:
     A subclass, a parametrised or wrapped layer, hooks and a `forward` of the module's own may all compute something
     else.
     """
-    return type(module) is kind and not is_hooked(module)
+    if type(module) is not kind:
+        return False
+    own: dict[str, Any] = module.__dict__
+    return not (
+        own["_forward_hooks"]
+        or own["_forward_pre_hooks"]
+        or own["_backward_hooks"]
+        or own["_backward_pre_hooks"]
+        or "forward" in own
+        or torch_module._has_any_global_hook()
+    )
 
 
 def _describe(part: object, objects: list[object], numbers: list[object]) -> None:

@@ -12,7 +12,16 @@ from foveate.attention.score.location import (
 )
 from foveate.attention.score.product import Dot, General, GeneralConfig, ScaledDot
 from foveate.attention.score.relative import ShawRelative, ShawRelativeConfig
-from foveate.attention.score.score import FactoredScore, KeyedScore, PlacedScore, Score, is_factored, is_one_of
+from foveate.attention.score.score import (
+    FactoredScore,
+    KeyedScore,
+    PlacedScore,
+    Score,
+    follows,
+    is_factored,
+    is_hooked,
+    is_one_of,
+)
 
 ScoreConfig = (
     Dot
@@ -54,6 +63,8 @@ __all__ = [
     "ScoreConfig",
     "ShawRelative",
     "ShawRelativeConfig",
+    "follows",
     "is_factored",
+    "is_hooked",
     "is_one_of",
 ]

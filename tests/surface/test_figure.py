@@ -1,0 +1,121 @@
+"""Every figure of the README stands in docs/figure.toml, with where it comes from: a page that has it, or code that is
+asked again here."""
+
+import importlib.util
+import lzma
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foveate.cli.setup import resolve
+from foveate.cli.task import module_of
+from foveate.data.synthetic import synthetic
+from foveate.errors import DataError, SetupError, UsageError
+from foveate.tasks.size import MINUTES
+from foveate.tasks.translate import build_model
+
+ROOT = Path(__file__).parents[2]
+FIGURES: dict[str, dict[str, Any]] = tomllib.loads((ROOT / "docs/figure.toml").read_text(encoding="utf-8"))
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+NUMBER = re.compile(r"(?<![\w.,–-])\d+(?:[.,]\d+)*k?(?![\w])")
+
+
+def joined(text: str) -> str:
+    """A page as one line, so that a sentence is found wherever its lines break."""
+    return re.sub(r"\s+", " ", text)
+
+
+def quoted(figure: dict[str, Any], quote: str) -> str:
+    """A sentence with its values: all in one place, or numbered."""
+    return quote.format(*([" | ".join(figure["values"])] if "{}" in quote else figure["values"]))
+
+
+def unexplained(page: str) -> list[str]:
+    """The numbers of a page's prose, tables and comments that no quoted figure has.
+
+    Code and output are not prose: other tests run the one and compare the other.
+    """
+    fences = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+    page = fences.sub(lambda fence: "" if fence[1] == "console" else "\n".join(re.findall(r"# .*", fence[2])), page)
+    page = re.sub(r"\]\([^)]*\)", "]", re.sub(r"`[^`]*`", "", page))
+    page = joined(page)
+    quotes = [quoted(figure, figure["quotes"]["README.md"]) for figure in FIGURES.values()]
+    spans = [place.span() for quote in quotes for place in re.finditer(re.escape(quote), page)]
+    numbers = NUMBER.finditer(page)
+    return [one[0] for one in numbers if not any(first <= one.start() < last for first, last in spans)]
+
+
+def pronunciation_words() -> list[str]:
+    with lzma.open(ROOT / "examples/data/cmudict.tsv.xz", "rt", encoding="utf-8") as file:
+        return [f"{sum(1 for _ in file) - 2 * 1000:,}"]  # as many to validate on as to test on
+
+
+def bottleneck_weights(name: str) -> list[str]:
+    """What the example's models have, in thousands."""
+    folder = ROOT / "examples/bottleneck"
+    spec = importlib.util.spec_from_file_location("bottleneck", folder / "run.py")
+    assert spec is not None
+    assert spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    kind = module_of("translate").RunConfig
+    config = resolve({}, str(folder / "run.toml"), {}, example.LETTERS[name], kind=kind)
+    words = [pair.source for pair in synthetic("reverse", 200, symbols="abcdefgh", longest=40)]
+    tokenisers = config.source_tokeniser.train(words), config.target_tokeniser.train(words)
+    model = build_model(config, *(tokeniser.vocab_size for tokeniser in tokenisers))
+    return [f"{round(model.parameter_count() / 1000)}k"]
+
+
+COMPUTED: dict[str, Callable[[], list[str]]] = {
+    "pronunciation_words": pronunciation_words,
+    "small_minutes": lambda: [str(MINUTES["small"])],
+    "bottleneck_fixed_weights": lambda: bottleneck_weights("fixed context"),
+    "bottleneck_attention_weights": lambda: bottleneck_weights("Bahdanau"),
+    "exit_codes": lambda: [str(each.exit_code) for each in (UsageError, DataError, SetupError)],
+}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_is_quoted_as_it_is(name: str) -> None:
+    figure = FIGURES[name]
+    for page, quote in figure["quotes"].items():
+        said = quoted(figure, quote)
+        assert said in joined((ROOT / page).read_text(encoding="utf-8")), f"{page} does not say: {said}"
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_has_a_unit_and_a_source(name: str) -> None:
+    figure = FIGURES[name]
+    assert figure["unit"]
+    assert figure["source"] in {*figure["quotes"], "code"} - {"README.md"}
+    assert ("measured" in figure) == ("machine" in figure)
+    assert (figure["source"] == "code") == (name in COMPUTED)
+
+
+@pytest.mark.parametrize("name", COMPUTED)
+def test_a_figure_that_code_gives_is_what_it_gives_now(name: str) -> None:
+    assert COMPUTED[name]() == FIGURES[name]["values"]
+
+
+def test_the_readme_has_no_figure_without_a_source() -> None:
+    assert unexplained(README) == []
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_number_changed_by_hand_is_noticed(name: str) -> None:
+    """Each number of each quote, with a 9 before it."""
+    quote = quoted(FIGURES[name], FIGURES[name]["quotes"]["README.md"])
+    place = re.search(r"\s+".join(re.escape(word) for word in quote.split()), README)
+    assert place
+    for number in NUMBER.finditer(README, *place.span()):
+        changed = f"{README[: number.start()]}9{README[number.start() :]}"
+        assert f"9{number[0]}" in unexplained(changed)
+
+
+def test_a_number_added_by_hand_is_noticed() -> None:
+    assert unexplained(f"{README}\nIt takes 7 minutes.\n") == ["7"]
+    assert unexplained(f"{README}\nIt is 50 times as fast.\n") == ["50"]
