@@ -85,8 +85,8 @@ class SDPAPath:
                 scale=given.scale,
             )
         if context.grad_fn is not None and context.grad_fn.name() in _FUSED:
-            defined = partial(_defined, mask, triangle, given.scale)
-            context.grad_fn.register_hook(partial(_again, defined, tuple(given[:3]), dropout))
+            defined = partial(_defined, triangle, given.scale)
+            context.grad_fn.register_hook(partial(_again, defined, (*given[:3], mask), dropout))
         if not large and context.grad_fn is not None and machine.current().onednn_matmul:
             _small_products_backward(context.grad_fn)
         if shut is not None:
@@ -111,17 +111,21 @@ _FUSED = {
 
 def _again(
     definition: Callable[..., Tensor],
-    given: tuple[Tensor, ...],
+    given: tuple[Tensor | None, ...],
     dropout: float,
     grads: tuple[Tensor | None, ...],
     above: tuple[Tensor | None, ...],
 ) -> tuple[Tensor | None, ...] | None:
-    """Where a graph is asked for, the gradients of the definition in place of the kernel's."""
+    """Where a graph is asked for, the gradients of the definition in place of the kernel's: of queries, keys, values
+    and, in kernels where a bias learns, of what is added to the scores.
+    """
     if not torch.is_grad_enabled() or above[0] is None:
         return None
-    if dropout or any(grad is not None and grad.shape != x.shape for grad, x in zip(grads, given, strict=False)):
+    pairs = zip(grads, given, strict=False)
+    if dropout or any(grad is not None and x is not None and grad.shape != x.shape for grad, x in pairs):
         return tuple(refused(grads, SECOND))
-    return (*by_definition(definition, given, above[0]), *grads[3:])
+    slopes = by_definition(definition, given, above[0])
+    return (*slopes[: len(grads)], *grads[len(slopes) :])
 
 
 SECOND = (
@@ -130,7 +134,7 @@ SECOND = (
 )
 
 
-def _defined(mask: Tensor | None, causal: bool, scale: float, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def _defined(causal: bool, scale: float, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
     if causal:
         mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).tril()[None, None]
     if mask is not None and mask.dtype == torch.bool:
