@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from foveate.errors import DataError
 from foveate.models.hugging_face import setting
 
 BERTS = ("bert", "roberta", "distilbert")
@@ -35,8 +34,6 @@ DISTILBERT_BLOCK = {
     ".ffn.lin2.": ".output.dense.",
     ".output_layer_norm.": ".output.LayerNorm.",
 }
-LARGEST = 2**24
-"""No width, length or number of a token is as large."""
 POSITIONS = "bert.embeddings.position_embeddings.weight"
 
 
@@ -50,7 +47,7 @@ def as_bert(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> tuple[d
 
 def _roberta(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Positions are counted from behind the padding's number; nothing else of the formula differs."""
-    first = _count(config, "pad_token_id", 1) + 1
+    first = setting(config, "pad_token_id", 1) + 1
     bare = ("embeddings.", "encoder.", "pooler.")
     renamed = {
         f"bert.{name}" if name.startswith(bare) else _renamed(name, {"roberta.": "bert.", **ROBERTA_HEAD}): each
@@ -58,7 +55,7 @@ def _roberta(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> tuple[
     }
     if POSITIONS in renamed:
         renamed[POSITIONS] = renamed[POSITIONS][first:].clone()
-    positions = _count(config, "max_position_embeddings") - first
+    positions = setting(config, "max_position_embeddings") - first
     return {**config, "model_type": "bert", "max_position_embeddings": positions}, renamed
 
 
@@ -67,7 +64,7 @@ def _distilbert(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> tup
     bare = ("embeddings.", "transformer.")
     whole = {f"distilbert.{name}" if name.startswith(bare) else name: each for name, each in tensors.items()}
     renamed = {_renamed(name, DISTILBERT, DISTILBERT_BLOCK): each for name, each in whole.items()}
-    dim = _count(config, "dim")
+    dim = setting(config, "dim")
     renamed["bert.embeddings.token_type_embeddings.weight"] = torch.zeros(1, dim)
     sizes = {
         "hidden_size": dim,
@@ -81,14 +78,6 @@ def _distilbert(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> tup
         "layer_norm_eps": 1e-12,
     }
     return {**config, "model_type": "bert", **sizes}, renamed
-
-
-def _count(config: Mapping[str, Any], name: str, default: int | None = None) -> int:
-    """A setting that is a whole number from 0 on. Raises DataError when it is anything else."""
-    value = setting(config, name, default)
-    if type(value) is not int or not 0 <= value < LARGEST:
-        raise DataError(f"config.json has {name}={value!r}, which must be a whole number from 0 on.")
-    return value
 
 
 def _renamed(name: str, beginnings: Mapping[str, str], parts: Mapping[str, str] | None = None) -> str:

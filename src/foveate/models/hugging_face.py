@@ -31,7 +31,7 @@ ACTIVATIONS: dict[str, Activation] = {
     "swish": "silu",
 }
 """Their names of activations, and ours."""
-LARGEST = 2**31 - 1
+LARGEST = 2**24
 """No size of a model is larger."""
 
 
@@ -73,7 +73,7 @@ def setting(config: Mapping[str, Any], name: str, default: int | None = None) ->
     if value is None:
         raise DataError(f"config.json lacks {name!r}. Pass the config.json that belongs to the weights.")
     if type(value) is not int or not 0 <= value <= LARGEST:
-        raise DataError(f"config.json has {name}={_brief(value)}, which must be a whole number of things.")
+        raise DataError(f"config.json has {name}={_brief(value)}, which must be a whole number from 0 to {LARGEST:,}.")
     return value
 
 
