@@ -57,7 +57,7 @@ def tagger(tagged: Path, foveate: Any) -> Path:
     run = tagged.parent / "run"
     said = foveate("train", "tag", "--data", tagged, "--out", run, *SMALL, *SIZES, *STEPS)
     assert said.code == 0, said.err
-    assert re.search(r"200 sentences, \d+ words of which 15 are different, 3 tags\.", said.err)
+    assert re.search(r"200 sentences, \d+ words \(15 different\), 3 tags\.", said.err)
     assert f'Try:  foveate tag {run} "…"' in said.err
     return run
 

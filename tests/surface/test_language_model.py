@@ -26,7 +26,7 @@ def run(foveate: Any, text: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     folder = tmp_path_factory.mktemp("language") / "run"
     said = foveate("train", "language_model", "--text", text, "--out", folder, *SIZES)
     assert said.code == 0, said.err
-    assert "200 lines, 1,400 characters of which 6 are different" in said.err
+    assert "200 lines, 1,400 characters (6 different)" in said.err
     assert f'Try:  foveate generate {folder} "…"' in said.err
     return folder
 

@@ -113,7 +113,7 @@ def test_one_of_a_thing_is_not_many(training: Refused, foveate: Any, tmp_path: P
     (tmp_path / "one.txt").write_text("a\n")
     words = ("--text", tmp_path / "one.txt", "--out", tmp_path / "run", "--no-tune")
     said = foveate("train", "language_model", *words)
-    assert said.err.splitlines()[0] == "1 line, 2 characters of which 1 is different."
+    assert said.err.splitlines()[0] == "1 line, 2 characters (1 different)."
     assert said.err.endswith(
         "one.txt has 1 line: too few to hold some out for validation. "
         "Give at least 10, or a validation file with --valid-text (data.valid_text).\n"

@@ -134,7 +134,7 @@ def test_nothing_is_written_into_a_file_that_has_another_name_elsewhere(
     (run / place).hardlink_to(elsewhere)
     said = foveate("resume", run, "--no-tune")
     assert (said.code, elsewhere.read_text()) == (3, "mine\n")
-    assert f"{run / place} is no file of this run alone" in said.err
+    assert f"{run / place} is not a regular file, or has a second name elsewhere" in said.err
 
 
 def test_old_checkpoints_are_deleted_without_following_a_link(tmp_path: Path) -> None:

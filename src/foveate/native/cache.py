@@ -104,9 +104,9 @@ def forget() -> None:
 
 def _cache_home() -> Path | None:
     """Relative places do not count: the working folder may be anybody's."""
-    said = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if said.is_absolute():
-        return said
+    named = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if named.is_absolute():
+        return named
     try:
         home = Path(os.environ["HOME"] if "HOME" in os.environ else Path.home())
     except RuntimeError:
@@ -122,7 +122,7 @@ def _exposure(folder: Path) -> str:
         if stat.S_ISLNK(state.st_mode):
             return f"{own} is a link"
         if not stat.S_ISDIR(state.st_mode):
-            return f"{own} is no folder"
+            return f"{own} is not a folder"
         if state.st_uid != user:
             return f"{own} belongs to somebody else"
         if state.st_mode & OTHERS:

@@ -39,8 +39,8 @@ def open_own(path: Path, mode: str) -> BinaryIO:
         if not stat.S_ISREG(state.st_mode) or state.st_nlink > 1:
             os.close(descriptor)
             raise DataError(
-                f"{path} is no file of this run alone: it has another name elsewhere, or is none. Copy it, remove it, "
-                "and give the copy its name."
+                f"{path} is not a regular file, or has a second name elsewhere that a run must not write to. Copy it, "
+                "remove it, and give the copy its name."
             )
         if mode == "wb":
             os.truncate(descriptor, 0)

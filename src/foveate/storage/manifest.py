@@ -76,7 +76,7 @@ def _opened(path: Path) -> BufferedReader:
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is no file")
+        raise OSError(errno.EINVAL, "it is not a file")
     return os.fdopen(descriptor, "rb")
 
 
@@ -108,7 +108,7 @@ def _read_manifest(folder: Path) -> dict[str, tuple[str, int]]:
         entries = [line.split(" ", 2) for line in body.decode().splitlines()]
         found = {name: (digest, int(size)) for digest, size, name in entries}
     except ValueError:
-        raise DamagedError(f"{path} is no list of digests, sizes and names.") from None
+        raise DamagedError(f"{path} does not list digests, sizes and names.") from None
     if outside := [name for name in found if name != Path(name).name or name in (".", "..")]:
         raise DamagedError(f"{path} names {outside[0][:60]!r}, which is not in its folder.")
     return found

@@ -78,7 +78,7 @@ def require_new(folder: Path) -> None:
     if others and not (folder / BEGINNING).exists():
         shown = ", ".join(others[:3]) + (f" and {len(others) - 3:,} more" if len(others) > 3 else "")
         raise UsageError(
-            f"{folder} is no run folder and is not empty: it has {shown}. Name a folder that is new, for example "
+            f"{folder} is not empty and holds no run: it has {shown}. Name a folder that is new, for example "
             f"{folder / 'run'}."
         )
 

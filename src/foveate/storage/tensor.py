@@ -38,7 +38,7 @@ def read_tensors(path: Path) -> dict[str, torch.Tensor]:
     """The tensors of a safetensors file, in memory of their own rather than in the mapped file."""
     try:
         if path.exists() and not path.is_file():
-            raise OSError("it is no file")
+            raise OSError("it is not a file")
         return {name: tensor.clone() for name, tensor in load_file(path).items()}
     except FileNotFoundError:
         raise DamagedError(f"{path} is missing.") from None

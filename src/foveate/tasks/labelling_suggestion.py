@@ -42,10 +42,9 @@ def _tagger(sentences: int, words: int, tags: set[str], different: int, allowanc
         "embedding_dim": size,
         "character_dim": size // 2,
     }
-    are = "is" if different == 1 else "are"
     return Suggestion(
         {"model": model, "min_count": 1 if words < 10_000 else 2, "train": _training(words, measure, allowance, pace)},
-        f"{counted(sentences, 'sentence')}, {counted(words, 'word')} of which {different:,} {are} different, "
+        f"{counted(sentences, 'sentence')}, {counted(words, 'word')} ({different:,} different), "
         f"{counted(len(tags), 'tag')}.",
         (Reason("model", f"a bidirectional GRU, {layers} × {size} wide, over words and their spellings, {allowance}"),),
         allowance.size,

@@ -57,7 +57,6 @@ def _suggested(facts: _Facts, allowance: Allowance, *, masked: bool) -> Suggesti
     # Some thirty readings of a small text, few of a large one; each step reads about ROWS_TOKENS tokens.
     steps = allowance.steps(min(max(30 * tokens // ROWS_TOKENS, 1_000), 20_000), pace=pace)
     interval = max(steps // 20, 50)
-    are = "is" if different == 1 else "are"
     return Suggestion(
         {
             "tokeniser": tokeniser,
@@ -72,7 +71,7 @@ def _suggested(facts: _Facts, allowance: Allowance, *, masked: bool) -> Suggesti
                 "schedule": {"kind": "cosine", "warmup": max(steps // 20, 20)},
             },
         },
-        f"{counted(lines, 'line')}, {counted(characters, 'character')} of which {different:,} {are} different.",
+        f"{counted(lines, 'line')}, {counted(characters, 'character')} ({different:,} different).",
         (
             Reason("tokeniser", why),
             Reason("model", f"{about}, {allowance}; it reads {block} tokens at once", ("model", "data.block_length")),

@@ -62,7 +62,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
         sound = isinstance(row, dict) and isinstance(row.get("kind"), str) and _is_count(row.get("step"))
         figures = [value for name, value in row.items() if name != "kind"] if sound else []
         if not sound or not all(map(_is_figure, figures)):
-            raise DamagedError(f"{path}:{count} is no row of a training. Restore the file from a copy of the run.")
+            raise DamagedError(f"{path}:{count} is not a row that training writes. Restore it from a copy of the run.")
         rows.append(row)
     return rows
 

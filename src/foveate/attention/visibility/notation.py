@@ -117,5 +117,5 @@ def _literal(node: ast.expr) -> object:
         raise ValueError(f"{ast.unparse(node)!r} is no number, text or list of them") from error
     for part in ast.walk(node):
         if isinstance(part, ast.Constant) and type(part.value) is int and part.value > LARGEST:
-            raise ValueError(f"{part.value} is no position: {LARGEST} is the largest")
+            raise ValueError(f"{part.value} is not a position: {LARGEST} is the largest")
     return value
