@@ -1,8 +1,10 @@
 """Steps that are timed before a training leave nothing behind."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
@@ -46,11 +48,12 @@ def test_timed_steps_leave_weights_buffers_mode_and_generators_as_they_were(line
     assert all(parameter.grad is None for parameter in task.model.parameters())
 
 
-def test_training_after_timed_steps_ends_with_the_same_bits(line: Any, tmp_path: Path) -> None:
-    plain, timed = noisy(line), noisy(line)
-    fit(plain, CONFIG, tmp_path / "plain")
-    step_seconds(timed, CONFIG)
-    fit(timed, CONFIG, tmp_path / "timed")
+@pytest.mark.parametrize("settings", [{}, {"accumulate": 3}, {"precision": "bfloat16"}], ids=str)
+def test_training_after_timed_steps_ends_with_the_same_bits(settings: Any, line: Any, tmp_path: Path) -> None:
+    plain, timed, config = noisy(line), noisy(line), replace(CONFIG, **settings)
+    fit(plain, config, tmp_path / "plain")
+    assert step_seconds(timed, config)
+    fit(timed, config, tmp_path / "timed")
     ours, theirs = model_tensors(plain.model), model_tensors(timed.model)
     assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
 
