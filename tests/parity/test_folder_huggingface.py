@@ -216,7 +216,7 @@ def test_marian_translates_as_generate_does(marian: Path, capsys: pytest.Capture
             assert found.hypotheses[0].log_probability == pytest.approx(-float(expected), abs=1e-4)
         [alignment] = translator.align([found])
         assert alignment.weights.shape[1] == given["input_ids"].shape[1]
-        assert main(["translate", str(marian), text, "--no-tune"]) == 0
+        assert main(["translate", str(marian), text, "--no-split"]) == 0
         assert capsys.readouterr().out == f"{found.text}\n"
     [apart] = translator.translate([unicodedata.normalize("NFD", found.source)])  # letters apart from their accents
     for one in (found, apart):

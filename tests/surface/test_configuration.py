@@ -69,7 +69,8 @@ def test_a_plan_says_what_a_step_costs_and_which_path_each_attention_takes(fovea
     attention = said.out[said.out.index("\nattention\n") :].splitlines()
     assert attention[2] == "  Additive + padding() + Softmax, 1 head × 5 × (1 × 5)"
     assert attention[3].startswith("  → ")
-    answers = {line.replace("→", " ").split()[0]: line for line in attention[3:]}
+    table = attention[3 : attention.index("", 3)]
+    answers = {line.replace("→", " ").split()[0]: line for line in table}
     assert "refuses: Additive is not a dot product" in answers["sdpa"]
     assert " ms " in answers["additive"]
 

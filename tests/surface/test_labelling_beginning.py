@@ -110,4 +110,4 @@ def test_a_folder_that_is_no_beginning_is_named(tmp_path: Path, foveate: Any) ->
     )
     assert said.code == 3
     assert f"{tmp_path} is not a run folder" in said.err
-    assert not (tmp_path / "run").exists()
+    assert not (tmp_path / "run" / "config.json").exists()

@@ -20,7 +20,7 @@ def test_an_unknown_option_is_refused_by_its_command(foveate: Any) -> None:
 
 
 def test_an_option_like_no_other_gets_no_guess(foveate: Any) -> None:
-    assert foveate("resume", "run", "--set", "a=b").err.endswith("unrecognized arguments: --set a=b.\n")
+    assert foveate("resume", "run", "--frob", "a=b").err.endswith("unrecognized arguments: --frob a=b.\n")
 
 
 def test_a_missing_trace_is_said_to_be_missing(foveate: Any) -> None:

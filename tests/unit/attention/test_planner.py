@@ -174,7 +174,7 @@ def test_a_calibration_is_kept_and_found_again(tmp_path: File, monkeypatch: pyte
 def test_a_kept_rate_has_the_numbers_that_the_planner_reads() -> None:
     """Whoever changes the features raises `VERSION` beside `NUMBERS`, so that kept rates are not read as others."""
     assert len(planner.FEATURES) == planner.PLACE + 1 == machine.file.NUMBERS
-    assert all(machine.file._is_rates(list(rates)) for rates in planner.default_rates().values())
+    assert all(machine.file.is_rates(list(rates)) for rates in planner.default_rates().values())
 
 
 def test_what_an_additive_score_makes_of_the_keys_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,7 +83,7 @@ def test_copies_of_tied_matrices_and_the_sinusoidal_table_may_be_in_the_file(ten
         ),
         (
             {"d_model": None},
-            "Marian config.json lacks 'd_model'. Pass the config.json that belongs to the weights.",
+            "config.json lacks 'd_model'. Pass the config.json that belongs to the weights.",
         ),
     ],
 )
