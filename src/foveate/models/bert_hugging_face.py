@@ -11,6 +11,8 @@ from foveate.attention import AttentionConfig
 from foveate.models.bert import BERT, BERTConfig
 from foveate.models.bert_kin import as_bert
 from foveate.models.hugging_face import (
+    CONFIG,
+    WEIGHTS,
     activation_of,
     described,
     load,
@@ -22,6 +24,7 @@ from foveate.models.hugging_face import (
     write_folder,
 )
 from foveate.nn.block import BlockConfig
+from foveate.nn.room import within_tensors
 
 BLOCK = {
     "attention.query": "attention.self.query",
@@ -80,7 +83,8 @@ def from_bert(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> BERT:
     """
     config, tensors = as_bert(config, tensors)
     ours = configuration(config)
-    model = ours.build(setting(config, "vocab_size")).eval()
+    with within_tensors(tensors, config=CONFIG, file=WEIGHTS):
+        model = ours.build(setting(config, "vocab_size")).eval()
     names = {theirs: own for own, theirs in _names(ours.num_layers).items()}
     found = {_modern(name): tensor for name, tensor in tensors.items()}
     renamed = {names.get(name, name): tensor for name, tensor in found.items()}

@@ -11,6 +11,8 @@ from torch import Tensor
 from foveate.attention import AttentionConfig
 from foveate.models.gpt import GPT, GPTConfig
 from foveate.models.hugging_face import (
+    CONFIG,
+    WEIGHTS,
     activation_of,
     described,
     load,
@@ -23,6 +25,7 @@ from foveate.models.hugging_face import (
 )
 from foveate.nn.block import BlockConfig
 from foveate.nn.position import LearnedConfig
+from foveate.nn.room import within_tensors
 
 EPSILON = 1e-5
 TRANSPOSED = {"attention.output": "attn.c_proj", "feedforward.expand": "mlp.c_fc", "feedforward.contract": "mlp.c_proj"}
@@ -60,7 +63,8 @@ def from_gpt2(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> GPT:
     With or without `transformer.` before the names. The fused projections of query, key and value are cut apart.
     """
     ours = configuration(config)
-    model = ours.build(setting(config, "vocab_size")).eval()
+    with within_tensors(tensors, config=CONFIG, file=WEIGHTS):
+        model = ours.build(setting(config, "vocab_size")).eval()
     bare = {name.removeprefix("transformer."): tensor for name, tensor in tensors.items()}
     renamed = {own: bare.pop(theirs) for own, theirs in WHOLE.items() if theirs in bare}
     if (output := bare.pop("lm_head.weight", None)) is not None and not ours.tied:

@@ -9,8 +9,19 @@ from torch import Tensor
 
 from foveate.attention import AttentionConfig, Rotary
 from foveate.errors import DataError
-from foveate.models.hugging_face import described, load, number, read_folder, require, setting, write_folder
+from foveate.models.hugging_face import (
+    CONFIG,
+    WEIGHTS,
+    described,
+    load,
+    number,
+    read_folder,
+    require,
+    setting,
+    write_folder,
+)
 from foveate.models.llama import Llama, LlamaConfig
+from foveate.nn.room import within_tensors
 
 EPSILON, ROTARY_BASE = 1e-6, 10000.0
 """Theirs, where `config.json` says nothing."""
@@ -49,7 +60,8 @@ def write_llama(model: Llama, folder: Path | str, *, begin: int | None = None, e
 def from_llama(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Llama:
     """The model that a `config.json` and its tensors describe, in evaluation mode."""
     ours = configuration(config)
-    model = ours.build(setting(config, "vocab_size")).eval()
+    with within_tensors(tensors, config=CONFIG, file=WEIGHTS):
+        model = ours.build(setting(config, "vocab_size")).eval()
     bare = {name.removeprefix("model."): tensor for name, tensor in tensors.items()}
     renamed = {own: bare.pop(theirs) for own, theirs in WHOLE.items() if theirs in bare}
     if (output := bare.pop(OUTPUT, None)) is not None and not ours.tied:

@@ -11,11 +11,21 @@ from torch import Tensor
 
 from foveate.attention import AttentionConfig
 from foveate.errors import DataError
-from foveate.models.hugging_face import described, number, read_folder, setting, their_name, write_folder
+from foveate.models.hugging_face import (
+    CONFIG,
+    WEIGHTS,
+    described,
+    number,
+    read_folder,
+    setting,
+    their_name,
+    write_folder,
+)
 from foveate.models.transformer import Transformer, TransformerConfig
 from foveate.nn.block import BlockConfig
 from foveate.nn.feedforward import Activation
 from foveate.nn.position import SinusoidalConfig
+from foveate.nn.room import within_tensors
 
 ACTIVATIONS: dict[str, Activation] = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swish": "silu"}
 MODULES = {
@@ -59,7 +69,9 @@ def from_marian(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Tra
 
     Raises DataError when a setting asks for another architecture, or when tensors are missing, unknown or misshapen.
     """
-    model = configuration(config).build(*_vocabularies(config)).eval()
+    asked, sizes = configuration(config), _vocabularies(config)
+    with within_tensors(tensors, config=CONFIG, file=WEIGHTS):
+        model = asked.build(*sizes).eval()
     own = model.state_dict()
     names = {ours: _on_disk(ours, config) for ours in own}
     _require_same_names(set(names.values()), tensors, config)

@@ -9,6 +9,7 @@
 Nothing in a checkpoint is executable: no pickle is written or read.
 """
 
+import contextlib
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from foveate.config import build
 from foveate.errors import DataError, UsageError
 from foveate.storage import draft, manifest
 from foveate.storage.manifest import DamagedError
-from foveate.storage.tensor import read_tensors, write_tensors
+from foveate.storage.tensor import read_tensors, stored_size, write_tensors
 
 MODEL, OPTIMISER, STATE, FINAL = "model.safetensors", "optimiser.safetensors", "state.json", "model.json"
 FORMAT = 1
@@ -166,6 +167,16 @@ def restore_model(model: nn.Module, tensors: Mapping[str, Tensor], *, source: Pa
     with torch.no_grad():
         for name, tensor in own.items():
             tensor.copy_(tensors[name])
+
+
+def stored_weights(run: Path) -> tuple[Path, int, int] | None:
+    """The first file of a run's weights that can be read, and how many numbers in how many tensors it holds."""
+    checkpoints = Checkpoints(run / "checkpoints")
+    for file in (run / MODEL, *(checkpoints.path(step) / MODEL for step in reversed(checkpoints.steps()))):
+        with contextlib.suppress(DamagedError):
+            if file.is_file():
+                return file, *stored_size(file)
+    return None
 
 
 def save_final(run: Path, tensors: Mapping[str, Tensor], information: Mapping[str, Any]) -> None:

@@ -1,11 +1,12 @@
 """Tensors in safetensors files, which hold numbers and names and nothing that could be executed."""
 
 import errno
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 
 from foveate.storage.manifest import DamagedError
@@ -32,6 +33,16 @@ def _apart(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         apart[name] = whole.clone() if place in taken else whole
         taken.add(place)
     return apart
+
+
+def stored_size(path: Path) -> tuple[int, int]:
+    """How many numbers in how many tensors a safetensors file says that it holds; it is not read further."""
+    try:
+        with safe_open(path, "pt") as file:
+            shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise DamagedError(f"{path} cannot be read as safetensors: {error}.") from None
+    return sum(map(math.prod, shapes)), len(shapes)
 
 
 def read_tensors(path: Path) -> dict[str, torch.Tensor]:

@@ -25,9 +25,10 @@ from foveate.inspect.alignment import Alignment
 from foveate.inspect.look import Looking
 from foveate.models.classifier import Classifier, ClassifierConfig
 from foveate.nn.pooling import AttentionPooling
+from foveate.nn.room import within_tensors
 from foveate.storage.checkpoint import load_weights, restore_model
 from foveate.storage.run import model_type_of, read_run
-from foveate.tasks.initial import seeded
+from foveate.tasks.initial import seeded, within_run
 from foveate.tasks.labelling import (
     LABELS,
     LabellingConfig,
@@ -134,7 +135,8 @@ class ClassifyTask(LabellingTask[Classifier]):
             LabelledData.open(run / "data" / part).require(labels, pieces=tokeniser.vocab_size)
             for part in ("train", "valid")
         )
-        task = cls(config, tokeniser, labels, training, validation)
+        with within_run(run):
+            task = cls(config, tokeniser, labels, training, validation)
         require_digests(run, task.digests, read_run(run).tokenisers)
         return task.begun(run)
 
@@ -184,8 +186,9 @@ class TextClassifier(Looking):
         tokeniser, labels = load_tokeniser(folder / TOKENISER), Labels.load(folder / LABELS)
         require_digests(folder, {TOKENISER: tokeniser.digest(), LABELS: labels.digest()}, saved.tokenisers)
         config = build(ClassifyConfig, settings, where=f"{folder / 'config.json'}:")
-        model = config.classifier(tokeniser.vocab_size, len(labels))
         tensors, _ = load_weights(folder, note)
+        with within_tensors(tensors, config=folder / "config.json", file=folder / "model.safetensors"):
+            model = config.classifier(tokeniser.vocab_size, len(labels))
         restore_model(model, tensors, source=folder)
         return cls(model, tokeniser, labels, pairs=config.second_column is not None)
 

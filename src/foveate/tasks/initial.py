@@ -1,6 +1,7 @@
 """Initial weights: a function of the configuration's seed, or those of a model that a run begins with."""
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -8,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from foveate.errors import UsageError
-from foveate.storage.checkpoint import load_weights, restore_model, save_final
+from foveate.nn.room import within_file, within_machine
+from foveate.storage.checkpoint import load_weights, restore_model, save_final, stored_weights
 from foveate.storage.draft import disk_errors
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -17,13 +19,28 @@ INITIAL = "initial"
 
 
 def seeded(build: Callable[[], Model], seed: int) -> Model:
-    """A model with its initial weights, a function of the seed. Raises UsageError when settings do not go together."""
-    with torch.random.fork_rng(devices=[]):
+    """A model with its initial weights, a function of the seed.
+
+    Raises UsageError when settings do not go together, or the machine has no memory for them.
+    """
+    with torch.random.fork_rng(devices=[]), within_machine():
         torch.manual_seed(seed)
         try:
             return require_model(build())
         except (ValueError, RuntimeError, ArithmeticError) as error:  # torch's own checks of sizes raise all three
             raise UsageError(f"The model cannot be built as configured: {error}") from error
+
+
+@contextlib.contextmanager
+def within_run(run: Path) -> Iterator[None]:
+    """A model that is built in here has to fit the weights of a run folder, if it has any.
+
+    Raises DataError before memory is taken for one that is far larger.
+    """
+    stored = stored_weights(run)
+    room = within_file(*stored[1:], config=run / "config.json", file=stored[0]) if stored else contextlib.nullcontext()
+    with room:
+        yield
 
 
 def require_model(built: Model) -> Model:

@@ -33,9 +33,10 @@ from foveate.inspect import Trace, observe
 from foveate.inspect.look import Looking
 from foveate.models import BERTConfig
 from foveate.models.tagger import PieceTagger, Tagger, TaggerConfig
+from foveate.nn.room import within_tensors
 from foveate.storage.checkpoint import load_weights, restore_model
 from foveate.storage.run import read_run
-from foveate.tasks.initial import seeded
+from foveate.tasks.initial import seeded, within_run
 from foveate.tasks.labelling import (
     LABELS,
     LabellingConfig,
@@ -197,7 +198,9 @@ class TagTask(LabellingTask[Tagger | PieceTagger]):
         training, validation = (
             LabelledData.open(run / "data" / part).require(vocabulary.labels, **sizes) for part in ("train", "valid")
         )
-        return cls(config, vocabulary, training, validation).begun(run)
+        with within_run(run):
+            task = cls(config, vocabulary, training, validation)
+        return task.begun(run)
 
     def read(self, data: LabelledData, examples: Sequence[int] | np.ndarray) -> WordBatch:
         return data.sentences(examples)
@@ -243,8 +246,10 @@ class SentenceTagger(Looking):
         saved = read_run(folder).require("tag")
         settings = {name: value for name, value in saved.config.items() if name != "train"}
         vocabulary = Vocabulary.open(folder, saved.tokenisers)
-        model = vocabulary.model(build(TagConfig, settings, where=f"{folder / 'config.json'}:"))
+        config = build(TagConfig, settings, where=f"{folder / 'config.json'}:")
         tensors, _ = load_weights(folder, note)
+        with within_tensors(tensors, config=folder / "config.json", file=folder / "model.safetensors"):
+            model = vocabulary.model(config)
         restore_model(model, tensors, source=folder)
         return cls(model, vocabulary)
 

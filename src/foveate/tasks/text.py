@@ -16,10 +16,12 @@ from foveate.data.store import TokenStore
 from foveate.data.text import read_lines, require_lasting
 from foveate.data.tokeniser import EOS, Tokeniser, TokeniserConfig, load_tokeniser
 from foveate.errors import DataError
+from foveate.nn.room import within_tensors
 from foveate.storage.checkpoint import load_weights, restore_model
 from foveate.storage.draft import disk_errors, remove_stale
 from foveate.storage.run import read_run
 from foveate.suggestion import counted
+from foveate.tasks.initial import within_run
 
 TOKENISER = "text.tokeniser.json"
 Model = TypeVar("Model", bound=nn.Module)
@@ -160,7 +162,9 @@ class TextTask(ABC, Generic[Config, Model]):
     @classmethod
     def open(cls: type[Task], config: Config, run: Path) -> Task:
         """The task of a run folder that `prepare` has filled."""
-        return cls(config, TextData.open(run))
+        data = TextData.open(run)
+        with within_run(run):
+            return cls(config, data)
 
     @property
     def digests(self) -> dict[str, str]:
@@ -189,8 +193,9 @@ def load_text_model(
     settings = {name: value for name, value in saved.config.items() if name != "train"}
     config = build(kind, settings, where=f"{run / 'config.json'}:")
     tokeniser = load_text_tokeniser(run, saved.tokenisers)
-    model = initial(config, tokeniser.vocab_size)
     tensors, _ = load_weights(run, note)
+    with within_tensors(tensors, config=run / "config.json", file=run / "model.safetensors"):
+        model = initial(config, tokeniser.vocab_size)
     restore_model(model, tensors, source=run)
     return config, tokeniser, model
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from foveate.attention import record
 from foveate.config import setting
@@ -16,14 +15,14 @@ from foveate.data.parallel import ParallelData, Report, prepare
 from foveate.data.text import Pair, read_lines, read_pairs, require_lasting
 from foveate.data.tokeniser import CharacterConfig, Tokeniser, TokeniserConfig, load_tokeniser
 from foveate.decode import BeamConfig, DecodeConfig
-from foveate.errors import DataError, UsageError
+from foveate.errors import DataError
 from foveate.models import BahdanauConfig, ModelConfig, Seq2Seq
 from foveate.nn.loss import Loss, cross_entropy
 from foveate.storage.draft import disk_errors, remove_stale
 from foveate.suggestion import counted
 from foveate.tasks.forerunner import Forerunner
 from foveate.tasks.guide import GuideConfig, Links, guidance, guided_weights, linked_tokens, require_guidable
-from foveate.tasks.initial import begin_with, require_model
+from foveate.tasks.initial import begin_with, seeded, within_run
 
 VALIDATED = ("loss", "perplexity", "accuracy", "alignment")
 """What `validate` measures, and what may decide which checkpoint is best; alignment where the data have links."""
@@ -167,7 +166,9 @@ class TranslateTask:
         training, validation = (ParallelData.open(run / "data" / part) for part in ("train", "valid"))
         training.require(source, target)
         validation.require(source, target)
-        return cls(config, source, target, training, validation).begun(run)
+        with within_run(run):
+            task = cls(config, source, target, training, validation)
+        return task.begun(run)
 
     def begun(self, run: Path) -> "TranslateTask":
         """With the weights of another translator, if the run begins with one."""
@@ -255,12 +256,7 @@ def build_model(config: TranslateConfig, source_vocab: int, target_vocab: int) -
 
     Raises UsageError when the settings of the model do not go together.
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)
-        try:
-            return require_model(config.model.build(source_vocab, target_vocab))
-        except (ValueError, RuntimeError, ArithmeticError) as error:  # torch's own checks of sizes raise all three
-            raise UsageError(f"The model cannot be built as configured: {error}") from error
+    return seeded(lambda: config.model.build(source_vocab, target_vocab), config.seed)
 
 
 def load_tokenisers(run: Path, digests: Mapping[str, str] | None = None) -> tuple[Tokeniser, Tokeniser]:

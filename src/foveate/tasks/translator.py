@@ -19,6 +19,7 @@ from foveate.inspect.alignment import Alignment
 from foveate.inspect.look import Looking
 from foveate.models import Seq2Seq
 from foveate.nn.loss import cross_entropy
+from foveate.nn.room import within_tensors
 from foveate.storage.checkpoint import load_weights, restore_model
 from foveate.storage.run import model_type_of, read_run
 from foveate.storage.shipped import run_folder
@@ -94,8 +95,9 @@ class Translator(Looking):
         settings = {name: value for name, value in saved.config.items() if name != "train"}
         config = build(TranslateConfig, settings, where=f"{folder / 'config.json'}:")
         source, target = load_tokenisers(folder, saved.tokenisers)
-        model = build_model(config, source.vocab_size, target.vocab_size)
         tensors, _ = load_weights(folder, note)
+        with within_tensors(tensors, config=folder / "config.json", file=folder / "model.safetensors"):
+            model = build_model(config, source.vocab_size, target.vocab_size)
         restore_model(model, tensors, source=folder)
         if precision == "bfloat16":
             model.to(torch.bfloat16)
