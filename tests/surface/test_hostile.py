@@ -10,8 +10,10 @@ import hashlib
 import io
 import json
 import os
+import pickle
 import random
 import shutil
+import socket
 import struct
 import sys
 import traceback
@@ -23,6 +25,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+import torch
 
 from foveate.cli import main
 
@@ -54,6 +57,21 @@ def answer(*argv: object) -> Answer:
 def made(*argv: object) -> None:
     code, said = answer(*argv)
     assert code == 0, said
+
+
+def refuse(*_: object, **__: object) -> Any:
+    raise AssertionError("a connection was opened, or a pickle was read")
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No command here may open a connection or read a pickle, whatever folder it is given."""
+    for name in ("connect", "connect_ex", "sendto", "bind"):
+        monkeypatch.setattr(socket.socket, name, refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    for name in ("load", "loads"):
+        monkeypatch.setattr(pickle, name, refuse)
+    monkeypatch.setattr(torch, "load", refuse)
 
 
 # -- sound folders -----------------------------------------------------------------------------------------------------
@@ -313,7 +331,6 @@ def damaged_tensors(content: bytes, generator: random.Random) -> bytes:
     elif what == 5:
         return content[: 8 + size] + np.full(len(body) // 4, generator.choice((np.nan, np.inf, 1e38)), "<f4").tobytes()
     elif what == 6:
-        import torch
         from safetensors.torch import load, save
 
         tensors = load(content)

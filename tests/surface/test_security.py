@@ -1,10 +1,12 @@
 """What SECURITY.md promises, sentence by sentence."""
 
+import ast
 import errno
 import hashlib
 import json
 import os
 import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +21,7 @@ from foveate.errors import DataError
 from foveate.inspect import Trace, read_trace, write_trace
 from foveate.storage import manifest
 from foveate.storage.checkpoint import Checkpoints
+from foveate.tasks.embedder import EmbeddingConfig
 
 SOURCE = Path(__file__).parents[2] / "src"
 READ_BEFORE = {
@@ -63,6 +66,7 @@ def ran(folder: Path) -> set[str]:
 
 
 PLAN = ("plan", "--show")
+COMPARED = ("--no-tune", "--threads", "1", "--set", "train.steps=2", "--seeds", "1", "--vary", "model.hidden_dim=8,16")
 
 
 @pytest.mark.parametrize("module", ["foveate", "foveate.cli"])
@@ -163,6 +167,13 @@ def test_reading_follows_links_as_hugging_face_keeps_models(run: Path, foveate: 
     assert foveate("translate", run, "abc", "--no-tune").code == 0
 
 
+def test_opening_a_run_reads_only(run: Path, foveate: Any) -> None:
+    before = contents(run)
+    for command in (("translate", "abc"), ("look", "abc"), ("evaluate", "--source", "x", "--target", "y")):
+        foveate(command[0], run, *command[1:], "--no-tune")
+    assert contents(run) == before
+
+
 @pytest.mark.parametrize("name", ["config.json", "model.json", "source.tokeniser.json", "model.safetensors"])
 @pytest.mark.parametrize("kind", ["device", "pipe"])
 def test_a_device_or_a_pipe_is_not_read(name: str, kind: str, run: Path, foveate: Any) -> None:
@@ -236,6 +247,161 @@ def test_a_manifest_names_only_files_of_its_own_folder(tmp_path: Path) -> None:
     (tmp_path / "MANIFEST").write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
     with pytest.raises(DataError, match="which is not in its folder"):
         manifest.verify(tmp_path)
+
+
+# -- what else holds JSON, and where else is written -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(
+            "{}",
+            "[1]",
+            '["x"]',
+            "null",
+            "[" * 100_000,
+            '[{"type": 1, "path": ""}]',
+            '[{"type": "x.Pooling", "path": []}]',
+        ),
+        *('[{"type": "x.Pooling", "path": "../other"}]', '[{"type": "x.Pooling", "path": "/etc"}]', "[NaN]"),
+        *('[{"type": "x.Pooling", "type": "y", "path": ""}]', '[{"type": "x.\\u001b[2J", "path": ""}]'),
+    ],
+)
+def test_the_steps_of_sentence_transformers_are_read_strictly(content: str, tmp_path: Path) -> None:
+    (tmp_path / "modules.json").write_text(content)
+    with pytest.raises(DataError, match=r"modules.json (is no list of steps|has a step)"):
+        EmbeddingConfig.read(tmp_path)
+
+
+@pytest.mark.parametrize("limit", ["x", -1, 0, 1.5, True, [], {}])
+def test_the_length_of_sentence_transformers_is_a_number_of_tokens(limit: Any, tmp_path: Path) -> None:
+    (tmp_path / "modules.json").write_text('[{"type": "x.Transformer", "path": ""}]')
+    (tmp_path / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": limit}))
+    with pytest.raises(DataError, match="max_seq_length"):
+        EmbeddingConfig.read(tmp_path)
+
+
+def test_an_export_replaces_a_link_and_not_what_it_points_to(run: Path, foveate: Any, tmp_path: Path) -> None:
+    elsewhere, out = tmp_path / "elsewhere", tmp_path / "out"
+    elsewhere.mkdir()
+    (elsewhere / "export.json").write_text("mine")
+    out.symlink_to(elsewhere)
+    for _ in range(2):
+        said = foveate("export", run, "--to", "onnx", out)
+        assert said.code == 0, said.err
+        assert contents(elsewhere) == {str(elsewhere / "export.json"): b"mine"}
+        assert not out.is_symlink()
+        assert not list(tmp_path.glob(".tmp-*"))
+
+
+def test_a_comparison_with_a_link_in_it_is_not_taken_up(corpus: Path, foveate: Any, tmp_path: Path) -> None:
+    elsewhere, out = tmp_path / "elsewhere", tmp_path / "out"
+    elsewhere.mkdir()
+    out.mkdir()
+    (out / "cells").symlink_to(elsewhere)
+    (out / "comparison.json").write_text('{"format": 1, "variants": {}}')
+    said = foveate("compare", "translate", "--source", corpus / "pairs.tsv", "--out", out, *COMPARED)
+    assert (said.code, list(elsewhere.iterdir())) == (3, []), said.err
+    assert f"{out / 'cells'} is a link to" in said.err
+    (out / "cells").unlink()
+    (out / "comparison.json").write_text('{"format": 1, "variants": [1]}')
+    said = foveate("compare", "translate", "--source", corpus / "pairs.tsv", "--out", out, *COMPARED)
+    assert said.code == 3, said.err
+    assert "comparison.json is not what was written" in said.err
+
+
+# -- the network -------------------------------------------------------------------------------------------------------
+
+NETWORKS = {
+    "urllib",
+    "http",
+    "requests",
+    "httpx",
+    "aiohttp",
+    "ftplib",
+    "smtplib",
+    "huggingface_hub",
+    "pickle",
+    "marshal",
+}
+
+
+def test_the_package_imports_nothing_that_reaches_out_or_unpickles() -> None:
+    for path in (SOURCE / "foveate").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not {name.partition(".")[0] for name in names} & NETWORKS, path
+            if isinstance(node, ast.Attribute):
+                assert ast.unparse(node) != "torch.load", path
+            if isinstance(node, ast.Call):
+                assert ast.unparse(node.func) not in {"eval", "exec", "compile", "__import__"}, path
+
+
+OUTSIDE = re.compile(
+    r"""(?:src|href|action|data|poster|srcset)\s*=\s*["']?\s*(?:https?:)?//|url\(\s*["']?(?:https?:)?//|@import"""
+)
+
+
+def test_reports_and_pictures_load_nothing_from_elsewhere_and_escape_text(
+    run: Path, foveate: Any, tmp_path: Path
+) -> None:
+    nasty = '<script src="//evil.example/x.js"></script>'
+    for option in ("html", "svg"):
+        said = foveate("look", run, "--text", nasty, f"--{option}", tmp_path / f"page.{option}", "--no-tune")
+        assert said.code == 0, said.err
+    assert foveate("report", run, "--no-tune").code == 0
+    for page in (tmp_path / "page.html", tmp_path / "page.svg", run / "report.html"):
+        text = page.read_text(encoding="utf-8")
+        assert not OUTSIDE.search(text), page
+        assert "<script src" not in text
+    assert OUTSIDE.search(nasty)
+
+
+# -- each sentence -----------------------------------------------------------------------------------------------------
+
+PROOFS = {
+    "Each sentence about what opening a folder may do": "test_security.py",
+    "damaged and made-up folders": "test_hostile.py::test_a_damaged_folder_is_refused_in_words_or_read",
+    "no pickle is read or written": "test_hostile.py::alone",
+    "a configuration in them imports no code": "test_security.py::test_the_configuration_of_a_run_imports_nothing",
+    "code that lies in a folder of Hugging Face is not run": "test_security.py::"
+    "test_a_folder_of_hugging_face_runs_none_of_its_code",
+    "told in a sentence": "test_hostile.py::test_a_damaged_folder_is_refused_in_words_or_read",
+    "Weights of a run without their digest are refused": "test_hostile.py::test_a_damaged_folder",
+    "far larger than its weights": "surface/test_size.py::test_a_run_is_no_larger_than_its_weights",
+    "larger than memory": "surface/test_size.py::test_training_is_no_larger_than_the_memory",
+    "It follows links": "test_security.py::test_reading_follows_links_as_hugging_face_keeps_models",
+    "reads no devices or pipes": "test_security.py::test_a_device_or_a_pipe_is_not_read",
+    "reads only": "test_security.py::test_opening_a_run_reads_only",
+    "refuses a run with symbolic links": "test_security.py::test_nothing_is_written_through_a_link_in_a_run",
+    "another name elsewhere": "test_security.py::test_nothing_is_written_into_a_file_that_has_another_name_elsewhere",
+    "deleted without following a link": "test_security.py::test_old_checkpoints_are_deleted_without_following_a_link",
+    "names only files of its own folder": "test_security.py::test_a_trace_names_only_files_of_its_own_folder",
+    "replaces a link": "test_security.py::test_an_export_replaces_a_link_and_not_what_it_points_to",
+    "takes up no folder with links": "test_security.py::test_a_comparison_with_a_link_in_it_is_not_taken_up",
+    "which is then imported": "test_security.py::test_a_class_of_yours_that_builds_no_part_is_told",
+    "`python -m foveate` takes the working folder off": "test_security.py::"
+    "test_python_m_runs_no_file_of_the_working_folder",
+    "`python -P -m foveate`": "test_security.py::test_with_p_and_by_its_command_foveate_runs_no_file",
+    "A kept library is loaded only if": "test_native.py",
+    "loads and sends nothing": "test_hostile.py::alone",
+    "load nothing from elsewhere": "test_security.py::test_reports_and_pictures_load_nothing_from_elsewhere",
+    "answers this machine alone": "test_viewer.py::test_another_name_for_this_machine_is_refused",
+    "nobody can guess": "test_viewer.py::test_without_the_token_nothing_is_there",
+    "a terminal shows them as escapes": "test_voice.py::test_what_a_model_writes_is_plain_on_a_terminal",
+}
+"""Words of SECURITY.md, and the test that proves the sentence they stand in."""
+
+
+@pytest.mark.parametrize("words", PROOFS)
+def test_each_sentence_about_folders_has_its_test(words: str) -> None:
+    said = " ".join((SOURCE.parent / "SECURITY.md").read_text().split())
+    assert words in said
+    file, _, name = PROOFS[words].partition("::")
+    (path,) = (SOURCE.parent / "tests").rglob(file)
+    assert f"def {name}" in path.read_text() if name else True
 
 
 # -- what runs code of yours -------------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     from foveate.cli.options import chunks
     from foveate.cli.setup import prepare_machine, say
     from foveate.cli.strange import Strangers
+    from foveate.cli.voice import shown
     from foveate.tasks.classify import TextClassifier
 
     prepare_machine(arguments, quiet=True)
@@ -40,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
         strangers.note(chunk)
         for text in classifier.classify(chunk):
             shares = (f"{share:.4f} {label}" for label, share in text.probabilities.items())
-            print("\t".join(shares) if arguments.probabilities else text.label, flush=True)
+            print(shown("\t".join(shares) if arguments.probabilities else text.label), flush=True)
             if arguments.look and text.label:
                 import shutil
 
@@ -55,6 +56,6 @@ def run(arguments: argparse.Namespace) -> int:
                 most = sorted(
                     zip(seen.weights[0].tolist(), readable(seen.source), strict=True), key=lambda one: -one[0]
                 )[:MOST]
-                shown = (f"{printable(piece)} {weight:.3f}" for weight, piece in most)
-                print("most:", *shown, "\n", sep="  ", flush=True)
+                parts = (f"{printable(piece)} {weight:.3f}" for weight, piece in most)
+                print("most:", *parts, "\n", sep="  ", flush=True)
     return 0

@@ -34,6 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     from foveate.cli.options import chunks
     from foveate.cli.setup import prepare_machine, say
     from foveate.cli.strange import Strangers
+    from foveate.cli.voice import shown
     from foveate.errors import UsageError
     from foveate.inspect.alignment import readable
     from foveate.inspect.label import printable
@@ -48,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
         for text in chunk:
             strangers.note(filler.parts(text, arguments.gap))
             filled = filler.fill(text, best=arguments.best or 1, gap=arguments.gap)
-            print(filled.text, flush=True)
+            print(shown(filled.text), flush=True)
             for number, choices in enumerate(filled.choices if arguments.best else (), start=1):
                 print(
                     number,

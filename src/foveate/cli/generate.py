@@ -31,6 +31,7 @@ Prompts are printed with what follows them, one empty line between two.
 def run(arguments: argparse.Namespace) -> int:
     from foveate.cli.setup import decode_config, prepare_machine, say
     from foveate.cli.strange import Strangers
+    from foveate.cli.voice import shown
     from foveate.data.text import read_lines
     from foveate.tasks.generator import Generator
 
@@ -45,6 +46,6 @@ def run(arguments: argparse.Namespace) -> int:
             prompt, config=config, count=arguments.count, first=done, length=arguments.length, lines=arguments.lines
         )
         for continuation in found:
-            print("\n" * (done > 0), strangers.broken(str(continuation)), sep="", flush=True)
+            print("\n" * (done > 0), shown(strangers.broken(str(continuation))), sep="", flush=True)
             done += 1
     return 0

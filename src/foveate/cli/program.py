@@ -28,7 +28,7 @@ def run(argv: Sequence[str]) -> int:
 
             traceback.print_exc()
         else:
-            print(f"foveate {arguments.command}: {error}", file=sys.stderr)
+            tell(f"foveate {arguments.command}: {error}")
         return error.exit_code
     except ModuleNotFoundError as error:
         if arguments.debug or (error.name or "foveate").startswith("foveate"):

@@ -27,6 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
     from foveate.cli.options import chunks
     from foveate.cli.setup import prepare_machine, say
     from foveate.cli.strange import Strangers
+    from foveate.cli.voice import shown
     from foveate.tasks.tag import SentenceTagger
 
     prepare_machine(arguments, quiet=True)
@@ -36,9 +37,9 @@ def run(arguments: argparse.Namespace) -> int:
         strangers.note(chunk)
         for sentence in tagger.tag(chunk):
             if not arguments.columns:
-                print(sentence, flush=True)
+                print(shown(str(sentence)), flush=True)
                 continue
             for word, tag, sure in zip(sentence.words, sentence.tags, sentence.probabilities, strict=True):
-                print(word, tag, f"{sure:.4f}", sep="\t")
+                print(shown(word), shown(tag), f"{sure:.4f}", sep="\t")
             print(flush=True)
     return 0

@@ -47,6 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     from foveate.cli.options import chunks, require_used
     from foveate.cli.setup import decode_config, prepare_machine, say
     from foveate.cli.strange import Strangers
+    from foveate.cli.voice import shown
     from foveate.storage.shipped import run_folder
     from foveate.tasks.paragraph import ParagraphTranslator
     from foveate.tasks.translator import Translator
@@ -71,9 +72,9 @@ def run(arguments: argparse.Namespace) -> int:
             if arguments.n_best:
                 (translation,) = paragraph.parts
                 for text, hypothesis in zip(translation.texts, translation.hypotheses, strict=True):
-                    print(done, f"{hypothesis.score:.4f}", strangers.broken(text), sep="\t", flush=True)
+                    print(done, f"{hypothesis.score:.4f}", shown(strangers.broken(text)), sep="\t", flush=True)
             else:
-                print(strangers.broken(paragraph.text), flush=True)
+                print(shown(strangers.broken(paragraph.text)), flush=True)
             for translation in paragraph.parts if arguments.align else ():
                 if translation.hypotheses:
                     _draw(translator, translation, arguments)

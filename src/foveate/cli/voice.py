@@ -1,6 +1,7 @@
 """What commands say on standard error, where it does not mix with output, and how much of it."""
 
 import sys
+import unicodedata
 
 _quiet = False
 
@@ -19,4 +20,29 @@ def say(text: str) -> None:
 
 def tell(text: str) -> None:
     """Tell the user a result, or why there is none."""
-    print(text, file=sys.stderr, flush=True)
+    print(plain(text), file=sys.stderr, flush=True)
+
+
+def shown(text: str) -> str:
+    """What a model wrote, or a label of its folder: as it is in a file or a pipe, `plain` on a terminal."""
+    return plain(text) if sys.stdout.isatty() else text
+
+
+def plain(text: str) -> str:
+    """The text with what a terminal would obey, or what would reorder the line, as escapes: a name may hold either.
+
+    >>> plain("file \\x1b[2Jname\\u202e")
+    'file \\\\x1b[2Jname\\\\u202e'
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(character if _is_harmless(character) else _escape(character) for character in text)
+
+
+def _is_harmless(character: str) -> bool:
+    # Joiners make Persian words and emoji; every other format character hides or reorders.
+    return character in "\n\t\u200c\u200d" or unicodedata.category(character) not in {"Cc", "Cf", "Cs", "Zl", "Zp"}
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")

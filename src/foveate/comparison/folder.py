@@ -22,6 +22,7 @@ from foveate.comparison.variant import folder_names
 from foveate.config import to_dict
 from foveate.errors import DataError, UsageError
 from foveate.storage.draft import disk_errors, remove_stale
+from foveate.storage.link import require_unlinked
 from foveate.storage.manifest import file_digest, read_json, write_json
 from foveate.storage.run import create_run, read_run
 from foveate.suggestion import missing_file
@@ -59,6 +60,8 @@ class Folder:
         folder.digests = {name: _digest(file) for name, file in files.items()}
         folder.test_digests = {name: _digest(file) for name, file in design.asked.test.items()}
         before = read_json(path / DESIGN) if (path / DESIGN).exists() else {}
+        if before:
+            require_unlinked(path)
         folder._require_same(before)
         names = list(dict.fromkeys([*before.get("variants", {}), *design.variants]))
         folder.names = folder_names(names)
@@ -164,6 +167,9 @@ class Folder:
                 f"{self.path / DESIGN} has format {before.get('format')!r}, but this version of foveate reads "
                 f"{FORMAT}. Compare anew in another folder."
             )
+        kept = before.get("variants")
+        if not isinstance(kept, dict) or not all(isinstance(variant, dict) for variant in kept.values()):
+            raise DataError(f"{self.path / DESIGN} is not what was written. Restore it, or compare anew elsewhere.")
         shared = [name for name in self.design.variants if name in before["variants"]]
         now = {**self._common, "variants": {name: self._plain(self.design.variants[name]) for name in shared}}
         old = {**before, "variants": {name: before["variants"][name] for name in shared}}

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ from foveate.comparison.folder import Folder
 from foveate.comparison.statistic import Estimate, paired
 from foveate.storage.draft import write_file
 from foveate.storage.manifest import write_json
+from foveate.train.log import read_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,8 +85,7 @@ class Result:
 
     def curves(self, cell: Cell) -> list[dict[str, Any]]:
         """The validations of a cell, from its metrics.jsonl."""
-        text = (self.folder / cell.folder / "metrics.jsonl").read_text(encoding="utf-8")
-        rows = (json.loads(line) for line in text.splitlines())
+        rows = read_rows(self.folder / cell.folder / "metrics.jsonl")
         return [row for row in rows if row["kind"] == "valid"]
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """The server's addresses: the viewer's files, and the provider's questions as paths under `t/TOKEN/`."""
 
 import asyncio
-import json
 import threading
 from collections.abc import Callable
 from dataclasses import asdict
@@ -15,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from foveate.config import parse_json
 from foveate.errors import FoveateError, UsageError
 from foveate.inspect import TraceProvider, steps
 from foveate.inspect.tile import CancelledError
@@ -167,8 +167,8 @@ async def _body(request: Request) -> dict[str, Any]:
         if len(content) > LARGEST:
             raise UsageError(f"At most {LARGEST:,} bytes can be sent.")
     try:
-        body = json.loads(content)
-    except (ValueError, RecursionError) as error:
+        body = parse_json(bytes(content))
+    except ValueError as error:
         raise UsageError(f"The request is not JSON: {error}.") from error
     if not isinstance(body, dict):
         raise UsageError('The request has to be a mapping with "source".')

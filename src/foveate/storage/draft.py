@@ -122,14 +122,14 @@ def _publish(draft: Path, target: Path) -> None:
     else:
         # A folder cannot be renamed onto one with files in it, so the old one steps aside first.
         old = target.parent / f"{REPLACED}{target.name}"
-        shutil.rmtree(old, ignore_errors=True)
+        remove(old)
         os.rename(target, old)
         try:
             os.rename(draft, target)
         except BaseException:
             os.rename(old, target)
             raise
-        shutil.rmtree(old, ignore_errors=True)
+        remove(old)
     flush(target.parent)
 
 

@@ -1,6 +1,5 @@
 """Vectors of sentences from a BERT, as sentence-transformers makes them: near for texts that mean alike."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from foveate.config import parse_json
 from foveate.data.batch import Batch
 from foveate.data.batching import groups
 from foveate.data.tokeniser import HuggingFaceTokeniser
@@ -22,7 +22,7 @@ from foveate.models import BERT
 from foveate.models.bert_hugging_face import read_bert
 from foveate.models.bert_kin import BERTS
 from foveate.nn.packing import Packing
-from foveate.storage.manifest import read_json
+from foveate.storage.manifest import read_file, read_json
 from foveate.tasks.hugging_face import require_kind
 
 Mode = Literal["mean", "cls", "max"]
@@ -62,9 +62,11 @@ class EmbeddingConfig:
             elif kind == "Normalize":
                 normalised = True
             elif kind != "Transformer":
-                raise DataError(f"{folder / 'modules.json'} has a step {kind!r}, which is not known here.")
+                raise DataError(f"{folder / 'modules.json'} has a step {kind!r:.60}, which is not known here.")
         path = folder / "sentence_bert_config.json"
         limit = read_json(path).get("max_seq_length") if path.exists() else None
+        if limit is not None and (type(limit) is not int or limit < 2):
+            raise DataError(f"{path} has max_seq_length={limit!r:.60}, which must be a whole number of tokens.")
         return cls(modes=modes or ("mean",), normalised=normalised, max_length=limit)
 
 
@@ -157,12 +159,18 @@ def _pooled(hidden: Float[Tensor, "tokens dim"], packing: Packing, mode: Mode) -
 def _steps(path: Path) -> list[dict[str, Any]]:
     """What becomes of a text, one step after the other."""
     try:
-        steps = json.loads(path.read_text(encoding="utf-8"))
-        if all({"type", "path"} <= step.keys() for step in steps):
-            return list(steps)
-    except (AttributeError, TypeError, ValueError):
-        pass
+        steps = parse_json(read_file(path))
+    except ValueError:
+        steps = None
+    if isinstance(steps, list) and all(map(_is_step, steps)):
+        return steps
     raise DataError(f"{path} is no list of steps with a type and a path. Fetch the folder anew.")
+
+
+def _is_step(step: object) -> bool:
+    """A kind, and a folder beside the list: plain names only."""
+    texts = isinstance(step, dict) and all(isinstance(step.get(name), str) for name in ("type", "path"))
+    return texts and ".." not in Path(step["path"]).parts and not Path(step["path"]).is_absolute()  # type: ignore[index]
 
 
 def _modes(pooling: dict[str, Any], folder: Path) -> tuple[Mode, ...]:
