@@ -204,6 +204,20 @@ def rerun(session: Session, **changes: Any) -> httpx.Response:
     return ask(session, "api/rerun", method="POST", body={"source": "abca", "target": None, **changes})
 
 
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b'{"source": "a", "source": "b"}', b'{"source": NaN}', b"[" * 10_000, b"\xff"]
+)
+def test_a_request_that_two_readers_could_understand_differently_is_refused(attached: Session, body: bytes) -> None:
+    async def asked() -> httpx.Response:
+        transport = httpx.ASGITransport(application(attached, token=TOKEN, port=PORT))
+        async with httpx.AsyncClient(transport=transport) as client:
+            return await client.post(f"{BASE}api/rerun", content=body)
+
+    answer = asyncio.run(asked())
+    assert answer.status_code == 400
+    assert answer.text.startswith("The request is not JSON: ")
+
+
 def test_running_the_same_again_changes_nothing(attached: Session) -> None:
     assert ask(attached, "api/trace").json()["attached"] is True
     answer = rerun(attached).json()
