@@ -198,10 +198,11 @@ class Transformer(Seq2Seq[TransformerState]):
         self, state: TransformerState, token: Int[Tensor, " rows"]
     ) -> tuple[TransformerState, Float[Tensor, "rows vocab"]]:
         state = replace(state, cache=tuple(with_room(past, state.time) for past in state.cache))
-        if state.whole is not None and len(token) and not torch.is_grad_enabled():
+        prepared = not torch.is_grad_enabled() and not self.training
+        if state.whole is not None and len(token) and prepared:
             return replace(state, time=state.time + 1), self._step_whole(state.whole, state, token)
         x = self._embed(self.target_embedding, self.target_position, token, torch.full_like(token, state.time))
-        if state.flat is None or torch.is_grad_enabled():
+        if state.flat is None or not prepared:
             cache, x = self._step_blocks(state, x)
             state = replace(state, cache=cache)
         else:

@@ -25,6 +25,7 @@ from foveate.data.tokeniser import (
     WordTokeniser,
     load_tokeniser,
 )
+from foveate.data.tokeniser.marian import MarianTokeniser
 from foveate.errors import DataError, SetupError, UsageError
 
 LINES = ["the cat sat on the mat", "the dog sat on the log", "naïve café", "кот и собака", "a cat and a dog"] * 4
@@ -286,3 +287,19 @@ def test_letters_that_are_spelt_in_bytes_have_not_been_seen() -> None:
     assert tokeniser.strange("the 😀 cat, 你") == ["😀", ",", "你"]
     assert tokeniser.strange("the cat") == []
     assert tokeniser.labels("the 😀") == tokeniser.pieces(tokeniser.encode("the 😀"))
+
+
+def test_characters_without_a_piece_need_no_other_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "google", None)  # protobuf, which SentencePiece does not install
+    tokeniser = SentencePieceConfig(vocab_size=300).train(["ein kleines Haus"] * 50)
+    text = "Haus 😀 5 €"
+    assert "".join(tokeniser.surfaces(text)).replace(" ", "") == text.replace(" ", "")
+    assert tokeniser.strange(text)
+
+
+def test_a_folder_of_marian_needs_no_other_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "google", None)
+    model = SentencePieceConfig(vocab_size=300).train(["ein kleines Haus"] * 50).model
+    tokeniser = MarianTokeniser(model, ("▁Haus",))
+    text = "ein Haus 漢"
+    assert "".join(tokeniser.surfaces(text)) == text

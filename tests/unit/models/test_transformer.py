@@ -107,3 +107,13 @@ def test_a_recording_that_begins_between_two_steps_sees_the_second() -> None:
         torch.testing.assert_close(kept.weights().sum(-1), torch.ones(kept.shape[:3]))
     assert (seen.of_kind("self")[0].weights() > 0).sum(-1).flatten().tolist() == [2] * 4
     assert (seen.of_kind("cross")[0].weights() > 0).sum(-1).flatten().tolist() == [3] * 4
+
+
+@torch.no_grad()
+def test_a_model_that_trains_between_two_steps_uses_nothing_that_was_prepared() -> None:
+    block = BlockConfig(model_dim=32, num_heads=2, feedforward_dim=48, dropout=0.5)
+    model = TransformerConfig(block=block, encoder_layers=1, decoder_layers=1).build(13, 13).eval()
+    state, word = model.start(Batch.of([[5, 6, 2]])), torch.tensor([1])
+    _, steady = model.step(state, word)
+    model.train()
+    assert not torch.allclose(model.step(state, word)[1], steady)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from foveate.data.text import normalise
-from foveate.data.tokeniser.subword import processor
+from foveate.data.tokeniser.subword import processor, surfaces
 from foveate.data.tokeniser.tokeniser import EOS, SPECIALS, UNKNOWN, Tokeniser, require_known
 from foveate.errors import DataError
 from foveate.storage.manifest import read_json
@@ -63,10 +63,10 @@ class MarianTokeniser(Tokeniser):
         """The first character of each piece and the first behind it, in the text's Unicode form C."""
         text = normalise(text)
         code = LANGUAGE.match(text)
-        surfaces = [] if code is None else [code[0]]
+        parts = [] if code is None else [code[0]]
         rest = text if code is None else text[code.end() :]
-        surfaces += [piece.surface for piece in self._processor.EncodeAsProto(rest).pieces]
-        ends = list(accumulate(map(len, surfaces)))
+        parts += surfaces(self._processor, rest)
+        ends = list(accumulate(map(len, parts)))
         return list(zip([0, *ends[:-1]], ends, strict=True)) if ends else []
 
     def surfaces(self, text: str) -> list[str]:

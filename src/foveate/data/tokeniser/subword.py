@@ -100,7 +100,7 @@ class SentencePieceTokeniser(Tokeniser):
         return self._processor.encode(normalise(text))
 
     def surfaces(self, text: str) -> list[str]:
-        return [piece.surface for piece in self._processor.EncodeAsProto(normalise(text)).pieces]
+        return surfaces(self._processor, normalise(text))
 
     def labels(self, text: str) -> list[str]:
         return self.pieces(self.encode(text))  # bytes stay bytes: words are joined from them
@@ -117,6 +117,14 @@ class SentencePieceTokeniser(Tokeniser):
 
     def content(self) -> dict[str, Any]:
         return {"model": base64.b64encode(self.model).decode("ascii")}
+
+
+def surfaces(processor: Any, text: str) -> list[str]:
+    """The characters of each piece. Of a character that is told in bytes, the last byte has it, the others nothing.
+
+    SentencePiece's own objects for this need the package protobuf, which it does not install.
+    """
+    return [text[first:last] for first, last in processor.encode(text, out_type="offset_mapping")["offsets"]]
 
 
 def _draw(lines: Iterable[str], most: int) -> list[str]:
