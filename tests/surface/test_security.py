@@ -385,14 +385,47 @@ PROOFS = {
     "`python -m foveate` takes the working folder off": "test_security.py::"
     "test_python_m_runs_no_file_of_the_working_folder",
     "`python -P -m foveate`": "test_security.py::test_with_p_and_by_its_command_foveate_runs_no_file",
-    "A kept library is loaded only if": "test_native.py",
+    "compiled on first use and kept": "test_native.py::test_a_kernel_is_compiled_once_and_found_again",
+    "A kept library is loaded only if it is as it was written": "test_native.py::"
+    "test_a_damaged_library_is_compiled_anew_without_a_word",
+    "nobody but you can have put it there": "test_native.py::"
+    "test_nothing_is_loaded_from_a_cache_where_others_could_have_planted_it",
+    "a private folder, which it removes": "test_native.py::test_a_private_folder_is_gone_when_its_process_is",
+    "ended after 20 seconds": "test_native.py::test_a_compiler_that_hangs_is_ended_with_its_children",
+    "FOVEATE_NATIVE=0 turns all of this off": "test_native.py::test_kernels_can_be_turned_off",
     "loads and sends nothing": "test_hostile.py::alone",
     "load nothing from elsewhere": "test_security.py::test_reports_and_pictures_load_nothing_from_elsewhere",
     "answers this machine alone": "test_viewer.py::test_another_name_for_this_machine_is_refused",
+    "the font folders of the machine": "test_png.py::test_a_letter_that_no_font_has_is_refused_by_name",
+    "Compressed input is read as a stream with a limit": "data/test_text.py::test_a_line_without_end_does_not_fill_the_memory",
+    "Configurations inside checkpoints may not": "test_security.py::test_the_configuration_of_a_run_imports_nothing",
+    "The command `foveate` runs none": "test_security.py::test_with_p_and_by_its_command_foveate_runs_no_file",
+    "write into the run's own folder and nowhere else": "test_security.py::"
+    "test_nothing_is_written_through_a_link_in_a_run",
+    "hold JSON, safetensors and tokenisers": "test_hostile.py::test_a_damaged_folder_is_refused_in_words_or_read",
     "nobody can guess": "test_viewer.py::test_without_the_token_nothing_is_there",
     "a terminal shows them as escapes": "test_voice.py::test_what_a_model_writes_is_plain_on_a_terminal",
 }
 """Words of SECURITY.md, and the test that proves the sentence they stand in."""
+
+
+ADVICE = (
+    "Digests find damage; they do not find an attacker",
+    "Translating an untrusted text costs time",
+    "Please write to the maintainers",
+    "Say which version",
+    "The newest release",
+    "Nothing.",
+)
+"""Words of the sentences that warn, ask or introduce, and promise nothing that a test could break."""
+
+
+def test_every_sentence_is_proved_or_is_advice() -> None:
+    text = (SOURCE.parent / "SECURITY.md").read_text().partition("\n")[2]
+    paragraphs = (re.sub(r"\*\*.*?\*\*", "", " ".join(part.split())) for part in text.split("\n\n"))
+    sentences = [one.strip() for part in paragraphs for one in re.split(r"(?<=[.:]) (?=[A-Z])", part) if one.strip()]
+    unproved = [one for one in sentences if not any(words in one for words in (*PROOFS, *ADVICE))]
+    assert not unproved
 
 
 @pytest.mark.parametrize("words", PROOFS)
