@@ -397,7 +397,8 @@ PROOFS = {
     "load nothing from elsewhere": "test_security.py::test_reports_and_pictures_load_nothing_from_elsewhere",
     "answers this machine alone": "test_viewer.py::test_another_name_for_this_machine_is_refused",
     "the font folders of the machine": "test_png.py::test_a_letter_that_no_font_has_is_refused_by_name",
-    "Compressed input is read as a stream with a limit": "data/test_text.py::test_a_line_without_end_does_not_fill_the_memory",
+    "Compressed input is read as a stream with a limit": "data/test_text.py::"
+    "test_a_line_without_end_does_not_fill_the_memory",
     "Configurations inside checkpoints may not": "test_security.py::test_the_configuration_of_a_run_imports_nothing",
     "The command `foveate` runs none": "test_security.py::test_with_p_and_by_its_command_foveate_runs_no_file",
     "write into the run's own folder and nowhere else": "test_security.py::"
