@@ -47,6 +47,7 @@ test("the model runs again with a head switched off, and both maps can be compar
 });
 
 test("slow tiles and the small map show estimates first, say so, and become exact", async ({ page }) => {
+  test.slow();
   server = await served(needle(), needle(), model);
   let release: () => void = () => undefined;
   const held = new Promise<void>((resolve) => (release = resolve));
@@ -67,7 +68,7 @@ test("slow tiles and the small map show estimates first, say so, and become exac
     await route.continue();
   });
   await page.goto(`${server.url}#view=map`);
-  await expect(page.locator(".waiting")).toHaveText("estimate from sampled rows");
+  await expect(page.locator(".waiting")).toHaveText("estimate from sampled rows", { timeout: 60_000 });
   await expect(page.locator(".mini")).toHaveAttribute("data-estimate", "");
   release();
   await expect(page.locator(".waiting")).toBeHidden();
