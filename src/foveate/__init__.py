@@ -68,11 +68,32 @@ _HOMES = {
     "foveate.machine": ("tune",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_PACKAGES = (
+    "attention",
+    "comparison",
+    "config",
+    "data",
+    "decode",
+    "errors",
+    "export",
+    "hugging_face",
+    "inspect",
+    "machine",
+    "metrics",
+    "models",
+    "nn",
+    "serve",
+    "storage",
+    "tasks",
+    "train",
+)
 
 __all__ = sorted(_HOME_OF)
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return importlib.import_module(f"foveate.{name}")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'foveate' has no attribute {name!r}. It has: {', '.join(__all__)}.")
     value = getattr(importlib.import_module(_HOME_OF[name]), name)
@@ -81,4 +102,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return sorted([*__all__, *_PACKAGES])

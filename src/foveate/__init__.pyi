@@ -1,5 +1,22 @@
 """The types of what `foveate` exports: names are imported on first use, which type checkers do not see."""
 
+from foveate import attention as attention
+from foveate import comparison as comparison
+from foveate import config as config
+from foveate import data as data
+from foveate import decode as decode
+from foveate import errors as errors
+from foveate import export as export
+from foveate import hugging_face as hugging_face
+from foveate import inspect as inspect
+from foveate import machine as machine
+from foveate import metrics as metrics
+from foveate import models as models
+from foveate import nn as nn
+from foveate import serve as serve
+from foveate import storage as storage
+from foveate import tasks as tasks
+from foveate import train as train
 from foveate.attention import Additive as Additive
 from foveate.attention import Attention as Attention
 from foveate.attention import AttentionRecord as AttentionRecord

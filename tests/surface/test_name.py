@@ -76,7 +76,7 @@ for words in ([], *([command] for command in COMMANDS)):
 
 def test_these_names_are_exported() -> None:
     assert foveate.__all__ == NAMES
-    assert dir(foveate) == NAMES
+    assert dir(foveate) == sorted([*NAMES, *foveate._PACKAGES])
 
 
 def test_the_types_of_all_names_are_told() -> None:
@@ -84,8 +84,37 @@ def test_the_types_of_all_names_are_told() -> None:
     stub = ast.parse(Path(foveate.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
     homes = [(node.module, node.names[0]) for node in stub.body if isinstance(node, ast.ImportFrom)]
     assert {(home, name.name, name.asname) for home, name in homes} == {
-        (home, name, name) for home, names in foveate._HOMES.items() for name in names
+        (home, name, name) for home, names in {**foveate._HOMES, "foveate": foveate._PACKAGES}.items() for name in names
     }
+
+
+PACKAGES = """
+import importlib, sys
+import foveate
+name = sys.argv[1]
+package = foveate
+for part in name.split("."):
+    package = getattr(package, part)
+print(package is importlib.import_module(f"foveate.{name}"))
+"""
+
+
+def test_packages_need_no_import_of_their_own() -> None:
+    """Each in a program of its own, where nothing else has imported it."""
+    for name in ("inspect", "hugging_face", "inspect.hugging_face", "errors"):
+        done = subprocess.run(
+            [sys.executable, "-c", PACKAGES, name],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        )
+        assert done.stdout == "True\n"
+    # A package is missing here exactly if it is private.
+    root = Path(foveate.__file__).parent
+    private = {"cli", "native", "shipped"}
+    modules = {path.parent.name for path in root.glob("*/__init__.py")} | {"errors"}
+    assert set(foveate._PACKAGES) == modules - private
 
 
 def test_the_version_is_that_of_the_installed_package() -> None:

@@ -80,6 +80,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "hugging_face":
+        return importlib.import_module("foveate.inspect.hugging_face")
     for module, names in _LATER.items():
         if name in names:
             return getattr(importlib.import_module(module), name)
