@@ -20,9 +20,10 @@ from foveate.data.labelled_store import LabelledData, LabelledReport, TextBatch,
 from foveate.data.segment import joined, split
 from foveate.data.tokeniser import BOS, EOS, SPECIALS, CharacterConfig, Tokeniser, TokeniserConfig, load_tokeniser
 from foveate.errors import DataError, UsageError
-from foveate.inspect import Trace, observe
+from foveate.inspect import Trace
 from foveate.inspect.alignment import Alignment
 from foveate.inspect.look import Looking
+from foveate.inspect.value import observed
 from foveate.models.classifier import Classifier, ClassifierConfig
 from foveate.nn.pooling import AttentionPooling
 from foveate.nn.room import within_tensors
@@ -228,9 +229,9 @@ class TextClassifier(Looking):
         """
         require_text(text)
         read = self.ids(text, "The text")
-        with observe(self.model) as seen:
-            said = self.classify(text)
-        return traced(self.model, seen, self._labels(read, text), text, said.label if self.attends else None)
+        seen = observed(self.model, lambda: self._logits([read]))
+        label = self.classify(text).label if self.attends else None
+        return traced(self.model, seen, self._labels(read, text), text, label)
 
     @torch.inference_mode()
     def align(self, text: str) -> Alignment:

@@ -15,9 +15,10 @@ from foveate.data.batch import Batch
 from foveate.data.batching import groups
 from foveate.data.tokeniser import HuggingFaceTokeniser
 from foveate.errors import DataError, UsageError
-from foveate.inspect import Trace, Track, observe
+from foveate.inspect import Trace, Track
 from foveate.inspect.look import Looking
 from foveate.inspect.trace import Pedigree
+from foveate.inspect.value import observed
 from foveate.models import BERT
 from foveate.models.bert_hugging_face import read_bert
 from foveate.models.bert_kin import BERTS
@@ -123,8 +124,7 @@ class Embedder(Looking):
     def trace(self, text: str) -> Trace:
         """What a text's tokens looked at, with the characters that each stands for. Raises as `embed` does."""
         tokens = self._tokens(text, 1, False)
-        with observe(self.model) as seen:
-            self.model.encode(Batch.of([tokens]))
+        seen = observed(self.model, lambda: self.model.encode(Batch.of([tokens]))[0])
         offsets = tuple((float(a), float(b)) for a, b in self.tokeniser.spans(text, framed=True))
         track = replace(Track.of_pieces(self.tokeniser.pieces(tokens), text=text), offsets=offsets)
         dtype = str(self.model.embedding.weight.dtype).removeprefix("torch.")

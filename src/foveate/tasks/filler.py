@@ -14,10 +14,11 @@ from foveate.data.batch import Batch
 from foveate.data.segment import TAB, SegmentedRows, segmented, segments, split
 from foveate.data.tokeniser import BOS, EOS, SPECIALS, Tokeniser
 from foveate.errors import DataError, UsageError
-from foveate.inspect import Trace, observe
+from foveate.inspect import Trace
 from foveate.inspect.alignment import Alignment
 from foveate.inspect.look import Looking
 from foveate.inspect.self_attention import self_attention
+from foveate.inspect.value import observed
 from foveate.models import BERT
 from foveate.storage.run import model_type_of
 from foveate.tasks.masked_language_model import MaskedLanguageModelConfig, MaskedLanguageModelTask, score
@@ -109,8 +110,7 @@ class Filler(Looking):
         """
         require_text(text)
         tokens, places = self.ids_and_gaps(text, gap)
-        with observe(self.model) as seen:
-            self.hidden(tokens)
+        seen = observed(self.model, lambda: self.hidden(tokens))
         return traced(self.model, seen, self._labels(text, gap, tokens, places), text)
 
     @torch.inference_mode()

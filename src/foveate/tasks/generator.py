@@ -11,10 +11,11 @@ from foveate.data.batch import Batch
 from foveate.data.tokeniser import BOS, EOS, PAD, SPECIALS, UNKNOWN, Tokeniser
 from foveate.decode import DecodeConfig, Hypothesis, SampleConfig, beam_size, decode
 from foveate.errors import DataError, UsageError
-from foveate.inspect import Trace, observe
+from foveate.inspect import Trace
 from foveate.inspect.alignment import Alignment
 from foveate.inspect.look import Looking
 from foveate.inspect.self_attention import self_attention
+from foveate.inspect.value import observed
 from foveate.models import LanguageModel
 from foveate.storage.run import model_type_of
 from foveate.tasks.language_model import LanguageModelTask, LanguageModelTaskConfig, score, text_bytes
@@ -183,8 +184,7 @@ class Generator(Looking):
         """
         require_text(text)
         read = self.fitting(text)
-        with observe(self.model) as seen:
-            self.model(Batch.of([read]))
+        seen = observed(self.model, lambda: self.model(Batch.of([read])))
         return traced(self.model, seen, self._labels(read, text), text)
 
     @torch.inference_mode()

@@ -29,8 +29,9 @@ from foveate.data.tokeniser import (
 )
 from foveate.data.word import WordBatch, form_row, space_before
 from foveate.errors import DataError
-from foveate.inspect import Trace, observe
+from foveate.inspect import Trace
 from foveate.inspect.look import Looking
+from foveate.inspect.value import observed
 from foveate.models import BERTConfig
 from foveate.models.tagger import PieceTagger, Tagger, TaggerConfig
 from foveate.nn.room import within_tensors
@@ -270,14 +271,8 @@ class SentenceTagger(Looking):
             return self.tag([sentences])[0]
         words = [self._words(sentence) for sentence in sentences]
         results = [TaggedSentence((), (), ())] * len(words)
-        limit, what = self.model.max_length, "pieces" if self.vocabulary.in_pieces else "words"
         for number, sentence in enumerate(words, start=1):
-            length = self.vocabulary.length(sentence) if limit is not None else 0
-            if limit is not None and length > limit:
-                raise DataError(
-                    f"Sentence {number} has {length} {what}, but the model has {limit} positions. Split it; "
-                    "nothing is cut off silently."
-                )
+            self._require_positions(sentence, number)
         for group in groups([len(sentence) for sentence in words]):
             logits = self.model(self._batch([words[index] for index in group]))
             best, chosen = logits.float().softmax(-1).max(-1)
@@ -294,8 +289,8 @@ class SentenceTagger(Looking):
         """
         require_text(text)
         words = self._words(text)
-        with observe(self.model) as seen:
-            self.tag([words])
+        self._require_positions(words, 1)
+        seen = observed(self.model, lambda: self.model(self._batch([words])))
         return traced(self.model, seen, self.vocabulary.labels_of(words), text)
 
     def knows(self, word: str) -> bool:
@@ -311,6 +306,15 @@ class SentenceTagger(Looking):
         if isinstance(sentence, str):
             return tuple(normalise(sentence).split())
         return tuple(normalise(word) for word in sentence)
+
+    def _require_positions(self, words: Sequence[str], number: int) -> None:
+        limit, what = self.model.max_length, "pieces" if self.vocabulary.in_pieces else "words"
+        length = self.vocabulary.length(words) if limit is not None else 0
+        if limit is not None and length > limit:
+            raise DataError(
+                f"Sentence {number} has {length} {what}, but the model has {limit} positions. Split it; "
+                "nothing is cut off silently."
+            )
 
     def _batch(self, sentences: Sequence[Sequence[str]]) -> WordBatch:
         different = sorted({word for sentence in sentences for word in sentence})

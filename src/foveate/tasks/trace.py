@@ -5,23 +5,19 @@ from dataclasses import is_dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from foveate.config import to_dict
 from foveate.data.batch import Batch
 from foveate.data.text import normalise
 from foveate.data.tokeniser import BOS, EOS, Tokeniser
 from foveate.errors import UsageError
-from foveate.inspect import Trace, Track, observe
-from foveate.inspect.switch import explained
+from foveate.inspect import Trace, Track
 from foveate.inspect.trace import Observation, Pedigree
-from foveate.models import Seq2Seq
+from foveate.inspect.value import observed
 from foveate.tasks.head import crossings
 from foveate.tasks.translator import END, Translation, Translator
 
 START = "<s>"
-LONGEST = 1024
-"""Tokens up to which every weight is made once, to compare."""
 
 
 @torch.inference_mode()
@@ -39,9 +35,7 @@ def trace_of(
     best = translation.hypotheses[0].tokens
     end = [EOS] if translation.finished else []
     batch = Batch.of([source]), Batch.of([[BOS, *best, *end]])
-    with observe(translator.model) as seen:
-        ran = translator.model(*batch)
-    _complete(seen, translator.model, batch, ran)
+    seen = observed(translator.model, lambda: translator.model(*batch))
     written = [*translator.target_tokeniser.pieces(best), *(END for _ in end)]
     tracks = {
         "source": _placed(
@@ -82,20 +76,6 @@ def _placed(track: Track, tokeniser: Tokeniser) -> Track:
     found, end = spans(text), float(len(text))
     offsets = [*((float(first), float(last)) for first, last in found), *[(end, end)] * (len(track) - len(found))]
     return replace(track, text=text, offsets=tuple(offsets))
-
-
-def _complete(seen: Observation, model: Seq2Seq, batch: tuple[Batch, Batch], ran: Tensor) -> None:
-    """Values, and how far explain is from run, where attention has run in one piece with what surrounds it."""
-    longest = max(int(side.lengths.max()) for side in batch)
-    if longest > LONGEST or all(id(record) in seen.values for record in seen):
-        return
-    with explained(model), observe(model, check=False) as again:
-        slowly = model(*batch)
-    for record, other in zip(seen, again, strict=True):
-        if id(other) in again.values:
-            seen.values.setdefault(id(record), again.values[id(other)])
-    far = float((slowly - ran).abs().max())
-    seen.difference = far if seen.difference is None else max(seen.difference, far)
 
 
 def _plain(config: Any) -> dict[str, Any] | None:

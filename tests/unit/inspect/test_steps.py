@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from foveate.attention import Attention, Entmax, ScaledDot, Sigmoid, causal
+from foveate.attention import Attention, Entmax, ScaledDot, Sigmoid, causal, record
 from foveate.attention.normaliser import Hard
 from foveate.attention.score import Additive
 from foveate.errors import DataError, UsageError
@@ -168,3 +168,19 @@ def test_steps_are_saved_by_the_ending_of_the_name(masked: Steps, tmp_path: Path
 def test_the_viewer_gets_no_more_than_it_knows(masked: Steps) -> None:
     assert set(masked[1].header()) == {"symbol", "mathml", "numbers", "about", "keys"}
     assert Step("a", "<math></math>", 1.0, "One.").labels is None
+
+
+def test_missing_values_are_told_in_every_form(tmp_path: Path) -> None:
+    attention, x = Attention(ScaledDot()), torch.eye(4)[None, None]
+    with record(attention) as seen:
+        attention.run(x, x, x)
+    found = steps(Trace.of(seen), 0, 0, 2)
+    assert found[-1].symbol == "α₂"
+    assert str(found).endswith(found.remark)
+    assert "hugging_face.record(model, values=True)" in found.remark
+    assert "α·v and the context are missing" in found._repr_html_()
+    assert "α·v and the context are missing" in found.svg()
+    assert "the context are missing" in found.latex()
+    for ending in ("svg", "png", "pdf", "tex", "txt"):
+        assert found.save(tmp_path / f"steps.{ending}").stat().st_size
+    ElementTree.fromstring(found.svg())

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 import torch
 
+from foveate.data.batch import Batch
 from foveate.data.label import Labels
 from foveate.data.tokeniser import CharacterTokeniser, WordTokeniser
-from foveate.inspect import Alignment, Trace
+from foveate.inspect import Alignment, Trace, observe, steps
+from foveate.inspect.switch import explained
 from foveate.models import BERTConfig, GPTConfig, TransformerConfig
 from foveate.models.classifier import ClassifierConfig
 from foveate.models.tagger import TaggerConfig
@@ -24,8 +26,8 @@ from foveate.tasks.tag import SentenceTagger, Vocabulary
 from foveate.tasks.translator import Translation, Translator
 
 LINES = ["the cat sat", "a dog sat on the cat"]
-BLOCK = BlockConfig(model_dim=16, num_heads=2, feedforward_dim=24)
-POST = BlockConfig(model_dim=16, num_heads=2, feedforward_dim=24, norm="post")
+BLOCK = BlockConfig(model_dim=64, num_heads=2, feedforward_dim=96)
+POST = BlockConfig(model_dim=64, num_heads=2, feedforward_dim=96, norm="post")
 ENCODER = TransformerEncoderConfig(block=BLOCK, num_layers=2)
 WORDS = WordTokeniser.train(LINES)
 SPELLING = CharacterTokeniser.train(LINES)
@@ -140,3 +142,33 @@ def test_looking_changes_nothing() -> None:
     reader.trace(LINES[0])
     assert reader.translate(LINES) == before
     assert not torch.is_inference_mode_enabled()
+
+
+@each_reader
+def test_steps_of_every_reader_go_from_the_query_to_the_context(make: Any) -> None:
+    """Whatever the model runs in one piece: values are there, and the context follows from them."""
+    torch.manual_seed(5)
+    trace = make().trace("the cat sat")
+    assert trace.pedigree.difference is not None
+    assert trace.pedigree.difference < 1e-4
+    for number, site in enumerate(trace.sites):
+        walked = steps(trace, number, site.heads - 1, site.queries - 1)
+        assert [step.symbol[0] for step in walked][-3:] == ["α", "α", "c"], site.name
+        assert walked.remark == ""
+
+
+def test_values_of_a_trace_are_those_that_attention_mixes() -> None:
+    torch.manual_seed(5)
+    going = generator()
+    site = going.trace("the cat sat").sites[1]
+    with explained(going.model), observe(going.model) as seen, torch.inference_mode():
+        going.model(Batch.of([going.ids("the cat sat")]))
+    _, record = seen
+    assert torch.equal(site.tensors["value"], seen.values[id(record)][0].half())
+
+
+def test_texts_beyond_the_limit_say_why_values_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("foveate.inspect.value.LONGEST", 2)
+    walked = steps(generator().trace("the cat sat"), 0, 0, 1)
+    assert walked[-1].symbol == "α₁"
+    assert walked.remark.startswith("The trace has no values here, so α·v and the context are missing.")

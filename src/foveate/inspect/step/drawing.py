@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from html import escape
+from textwrap import wrap
 
 from foveate.inspect.figure.layout import Pixels
 from foveate.inspect.figure.letter import width
@@ -19,7 +20,7 @@ WIDEST = 110
 """Of the labels beside a table; longer ones are cut."""
 
 
-def drawing(steps: Sequence[Shown], title: str = "") -> str:
+def drawing(steps: Sequence[Shown], title: str = "", remark: str = "") -> str:
     """Steps below one another as SVG: formula, sentence, and the numbers with a tint for each."""
     ink = INKS["light"]
     parts: list[str] = []
@@ -48,6 +49,9 @@ def drawing(steps: Sequence[Shown], title: str = "") -> str:
         drawn, table_width, height = _drawn_table(table, PAD, y)
         parts += drawn
         wide, y = max(wide, table_width), y + height + GAP
+    for line in wrap(remark, 90):
+        parts.append(_words(PAD, y, line, SMALL, ink.quiet))
+        wide, y = max(wide, width(line) * SMALL), y + LINE
     high, wide = math.ceil(y - GAP + PAD), math.ceil(wide + 2 * PAD)
     said = escape(f"{title or 'Steps'}: {'; '.join(f'{step.symbol}. {step.about}' for step in steps)}")
     head = (

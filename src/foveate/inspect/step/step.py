@@ -21,6 +21,7 @@ from foveate.inspect.step.mathml import subscript
 from foveate.inspect.step.table import Numbers
 from foveate.inspect.trace.site import Site
 from foveate.inspect.trace.trace import Trace
+from foveate.inspect.value import LONGEST
 
 KEYS, DIMS = 12, 8
 
@@ -72,26 +73,28 @@ class Step:
 class Steps(list[Step]):
     """Steps in their order, which print as text, show themselves in a notebook, and are saved as a picture or LaTeX."""
 
-    def __init__(self, steps: Iterable[Step] = (), title: str = "") -> None:
+    def __init__(self, steps: Iterable[Step] = (), title: str = "", remark: str = "") -> None:
         super().__init__(steps)
         self.title = title
+        self.remark = remark
+        """What is missing and how to get it; it stands below the steps."""
 
     def __str__(self) -> str:
-        return "\n\n".join([*([self.title] if self.title else []), *map(str, self)])
+        return "\n\n".join(filter(None, [self.title, *map(str, self), self.remark]))
 
     def __repr__(self) -> str:
         return f"<Steps{f' of {self.title}' if self.title else ''}: {', '.join(step.symbol for step in self)}>"
 
     def _repr_html_(self) -> str:
-        return writing.html(self, self.title)
+        return writing.html(self, self.title, self.remark)
 
     def svg(self) -> str:
         """All steps below one another as a drawing."""
-        return drawing(self, self.title)
+        return drawing(self, self.title, self.remark)
 
     def latex(self) -> str:
         """Formulas and tables for a document that uses amsmath."""
-        return writing.tex(self, self.title)
+        return writing.tex(self, self.title, self.remark)
 
     def save(self, path: str | Path, *, dpi: int | float = DPI) -> Path:
         """Write the steps as `.svg`, `.png`, `.pdf`, `.tex` or `.txt`, by the name's ending.
@@ -151,8 +154,22 @@ def steps(trace: Trace, site: int | str, head: int, query: int) -> Steps:
         weighed = hidden if counts and any(hidden) else None
         named.append(step if step.keys is None else replace(step, labels=labels, hidden=weighed))
         counts = counts or step.symbol == "visible"
+    named.remark = _missing(here)
     named.title = f"{here.title}, head {head}, query {query} ({join_pieces([trace.tracks[here.query].labels[query]])})"
     return named
+
+
+def _missing(site: Site) -> str:
+    """Why steps end at the weights; empty where they do not."""
+    if "value" in site.tensors:
+        return ""
+    if site.shows != "exact":
+        return f"These weights are {site.shows}: the mechanism does not make its context from them one by one."
+    return (
+        "The trace has no values here, so α·v and the context are missing. Traces of `foveate look` and of `.trace` "
+        f"keep them up to {LONGEST:,} tokens; `foveate.inspect.hugging_face.record(model, values=True)` keeps them, "
+        "and so does `foveate.inspect.observe(model)` wherever an attention runs by itself."
+    )
 
 
 class _Walk:

@@ -30,13 +30,15 @@ def _head(step: Shown) -> str:
     return step.symbol if formula == step.symbol else f"{step.symbol}:  {formula}"
 
 
-def tex(steps: Sequence[Shown], title: str = "") -> str:
+def tex(steps: Sequence[Shown], title: str = "", remark: str = "") -> str:
     """A piece of a LaTeX document: it needs amsmath, and an engine that knows the script of the labels."""
     lines = ["% Needs \\usepackage{amsmath}; labels beyond Latin need LuaLaTeX or XeLaTeX with a font that has them."]
     if title:
         lines.append(rf"\paragraph{{{escaped(title)}}}")
     for step in steps:
         lines += ["", rf"\noindent {escaped(step.about)}", rf"\[ {latex(step.mathml).strip()} \]", *_tabular(step)]
+    if remark:
+        lines += ["", rf"\noindent {escaped(remark)}"]
     return "\n".join(lines) + "\n"
 
 
@@ -60,10 +62,11 @@ def _number(cell: str) -> str:
     return rf"${significand} \cdot 10^{{{power}}}$" if power else f"${significand}$"
 
 
-def html(steps: Sequence[Shown], title: str = "") -> str:
+def html(steps: Sequence[Shown], title: str = "", remark: str = "") -> str:
     """Formulas that a browser sets, and tables with a tint for each number: for notebooks."""
     head = f'<p style="font-weight:600"><bdi>{escape(printable(title))}</bdi></p>' if title else ""
-    return f'<div class="foveate-steps">{head}{"".join(_section(step) for step in steps)}</div>'
+    tail = f"<p>{escape(remark)}</p>" if remark else ""
+    return f'<div class="foveate-steps">{head}{"".join(_section(step) for step in steps)}{tail}</div>'
 
 
 def _section(step: Shown) -> str:
