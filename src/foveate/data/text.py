@@ -4,11 +4,12 @@ import contextlib
 import gzip
 import io
 import lzma
+import reprlib
 import shlex
 import sys
 import unicodedata
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, NoReturn, cast
 
@@ -48,6 +49,20 @@ def normalise(text: str, where: str = "") -> str:
             f"U+{ord(text[error.start]):04X}). The text was cut or decoded wrongly: decode it anew as UTF-8."
         ) from None
     return unicodedata.normalize("NFC", text)
+
+
+def require_texts(texts: object, *, lists: bool = False) -> None:
+    """Raises TypeError unless this is a text or a list of them; with `lists`, a text may be a list of words."""
+    if isinstance(texts, str):
+        return
+    listed = hasattr(texts, "__getitem__") and hasattr(texts, "__len__") and not isinstance(texts, Mapping | bytes)
+    if not listed:
+        raise TypeError(f"A text or a list of texts is needed, not {type(texts).__name__}: {reprlib.repr(texts)}.")
+    assert isinstance(texts, Iterable)
+    for number, text in enumerate(texts, start=1):
+        words = lists and isinstance(text, Sequence) and all(isinstance(word, str) for word in text)
+        if not isinstance(text, str) and not words:
+            raise TypeError(f"Text {number} of the list is no text but {type(text).__name__}: {reprlib.repr(text)}.")
 
 
 def read_lines(path: Path | str) -> Iterator[str]:

@@ -4,15 +4,38 @@ import sys
 import tempfile
 import webbrowser
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from foveate.inspect.trace.page import standalone
 from foveate.inspect.trace.trace import Trace
 from foveate.storage.draft import write_file
 
+Reader = TypeVar("Reader", bound="Looking")
+
 
 class Looking:
-    """Whatever has a trace of a text can be looked at."""
+    """Whatever has a trace of a text can be looked at, and says of which folder it is."""
+
+    model: Any
+    origin = ""
+    """The folder that the model was read from."""
+
+    def __repr__(self) -> str:
+        """
+        >>> from torch import nn
+        >>> class Toy(Looking):
+        ...     model = nn.Linear(3, 2)
+        >>> Toy()._of("run")
+        <Toy of run: Linear with 8 parameters>
+        """
+        count = sum(part.numel() for part in self.model.parameters())
+        where = f" of {self.origin}" if self.origin else ""
+        return f"<{type(self).__name__}{where}: {type(self.model).__name__} with {count:,} parameters>"
+
+    def _of(self: Reader, folder: Path | str) -> Reader:
+        """This, read from a folder."""
+        self.origin = str(folder)
+        return self
 
     def trace(self, text: str) -> Trace:
         """What the model looked at in a text, site by site and head by head."""

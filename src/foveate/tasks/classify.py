@@ -18,6 +18,7 @@ from foveate.data.label import Labels
 from foveate.data.labelled import LabelledText, read_labelled
 from foveate.data.labelled_store import LabelledData, LabelledReport, TextBatch, prepare_texts
 from foveate.data.segment import joined, split
+from foveate.data.text import require_texts
 from foveate.data.tokeniser import BOS, EOS, SPECIALS, CharacterConfig, Tokeniser, TokeniserConfig, load_tokeniser
 from foveate.errors import DataError, UsageError
 from foveate.inspect import Trace
@@ -191,7 +192,7 @@ class TextClassifier(Looking):
         with within_tensors(tensors, config=folder / "config.json", file=folder / "model.safetensors"):
             model = config.classifier(tokeniser.vocab_size, len(labels))
         restore_model(model, tensors, source=folder)
-        return cls(model, tokeniser, labels, pairs=config.second_column is not None)
+        return cls(model, tokeniser, labels, pairs=config.second_column is not None)._of(folder)
 
     @overload
     def classify(self, texts: str) -> Classified: ...  # type: ignore[overload-overlap]
@@ -205,6 +206,7 @@ class TextClassifier(Looking):
 
         Raises DataError for one with more tokens than the model has positions, and for one text where it reads two.
         """
+        require_texts(texts)
         if isinstance(texts, str):
             return self.classify([texts])[0]
         rows = [self.ids(text, f"Text {number}") for number, text in enumerate(texts, start=1)]

@@ -13,6 +13,7 @@ from torch.nn.functional import normalize
 from foveate.config import parse_json
 from foveate.data.batch import Batch
 from foveate.data.batching import groups
+from foveate.data.text import require_texts
 from foveate.data.tokeniser import HuggingFaceTokeniser
 from foveate.errors import DataError, UsageError
 from foveate.inspect import Trace, Track
@@ -87,7 +88,7 @@ class Embedder(Looking):
         require_kind(folder, *BERTS)
         model = read_bert(folder)
         tokeniser = HuggingFaceTokeniser.read(folder).of_model(model.embedding.num_embeddings)
-        return cls(model, tokeniser, EmbeddingConfig.read(folder))
+        return cls(model, tokeniser, EmbeddingConfig.read(folder))._of(folder)
 
     @overload
     def embed(self, texts: str, *, shorten: bool = False) -> Float[Tensor, " dim"]: ...
@@ -102,6 +103,7 @@ class Embedder(Looking):
 
         Raises DataError for a text that is too long.
         """
+        require_texts(texts)
         if isinstance(texts, str):
             return self.embed([texts], shorten=shorten)[0]
         rows = [self._tokens(text, number, shorten) for number, text in enumerate(texts, start=1)]

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from foveate.data.batch import Batch
 from foveate.data.segment import TAB, SegmentedRows, segmented, segments, split
+from foveate.data.text import require_texts
 from foveate.data.tokeniser import BOS, EOS, SPECIALS, Tokeniser
 from foveate.errors import DataError, UsageError
 from foveate.inspect import Trace
@@ -72,7 +73,7 @@ class Filler(Looking):
         config, tokeniser, model = load_text_model(
             Path(run), "masked_language_model", MaskedLanguageModelConfig, MaskedLanguageModelTask.initial, note
         )
-        return cls(model, tokeniser, config)
+        return cls(model, tokeniser, config)._of(run)
 
     @overload
     def fill(self, text: str, *, best: int = 5, gap: str = GAP) -> Filling: ...  # type: ignore[overload-overlap]
@@ -86,6 +87,7 @@ class Filler(Looking):
 
         Raises UsageError for a text without gaps, DataError for one that is too long.
         """
+        require_texts(text)
         return (
             self._filled(text, best, gap) if isinstance(text, str) else [self._filled(one, best, gap) for one in text]
         )

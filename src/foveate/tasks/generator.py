@@ -8,6 +8,7 @@ from typing import Literal, overload
 import torch
 
 from foveate.data.batch import Batch
+from foveate.data.text import require_texts
 from foveate.data.tokeniser import BOS, EOS, PAD, SPECIALS, UNKNOWN, Tokeniser
 from foveate.decode import DecodeConfig, Hypothesis, SampleConfig, beam_size, decode
 from foveate.errors import DataError, UsageError
@@ -74,7 +75,7 @@ class Generator(Looking):
         )
         if precision == "bfloat16":
             model.to(torch.bfloat16)
-        return cls(model, tokeniser, config.decode, config.data)
+        return cls(model, tokeniser, config.decode, config.data)._of(run)
 
     @overload
     def generate(  # type: ignore[overload-overlap]
@@ -117,6 +118,7 @@ class Generator(Looking):
         it; the noise of sampling follows from `first`, the number of the first continuation. Raises DataError for a
         prompt that leaves no position free.
         """
+        require_texts(prompt)
         config = self.config if config is None else config
         if isinstance(prompt, str):
             return self._continued(prompt, config, count, first, length, lines)

@@ -42,7 +42,9 @@ class GuestGenerator(Generator):
         kind = require_kind(folder, *read)
         model = read[kind](folder)
         tokeniser = HuggingFaceTokeniser.read(folder).of_model(model.embedding.num_embeddings)
-        return cls(model.to(torch.bfloat16) if precision == "bfloat16" else model, tokeniser, SampleConfig())
+        return cls(model.to(torch.bfloat16) if precision == "bfloat16" else model, tokeniser, SampleConfig())._of(
+            folder
+        )
 
     @torch.inference_mode()
     def _continued(
@@ -129,7 +131,7 @@ class GuestFiller(Filler):
         filler = cls(model, tokeniser.of_model(model.embedding.num_embeddings))
         if GAP_HEAD not in as_bert(config, tensors)[1]:
             filler.without_head = class_of(config)
-        return filler
+        return filler._of(folder)
 
     def signs(self, gap: str) -> tuple[str, ...]:
         """A gap may be written as the tokeniser calls it, too: [MASK]."""

@@ -72,7 +72,7 @@ class GuestClassifier(TextClassifier):
         read_run(Path(folder)).require("classify")
         tokeniser = HuggingFaceTokeniser.read(folder)
         head = GuestHead(from_bert(config, tensors), config, tensors).eval()
-        return cls(head, tokeniser, _labels(config, int(head.output.out_features)))
+        return cls(head, tokeniser, _labels(config, int(head.output.out_features)))._of(folder)
 
     def ids(self, text: str, name: str) -> list[int]:
         if not text.strip():

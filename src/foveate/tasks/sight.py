@@ -7,6 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from foveate.data.text import require_texts
 from foveate.errors import UsageError
 from foveate.inspect import Trace, Track
 from foveate.inspect.trace import Observation, Pedigree
@@ -53,6 +54,7 @@ def reader_of(
 
 def require_text(text: str) -> None:
     """Raises UsageError for a text without anything to look at."""
+    require_texts(text)
     if not text.strip():
         raise UsageError("The text is empty: there is nothing to look at.")
 

@@ -16,7 +16,7 @@ from foveate.data.batching import groups
 from foveate.data.label import Labels
 from foveate.data.labelled import Tagged, read_tagged
 from foveate.data.labelled_store import LabelledData, LabelledReport, prepare_sentences
-from foveate.data.text import normalise
+from foveate.data.text import normalise, require_texts
 from foveate.data.tokeniser import (
     BOS,
     EOS,
@@ -252,7 +252,7 @@ class SentenceTagger(Looking):
         with within_tensors(tensors, config=folder / "config.json", file=folder / "model.safetensors"):
             model = vocabulary.model(config)
         restore_model(model, tensors, source=folder)
-        return cls(model, vocabulary)
+        return cls(model, vocabulary)._of(folder)
 
     @overload
     def tag(self, sentences: str) -> TaggedSentence: ...  # type: ignore[overload-overlap]
@@ -267,6 +267,7 @@ class SentenceTagger(Looking):
 
         Raises DataError for a sentence with more words than the model has positions.
         """
+        require_texts(sentences, lists=True)
         if isinstance(sentences, str):
             return self.tag([sentences])[0]
         words = [self._words(sentence) for sentence in sentences]

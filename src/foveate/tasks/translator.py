@@ -11,6 +11,7 @@ from foveate.attention import record
 from foveate.config import build
 from foveate.data.batch import Batch
 from foveate.data.batching import groups
+from foveate.data.text import require_texts
 from foveate.data.tokeniser import BOS, EOS, Tokeniser
 from foveate.decode import BeamConfig, DecodeConfig, Hypothesis, beam_size
 from foveate.errors import DataError
@@ -101,7 +102,7 @@ class Translator(Looking):
         restore_model(model, tensors, source=folder)
         if precision == "bfloat16":
             model.to(torch.bfloat16)
-        return cls(model, source, target, config.decode, engine=engine, head=config.guide.place)
+        return cls(model, source, target, config.decode, engine=engine, head=config.guide.place)._of(folder)
 
     @classmethod
     def read(
@@ -118,7 +119,7 @@ class Translator(Looking):
         model, source, target, config = read_translation(folder)
         if precision == "bfloat16":
             model.to(torch.bfloat16)
-        return cls(model, source, target, config, engine=engine)
+        return cls(model, source, target, config, engine=engine)._of(folder)
 
     @property
     def attends(self) -> bool:
@@ -175,6 +176,7 @@ class Translator(Looking):
         A hypothesis may be twice as long as its source and ten tokens more; one that reaches this limit says
         `finished=False`. Raises DataError for a text with more tokens than the model has positions.
         """
+        require_texts(texts)
         if isinstance(texts, str):
             return self.translate([texts], config=config, first=first)[0]
         config = self.config if config is None else config
@@ -208,6 +210,15 @@ class Translator(Looking):
         """
         if isinstance(translations, Translation | str):
             return self.align([translations], head)[0]
+        if head is not None and not isinstance(head, Head):
+            raise TypeError(
+                f"The second argument of `align` is a Head, not {type(head).__name__}. To align a text with a target "
+                "of your own: `translator.align(translator.forced(source, target))`."
+            )
+        if not isinstance(translations, Sequence) or not all(
+            isinstance(each, Translation | str) for each in translations
+        ):
+            raise TypeError("`align` takes a translation, a text, or a list of these.")
         head = self.head if head is None else head
         alignments: list[Alignment] = []
         for each in translations:

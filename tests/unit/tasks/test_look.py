@@ -1,5 +1,6 @@
 """One text or several, a trace of any, and a first look, for everything that reads text."""
 
+import re
 import sys
 import types
 import webbrowser
@@ -172,3 +173,39 @@ def test_texts_beyond_the_limit_say_why_values_are_missing(monkeypatch: pytest.M
     walked = steps(generator().trace("the cat sat"), 0, 0, 1)
     assert walked[-1].symbol == "α₁"
     assert walked.remark.startswith("The trace has no values here, so α·v and the context are missing.")
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_what_is_no_text_is_refused_in_a_sentence() -> None:
+    verbs = (translator().translate, generator().generate, filler().fill, tagger().tag, classifier().classify)
+    for verb in verbs:
+        with pytest.raises(TypeError, match=r"^A text or a list of texts is needed, not int: 5\.$"):
+            verb(5)
+        with pytest.raises(TypeError, match=r"^Text 2 of the list is no text but int: 5\.$"):
+            verb(["the ___", 5])
+    for make in READERS:
+        with pytest.raises(TypeError, match="not int"):
+            make().trace(5)
+    assert len(tagger().tag([["the", "cat"], "sat"])) == 2
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_align_says_what_it_takes() -> None:
+    reader = translator()
+    for both in ((["the cat"], ["a dog"]), ("the cat", "a dog")):
+        with pytest.raises(TypeError, match=r"is a Head, not (list|str)\. .*translator\.forced\(source, target\)"):
+            reader.align(*both)
+    for wrong in (5, [5], b"ab"):
+        with pytest.raises(TypeError, match="takes a translation, a text, or a list of these"):
+            reader.align(wrong)  # type: ignore[call-overload]
+
+
+@each_reader
+def test_a_reader_says_what_it_is(make: Any) -> None:
+    reader = make()
+    count = sum(part.numel() for part in reader.model.parameters())
+    assert repr(reader) == f"<{type(reader).__name__}: {type(reader.model).__name__} with {count:,} parameters>"
+
+
+def test_a_loaded_reader_names_its_folder() -> None:
+    assert re.fullmatch(r"<Translator of .*english_french: \w+ with [\d,]+ parameters>", repr(Translator.load("en-fr")))
