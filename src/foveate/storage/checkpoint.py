@@ -115,6 +115,14 @@ class Checkpoints:
                 self.note(f"Passing over the damaged checkpoint {self.path(step)}: {error}")
         return found
 
+    def is_sound(self, step: int) -> bool:
+        """Whether the checkpoint of a step is there and is what was written."""
+        try:
+            manifest.verify(self.path(step))
+        except DamagedError:
+            return False
+        return True
+
     def set_aside(self, after: int) -> None:
         """Renames the checkpoints after a step, so that they are neither counted nor mixed with new ones.
 
@@ -199,8 +207,11 @@ def save_final(run: Path, tensors: Mapping[str, Tensor], information: Mapping[st
 
 
 def is_finished(run: Path) -> bool:
-    """Whether a run has its weights for use."""
-    return (run / FINAL).exists() and (run / MODEL).exists()
+    """Whether a run has its weights for use, damaged or not, and has found no better ones since it was continued."""
+    try:
+        return read_final(run) is not None
+    except DamagedError:
+        return True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,14 +221,24 @@ class Final:
     format: int
     sha256: str
     weights: str = "final weights"
-    step: int = 0
+    step: int | None = None
+    """The last step of the training that wrote them; None where no training says it."""
+    value: float | None = None
+    """What was compared, lower is better; None where it is unknown."""
     metrics: dict[str, float | None] = field(default_factory=dict)
     stored: str = ""
 
 
 def read_final(run: Path) -> Final | None:
-    """`model.json`, or None where a run is not finished. Raises DamagedError when it is not what was written."""
-    return _read(Final, run / FINAL) if is_finished(run) else None
+    """`model.json`, or None where a run is not finished. Raises DamagedError when it is not what was written.
+
+    A run that was continued after its end and has a sound checkpoint that is better than its final weights is not
+    finished: they stay on the disk until it ends again, for a run that is stopped before such a checkpoint.
+    """
+    if not ((run / FINAL).exists() and (run / MODEL).exists()):
+        return None
+    final = _read(Final, run / FINAL)
+    return None if final.step is not None and _is_overtaken(run, final.step, final.value) else final
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,6 +256,19 @@ def read_best(run: Path) -> Best:
     return _read(Best, run / "best.json")
 
 
+def _is_overtaken(run: Path, step: int, value: float | None) -> bool:
+    """Whether a sound checkpoint after the step is the best one, or the newest where no validation was finite."""
+    checkpoints = Checkpoints(run / "checkpoints")
+    later = [one for one in checkpoints.steps() if one > step]
+    if not later:
+        return False
+    if (run / "best.json").exists():
+        best = read_best(run)
+        better = value is None or best.value is None or best.value < value
+        later = [one for one in later if one == best.step and better]
+    return any(checkpoints.is_sound(one) for one in later)
+
+
 def _read(kind: type[Said], path: Path) -> Said:
     try:
         return build(kind, manifest.read_json(path), where=f"{path}:")
@@ -245,8 +279,9 @@ def _read(kind: type[Said], path: Path) -> Said:
 def load_weights(run: Path, note: Callable[[str], None] = lambda sentence: None) -> tuple[dict[str, Tensor], str]:
     """The weights of a run for use, and a few words that say which.
 
-    The final ones, in float32 also where half of it is stored; for a run that is not finished the best checkpoint, or
-    else the newest sound one. Raises DataError when there are none or the final ones are damaged.
+    The final ones, in float32 also where half of it is stored; for a run that is not finished, or that was continued
+    and has become better since, the best checkpoint, or else the newest sound one. Raises DataError when there are
+    none or the final ones are damaged.
     """
     final = read_final(run)
     if final is not None:
@@ -259,7 +294,7 @@ def load_weights(run: Path, note: Callable[[str], None] = lambda sentence: None)
         if final.stored == "bfloat16":
             tensors = {name: t.float() if t.dtype == torch.bfloat16 else t for name, t in tensors.items()}
         return tensors, final.weights
-    if (run / MODEL).exists():
+    if (run / MODEL).exists() and not (run / FINAL).exists():
         raise DamagedError(
             f"{run / MODEL} has no model.json beside it, which holds its digest: nothing tells whether these are the "
             "weights that were saved. Restore it from a copy of the run, or delete model.safetensors to use the best "

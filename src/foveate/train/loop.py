@@ -282,6 +282,7 @@ class _Run:
         self.window = Window.from_dict(found.state["window"])
         self.saved = (self.step, len(self.history))
         self.checkpoints.set_aside(self.step)
+        self._name_best()  # a process killed after the checkpoint and before best.json has named another one
         self.progress.tell(f"Resuming after step {self.step:,}, from {found.path}.")
         self._note_rate(found.state["configuration"].get("train", {}).get("steps"))
 
@@ -304,7 +305,7 @@ class _Run:
 
     def _finish(self) -> str:
         """Writes the final weights: the average if it validates better than the best checkpoint, else that one."""
-        tensors, words, metrics = self._best_weights()
+        tensors, words, chosen = self._best_weights()
         if self.config.average > 1:
             steps = self._last_steps() if self.config.average_of == "last" else self._best_steps()
             weights = self.checkpoints.weights(steps)
@@ -314,23 +315,25 @@ class _Run:
                 best = past.best(self.history)
                 self._row("average", dict(averaged.metrics))
                 if best is None or averaged.value <= best.value:
-                    tensors, metrics = model_tensors(self.model), averaged.metrics
+                    tensors, chosen = model_tensors(self.model), averaged
                     words = f"average of the checkpoints of steps {', '.join(map(str, weights))}"
                 else:
                     self.progress.tell(
                         f"The average of {len(weights)} checkpoints is no better than the best one; that one is used."
                     )
-        save_final(
-            self.folder, tensors, {"weights": words, "step": self.step, "metrics": past.metrics_to_json(metrics)}
-        )
+        figures = {
+            "value": past.to_json(chosen.value) if chosen else None,
+            "metrics": past.metrics_to_json(chosen.metrics) if chosen else {},
+        }
+        save_final(self.folder, tensors, {"weights": words, "step": self.step, **figures})
         restore_model(self.model, tensors, source=self.folder)
         self.model.eval()
         return words
 
-    def _best_weights(self) -> tuple[Mapping[str, Tensor], str, Mapping[str, float]]:
+    def _best_weights(self) -> tuple[Mapping[str, Tensor], str, Validation | None]:
         saved = self.checkpoints.steps()
         for entry in past.ranked(self.history):
             weights = self.checkpoints.weights([entry.step] if entry.step in saved else [])
             if weights:
-                return weights[entry.step], f"checkpoint of step {entry.step}", entry.metrics
-        return model_tensors(self.model), f"weights after step {self.step}", {}
+                return weights[entry.step], f"checkpoint of step {entry.step}", entry
+        return model_tensors(self.model), f"weights after step {self.step}", None

@@ -1,7 +1,10 @@
 import json
 import math
+import shutil
+import signal
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from foveate.errors import DataError, UsageError
+from foveate.storage.checkpoint import is_finished
 from foveate.train import Constant, Loss, Plateau, Trainable, TrainConfig, fit, load_weights
 from foveate.train.noise import noise_seed
 
@@ -299,3 +303,103 @@ def test_everything_that_was_saved_is_readable_without_running_code(line: Any, t
     suffixes = {path.suffix for path in tmp_path.rglob("*") if path.is_file()}
     assert suffixes == {".safetensors", ".json", ".jsonl", ""}
     assert {path.name for path in tmp_path.rglob("*") if path.is_file() and not path.suffix} == {"MANIFEST", ".lock"}
+
+
+# -- a run that goes on after its end ----------------------------------------------------------------------------------
+
+
+def served(folder: Path) -> tuple[float, str]:
+    tensors, words = load_weights(folder)
+    return float(tensors["bias"][0]), words
+
+
+def stop() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def test_a_run_that_goes_on_and_is_stopped_serves_its_later_best(line: Any, tmp_path: Path) -> None:
+    fit(line(values=[3.0, 2.0, 2.5]), CONFIG, tmp_path)
+    assert served(tmp_path)[1] == "checkpoint of step 4"
+    longer, task = replace(CONFIG, steps=20), line(values=[1.0, 1.5])
+    best: list[float] = []
+    notes = Notes(at={8: lambda: best.append(task.model.bias[0].item()), 11: stop})
+    assert fit(task, longer, tmp_path, resume=True, progress=notes, accept_changes=True).interrupted
+    assert served(tmp_path) == (best[0], "checkpoint of step 8 (the run is not finished)")
+    assert not is_finished(tmp_path)
+    fit(line(values=[1.5, 1.5, 1.5, 1.5, 1.5]), longer, tmp_path, resume=True)
+    assert (served(tmp_path), is_finished(tmp_path)) == ((best[0], "checkpoint of step 8"), True)
+
+
+def test_a_run_that_goes_on_without_becoming_better_serves_its_final_weights(line: Any, tmp_path: Path) -> None:
+    fit(line(values=[3.0, 2.0, 2.5]), CONFIG, tmp_path)
+    before = served(tmp_path)
+    longer = replace(CONFIG, steps=20)
+    notes = Notes(at={7: stop})
+    fit(line(values=[]), longer, tmp_path, resume=True, progress=notes, accept_changes=True)
+    assert served(tmp_path) == before
+    fit(line(values=[9.0]), longer, tmp_path, resume=True, progress=Notes(at={9: stop}))
+    assert served(tmp_path) == before
+
+
+def test_an_average_gives_way_only_to_a_later_checkpoint_that_is_better(line: Any, tmp_path: Path) -> None:
+    averaging = replace(CONFIG, average=2)
+    fit(line(values=[3.0, 2.0, 2.5, 1.0]), averaging, tmp_path)
+    before, longer = served(tmp_path), replace(averaging, steps=20)
+    assert before[1].startswith("average of")
+    notes = Notes(at={9: stop})
+    fit(line(values=[1.5]), longer, tmp_path, resume=True, progress=notes, accept_changes=True)
+    assert served(tmp_path) == before
+    fit(line(values=[0.5]), longer, tmp_path, resume=True, progress=Notes(at={11: stop}))
+    assert served(tmp_path)[1] == "checkpoint of step 10 (the run is not finished)"
+
+
+def test_final_weights_serve_where_the_later_best_is_damaged(line: Any, tmp_path: Path) -> None:
+    fit(line(values=[3.0, 2.0, 2.5]), CONFIG, tmp_path)
+    before, longer = served(tmp_path), replace(CONFIG, steps=20)
+    notes = Notes(at={9: stop})
+    fit(line(values=[1.0]), longer, tmp_path, resume=True, progress=notes, accept_changes=True)
+    (tmp_path / "checkpoints" / "step-00000008" / "model.safetensors").write_bytes(b"")
+    assert served(tmp_path) == before
+
+
+def test_without_a_finite_validation_the_newest_of_a_run_that_goes_on_serves(line: Any, tmp_path: Path) -> None:
+    fit(line(values=[math.nan] * 3), CONFIG, tmp_path)
+    longer, notes = replace(CONFIG, steps=20), Notes(at={9: stop})
+    fit(line(values=[math.nan]), longer, tmp_path, resume=True, progress=notes, accept_changes=True)
+    assert served(tmp_path)[1] == "checkpoint of step 9 (the run is not finished)"
+
+
+def test_a_run_killed_at_any_call_after_its_end_serves_the_best_that_was_saved(
+    line: Any, tmp_path: Path, run_until_call: Any
+) -> None:
+    """Old final weights until a later best is saved; then that one; then it again as final weights."""
+    whole, longer = tmp_path / "whole", replace(CONFIG, steps=10, keep=1)
+    fit(line(values=[3.0, 2.0, 2.5]), replace(CONFIG, keep=1), whole)
+    old = served(whole)[0]
+    allowed, number, died, values = {old}, 0, True, []
+    fit(line(values=[1.0, 1.5]), longer, shutil.copytree(whole, tmp_path / "all"), resume=True, accept_changes=True)
+    allowed.add(served(tmp_path / "all")[0])
+    while died:
+        number += 1
+        folder = shutil.copytree(whole, tmp_path / str(number))
+        died = run_until_call(
+            lambda folder=folder: fit(line(values=[1.0, 1.5]), longer, folder, resume=True, accept_changes=True),
+            number,
+        )
+        value = served(folder)[0]
+        values.append(value)
+        assert value in allowed
+    changes = sum(one != other for one, other in pairwise(values))
+    assert (len(allowed), changes, values[0]) == (2, 1, old), "once it has become better it stays so"
+    assert number > 20
+
+
+def test_a_resume_names_the_best_where_the_process_died_before_it_could(line: Any, tmp_path: Path) -> None:
+    fit(line(values=[3.0, 2.0, 2.5]), CONFIG, tmp_path)
+    longer = replace(CONFIG, steps=20)
+    fit(line(values=[1.0]), longer, tmp_path, resume=True, progress=Notes(at={8: stop}), accept_changes=True)
+    fit(line(values=[1.0]), longer, tmp_path, resume=True, progress=Notes(at={9: stop}))
+    named = (tmp_path / "best.json").read_bytes()
+    (tmp_path / "best.json").write_text('{"step": 4, "value": 2.0}')
+    fit(line(values=[]), longer, tmp_path, resume=True, progress=Notes(at={10: stop}))
+    assert (tmp_path / "best.json").read_bytes() == named
