@@ -3,14 +3,19 @@
 import json
 import re
 import shutil
+import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from foveate.storage.checkpoint import load_weights
+from foveate.cli.training import outlook
+from foveate.storage.checkpoint import Checkpoints, load_weights
+from foveate.storage.manifest import sealed_folder
 from foveate.storage.run import read_run
+from foveate.train import TrainConfig
 
 SET = "--set"
 STEPS = (SET, "train.validate_every=20", SET, "train.save_every=20")
@@ -74,6 +79,69 @@ def test_a_run_whose_minutes_are_used_up_goes_on_with_more(
     assert shown, again.err
     said = foveate("resume", run, SET, "train.max_minutes=none", *QUICK)
     assert (said.code, "Done: all 40 steps are done" in said.err) == (0, True), said.err
+
+
+def spend(run: Path, seconds: float) -> None:
+    """Lets the newest checkpoint say that the run has taken so long."""
+    checkpoint = sorted((run / "checkpoints").glob("step-*"))[-1]
+    state = json.loads((checkpoint / "state.json").read_text())
+    files = {path.name: path.read_bytes() for path in checkpoint.iterdir() if path.name != "MANIFEST"}
+    files["state.json"] = json.dumps({**state, "seconds": seconds}).encode()
+    with sealed_folder(checkpoint) as folder:
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+
+
+def test_minutes_count_over_the_whole_run(short: Path, foveate: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("foveate.cli.training.step_seconds", lambda task, config: 1.0)
+    monkeypatch.setattr(
+        "foveate.cli.training.total_seconds", lambda task, config, seconds, done: float(config.steps - done)
+    )
+    spend(short, 60.0)
+    before = (short / "config.json").read_bytes()
+    for minutes in ("0.5", "1"):
+        refused = foveate("resume", short, SET, f"train.max_minutes={minutes}", *QUICK)
+        expected = f"train.max_minutes = {minutes} counts the minutes of the whole run, resumed parts included. {short}"
+        assert refused.code == 2
+        assert f"{expected} has used 1.0 minutes already. Name more, or end it where it is" in refused.err
+        assert "--set train.steps=40." in refused.err
+    assert (short / "config.json").read_bytes() == before
+    task, config = SimpleNamespace(), TrainConfig(steps=640, max_minutes=2.0)
+    assert list(outlook(task, config, 40, used=60.0)) == [
+        "Estimated time: about 10 minutes for 600 steps of 1.0 s. train.max_minutes = 2 for the whole run, with 1.0 "
+        "minutes used already, ends it before, at about step 100."
+    ]
+    (spent,) = outlook(task, TrainConfig(steps=640, max_minutes=1.0), 40, used=60.0)
+    assert spent.endswith("1.0 minutes are used already, so there is no time left to train in.")
+
+
+def test_the_minutes_used_are_those_of_the_newest_sound_checkpoint(
+    short: Path, foveate: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spend(short, 600.0)
+    said = foveate("resume", short, SET, "train.steps=60", SET, "train.max_minutes=10.0001", *QUICK)
+    assert (said.code, "train.max_minutes = 10.0001 for the whole run, with 10.0 minutes used" in said.err) == (0, True)
+
+
+def test_a_run_that_goes_on_and_is_stopped_is_used_with_its_later_best(
+    short: Path, foveate: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Checkpoints.save
+
+    def stopped(self: Checkpoints, step: int, **tensors: Any) -> None:
+        made(self, step, **tensors)
+        if step == 60:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Checkpoints, "save", stopped)
+    said = foveate("resume", short, SET, "train.steps=200", *QUICK)
+    assert said.code == 130, said.err
+    assert f"report.html tells of the training before; `foveate report {short}` writes it anew." in said.err
+    best = json.loads((short / "best.json").read_text())["step"]
+    assert best == 60
+    assert load_weights(short)[1] == "checkpoint of step 60 (the run is not finished)"
+    assert foveate("report", short).code == 0
+    assert "those of an unfinished run" in (short / "report.html").read_text()
 
 
 @pytest.mark.parametrize(

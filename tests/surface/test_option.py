@@ -38,7 +38,8 @@ def test_an_evaluation_takes_what_it_uses(foveate: Any, words: str, said: str) -
 def test_a_translator_is_not_scored_with_labelled_data(foveate: Any, trained: Path) -> None:
     for run in (trained, "en-fr"):
         said = foveate("evaluate", run, "--data", "nowhere.tsv")
-        expected = f"{run} is a run of the task translate, which is not scored with --data. Use --source."
+        expected = f"{run} is a run of the task translate, which is not scored with --data. Use --source. "
+        expected += "--source pairs.tsv reads tab-separated pairs."
         assert (said.code, said.err) == (2, f"foveate evaluate: {expected}\n")
 
 

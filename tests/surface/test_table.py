@@ -136,7 +136,8 @@ def test_a_plan_reads_the_data_and_says_what_training_would_choose(foveate: Any,
     assert "hidden_dim = 256" in shown.out
     for words, sentence in (
         (("translate", "--size", "large"), "--size chooses sizes for files of data"),
-        (("translate", "--data", corpus / "pairs.tsv"), "translate does not take --data"),
+        (("translate", "--data", corpus / "pairs.tsv"), "--source pairs.tsv reads tab-separated pairs."),
+        (("translate", "--valid-data", corpus / "pairs.tsv"), "--valid-source pairs.tsv reads tab-separated pairs."),
         (("translate", "--target", corpus / "target.txt"), "There is nothing to plan for. Give --source FILE."),
     ):
         refused = foveate("plan", *words)

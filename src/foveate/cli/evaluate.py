@@ -167,7 +167,7 @@ def _text(arguments: argparse.Namespace) -> int:
 
 def _of_task(arguments: argparse.Namespace, name: str, option: str) -> "Callable[[argparse.Namespace], Any]":
     """What the module of the run's task does with an option."""
-    from foveate.cli.task import TASKS, known_task, module_of
+    from foveate.cli.task import TASKS, known_task, module_of, pairs_hint
     from foveate.cli.task import option as option_of
     from foveate.errors import UsageError
     from foveate.storage.run import read_run
@@ -178,7 +178,7 @@ def _of_task(arguments: argparse.Namespace, name: str, option: str) -> "Callable
     if name not in module.__all__:
         raise UsageError(
             f"{arguments.run} is a run of the task {task}, which is not scored with {option}. "
-            f"Use {option_of(TASKS[task].first)}."
+            f"Use {option_of(TASKS[task].first)}.{pairs_hint(task, option.removeprefix('--'))}"
         )
     return getattr(module, name)
 

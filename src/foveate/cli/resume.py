@@ -67,6 +67,7 @@ def extended(saved: "Run", assignments: Sequence[str], kind: type[Any]) -> "Run"
 
     Raises UsageError for settings that would make it another run, and for fewer steps than it has made.
     """
+    from foveate.cli.training import require_time
     from foveate.config import build, override, to_dict
     from foveate.errors import UsageError
     from foveate.storage.checkpoint import Checkpoints
@@ -90,6 +91,8 @@ def extended(saved: "Run", assignments: Sequence[str], kind: type[Any]) -> "Run"
             f"{saved.folder} has made {counted(reached, 'step')} already, so train.steps = {config.train.steps:,} is "
             "too few. Name more, or fewer in a new run."
         )
+    if "train.max_minutes" in change:
+        require_time(saved.folder, config.train)
     if not change:
         return saved
     with exclusive(saved.folder):

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from foveate.cli.task import TASKS, examples, file_arguments, module_of, option
+from foveate.cli.task import TASKS, examples, file_arguments, module_of, option, pairs_hint
 
 EXAMPLE = """
 examples:
@@ -93,7 +93,8 @@ def files_given(arguments: argparse.Namespace, task: str | None = None) -> dict[
         if path is None:
             continue
         if name not in taken:
-            raise UsageError(f"{task} does not take {option(name)}; it takes {', '.join(map(option, taken))}.")
+            others = ", ".join(map(option, taken))
+            raise UsageError(f"{task} does not take {option(name)}; it takes {others}.{pairs_hint(task, name)}")
         if path == "-":
             raise UsageError(
                 "Training reads its data several times, so it cannot come from standard input. Save it first."

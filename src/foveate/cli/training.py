@@ -9,7 +9,9 @@ from typing import Any
 from foveate.cli.task import module_of
 from foveate.cli.voice import say, tell
 from foveate.config import to_dict
-from foveate.storage.checkpoint import Checkpoints, is_finished
+from foveate.errors import UsageError
+from foveate.storage.checkpoint import STATE, Checkpoints, is_finished
+from foveate.storage.manifest import read_json
 from foveate.suggestion import counted
 from foveate.train import Outcome, TrainConfig, fit, step_seconds, total_seconds, watch
 
@@ -30,9 +32,9 @@ def train(
     `others` says what other sizes would take, given the seconds that this one takes.
     """
     module = module_of(name)
-    done = max(Checkpoints(folder / "checkpoints").steps(), default=0) if resume else 0
+    done, used = _before(folder) if resume else (0, 0.0)
     say(f"{type(task.model).__name__} with {task.model.parameter_count():,} parameters; {module.size(task)}.")
-    for sentence in () if quiet else outlook(task, config.train, done, others):
+    for sentence in () if quiet else outlook(task, config.train, done, others, used=used):
         say(sentence)
     progress = watch(sys.stderr, quiet=quiet)
     finished = is_finished(folder)
@@ -48,6 +50,8 @@ def train(
     if outcome.interrupted:
         shown = shlex.quote(str(folder))
         tell(f"Stopped at step {outcome.step:,}; everything is saved. Continue with:  foveate resume {shown}")
+        if resume and (folder / "report.html").exists():
+            say(f"report.html tells of the training before; `foveate report {shown}` writes it anew.")
         return 130
     before = finished and outcome.step == done
     ending = "Finished before" if before else "Done"
@@ -59,18 +63,33 @@ def train(
 
 
 def outlook(
-    task: Any, config: TrainConfig, done: int = 0, others: Callable[[float], Iterator[str]] | None = None
+    task: Any,
+    config: TrainConfig,
+    done: int = 0,
+    others: Callable[[float], Iterator[str]] | None = None,
+    *,
+    used: float = 0.0,
 ) -> Iterator[str]:
-    """How long it will take, by steps that are timed and taken back, before the first one."""
+    """How long it will take, by steps that are timed and taken back, before the first one.
+
+    `used` are the seconds that the run has taken already, which count for `train.max_minutes`.
+    """
+    budget = None if config.max_minutes is None else 60 * config.max_minutes - used
+    if budget is not None and budget <= 0:
+        yield (
+            f"{_whole_run(config.max_minutes)} {_minutes(used)} are used already, so there is no time left to train in."
+        )
+        return
     seconds = step_seconds(task, config) if done < config.steps else None
     if seconds is None:
         return
     left = total_seconds(task, config, seconds, done)
     ends = "" if config.patience is None else ", less if validations stop improving"
     said = f"Estimated time: {duration(left)} for {counted(config.steps - done, 'step')} of {_each(seconds)}{ends}."
-    if config.max_minutes is not None and 60 * config.max_minutes < left:
-        reached = done + int((config.steps - done) * 60 * config.max_minutes / left)
-        said += f" train.max_minutes = {config.max_minutes:g} ends it before, at about step {reached:,}."
+    if budget is not None and budget < left:
+        reached = done + int((config.steps - done) * budget / left)
+        of = f" for the whole run, with {_minutes(used)} used already," if used else ""
+        said += f" train.max_minutes = {config.max_minutes:g}{of} ends it before, at about step {reached:,}."
     yield said
     if others is not None:
         yield from others(left)
@@ -86,6 +105,38 @@ def duration(seconds: float) -> str:
     if seconds < 5400:
         return f"about {counted(max(round(seconds / 60), 1), 'minute')}"
     return f"about {seconds / 3600:.1f} hours"
+
+
+def require_time(folder: Path, config: TrainConfig) -> None:
+    """Raises UsageError where a run has used up all the minutes that it may take."""
+    done, used = _before(folder)
+    if config.max_minutes is not None and 60 * config.max_minutes <= used:
+        raise UsageError(
+            f"{_whole_run(config.max_minutes)} {folder} has used {_minutes(used)} already. Name more, or end it where "
+            f"it is with --set train.steps={max(done, 1)}."
+        )
+
+
+def _before(folder: Path) -> tuple[int, float]:
+    """The step that a run has reached and the seconds it has taken, by its newest sound checkpoint."""
+    checkpoints = Checkpoints(folder / "checkpoints")
+    for step in reversed(checkpoints.steps()):
+        if checkpoints.is_sound(step):
+            seconds = read_json(checkpoints.path(step) / STATE).get("seconds")
+            return step, seconds if isinstance(seconds, float) else 0.0
+    return 0, 0.0
+
+
+def _whole_run(minutes: float | None) -> str:
+    return f"train.max_minutes = {minutes:g} counts the minutes of the whole run, resumed parts included."
+
+
+def _minutes(seconds: float) -> str:
+    """
+    >>> _minutes(61.0), _minutes(1.2)
+    ('1.0 minutes', '0.02 minutes')
+    """
+    return f"{seconds / 60:.1f} minutes" if seconds >= 6 else f"{seconds / 60:.2g} minutes"
 
 
 def _each(seconds: float) -> str:

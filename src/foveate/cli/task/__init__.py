@@ -67,6 +67,14 @@ def option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
+def pairs_hint(task: str, name: str) -> str:
+    """For a task of pairs and the setting of `data` that names labelled examples: which option reads a table."""
+    wanted = {"data": "source", "valid_data": "valid_source"}.get(name)
+    if wanted is None or wanted not in TASKS[task].files:
+        return ""
+    return f" {option(wanted)} pairs.tsv reads tab-separated pairs."
+
+
 def file_arguments(parser: argparse.ArgumentParser) -> None:
     """Options for the files of all tasks. Help shows those of the task that the command line names, if it names one."""
     for name in {name: None for task in TASKS.values() for name in task.files}:
