@@ -23,6 +23,7 @@ from foveate.tasks.classify import TextClassifier
 from foveate.tasks.embedder import Embedder
 from foveate.tasks.guest_classifier import GuestClassifier
 from foveate.tasks.sight import reader_of
+from foveate.tasks.tag import SentenceTagger
 
 TEXTS = ["The cat sat on the mat.", "A dog ran after 3 cats!", "cats and dogs"]
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24}
@@ -173,8 +174,20 @@ def test_a_model_without_the_head_is_not_asked_for_what_it_has_not_learned(tmp_p
     with pytest.raises(UsageError, match="holds a BertModel, which has no head that fills gaps"):
         Filler.load(tmp_path).fill("the ___ sat")
     assert Embedder.read(tmp_path).embed("the cat").shape == (16,)
-    with pytest.raises(UsageError, match=r"of the class BertModel, which serves .*foveate look"):
+    with pytest.raises(UsageError, match=r"holds a BertModel of .* ForSequenceClassification\. .*foveate look"):
         TextClassifier.load(tmp_path)
+
+
+def test_a_tagger_of_theirs_is_refused_by_what_is_read(tmp_path: Path) -> None:
+    made("Bert", "ForTokenClassification", tmp_path)
+    with pytest.raises(UsageError) as caught:
+        SentenceTagger.load(tmp_path)
+    assert str(caught.value) == (
+        f"{tmp_path} holds a BertForTokenClassification of Hugging Face, which is not read here: this is for runs of "
+        "tag, which may begin with the encoder of a BERT (`foveate train tag --set initialise_from=FOLDER`). "
+        f"`foveate look {tmp_path} TEXT` shows what it looks at."
+    )
+    assert len(reader_of("masked_language_model", tmp_path).trace("the cat").sites) == 2
 
 
 @pytest.mark.parametrize("settings", [{"id2label": {0: "score"}}, {"problem_type": "multi_label_classification"}])

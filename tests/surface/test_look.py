@@ -149,3 +149,9 @@ def test_what_cannot_be_looked_at_is_said(foveate: Any, runs: Any) -> None:
     assert "The text is empty" in said.err
     said = foveate("look", runs("gpt"), "abc", "--target", "x", "--no-tune")
     assert "--target goes with runs that translate" in said.err
+
+
+def test_a_tagger_names_a_whole_word_that_it_has_never_seen(foveate: Any, runs: Any) -> None:
+    for command in ("look", "tag"):
+        said = foveate(command, runs("tagger"), "I saw a zebra zebra", "--no-tune")
+        assert "has never seen 'zebra': what" in said.err, said.err

@@ -89,3 +89,16 @@ def test_the_pictures_of_the_docs_are_its_own(translator: Translator, sentence: 
     for row, column, weight in cells:
         places = np.ix_([row == word for word in words.target], [column == word for word in words.source])
         assert np.abs(words.weights[places] - float(weight)).min() < 0.01
+
+
+@pytest.mark.parametrize("words", [("look", "en-fr", SENTENCE), ("translate", "en-fr", SENTENCE, "--align")])
+def test_a_head_alone_leaves_the_layer_as_it_is(words: tuple[str, ...], translator: Translator, foveate: Any) -> None:
+    layer = translator.head.layer
+    said = foveate(*words, "--head", "99", "--no-tune")
+    assert said.code == 2
+    assert re.search(rf"There is no head 99: layer {layer} \(decoder\..*\) has 8, counted from 0\.", said.err), said.err
+    outs = [
+        foveate(*words, *options, "--no-tune").out
+        for options in (("--head", "2"), ("--layer", str(layer), "--head", "2", "--when", translator.head.when))
+    ]
+    assert outs[0] == outs[1]

@@ -32,7 +32,7 @@ def evaluate(arguments: argparse.Namespace) -> int:
         raise DataError(f"{arguments.gold} has {lines}, but {arguments.source} has {there} to align.")
     prepare_machine(arguments, quiet=True)
     translator = Translator.load(arguments.run, precision=arguments.precision, note=say)
-    chosen = Head.wanted(arguments.layer, arguments.head, arguments.when) or translator.head
+    chosen = Head.wanted(arguments.layer, arguments.head, arguments.when, translator.head)
     if arguments.save:
         _save(Path(arguments.save), translator, pairs, chosen)
     heads = every_head(translator) if arguments.per_head else [chosen]

@@ -177,7 +177,7 @@ def _look_at_text(arguments: argparse.Namespace, task: str, text: str) -> int:
     require_used(arguments, dict.fromkeys(("target", "beam", "set", "when"), "runs that translate"), (), where)
     reader = reader_of(task, run_folder(arguments.run), precision=arguments.precision, note=say)
     parts = reader.parts(text, GAP) if isinstance(reader, Filler) else text.split("\n")
-    Strangers(reader.tokeniser, say).note(parts)
+    Strangers(reader if hasattr(reader, "strange") else reader.tokeniser, say).note(parts)
     trace = reader.trace(text)
     written = any(getattr(arguments, kind) for kind in FILES)
     if _drawn(arguments) or (arguments.viewed is None and not written):
@@ -206,7 +206,8 @@ def _translation(arguments: argparse.Namespace, translator: "Translator", text: 
 def _draw_alignment(arguments: argparse.Namespace, translator: "Translator", translation: "Translation") -> None:
     from foveate.tasks.head import Head
 
-    (alignment,) = translator.align([translation], Head.wanted(arguments.layer, arguments.head, arguments.when))
+    wanted = Head.wanted(arguments.layer, arguments.head, arguments.when, translator.head)
+    (alignment,) = translator.align([translation], wanted)
     _shown(arguments, alignment)
 
 

@@ -130,14 +130,19 @@ def decode_arguments(parser: argparse.ArgumentParser) -> None:
 
 def head_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--layer", type=int, metavar="N", help="layer to show, from 0; by default the one before the last"
+        "--layer",
+        type=int,
+        metavar="N",
+        help="layer to show, from 0; by default the model's own, or the one before the last",
     )
-    parser.add_argument("--head", type=int, metavar="N", help="head to show, from 0; by default the mean of all")
+    parser.add_argument(
+        "--head", type=int, metavar="N", help="head to show, from 0; by default the model's own, or the mean of all"
+    )
     parser.add_argument(
         "--when",
         choices=["producing", "consuming"],
-        help="show what was looked at to produce a word, or with it as the decoder's next input. Without --layer, "
-        "--head and --when: what the model was trained or chosen to align with",
+        help="show what was looked at to produce a word, or with it as the decoder's next input; by default what "
+        "the model was trained or chosen to align with",
     )
 
 

@@ -1,10 +1,7 @@
 """What a model has never seen in a text, said once."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from foveate.data.tokeniser import Tokeniser
+from typing import Protocol, runtime_checkable
 
 MOST = 8
 """Words or characters that a sentence names."""
@@ -12,17 +9,24 @@ BROKEN = "\ufffd"
 """Stands for bytes that are no letter."""
 
 
+@runtime_checkable
+class Reader(Protocol):
+    """A tokeniser, or a tagger."""
+
+    def strange(self, text: str) -> list[str]: ...
+
+
 class Strangers:
     """Names what the vocabulary of a model lacks, text by text; what was named once is not named again."""
 
-    def __init__(self, tokeniser: "Tokeniser", say: Callable[[str], None]) -> None:
-        self.tokeniser, self.say = tokeniser, say
+    def __init__(self, reader: Reader, say: Callable[[str], None]) -> None:
+        self.reader, self.say = reader, say
         self.named = set[str]()
 
     def note(self, texts: Sequence[str]) -> None:
         """Say what is strange in some texts."""
         for text in texts:
-            found = [each for each in self.tokeniser.strange(text) if each not in self.named]
+            found = [each for each in self.reader.strange(text) if each not in self.named]
             if found:
                 self.named.update(found)
                 self.say(warning(found, self._smaller(text)))
@@ -37,7 +41,7 @@ class Strangers:
     def _smaller(self, text: str) -> str:
         """The text in small letters, where these are known."""
         lower = text.lower()
-        return lower if lower != text and not self.tokeniser.strange(lower) else ""
+        return lower if lower != text and not self.reader.strange(lower) else ""
 
 
 def warning(found: Sequence[str], smaller: str = "") -> str:

@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     prepare_machine(arguments, quiet=True)
     tagger = SentenceTagger.load(arguments.run, note=say)
-    strangers = Strangers(tagger.tokeniser, say)
+    strangers = Strangers(tagger, say)
     for chunk in chunks(arguments.text):
         strangers.note(chunk)
         for sentence in tagger.tag(chunk):

@@ -97,6 +97,7 @@ def _draw(translator: "Translator", translation: "Translation", arguments: argpa
     from foveate.inspect import terminal
     from foveate.tasks.head import Head
 
-    (alignment,) = translator.align([translation], Head.wanted(arguments.layer, arguments.head, arguments.when))
+    wanted = Head.wanted(arguments.layer, arguments.head, arguments.when, translator.head)
+    (alignment,) = translator.align([translation], wanted)
     width = shutil.get_terminal_size((100, 40)).columns
     print(terminal(alignment, colour=colour_wanted(), width=width), "\n", flush=True)

@@ -34,6 +34,14 @@ GUESTS = {
 }
 """Kinds of models in folders of Hugging Face, and the task that each serves as a run would."""
 ENCODERS = frozenset(kind for kind, task in GUESTS.items() if task == "masked_language_model")
+READ = {
+    "translate": "runs of translate and Marian models",
+    "language_model": "runs of language_model, GPT-2 and Llama",
+    "masked_language_model": "runs of masked_language_model, and BERT, RoBERTa and DistilBERT with a head for gaps",
+    "classify": "runs of classify, and BERT, RoBERTa and DistilBERT ForSequenceClassification",
+    "tag": "runs of tag, which may begin with the encoder of a BERT (`foveate train tag --set initialise_from=FOLDER`)",
+}
+"""What is read for each task, in words."""
 CLASSIFIER = "ForSequenceClassification"
 """How the class of a model is called that was fine-tuned to classify."""
 
@@ -56,8 +64,8 @@ class Run:
         """This run. Raises UsageError when it is of another task."""
         if self.task != task and self.guest:
             raise UsageError(
-                f"{self.folder} holds a model of Hugging Face of the class {self.guest}, which serves {self.task}, and "
-                f"this is for {task}. `foveate look {self.folder} TEXT` shows what any of them looks at."
+                f"{self.folder} holds a {self.guest} of Hugging Face, which is not read here: this is for "
+                f"{READ.get(task, f'runs of {task}')}. `foveate look {self.folder} TEXT` shows what it looks at."
             )
         if self.task != task:
             raise UsageError(

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from foveate.attention import AttentionRecord
 from foveate.errors import UsageError
+from foveate.inspect.trace.site import titled
 
 Moment = Literal["producing", "consuming"]
 
@@ -31,11 +32,21 @@ class Head:
     when: Moment = "producing"
 
     @classmethod
-    def wanted(cls, layer: int | None, head: int | None, when: Moment | None) -> "Head | None":
-        """What options name; none where they name nothing, which leaves the choice to the model."""
-        if layer is None and head is None and when is None:
-            return None
-        return cls(layer, head, when or "producing")
+    def wanted(cls, layer: int | None, head: int | None, when: Moment | None, own: "Head") -> "Head":
+        """What options name. What they leave open is the model's own, but for the head of another layer: that is the
+        mean.
+
+        >>> own = Head(1, 3, "consuming")
+        >>> for options in ((None, None, None), (None, 5, None), (0, None, None), (None, None, "producing")):
+        ...     print(Head.wanted(*options, own))
+        layer 1, head 3, consuming
+        layer 1, head 5, consuming
+        layer 0, mean of heads, producing
+        layer 1, head 3, producing
+        """
+        if layer is not None:
+            return cls(layer, head, when or "producing")
+        return cls(own.layer, own.head if head is None else head, when or own.when)
 
     def __str__(self) -> str:
         layer = "" if self.layer is None else f"layer {self.layer}, "
@@ -66,5 +77,8 @@ def choose(records: Sequence[AttentionRecord], head: Head) -> Float[Tensor, "bat
     if head.head is None:
         return weights.mean(1)
     if not -weights.shape[1] <= head.head < weights.shape[1]:
-        raise UsageError(f"There is no head {head.head}: layer {layer} has {weights.shape[1]}, counted from 0.")
+        raise UsageError(
+            f"There is no head {head.head}: layer {layer} ({titled(records[layer].name)}) has {weights.shape[1]}, "
+            "counted from 0. --layer names another layer."
+        )
     return weights[:, head.head]

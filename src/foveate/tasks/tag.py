@@ -294,6 +294,18 @@ class SentenceTagger(Looking):
         seen = observed(self.model, lambda: self.model(self._batch([words])))
         return traced(self.model, seen, self.vocabulary.labels_of(words), text)
 
+    def strange(self, text: str) -> list[str]:
+        """The words of a text that the model has no way to read whole, each once: its vocabulary lacks the word, and
+        its spelling where it reads spellings."""
+        return [word for word in dict.fromkeys(self._words(text)) if self._is_strange(word)]
+
+    def _is_strange(self, word: str) -> bool:
+        _, _, *spelled, _ = self.vocabulary.form(word)
+        unspelled = any(map(self.vocabulary.spelling.unknown, spelled))
+        if isinstance(self.model, PieceTagger):
+            return unspelled
+        return not self.knows(word) and (unspelled or self.model.spelling is None)
+
     def knows(self, word: str) -> bool:
         """Whether a word was seen in training often enough to have a vector of its own."""
         return self.vocabulary.words.encode(word) != [UNKNOWN]

@@ -77,7 +77,7 @@ def test_the_best_head_is_the_one_with_the_least_error() -> None:
 
 
 def test_a_head_that_is_not_there_is_refused() -> None:
-    with pytest.raises(UsageError, match="There is no head 2: layer 0 has 2, counted from 0"):
+    with pytest.raises(UsageError, match=r"There is no head 2: layer 0 \(.*cross_attention\) has 2, counted from 0"):
         word_alignments(translator(), PAIRS, [Head(0, 2)])
     with pytest.raises(UsageError, match="There is no layer 3: the model has 3, counted from 0"):
         word_alignments(translator(), PAIRS, [Head(3)])

@@ -209,3 +209,12 @@ def test_a_reader_says_what_it_is(make: Any) -> None:
 
 def test_a_loaded_reader_names_its_folder() -> None:
     assert re.fullmatch(r"<Translator of .*english_french: \w+ with [\d,]+ parameters>", repr(Translator.load("en-fr")))
+
+
+def test_a_tagger_names_the_words_that_it_cannot_read() -> None:
+    """A word of known letters is read by its spelling, where spellings are read; of others the word is named."""
+    text = "the zebra acts zebra"
+    assert tagger().strange(text) == ["zebra"]
+    assert tagger(pieces=True).strange(text) == ["zebra"]
+    silent = TaggerConfig(encoder=ENCODER, character_dim=0).build(WORDS.vocab_size, 2, SPELLING.vocab_size)
+    assert SentenceTagger(silent, tagger().vocabulary).strange(text) == ["zebra", "acts"]
