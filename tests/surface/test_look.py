@@ -145,6 +145,7 @@ def test_what_cannot_be_looked_at_is_said(foveate: Any, runs: Any) -> None:
     said = foveate("look", runs("recurrent"), "abc", "--no-tune")
     assert said.code == 2
     assert "has no attention, so there is nothing to look at" in said.err
+    assert "`foveate train language_model` with --set model=gpt trains one that attends." in said.err
     said = foveate("look", runs("gpt"), " ", "--no-tune")
     assert "The text is empty" in said.err
     said = foveate("look", runs("gpt"), "abc", "--target", "x", "--no-tune")

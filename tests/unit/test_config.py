@@ -139,6 +139,21 @@ def test_an_unknown_kind_gets_a_suggestion_and_the_list() -> None:
         ({"model": {"dropout": float("nan")}}, "model.dropout must be a finite number, got nan."),
         ({"model": {"cell": "gruu"}}, 'model.cell cannot be "gruu". Did you mean \'gru\'? There are: "gru", "lstm".'),
         ({"model": 3}, "model must be a table of settings, got 3."),
+        (
+            {"model": "additive"},
+            'model must be a table of settings, got "additive". Did you mean model.score=additive? It has no kinds of '
+            "its own; its parts have: model.score (scaled_dot, additive, another_name).",
+        ),
+        (
+            {"model": "transformer"},
+            'model must be a table of settings, got "transformer". It has no kinds of its own; its parts have: '
+            "model.score (scaled_dot, additive, another_name).",
+        ),
+        (
+            {"model": {"kind": "scaled_dot"}},
+            "model.kind is not a setting. Did you mean model.score=scaled_dot? It has no kinds of its own; its parts "
+            "have: model.score (scaled_dot, additive, another_name).",
+        ),
         ({"betas": 0.9}, "betas must be a list, got 0.9."),
         ({"betas": [0.9]}, "betas must be a list of 2, got 1: [0.9]."),
         ({"files": ["a", 1]}, 'files[1] must be text, got 1. Write it in quotes: "1".'),

@@ -11,7 +11,7 @@ import typing
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar, cast
 
-from foveate.config.field import defaults_of, help_for, hints_of, is_written, kind_of
+from foveate.config.field import dataclasses_in, defaults_of, help_for, hints_of, is_written, kind_of
 from foveate.config.toml import shown
 from foveate.errors import UsageError
 from foveate.suggestion import did_you_mean
@@ -88,14 +88,19 @@ class _Builder:
     ) -> Any:
         """`kinds` are the classes that could have been chosen here instead."""
         if not isinstance(value, Mapping):
-            raise UsageError(f"{_name(where)} must be a table of settings, got {shown(value)}.")
+            kind = _kind_inside(value, cls, where)
+            raise UsageError(f"{_name(where)} must be a table of settings, got {shown(value)}.{kind}")
         fields = {field.name: field for field in dataclasses.fields(cls) if field.init}
         given = dict(value)
         if "kind" not in fields and given.get("kind") == kind_of(cls):
             del given["kind"]
         for key in given:
             if key not in fields:
-                instead = _inside(str(key), cls, given, default, where) or _instead(str(key), cls, fields, kinds)
+                instead = (
+                    (_kind_inside(given[key], cls, where) if key == "kind" else "")
+                    or _inside(str(key), cls, given, default, where)
+                    or _instead(str(key), cls, fields, kinds)
+                )
                 raise UsageError(f"{_join(where, str(key))} is not a setting.{instead}")
         # A default such as `Cosine(warmup=400)` keeps its warm-up when only another of its settings is given.
         defaults = {name: getattr(default, name) for name in fields} if type(default) is cls else defaults_of(cls)
@@ -201,6 +206,19 @@ def _inside(key: str, cls: type, given: Mapping[str, Any], default: Any, where: 
         if dataclasses.is_dataclass(here) and key in {field.name for field in dataclasses.fields(here)}:
             found.append(_join(_join(path, name), key))
     return f" Did you mean {' or '.join(found)}?" if found else ""
+
+
+def _kind_inside(value: Any, cls: type, where: str) -> str:
+    """For the kind of a table that has none: the parts of it that have one, and which of them can be what was given."""
+    choices = {name: [kind_of(one) for one in dataclasses_in(hint)] for name, hint in hints_of(cls).items()}
+    choices = {name: kinds for name, kinds in choices.items() if len(kinds) > 1}
+    if not isinstance(value, str) or not choices:
+        return ""
+    path = "" if where.endswith(":") else where.rpartition(": ")[2]
+    meant = [f"{_join(path, name)}={value}" for name, kinds in choices.items() if value in kinds]
+    listed = [f"{_join(path, name)} ({', '.join(kinds)})" for name, kinds in choices.items()]
+    hint = f" Did you mean {' or '.join(meant)}?" if meant else ""
+    return f"{hint} It has no kinds of its own; its parts have: {'; '.join(listed)}."
 
 
 def _members(annotation: Any) -> tuple[Any, ...]:

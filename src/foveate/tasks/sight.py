@@ -11,6 +11,9 @@ from foveate.data.text import require_texts
 from foveate.errors import UsageError
 from foveate.inspect import Trace, Track
 from foveate.inspect.trace import Observation, Pedigree
+from foveate.models.classifier import Classifier
+from foveate.models.recurrent_language_model import RecurrentLanguageModel
+from foveate.models.tagger import Tagger
 
 Note = Callable[[str], None]
 
@@ -76,6 +79,19 @@ def traced(model: nn.Module, seen: Observation, pieces: Sequence[str], text: str
     if not trace.sites:
         raise UsageError(
             f"This {type(model).__name__} has no attention, so there is nothing to look at: a recurrent network keeps "
-            "what it has read in its state. Look at a model that attends."
+            f"what it has read in its state. {_attending(model)}"
         )
     return trace
+
+
+def _attending(model: nn.Module) -> str:
+    """The command with which the same task trains a model that attends."""
+    settings = {
+        Tagger: ("tag", "model.encoder=transformer"),
+        Classifier: ("classify", "model.encoder=transformer"),
+        RecurrentLanguageModel: ("language_model", "model=gpt"),
+    }
+    found = next((ways for kind, ways in settings.items() if isinstance(model, kind)), None)
+    if found is None:
+        return "Look at a model that attends."
+    return f"`foveate train {found[0]}` with --set {found[1]} trains one that attends."

@@ -54,7 +54,10 @@ def trace_of(
     trace = Trace.of(seen, tracks, pedigree=pedigree, gold=gold)
     trace = replace(trace, opens=_opening(translator, seen, (len(written), len(source))))
     if not trace.sites:
-        raise UsageError("This model has no attention to look at: it reads the source through one fixed vector.")
+        raise UsageError(
+            "This model has no attention to look at: it reads the source through one fixed vector. `foveate train "
+            "translate` with --set model=bahdanau or --set model=transformer trains one that attends."
+        )
     return trace
 
 

@@ -1,0 +1,39 @@
+"""A model without attention is refused with the command that trains one of the same task that attends."""
+
+import shlex
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from foveate.cli.setup import assign
+from foveate.config import build
+from foveate.errors import UsageError
+from foveate.inspect import observe
+from foveate.models.classifier import ClassifierConfig
+from foveate.models.recurrent_language_model import RecurrentLanguageModelConfig
+from foveate.models.tagger import TaggerConfig
+from foveate.nn.pooling import MeanPoolingConfig
+from foveate.tasks.sight import traced
+
+
+@pytest.mark.parametrize(
+    ("task", "config", "sizes"),
+    [
+        ("tag", TaggerConfig(), (9, 3, 9)),
+        ("classify", ClassifierConfig(pooling=MeanPoolingConfig()), (9, 3)),
+        ("language_model", RecurrentLanguageModelConfig(), (9,)),
+    ],
+)
+def test_the_refusal_names_what_attends(task: str, config: Any, sizes: tuple[int, ...]) -> None:
+    model = config.build(*sizes).eval()
+    with observe(model) as seen:
+        pass
+    with pytest.raises(UsageError, match=f"`foveate train {task}` with --set .* trains one that attends") as refused:
+        traced(model, seen, ["a"], "a")
+    assignment = shlex.split(str(refused.value).partition("--set ")[2])[0]
+    kind = import_module(f"foveate.cli.task.{task}").RunConfig
+    attends = build(kind, assign({}, [assignment])).model.build(*sizes)
+    with observe(attends) as seen:
+        pass
+    assert any("attention" in name for name, _ in attends.named_modules())
