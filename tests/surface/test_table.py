@@ -138,10 +138,18 @@ def test_a_plan_reads_the_data_and_says_what_training_would_choose(foveate: Any,
         (("translate", "--size", "large"), "--size chooses sizes for files of data"),
         (("translate", "--data", corpus / "pairs.tsv"), "--source pairs.tsv reads tab-separated pairs."),
         (("translate", "--valid-data", corpus / "pairs.tsv"), "--valid-source pairs.tsv reads tab-separated pairs."),
+        (
+            ("translate", *files, "--size", "large", "--set", "initialise_from=en-fr"),
+            "--size large chooses a model, and initialise_from = en-fr brings its own. Leave one of them out;",
+        ),
         (("translate", "--target", corpus / "target.txt"), "There is nothing to plan for. Give --source FILE."),
     ):
         refused = foveate("plan", *words)
         assert (refused.code, sentence in refused.err) == (2, True), refused.err
+    begun = (*files, "--size", "large", "--set", "initialise_from=en-fr", "--out", tmp_path / "run")
+    refused = foveate("train", "translate", *begun)
+    assert (refused.code, "initialise_from = en-fr brings its own" in refused.err) == (2, True), refused.err
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_training_says_how_long_it_takes_before_its_first_step(foveate: Any, corpus: Path, tmp_path: Path) -> None:

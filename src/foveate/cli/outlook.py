@@ -45,7 +45,8 @@ def other_sizes(
                 f"This machine is slower than the rule for {minutes} minutes takes it to be, or busy: "
                 f"--set train.steps={fitting} would fit."
             )
-        for size, settings in suggestion.others.items():
+        begun = getattr(config, "initialise_from", None) is not None  # which has a size already
+        for size, settings in () if begun else suggestion.others.items():
             try:
                 other = resolve(settings, None, files, assignments, kind=module.RunConfig)
                 ours = ours or parameters(config)

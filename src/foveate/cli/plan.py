@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _configuration(arguments: argparse.Namespace) -> tuple[str, Any, Any]:
     """The task, its configuration, and what was chosen for the data where they are given."""
-    from foveate.cli.setup import data_config, resolve, task_of
+    from foveate.cli.setup import data_config, require_own_size, resolve, task_of
     from foveate.cli.train import files_given
     from foveate.errors import UsageError
     from foveate.tasks.size import Allowance
@@ -105,5 +105,7 @@ def _configuration(arguments: argparse.Namespace) -> tuple[str, Any, Any]:
     if TASKS[task].first not in given:
         raise UsageError(f"There is nothing to plan for. Give {option(TASKS[task].first)} FILE.")
     allowance = Allowance.here(arguments.size, arguments.threads)
-    suggestion = module.suggest(data_config(given, arguments.set, module.RunConfig), allowance)
+    about = data_config(given, arguments.set, module.RunConfig)
+    require_own_size(arguments.size, about)
+    suggestion = module.suggest(about, allowance)
     return task, resolve(suggestion.settings, None, given, arguments.set, kind=module.RunConfig), suggestion

@@ -63,6 +63,16 @@ def data_config(files: Mapping[str, Any], assignments: Sequence[str], kind: type
     return resolve({}, None, files, about, kind=kind)
 
 
+def require_own_size(size: str | None, config: Any) -> None:
+    """Raises UsageError for a size of a model that has one already: that of the weights it begins with."""
+    begun = getattr(config, "initialise_from", None)
+    if size and begun is not None:
+        raise UsageError(
+            f"--size {size} chooses a model, and initialise_from = {begun} brings its own. Leave one of them out; "
+            "--set train.steps=N says how long to train."
+        )
+
+
 def choices(suggestion: Suggestion, config: Any, *, varied: Iterable[str] = (), budget: str = "") -> Iterator[str]:
     """What was chosen from the data and why, where it was not set otherwise; and what is used where it was.
 

@@ -38,7 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from foveate.cli.outlook import other_sizes
-    from foveate.cli.setup import choices, data_config, prepare_machine, resolve, say, task_of
+    from foveate.cli.setup import choices, data_config, prepare_machine, require_own_size, resolve, say, task_of
     from foveate.cli.training import train
     from foveate.config import to_dict
     from foveate.errors import UsageError
@@ -58,7 +58,9 @@ def run(arguments: argparse.Namespace) -> int:
                 f"There is nothing to train on. Give {option(first)} FILE{_partner(first)}, or a TOML file."
             )
         allowance = Allowance.here(arguments.size, arguments.threads)
-        suggestion = task.suggest(data_config(files, arguments.set, task.RunConfig), allowance)
+        about = data_config(files, arguments.set, task.RunConfig)
+        require_own_size(arguments.size, about)
+        suggestion = task.suggest(about, allowance)
         base = suggestion.settings
     config = resolve(base, arguments.config, files, arguments.set, kind=task.RunConfig)
     if not getattr(config.data, first):

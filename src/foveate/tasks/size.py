@@ -61,4 +61,4 @@ class Allowance:
         return max(min(wanted, fitting // 100 * 100 if fitting >= 1000 else fitting), least)
 
     def __str__(self) -> str:
-        return f"within about {self.minutes} minutes of {counted(self.cores, 'core')}"
+        return f"for a time of up to about {self.minutes} minutes on {counted(self.cores, 'core')}"

@@ -46,7 +46,7 @@ def suggested(task: str, many: Path, allowance: Allowance) -> Any:
 def test_the_default_ends_in_ten_minutes_and_larger_sizes_do_more(task: str, many: Path) -> None:
     small = suggested(task, many, Allowance("small", 2))
     assert small == suggested(task, many, Allowance("small", 2)), "a rule, not a measurement"
-    assert "within about 10 minutes of 2 cores" in small.reasons[-1].why
+    assert "for a time of up to about 10 minutes on 2 cores" in small.reasons[-1].why
     assert set(small.others) == set(MINUTES) - {"small"}
     sizes: list[Size] = ["small", "medium", "large"]
     for size in sizes[1:]:
