@@ -342,6 +342,14 @@ def test_the_shell_completes_commands_tasks_and_options(foveate: Any, tmp_path: 
     assert completed(script, "foveate tra") == ["train", "translate"]
     assert set(completed(script, 'foveate train ""')) >= set(TASKS)
     assert completed(script, "foveate train mas") == ["masked_language_model"]
+    taken = set(completed(script, "foveate train classify --"))
+    assert {"--data", "--columns", "--out", "--quiet"} <= taken
+    assert not {"--source", "--target", "--text", "--links"} & taken
+    assert "--columns" not in completed(script, "foveate train language_model --")
+    (tmp_path / "run").mkdir()
+    assert set(completed(script, f"foveate translate {tmp_path}/r")) == {f"{tmp_path}/run"}
+    for command in ("translate", "look"):
+        assert "en-fr" in completed(script, f'foveate {command} ""')
     assert completed(script, "foveate translate --ali") == ["--align"]
     assert completed(script, "foveate export --to on") == ["onnx"]
 

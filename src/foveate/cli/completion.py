@@ -4,6 +4,8 @@ import argparse
 
 FILES, FOLDERS = {"FILE", "TOML", "TASK TOML"}, {"FOLDER", "RUN", "OUT"}
 """Placeholders of what is completed by names of files, and of folders."""
+NAMED = {"translate", "look", "evaluate", "export"}
+"""Commands that know the models that come with the package."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,13 +24,35 @@ def run(arguments: argparse.Namespace) -> int:
     import shtab
 
     from foveate.cli.program import build_parser
+    from foveate.storage.shipped import SHIPPED
 
     program = build_parser((), whole=True)
-    for parser in program.commands.values():
+    for name, parser in program.commands.items():
         for action in parser._actions:
             if action.metavar in FILES:
                 action.complete = shtab.FILE  # type: ignore[attr-defined]
             elif action.metavar in FOLDERS:
                 action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
-    print(shtab.complete(program, arguments.shell))
+            if action.metavar == "RUN" and name in NAMED:
+                action.complete = {**shtab.DIRECTORY, "bash": "_foveate_dirs"}  # type: ignore[attr-defined]
+    named = f"_foveate_dirs() {{ compgen -d -- $1; compgen -W '{' '.join(SHIPPED)}' -- $1; }}"
+    _split_by_task(program.commands["train"])
+    print(shtab.complete(program, arguments.shell, preamble={"bash": named}))  # type: ignore[arg-type]
     return 0
+
+
+def _split_by_task(train: argparse.ArgumentParser) -> None:
+    """Each task as a command of its own, with the options that it takes."""
+    from foveate.cli.task import TASKS
+
+    shared = [action for action in train._actions if action.dest not in ("help", "task")]
+    files = {name for task in TASKS.values() for name in task.files}
+    train._actions[:] = [action for action in train._actions if action.dest not in ("task", "config")]
+    tasks = train.add_subparsers(parser_class=argparse.ArgumentParser)
+    for name, task in TASKS.items():
+        others = (files - set(task.files)) | ({"columns"} if "text" in task.files else set())
+        parser = tasks.add_parser(name, help=task.summary)
+        for action in shared:
+            if action.dest not in others:
+                action.help = None if action.help == argparse.SUPPRESS else action.help
+                parser._add_action(action)
