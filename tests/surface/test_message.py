@@ -445,7 +445,10 @@ def test_an_empty_text_to_look_at(refused: Refused, trained: Path) -> None:
 def test_a_layer_a_head_or_an_ending_that_there_is_not(refused: Refused, trained: Path, tmp_path: Path) -> None:
     look = ("look", trained, "abc", "--no-tune")
     assert refused(*look, "--layer", "4") == (2, "foveate look: There is no layer 4: the model has 1, counted from 0.")
-    assert refused(*look, "--head", "2") == (2, "foveate look: There is no head 2: layer 0 has 1, counted from 0.")
+    assert refused(*look, "--head", "2") == (
+        2,
+        "foveate look: There is no head 2: layer 0 (attention) has 1, counted from 0.",
+    )
     assert refused(*look, "--out", tmp_path / "a.jpg") == (
         2,
         f"foveate look: {tmp_path}/a.jpg: an alignment is not written as '.jpg'. Choose .svg (a picture whose text "

@@ -79,6 +79,6 @@ def choose(records: Sequence[AttentionRecord], head: Head) -> Float[Tensor, "bat
     if not -weights.shape[1] <= head.head < weights.shape[1]:
         raise UsageError(
             f"There is no head {head.head}: layer {layer} ({titled(records[layer].name)}) has {weights.shape[1]}, "
-            "counted from 0. --layer names another layer."
+            "counted from 0."
         )
     return weights[:, head.head]
