@@ -150,7 +150,11 @@ def memory_bytes() -> int:
 
     limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     soft = resource.getrlimit(resource.RLIMIT_AS)[0]
-    limits += [soft] if soft != resource.RLIM_INFINITY else []
+    if soft != resource.RLIM_INFINITY:
+        taken = 0
+        with contextlib.suppress(OSError, ValueError):  # this limit counts what the process has already mapped
+            taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        limits.append(max(0, soft - taken))
     for path in GROUPS:
         with contextlib.suppress(OSError, ValueError):
             limits.append(int(path.read_text()))
