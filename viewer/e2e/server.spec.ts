@@ -55,17 +55,14 @@ test("slow tiles and the small map show estimates first, say so, and become exac
     const answer = await route.fetch();
     await route.fulfill({ response: answer, headers: { ...answer.headers(), "x-foveate-estimate": "1" } });
   });
-  await page.route(/tile\/0\/0\/6\/\d+\/\d+\?pool=peak$/, async (route) => {
+  // Which level is drawn depends on the height of the letters above the map.
+  await page.route(/tile\/0\/0\/\d+\/\d+\/\d+\?pool=\w+$/, async (route) => {
     await held;
     await route.continue();
   });
   await page.route(/overview\/0\/0$/, async (route) => {
     const answer = await route.fetch();
     await route.fulfill({ response: answer, headers: { ...answer.headers(), "x-foveate-estimate": "1" } });
-  });
-  await page.route(/tile\/0\/0\/9\/0\/0\?pool=peak$/, async (route) => {
-    await held;
-    await route.continue();
   });
   await page.goto(`${server.url}#view=map`);
   await expect(page.locator(".waiting")).toHaveText("estimate from sampled rows", { timeout: 60_000 });
