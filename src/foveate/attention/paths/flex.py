@@ -94,7 +94,7 @@ def _kernel() -> Callable[..., Any]:
 
 def _block_mask(formula: Formula, query: Tensor, at: Positions) -> BlockMask:
     """Which blocks are seen; kept for rules that ask for nothing but places, because finding out takes long."""
-    if at.aligned and at.real is None and at.key_segment is None:
+    if formula.visibility.lasting and at.aligned and at.real is None and at.key_segment is None:
         return _kept_mask(formula.visibility, at.query.shape[2], str(query.device))
     return _made_mask(formula.visibility, at, None if _shared(at) else query.shape[0])
 
