@@ -3,9 +3,11 @@
 import subprocess
 import sys
 
+import pytest
 import torch
 
-from foveate.attention import Attention, Positions
+from foveate.attention import Attention, Positions, predicate, window
+from foveate.attention.paths import flex
 from foveate.attention.paths.flex import FlexPath
 
 COMPARISON = """
@@ -40,3 +42,15 @@ def test_it_refuses_what_it_cannot_do() -> None:
     assert "FlexPath(on_cpu=True)" in FlexPath().refuses(Attention(), x, x, at)[0]
     assert FlexPath(on_cpu=True).refuses(Attention(), x, x, at) == ["no backward on a CPU"]
     assert "float64" in FlexPath(on_cpu=True).refuses(Attention(), x.detach().double(), x.detach().double(), at)[0]
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_blocks_of_a_rule_that_reads_what_may_change_are_made_for_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    monkeypatch.setattr(flex, "_made_mask", lambda rule, at, batch: made.append(str(rule)))
+    x, at = torch.zeros(1, 1, 257, 16), Positions.of(257, 257)
+    for rule in (predicate(lambda at: at.key % 2 == 0), window(left=3, right=0)):
+        for _ in range(2):
+            flex._block_mask(Attention(visibility=rule), x, at)
+    flex._kept_mask.cache_clear()
+    assert made == ["predicate(<lambda>)"] * 2 + ["window(left=3, right=0)"]
