@@ -32,6 +32,8 @@ _unnamed: "WeakKeyDictionary[nn.Module, Guest]" = WeakKeyDictionary()
 def register() -> str:
     """Make our attention known to the library, for masks and for attention, and return its name.
 
+    This compares nothing: `attend` also runs a small padded batch both ways, and refuses a model that it would change.
+
     >>> register()
     'foveate'
 
