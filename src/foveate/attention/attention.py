@@ -9,16 +9,15 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from foveate import machine
-from foveate.attention import fit, part, planner, record, summary
+from foveate.attention import check, planner, record, summary
 from foveate.attention.bias import Bias
 from foveate.attention.normaliser import Normaliser, Softmax
 from foveate.attention.paths import PATHS
 from foveate.attention.paths.additive import looked_back
-from foveate.attention.paths.materialised import materialise
-from foveate.attention.paths.path import Path
-from foveate.attention.position import Positions, traced
-from foveate.attention.refusal import require_choice
-from foveate.attention.score import KeyedScore, PlacedScore, ScaledDot, Score
+from foveate.attention.paths.materialised import biased_scores, materialise
+from foveate.attention.paths.path import Path, share_heads
+from foveate.attention.position import Positions, require_facts, require_places, traced
+from foveate.attention.score import FeedbackScore, KeyedScore, PlacedScore, ScaledDot, Score
 from foveate.attention.transform import Transform
 from foveate.attention.visibility import Visibility, everything
 from foveate.attention.visibility.rule import require_visibility
@@ -160,20 +159,23 @@ class Attention(nn.Module):
         self.score: Score | PlacedScore = ScaledDot() if score is None else score
         self.visibility = everything() if visibility is None else visibility
         self.normaliser: Normaliser = Softmax() if normaliser is None else normaliser
-        part.require_score(self.score)
+        check.require_part("score", self.score, (Callable, PlacedScore))
         require_visibility(self.visibility)
-        part.require_normaliser(self.normaliser)
-        part.require_placed(bias=bias, reweight=reweight)
-        part.require_centre(centre)
+        check.require_part("normaliser", self.normaliser, Normaliser)
+        check.require_placed(bias=bias, reweight=reweight)
+        if centre is not None:
+            check.require_part("centre", centre, Callable)
         self.bias, self.reweight = bias, reweight
-        self.transforms = part.require_transforms(transforms)
+        self.transforms: tuple[Transform, ...] = check.require_parts("transforms", transforms, Transform)
         for index, transform in enumerate(self.transforms):
             if isinstance(transform, nn.Module):
                 self.add_module(f"transform_{index}", transform)
         self.centre = centre
-        require_choice("kind", kind, ("self", "cross"))
+        check.require_choice("kind", kind, ("self", "cross"))
         self.kind = kind
-        self.paths = part.require_paths(paths)
+        self.paths: tuple[Path, ...] = check.require_parts("paths", paths, Path)
+        if not self.paths:
+            raise ValueError("`paths` is empty, so nothing could run. Leave it out for all, or give one at least.")
         self._chosen: dict[object, Path] = {}
         self._tuned = machine.current()
 
@@ -199,7 +201,7 @@ class Attention(nn.Module):
         given.
         """
         query, key, at = self._placed(query, key, value, at)
-        fit.require_parts(self, query, key, at)
+        self._require_parts(query, key, at)
         seen = materialise(self, query, key, value, at=at)
         return Explanation(seen.scores, seen.visible.expand_as(seen.scores), seen.weights, seen.context, self.shows)
 
@@ -220,7 +222,7 @@ class Attention(nn.Module):
         source = key
         query, key, at = self._placed(query, key, value, at)
         if dropout != 0.0:
-            fit.require_rate(dropout)
+            check.require_probability(dropout=dropout)
         record.note(self, self.kind, query, key, at, source=source)
         path = self._choose(query, key, at, training=self._trains(query, key, value, key_features), kept=key_features)
         return path.run(self, query, key, value, at=at, key_features=key_features, dropout=dropout)
@@ -257,7 +259,7 @@ class Attention(nn.Module):
         query, key, at = self._placed(query, key, key, at)
         training = self._trains(query, key)
         chosen = self._choose(query, key, at, training=training)
-        fit.require_score(self, query, key, at)
+        self._require_score(query, key, at)
         answers = tuple(self._answer(path, query, key, at, training=training) for path in self.paths)
         because = f"{type(self.score).__name__} + {self.visibility} + {type(self.normaliser).__name__}"
         return Plan(chosen.name, because, answers)
@@ -303,9 +305,9 @@ class Attention(nn.Module):
         if remembered is not None and (_by_kind(remembered) or not remembered.refuses(self, query, key, at)):
             return remembered
         if not traced():
-            fit.require_parts(self, query, key, at)
+            self._require_parts(query, key, at)
             if kept is not None:
-                fit.require_kept(self.score, self.transforms, query, key, kept)
+                self._require_kept(query, key, kept)
         accepting = [path for path in self.paths if not path.refuses(self, query, key, at)]
         if not accepting:
             reasons = "; ".join(f"{path.name}: {', '.join(path.refuses(self, query, key, at))}" for path in self.paths)
@@ -345,14 +347,49 @@ class Attention(nn.Module):
         return query, key, at
 
     def _positions(self, query: Tensor, key: Tensor, value: Tensor, at: Positions | None) -> Positions:
-        fit.require_tensors(query, key, value)
+        check.require_tensors(query, key, value)
         if at is not None:
-            fit.require_places(at, query, key)
+            require_places(at, query, key)
             return at
         queries, keys = query.shape[2], key.shape[2]
         if queries != keys:
             self._require_no_comparison(queries, keys)
         return Positions.plain(queries, keys, query.device)
+
+    @torch.no_grad()
+    def _require_parts(self, query: Tensor, key: Tensor, at: Positions) -> None:
+        """Raise TypeError or ValueError for a bias, a rule or positions that answer for other heads, examples or keys.
+
+        Each part is asked about the first query, which stands for all.
+        """
+        check.require_one_device(query=query.device, key=key.device, at=at.device)
+        require_facts(at, query, key)
+        if not query.shape[2] or not key.shape[2]:
+            return
+        first, wanted = at.rows(slice(0, 1)), (*query.shape[:2], 1, key.shape[2])
+        for name, part in (("bias", self.bias), ("reweight", self.reweight), ("visibility", self.visibility)):
+            if part is not None:
+                check.require_answer(name, part(first), wanted)
+
+    @torch.no_grad()
+    def _require_score(self, query: Tensor, key: Tensor, at: Positions) -> None:
+        """Raise as a run would for vectors that the score was not made for: it is asked about one pair."""
+        if at.previous is None and not isinstance(self.score, FeedbackScore):
+            pair = at.rows(slice(0, 1)).columns(slice(0, 1))
+            biased_scores(self, query[:, :, :1], share_heads(key[:, :, :1], query.shape[1]), at=pair)
+
+    @torch.no_grad()
+    def _require_kept(self, query: Tensor, key: Tensor, kept: Tensor) -> None:
+        """Raise ValueError for key features that this score did not make of these keys."""
+        if self.transforms or not isinstance(self.score, KeyedScore):
+            why = f"{type(self.score).__name__} makes none"
+            why = "transforms change keys where they stand" if self.transforms else why
+            raise ValueError(
+                f"`key_features` are given, but {why}: nothing can be kept. Leave them out, or pass what "
+                "attention.key_features(key) gives."
+            )
+        made = self.score.key_features(share_heads(key[:1, :, :1], query.shape[1]))
+        check.require_kept(self.score, kept, (*query.shape[:2], key.shape[2], made.shape[-1]))
 
     def _require_no_comparison(self, queries: int, keys: int) -> None:
         """Where queries and keys stand may be left unsaid only if nothing asks."""

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from foveate.attention.check import require_real, require_whole
 from foveate.attention.position import Positions
-from foveate.attention.refusal import require_real, require_whole
 
 Bias = Callable[[Positions], Float[Tensor, "#batch #heads #query #key"]]
 """Anything that makes floats from positions. One whose number for a pair depends on the places of the two alone may say

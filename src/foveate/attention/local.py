@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from foveate.attention.attention import Attention
 from foveate.attention.bias import Gaussian
+from foveate.attention.check import require_hidden, require_whole
 from foveate.attention.position import Positions
-from foveate.attention.refusal import require_hidden, require_whole
 from foveate.attention.score import GeneralConfig, ScoreConfig
 from foveate.attention.score.score import project
 from foveate.attention.visibility import Visibility, around, window

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from foveate.attention.attention import Explanation, Plan
 from foveate.attention.position import Positions
-from foveate.attention.visibility import Visibility
+from foveate.attention.visibility import Visibility, same_segment
 
 
 @runtime_checkable
@@ -67,3 +67,34 @@ class MechanismConfig(Protocol):
         visibility: Visibility,
         kind: Literal["self", "cross"],
     ) -> Mechanism: ...
+
+
+def shortest(*parts: object) -> int | None:
+    """The most positions that all parts have room for, modules or configurations; None where none has a `max_length`.
+
+    >>> from foveate.attention import AttentionConfig
+    >>> from foveate.attention.efficient import LinformerConfig
+    >>> shortest(AttentionConfig(), LinformerConfig(max_length=40), LinformerConfig(max_length=60))
+    40
+    """
+    limits = (getattr(part, "max_length", None) for part in parts)
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def require_no_segments(**attentions: object) -> None:
+    """Raise ValueError for an attention whose rule tells apart the texts of one row, by name: models read one a row;
+    or whose rule names the lengths of one batch: models read many.
+    """
+    for name, attention in attentions.items():
+        rule = str(getattr(attention, "visibility", ""))
+        if str(same_segment()) in rule:
+            raise ValueError(
+                f"{name}.visibility cannot be {rule!r}: a model's batch holds one text a row, without segments. "
+                "Leave same_segment() out; where you pack texts yourself, give it to an Attention with "
+                "at=Positions(..., query_segment=..., key_segment=...)"
+            )
+        if "padding([" in rule or "prefix([" in rule:
+            raise ValueError(
+                f"{name}.visibility cannot be {rule!r}: it names the lengths of one batch, and a model reads many. "
+                "padding() takes them from each batch; a prefix for all is one number: prefix(3)"
+            )

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Integer
 from torch import Tensor
 
-from foveate.attention.refusal import lengths, require_choice, require_whole
+from foveate.attention.check import described, lengths, require_choice, require_whole, stands
 
 Fact = TypeVar("Fact")
 
@@ -213,6 +213,56 @@ def _require_within(keys: int, lengths: Tensor) -> None:
             f"`key_lengths` go from {min(numbers)} to {max(numbers)}, but there are {keys} keys, padding included. "
             "Pass the true length of each example."
         )
+
+
+def require_places(at: Positions, query: Tensor, key: Tensor) -> None:
+    """Raise TypeError for anything but positions, ValueError for positions of other queries or keys."""
+    if not isinstance(at, Positions):
+        raise TypeError(f"`at` says where queries and keys stand: Positions.of(query=..., key=...), not {at!r}.")
+    (batch, heads, queries, _), keys = query.shape, key.shape[2]
+    parts: tuple[tuple[str, Any, tuple[int, ...]], ...] = (
+        ("query", at.query, (batch, heads, queries, 1)),
+        ("key", at.key, (batch, heads, 1, keys)),
+        ("real", at.real, (batch, heads, 1, keys)),
+    )
+    for name, part, shape in parts:
+        if (name == "real" and part is None) or (stands(part, shape) and (name != "real" or part.dtype == torch.bool)):
+            continue
+        if not isinstance(part, Tensor) or part.dim() != 4 or (name == "real" and part.dtype != torch.bool):
+            given = f"{described(part)}{f', {part.dtype}' if isinstance(part, Tensor) else ''}"
+            kind = "Bools" if name == "real" else "whole numbers"
+            raise ValueError(
+                f"`at.{name}` is {given}, but it holds {kind} of shape {shape}, where batch and heads may be 1. "
+                "Positions.of(query=..., key=..., key_lengths=...) makes them."
+            )
+        axis = 3 if name != "query" else 2
+        if name != "real" and part.shape[axis] != shape[axis]:
+            raise ValueError(
+                f"`{name}` has {shape[axis]} positions, but `at` places {part.shape[axis]}. "
+                "Build `at` for the tensors you pass."
+            )
+        raise ValueError(
+            f"`at.{name}` has shape {tuple(part.shape)}, and for these queries and keys it is {shape}, where batch and "
+            "heads may be 1. Give Positions.of as many lengths as the batch has examples."
+        )
+
+
+def require_facts(at: Positions, query: Tensor, key: Tensor) -> None:
+    """Raise ValueError for centres, segments or weights of the step before that belong to other queries or keys."""
+    (batch, heads, queries, _), keys = query.shape, key.shape[2]
+    all_keys = keys if at.uncut_keys is None else at.uncut_keys
+    for name, shape in (
+        ("centre", (batch, heads, queries, 1)),
+        ("query_segment", (batch, heads, queries, 1)),
+        ("key_segment", (batch, heads, 1, keys)),
+        ("previous", (batch, heads, queries, all_keys)),
+    ):
+        part = getattr(at, name)
+        if part is not None and not stands(part, shape):
+            raise ValueError(
+                f"`at.{name}` has shape {tuple(part.shape)}, and for these queries and keys it is {shape}, where batch "
+                "and heads may be 1."
+            )
 
 
 FACTS = 16

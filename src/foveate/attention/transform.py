@@ -9,8 +9,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from foveate.attention.check import require_choice, require_real, require_whole
 from foveate.attention.position import Positions
-from foveate.attention.refusal import require_choice, require_real, require_whole
 
 
 @runtime_checkable

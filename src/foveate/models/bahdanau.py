@@ -7,9 +7,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from foveate.attention import AdditiveConfig, AnyMechanismConfig, AttentionConfig, padding
+from foveate.attention.check import require_positive, require_rates
+from foveate.attention.mechanism import require_no_segments, shortest
 from foveate.data.batch import Batch
 from foveate.models.recurrent import Memory, RecurrentSeq2Seq, RecurrentState, attend_row, attend_step
-from foveate.nn.limit import require_no_segments, require_positive, require_rates, shortest
 from foveate.nn.packing import Packing
 from foveate.nn.recurrent import Cell, RecurrentConfig, RecurrentEncoder, RecurrentLayer, StackState
 

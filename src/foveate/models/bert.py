@@ -9,11 +9,12 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from foveate.attention import Positions
+from foveate.attention.check import require_positive
+from foveate.attention.mechanism import shortest
 from foveate.data.batch import Batch
 from foveate.nn.block import BlockConfig, EncoderBlock
 from foveate.nn.dropout import dropout
 from foveate.nn.feedforward import ACTIVATIONS
-from foveate.nn.limit import require_positive, shortest
 from foveate.nn.linear import Linear
 from foveate.nn.packing import Packing
 

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from foveate.attention.check import require_positive, require_rates
+from foveate.attention.mechanism import shortest
 from foveate.config.field import setting
 from foveate.data.batch import Batch
 from foveate.data.segment import segments
 from foveate.models.bert import BERTConfig, BERTEncoder
 from foveate.nn.dropout import dropout
 from foveate.nn.encoder import Encoder, EncoderConfig, RNNEncoderConfig
-from foveate.nn.limit import require_positive, require_rates, shortest
 from foveate.nn.linear import Linear
 from foveate.nn.packing import Packing
 from foveate.nn.pooling import AttentionPoolingConfig, PoolingConfig

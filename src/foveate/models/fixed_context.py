@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from foveate.attention.check import require_positive, require_rates
 from foveate.data.batch import Batch
 from foveate.models.recurrent import Memory, RecurrentSeq2Seq, RecurrentState
-from foveate.nn.limit import require_positive, require_rates
 from foveate.nn.packing import Packing
 from foveate.nn.recurrent import Cell, RecurrentConfig, RecurrentDecoder, RecurrentEncoder, StackState
 

@@ -12,11 +12,12 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from foveate.attention import Positions, causal
+from foveate.attention.check import require_positive
+from foveate.attention.mechanism import shortest
 from foveate.data.batch import Batch
 from foveate.models.language_model import LanguageModel, require_equal_lengths
 from foveate.nn.block import BlockConfig, EncoderBlock
 from foveate.nn.dropout import dropout
-from foveate.nn.limit import require_positive, shortest
 from foveate.nn.loss import projected_cross_entropy
 from foveate.nn.multihead import MultiHeadAttention
 from foveate.nn.packing import Packing

@@ -7,11 +7,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from foveate.attention import AnyMechanismConfig, AttentionConfig, Positions, Rotary, causal
+from foveate.attention.check import require_positive, require_rates
+from foveate.attention.mechanism import shortest
 from foveate.models.gpt import CausalTransformer
 from foveate.nn.block import require_parallel
 from foveate.nn.dropout import add_dropped
 from foveate.nn.feedforward import GatedFeedForward
-from foveate.nn.limit import require_positive, require_rates, shortest
 from foveate.nn.multihead import MultiHeadAttention
 from foveate.nn.packing import Packing
 

@@ -7,10 +7,11 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from foveate.attention import AnyMechanismConfig, AttentionConfig, GeneralConfig, padding
+from foveate.attention.check import require_positive, require_rates
+from foveate.attention.mechanism import require_no_segments, shortest
 from foveate.data.batch import Batch
 from foveate.models.fixed_context import direction_dim
 from foveate.models.recurrent import Memory, RecurrentSeq2Seq, RecurrentState, attend_in_turn, attend_row, attend_step
-from foveate.nn.limit import require_no_segments, require_positive, require_rates, shortest
 from foveate.nn.packing import Packing
 from foveate.nn.recurrent import Cell, RecurrentConfig, RecurrentDecoder, RecurrentEncoder, StackState
 

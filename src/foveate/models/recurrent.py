@@ -8,12 +8,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from foveate.attention import Attention, Hard, Mechanism, Positions, Reinforce, choices
+from foveate.attention.mechanism import shortest
 from foveate.attention.normaliser import Choice
 from foveate.attention.score import FeedbackScore
 from foveate.data.batch import Batch
 from foveate.models.seq2seq import Seq2Seq, selected_sentences
 from foveate.nn.dropout import dropout
-from foveate.nn.limit import shortest
 from foveate.nn.loss import cross_entropy
 from foveate.nn.recurrent import RecurrentEncoder, StackState
 

@@ -7,8 +7,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import embedding_bag, logsigmoid
 
+from foveate.attention.check import require_positive
 from foveate.config.field import setting
-from foveate.nn.limit import require_positive
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
+from foveate.attention.check import require_positive, require_rates
 from foveate.config.field import setting
 from foveate.data.batch import Batch
 from foveate.data.tokeniser import UNKNOWN
@@ -14,7 +15,6 @@ from foveate.data.word import WordBatch
 from foveate.models.bert import BERTConfig
 from foveate.nn.dropout import dropout
 from foveate.nn.encoder import Encoder, EncoderConfig, RNNEncoderConfig
-from foveate.nn.limit import require_positive, require_rates
 from foveate.nn.linear import Linear
 from foveate.nn.neighbour import Neighbours
 from foveate.nn.packing import Packing

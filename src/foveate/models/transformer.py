@@ -12,13 +12,14 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from foveate.attention import Positions
+from foveate.attention.check import require_positive
+from foveate.attention.mechanism import shortest
 from foveate.attention.record import is_recording
 from foveate.data.batch import Batch
 from foveate.models.seq2seq import Seq2Seq, selected_sentences
 from foveate.nn.block import BlockConfig, DecoderBlock, EncoderBlock
 from foveate.nn.dropout import dropout
 from foveate.nn.flat import FlatBlock, FlatBlocks, Sight
-from foveate.nn.limit import require_positive, shortest
 from foveate.nn.linear import PackedWeight, may_pack, packed_product
 from foveate.nn.loss import projected_cross_entropy
 from foveate.nn.multihead import KeyValue

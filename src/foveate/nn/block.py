@@ -18,9 +18,10 @@ from foveate.attention import (
     causal,
     padding,
 )
+from foveate.attention.check import require_positive, require_rates
+from foveate.attention.mechanism import require_no_segments, shortest
 from foveate.nn.dropout import add_dropped, add_dropped_and_norm
 from foveate.nn.feedforward import Activation, FeedForward
-from foveate.nn.limit import require_no_segments, require_positive, require_rates, shortest
 from foveate.nn.multihead import KeyValue, MultiHeadAttention, PackedKeyValue
 from foveate.nn.packing import Packing
 

@@ -15,8 +15,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from foveate import native
+from foveate.attention.check import require_rates
 from foveate.attention.paths.derivative import by_definition
-from foveate.nn.limit import require_rates
 from foveate.nn.origin import is_plain
 
 STEPS = 1 << 16

@@ -9,10 +9,11 @@ from torch import Tensor, nn
 from torch.nn.functional import relu
 
 from foveate.attention import Positions
+from foveate.attention.check import require_positive, require_rates
+from foveate.attention.mechanism import shortest
 from foveate.config.field import setting
 from foveate.nn.block import BlockConfig, EncoderBlock
 from foveate.nn.dropout import dropout
-from foveate.nn.limit import require_positive, require_rates, shortest
 from foveate.nn.linear import Linear
 from foveate.nn.neighbour import Neighbours, lengths_of_tokens
 from foveate.nn.packing import Packing

@@ -15,11 +15,11 @@ from foveate.attention import (
     Visibility,
     everything,
 )
+from foveate.attention.check import refusal, require_whole
+from foveate.attention.mechanism import shortest
 from foveate.attention.paths import packed
 from foveate.attention.record import is_recording, note
-from foveate.attention.refusal import refusal, require_whole
 from foveate.attention.score import FeedbackScore
-from foveate.nn.limit import shortest
 from foveate.nn.linear import Linear, linear
 from foveate.nn.origin import is_plain
 from foveate.nn.packing import Packing

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from foveate.attention import AdditiveConfig, AnyMechanismConfig, AttentionConfig, Mechanism, Positions, padding
-from foveate.nn.limit import require_no_segments, shortest
+from foveate.attention.mechanism import require_no_segments, shortest
 from foveate.nn.packing import Packing
 
 

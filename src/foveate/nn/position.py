@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from foveate.nn.limit import require_positive
+from foveate.attention.check import require_positive
 
 
 class Sinusoid(nn.Module):

@@ -8,9 +8,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from foveate.attention import Recording, record
-from foveate.attention.refusal import lengths as as_lengths
+from foveate.attention.check import lengths as as_lengths
+from foveate.attention.check import require_positive
 from foveate.config.field import setting
-from foveate.nn.limit import require_positive
 from foveate.nn.packing import Packing
 from foveate.nn.ran_layer import RANLayer, RANLayerConfig, RANOutput, RANState
 from foveate.nn.ran_window import Windows

@@ -5,9 +5,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import silu
 
+from foveate.attention.check import require_positive, require_rates
 from foveate.nn.dropout import dropout
 from foveate.nn.gate import Gate
-from foveate.nn.limit import require_positive, require_rates
 from foveate.nn.linear import Linear
 from foveate.nn.ran_layer import RANOutput
 

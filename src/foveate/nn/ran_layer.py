@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from torch.nn.functional import pad, silu
 
 from foveate.attention import Attention, Positions, causal, padding
+from foveate.attention.check import require_positive, require_rates
 from foveate.attention.transform import rotated
 from foveate.config.field import setting
 from foveate.nn.dropout import add_dropped
 from foveate.nn.gate import Gate, Norm, Standard, standardised
-from foveate.nn.limit import require_positive, require_rates
 from foveate.nn.linear import Linear
 from foveate.nn.ran_review import Review
 from foveate.nn.ran_window import Windows

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from foveate.attention.check import require_positive, require_rates
 from foveate.nn.dropout import dropout
-from foveate.nn.limit import require_positive, require_rates
 from foveate.nn.origin import is_plain
 
 Cell = Literal["rnn", "lstm", "gru", "lecture_gru"]

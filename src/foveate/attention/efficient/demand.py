@@ -48,13 +48,3 @@ def require(mechanism: str, rule: Visibility, *, may_be_causal: bool, way_out: s
     unmet = [*(["causal()"] if demand.causal and not may_be_causal else []), *map(str, demand.others)]
     if unmet:
         raise ValueError(f"{mechanism} cannot honour {' & '.join(unmet)}: {way_out}")
-
-
-def require_one_width(mechanism: str, query_dim: int, key_dim: int) -> None:
-    """ValueError where queries and keys cannot be multiplied with each other."""
-    if query_dim != key_dim:
-        raise ValueError(
-            f"{mechanism} needs queries and keys of one width, got {query_dim} and {key_dim}. "
-            'Choose equal widths, or the kind "attention" with the score "general" or "additive", which learn to join '
-            "different ones."
-        )

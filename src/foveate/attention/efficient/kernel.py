@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from foveate.attention.attention import Attention
+from foveate.attention.check import require_equal_width
 from foveate.attention.efficient.demand import demand_of
 from foveate.attention.efficient.proportional import Proportional
 from foveate.attention.normaliser import Normaliser, Softmax
@@ -15,7 +16,6 @@ from foveate.attention.paths.materialised import MaterialisedPath, materialise
 from foveate.attention.paths.path import Cost, Formula, share_heads
 from foveate.attention.position import Positions
 from foveate.attention.score import FactoredScore
-from foveate.attention.score.score import require_equal_width
 from foveate.attention.visibility import Visibility
 
 CHUNK = 64

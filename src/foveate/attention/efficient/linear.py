@@ -7,10 +7,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from foveate.attention.efficient.demand import require_one_width
+from foveate.attention.check import require_equal_width, require_one_width
 from foveate.attention.efficient.kernel import KernelAttention
 from foveate.attention.efficient.proportional import Proportional
-from foveate.attention.score.score import require_equal_width
 from foveate.attention.visibility import Visibility
 
 

@@ -8,13 +8,18 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from foveate.attention.attention import Attention, Explanation, Plan
-from foveate.attention.efficient.demand import demand_of, require, require_one_width
-from foveate.attention.fit import require_places, require_tensors
+from foveate.attention.check import (
+    require_choice,
+    require_equal_width,
+    require_heads,
+    require_one_width,
+    require_tensors,
+    require_whole,
+)
+from foveate.attention.efficient.demand import demand_of, require
 from foveate.attention.paths.path import share_heads
-from foveate.attention.position import Positions
-from foveate.attention.refusal import require_choice, require_whole
+from foveate.attention.position import Positions, require_places
 from foveate.attention.score import ScaledDot
-from foveate.attention.score.score import require_equal_width, require_heads
 from foveate.attention.visibility import Visibility, everything, padding
 
 Sharing = Literal["none", "heads", "key_value"]

@@ -8,10 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from foveate.attention.efficient.demand import require_one_width
+from foveate.attention.check import require_one_width, require_whole, require_width
 from foveate.attention.efficient.kernel import KernelAttention
-from foveate.attention.refusal import require_whole
-from foveate.attention.score.score import require_width
 from foveate.attention.visibility import Visibility
 
 

@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from foveate.attention.check import require_real
 from foveate.attention.normaliser.normaliser import possible
-from foveate.attention.refusal import require_real
 
 
 @dataclass(frozen=True, kw_only=True)

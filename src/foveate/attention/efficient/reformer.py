@@ -9,13 +9,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from foveate.attention.attention import Attention
+from foveate.attention.check import require_equal_width, require_one_width, require_whole, require_width
 from foveate.attention.efficient.bucket import NOWHERE, SPACING, HashedPath, SameBucket, SharedDot
-from foveate.attention.efficient.demand import demand_of, require_one_width
+from foveate.attention.efficient.demand import demand_of
 from foveate.attention.paths.materialised import MaterialisedPath
 from foveate.attention.paths.path import share_heads
 from foveate.attention.position import Positions
-from foveate.attention.refusal import require_whole
-from foveate.attention.score.score import require_equal_width, require_width
 from foveate.attention.visibility import Visibility, everything
 
 

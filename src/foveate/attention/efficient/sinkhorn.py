@@ -8,14 +8,19 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from foveate.attention.attention import Explanation, Plan, PlannedPath
+from foveate.attention.check import (
+    require_equal_width,
+    require_made_for,
+    require_one_width,
+    require_real,
+    require_tensors,
+    require_whole,
+)
 from foveate.attention.efficient.block import Blocks, Look, Sorted, balanced, blocks_of
-from foveate.attention.efficient.demand import demand_of, require, require_one_width
-from foveate.attention.fit import require_places, require_tensors
+from foveate.attention.efficient.demand import demand_of, require
 from foveate.attention.paths.path import Cost
 from foveate.attention.planner import features, is_training, rates_of
-from foveate.attention.position import Positions
-from foveate.attention.refusal import require_real, require_whole
-from foveate.attention.score.score import require_equal_width, require_made_for
+from foveate.attention.position import Positions, require_places
 from foveate.attention.visibility import Visibility, everything
 
 

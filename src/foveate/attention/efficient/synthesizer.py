@@ -8,10 +8,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from foveate.attention.attention import Attention
+from foveate.attention.check import require_choice, require_heads, require_made_for
 from foveate.attention.paths.materialised import MaterialisedPath
 from foveate.attention.position import Positions
-from foveate.attention.refusal import require_choice
-from foveate.attention.score.score import require_heads, require_made_for
 from foveate.attention.visibility import Visibility
 
 

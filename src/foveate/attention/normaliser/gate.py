@@ -5,8 +5,8 @@ from typing import ClassVar
 
 import torch
 
+from foveate.attention.check import require_real
 from foveate.attention.normaliser.normaliser import Rows, Scores, Visible, Weights, precise, shown
-from foveate.attention.refusal import require_real
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from foveate.attention.check import require_choice, require_real
 from foveate.attention.normaliser.normaliser import Rows, Scores, Visible, Weights, closed, possible, precise
 from foveate.attention.normaliser.softmax import Softmax
-from foveate.attention.refusal import require_choice, require_real
 
 HardMode = Literal["argmax", "sample", "straight_through", "gumbel"]
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
+from foveate.attention.check import require_real
 from foveate.attention.normaliser.normaliser import (
     Rows,
     Scores,
@@ -15,7 +16,6 @@ from foveate.attention.normaliser.normaliser import (
     shown,
     undecided,
 )
-from foveate.attention.refusal import require_real
 
 
 @dataclass(frozen=True)

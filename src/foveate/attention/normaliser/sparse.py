@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from foveate import native
+from foveate.attention.check import require_real
 from foveate.attention.normaliser.normaliser import Rows, Scores, Visible, Weights, closed, possible, precise, shown
 from foveate.attention.position import traced
-from foveate.attention.refusal import require_real
 
 
 @dataclass(frozen=True)

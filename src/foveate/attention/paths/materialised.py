@@ -7,10 +7,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from foveate.attention.bias import told
+from foveate.attention.check import described
 from foveate.attention.paths.hidden import finite, nothing_to_silence, silence, weigh
 from foveate.attention.paths.path import Cost, Formula, asked, share_heads
 from foveate.attention.position import Positions, traced
-from foveate.attention.refusal import described
 from foveate.attention.score import PlacedScore, is_factored
 
 

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from foveate.attention.refusal import require_hidden, require_whole
+from foveate.attention.check import require_hidden, require_whole
 from foveate.attention.score.score import project
 
 

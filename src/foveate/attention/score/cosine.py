@@ -7,8 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from foveate.attention.refusal import require_real, require_whole
-from foveate.attention.score.score import require_equal_width, require_heads
+from foveate.attention.check import require_equal_width, require_heads, require_real, require_whole
 
 
 class Cosine(nn.Module):

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
-from foveate.attention.refusal import require_hidden, require_whole
+from foveate.attention.check import require_hidden, require_whole
 from foveate.attention.score.score import FactoredScore, project
 
 

@@ -8,9 +8,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import conv1d
 
+from foveate.attention.check import require_hidden, require_made_for, require_whole
 from foveate.attention.position import Positions
-from foveate.attention.refusal import require_hidden, require_whole
-from foveate.attention.score.score import PlacedScore, project, require_made_for
+from foveate.attention.score.score import PlacedScore, project
 
 
 @runtime_checkable

@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from foveate.attention.refusal import require_real, require_whole
-from foveate.attention.score.score import project, require_equal_width, require_made_for
+from foveate.attention.check import require_equal_width, require_made_for, require_real, require_whole
+from foveate.attention.score.score import project
 
 
 @dataclass(frozen=True, kw_only=True)

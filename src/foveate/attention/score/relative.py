@@ -6,9 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from foveate.attention.check import require_equal_width, require_whole, require_width
 from foveate.attention.position import Positions
-from foveate.attention.refusal import require_whole
-from foveate.attention.score.score import require_equal_width, require_width
 
 
 class ShawRelative(nn.Module):

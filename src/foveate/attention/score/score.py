@@ -8,10 +8,10 @@ A score is any callable on `(query, key)`. The ones here also say which part bel
 
 from typing import Protocol, TypeGuard, runtime_checkable
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from foveate.attention.check import require_made_for
 from foveate.attention.position import Positions
 
 
@@ -114,45 +114,6 @@ def is_hooked(part: object) -> bool:
     """Whether calling a module does more than its class says."""
     own = vars(part) if isinstance(part, nn.Module) else {}
     return bool(own) and bool(own["_forward_hooks"] or own["_forward_pre_hooks"] or "forward" in own)
-
-
-def require_equal_width(name: str, query: Tensor, key: Tensor) -> None:
-    if query.shape[-1] != key.shape[-1]:
-        raise ValueError(
-            f"{name} needs queries and keys of one width, got {query.shape[-1]} and {key.shape[-1]}. "
-            "Project one of them, or use General or Additive, which join different widths."
-        )
-
-
-def require_made_for(x: Tensor, weight: Tensor) -> None:
-    """Raise ValueError for vectors of another width, or of other heads, than a weight `heads width _` is made for."""
-    shape, made_for = x.shape, weight.shape
-    if shape[-1] == made_for[-2] and (made_for[0] == 1 or made_for[0] == shape[1]) and x.dtype == weight.dtype:
-        return
-    require_width(x, made_for[-2])
-    require_heads(x, made_for[0])
-    if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
-        kind = str(x.dtype).removeprefix("torch.")
-        raise ValueError(
-            f"The score's weights are {str(weight.dtype).removeprefix('torch.')}, and the vectors {kind}. "
-            f"Pass one type of numbers: attention.to(torch.{kind}), or the vectors in the other."
-        )
-
-
-def require_heads(x: Tensor, heads: int) -> None:
-    if heads != 1 and heads != x.shape[1]:
-        raise ValueError(
-            f"The score was made for {heads} heads, and is given {x.shape[1]}. Build it with num_heads={x.shape[1]}, "
-            "or with num_heads=1 for weights that all heads share."
-        )
-
-
-def require_width(x: Tensor, width: int) -> None:
-    if x.shape[-1] != width:
-        raise ValueError(
-            f"The score was made for vectors of {width} numbers, and is given {x.shape[-1]}. Build it with the "
-            "query_dim and key_dim of the tensors you pass."
-        )
 
 
 def project(x: Tensor, weight: Tensor) -> Tensor:

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from foveate.attention.check import described, refusal
 from foveate.attention.position import Positions
-from foveate.attention.refusal import described, refusal
 from foveate.attention.visibility.rule import Visibility
 
 PRINTED = 64

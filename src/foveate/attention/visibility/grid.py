@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from jaxtyping import Bool
 from torch import Tensor
 
+from foveate.attention.check import require_whole, whole_numbers
 from foveate.attention.position import Positions
-from foveate.attention.refusal import require_whole, whole_numbers
 from foveate.attention.visibility.reach import Reach, Span
 from foveate.attention.visibility.rule import Visibility
 

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from foveate.attention.refusal import refusal
+from foveate.attention.check import refusal
 from foveate.attention.visibility.edge import edges
 from foveate.attention.visibility.grid import neighbourhood
 from foveate.attention.visibility.pattern import bigbird, longformer, sparse

@@ -2,7 +2,7 @@
 
 import math
 
-from foveate.attention.refusal import require_whole
+from foveate.attention.check import require_whole
 from foveate.attention.visibility.rule import Visibility
 from foveate.attention.visibility.sparse import block as whole_block
 from foveate.attention.visibility.sparse import chunk, global_tokens, random_blocks, summary

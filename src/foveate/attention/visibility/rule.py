@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
+from foveate.attention.check import refusal, require_whole
 from foveate.attention.position import Positions
-from foveate.attention.refusal import refusal, require_whole
 from foveate.attention.visibility.reach import EVERYWHERE, NOWHERE, Reach, intersection, union
 
 SAMPLED_ROWS = 64

@@ -8,9 +8,9 @@ import torch
 from jaxtyping import Bool, Int, Integer
 from torch import Tensor
 
+from foveate.attention.check import lengths as lengths_of
+from foveate.attention.check import whole_numbers
 from foveate.attention.position import Positions
-from foveate.attention.refusal import lengths as lengths_of
-from foveate.attention.refusal import whole_numbers
 from foveate.attention.visibility.reach import Reach, Span
 from foveate.attention.visibility.rule import Everything, Visibility
 

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from foveate.attention.check import require_whole, whole_numbers
 from foveate.attention.position import Positions
-from foveate.attention.refusal import require_whole, whole_numbers
 from foveate.attention.visibility.reach import EVERYWHERE, Reach, Span
 from foveate.attention.visibility.rule import Visibility, everything
 from foveate.attention.visibility.window import Causal, Count, Window, number, require_counts

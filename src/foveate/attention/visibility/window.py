@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
+from foveate.attention.check import require_real, require_whole
 from foveate.attention.position import Positions
-from foveate.attention.refusal import require_real, require_whole
 from foveate.attention.visibility.reach import Reach, Span
 from foveate.attention.visibility.rule import Visibility, everything
 

@@ -113,7 +113,7 @@ WRONG: list[tuple[Callable[[], Any], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("make", "kind", "says"), WRONG, ids=[says[:40] for _, _, says in WRONG])
-def test_a_part_that_is_none_is_refused_with_a_way_out(
+def test_a_part_of_the_wrong_type_is_refused_with_a_way_out(
     unchecked: None, make: Callable[[], Any], kind: type[Exception], says: str
 ) -> None:
     with pytest.raises(kind) as refused:

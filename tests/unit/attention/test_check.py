@@ -34,6 +34,7 @@ from foveate.attention import (
     everything,
     padding,
 )
+from foveate.attention.check import described
 from foveate.attention.efficient import (
     LinearAttention,
     LinearConfig,
@@ -46,7 +47,6 @@ from foveate.attention.efficient import (
     SparseConfig,
     SynthesizerConfig,
 )
-from foveate.attention.refusal import described
 
 WHOLE, NUMBER = "must be a whole number.", "must be a number."
 MASK = torch.ones(5, 5, dtype=torch.bool)
