@@ -8,7 +8,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from foveate.attention import Attention, Dot, Softmax, Visibility, causal, padding
-from foveate.attention.score import is_hooked, is_one_of
+from foveate.attention.claim import is_hooked
+from foveate.attention.score import is_one_of
 from foveate.errors import UsageError
 from foveate.models import Seq2Seq, Transformer
 from foveate.nn.block import DecoderBlock, EncoderBlock

@@ -14,11 +14,12 @@ from torch import Tensor
 from torch.nn.functional import dropout as drop
 
 from foveate.attention.bias import Bias, judges_pairs, told
+from foveate.attention.claim import follows
 from foveate.attention.normaliser import Normaliser, Softmax
 from foveate.attention.normaliser.normaliser import tells_place
 from foveate.attention.paths.path import Cost, Formula, cutting_reasons, empty_reasons, share_heads
 from foveate.attention.position import Positions
-from foveate.attention.score import Additive, Cosine, Dot, General, follows, is_factored, is_one_of
+from foveate.attention.score import Additive, Cosine, Dot, General, is_factored, is_one_of
 from foveate.attention.score.graph import EdgeScore
 from foveate.attention.visibility import And, Edges, Everything, Visibility
 

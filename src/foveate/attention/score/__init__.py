@@ -17,9 +17,7 @@ from foveate.attention.score.score import (
     KeyedScore,
     PlacedScore,
     Score,
-    follows,
     is_factored,
-    is_hooked,
     is_one_of,
 )
 
@@ -63,8 +61,6 @@ __all__ = [
     "ScoreConfig",
     "ShawRelative",
     "ShawRelativeConfig",
-    "follows",
     "is_factored",
-    "is_hooked",
     "is_one_of",
 ]

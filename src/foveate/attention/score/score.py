@@ -9,9 +9,10 @@ A score is any callable on `(query, key)`. The ones here also say which part bel
 from typing import Protocol, TypeGuard, runtime_checkable
 
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from foveate.attention.check import require_made_for
+from foveate.attention.claim import follows, is_hooked
 from foveate.attention.position import Positions
 
 
@@ -95,25 +96,6 @@ def is_factored(score: object) -> TypeGuard[FactoredScore]:
     (True, False)
     """
     return isinstance(score, FactoredScore) and not is_hooked(score) and follows(score, CALLED, FACTORS)
-
-
-def follows(score: object, whole: tuple[str, ...], parts: tuple[str, ...]) -> bool:
-    """Whether no class that stands before those which define the parts defines the whole: what is overridden in a
-    subclass no longer follows from parts that are inherited.
-    """
-    return min(_depth(type(score), whole)) >= min(_depth(type(score), parts))
-
-
-def _depth(kind: type, names: tuple[str, ...]) -> list[int]:
-    """How far back in the inheritance each method is defined."""
-    places = (next((i for i, base in enumerate(kind.__mro__) if name in vars(base)), None) for name in names)
-    return [place for place in places if place is not None] or [len(kind.__mro__)]
-
-
-def is_hooked(part: object) -> bool:
-    """Whether calling a module does more than its class says."""
-    own = vars(part) if isinstance(part, nn.Module) else {}
-    return bool(own) and bool(own["_forward_hooks"] or own["_forward_pre_hooks"] or "forward" in own)
 
 
 def project(x: Tensor, weight: Tensor) -> Tensor:

@@ -13,9 +13,10 @@ from torch import Tensor
 
 from foveate.attention import AttentionRecord, Positions, Visibility
 from foveate.attention.bias import Alibi, Bias, Gaussian, RelativeBuckets
+from foveate.attention.claim import is_hooked
 from foveate.attention.normaliser import Softmax
 from foveate.attention.paths.path import Formula
-from foveate.attention.score import Additive, Cosine, Dot, General, Location, is_hooked, is_one_of
+from foveate.attention.score import Additive, Cosine, Dot, General, Location, is_one_of
 from foveate.attention.visibility import And, Around, Causal, Edges, Everything, Padding, Window
 from foveate.errors import UsageError
 from foveate.inspect.trace import normal

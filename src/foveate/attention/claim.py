@@ -1,0 +1,62 @@
+"""What a part says about itself, and whether that is still true of what it computes.
+
+A score, a bias, a normaliser or a transform may state facts by attributes and methods: `by_pair`, `symbol`, `header`,
+`onnx` … A fact is true of the class that states it. A subclass that computes something else, and a hooked module, must
+state it again.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+from torch import nn
+
+
+def claim(part: object, name: str, default: Any = None) -> Any:
+    """The attribute `name` of a part; the default where the part has none, or computes something else than the class
+    that states it.
+
+    >>> from foveate.attention import Alibi
+    >>> class Steeper(Alibi):
+    ...     def __call__(self, at):
+    ...         return 2 * super().__call__(at)
+    >>> claim(Alibi(2), "by_pair"), claim(Steeper(2), "by_pair"), claim(None, "by_pair", default="nothing")
+    (True, None, 'nothing')
+    """
+    kind: Any = type(part)
+    if part is None or is_hooked(part) or not (name in getattr(part, "__dict__", ()) or _covers(kind, name)):
+        return default
+    return getattr(part, name, default)
+
+
+@lru_cache(maxsize=4096)
+def _covers(kind: Any, name: str) -> bool:
+    """Whether the first class that states the fact is also the first that computes anything."""
+    for base in kind.__mro__:
+        if name in vars(base):
+            return True
+        if any(_computes(member, value) for member, value in vars(base).items()):
+            return False
+    return False
+
+
+def _computes(name: str, value: object) -> bool:
+    return (name == "__call__" or not name.startswith("__")) and (callable(value) or isinstance(value, property))
+
+
+def follows(part: object, whole: tuple[str, ...], parts: tuple[str, ...]) -> bool:
+    """Whether no class that stands before those which define the parts defines the whole: what is overridden in a
+    subclass no longer follows from parts that are inherited.
+    """
+    return min(_depth(type(part), whole)) >= min(_depth(type(part), parts))
+
+
+def _depth(kind: type, names: tuple[str, ...]) -> list[int]:
+    """How far back in the inheritance each method is defined."""
+    places = (next((i for i, base in enumerate(kind.__mro__) if name in vars(base)), None) for name in names)
+    return [place for place in places if place is not None] or [len(kind.__mro__)]
+
+
+def is_hooked(part: object) -> bool:
+    """Whether calling a module does more than its class says."""
+    own = vars(part) if isinstance(part, nn.Module) else {}
+    return bool(own) and bool(own["_forward_hooks"] or own["_forward_pre_hooks"] or "forward" in own)
