@@ -32,7 +32,7 @@ import torch
 from foveate.attention import Attention, causal, record
 from foveate.inspect import Trace, Track, read_trace, standalone, write_trace
 from foveate.inspect.trace import Site
-from foveate.inspect.trace.fold import statistic
+from foveate.inspect.trace.conversion import statistic
 
 ROOT = Path(__file__).parents[1]
 NOW = datetime.now().strftime("%Y-%m-%d-%H%M")

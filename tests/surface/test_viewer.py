@@ -20,7 +20,7 @@ from foveate.attention import Attention, causal, record
 from foveate.data.tokeniser import CharacterConfig
 from foveate.errors import SetupError
 from foveate.inspect import Trace, TraceProvider, Track, alignment, read_trace, steps
-from foveate.inspect.trace import given, page
+from foveate.inspect.trace import given, html
 from foveate.models import TransformerConfig
 from foveate.nn.block import BlockConfig
 from foveate.serve import Session, application
@@ -323,9 +323,9 @@ def test_a_run_becomes_a_trace_a_page_and_pictures(foveate: Any, trained: Path, 
 def test_a_page_from_the_command_line(
     foveate: Any, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in page.PARTS:
-        (tmp_path / name).write_text(f"{page.LINK}{page.SCRIPT}" if name == "index.html" else "1")
-    monkeypatch.setattr(page, "static_folder", lambda: tmp_path)
+    for name in html.PARTS:
+        (tmp_path / name).write_text(f"{html.LINK}{html.SCRIPT}" if name == "index.html" else "1")
+    monkeypatch.setattr(html, "static_folder", lambda: tmp_path)
     foveate("look", trained, "--text", "abc", "--no-tune", "--html", tmp_path / "out.html")
     assert 'id="trace"' in (tmp_path / "out.html").read_text()
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         standalone,
         write_trace,
     )
-    from foveate.inspect.trace.observe import observe
+    from foveate.inspect.trace.observation import observe
 
 # What needs torch is imported when it is asked for: pictures of alignments need none.
 _LATER = {

@@ -6,7 +6,7 @@ import webbrowser
 from pathlib import Path
 from typing import Any, TypeVar
 
-from foveate.inspect.trace.page import standalone
+from foveate.inspect.trace.html import standalone
 from foveate.inspect.trace.trace import Trace
 from foveate.storage.draft import write_file
 

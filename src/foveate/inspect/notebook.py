@@ -18,7 +18,7 @@ from foveate.inspect.step import steps
 from foveate.inspect.tile import TraceProvider
 from foveate.inspect.tile.provider import CancelledError
 from foveate.inspect.tile.sweep import BASE
-from foveate.inspect.trace.page import live_page, part
+from foveate.inspect.trace.html import live_page, part
 from foveate.inspect.trace.trace import Trace
 
 Say = Callable[[dict[str, Any], list[bytes]], None]

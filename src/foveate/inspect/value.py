@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from foveate.inspect.switch import explained
-from foveate.inspect.trace.observe import Observation, observe
+from foveate.inspect.trace.observation import Observation, observe
 
 LONGEST = 1024
 """Tokens up to which every weight is made once, to compare."""

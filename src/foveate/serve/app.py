@@ -19,7 +19,7 @@ from foveate.errors import FoveateError, UsageError
 from foveate.inspect import TraceProvider, steps
 from foveate.inspect.tile import CancelledError
 from foveate.inspect.tile.provider import Cancelled, Level
-from foveate.inspect.trace.page import static_folder
+from foveate.inspect.trace.html import static_folder
 from foveate.serve.guard import LARGEST, Guard
 from foveate.serve.session import Session
 

@@ -10,7 +10,7 @@ import torch
 from foveate.errors import DataError, UsageError
 from foveate.inspect import Picture, Sound, Trace, Track, read_trace, spectrogram, standalone, write_trace
 from foveate.inspect.trace import given
-from foveate.inspect.trace.file import parsed
+from foveate.inspect.trace.folder import parsed
 
 JPEG = bytes.fromhex("ffd8ffe000104a46494600010100000100010000ffc0000b080007000901011100ffd9")
 

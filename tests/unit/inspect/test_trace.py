@@ -19,8 +19,8 @@ from foveate.errors import DataError, SetupError, UsageError
 from foveate.inspect.step import steps
 from foveate.inspect.tile import TraceProvider
 from foveate.inspect.trace import Trace, Track, given, observe, read_trace, standalone, trace_writer, write_trace
-from foveate.inspect.trace import page as page_module
-from foveate.inspect.trace.page import packed
+from foveate.inspect.trace import html as page_module
+from foveate.inspect.trace.html import packed
 
 LABELS = ["▁a", "b", "▁c.", "▁d", "▁e"]
 
@@ -200,9 +200,9 @@ def test_a_rule_of_ones_own_is_kept_as_bits() -> None:
 
 
 def test_a_rule_over_a_large_map_is_evaluated_and_no_page_claims_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    from foveate.inspect.trace import fold
+    from foveate.inspect.trace import conversion
 
-    monkeypatch.setattr(fold, "BITS", 100)
+    monkeypatch.setattr(conversion, "BITS", 100)
     site = Attention(visibility=bigbird(block=4))
     with record(site) as seen:
         site.run(x := torch.randn(1, 1, 40, 4), x, x)

@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from foveate.inspect.trace.fold import Stored, statistic
+from foveate.inspect.trace.conversion import Stored, statistic
 from foveate.inspect.trace.mask import biased, seen_by
 from foveate.inspect.trace.site import Site
 from foveate.inspect.trace.trace import SAMPLED, layer_of

@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from foveate.inspect.trace.fold import BITS, require_small
-from foveate.inspect.trace.observe import packed
+from foveate.inspect.trace.conversion import BITS, require_small
+from foveate.inspect.trace.observation import packed
 
 
 def seen_by(

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import foveate
 from foveate.attention import AttentionRecord, Recording
 from foveate.errors import DataError, FoveateError, UsageError
-from foveate.inspect.trace.fold import Stored, site_of
+from foveate.inspect.trace.conversion import Stored, site_of
 from foveate.inspect.trace.site import Site
 from foveate.inspect.trace.track import SCENES, Track
 
 if TYPE_CHECKING:
-    from foveate.inspect.trace.observe import Observation
+    from foveate.inspect.trace.observation import Observation
 
 FORMAT, VERSIONS = "foveate-trace", (1, 2)
 """Version 2 has pictures, sounds and places; a trace without them is written as version 1, for older readers."""
@@ -194,7 +194,7 @@ class Trace:
         """The viewer in a frame that may run scripts and nothing else; a sentence where that cannot be."""
         from html import escape
 
-        from foveate.inspect.trace.page import standalone
+        from foveate.inspect.trace.html import standalone
 
         size = sum(tensor.nbytes for site in self.sites for tensor in site.tensors.values())
         if size > EMBEDDED:

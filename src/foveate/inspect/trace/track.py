@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from foveate.errors import DataError, UsageError
 from foveate.inspect.alignment import readable, word_spans
-from foveate.inspect.trace.scene import Picture, Sound
+from foveate.inspect.trace.media import Picture, Sound
 
 Span = tuple[int, int]
 TrackKind = Literal["tokens", "patches", "frames", "nodes"]

@@ -14,11 +14,11 @@ from typing import Any
 from torch import Tensor
 
 from foveate.errors import DataError, FoveateError
+from foveate.inspect.trace.schema import require_header as require_whole
+from foveate.inspect.trace.schema import require_tensors
 from foveate.inspect.trace.site import Site
 from foveate.inspect.trace.trace import Pedigree, Trace, file_of, outline, require_header
 from foveate.inspect.trace.track import Track
-from foveate.inspect.trace.whole import require_header as require_whole
-from foveate.inspect.trace.whole import require_tensors
 from foveate.storage.manifest import DamagedError, read_json, sealed_folder, verify
 from foveate.storage.tensor import read_tensors, write_tensors
 

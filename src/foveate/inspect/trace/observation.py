@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from foveate.attention import Attention, AttentionRecord, Explanation, Recording, record
-from foveate.inspect.trace.fold import require_small, site_of
+from foveate.inspect.trace.conversion import require_small, site_of
 from foveate.inspect.trace.site import Site, SiteKind
 from foveate.inspect.trace.track import Track
 
