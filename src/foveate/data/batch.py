@@ -1,54 +1,136 @@
-"""What a model takes: right-padded token ids with their true lengths."""
+"""What a model takes: rows of ids or of vectors, right-padded, with their true lengths."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn.functional import pad
+
+from foveate.data.row import Row
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """One side of a batch of sequences, right-padded with 0.
+    """One side of a batch of rows, right-padded with 0.
 
     >>> batch = Batch.of([[5, 6, 7], [8]])
     >>> batch.ids.tolist(), batch.num_tokens
     ([[5, 6, 7], [8, 0, 0]], 4)
+    >>> Batch.of([np.ones((3, 2), np.float32), np.ones((1, 2), np.float32)]).features.shape
+    torch.Size([2, 3, 2])
     """
 
-    ids: Int[Tensor, "batch length"]
+    values: Int[Tensor, "batch length"] | Float[Tensor, "batch length width"]
     lengths: Int[Tensor, " batch"]
     num_tokens: int = field(default=-1)
     """The sum of the lengths, taken once: asking a device for it later would wait for the device."""
+    places: Int[Tensor, "batch length axes"] | None = None
+    """Where each vector stands, as in `Row`; None: in the order of its row."""
+    edges: Int[Tensor, "edges 3"] | None = None
+    """The number of a row, and source and target of an edge in it; None where nothing is joined."""
 
     def __post_init__(self) -> None:
         if self.num_tokens < 0:
             object.__setattr__(self, "num_tokens", int(self.lengths.sum()))
 
     @classmethod
-    def of(cls, rows: Sequence[Sequence[int] | np.ndarray]) -> "Batch":
-        """Pads rows of ids: lists, or the arrays of a token store, which are copied without a loop over tokens."""
+    def of(cls, rows: Sequence[Sequence[int] | np.ndarray | Row]) -> "Batch":
+        """Pads rows: lists of ids, the arrays of a store, which are copied without a loop over tokens, or rows with
+        places and edges.
+
+        Raises ValueError for rows of different kinds, which no single model reads.
+        """
+        if Row in set(map(type, rows)):
+            return _placed([row if isinstance(row, Row) else Row(np.asarray(row)) for row in rows])
         lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
-        ids = np.zeros((len(rows), int(lengths.max(initial=0))), dtype=np.int64)
-        if ids.size:
-            real = np.arange(ids.shape[1]) < lengths[:, None]
-            ids[real] = np.concatenate(
-                [row if isinstance(row, np.ndarray) else np.array(row, np.int64) for row in rows]
+        arrays = [row if isinstance(row, np.ndarray) else np.array(row, np.int64) for row in rows]
+        return cls(torch.from_numpy(_padded(arrays, lengths)), torch.from_numpy(lengths), int(lengths.sum()))
+
+    @property
+    def ids(self) -> Int[Tensor, "batch length"]:
+        """The values of rows of ids. Raises TypeError for rows of vectors."""
+        if self.values.dim() != 2:
+            raise TypeError(
+                f"These rows are vectors of {self.values.shape[-1]} numbers, but ids are asked for. Build the "
+                "model for Vectors in place of Tokens."
             )
-        return cls(torch.from_numpy(ids), torch.from_numpy(lengths), int(lengths.sum()))
+        return self.values
+
+    @property
+    def features(self) -> Float[Tensor, "batch length width"]:
+        """The values of rows of vectors. Raises TypeError for rows of ids."""
+        if self.values.dim() != 3:
+            raise TypeError("These rows are ids, but vectors are asked for. Build the model for Tokens.")
+        return self.values
 
     @property
     def size(self) -> int:
-        return self.ids.shape[0]
+        return self.values.shape[0]
 
     @property
     def length(self) -> int:
-        return self.ids.shape[1]
+        return self.values.shape[1]
+
+    def widened(self, multiple: int) -> "Batch":
+        """With padding up to a multiple of so many places."""
+        missing = -self.length % multiple
+        vectors = (0, 0) * (self.values.dim() - 2)
+        places = None if self.places is None else pad(self.places, (0, 0, 0, missing))
+        return replace(self, values=pad(self.values, (*vectors, 0, missing)), places=places)
 
     def to(self, device: torch.device | str) -> "Batch":
-        return Batch(self.ids.to(device), self.lengths.to(device), self.num_tokens)
+        places, edges = (None if part is None else part.to(device) for part in (self.places, self.edges))
+        return Batch(self.values.to(device), self.lengths.to(device), self.num_tokens, places, edges)
+
+
+def _padded(rows: Sequence[np.ndarray], lengths: np.ndarray) -> np.ndarray:
+    """Whole numbers of 64 bits, or floats of 32, with zeros behind the rows."""
+    if not rows:
+        return np.zeros((0, 0), dtype=np.int64)
+    try:
+        flat = np.concatenate(rows)
+    except ValueError:
+        kinds = " and ".join(sorted({_kind(row) for row in rows}))
+        raise ValueError(
+            f"The rows of a batch are all ids or all vectors of one width, but these are {kinds}. Make a batch of each."
+        ) from None
+    vectors = flat.dtype.kind == "f"
+    if flat.ndim != 1 + vectors:
+        raise ValueError(
+            f"A row is a list of ids, or an array of floats of shape (length, width), and these are {_kind(flat)}."
+        )
+    length = int(lengths.max())
+    padded = np.zeros((len(rows), length, *flat.shape[1:]), dtype=np.float32 if vectors else np.int64)
+    if padded.size:
+        padded[np.arange(length) < lengths[:, None]] = flat
+    return padded
+
+
+def _kind(row: np.ndarray) -> str:
+    name = "floats" if row.dtype.kind == "f" else "ids"
+    return name if row.ndim == 1 else f"{name} of shape {tuple(row.shape)}"
+
+
+def _placed(rows: Sequence[Row]) -> Batch:
+    """A batch of rows that may say where they stand and what joins them."""
+    batch = Batch.of([row.values for row in rows])
+    places = [row.places for row in rows if row.places is not None]
+    if places and len(places) < len(rows):
+        raise ValueError("Either every row of a batch has places, or none has.")
+    standing = Batch.of([Row.flat(place) for place in places]) if places else None
+    edges = [
+        np.column_stack([np.full(row.edges.shape[1], number), row.edges.T])
+        for number, row in enumerate(rows)
+        if row.edges is not None
+    ]
+    return replace(
+        batch,
+        places=None if standing is None else standing.ids.unflatten(1, (batch.length, places[0].shape[1])),
+        edges=torch.from_numpy(np.concatenate(edges).astype(np.int64)) if edges else None,
+    )
 
 
 @dataclass(frozen=True, eq=False)

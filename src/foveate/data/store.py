@@ -1,92 +1,92 @@
-"""Rows of token ids in memory-mapped files: written as a stream, read without loading, so a corpus need not fit in RAM.
+"""Rows in memory-mapped files: written as a stream, read without loading, so a corpus need not fit in RAM.
 
-A store is a folder: `tokens.bin` (all rows one after the other, 16 or 32 bits an id, little endian), `offsets.bin`
-(where each row begins, 64 bits, one more than rows) and `index.json` (counts, SHA-256 of both, the tokeniser's digest).
+A store is a folder: the values of all rows one after the other (`tokens.bin`: ids of 16 or 32 bits; `features.bin`:
+vectors of one width, floats of 16 or 32 bits; little endian), `offsets.bin` (where each row begins, 64 bits, one more
+than rows) and `index.json` (counts, SHA-256 of both, for ids the digest of the tokeniser, for vectors their width).
 """
 
 import contextlib
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Float, Int64
 
 from foveate.config import build, parse_json
 from foveate.errors import DataError, UsageError
 from foveate.storage.draft import draft_folder
 from foveate.storage.manifest import file_digest
 
-FORMAT = "foveate token store 1"
-_FILES = ("tokens.bin", "offsets.bin")
+Store = TypeVar("Store", bound="RowStore")
+Writer = TypeVar("Writer", bound="RowWriter")
+_OFFSETS = "offsets.bin"
 _CHUNK = 1 << 20
+_AGAIN = "Prepare the data anew."
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Index:
-    """What `index.json` says."""
+    """What `index.json` holds, whatever the rows are made of."""
 
     format: str
     rows: int
-    tokens: int
-    dtype: Literal["<u2", "<u4"]
     sha256: dict[str, str]
-    tokeniser: str
 
     def __post_init__(self) -> None:
-        if self.rows < 0 or self.tokens < 0:
-            raise ValueError("rows and tokens cannot be fewer than none")
-        if set(self.sha256) != set(_FILES):
-            raise ValueError(f"sha256 is of {', '.join(_FILES)}")
+        if min(value for value in vars(self).values() if isinstance(value, int)) < 0:
+            raise ValueError("a store has no fewer than 0 of anything")
+        if len(self.sha256) != 2 or _OFFSETS not in self.sha256:
+            raise ValueError("sha256 must be those of the values and of the offsets")
 
 
-class TokenStore:
-    """A sequence of rows of token ids on disk.
+@dataclass(frozen=True, kw_only=True)
+class _TokenIndex(_Index):
+    tokens: int
+    dtype: Literal["<u2", "<u4"]
+    tokeniser: str
 
-    `store[i]` is a read-only view into the file; `lengths` are the rows' numbers of tokens.
+
+@dataclass(frozen=True, kw_only=True)
+class _FeatureIndex(_Index):
+    vectors: int
+    width: int
+    dtype: Literal["<f2", "<f4"]
+
+
+class RowStore(ABC):
+    """A sequence of rows on disk.
+
+    `store[i]` is a read-only view into the file; `lengths` are the rows' numbers of values.
     """
 
-    def __init__(self, folder: Path, index: dict[str, Any]) -> None:
-        self.folder = folder
-        self.tokeniser_digest: str = index["tokeniser"]
-        self.num_tokens: int = index["tokens"]
-        self._index = index
-        self._tokens = _map(folder / _FILES[0], np.dtype(index["dtype"]), index["tokens"])
-        self._offsets = _map(folder / _FILES[1], np.dtype("<i8"), index["rows"] + 1)
-        if self._offsets[0] != 0 or self._offsets[-1] != self.num_tokens or (len(self) and self.lengths.min() < 0):
-            raise DataError(f"{folder / _FILES[1]} has changed: it does not say where rows begin. {_AGAIN}")
+    format: ClassVar[str]
+    """What `index.json` calls it."""
+    kind: ClassVar[str]
+    """What messages call it."""
+    file: ClassVar[str]
+    index: ClassVar[type[_Index]]
 
-    @classmethod
-    def write(
-        cls, folder: Path | str, rows: Iterable[Sequence[int]], tokeniser_digest: str, *, vocab_size: int | None = None
-    ) -> "TokenStore":
-        """Writes rows as they come and opens the store. Vocabularies up to 65,536 take two bytes an id, others four."""
-        with TokenStore.writer(folder, tokeniser_digest, vocab_size=vocab_size) as writer:
-            for row in rows:
-                writer.append(row)
-        return cls.open(folder)
+    def __init__(self, folder: Path, index: dict[str, Any]) -> None:
+        self.folder, self._index = folder, index
+        self._values = _map(folder / self.file, np.dtype(index["dtype"]), self._shape(index))
+        self._offsets = _map(folder / _OFFSETS, np.dtype("<i8"), (index["rows"] + 1,))
+        if self._offsets[0] != 0 or self._offsets[-1] != len(self._values) or (len(self) and self.lengths.min() < 0):
+            raise DataError(f"{folder / _OFFSETS} has changed: it does not say where rows begin. {_AGAIN}")
 
     @staticmethod
-    @contextlib.contextmanager
-    def writer(folder: Path | str, tokeniser_digest: str, *, vocab_size: int | None = None) -> Iterator["TokenWriter"]:
-        """Yields what rows are appended to; the store appears, whole, on a clean exit."""
-        with draft_folder(Path(folder)) as draft:
-            writer = TokenWriter(draft, "<u2" if vocab_size is not None and vocab_size <= 1 << 16 else "<u4")
-            try:
-                yield writer
-                index = writer.finish() | {"tokeniser": tokeniser_digest}
-            finally:
-                writer.close()
-            index["digest"] = _digest(index)
-            (draft / "index.json").write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")
+    @abstractmethod
+    def _shape(index: Mapping[str, Any]) -> tuple[int, ...]:
+        """That of the values of all rows together."""
 
     @classmethod
-    def open(cls, folder: Path | str) -> "TokenStore":
+    def open(cls: type[Store], folder: Path | str) -> Store:
         """Maps the files into memory. Raises DataError when one is missing or has another size than was written."""
         folder = Path(folder)
         path = folder / "index.json"
@@ -95,49 +95,31 @@ class TokenStore:
             digest = index.pop("digest")
         except FileNotFoundError:
             raise DataError(
-                f"{folder} is no token store: it has no index.json. Run the training command anew."
+                f"{folder} is no {cls.kind}: it has no index.json. Run the training command anew."
             ) from None
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise DataError(f"{path} is damaged. {_AGAIN}") from None
-        if index.get("format") != FORMAT:
+        if index.get("format") != cls.format:
             raise DataError(
-                f"{folder} has the format {index.get('format')!r}; this version of foveate reads {FORMAT!r}."
+                f"{folder} has the format {index.get('format')!r}; this version of foveate reads {cls.format!r}."
             )
         if digest != _digest(index):
             raise DataError(f"{path} has changed since it was written: its digest differs. {_AGAIN}")
         try:
-            build(_Index, index, where=f"{path}:")
+            build(cls.index, index, where=f"{path}:")
         except UsageError as error:
             raise DataError(f"{error} {_AGAIN}") from None
         return cls(folder, index)
 
-    def require(self, *, below: int | None = None, shortest: int = 0) -> "TokenStore":
-        """This store. Raises DataError where ids are not below a number, or rows are shorter than that; digests do not
-        tell, since whoever wrote other rows could write them anew.
-        """
-        if len(self) and int(self.lengths.min()) < shortest:
-            raise DataError(f"{self.folder} has rows of fewer than {shortest} tokens. {_AGAIN}")
-        for start in range(0, self.num_tokens if below is not None else 0, _CHUNK):
-            largest = int(self._tokens[start : start + _CHUNK].max())
-            if below is not None and largest >= below:
-                raise DataError(f"{self.folder} has the id {largest:,}, and there are only {below:,}. {_AGAIN}")
-        return self
-
     def verify(self) -> None:
         """Reads everything. Raises DataError when a file differs from what was written."""
-        for name in _FILES:
-            if file_digest(self.folder / name) != self._index["sha256"][name]:
+        for name in (self.file, _OFFSETS):
+            if file_digest(self.folder / name) != self._index["sha256"].get(name):
                 raise DataError(f"{self.folder / name} has changed since it was written: its SHA-256 differs. {_AGAIN}")
 
-    @property
-    def tokens(self) -> np.ndarray:
-        """All rows, one after the other."""
-        return self._tokens
-
-    @property
-    def starts(self) -> np.ndarray:
-        """The first token of each row, where none is empty."""
-        return self._tokens[self._offsets[:-1]]
+    def _require_length(self, shortest: int) -> None:
+        if len(self) and int(self.lengths.min()) < shortest:
+            raise DataError(f"{self.folder} has rows of fewer than {shortest} tokens. {_AGAIN}")
 
     @cached_property
     def lengths(self) -> Int64[np.ndarray, " rows"]:
@@ -150,71 +132,241 @@ class TokenStore:
         if not -len(self) <= row < len(self):
             raise IndexError(f"row {row} of a store with {len(self)} rows")
         row %= len(self)
-        return self._tokens[self._offsets[row] : self._offsets[row + 1]]
+        return self._values[self._offsets[row] : self._offsets[row + 1]]
 
     def __iter__(self) -> Iterator[np.ndarray]:
         return (self[row] for row in range(len(self)))
 
 
-class TokenWriter:
+class TokenStore(RowStore):
+    """Rows of ids: of tokens, labels, lines, and of whatever else is counted."""
+
+    format, kind, file, index = "foveate token store 1", "token store", "tokens.bin", _TokenIndex
+
+    def __init__(self, folder: Path, index: dict[str, Any]) -> None:
+        super().__init__(folder, index)
+        self.tokeniser_digest: str = index["tokeniser"]
+        self.num_tokens: int = index["tokens"]
+
+    @staticmethod
+    def _shape(index: Mapping[str, Any]) -> tuple[int, ...]:
+        return (index["tokens"],)
+
+    @classmethod
+    def write(
+        cls, folder: Path | str, rows: Iterable[Sequence[int]], tokeniser_digest: str, *, vocab_size: int | None = None
+    ) -> "TokenStore":
+        """Writes rows as they come and opens the store. Vocabularies up to 65,536 take two bytes an id, others four."""
+        with cls.writer(folder, tokeniser_digest, vocab_size=vocab_size) as writer:
+            for row in rows:
+                writer.append(row)
+        return cls.open(folder)
+
+    @staticmethod
+    @contextlib.contextmanager
+    def writer(folder: Path | str, tokeniser_digest: str, *, vocab_size: int | None = None) -> Iterator["TokenWriter"]:
+        """Yields what rows are appended to; the store appears, whole, on a clean exit."""
+        dtype = "<u2" if vocab_size is not None and vocab_size <= 1 << 16 else "<u4"
+        with _writing(folder, lambda draft: TokenWriter(draft, dtype), tokeniser=tokeniser_digest) as writer:
+            yield writer
+
+    def require(self, *, below: int | None = None, shortest: int = 0) -> "TokenStore":
+        """This store. Raises DataError where ids are not below a number, or rows are shorter than that; digests do not
+        tell, since whoever wrote other rows could write them anew.
+        """
+        self._require_length(shortest)
+        for start in range(0, self.num_tokens if below is not None else 0, _CHUNK):
+            largest = int(self._values[start : start + _CHUNK].max())
+            if below is not None and largest >= below:
+                raise DataError(f"{self.folder} has the id {largest:,}, and there are only {below:,}. {_AGAIN}")
+        return self
+
+    @property
+    def tokens(self) -> np.ndarray:
+        """All rows, one after the other."""
+        return self._values
+
+    @property
+    def starts(self) -> np.ndarray:
+        """The first token of each row, where none is empty."""
+        return self._values[self._offsets[:-1]]
+
+
+class FeatureStore(RowStore):
+    """Rows of vectors of one width: frames of speech, patches of pictures, whatever was measured."""
+
+    format, kind, file, index = "foveate feature store 1", "feature store", "features.bin", _FeatureIndex
+
+    def __init__(self, folder: Path, index: dict[str, Any]) -> None:
+        super().__init__(folder, index)
+        self.width: int = index["width"]
+
+    @staticmethod
+    def _shape(index: Mapping[str, Any]) -> tuple[int, ...]:
+        return index["vectors"], index["width"]
+
+    @staticmethod
+    @contextlib.contextmanager
+    def writer(
+        folder: Path | str, width: int, *, dtype: Literal["float16", "float32"] = "float32"
+    ) -> Iterator["FeatureWriter"]:
+        """Yields what rows are appended to; the store appears, whole, on a clean exit."""
+        form = "<f2" if dtype == "float16" else "<f4"
+        with _writing(folder, lambda draft: FeatureWriter(draft, form, width), width=width) as writer:
+            yield writer
+
+    def require(self, *, width: int, shortest: int = 0) -> "FeatureStore":
+        """This store. Raises DataError where vectors have another width or a number that is not finite, or rows are
+        shorter than that.
+        """
+        self._require_length(shortest)
+        if self.width != width:
+            raise DataError(f"{self.folder} has vectors of {self.width} numbers, and {width} are needed. {_AGAIN}")
+        step = max(_CHUNK // max(width, 1), 1)
+        for start in range(0, len(self._values), step):
+            if not np.isfinite(self._values[start : start + step]).all():
+                raise DataError(f"{self.folder} has a number that is not finite. {_AGAIN}")
+        return self
+
+
+class RowWriter(ABC):
     """Appends rows to the files of a store that is being written, keeping one chunk in memory."""
+
+    format: ClassVar[str]
+    file: ClassVar[str]
 
     def __init__(self, folder: Path, dtype: str) -> None:
         self._dtype = np.dtype(dtype)
         self._closing = contextlib.ExitStack()
-        self._files = {name: self._closing.enter_context((folder / name).open("wb")) for name in _FILES}
-        self._digests = {name: hashlib.sha256() for name in _FILES}
-        self._tokens, self._offsets = array("q"), array("q", [0])
-        self.num_rows = self.num_tokens = 0
+        names = (self.file, _OFFSETS)
+        self._files = {name: self._closing.enter_context((folder / name).open("wb")) for name in names}
+        self._digests = {name: hashlib.sha256() for name in names}
+        self._offsets = array("q", [0])
+        self.num_rows = self.num_values = 0
 
-    def append(self, row: Sequence[int]) -> None:
-        self._tokens.extend(row)
-        self.num_rows += 1
-        self.num_tokens += len(row)
-        self._offsets.append(self.num_tokens)
-        if len(self._tokens) >= _CHUNK or len(self._offsets) >= _CHUNK:
-            self._drain()
+    @abstractmethod
+    def _chunk(self) -> np.ndarray:
+        """The values that are still in memory, as they are written, which are then forgotten."""
+
+    @abstractmethod
+    def _counts(self) -> dict[str, int]:
+        """What the index says of the values."""
 
     def finish(self) -> dict[str, Any]:
         """Writes what is left and returns the index."""
         self._drain()
         digests = {name: digest.hexdigest() for name, digest in self._digests.items()}
-        counts = {"rows": self.num_rows, "tokens": self.num_tokens}
-        return {"format": FORMAT, **counts, "dtype": self._dtype.str, "sha256": digests}
+        counts = {"rows": self.num_rows, **self._counts()}
+        return {"format": self.format, **counts, "dtype": self._dtype.str, "sha256": digests}
 
     def close(self) -> None:
         self._closing.close()
 
+    def _count(self, values: int) -> None:
+        self.num_rows += 1
+        self.num_values += values
+        self._offsets.append(self.num_values)
+
     def _drain(self) -> None:
+        offsets = np.array(self._offsets, dtype="<i8")
+        for name, part in ((self.file, self._chunk()), (_OFFSETS, offsets)):
+            self._files[name].write(part.tobytes())
+            self._digests[name].update(part.tobytes())
+        self._offsets = array("q")
+
+
+class TokenWriter(RowWriter):
+    """Appends rows of ids."""
+
+    format, file = TokenStore.format, TokenStore.file
+
+    def __init__(self, folder: Path, dtype: str) -> None:
+        super().__init__(folder, dtype)
+        self._tokens = array("q")
+
+    def append(self, row: Sequence[int]) -> None:
+        self._tokens.extend(row)
+        self._count(len(row))
+        if len(self._tokens) >= _CHUNK or len(self._offsets) >= _CHUNK:
+            self._drain()
+
+    def _counts(self) -> dict[str, int]:
+        return {"tokens": self.num_values}
+
+    def _chunk(self) -> np.ndarray:
         tokens = np.frombuffer(self._tokens, dtype=np.int64) if self._tokens else np.empty(0, np.int64)
         limits = np.iinfo(self._dtype)
         if len(tokens) and not (tokens.min() >= 0 and tokens.max() <= limits.max):
             raise DataError(
                 f"Ids must be from 0 to {limits.max:,}, got some from {tokens.min():,} to {tokens.max():,}."
             )
-        offsets = np.array(self._offsets, dtype="<i8")
-        for name, part in zip(_FILES, (tokens.astype(self._dtype), offsets), strict=True):
-            self._files[name].write(part.tobytes())
-            self._digests[name].update(part.tobytes())
-        self._tokens, self._offsets = array("q"), array("q")
+        self._tokens = array("q")
+        return tokens.astype(self._dtype)
 
 
-_AGAIN = "Prepare the data anew."
+class FeatureWriter(RowWriter):
+    """Appends rows of vectors. Raises DataError for another width, and for numbers that the store cannot hold."""
+
+    format, file = FeatureStore.format, FeatureStore.file
+
+    def __init__(self, folder: Path, dtype: str, width: int) -> None:
+        super().__init__(folder, dtype)
+        self.width = width
+        self._vectors: list[np.ndarray] = []
+        self._waiting = 0
+
+    def append(self, row: Float[np.ndarray, "length width"]) -> None:
+        if row.ndim != 2 or row.shape[1] != self.width:
+            raise DataError(f"A row has the shape {row.shape}, but vectors of {self.width} numbers are stored here.")
+        with np.errstate(over="ignore"):
+            stored = row.astype(self._dtype)
+        if not np.isfinite(stored).all():
+            raise DataError(f"A row has a number that is not finite, or too large for {self._dtype.name}.")
+        self._vectors.append(stored)
+        self._waiting += stored.size
+        self._count(len(row))
+        if self._waiting >= _CHUNK or len(self._offsets) >= _CHUNK:
+            self._drain()
+
+    def _counts(self) -> dict[str, int]:
+        return {"vectors": self.num_values, "width": self.width}
+
+    def _chunk(self) -> np.ndarray:
+        vectors = np.concatenate([np.empty((0, self.width), self._dtype), *self._vectors])
+        self._vectors, self._waiting = [], 0
+        return vectors
 
 
-def _map(path: Path, dtype: np.dtype[Any], count: int) -> np.ndarray:
-    """A file as a read-only array. Raises DataError when its size is not `count` items."""
+@contextlib.contextmanager
+def _writing(folder: Path | str, make: Callable[[Path], Writer], **more: Any) -> Iterator[Writer]:
+    """A writer in a folder that appears whole, with its index, or not at all."""
+    with draft_folder(Path(folder)) as draft:
+        writer = make(draft)
+        try:
+            yield writer
+            index = {**writer.finish(), **more}
+        finally:
+            writer.close()
+        index["digest"] = _digest(index)
+        (draft / "index.json").write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")
+
+
+def _map(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
+    """A file as a read-only array. Raises DataError when it has another size."""
     try:
         size = path.stat().st_size
     except OSError:
         raise DataError(f"{path} is missing. {_AGAIN}") from None
-    if size != count * dtype.itemsize:
-        raise DataError(f"{path} has {size:,} bytes but {count * dtype.itemsize:,} were written. {_AGAIN}")
-    if not count:
-        return np.empty(0, dtype)
+    written = dtype.itemsize
+    for count in shape:
+        written *= count
+    if size != written:
+        raise DataError(f"{path} has {size:,} bytes but {written:,} were written. {_AGAIN}")
+    if not written:
+        return np.empty(shape, dtype)
     # A plain view: slicing np.memmap itself costs several times as much.
-    return np.memmap(path, dtype=dtype, mode="r").view(np.ndarray)
+    return np.memmap(path, dtype=dtype, mode="r", shape=shape).view(np.ndarray)
 
 
-def _digest(index: dict[str, Any]) -> str:
+def _digest(index: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(index, sort_keys=True, separators=(",", ":")).encode("ascii")).hexdigest()

@@ -4,12 +4,13 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from foveate.data import store as module
-from foveate.data.store import TokenStore
+from foveate.data.store import FeatureStore, TokenStore
 from foveate.errors import DataError, SetupError
 
 ROWS = [[4, 5, 6], [], [65_535], [7, 7]]
@@ -158,3 +159,92 @@ def test_a_changed_index_is_noticed(store: TokenStore) -> None:
 
 def test_views_are_plain_arrays(store: TokenStore) -> None:
     assert type(store[0]) is np.ndarray
+
+
+VECTORS = [np.arange(6, dtype=np.float32).reshape(3, 2), np.empty((0, 2), np.float32), np.full((1, 2), 0.5, np.float32)]
+
+
+@pytest.fixture
+def features(tmp_path: Path) -> FeatureStore:
+    return written(tmp_path / "features", VECTORS)
+
+
+def written(folder: Path, rows: list[np.ndarray], **settings: Any) -> FeatureStore:
+    with FeatureStore.writer(folder, 2, **settings) as writer:
+        for row in rows:
+            writer.append(row)
+    return FeatureStore.open(folder)
+
+
+def test_rows_of_vectors_come_back(features: FeatureStore) -> None:
+    assert [row.tolist() for row in features] == [row.tolist() for row in VECTORS]
+    assert (len(features), features.width, features.lengths.tolist()) == (3, 2, [3, 0, 1])
+    features.verify()
+    features.require(width=2)
+    assert features[0].dtype == np.float32
+    with pytest.raises(ValueError, match="read-only"):
+        features[0][0, 0] = 1
+
+
+def test_vectors_may_take_two_bytes_a_number(tmp_path: Path) -> None:
+    half = written(tmp_path / "half", VECTORS, dtype="float16")
+    assert (half.folder / "features.bin").stat().st_size == 2 * 8
+    assert [row.tolist() for row in half] == [row.tolist() for row in VECTORS]
+
+
+def test_vectors_stream_in_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_CHUNK", 8)
+    rows = [np.full((i % 4, 2), i, np.float32) for i in range(50)]
+    with FeatureStore.writer(tmp_path / "features", 2) as writer:
+        for row in rows:
+            writer.append(row)
+            assert writer._waiting < 8 > len(writer._offsets)
+    store = FeatureStore.open(tmp_path / "features")
+    assert [row.tolist() for row in store] == [row.tolist() for row in rows]
+    store.verify()
+
+
+@pytest.mark.parametrize(
+    ("row", "settings", "message"),
+    [
+        (np.ones((3, 4), np.float32), {}, "A row has the shape (3, 4), but vectors of 2 numbers are stored here."),
+        (np.array([[1, np.nan]], np.float32), {}, "A row has a number that is not finite, or too large for float32."),
+        (np.array([[1, 1e6]], np.float32), {"dtype": "float16"}, "not finite, or too large for float16."),
+    ],
+)
+def test_a_row_that_does_not_fit_leaves_no_store(
+    tmp_path: Path, row: np.ndarray, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(DataError) as caught:
+        written(tmp_path / "features", [VECTORS[0], row], **settings)
+    assert message in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_damage_to_vectors_is_noticed(features: FeatureStore) -> None:
+    path = features.folder / "features.bin"
+    whole = path.read_bytes()
+    path.write_bytes(bytes([whole[0] ^ 1, *whole[1:]]))
+    with pytest.raises(DataError, match="its SHA-256 differs"):
+        FeatureStore.open(features.folder).verify()
+    path.write_bytes(whole[:-4])
+    with pytest.raises(DataError) as caught:
+        FeatureStore.open(features.folder)
+    assert str(caught.value) == f"{path} has 28 bytes but 32 were written. Prepare the data anew."
+    path.write_bytes(np.array(np.nan, "<f4").tobytes() + whole[4:])
+    with pytest.raises(DataError, match="has a number that is not finite"):
+        FeatureStore.open(features.folder).require(width=2)
+    with pytest.raises(DataError, match="has vectors of 2 numbers, and 3 are needed"):
+        features.require(width=3)
+
+
+def test_a_store_of_vectors_is_not_taken_for_one_of_ids(features: FeatureStore) -> None:
+    with pytest.raises(DataError, match="has the format 'foveate feature store 1'"):
+        TokenStore.open(features.folder)
+
+
+def test_the_format_of_ids_is_that_of_the_first_version(store: TokenStore) -> None:
+    index = json.loads((store.folder / "index.json").read_text())
+    assert list(index) == ["format", "rows", "tokens", "dtype", "sha256", "tokeniser", "digest"]
+    assert index["format"] == "foveate token store 1"
+    assert (store.folder / "tokens.bin").read_bytes() == np.array([id for row in ROWS for id in row], "<u2").tobytes()
