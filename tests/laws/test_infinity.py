@@ -40,7 +40,7 @@ from foveate.attention import (
     record,
     window,
 )
-from foveate.attention.efficient.proportional import Proportional
+from foveate.attention.efficient.kernel import Proportional
 from foveate.attention.normaliser import Normaliser
 from foveate.attention.paths import PATHS, BandedPath, TiledPath, fused
 from foveate.attention.paths.edges import EdgesPath, edge_weights

@@ -277,6 +277,12 @@ def require_one_width(mechanism: str, query_dim: int, key_dim: int) -> None:
         )
 
 
+def require_self(why: str, kind: str) -> None:
+    """Raise ValueError where a mechanism for self-attention is configured for cross-attention."""
+    if kind == "cross":
+        raise ValueError(f'{why}. Choose another kind for cross-attention, such as "attention".')
+
+
 def require_equal_width(name: str, query: Tensor, key: Tensor) -> None:
     """Raise ValueError for tensors of queries and keys that cannot be multiplied with each other."""
     if query.shape[-1] != key.shape[-1]:

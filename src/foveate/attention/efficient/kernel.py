@@ -1,16 +1,18 @@
 """Attention whose scores are products of features: sums over keys come first, and no weight for a pair is ever made."""
 
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from foveate.attention.attention import Attention
-from foveate.attention.check import require_equal_width
+from foveate.attention.check import require_equal_width, require_real
 from foveate.attention.efficient.demand import demand_of
-from foveate.attention.efficient.proportional import Proportional
+from foveate.attention.mechanism import Mechanism
 from foveate.attention.normaliser import Normaliser, Softmax
+from foveate.attention.normaliser.normaliser import possible
 from foveate.attention.paths.hidden import finite
 from foveate.attention.paths.materialised import MaterialisedPath, materialise
 from foveate.attention.paths.path import Cost, Formula, share_heads
@@ -20,6 +22,50 @@ from foveate.attention.visibility import Visibility
 
 CHUNK = 64
 """Positions per chunk of a causal pass: inside a chunk weights exist, between chunks only sums do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proportional:
+    """α_ij = e_ij / (Σ_j' e_ij' + ε) over the visible j', for scores that are nowhere negative.
+
+    >>> Proportional()(torch.tensor([[[[1.0, 2.0, 5.0]]]]), torch.tensor([[[[True, True, False]]]])).flatten()
+    tensor([0.3333, 0.6667, 0.0000])
+
+    With ε = 0 rows sum to 1; published code adds 1e-6. A row without any score to divide by is zero.
+    """
+
+    eps: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_real(eps=self.eps)
+        if self.eps < 0:
+            raise ValueError(f"eps={self.eps} must not be negative.")
+
+    def __call__(
+        self, scores: Float[Tensor, "batch heads query key"], visible: Bool[Tensor, "#batch #heads #query #key"]
+    ) -> Float[Tensor, "batch heads query key"]:
+        return self.tile(scores, visible, self.statistic(scores, visible))
+
+    def statistic(
+        self, scores: Float[Tensor, "batch heads query key"], visible: Bool[Tensor, "#batch #heads #query #key"]
+    ) -> Float[Tensor, "batch heads query"]:
+        """Σ_j e_ij"""
+        visible = possible(scores, visible)
+        precise = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        return torch.where(visible, precise, 0.0).sum(-1)
+
+    def tile(
+        self,
+        scores: Float[Tensor, "batch heads query key"],
+        visible: Bool[Tensor, "#batch #heads #query #key"],
+        statistic: Float[Tensor, "batch heads query"],
+        *,
+        first: int = 0,
+    ) -> Float[Tensor, "batch heads query key"]:
+        visible = possible(scores, visible)
+        total = statistic[..., None] + self.eps
+        weights = torch.where(visible, scores, 0.0) / torch.where(total > 0, total, 1.0)
+        return weights.to(scores.dtype)
 
 
 @runtime_checkable
@@ -67,11 +113,6 @@ class KernelPath:
         states = keys / CHUNK if demand_of(formula.visibility).causal else 1.0
         size = max(query.element_size(), 4)
         return Cost(flops, size * batch * heads * features * (queries + keys + states * (dim + 1.0)))
-
-    def rank(self, formula: Formula, query: Tensor, key: Tensor) -> float:
-        score = formula.score
-        few = isinstance(score, KernelScore) and 2 * key.shape[2] < score.num_features(query.shape[-1])
-        return 9.5 if few else 1.0
 
     def run(
         self,
@@ -197,3 +238,88 @@ class KernelAttention(Attention):
 def divides_by_sum(normaliser: Normaliser, score: KernelScore) -> bool:
     """Whether weights are κ over the row's sum of it."""
     return normaliser == Softmax() if score.logarithmic else isinstance(normaliser, Proportional)
+
+
+@dataclass(frozen=True, eq=False)
+class RunningSum:
+    """S_i = S_{i−1} + φ(k_i) [v_i; 1]ᵀ,  context_i = φ(q_i) S_i, over its last entry
+
+    What a decoder keeps in place of keys and values: a token costs as much after a million others as after one. The
+    paper's s and z are one here. A sum is a value: adding to it makes another.
+
+    >>> from foveate.attention import causal
+    >>> from foveate.attention.efficient import LinearAttention
+    >>> attention, x = LinearAttention(visibility=causal()), torch.randn(1, 1, 9, 4)
+    >>> past = running_sum(attention, x[:, :, :8], x[:, :, :8])
+    >>> past.total.shape                                                      # 4 features; 4 numbers of a value, and 1
+    torch.Size([1, 1, 4, 5])
+    >>> step = past.and_then(x[:, :, 8:], x[:, :, 8:]).context(x[:, :, 8:])
+    >>> torch.allclose(step, attention.run(x, x, x)[:, :, 8:], atol=1e-6)
+    True
+
+    Differs from the paper: features that are exponentials (Performer's) are divided by exp(shift), each by its largest
+    so far, and what was summed before is rescaled as that grows, so that nothing overflows or is rounded away.
+
+    Reference: Katharopoulos et al. 2020, section 3.4, equations 16 to 20.
+    """
+
+    attention: KernelAttention
+    total: Float[Tensor, "rows kv_heads feature value_and_one"]
+    shift: Float[Tensor, "rows kv_heads feature 1"]
+    """The logarithm of what features were divided by; −∞ before the first, 0 where they are no exponentials."""
+
+    def and_then(
+        self, key: Float[Tensor, "rows kv_heads key key_dim"], value: Float[Tensor, "rows kv_heads key value_head_dim"]
+    ) -> "RunningSum":
+        """The sum over these keys, too."""
+        if not key.shape[2]:
+            return self
+        score, shift, total = _score(self.attention), self.shift, self.total
+        phi = score.key_features(key).to(total.dtype).mT
+        if score.logarithmic:
+            shift = torch.maximum(shift, phi.detach().amax(-1, keepdim=True))
+            phi, total = (phi - shift).exp(), total * (self.shift - shift).exp()
+        with_ones = torch.nn.functional.pad(value.to(total.dtype), (0, 1), value=1.0)
+        return replace(self, total=total + phi @ with_ones, shift=shift)
+
+    def context(
+        self, query: Float[Tensor, "rows heads query query_dim"]
+    ) -> Float[Tensor, "rows heads query value_head_dim"]:
+        """What queries find that see all keys of the sum; nothing where there are none."""
+        score, heads = _score(self.attention), query.shape[1]
+        phi = score.query_features(query).to(self.total.dtype)
+        if score.logarithmic:
+            phi = without_largest(phi + share_heads(self.shift, heads).mT).exp()
+        return divided(phi @ share_heads(self.total, heads), self.attention.normaliser).to(query.dtype)
+
+    def select(self, rows: Int[Tensor, " new_rows"]) -> "RunningSum":
+        return replace(self, total=self.total[rows], shift=self.shift[rows])
+
+
+def running_sum(
+    attention: Mechanism,
+    key: Float[Tensor, "rows kv_heads key key_dim"],
+    value: Float[Tensor, "rows kv_heads key value_head_dim"],
+) -> RunningSum | None:
+    """The sum over some keys, for queries that come after them; None where a decoder has to keep the keys.
+
+    They are kept by every attention that is not by a kernel, does not see all that came before, or was given another
+    normaliser.
+    """
+    if not isinstance(attention, KernelAttention):
+        return None
+    score, demand = _score(attention), demand_of(attention.visibility)
+    usual = divides_by_sum(attention.normaliser, score)
+    if not usual or not demand.causal or demand.of_keys or demand.others:
+        return None
+    precise = torch.promote_types(key.dtype, torch.float32)
+    features = score.num_features(key.shape[-1])
+    total = key.new_zeros(*key.shape[:2], features, value.shape[-1] + 1, dtype=precise)
+    first = -torch.inf if score.logarithmic else 0.0
+    shift = key.new_full((*key.shape[:2], features, 1), first, dtype=precise)
+    return RunningSum(attention, total, shift).and_then(key, value)
+
+
+def _score(attention: KernelAttention) -> KernelScore:
+    assert isinstance(attention.score, KernelScore)
+    return attention.score

@@ -8,8 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from foveate.attention.check import require_equal_width, require_one_width
-from foveate.attention.efficient.kernel import KernelAttention
-from foveate.attention.efficient.proportional import Proportional
+from foveate.attention.efficient.kernel import KernelAttention, Proportional
 from foveate.attention.visibility import Visibility
 
 

@@ -189,9 +189,7 @@ class LinformerConfig:
     """Which mixings are one: none; those of all heads; or these and those of keys and values."""
 
     def __post_init__(self) -> None:
-        for name in ("max_length", "projected_length"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be positive.")
+        require_whole(max_length=self.max_length, projected_length=self.projected_length)
 
     def build(
         self,

@@ -34,10 +34,8 @@ class Favor(nn.Module):
 
     def __init__(self, *, head_dim: int, num_features: int = 256, seed: int = 0) -> None:
         super().__init__()
-        require_whole(head_dim=head_dim)
-        require_whole(-math.inf, num_features=num_features, seed=seed)
-        if num_features < 1:
-            raise ValueError(f"num_features={num_features} must be positive.")
+        require_whole(head_dim=head_dim, num_features=num_features)
+        require_whole(-math.inf, seed=seed)
         self.register_buffer("projection", torch.empty(num_features, head_dim))
         self.redraw(seed)
 
@@ -128,8 +126,7 @@ class PerformerConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.num_features < 1:
-            raise ValueError(f"num_features={self.num_features} must be positive.")
+        require_whole(num_features=self.num_features)
 
     def build(
         self,

@@ -5,17 +5,27 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
 from foveate.attention.attention import Attention
-from foveate.attention.check import require_equal_width, require_one_width, require_whole, require_width
-from foveate.attention.efficient.bucket import NOWHERE, SPACING, HashedPath, SameBucket, SharedDot
+from foveate.attention.check import require_equal_width, require_one_width, require_self, require_whole, require_width
 from foveate.attention.efficient.demand import demand_of
-from foveate.attention.paths.materialised import MaterialisedPath
-from foveate.attention.paths.path import share_heads
+from foveate.attention.normaliser import Softmax
+from foveate.attention.paths.hidden import finite
+from foveate.attention.paths.materialised import MaterialisedPath, materialise
+from foveate.attention.paths.path import Cost, Formula, share_heads
 from foveate.attention.position import Positions
-from foveate.attention.visibility import Visibility, everything
+from foveate.attention.visibility import And, Visibility, everything
+
+SPACING = 2**32
+"""Between the numbers of two buckets: more than any position or chunk."""
+NOWHERE = -SPACING
+"""The bucket of a key that nobody sees; a query that sees nobody is at twice that."""
+SELF = 1e5
+"""Taken from the score of a position with itself: its weight is 0, unless it is alone, when it is 1."""
+BEFORE, AFTER = 2, 1
+"""How many chunks of the sorted order around its own hold what a query may see."""
 
 
 class ReformerAttention(Attention):
@@ -53,10 +63,8 @@ class ReformerAttention(Attention):
         seed: int = 0,
         visibility: Visibility | None = None,
     ) -> None:
-        require_whole(head_dim=head_dim, buckets=buckets, rounds=rounds, chunk=chunk)
+        _require_buckets(buckets, head_dim=head_dim, rounds=rounds, chunk=chunk)
         require_whole(-math.inf, seed=seed)
-        if buckets != 1 and buckets % 2:
-            raise ValueError(f"buckets={buckets} must be even: they come in pairs x R and −x R.")
         self.demanded = everything() if visibility is None else visibility
         super().__init__(
             SharedDot(), visibility=self.demanded & SameBucket(chunk), paths=(HashedPath(), MaterialisedPath())
@@ -129,11 +137,7 @@ class ReformerConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("buckets", "rounds", "chunk"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be positive.")
-        if self.buckets != 1 and self.buckets % 2:
-            raise ValueError(f"buckets={self.buckets} must be even: they come in pairs x R and −x R.")
+        _require_buckets(self.buckets, rounds=self.rounds, chunk=self.chunk)
 
     def build(
         self,
@@ -144,11 +148,7 @@ class ReformerConfig:
         visibility: Visibility,
         kind: Literal["self", "cross"],
     ) -> ReformerAttention:
-        if kind == "cross":
-            raise ValueError(
-                "Reformer makes queries and keys from one tensor: it is self-attention. "
-                'Choose another kind for cross-attention, such as "attention".'
-            )
+        require_self("Reformer makes queries and keys from one tensor: it is self-attention", kind)
         require_one_width("Reformer", query_dim, key_dim)
         return ReformerAttention(
             head_dim=key_dim,
@@ -158,3 +158,194 @@ class ReformerConfig:
             seed=self.seed,
             visibility=visibility,
         )
+
+
+def _require_buckets(buckets: int, **numbers: int) -> None:
+    require_whole(buckets=buckets, **numbers)
+    if buckets != 1 and buckets % 2:
+        raise ValueError(f"buckets={buckets} must be even: they come in pairs x R and −x R.")
+
+
+@dataclass(frozen=True)
+class SameBucket(Visibility):
+    """A query sees the keys of its bucket that are in its own chunk of it or in the chunk before, in some round."""
+
+    chunk: int
+
+    def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads #query #key"]:
+        if at.query_bucket is None or at.key_bucket is None:
+            return everything()(at)
+        mine, theirs = at.query_bucket.unbind(-1), at.key_bucket.unbind(-2)
+        return sum_of_rounds(mine, theirs) > 0
+
+    def __repr__(self) -> str:
+        return f"same_bucket(chunk={self.chunk})"
+
+
+def sum_of_rounds(
+    mine: tuple[Int[Tensor, "*shape query"], ...], theirs: tuple[Int[Tensor, "*shape key"], ...]
+) -> UInt8[Tensor, "*shape query key"]:
+    """In how many rounds a query sees a key."""
+    count: Tensor | int = 0
+    for query, key in zip(mine, theirs, strict=True):
+        behind = query[..., :, None] - key[..., None, :]
+        count = count + ((behind == 0) | (behind == 1)).to(torch.uint8)
+    assert isinstance(count, Tensor)
+    return count
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedDot:
+    """score(q_i, k_j) = q_i · k_j / (‖k_j‖ √d) − 10⁵ [i = j]
+
+    Kitaev et al. 2020, section 2: keys are the queries at unit length, and a position attends to itself only when it
+    has nobody else.
+    """
+
+    def scores_at(
+        self,
+        query: Float[Tensor, "batch heads query dim"],
+        key: Float[Tensor, "batch heads key dim"],
+        at: Positions,
+    ) -> Float[Tensor, "batch heads query key"]:
+        scores = query @ unit(key).mT * query.shape[-1] ** -0.5
+        return torch.where(at.query == at.key, scores - SELF, scores)
+
+
+def unit(key: Tensor) -> Tensor:
+    return torch.nn.functional.normalize(key, dim=-1)
+
+
+class HashedPath:
+    """softmax over the pairs that share a bucket and stand near in it: O(n · chunk · rounds) time and memory.
+
+    In the order of (bucket, position), the keys that a query sees are less than two chunks before it and less than one
+    after. Rounds are computed side by side and merged by their sums; a pair that r rounds bring together counts 1/r in
+    each (the paper's log N_ij). With dropout, the materialised form computes.
+    """
+
+    name = "hashed"
+
+    def refuses(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
+        mine, theirs = at.query_bucket, at.key_bucket
+        if mine is None or theirs is None or not isinstance(formula.score, SharedDot):
+            return ["nothing is hashed"]
+        others = [rule for rule in demand_of(formula.visibility).others if not isinstance(rule, SameBucket)]
+        reasons = [f"{rule} is no rule of buckets" for rule in others]
+        if not at.aligned:
+            reasons.append("sorting needs query i and key i in one place")
+        elif not bool(((mine.mT == theirs) | (theirs < 0)).all()):
+            reasons.append("queries and keys fall into different buckets: they are not one tensor")
+        if type(formula.normaliser) is not Softmax or formula.bias is not None or formula.reweight is not None:
+            reasons.append("rounds are merged for softmax without biases only")
+        return reasons
+
+    def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
+        rounds = 1 if at.query_bucket is None else at.query_bucket.shape[-1]
+        width = _width(formula) * min(_chunk(formula), key.shape[2])
+        pairs = float(query.shape[0] * query.shape[1] * query.shape[2] * width * rounds)
+        return Cost(4.0 * pairs * key.shape[3], 4.0 * pairs * max(query.element_size(), 4), pairs=3.0 * pairs)
+
+    def run(
+        self,
+        formula: Formula,
+        query: Float[Tensor, "batch heads query query_dim"],
+        key: Float[Tensor, "batch kv_heads key key_dim"],
+        value: Float[Tensor, "batch kv_heads key value_head_dim"],
+        *,
+        at: Positions,
+        key_features: Float[Tensor, "batch #heads key feature"] | None = None,
+        dropout: float = 0.0,
+    ) -> Float[Tensor, "batch heads query value_head_dim"]:
+        heads = query.shape[1]
+        assert at.query_bucket is not None
+        assert at.key_bucket is not None
+        seen = demand_of(formula.visibility).keys(at).expand(-1, -1, 1, key.shape[2])
+        keys, values = (torch.where(seen.mT, share_heads(part, heads), 0.0) for part in (key, value))
+        if dropout or not finite(keys, values):
+            return materialise(formula, query, key, value, at=at, dropout=dropout).context
+        bucket = torch.where(at.key_bucket < 0, torch.iinfo(torch.long).max, at.key_bucket)
+        order = bucket.sort(dim=-1, stable=True).indices
+        chunks = _Chunks(order, min(_chunk(formula), key.shape[2]), _width(formula))
+        mine, theirs = at.query_bucket.mT, at.key_bucket
+        near = chunks.windows(theirs, fill=NOWHERE), chunks.own(mine, fill=2 * NOWHERE)
+        behind = near[1][..., :, None] - near[0][..., None, :]
+        visible = (behind == 0) | (behind == 1)
+        places = torch.arange(key.shape[2], device=query.device).expand_as(theirs)
+        here, there = chunks.own(places, fill=-1)[..., :, None], chunks.windows(places, fill=-2)[..., None, :]
+        if demand_of(formula.visibility).causal:
+            visible = visible & (there <= here)
+        scores = chunks.own(query) @ chunks.windows(unit(keys)).mT * query.shape[-1] ** -0.5
+        scores = torch.where(here == there, scores - SELF, scores)
+        if len(theirs[0, 0]) > 1:
+            scores = scores - chunks.times(mine, theirs).clamp(min=1).to(scores.dtype).log()
+        sums = torch.where(visible, scores, -torch.inf).detach().amax(-1, keepdim=True)
+        top = torch.where(sums.isfinite(), sums, 0.0)
+        weights = torch.where(visible, (torch.where(visible, scores, top) - top).exp(), 0.0)
+        total = weights.sum(-1, keepdim=True)
+        context = chunks.back(weights @ chunks.windows(values))
+        return _merged(context, chunks.back(total), chunks.back(sums)).to(value.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class _Chunks:
+    """Each round's positions in the order of (bucket, position), cut into chunks."""
+
+    order: Int[Tensor, "batch heads rounds length"]
+    size: int
+    width: int
+
+    def own(self, x: Tensor, fill: int = 0) -> Tensor:
+        """batch heads rounds chunk size …, from `batch heads length dim` or `batch heads rounds length`."""
+        room = -self.order.shape[-1] % self.size
+        if not x.is_floating_point():
+            ordered = torch.nn.functional.pad(x.expand_as(self.order).gather(3, self.order), (0, room), value=fill)
+            return ordered.unflatten(3, (-1, self.size))
+        x = x[:, :, None].expand(-1, -1, self.order.shape[2], -1, -1)
+        ordered = x.gather(3, self.order[..., None].expand(x.shape))
+        return torch.nn.functional.pad(ordered, (0, 0, 0, room), value=fill).unflatten(3, (-1, self.size))
+
+    def windows(self, x: Tensor, fill: int = 0) -> Tensor:
+        """For each chunk, those around it, one after the other."""
+        own = self.own(x, fill)
+        room = (0, 0) * (own.dim() - 4) + (BEFORE, AFTER)
+        padded, count = torch.nn.functional.pad(own, room, value=fill), own.shape[3]
+        return torch.cat([padded[:, :, :, start : start + count] for start in range(self.width)], dim=4)
+
+    def times(self, mine: Tensor, theirs: Tensor) -> Tensor:
+        """In how many rounds each pair of a window is seen."""
+        count: Tensor | int = 0
+        for round_ in range(mine.shape[2]):
+            query = self.own(mine[:, :, round_, None], fill=2 * NOWHERE)
+            key = self.windows(theirs[:, :, round_, None], fill=NOWHERE)
+            count = count + sum_of_rounds((query,), (key,))
+        assert isinstance(count, Tensor)
+        return count
+
+    def back(self, x: Tensor) -> Tensor:
+        """From chunks to `batch heads rounds length dim`, in the order of positions."""
+        flat = x.flatten(3, 4)[:, :, :, : self.order.shape[-1]]
+        return flat.gather(3, self.order.argsort(-1)[..., None].expand(flat.shape))
+
+
+def _merged(
+    context: Float[Tensor, "batch heads rounds query dim"],
+    total: Float[Tensor, "batch heads rounds query 1"],
+    top: Float[Tensor, "batch heads rounds query 1"],
+) -> Float[Tensor, "batch heads query dim"]:
+    """Rounds joined: each brings Σ exp(e − top) v and Σ exp(e − top) with its own top."""
+    highest = top.amax(2, keepdim=True)
+    factor = torch.where(top.isfinite(), top - torch.where(highest.isfinite(), highest, 0.0), -torch.inf).exp()
+    sums = (total * factor).sum(2)
+    return (context * factor).sum(2) / torch.where(sums > 0, sums, 1.0)
+
+
+def _chunk(formula: Formula) -> int:
+    rule = formula.visibility
+    parts = rule.rules if isinstance(rule, And) else (rule,)
+    return next((part.chunk for part in parts if isinstance(part, SameBucket)), 1)
+
+
+def _width(formula: Formula) -> int:
+    """How many chunks of the sorted order a query's keys lie in."""
+    return BEFORE + 1 + (0 if demand_of(formula.visibility).causal else AFTER)

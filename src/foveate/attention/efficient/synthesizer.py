@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from foveate.attention.attention import Attention
-from foveate.attention.check import require_choice, require_heads, require_made_for
+from foveate.attention.check import require_choice, require_heads, require_made_for, require_self, require_whole
 from foveate.attention.paths.materialised import MaterialisedPath
 from foveate.attention.position import Positions
 from foveate.attention.visibility import Visibility
@@ -139,9 +139,7 @@ class SynthesizerConfig:
 
     def __post_init__(self) -> None:
         require_choice("form", self.form, get_args(Form))
-        for name in ("max_length", "rank"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be positive.")
+        require_whole(max_length=self.max_length, rank=self.rank)
 
     def build(
         self,
@@ -152,11 +150,7 @@ class SynthesizerConfig:
         visibility: Visibility,
         kind: Literal["self", "cross"],
     ) -> Attention:
-        if kind == "cross":
-            raise ValueError(
-                "The Synthesizer does not look at keys, so it cannot find anything in another sequence. "
-                'Choose another kind for cross-attention, such as "attention".'
-            )
+        require_self("The Synthesizer does not look at keys, so it cannot find anything in another sequence", kind)
         score: Synthetic
         if self.form == "dense":
             score = DenseSynthetic(query_dim=query_dim, num_heads=num_heads, max_length=self.max_length)

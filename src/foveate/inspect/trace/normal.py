@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from foveate.attention.efficient.proportional import Proportional
+from foveate.attention.efficient.kernel import Proportional
 from foveate.attention.normaliser import Entmax, Hard, Normaliser, ReLU, Sigmoid, Softmax, Sparsemax
 from foveate.errors import DataError
 

@@ -8,10 +8,9 @@ import torch
 
 from foveate.attention import Attention, Positions, Softmax, Visibility, causal, everything, padding, window
 from foveate.attention.efficient import LinearAttention, PerformerAttention, PerformerConfig, running_sum
-from foveate.attention.efficient.kernel import KernelAttention, KernelPath, running_sums
+from foveate.attention.efficient.kernel import KernelAttention, KernelPath, Proportional, running_sums
 from foveate.attention.efficient.linear import Elu
 from foveate.attention.efficient.performer import orthogonal_rows
-from foveate.attention.efficient.proportional import Proportional
 
 
 def test_linear_attention_is_its_equation() -> None:
@@ -168,5 +167,5 @@ def test_key_features_can_be_kept() -> None:
 
 
 def test_no_features_are_refused() -> None:
-    with pytest.raises(ValueError, match="num_features=0 must be positive"):
+    with pytest.raises(ValueError, match="num_features=0 must be at least 1"):
         PerformerConfig(num_features=0)

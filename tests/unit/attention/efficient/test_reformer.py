@@ -5,7 +5,7 @@ import torch
 
 from foveate.attention import Attention, Positions, causal, padding
 from foveate.attention.efficient import ReformerAttention, ReformerConfig
-from foveate.attention.efficient.bucket import HashedPath, SharedDot
+from foveate.attention.efficient.reformer import HashedPath, SharedDot
 
 
 def fast(attention: ReformerAttention, x: torch.Tensor, value: torch.Tensor, at: Positions) -> torch.Tensor:

@@ -5,7 +5,7 @@ import torch
 
 from foveate.attention import Attention, causal, padding, window
 from foveate.attention.efficient import SinkhornAttention, SinkhornConfig
-from foveate.attention.efficient.block import balanced
+from foveate.attention.efficient.sinkhorn import balanced
 
 
 @pytest.mark.parametrize("rule", [padding(), causal()])

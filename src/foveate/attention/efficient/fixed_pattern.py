@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from foveate.attention.attention import Attention
+from foveate.attention.check import require_self
 from foveate.attention.efficient.demand import demand_of
 from foveate.attention.score import ScaledDot
 from foveate.attention.visibility import Visibility, bigbird, block, longformer, sparse
@@ -29,11 +30,7 @@ class PatternConfig:
         visibility: Visibility,
         kind: Literal["self", "cross"],
     ) -> Attention:
-        if kind == "cross":
-            raise ValueError(
-                f"{self.pattern} compares positions of one sequence. "
-                'Choose another kind for cross-attention, such as "attention".'
-            )
+        require_self(f"{self.pattern} compares positions of one sequence", kind)
         score = ScaledDot().build(query_dim=query_dim, key_dim=key_dim)
         return Attention(score, visibility=visibility & self.pattern, kind=kind)
 
