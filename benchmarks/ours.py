@@ -21,7 +21,7 @@ from foveate.models.marian import from_marian
 from foveate.models.transformer import Transformer, TransformerConfig
 from foveate.nn.block import BlockConfig
 from foveate.nn.position import SinusoidalConfig
-from foveate.tasks.engine import ENGINES, Engine, EngineName
+from foveate.tasks.translate.engine import ENGINES, Engine, EngineName
 
 
 def config(size: Size) -> TransformerConfig:

@@ -20,7 +20,7 @@ from foveate.cli import main as foveate
 from foveate.data.labelled import LabelledText, read_labelled
 from foveate.data.text import read_lines
 from foveate.metrics import accuracy
-from foveate.tasks.classify import TextClassifier
+from foveate.tasks.classify.use import TextClassifier
 
 VERSES = Path(__file__).parent.parent / "data" / "verses.tsv.xz"
 ENGLISH, LANGUAGES = (1, 2), {3: "French", 4: "German", 5: "Russian", 6: "Persian"}

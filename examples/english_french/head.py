@@ -17,7 +17,7 @@ from foveate import Translator
 from foveate.data.text import Pair, read_pairs
 from foveate.metrics import Links
 from foveate.tasks.alignment import every_head, score_heads
-from foveate.tasks.head import Head
+from foveate.tasks.translate.head import Head
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -28,7 +28,7 @@ from foveate.models.recurrent_language_model import (
     gradient_by_distance,
 )
 from foveate.nn.recurrent import Cell
-from foveate.tasks.generator import Generator
+from foveate.tasks.language_model.use import Generator
 
 Curve = list[float]
 VERSES = Path(__file__).parents[1] / "data" / "verses.tsv.xz"

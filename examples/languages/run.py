@@ -17,7 +17,7 @@ from foveate.data.labelled import LabelledText, read_labelled
 from foveate.data.text import read_lines
 from foveate.inspect import terminal
 from foveate.metrics import accuracy
-from foveate.tasks.classify import TextClassifier
+from foveate.tasks.classify.use import TextClassifier
 
 VERSES = Path(__file__).parent.parent / "data" / "verses.tsv.xz"
 COLUMNS = {1: "English", 2: "English", 3: "French", 4: "German", 5: "Russian", 6: "Persian"}

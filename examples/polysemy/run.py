@@ -39,7 +39,7 @@ from foveate.data.tokeniser import BOS, EOS, HuggingFaceTokeniser, Tokeniser
 from foveate.models import BERT
 from foveate.models.bert_hugging_face import read_bert
 from foveate.models.skip_gram import SkipGramConfig
-from foveate.tasks.filler import Filler
+from foveate.tasks.masked_language_model.use import Filler
 from foveate.tasks.word_vectors import WordVectors, WordVectorsConfig, WordVectorsTask
 from foveate.train import TrainConfig, fit
 from foveate.train.schedule import Cosine

@@ -16,7 +16,7 @@ from foveate import BahdanauConfig, TrainConfig, TranslateConfig, TranslateTask,
 from foveate.data.synthetic import synthetic
 from foveate.decode import GreedyConfig
 from foveate.inspect import terminal
-from foveate.tasks.translate import DataConfig
+from foveate.tasks.translate.task import DataConfig
 from foveate.train import Cosine, watch
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz"

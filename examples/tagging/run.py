@@ -46,7 +46,8 @@ from foveate.nn.encoder import (
 )
 from foveate.storage.run import create_run
 from foveate.tasks.labelling import LabelledDataConfig
-from foveate.tasks.tag import SentenceTagger, TagConfig, TaggedSentence, TagTask
+from foveate.tasks.tag.task import TagConfig, TagTask
+from foveate.tasks.tag.use import SentenceTagger, TaggedSentence
 from foveate.train import Cosine, TrainConfig, fit
 
 SENTENCE = "I saw a saw"

@@ -13,8 +13,8 @@ from foveate.storage.draft import disk_errors, write_file
 from foveate.storage.run import begin_run, create_run
 from foveate.tasks.size import Allowance, Size
 from foveate.tasks.suggestion import suggest
-from foveate.tasks.translate import TranslateConfig, TranslateTask
-from foveate.tasks.translator import Translator
+from foveate.tasks.translate.task import TranslateConfig, TranslateTask
+from foveate.tasks.translate.use import Translator
 from foveate.train import TrainConfig, fit
 from foveate.train.log import Progress
 

@@ -17,8 +17,9 @@ from foveate.config import build, kind_of
 from foveate.data.batch import Batch
 from foveate.models import Tagger
 from foveate.nn.packing import Packing
-from foveate.tasks.classify import ClassifyConfig, ClassifyTask
-from foveate.tasks.tag import SentenceTagger, TagConfig, TagTask
+from foveate.tasks.classify.task import ClassifyConfig, ClassifyTask
+from foveate.tasks.tag.task import TagConfig, TagTask
+from foveate.tasks.tag.use import SentenceTagger
 from foveate.train import TrainConfig, fit
 from foveate.train.log import Quiet
 

@@ -20,7 +20,7 @@ from foveate import (
 from foveate.data.synthetic import Rule, synthetic
 from foveate.data.text import Pair
 from foveate.decode import GreedyConfig
-from foveate.tasks.translate import DataConfig
+from foveate.tasks.translate.task import DataConfig
 from foveate.train import Cosine
 
 BAHDANAU = BahdanauConfig(embedding_dim=32, hidden_dim=64, maxout_dim=64, dropout=0.0)

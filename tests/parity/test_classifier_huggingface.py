@@ -19,11 +19,10 @@ from transformers import (
 from foveate import Filler
 from foveate.cli import main
 from foveate.errors import UsageError
-from foveate.tasks.classify import TextClassifier
+from foveate.tasks.classify.use import GuestClassifier, TextClassifier
 from foveate.tasks.embedder import Embedder
-from foveate.tasks.guest_classifier import GuestClassifier
 from foveate.tasks.sight import reader_of
-from foveate.tasks.tag import SentenceTagger
+from foveate.tasks.tag.use import SentenceTagger
 
 TEXTS = ["The cat sat on the mat.", "A dog ran after 3 cats!", "cats and dogs"]
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24}

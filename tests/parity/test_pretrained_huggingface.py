@@ -12,10 +12,11 @@ from foveate.data.batch import Batch
 from foveate.data.tokeniser import BERTTokeniser, HuggingFaceTokeniser, load_tokeniser
 from foveate.errors import DataError, UsageError
 from foveate.storage.run import create_run
-from foveate.tasks.classify import ClassifyConfig, ClassifyTask, TextClassifier
+from foveate.tasks.classify.task import ClassifyConfig, ClassifyTask
+from foveate.tasks.classify.use import TextClassifier
 from foveate.tasks.labelling import LabelledDataConfig
 from foveate.tasks.pretrained import Pretrained
-from foveate.tasks.tag import TagConfig, TagTask
+from foveate.tasks.tag.task import TagConfig, TagTask
 from foveate.train import TrainConfig, fit
 
 WORDS = ["[PAD]", "cat", "[UNK]", "the", "[CLS]", "[SEP]", "sat", "##s", "[MASK]", "mat", "on", ".", "never"]

@@ -15,7 +15,7 @@ from foveate.comparison import Estimate, Result, compare, design_of
 from foveate.config import read_toml
 from foveate.errors import UsageError
 from foveate.metrics import character_error_rate
-from foveate.tasks.translator import Translator
+from foveate.tasks.translate.use import Translator
 from foveate.train.resume import exclusive
 
 SHIPPED = sorted((Path(__file__).parents[2] / "benchmarks/comparisons").glob("*.toml"))

@@ -10,7 +10,7 @@ from foveate.cli.setup import RunConfig, resolve, task_of
 from foveate.cli.task import TASKS, module_of
 from foveate.config import build, read_toml, to_dict, to_toml
 from foveate.models import BERTConfig, GPTConfig, ModelConfig
-from foveate.tasks.translate import build_model
+from foveate.tasks.translate.task import build_model
 
 MODELS = {
     "language_model": lambda config: config.model.build(100),

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from foveate.export.target import QUANTISATIONS, TARGETS
-from foveate.tasks.engine import ENGINES, availability
-from foveate.tasks.translator import Translator
+from foveate.tasks.translate.engine import ENGINES, availability
+from foveate.tasks.translate.use import Translator
 
 QUIET = ("--no-tune", "--threads", "1")
 

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from foveate.data.batch import Batch
-from foveate.tasks.classify import TextClassifier
-from foveate.tasks.filler import Filler
-from foveate.tasks.generator import Generator
-from foveate.tasks.tag import SentenceTagger
+from foveate.tasks.classify.use import TextClassifier
+from foveate.tasks.language_model.use import Generator
+from foveate.tasks.masked_language_model.use import Filler
+from foveate.tasks.tag.use import SentenceTagger
 
 SMALL = ("--no-tune", "--threads", "1")
 STEPS = ("train.steps=12", "train.validate_every=12", "train.save_every=12", "train.learning_rate=0.01")

@@ -16,7 +16,7 @@ from foveate.cli.task import module_of
 from foveate.data.synthetic import synthetic
 from foveate.errors import DataError, SetupError, UsageError
 from foveate.tasks.size import MINUTES
-from foveate.tasks.translate import build_model
+from foveate.tasks.translate.task import build_model
 
 ROOT = Path(__file__).parents[2]
 FIGURES: dict[str, dict[str, Any]] = tomllib.loads((ROOT / "docs/figure.toml").read_text(encoding="utf-8"))

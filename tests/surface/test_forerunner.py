@@ -14,8 +14,7 @@ from foveate.errors import FoveateError
 from foveate.models import LuongConfig
 from foveate.storage.checkpoint import load_weights
 from foveate.storage.run import create_run, read_run
-from foveate.tasks.forerunner import Forerunner
-from foveate.tasks.translate import DataConfig, TranslateConfig, TranslateTask
+from foveate.tasks.translate.task import DataConfig, Forerunner, TranslateConfig, TranslateTask
 
 SET = "--set"
 DISHES = {"the soup": "la soupe", "a salad": "une salade", "two eggs": "deux œufs", "the fish": "le poisson"}

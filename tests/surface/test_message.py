@@ -13,7 +13,7 @@ from foveate.config import build
 from foveate.data.tokeniser import CharacterTokeniser
 from foveate.storage.checkpoint import model_tensors, save_final
 from foveate.storage.run import create_run
-from foveate.tasks.translate import TOKENISERS, TranslateConfig, build_model
+from foveate.tasks.translate.task import TOKENISERS, TranslateConfig, build_model
 
 Refused = Callable[..., tuple[int, str]]
 TRAIN_SETTINGS = (
@@ -496,7 +496,7 @@ def no_translation(monkeypatch: pytest.MonkeyPatch) -> None:
     def translate(*arguments: object, **keywords: object) -> None:
         raise AssertionError("something was translated")
 
-    monkeypatch.setattr("foveate.tasks.translator.Translator.translate", translate)
+    monkeypatch.setattr("foveate.tasks.translate.use.Translator.translate", translate)
 
 
 @pytest.mark.usefixtures("no_translation")

@@ -11,7 +11,7 @@ import pytest
 from foveate import Translator
 from foveate.cli import main
 from foveate.errors import SetupError
-from foveate.tasks.paragraph import ParagraphTranslator, sentences
+from foveate.tasks.translate.paragraph import ParagraphTranslator, sentences
 
 THREE = "The black cat is sleeping. Where is the house? I have two dogs."
 

@@ -26,9 +26,8 @@ from foveate.nn.block import BlockConfig
 from foveate.serve import Session, application
 from foveate.serve.run import listening
 from foveate.serve.translation import TranslationRerunner
-from foveate.tasks.head import Head
-from foveate.tasks.trace import trace_of
-from foveate.tasks.translator import Translator
+from foveate.tasks.translate.head import Head
+from foveate.tasks.translate.use import Translator, trace_of
 
 TOKEN, PORT = "s3cret", 8123
 HOME = f"http://127.0.0.1:{PORT}"

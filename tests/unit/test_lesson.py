@@ -9,7 +9,7 @@ import pytest
 from foveate import train_translator
 from foveate.errors import DataError, UsageError
 from foveate.storage.run import read_run
-from foveate.tasks.translator import Translator
+from foveate.tasks.translate.use import Translator
 
 PAIRS = [(word, word[::-1]) for word in ("ab", "abc", "bca", "cab", "ca", "a b", "bb")] * 6
 TINY: dict[str, Any] = {

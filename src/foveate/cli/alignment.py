@@ -12,8 +12,8 @@ from foveate.metrics import Score, parse_pharaoh
 from foveate.storage.draft import disk_errors
 from foveate.suggestion import counted
 from foveate.tasks.alignment import every_head, score_heads, word_alignments
-from foveate.tasks.head import Head
-from foveate.tasks.translator import Translator
+from foveate.tasks.translate.head import Head
+from foveate.tasks.translate.use import Translator
 
 
 def evaluate(arguments: argparse.Namespace) -> int:

@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     from foveate.cli.setup import prepare_machine, say
     from foveate.cli.strange import Strangers
     from foveate.cli.voice import shown
-    from foveate.tasks.classify import TextClassifier
+    from foveate.tasks.classify.use import TextClassifier
 
     prepare_machine(arguments, quiet=True)
     classifier = TextClassifier.load(arguments.run, note=say)

@@ -99,7 +99,7 @@ def _switches() -> Iterator[str]:
 
 
 def _engines() -> str:
-    from foveate.tasks.engine import availability
+    from foveate.tasks.translate.engine import availability
 
     others = ", ".join(name for name, missing in availability().items() if not missing and name != "own")
     return f"own by default{f'; for --engine also {others}' if others else ''}"

@@ -4,7 +4,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from foveate.tasks.filler import Filler
+    from foveate.tasks.masked_language_model.use import Filler
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     from foveate.errors import UsageError
     from foveate.inspect.alignment import readable
     from foveate.inspect.label import printable
-    from foveate.tasks.filler import Filler
+    from foveate.tasks.masked_language_model.use import Filler
 
     if not arguments.gap:
         raise UsageError("--gap is what gaps are written as: it cannot be empty.")

@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     from foveate.cli.strange import Strangers
     from foveate.cli.voice import shown
     from foveate.data.text import read_lines
-    from foveate.tasks.generator import Generator
+    from foveate.tasks.language_model.use import Generator
 
     prepare_machine(arguments, quiet=True)
     generator = Generator.load(arguments.run, precision=arguments.precision, note=say)

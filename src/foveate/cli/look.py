@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from foveate.inspect import Trace
-    from foveate.tasks.translator import Translation, Translator
+    from foveate.tasks.translate.use import Translation, Translator
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -130,7 +130,7 @@ def _look_at_run(arguments: argparse.Namespace) -> int:
     from foveate.errors import UsageError
     from foveate.storage.run import read_run
     from foveate.storage.shipped import run_folder
-    from foveate.tasks.translator import Translator
+    from foveate.tasks.translate.use import Translator
 
     task = read_run(run_folder(arguments.run)).task  # nothing is asked about a run that is not there
     text = arguments.viewed if arguments.text is None else arguments.text
@@ -150,7 +150,7 @@ def _look_at_run(arguments: argparse.Namespace) -> int:
         _draw_alignment(arguments, translator, translation)
         if not written:
             return 0
-    from foveate.tasks.trace import trace_of
+    from foveate.tasks.translate.use import trace_of
 
     trace = trace_of(translator, translation)
     if arguments.steps is not None:
@@ -170,7 +170,7 @@ def _look_at_text(arguments: argparse.Namespace, task: str, text: str) -> int:
     from foveate.cli.setup import say
     from foveate.cli.strange import Strangers
     from foveate.storage.shipped import run_folder
-    from foveate.tasks.filler import GAP, Filler
+    from foveate.tasks.masked_language_model.use import GAP, Filler
     from foveate.tasks.sight import reader_of
 
     where = f"of the task {task}"
@@ -204,7 +204,7 @@ def _translation(arguments: argparse.Namespace, translator: "Translator", text: 
 
 
 def _draw_alignment(arguments: argparse.Namespace, translator: "Translator", translation: "Translation") -> None:
-    from foveate.tasks.head import Head
+    from foveate.tasks.translate.head import Head
 
     wanted = Head.wanted(arguments.layer, arguments.head, arguments.when, translator.head)
     (alignment,) = translator.align([translation], wanted)

@@ -17,7 +17,7 @@ from foveate.decode import Constraints, DecodeConfig
 from foveate.errors import UsageError
 from foveate.suggestion import counted, did_you_mean
 from foveate.tasks.suggestion import Suggestion
-from foveate.tasks.translate import TranslateConfig, require_measured
+from foveate.tasks.translate.task import TranslateConfig, require_measured
 from foveate.train import TrainConfig
 from foveate.train.resume import differences
 

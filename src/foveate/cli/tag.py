@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
     from foveate.cli.setup import prepare_machine, say
     from foveate.cli.strange import Strangers
     from foveate.cli.voice import shown
-    from foveate.tasks.tag import SentenceTagger
+    from foveate.tasks.tag.use import SentenceTagger
 
     prepare_machine(arguments, quiet=True)
     tagger = SentenceTagger.load(arguments.run, note=say)

@@ -4,7 +4,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from foveate.tasks.translator import Translation, Translator
+    from foveate.tasks.translate.use import Translation, Translator
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,8 +49,8 @@ def run(arguments: argparse.Namespace) -> int:
     from foveate.cli.strange import Strangers
     from foveate.cli.voice import shown
     from foveate.storage.shipped import run_folder
-    from foveate.tasks.paragraph import ParagraphTranslator
-    from foveate.tasks.translator import Translator
+    from foveate.tasks.translate.paragraph import ParagraphTranslator
+    from foveate.tasks.translate.use import Translator
 
     _require_sense(arguments)
     if not arguments.align:
@@ -95,7 +95,7 @@ def _draw(translator: "Translator", translation: "Translation", arguments: argpa
 
     from foveate.cli.setup import colour_wanted
     from foveate.inspect import terminal
-    from foveate.tasks.head import Head
+    from foveate.tasks.translate.head import Head
 
     wanted = Head.wanted(arguments.layer, arguments.head, arguments.when, translator.head)
     (alignment,) = translator.align([translation], wanted)

@@ -6,8 +6,7 @@ from foveate.errors import UsageError
 from foveate.inspect import Trace
 from foveate.inspect.switch import switched_off
 from foveate.serve.session import Rerun
-from foveate.tasks.trace import trace_of
-from foveate.tasks.translator import END, Translation, Translator
+from foveate.tasks.translate.use import END, Translation, Translator, trace_of
 
 
 class TranslationRerunner:

@@ -15,8 +15,8 @@ from foveate.errors import DataError
 from foveate.inspect.alignment import Alignment
 from foveate.inspect.link import require_words, text_spans
 from foveate.metrics import Links, Score, link_scores
-from foveate.tasks.head import Head, choose, crossings
-from foveate.tasks.translator import Translator
+from foveate.tasks.translate.head import Head, choose, crossings
+from foveate.tasks.translate.use import Translator
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,16 @@ from typing import Any
 from torch import nn
 
 from foveate.data.tokeniser import BOS, EOS, PAD, UNKNOWN, HuggingFaceTokeniser, Tokeniser
-from foveate.tasks.classify import TOKENISER as CLASSIFIED
-from foveate.tasks.classify import TextClassifier
-from foveate.tasks.filler import Filler
-from foveate.tasks.generator import Generator
+from foveate.tasks.classify.task import TOKENISER as CLASSIFIED
+from foveate.tasks.classify.use import TextClassifier
 from foveate.tasks.labelling import LABELS
-from foveate.tasks.tag import CHARACTERS, PIECES, WORDS, SentenceTagger
+from foveate.tasks.language_model.use import Generator
+from foveate.tasks.masked_language_model.use import Filler
+from foveate.tasks.tag.task import CHARACTERS, PIECES, WORDS
+from foveate.tasks.tag.use import SentenceTagger
 from foveate.tasks.text import TOKENISER as READ
-from foveate.tasks.translate import TOKENISERS
-from foveate.tasks.translator import Translator
+from foveate.tasks.translate.task import TOKENISERS
+from foveate.tasks.translate.use import Translator
 
 Note = Callable[[str], None]
 COUNTED = f"how many tokens of each row are real; behind them stands {PAD}, and what is said there means nothing"

@@ -9,10 +9,10 @@ from foveate.data.text import require_lasting
 from foveate.errors import DataError
 from foveate.metrics import marks_spans
 from foveate.suggestion import counted
-from foveate.tasks.classify import ClassifyConfig
+from foveate.tasks.classify.task import ClassifyConfig
 from foveate.tasks.size import Allowance
 from foveate.tasks.suggestion import SAMPLE, Reason, Suggestion, with_others
-from foveate.tasks.tag import TagConfig
+from foveate.tasks.tag.task import TagConfig
 
 BATCH = 2048
 """Tokens of a batch."""

@@ -11,17 +11,17 @@ from foveate.data.word import WordBatch
 from foveate.errors import UsageError
 from foveate.models import Seq2Seq
 from foveate.nn.loss import cross_entropy
-from foveate.tasks.classify import ClassifyConfig
-from foveate.tasks.language_model import LanguageModelTask, LanguageModelTaskConfig
-from foveate.tasks.masked_language_model import (
+from foveate.tasks.classify.task import ClassifyConfig
+from foveate.tasks.language_model.task import LanguageModelTask, LanguageModelTaskConfig
+from foveate.tasks.masked_language_model.task import (
     GapBatch,
     MaskedLanguageModelConfig,
     MaskedLanguageModelTask,
     gap_logits,
 )
 from foveate.tasks.plan import Probe
-from foveate.tasks.tag import TagConfig, Vocabulary
-from foveate.tasks.translate import TranslateConfig, build_model
+from foveate.tasks.tag.task import TagConfig, Vocabulary
+from foveate.tasks.translate.task import TranslateConfig, build_model
 
 VOCABULARY = 8000
 """Assumed where a tokeniser takes its size from the data."""

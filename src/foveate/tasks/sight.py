@@ -38,10 +38,10 @@ def reader_of(
     note: Note = lambda sentence: None,
 ) -> Any:
     """What reads a run, or a folder of Hugging Face, of a task."""
-    from foveate.tasks.classify import TextClassifier
-    from foveate.tasks.filler import Filler
-    from foveate.tasks.generator import Generator
-    from foveate.tasks.tag import SentenceTagger
+    from foveate.tasks.classify.use import TextClassifier
+    from foveate.tasks.language_model.use import Generator
+    from foveate.tasks.masked_language_model.use import Filler
+    from foveate.tasks.tag.use import SentenceTagger
 
     kinds: dict[str, Any] = {
         "language_model": Generator,

@@ -10,9 +10,8 @@ from foveate.config import to_dict
 from foveate.data.text import require_lasting
 from foveate.errors import DataError
 from foveate.suggestion import counted
-from foveate.tasks.forerunner import Forerunner
 from foveate.tasks.size import MINUTES, Allowance, Size
-from foveate.tasks.translate import TranslateConfig
+from foveate.tasks.translate.task import Forerunner, TranslateConfig
 
 SAMPLE = 20_000
 """Pairs that are looked at closely; the rest is only counted."""

@@ -15,9 +15,11 @@ from foveate.models.tagger import TaggerConfig
 from foveate.nn.encoder import EncoderConfig, RNNEncoderConfig, TransformerEncoderConfig
 from foveate.nn.position import LearnedConfig
 from foveate.storage.run import create_run
-from foveate.tasks.classify import ClassifyConfig, ClassifyTask, TextClassifier
+from foveate.tasks.classify.task import ClassifyConfig, ClassifyTask
+from foveate.tasks.classify.use import TextClassifier
 from foveate.tasks.labelling import LabelledDataConfig
-from foveate.tasks.tag import SentenceTagger, TagConfig, TagTask
+from foveate.tasks.tag.task import TagConfig, TagTask
+from foveate.tasks.tag.use import SentenceTagger
 from foveate.train import TrainConfig, fit
 from foveate.train.log import Quiet
 

@@ -16,8 +16,8 @@ from foveate.decode import BeamConfig, GreedyConfig, SampleConfig
 from foveate.errors import DataError, UsageError
 from foveate.models import GPTConfig, RecurrentLanguageModelConfig
 from foveate.nn import BlockConfig, LearnedConfig
-from foveate.tasks.generator import Generator
-from foveate.tasks.language_model import LanguageModelTask, LanguageModelTaskConfig, score
+from foveate.tasks.language_model.task import LanguageModelTask, LanguageModelTaskConfig, score
+from foveate.tasks.language_model.use import Generator
 from foveate.tasks.language_model_suggestion import suggest_language_model
 from foveate.tasks.size import Allowance
 from foveate.tasks.text import TextConfig, text_of, tokens_of

@@ -20,11 +20,12 @@ from foveate.models.classifier import ClassifierConfig
 from foveate.models.tagger import TaggerConfig
 from foveate.nn.block import BlockConfig
 from foveate.nn.encoder import TransformerEncoderConfig
-from foveate.tasks.classify import TextClassifier
-from foveate.tasks.filler import Filler
-from foveate.tasks.generator import Generator
-from foveate.tasks.tag import SentenceTagger, Vocabulary
-from foveate.tasks.translator import Translation, Translator
+from foveate.tasks.classify.use import TextClassifier
+from foveate.tasks.language_model.use import Generator
+from foveate.tasks.masked_language_model.use import Filler
+from foveate.tasks.tag.task import Vocabulary
+from foveate.tasks.tag.use import SentenceTagger
+from foveate.tasks.translate.use import Translation, Translator
 
 LINES = ["the cat sat", "a dog sat on the cat"]
 BLOCK = BlockConfig(model_dim=64, num_heads=2, feedforward_dim=96)

@@ -14,8 +14,8 @@ from foveate.data.tokeniser import BOS, ByteConfig
 from foveate.errors import DataError, UsageError
 from foveate.models import BERTConfig
 from foveate.nn import BlockConfig
-from foveate.tasks.filler import Filler
-from foveate.tasks.masked_language_model import MaskedLanguageModelConfig, MaskedLanguageModelTask
+from foveate.tasks.masked_language_model.task import MaskedLanguageModelConfig, MaskedLanguageModelTask
+from foveate.tasks.masked_language_model.use import Filler
 from foveate.tasks.text import TextConfig
 from foveate.train import TrainConfig, fit
 from foveate.train.log import Quiet

@@ -24,10 +24,11 @@ from foveate.models.classifier import ClassifierConfig
 from foveate.nn.block import BlockConfig
 from foveate.nn.encoder import EncoderConfig, RNNEncoderConfig
 from foveate.storage.run import create_run
-from foveate.tasks.classify import ClassifyConfig, ClassifyTask, TextClassifier
-from foveate.tasks.filler import Filler
+from foveate.tasks.classify.task import ClassifyConfig, ClassifyTask
+from foveate.tasks.classify.use import TextClassifier
 from foveate.tasks.labelling import LabelledDataConfig
-from foveate.tasks.masked_language_model import MaskedLanguageModelConfig, MaskedLanguageModelTask, gap_logits
+from foveate.tasks.masked_language_model.task import MaskedLanguageModelConfig, MaskedLanguageModelTask, gap_logits
+from foveate.tasks.masked_language_model.use import Filler
 from foveate.tasks.text import TextConfig
 from foveate.train import TrainConfig, fit
 from foveate.train.log import Quiet

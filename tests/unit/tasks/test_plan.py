@@ -13,7 +13,7 @@ from foveate.models.transformer import TransformerConfig
 from foveate.nn import BlockConfig, RANConfig
 from foveate.tasks.plan import Costs, plan
 from foveate.tasks.probe import translation_probe
-from foveate.tasks.translate import TranslateConfig
+from foveate.tasks.translate.task import TranslateConfig
 
 BAHDANAU = BahdanauConfig(embedding_dim=16, hidden_dim=16, maxout_dim=16)
 LUONG = LuongConfig(embedding_dim=16, hidden_dim=16, attention=AttentionConfig(score=GeneralConfig()))

@@ -12,12 +12,14 @@ from foveate.errors import DataError, UsageError
 from foveate.models import BERTConfig
 from foveate.nn.block import BlockConfig
 from foveate.storage.run import create_run
-from foveate.tasks.classify import ClassifyConfig, ClassifyTask, TextClassifier
-from foveate.tasks.filler import Filler
+from foveate.tasks.classify.task import ClassifyConfig, ClassifyTask
+from foveate.tasks.classify.use import TextClassifier
 from foveate.tasks.labelling import LabelledDataConfig
-from foveate.tasks.masked_language_model import MaskedLanguageModelConfig, MaskedLanguageModelTask
+from foveate.tasks.masked_language_model.task import MaskedLanguageModelConfig, MaskedLanguageModelTask
+from foveate.tasks.masked_language_model.use import Filler
 from foveate.tasks.pretrained import Pretrained
-from foveate.tasks.tag import SentenceTagger, TagConfig, TagTask
+from foveate.tasks.tag.task import TagConfig, TagTask
+from foveate.tasks.tag.use import SentenceTagger
 from foveate.tasks.text import TextConfig
 from foveate.train import TrainConfig, fit
 

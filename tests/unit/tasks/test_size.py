@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from foveate.tasks.classify import ClassifyConfig
+from foveate.tasks.classify.task import ClassifyConfig
 from foveate.tasks.labelling import LabelledDataConfig
 from foveate.tasks.labelling_suggestion import suggest_classifier, suggest_tagger
 from foveate.tasks.language_model_suggestion import suggest_language_model, suggest_masked_language_model
 from foveate.tasks.size import MINUTES, Allowance, Size
 from foveate.tasks.suggestion import suggest
-from foveate.tasks.tag import TagConfig
+from foveate.tasks.tag.task import TagConfig
 from foveate.tasks.text import TextConfig
-from foveate.tasks.translate import DataConfig, TranslateConfig
+from foveate.tasks.translate.task import DataConfig, TranslateConfig
 
 SENTENCE = "the old man and the sea were there before us number"
 

@@ -9,7 +9,8 @@ from foveate.cli.task.report import Sample
 from foveate.config import setting
 from foveate.data.labelled import LabelledText, read_labelled
 from foveate.metrics import Score
-from foveate.tasks.classify import ClassifyConfig, ClassifyTask, TextClassifier, label_of
+from foveate.tasks.classify.task import ClassifyConfig, ClassifyTask, label_of
+from foveate.tasks.classify.use import TextClassifier
 from foveate.tasks.labelling_suggestion import suggest_classifier
 from foveate.tasks.plan import Probe
 from foveate.tasks.probe import classify_probe

@@ -18,8 +18,8 @@ from foveate.cli.task.text import (
     write_text_report,
 )
 from foveate.config import setting
-from foveate.tasks.generator import Generator
-from foveate.tasks.language_model import VALIDATED, LanguageModelTask, LanguageModelTaskConfig
+from foveate.tasks.language_model.task import VALIDATED, LanguageModelTask, LanguageModelTaskConfig
+from foveate.tasks.language_model.use import Generator
 from foveate.tasks.language_model_suggestion import suggest_language_model
 from foveate.tasks.plan import Probe
 from foveate.tasks.probe import language_model_probe

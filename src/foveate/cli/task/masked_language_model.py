@@ -19,9 +19,9 @@ from foveate.cli.task.text import (
 )
 from foveate.config import setting
 from foveate.errors import UsageError
-from foveate.tasks.filler import GAP, Filler
 from foveate.tasks.language_model_suggestion import suggest_masked_language_model
-from foveate.tasks.masked_language_model import VALIDATED, MaskedLanguageModelConfig, MaskedLanguageModelTask
+from foveate.tasks.masked_language_model.task import VALIDATED, MaskedLanguageModelConfig, MaskedLanguageModelTask
+from foveate.tasks.masked_language_model.use import GAP, Filler
 from foveate.tasks.plan import Probe
 from foveate.tasks.probe import masked_language_model_probe
 from foveate.tasks.size import Allowance

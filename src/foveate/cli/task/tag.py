@@ -16,7 +16,8 @@ from foveate.tasks.plan import Probe
 from foveate.tasks.probe import tag_probe
 from foveate.tasks.size import Allowance
 from foveate.tasks.suggestion import Suggestion
-from foveate.tasks.tag import SentenceTagger, TagConfig, TaggedSentence, TagTask, tags_of
+from foveate.tasks.tag.task import TagConfig, TagTask, tags_of
+from foveate.tasks.tag.use import SentenceTagger, TaggedSentence
 from foveate.train import TrainConfig
 
 __all__ = ["RunConfig", "evaluate", "finish", "open_task", "prepare", "probe", "report", "size", "suggest"]

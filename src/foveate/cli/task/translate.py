@@ -19,8 +19,8 @@ from foveate.tasks.probe import translation_probe
 from foveate.tasks.size import Allowance
 from foveate.tasks.suggestion import Suggestion
 from foveate.tasks.suggestion import suggest as suggest_sizes
-from foveate.tasks.translate import TranslateTask
-from foveate.tasks.translator import Translator
+from foveate.tasks.translate.task import TranslateTask
+from foveate.tasks.translate.use import Translator
 
 __all__ = ["RunConfig", "evaluate_pairs", "finish", "open_task", "prepare", "probe", "report", "size", "suggest"]
 

@@ -12,7 +12,7 @@ from foveate.data.parallel import ParallelData
 from foveate.metrics import Score
 from foveate.storage.run import read_run
 from foveate.suggestion import counted
-from foveate.tasks.translator import Translation, Translator
+from foveate.tasks.translate.use import Translation, Translator
 
 SAMPLES = 6
 

@@ -10,9 +10,11 @@ from foveate.data.labelled import read_labelled, read_tagged
 from foveate.errors import UsageError
 from foveate.models import BERTConfig
 from foveate.storage.draft import disk_errors
-from foveate.tasks.classify import ClassifyTask, TextClassifier, label_of
+from foveate.tasks.classify.task import ClassifyTask, label_of
+from foveate.tasks.classify.use import TextClassifier
 from foveate.tasks.labelling import KEYS, VALIDATED, Parts, Predicted, beginning, longest
-from foveate.tasks.tag import SentenceTagger, TagTask, tags_of
+from foveate.tasks.tag.task import TagTask, tags_of
+from foveate.tasks.tag.use import SentenceTagger
 
 
 class Labelling(Subject):
@@ -95,7 +97,7 @@ class Tag(Labelling):
     """`foveate train tag`."""
 
     name = "tag"
-    home = "foveate.tasks.tag"
+    home = "foveate.tasks.tag.task"
     task_name = "TagTask"
     config_name = "TagConfig"
 
@@ -119,7 +121,7 @@ class Classify(Labelling):
     """`foveate train classify`."""
 
     name = "classify"
-    home = "foveate.tasks.classify"
+    home = "foveate.tasks.classify.task"
     task_name = "ClassifyTask"
     config_name = "ClassifyConfig"
 

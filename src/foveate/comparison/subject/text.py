@@ -9,7 +9,8 @@ from foveate.comparison.subject.subject import Asked, Scored, Subject, in_percen
 from foveate.data.store import TokenStore
 from foveate.data.text import read_lines
 from foveate.data.tokeniser import Tokeniser
-from foveate.tasks import language_model, masked_language_model
+from foveate.tasks.language_model import task as language_model
+from foveate.tasks.masked_language_model import task as masked_language_model
 from foveate.tasks.text import stream
 
 
@@ -17,7 +18,7 @@ class LanguageModelling(Subject):
     """`foveate train language_model`, compared by bits for each byte of text, which no tokeniser changes."""
 
     name = "language_model"
-    home = "foveate.tasks.language_model"
+    home = "foveate.tasks.language_model.task"
     task_name = "LanguageModelTask"
     config_name = "LanguageModelTaskConfig"
     files = ("text", "valid_text")
@@ -62,7 +63,7 @@ class MaskedLanguageModelling(LanguageModelling):
     """`foveate train masked_language_model`."""
 
     name = "masked_language_model"
-    home = "foveate.tasks.masked_language_model"
+    home = "foveate.tasks.masked_language_model.task"
     task_name = "MaskedLanguageModelTask"
     config_name = "MaskedLanguageModelConfig"
     lower = frozenset({"loss", "perplexity"})

@@ -12,16 +12,22 @@ from foveate.errors import DataError, UsageError
 from foveate.storage.draft import disk_errors
 from foveate.suggestion import counted
 from foveate.tasks.evaluation import METRICS, evaluate, require_metrics, suitable_metrics
-from foveate.tasks.forerunner import Forerunner
-from foveate.tasks.translate import VALIDATED, TranslateConfig, TranslateTask, longest, require_measured
-from foveate.tasks.translator import Translator
+from foveate.tasks.translate.task import (
+    VALIDATED,
+    Forerunner,
+    TranslateConfig,
+    TranslateTask,
+    longest,
+    require_measured,
+)
+from foveate.tasks.translate.use import Translator
 
 
 class Translate(Subject):
     """`foveate train translate`, compared by BLEU, chrF, error rates, or by perplexity."""
 
     name = "translate"
-    home = "foveate.tasks.translate"
+    home = "foveate.tasks.translate.task"
     task_name = "TranslateTask"
     config_name = "TranslateConfig"
     files = ("source", "target", "valid_source", "valid_target", "links", "valid_links")

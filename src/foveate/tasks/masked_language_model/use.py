@@ -1,4 +1,4 @@
-"""A trained masked language model in use: fill the gaps of a text, or be scored on one."""
+"""A trained masked language model in use: fill gaps, be scored on a text. Ours, and BERTs of Hugging Face."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from torch import Tensor
 from foveate.data.batch import Batch
 from foveate.data.segment import TAB, SegmentedRows, segmented, segments, split
 from foveate.data.text import require_texts
-from foveate.data.tokeniser import BOS, EOS, SPECIALS, Tokeniser
+from foveate.data.tokeniser import BOS, EOS, SPECIALS, HuggingFaceTokeniser, Tokeniser
 from foveate.errors import DataError, UsageError
 from foveate.inspect import Trace
 from foveate.inspect.alignment import Alignment
@@ -21,13 +21,18 @@ from foveate.inspect.look import Looking
 from foveate.inspect.self_attention import self_attention
 from foveate.inspect.value import observed
 from foveate.models import BERT
-from foveate.storage.run import model_type_of
-from foveate.tasks.masked_language_model import MaskedLanguageModelConfig, MaskedLanguageModelTask, score
+from foveate.models.bert_hugging_face import GAP_HEAD, from_bert
+from foveate.models.bert_kin import BERTS, as_bert
+from foveate.models.hugging_face import read_folder
+from foveate.storage.run import class_of, model_type_of
+from foveate.tasks.hugging_face import require_kind
+from foveate.tasks.masked_language_model.task import MaskedLanguageModelConfig, MaskedLanguageModelTask, score
 from foveate.tasks.sight import require_text, traced
 from foveate.tasks.text import TextConfig, load_text_model, text_of, tokens_of
 
 GAP = "___"
 """How a gap is written: one token is missing."""
+UNSCORED = "A BERT of Hugging Face is not scored on texts: nobody says which gaps it should fill. Score runs of ours."
 
 
 @dataclass(frozen=True)
@@ -67,8 +72,6 @@ class Filler(Looking):
         of another task.
         """
         if model_type_of(run) is not None:
-            from foveate.tasks.guest import GuestFiller  # which is a filler itself
-
             return GuestFiller.read(run)
         config, tokeniser, model = load_text_model(
             Path(run), "masked_language_model", MaskedLanguageModelConfig, MaskedLanguageModelTask.initial, note
@@ -208,3 +211,61 @@ class Filler(Looking):
                 labels += self.tokeniser.labels(part) if part else []
             labels += self.tokeniser.pieces([self.frame.end])
         return [*self.tokeniser.pieces(tokens[: len(self.frame.begin)]), *labels]
+
+
+class GuestFiller(Filler):
+    """Fills gaps with a BERT of Hugging Face: [CLS] text [SEP], with [MASK] in the gaps; or [CLS] text [SEP] second
+    [SEP] with a tab between them. The text stays as it is written; only the gaps change."""
+
+    tokeniser: HuggingFaceTokeniser
+
+    @property
+    def pairs(self) -> bool:
+        return self.model.config.num_segments > 1
+
+    without_head = ""
+    """The class of a model that has no head for gaps, and can only be looked at."""
+
+    @classmethod
+    def read(cls, folder: Path | str) -> "GuestFiller":
+        """Raises DataError when the folder is damaged, UsageError when it holds another kind of model."""
+        require_kind(folder, *BERTS)
+        tokeniser, (config, tensors) = HuggingFaceTokeniser.read(folder), read_folder(folder)
+        model = from_bert(config, tensors)
+        filler = cls(model, tokeniser.of_model(model.embedding.num_embeddings))
+        if GAP_HEAD not in as_bert(config, tensors)[1]:
+            filler.without_head = class_of(config)
+        return filler._of(folder)
+
+    def signs(self, gap: str) -> tuple[str, ...]:
+        """A gap may be written as the tokeniser calls it, too: [MASK]."""
+        return tuple(dict.fromkeys((gap, self.tokeniser.names.get("mask", gap))))
+
+    def _filled(self, text: str, best: int, gap: str) -> Filling:
+        if self.without_head:
+            raise UsageError(
+                f"This folder holds a {self.without_head}, which has no head that fills gaps. Look at its attention "
+                "with `foveate look`, or take the folder of a model for masked language modelling."
+            )
+        self.require_gaps(text, gap)
+        tokens, places = self.ids_and_gaps(text, gap)
+        shares = self.model.logits(self.hidden(tokens)[torch.tensor(places)]).softmax(-1)
+        shares[:, sorted(number for number in self.tokeniser.special if number < shares.shape[1])] = 0.0
+        found = shares.topk(min(best, shares.shape[1]))
+        pieces = [self.tokeniser.pieces(row) for row in found.indices.tolist()]
+        choices = tuple(tuple(zip(*pair, strict=True)) for pair in zip(pieces, found.values.tolist(), strict=True))
+        first, *parts = self.parts(text, gap)
+        filled = first + "".join(row[0].removeprefix("##") + part for row, part in zip(pieces, parts, strict=True))
+        return Filling(filled, choices)
+
+    def evaluate(self, lines: Iterable[str]) -> dict[str, float]:
+        raise UsageError(UNSCORED)
+
+    @property
+    def frame(self) -> Frame:
+        """What the tokeniser puts around a text, and its token for gaps. Raises DataError when it has none."""
+        mask = self.tokeniser.id_of("mask")
+        if mask is None or mask >= self.model.embedding.num_embeddings:
+            raise DataError("The tokeniser has no token for gaps (mask_token). Fetch its tokenizer_config.json too.")
+        *begin, end = self.tokeniser.framed("")
+        return Frame(begin, mask, end)

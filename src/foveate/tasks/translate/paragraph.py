@@ -9,7 +9,7 @@ from pathlib import Path
 
 from foveate.decode import DecodeConfig
 from foveate.errors import DataError, SetupError
-from foveate.tasks.translator import Translation, Translator
+from foveate.tasks.translate.use import Translation, Translator
 
 SEVERAL = re.compile(r"[.!?…。！？؟۔।][\"'”’»)\]]*\s+\S|[。！？].")
 """A text without this has one sentence at most, and no package is asked."""

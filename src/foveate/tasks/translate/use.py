@@ -1,35 +1,43 @@
-"""A trained translation model in use: translate, align, score."""
+"""A trained translation model in use: translate, align, trace. Ours, and Marian models of Hugging Face."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import torch
 
 from foveate.attention import record
-from foveate.config import build
+from foveate.config import build, to_dict
 from foveate.data.batch import Batch
 from foveate.data.batching import groups
-from foveate.data.text import require_texts
-from foveate.data.tokeniser import BOS, EOS, Tokeniser
+from foveate.data.text import normalise, require_texts
+from foveate.data.tokeniser import BOS, EOS, PAD, MarianTokeniser, Tokeniser
+from foveate.data.tokeniser.marian import order_of, vocabulary
 from foveate.decode import BeamConfig, DecodeConfig, Hypothesis, beam_size
-from foveate.errors import DataError
-from foveate.inspect import Trace
+from foveate.errors import DataError, UsageError
+from foveate.inspect import Trace, Track
 from foveate.inspect.alignment import Alignment
 from foveate.inspect.look import Looking
-from foveate.models import Seq2Seq
+from foveate.inspect.trace import Observation, Pedigree
+from foveate.inspect.value import observed
+from foveate.models import Seq2Seq, Transformer
+from foveate.models.hugging_face import CONFIG, read_folder, setting
+from foveate.models.marian import from_marian
+from foveate.models.renumbering import renumbered
 from foveate.nn.loss import cross_entropy
 from foveate.nn.room import within_tensors
 from foveate.storage.checkpoint import load_weights, restore_model
+from foveate.storage.manifest import read_json
 from foveate.storage.run import model_type_of, read_run
 from foveate.storage.shipped import run_folder
-from foveate.tasks.engine import Engine, EngineName
-from foveate.tasks.head import Head, choose, crossings
-from foveate.tasks.hugging_face import read_translation
-from foveate.tasks.translate import TranslateConfig, build_model, load_tokenisers
+from foveate.tasks.hugging_face import require_kind
+from foveate.tasks.translate.engine import Engine, EngineName
+from foveate.tasks.translate.head import Head, choose, crossings
+from foveate.tasks.translate.task import TranslateConfig, build_model, load_tokenisers
 
-END = "</s>"
+START, END = "<s>", "</s>"
+GENERATION = "generation_config.json"
 
 
 @dataclass(frozen=True)
@@ -84,8 +92,8 @@ class Translator(Looking):
         Of an unfinished run it is the best checkpoint.
 
         In bfloat16 weights take half the memory and products are faster on machines that know it; scores are a little
-        less exact. `engine` says what decodes (`foveate.tasks.engine`). `note` receives a sentence about anything that
-        was passed over.
+        less exact. `engine` says what decodes (`foveate.tasks.translate.engine`). `note` receives a sentence about
+        anything that was passed over.
 
         Raises DataError when the folder is not a run, has no trained weights, or is damaged.
         """
@@ -152,8 +160,6 @@ class Translator(Looking):
 
         Raises UsageError for an empty text and for a model without attention, DataError as `translate` does.
         """
-        from foveate.tasks.trace import trace_of
-
         translation = self.translate(text) if target is None else self.forced(text, target)
         return trace_of(self, translation, gold=gold)
 
@@ -249,3 +255,86 @@ class Translator(Looking):
                 f"{name} has {count} tokens and an end, but the model has {limit} positions: {shown}. "
                 "Split it into sentences; nothing is cut off silently."
             )
+
+
+@torch.inference_mode()
+def trace_of(
+    translator: Translator, translation: Translation, *, gold: Iterable[tuple[int, int]] | None = None
+) -> Trace:
+    """One teacher-forced pass over a translation, which attends exactly as decoding did.
+
+    Tracks: `source`; `read`, what the decoder had seen (it attends to itself there); `target`, what it wrote next
+    (from there it attends across). Raises UsageError for an empty text and for a model without attention.
+    """
+    if not translation.hypotheses:
+        raise UsageError("The text is empty: there is nothing to look at.")
+    source = [*translator.source_tokeniser.encode(translation.source), EOS]
+    best = translation.hypotheses[0].tokens
+    end = [EOS] if translation.finished else []
+    batch = Batch.of([source]), Batch.of([[BOS, *best, *end]])
+    seen = observed(translator.model, lambda: translator.model(*batch))
+    written = [*translator.target_tokeniser.pieces(best), *(END for _ in end)]
+    tracks = {
+        "source": _placed(
+            Track.of_pieces([*translator.source_tokeniser.labels(translation.source), END], text=translation.source),
+            translator.source_tokeniser,
+        ),
+        "read": Track.of_pieces([START, *written][: len(written)]),
+        "target": Track.of_pieces(written, text=translation.text),
+    }
+    weight = next(translator.model.parameters())
+    pedigree = Pedigree(
+        model=type(translator.model).__name__,
+        configuration=_plain(getattr(translator.model, "config", None)),
+        dtype=str(weight.dtype).removeprefix("torch."),
+    )
+    trace = Trace.of(seen, tracks, pedigree=pedigree, gold=gold)
+    trace = replace(trace, opens=_opening(translator, seen, (len(written), len(source))))
+    if not trace.sites:
+        raise UsageError(
+            "This model has no attention to look at: it reads the source through one fixed vector. `foveate train "
+            "translate` with --set model=bahdanau or --set model=transformer trains one that attends."
+        )
+    return trace
+
+
+def _opening(translator: Translator, seen: Observation, shape: tuple[int, int]) -> tuple[str, int | None] | None:
+    """The cross-attention, and the head, that alignments show: see `Translator.align`."""
+    across = crossings(seen, shape)
+    if not across:
+        return None
+    layer = max(len(across) - 2, 0) if translator.head.layer is None else translator.head.layer
+    return (across[layer].name, translator.head.head) if -len(across) <= layer < len(across) else None
+
+
+def _placed(track: Track, tokeniser: Tokeniser) -> Track:
+    """With the characters that each label stands for, where the tokeniser knows them, in the form that it reads."""
+    spans = getattr(tokeniser, "spans", None)
+    if spans is None or track.text is None:
+        return track
+    text = normalise(track.text)
+    found, end = spans(text), float(len(text))
+    offsets = [*((float(first), float(last)) for first, last in found), *[(end, end)] * (len(track) - len(found))]
+    return replace(track, text=text, offsets=tuple(offsets))
+
+
+def _plain(config: Any) -> dict[str, Any] | None:
+    """Settings as JSON holds them, each choice with its kind."""
+    return to_dict(config) if is_dataclass(config) and not isinstance(config, type) else None
+
+
+def read_translation(folder: Path | str) -> tuple[Transformer, MarianTokeniser, MarianTokeniser, BeamConfig]:
+    """A Marian model with its two tokenisers, and the way of decoding that the folder asks for."""
+    require_kind(folder, "marian")
+    folder = Path(folder)
+    config, tensors = read_folder(folder)
+    ends = {"pad": setting(config, "pad_token_id"), "end": setting(config, "eos_token_id")}
+    begin = config.get("decoder_start_token_id", ends["pad"])
+    if begin != ends["pad"]:
+        raise DataError(f"{folder / CONFIG} begins decoding with {begin} and not with the padding, as Marian does.")
+    sides: tuple[Literal["source", "target"], ...] = ("source", "target")
+    source, target = (MarianTokeniser.read(folder, side, **ends) for side in sides)
+    orders = {side: order_of(vocabulary(folder, side), **ends) for side in sides}
+    model = from_marian(*renumbered(config, tensors, **orders))
+    said = read_json(folder / GENERATION) if (folder / GENERATION).exists() else config
+    return model, source, target, BeamConfig(beam=setting(said, "num_beams", 4), forbid=(PAD,))

@@ -1,15 +1,16 @@
-"""A trained language model in use: go on from a prompt, score a text."""
+"""A trained language model in use: go on from a prompt, score a text. Ours, and GPT-2 and Llama of Hugging Face."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
+import numpy as np
 import torch
 
 from foveate.data.batch import Batch
 from foveate.data.text import require_texts
-from foveate.data.tokeniser import BOS, EOS, PAD, SPECIALS, UNKNOWN, Tokeniser
+from foveate.data.tokeniser import BOS, EOS, PAD, SPECIALS, UNKNOWN, HuggingFaceTokeniser, Tokeniser
 from foveate.decode import DecodeConfig, Hypothesis, SampleConfig, beam_size, decode
 from foveate.errors import DataError, UsageError
 from foveate.inspect import Trace
@@ -17,9 +18,12 @@ from foveate.inspect.alignment import Alignment
 from foveate.inspect.look import Looking
 from foveate.inspect.self_attention import self_attention
 from foveate.inspect.value import observed
-from foveate.models import LanguageModel
+from foveate.models import GPT, LanguageModel, Llama
+from foveate.models.gpt2_hugging_face import read_gpt2
+from foveate.models.llama_hugging_face import read_llama
 from foveate.storage.run import model_type_of
-from foveate.tasks.language_model import LanguageModelTask, LanguageModelTaskConfig, score, text_bytes
+from foveate.tasks.hugging_face import require_kind
+from foveate.tasks.language_model.task import LanguageModelTask, LanguageModelTaskConfig, score, text_bytes
 from foveate.tasks.sight import require_text, traced
 from foveate.tasks.text import TextConfig, load_text_model, text_of, tokens_of
 
@@ -67,8 +71,6 @@ class Generator(Looking):
         has no trained weights, or is damaged, and UsageError for a run of another task.
         """
         if model_type_of(run) is not None:
-            from foveate.tasks.guest import GuestGenerator  # which is a generator itself
-
             return GuestGenerator.read(run, precision=precision)
         config, tokeniser, model = load_text_model(
             Path(run), "language_model", LanguageModelTaskConfig, LanguageModelTask.initial, note
@@ -226,4 +228,85 @@ class Generator(Looking):
         """What follows the prompt. It is decoded with it: a piece at the beginning of a line may lose its space."""
         before = text_of(self.tokeniser, read[1:])
         text = text_of(self.tokeniser, [*read[1:], *hypothesis.tokens]).removeprefix(before)
+        return text if lines is None else "\n".join(text.split("\n")[:lines])
+
+
+class GuestGenerator(Generator):
+    """Goes on from prompts with a GPT-2 or a Llama of Hugging Face: a prompt is read as it stands, after the token that
+    begins a text if there is one, and the model's own end of text ends a continuation."""
+
+    model: GPT | Llama
+    tokeniser: HuggingFaceTokeniser
+
+    @classmethod
+    def read(cls, folder: Path | str, *, precision: Literal["float32", "bfloat16"] = "float32") -> "GuestGenerator":
+        """Raises DataError when the folder is damaged, UsageError when it holds another kind of model."""
+        read = {"gpt2": read_gpt2, "llama": read_llama}
+        kind = require_kind(folder, *read)
+        model = read[kind](folder)
+        tokeniser = HuggingFaceTokeniser.read(folder).of_model(model.embedding.num_embeddings)
+        return cls(model.to(torch.bfloat16) if precision == "bfloat16" else model, tokeniser, SampleConfig())._of(
+            folder
+        )
+
+    @torch.inference_mode()
+    def _continued(
+        self, prompt: str, config: DecodeConfig, count: int, first: int, length: int | None, lines: int | None
+    ) -> list[Continuation]:
+        """An empty prompt is a text's beginning."""
+        read = self.ids(prompt)
+        limit = config.max_length if length is None else length
+        positions = self.model.max_length
+        limit = limit if positions is None else min(limit, positions - len(read) + 1)
+        if limit < 1:
+            raise DataError(
+                f"The prompt has {len(read)} tokens, but the model has {positions} positions for it and what follows. "
+                "Shorten the prompt; nothing is cut off silently."
+            )
+        found = decode(
+            self.model,
+            self.model.start(Batch.of([read[:-1]] * count), beam_size(config)),
+            sentences=count,
+            config=replace(config, max_length=limit, min_length=min(config.min_length, limit - 1)),
+            begin=read[-1],
+            end=self._end,
+            examples=range(first, first + count),
+        )
+        return [
+            Continuation(prompt, self._text(read, best, lines), best) for hypotheses in found for best in hypotheses
+        ]
+
+    def evaluate(self, lines: Iterable[str], *, context: int = 0) -> dict[str, float]:
+        """As `Generator.evaluate`, in blocks of as many tokens as the model has positions. Lines are joined again: a
+        line's end is a token like any other here.
+        """
+        text = "".join(f"{line}\n" for line in lines)
+        if not text:
+            raise DataError("The text has no lines: there is nothing to score.")
+        block = self.data.block_length if self.model.max_length is None else self.model.max_length
+        if context >= block:
+            raise UsageError(
+                f"A context of {context} tokens leaves nothing to predict: blocks have {block}. Give less."
+            )
+        tokens = np.array([*self.ids(""), *self.tokeniser.encode(text)])
+        data = replace(self.data, block_length=block, max_tokens=max(block, self.data.max_tokens))
+        return score(self.model, tokens, data, num_bytes=len(text.encode()), context=context)
+
+    @property
+    def _end(self) -> int:
+        end = self.tokeniser.id_of("eos")
+        if end is None:
+            raise DataError("The tokeniser says no end of text (eos_token). Fetch its tokenizer_config.json too.")
+        return int(end)
+
+    def ids(self, prompt: str) -> list[int]:
+        return self.tokeniser.framed(prompt) or [self._end]
+
+    def _labels(self, read: list[int], text: str) -> list[str]:
+        labels = self.tokeniser.labels(text)
+        return [*self.tokeniser.pieces(read[: len(read) - len(labels)]), *labels]
+
+    def _text(self, read: list[int], hypothesis: Any, lines: int | None) -> str:
+        before = self.tokeniser.decode(read)
+        text = self.tokeniser.decode([*read, *hypothesis.tokens]).removeprefix(before)
         return text if lines is None else "\n".join(text.split("\n")[:lines])

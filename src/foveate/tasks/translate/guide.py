@@ -16,7 +16,7 @@ from foveate.data.tokeniser import Tokeniser
 from foveate.errors import DataError, UsageError
 from foveate.inspect.link import piece_links, require_words, text_spans
 from foveate.metrics import parse_pharaoh
-from foveate.tasks.head import Head, Moment, choose, crossings
+from foveate.tasks.translate.head import Head, Moment, choose, crossings
 
 SMALLEST = 1e-9
 """A weight counts as no less: a link outside of a window costs something and teaches nothing, instead of infinity."""

@@ -1,152 +1,41 @@
-"""Classify: one label for a whole text. Its language, its subject, whether it praises or blames."""
+"""A trained classifier in use: the label of a text. Ours, and those of Hugging Face: BERT, RoBERTa and DistilBERT."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, cast, overload
 
-import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from foveate.attention import record
-from foveate.config import build, setting
+from foveate.config import build
 from foveate.data.batch import Batch
 from foveate.data.batching import groups
 from foveate.data.label import Labels
-from foveate.data.labelled import LabelledText, read_labelled
-from foveate.data.labelled_store import LabelledData, LabelledReport, TextBatch, prepare_texts
-from foveate.data.segment import joined, split
+from foveate.data.labelled import LabelledText
+from foveate.data.segment import TAB, joined, segments, split
 from foveate.data.text import require_texts
-from foveate.data.tokeniser import BOS, EOS, SPECIALS, CharacterConfig, Tokeniser, TokeniserConfig, load_tokeniser
+from foveate.data.tokeniser import BOS, EOS, SPECIALS, HuggingFaceTokeniser, Tokeniser, load_tokeniser
 from foveate.errors import DataError, UsageError
 from foveate.inspect import Trace
 from foveate.inspect.alignment import Alignment
 from foveate.inspect.look import Looking
+from foveate.inspect.self_attention import self_attention
 from foveate.inspect.value import observed
-from foveate.models.classifier import Classifier, ClassifierConfig
+from foveate.models import BERT
+from foveate.models.bert_hugging_face import from_bert
+from foveate.models.bert_kin import BERTS
+from foveate.models.hugging_face import read_folder
 from foveate.nn.pooling import AttentionPooling
 from foveate.nn.room import within_tensors
 from foveate.storage.checkpoint import load_weights, restore_model
-from foveate.storage.run import model_type_of, read_run
-from foveate.tasks.initial import seeded, within_run
-from foveate.tasks.labelling import (
-    LABELS,
-    LabellingConfig,
-    LabellingTask,
-    Parts,
-    Predicted,
-    beginning,
-    clear,
-    longest,
-    require_digests,
-    require_examples,
-)
+from foveate.storage.run import CLASSIFIER, class_of, model_type_of, read_run, tells_a_label
+from foveate.tasks.classify.task import TOKENISER, ClassifyConfig
+from foveate.tasks.hugging_face import require_kind
+from foveate.tasks.labelling import LABELS, Predicted, require_digests
 from foveate.tasks.sight import require_text, traced
-
-TOKENISER = "text.tokeniser.json"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClassifyConfig(LabellingConfig):
-    """Everything that defines a classification run, but how it is trained."""
-
-    tokeniser: TokeniserConfig = setting(
-        CharacterConfig(), "how text becomes tokens; with initialise_from, its tokeniser does it"
-    )
-    model: ClassifierConfig = setting(ClassifierConfig(), "the architecture")
-    second_column: int | None = setting(
-        None, "column of a second text, counted from 0, where what has a label is a pair of texts; none: single texts"
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        columns = self.data.columns
-        if self.second_column is not None and (self.second_column < 0 or self.second_column in (columns or ())):
-            raise ValueError(
-                "second_column is that of a second text, counted from 0, "
-                + (f"beside text and label in {list(columns)}, " if columns else "")
-                + f"got {self.second_column}"
-            )
-
-    def read(self, path: str) -> Iterator[LabelledText]:
-        """The labelled texts, or pairs of texts, of a file. Raises DataError as `read_labelled` does."""
-        return read_labelled(path, columns=self.data.columns, second=self.second_column)
-
-    def classifier(self, vocab: int, labels: int) -> Classifier:
-        """The configured model with its initial weights, a function of the seed."""
-        return seeded(lambda: self.model.build(vocab, labels), self.seed)
-
-
-def label_of(example: LabelledText) -> Sequence[str]:
-    """Its only label."""
-    return (example.label,)
-
-
-class ClassifyTask(LabellingTask[Classifier]):
-    """A classifier with its data: what training fits."""
-
-    def __init__(
-        self,
-        config: ClassifyConfig,
-        tokeniser: Tokeniser,
-        labels: Labels,
-        training: LabelledData,
-        validation: LabelledData,
-    ) -> None:
-        self.tokeniser, self.pairs = tokeniser, config.second_column is not None
-        model = config.classifier(tokeniser.vocab_size, len(labels))
-        super().__init__(config, model, labels, training, validation, {TOKENISER: tokeniser.digest()})
-
-    @classmethod
-    def prepare(cls, config: ClassifyConfig, run: Path) -> tuple["ClassifyTask", dict[str, LabelledReport]]:
-        """Read the texts, train the tokeniser, find the labels, and store all in the run folder.
-
-        Raises DataError when files are missing or unreadable, a text has no label, or nothing is left to train on.
-        """
-        pretrained, config = beginning(config)
-        parts = Parts(config, config.read, label_of)
-        texts = (text for example in parts("train") for text in (example.text, example.second) if text)
-        tokeniser = pretrained.tokeniser if pretrained else config.tokeniser.train(texts)
-        labels = Labels.of(example.label for example in parts("train"))
-        clear(run, pretrained)
-        tokeniser.save(run / TOKENISER)
-        labels.save(run / LABELS)
-        data, reports = {}, {}
-        for part in ("train", "valid"):
-            folder, limit = run / "data" / part, longest(config)
-            data[part], reports[part] = prepare_texts(
-                folder,
-                parts(part),
-                tokeniser,
-                labels,
-                max_length=limit,
-                path=parts.path(part),
-                given=part == "valid" and config.data.valid_data is not None,
-                rare=parts.warning if part == "train" else "",
-            )
-            require_examples(data[part], part, reports[part])
-        return cls(config, tokeniser, labels, data["train"], data["valid"]).begun(run), reports
-
-    @classmethod
-    def open(cls, config: ClassifyConfig, run: Path) -> "ClassifyTask":
-        """The task of a run folder that `prepare` has filled."""
-        tokeniser, labels = load_tokeniser(run / TOKENISER), Labels.load(run / LABELS)
-        training, validation = (
-            LabelledData.open(run / "data" / part).require(labels, pieces=tokeniser.vocab_size)
-            for part in ("train", "valid")
-        )
-        with within_run(run):
-            task = cls(config, tokeniser, labels, training, validation)
-        require_digests(run, task.digests, read_run(run).tokenisers)
-        return task.begun(run)
-
-    def read(self, data: LabelledData, examples: Sequence[int] | np.ndarray) -> TextBatch:
-        return data.texts(examples)
-
-    def logits(self, batch: TextBatch) -> Float[Tensor, "batch labels"]:
-        return self.model(batch.texts)
 
 
 @dataclass(frozen=True)
@@ -179,8 +68,6 @@ class TextClassifier(Looking):
         Raises UsageError for a run of another task, DataError when it has no weights or is damaged.
         """
         if model_type_of(run) is not None:
-            from foveate.tasks.guest_classifier import GuestClassifier  # which is a classifier itself
-
             return GuestClassifier.read(run)
         folder = Path(run)
         saved = read_run(folder).require("classify")
@@ -278,3 +165,117 @@ class TextClassifier(Looking):
         parts = [[*self.tokeniser.labels(one), SPECIALS[EOS]] for one in texts if one.strip()]
         labels = [SPECIALS[BOS], *(label for part in parts for label in part)]
         return labels if len(labels) == len(row) else self.tokeniser.pieces(row)
+
+
+class GuestHead(nn.Module):
+    """logits = W_2 f(W_1 h_0 + b_1) + b_2, with h_0 the vector of the first token
+
+    f is tanh, and ReLU in DistilBERT; W_1 is BERT's pooler, and part of the head in the others.
+    """
+
+    def __init__(self, model: BERT, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        """Raises DataError when the tensors are not there."""
+        super().__init__()
+        self.model = model
+        kind = config["model_type"]
+        names = {"bert": ("", "classifier"), "roberta": ("classifier.dense", "classifier.out_proj")}
+        first, last = names.get(kind, ("pre_classifier", "classifier"))
+        width = model.output_dim
+        self.inner: nn.Module = _linear(tensors, first, width) if first else model.pooler
+        self.output = _linear(tensors, last, width)
+        self.relu = kind == "distilbert"
+
+    @property
+    def max_length(self) -> int:
+        return self.model.max_length
+
+    def forward(self, text: Batch, end: int) -> Float[Tensor, "batch labels"]:
+        kinds = segments(text.ids, kinds=self.model.config.num_segments, end=end)
+        hidden, packing = self.model.encode(text, kinds)
+        inner = self.inner(hidden[packing.starts[:-1]])
+        return cast(Tensor, self.output(inner.relu() if self.relu else inner.tanh()))
+
+
+class GuestClassifier(TextClassifier):
+    """Tells the label of a text, or of two with a tab between them, as the model of a folder does."""
+
+    tokeniser: HuggingFaceTokeniser
+
+    @classmethod
+    def read(cls, folder: Path | str) -> "GuestClassifier":
+        """Raises DataError when the folder is damaged, UsageError when it holds another kind of model."""
+        require_kind(folder, *BERTS)
+        config, tensors = read_folder(folder)
+        if class_of(config).endswith(CLASSIFIER) and not tells_a_label(config):
+            raise UsageError(
+                f"{folder} holds a {class_of(config)} that tells a number, or several labels at once, and `classify` "
+                f"tells one of several. `foveate look {folder} TEXT` shows what it looks at."
+            )
+        read_run(Path(folder)).require("classify")
+        tokeniser = HuggingFaceTokeniser.read(folder)
+        head = GuestHead(from_bert(config, tensors), config, tensors).eval()
+        return cls(head, tokeniser, _label_names(config, int(head.output.out_features)))._of(folder)
+
+    def ids(self, text: str, name: str) -> list[int]:
+        if not text.strip():
+            return []
+        tokens = self.tokeniser.framed(*split(text, where=name)) if TAB in text else self.tokeniser.framed(text)
+        if len(tokens) > self.model.max_length:
+            raise DataError(
+                f"{name} has {len(tokens)} tokens, but the model has {self.model.max_length} positions. "
+                "Shorten it; nothing is cut off silently."
+            )
+        return tokens
+
+    @torch.inference_mode()
+    def align(self, text: str) -> Alignment:
+        """What the first token, whose vector tells the label, looked at in the layer before the last: the mean of its
+        heads, as one row. Raises UsageError for an empty text.
+        """
+        require_text(text)
+        row = self.ids(text, "The text")
+        labels, said = self._labels(row, text), self.classify(text)
+        seen = self_attention(self.model.model, lambda: self._logits([row]), labels)
+        assert seen is not None  # a BERT attends
+        return Alignment.of(labels, [said.label], seen.weights[:1])
+
+    def _logits(self, rows: list[list[int]]) -> Float[Tensor, "batch labels"]:
+        return cast(Tensor, self.model(Batch.of(rows), rows[0][-1]))
+
+    def _labels(self, row: list[int], text: str) -> list[str]:
+        labels = self.tokeniser.pieces(row)
+        if TAB in text or not any(map(self.tokeniser.unknown, row)):
+            return labels
+        spans = self.tokeniser.spans(text, framed=True)
+        return [
+            text[first:last] if self.tokeniser.unknown(token) and last else label
+            for token, label, (first, last) in zip(row, labels, spans, strict=True)
+        ]
+
+
+def _linear(tensors: Mapping[str, Tensor], name: str, width: int) -> nn.Linear:
+    try:
+        weight, bias = tensors[f"{name}.weight"], tensors[f"{name}.bias"]
+    except KeyError as error:
+        raise DataError(
+            f"The weights lack {error.args[0]}: this folder holds no classifier, whatever its config.json says. "
+            "Fetch the folder anew."
+        ) from None
+    if weight.dim() != 2 or weight.shape[1] != width or bias.shape != weight.shape[:1]:
+        raise DataError(
+            f"The tensors of {name} have the shapes {tuple(weight.shape)} and {tuple(bias.shape)}, which do not go "
+            f"with an encoder of width {width}. Take both files from one folder."
+        )
+    made = nn.Linear(weight.shape[1], weight.shape[0])
+    with torch.no_grad():
+        made.weight.copy_(weight)
+        made.bias.copy_(bias)
+    return made
+
+
+def _label_names(config: Mapping[str, Any], count: int) -> Labels:
+    """The names of the labels, in the order of the model's outputs."""
+    named = config.get("id2label")
+    named = named if isinstance(named, dict) else {}
+    names = [str(named.get(str(number), f"LABEL_{number}")) for number in range(count)]
+    return Labels(names if len(set(names)) == count else [f"LABEL_{number}" for number in range(count)])

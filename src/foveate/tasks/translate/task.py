@@ -1,28 +1,30 @@
 """Translate: sequences in, sequences out. Sentences, spellings and pronunciations, dates: anything written in pairs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from torch import Tensor
 
 from foveate.attention import record
-from foveate.config import setting
+from foveate.config import build, setting
 from foveate.data.batch import PairBatch
 from foveate.data.batching import BatchPlan
 from foveate.data.parallel import ParallelData, Report, prepare
-from foveate.data.text import Pair, read_lines, read_pairs, require_lasting
 from foveate.data.tokeniser import CharacterConfig, Tokeniser, TokeniserConfig, load_tokeniser
 from foveate.decode import BeamConfig, DecodeConfig
-from foveate.errors import DataError
+from foveate.errors import DataError, UsageError
 from foveate.models import BahdanauConfig, ModelConfig, Seq2Seq
 from foveate.nn.loss import Loss, cross_entropy
+from foveate.storage.checkpoint import load_weights
 from foveate.storage.draft import disk_errors, remove_stale
-from foveate.suggestion import counted
-from foveate.tasks.forerunner import Forerunner
-from foveate.tasks.guide import GuideConfig, Links, guidance, guided_weights, linked_tokens, require_guidable
-from foveate.tasks.initial import begin_with, seeded, within_run
+from foveate.storage.run import model_type_of, read_run
+from foveate.storage.shipped import run_folder
+from foveate.tasks.initial import begin_with, keep, seeded, within_run
+from foveate.tasks.translate.guide import GuideConfig, guidance, guided_weights, linked_tokens, require_guidable
+from foveate.tasks.translate.pair import DataConfig, Pairs
 
 VALIDATED = ("loss", "perplexity", "accuracy", "alignment")
 """What `validate` measures, and what may decide which checkpoint is best; alignment where the data have links."""
@@ -32,40 +34,6 @@ UNLINKED = (
     "--valid-links FILE (data.valid_links) beside --valid-source"
 )
 """Why there is no `alignment`."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataConfig:
-    """Where the pairs are and how they become batches."""
-
-    source: str = setting("", "file of source lines, or of tab-separated columns when there is no target file")
-    target: str | None = setting(None, "file of target lines, line by line the partner of source")
-    columns: tuple[int, int] | None = setting(
-        None, "source and target column of a tab-separated file, counted from 0; none: it has no others"
-    )
-    valid_source: str | None = setting(None, "validation pairs; none: some training lines are held out")
-    valid_target: str | None = setting(None, "target side of the validation pairs")
-    links: str | None = setting(None, "file of word links like 0-0 1-2, line by line of source: attention is guided")
-    valid_links: str | None = setting(None, "links of the validation pairs")
-    links_column: int | None = setting(None, "column of the links, where they are in the tab-separated file of source")
-    held_out: int = setting(1000, "lines held out for validation when no file is given; at most a tenth of all")
-    max_length: int = setting(250, "longest side in tokens; longer pairs are left out and reported")
-    max_tokens: int = setting(4096, "tokens per batch, both sides, padding counted")
-
-    def __post_init__(self) -> None:
-        for name in ("held_out", "max_length", "max_tokens"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.valid_target is not None and self.valid_source is None:
-            raise ValueError("valid_target is given without valid_source, whose lines are its partners")
-        if self.valid_links is not None and self.valid_source is None:
-            raise ValueError("valid_links is given without valid_source, whose lines are its partners")
-        if self.links_column is not None and (self.links is not None or self.target is not None):
-            raise ValueError("links_column is a column of one file with everything: give no links and no target then")
-
-    def read(self, source: str, target: str | None) -> Iterator[Pair]:
-        """The pairs of a file, or of two. Raises as `read_pairs` does."""
-        return read_pairs(source, target, columns=self.columns, beside=self.links_column)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,12 +96,10 @@ class TranslateTask:
 
         Raises DataError when files are missing, unequal or unreadable, or nothing is left to train on.
         """
-        data_files = config.data
-        require_lasting(data_files.source, data_files.target, data_files.valid_source, data_files.valid_target)
-        held_out = _held_out(config)
+        pairs = Pairs(config.data, config.seed)
         forerunner = None if config.initialise_from is None else Forerunner.load(config.initialise_from)
         config = config if forerunner is None else forerunner.into(config)
-        source, target = _tokenisers(config, held_out) if forerunner is None else (forerunner.source, forerunner.target)
+        source, target = _tokenisers(config, pairs) if forerunner is None else (forerunner.source, forerunner.target)
         with disk_errors(run):
             run.mkdir(parents=True, exist_ok=True)
             remove_stale(run / "data")
@@ -143,14 +109,13 @@ class TranslateTask:
             tokeniser.save(run / name)
         data, reports = {}, {}
         for part in ("train", "valid"):
-            pairs = _pairs(config, held_out, part)
             data[part], reports[part] = prepare(
                 run / "data" / part,
-                pairs,
+                pairs(part),
                 source,
                 target,
                 max_length=longest(config),
-                links=_links(config, part, source, target),
+                links=pairs.links(part, source, target),
             )
             if not len(data[part].source):
                 raise DataError(
@@ -244,11 +209,11 @@ class TranslateTask:
         return f"training examples {shown}{more}; the first is {self.source_tokeniser.decode(first)!r}"
 
 
-def _tokenisers(config: TranslateConfig, held_out: frozenset[int]) -> tuple[Tokeniser, Tokeniser]:
+def _tokenisers(config: TranslateConfig, pairs: Pairs) -> tuple[Tokeniser, Tokeniser]:
     """Both sides' tokenisers, trained on what is not held out."""
     joint = config.joint_vocabulary
-    source = config.source_tokeniser.train(_lines(config, held_out, "both" if joint else "source"))
-    return source, source if joint else config.target_tokeniser.train(_lines(config, held_out, "target"))
+    source = config.source_tokeniser.train(pairs.texts("source", *(["target"] if joint else [])))
+    return source, source if joint else config.target_tokeniser.train(pairs.texts("target"))
 
 
 def build_model(config: TranslateConfig, source_vocab: int, target_vocab: int) -> Seq2Seq:
@@ -287,58 +252,53 @@ def longest(config: TranslateConfig) -> int:
     return min(config.data.max_length, getattr(config.model, "positions", None) or config.data.max_length)
 
 
-def _held_out(config: TranslateConfig) -> frozenset[int]:
-    """The line numbers (from 1) held out for validation: drawn once, by the seed."""
-    if config.data.valid_source is not None:
-        return frozenset()
-    total = sum(1 for _ in _read(config, "train"))
-    wanted = min(config.data.held_out, total // 10)
-    if wanted < 1:
-        raise DataError(
-            f"{config.data.source} has {counted(total, 'pair')}: too few to hold some out for validation. "
-            "Give at least 10, or validation files with --valid-source (data.valid_source) and --valid-target."
+@dataclass(frozen=True)
+class Forerunner:
+    """What a new run takes from a trained one; its data and its training are its own."""
+
+    config: TranslateConfig
+    source: Tokeniser
+    target: Tokeniser
+    weights: Mapping[str, Tensor]
+
+    @classmethod
+    def load(cls, run: Path | str) -> "Forerunner":
+        """That of a run folder, or of a model that comes with foveate, by its name.
+
+        Raises UsageError for a run of another task and for a folder of Hugging Face, DataError when there is no run, or
+        it is damaged.
+        """
+        folder = run_folder(run)
+        if model_type_of(folder) is not None:
+            raise UsageError(
+                f"{run} is a folder of Hugging Face, whose vocabulary a run cannot take over. Name a translator that "
+                "`foveate train translate` made, or en-fr."
+            )
+        saved = read_run(folder).require("translate")
+        settings = {name: value for name, value in saved.config.items() if name != "train"}
+        config = build(TranslateConfig, settings, where=f"{folder / 'config.json'}:")
+        return cls(config, *load_tokenisers(folder, saved.tokenisers), load_weights(folder)[0])
+
+    @property
+    def parameters(self) -> int:
+        return sum(weight.numel() for weight in self.weights.values())
+
+    def into(self, config: TranslateConfig) -> TranslateConfig:
+        """A run's configuration with these tokenisers and this architecture.
+
+        A model that the configuration names itself may differ in what has no weights, such as dropout.
+        """
+        ours = self.config
+        return replace(
+            config,
+            source_tokeniser=ours.source_tokeniser,
+            target_tokeniser=ours.target_tokeniser,
+            joint_vocabulary=ours.joint_vocabulary,
+            model=ours.model if config.model == BahdanauConfig() else config.model,
+            guide=ours.guide if config.guide == GuideConfig() else config.guide,
+            decode=ours.decode if config.decode == BeamConfig() else config.decode,
         )
-    drawn = np.random.default_rng(config.seed).choice(total, size=wanted, replace=False)
-    return frozenset((drawn + 1).tolist())
 
-
-def _read(config: TranslateConfig, part: str) -> Iterator[Pair]:
-    data = config.data
-    if part == "valid" and data.valid_source is not None:
-        return data.read(data.valid_source, data.valid_target)
-    return data.read(data.source, data.target)
-
-
-def _pairs(config: TranslateConfig, held_out: frozenset[int], part: str) -> Iterator[Pair]:
-    """The pairs of one part, streamed."""
-    if config.data.valid_source is not None:
-        return _read(config, part)
-    return (pair for pair in _read(config, part) if (pair.line in held_out) == (part == "valid"))
-
-
-def _links(config: TranslateConfig, part: str, source: Tokeniser, target: Tokeniser) -> Links | None:
-    """The links of one part, where there are any."""
-    data = config.data
-    apart = part == "valid" and data.valid_source is not None
-    texts, path = (data.valid_source, data.valid_links) if apart else (data.source, data.links)
-    if data.links_column is not None and texts is not None:
-        columns = (data.links_column, data.links_column)
-        return Links([pair.source for pair in read_pairs(texts, columns=columns)], texts, source, target)
-    if path is None:
-        return None
-    lines, pairs = list(read_lines(path)), sum(1 for _ in _read(config, part))
-    if len(lines) != pairs:
-        raise DataError(
-            f"{path} has {counted(len(lines), 'line')} but there are {counted(pairs, 'pair')}. Line n of the links "
-            "belongs to pair n; a pair without links has an empty line."
-        )
-    return Links(lines, path, source, target)
-
-
-def _lines(config: TranslateConfig, held_out: frozenset[int], side: str) -> Iterator[str]:
-    """The training text of one side or of both, for a tokeniser."""
-    for pair in _pairs(config, held_out, "train"):
-        if side in ("source", "both"):
-            yield pair.source
-        if side in ("target", "both"):
-            yield pair.target
+    def keep(self, run: Path) -> None:
+        """Put the weights into a run folder, which then depends on no other."""
+        keep(self.weights, run)

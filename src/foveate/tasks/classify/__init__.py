@@ -1,0 +1,1 @@
+"""Classify: one label for a whole text."""

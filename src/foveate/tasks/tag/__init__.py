@@ -1,0 +1,1 @@
+"""Tag: a label for every word."""

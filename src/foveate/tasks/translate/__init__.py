@@ -1,0 +1,1 @@
+"""Translate: sequences in, sequences out."""

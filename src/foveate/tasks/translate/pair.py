@@ -1,0 +1,107 @@
+"""The pairs of a translation run: where they are, which are held out, and the links between their words."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from foveate.config import setting
+from foveate.data.text import Pair, read_lines, read_pairs, require_lasting
+from foveate.data.tokeniser import Tokeniser
+from foveate.errors import DataError
+from foveate.suggestion import counted
+from foveate.tasks.translate.guide import Links
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """Where the pairs are and how they become batches."""
+
+    source: str = setting("", "file of source lines, or of tab-separated columns when there is no target file")
+    target: str | None = setting(None, "file of target lines, line by line the partner of source")
+    columns: tuple[int, int] | None = setting(
+        None, "source and target column of a tab-separated file, counted from 0; none: it has no others"
+    )
+    valid_source: str | None = setting(None, "validation pairs; none: some training lines are held out")
+    valid_target: str | None = setting(None, "target side of the validation pairs")
+    links: str | None = setting(None, "file of word links like 0-0 1-2, line by line of source: attention is guided")
+    valid_links: str | None = setting(None, "links of the validation pairs")
+    links_column: int | None = setting(None, "column of the links, where they are in the tab-separated file of source")
+    held_out: int = setting(1000, "lines held out for validation when no file is given; at most a tenth of all")
+    max_length: int = setting(250, "longest side in tokens; longer pairs are left out and reported")
+    max_tokens: int = setting(4096, "tokens per batch, both sides, padding counted")
+
+    def __post_init__(self) -> None:
+        for name in ("held_out", "max_length", "max_tokens"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.valid_target is not None and self.valid_source is None:
+            raise ValueError("valid_target is given without valid_source, whose lines are its partners")
+        if self.valid_links is not None and self.valid_source is None:
+            raise ValueError("valid_links is given without valid_source, whose lines are its partners")
+        if self.links_column is not None and (self.links is not None or self.target is not None):
+            raise ValueError("links_column is a column of one file with everything: give no links and no target then")
+
+    def read(self, source: str, target: str | None) -> Iterator[Pair]:
+        """The pairs of a file, or of two. Raises as `read_pairs` does."""
+        return read_pairs(source, target, columns=self.columns, beside=self.links_column)
+
+
+class Pairs:
+    """The pairs for training and those held out, read again and again from their files."""
+
+    def __init__(self, data: DataConfig, seed: int) -> None:
+        """Without validation files some lines are held out: drawn once, by the seed.
+
+        Raises DataError when files are missing or unreadable, or there are too few pairs to hold some out.
+        """
+        require_lasting(data.source, data.target, data.valid_source, data.valid_target)
+        self.data = data
+        self.drawn: frozenset[int] = frozenset()
+        """The line numbers, from 1, held out."""
+        if data.valid_source is not None:
+            return
+        total = sum(1 for _ in self._file("train"))
+        wanted = min(data.held_out, total // 10)
+        if wanted < 1:
+            raise DataError(
+                f"{data.source} has {counted(total, 'pair')}: too few to hold some out for validation. "
+                "Give at least 10, or validation files with --valid-source (data.valid_source) and --valid-target."
+            )
+        drawn = np.random.default_rng(seed).choice(total, size=wanted, replace=False)
+        self.drawn = frozenset((drawn + 1).tolist())
+
+    def __call__(self, part: str) -> Iterator[Pair]:
+        """The pairs of "train" or "valid", streamed."""
+        if self.data.valid_source is not None:
+            return self._file(part)
+        return (pair for pair in self._file(part) if (pair.line in self.drawn) == (part == "valid"))
+
+    def texts(self, *sides: str) -> Iterator[str]:
+        """The training text of one side or of both, for a tokeniser."""
+        for pair in self("train"):
+            yield from (getattr(pair, side) for side in sides)
+
+    def links(self, part: str, source: Tokeniser, target: Tokeniser) -> Links | None:
+        """The links of one part, where there are any."""
+        data = self.data
+        apart = part == "valid" and data.valid_source is not None
+        texts, path = (data.valid_source, data.valid_links) if apart else (data.source, data.links)
+        if data.links_column is not None and texts is not None:
+            columns = (data.links_column, data.links_column)
+            return Links([pair.source for pair in read_pairs(texts, columns=columns)], texts, source, target)
+        if path is None:
+            return None
+        lines, pairs = list(read_lines(path)), sum(1 for _ in self._file(part))
+        if len(lines) != pairs:
+            raise DataError(
+                f"{path} has {counted(len(lines), 'line')} but there are {counted(pairs, 'pair')}. Line n of the links "
+                "belongs to pair n; a pair without links has an empty line."
+            )
+        return Links(lines, path, source, target)
+
+    def _file(self, part: str) -> Iterator[Pair]:
+        data = self.data
+        if part == "valid" and data.valid_source is not None:
+            return data.read(data.valid_source, data.valid_target)
+        return data.read(data.source, data.target)
