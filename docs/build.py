@@ -16,13 +16,13 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+import complexity
 import torch
 from measure import HEAD_DIM, KERNEL, NEAR, SIZES, WIDTH, growth, measure
 from measure import HEADS as TIMED_HEADS
 from mechanism import DIM, HEADS, IN_PYTHON, Entry, built, entries, placed
 from torch import Tensor
 
-from foveate.attention import complexity
 from foveate.inspect import Alignment
 from foveate.inspect.figure import svg
 from foveate.inspect.figure.scale import STEPS, hexadecimal, ramp

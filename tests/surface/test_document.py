@@ -13,7 +13,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from foveate import config
-from foveate.attention import Positions, complexity, visibility
+from foveate.attention import Positions, visibility
 from foveate.attention.paths import MaterialisedPath
 from foveate.cli import COMMANDS
 from foveate.models import LuongConfig, TransformerConfig
@@ -56,6 +56,11 @@ def build(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.fixture
 def measure(monkeypatch: pytest.MonkeyPatch) -> Any:
     return module("measure", monkeypatch)
+
+
+@pytest.fixture
+def complexity(monkeypatch: pytest.MonkeyPatch) -> Any:
+    return module("complexity", monkeypatch)
 
 
 def module(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -130,7 +135,7 @@ def test_growth_is_the_exponent_of_three_lengths(measure: Any) -> None:
     assert measure.growth({size: cubes[size] for size in ("256", "512")}, "forward") is None
 
 
-def test_what_the_table_of_layers_counts_is_what_is_timed(measure: Any) -> None:
+def test_what_the_table_of_layers_counts_is_what_is_timed(measure: Any, complexity: Any) -> None:
     """The arithmetic that torch counts, against the law."""
     length, width = 192, measure.WIDTH
     law = complexity.table(length, width, kernel=measure.KERNEL, neighbourhood=measure.NEAR)

@@ -11,8 +11,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from foveate.attention.position import Positions
-from foveate.attention.visibility import Visibility, everything, window
+from foveate.attention import Positions, Visibility, everything, window
 
 
 @dataclass(frozen=True)
