@@ -27,7 +27,7 @@ from foveate.inspect import Alignment
 from foveate.inspect.figure import svg
 from foveate.inspect.figure.scale import STEPS, hexadecimal, ramp
 from foveate.nn import LearnedConfig, Sinusoid
-from foveate.nn.criterion import MEANING, SEEN, Criteria, criteria
+from foveate.nn.criterion import MEANING, TRAINED, Criteria, criteria
 
 FOLDER = Path(__file__).parent / "mechanisms"
 MEASURED = FOLDER / "measured.json"
@@ -153,7 +153,9 @@ def index(every: list[Entry], measured: dict[str, Any]) -> str:
     ]
     parts += ["## Position vectors by the lectures' five criteria", positions(every)]
     meant = "\n".join(f"* {name.replace('_', ' ')}: {meaning}" for name, meaning in MEANING.items())
-    tried = f"Each is tried (`foveate.nn.criterion`): binary with {TRIED['binary']} digits, learned for {SEEN} places."
+    tried = (
+        f"Each is tried (`foveate.nn.criterion`): binary with {TRIED['binary']} digits, learned for {TRAINED} places."
+    )
     parts += [meant, tried]
     about = (
         f"Arithmetic is that of the forward pass, steps and paths are those at n = {SIZES[1]}; kernel {KERNEL}, "
@@ -195,7 +197,7 @@ def positions(every: list[Entry]) -> str:
     """Which position vectors meet which of the lectures' criteria, found by trying."""
 
     def line(entry: Entry) -> list[str]:
-        config = replace(entry.config, max_length=SEEN) if isinstance(entry.config, LearnedConfig) else entry.config
+        config = replace(entry.config, max_length=TRAINED) if isinstance(entry.config, LearnedConfig) else entry.config
         found = criteria(config, model_dim=TRIED.get(entry.kind, 64))
         return [f"[{entry.title}]({entry.name}.md)", *("yes" if passed else "no" for passed in astuple(found))]
 

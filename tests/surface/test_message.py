@@ -218,7 +218,7 @@ def test_a_wrong_value(training: Refused, corpus: Path, assignment: str, sentenc
         (["model=transformer", "model.block.num_heads=3"], "model.block.num_heads=3 does not divide model_dim=256."),
         (["model.hidden_dim=0"], "model.hidden_dim must be at least 1, got 0."),
         (["model.embedding_dim=-4"], "model.embedding_dim must be at least 1, got -4."),
-        (["model.dropout=1.5"], "model.dropout is a probability of dropping and lies in [0, 1), got 1.5."),
+        (["model.dropout=1.5"], "model.dropout is a dropout probability and must be in [0, 1), got 1.5."),
         (["model=transformer", "model.block.model_dim=0"], "model.block.model_dim must be at least 1, got 0."),
     ],
 )

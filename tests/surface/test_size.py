@@ -83,6 +83,6 @@ def test_training_is_no_larger_than_the_memory(foveate: Any, recipe: tuple[str, 
     ):
         said = foveate(*command, "--set", "model.hidden_dim=1000000")
         assert said.code == 2, said.err
-        assert " numbers: its weights alone would take more than the " in said.err
-        assert "GB of memory" in said.err
+        assert " numbers: its weights alone need more than the " in said.err
+        assert "GB of available memory" in said.err
         assert "Make the model smaller" in said.err

@@ -114,7 +114,7 @@ def require_choice(name: str, given: object, choices: Sequence[str]) -> None:
 
 
 MOST, MOST_LAYERS = 2**24, 10_000
-"""Sizes in configurations beyond these are mistakes, or are meant to fill the memory."""
+"""Larger sizes in configurations are mistakes or attempts to exhaust the memory."""
 
 
 def require_positive(**sizes: int) -> None:
@@ -131,7 +131,7 @@ def require_rates(**rates: float) -> None:
     """Raise ValueError for a rate of dropout in a configuration that is outside [0, 1)."""
     for name, rate in rates.items():
         if not 0.0 <= rate < 1.0:
-            raise ValueError(f"{name} is a probability of dropping and lies in [0, 1), got {rate}")
+            raise ValueError(f"{name} is a dropout probability and must be in [0, 1), got {rate}")
 
 
 def require_probability(**numbers: object) -> None:

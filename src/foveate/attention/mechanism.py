@@ -70,7 +70,7 @@ class MechanismConfig(Protocol):
 
 
 def shortest(*parts: object) -> int | None:
-    """The most positions that all parts have room for, modules or configurations; None where none has a `max_length`.
+    """The smallest `max_length` of several modules or configurations; None if none has a limit.
 
     >>> from foveate.attention import AttentionConfig
     >>> from foveate.attention.efficient import LinformerConfig
@@ -82,8 +82,8 @@ def shortest(*parts: object) -> int | None:
 
 
 def require_no_segments(**attentions: object) -> None:
-    """Raise ValueError for an attention whose rule tells apart the texts of one row, by name: models read one a row;
-    or whose rule names the lengths of one batch: models read many.
+    """Raise ValueError naming an attention whose rule separates the texts of one row, because a model's rows hold one
+    text each, or whose rule contains the lengths of one batch, because a model processes many batches.
     """
     for name, attention in attentions.items():
         rule = str(getattr(attention, "visibility", ""))
@@ -95,6 +95,6 @@ def require_no_segments(**attentions: object) -> None:
             )
         if "padding([" in rule or "prefix([" in rule:
             raise ValueError(
-                f"{name}.visibility cannot be {rule!r}: it names the lengths of one batch, and a model reads many. "
-                "padding() takes them from each batch; a prefix for all is one number: prefix(3)"
+                f"{name}.visibility cannot be {rule!r}: it contains the lengths of one batch, and a model processes "
+                "many. padding() takes lengths from each batch; prefix(3) is the same prefix for all rows"
             )

@@ -1,8 +1,8 @@
-"""Training products in bfloat16 through our own kernels, where the processor has instructions for them.
+"""Matrix products in bfloat16 for training, by our own kernels, where the processor has instructions for them.
 
-Under autocast torch casts every weight before a product, copies the bias before it adds to it, sums bias gradients in
-a pass of their own and rounds weight gradients to bfloat16. The kernels in `bfloat16.cpp` read weights in float32,
-round them while they arrange them, and leave weight gradients in float32. Elsewhere `applies` says no.
+Under autocast torch casts every weight before a product, copies the bias before adding to it, sums bias gradients in a
+separate pass and rounds weight gradients to bfloat16. The kernels in `bfloat16.cpp` read weights in float32, round them
+while they rearrange them, and keep weight gradients in float32. `applies` returns False everywhere else.
 """
 
 import ctypes
@@ -19,18 +19,18 @@ from foveate import native
 from foveate.attention.paths.derivative import by_definition
 
 TINY = 1 << 16
-"""Products of fewer multiplications are left to torch."""
+"""Products with fewer multiplications go to torch."""
 
 
 @functools.cache
 def kernels() -> ctypes.CDLL | None:
-    """The compiled kernels, or None where there is no compiler or no such processor."""
+    """The compiled kernels, or None without a compiler or on a processor without the instructions."""
     library = native.load("foveate.nn", "bfloat16.cpp").library
     return library if library is not None and library.supported() else None
 
 
 def applies(x: Float[Tensor, "*shape dim"], weight: Float[Tensor, "outputs inputs"]) -> bool:
-    """Whether this product is ours: training on a CPU under bfloat16 autocast."""
+    """Whether the kernels compute this product: in training on a CPU under bfloat16 autocast."""
     return (
         x.device.type == "cpu"
         and torch.is_grad_enabled()
@@ -62,7 +62,7 @@ def feedforward(
 
 
 class _Linear(torch.autograd.Function):
-    """The product, and x as it was multiplied, which only a derivative of the gradient uses."""
+    """The product, and x in bfloat16, which only second derivatives use."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -85,7 +85,7 @@ class _Linear(torch.autograd.Function):
 
 
 class _FeedForward(torch.autograd.Function):
-    """As `_Linear`, for two of them with a ReLU between."""
+    """Two products with a ReLU between them, like `_Linear`."""
 
     @staticmethod
     def forward(
@@ -117,14 +117,14 @@ def _expanded(x: Tensor, expand: Tensor, b1: Tensor, contract: Tensor, b2: Tenso
 def _again(
     dtype: torch.dtype,
     definition: Callable[..., Tensor],
-    given: tuple[Tensor | None, ...],
+    arguments: tuple[Tensor | None, ...],
     grad: Tensor | None,
     above: Tensor | None,
 ) -> tuple[Tensor | None, ...]:
-    """Gradients with a graph, or of x as it was multiplied (`above`)."""
-    slopes: list[Tensor | None] = [None] * len(given)
+    """Gradients that can be differentiated again; `above` is the gradient of the rounded x."""
+    slopes: list[Tensor | None] = [None] * len(arguments)
     if grad is not None:
-        slopes = by_definition(lambda x, *rest: definition(x.float(), *rest), given, grad.float())
+        slopes = by_definition(lambda x, *rest: definition(x.float(), *rest), arguments, grad.float())
     own = [slope.to(dtype) for slope in (slopes[0], above) if slope is not None]
     return (sum(own[1:], start=own[0]) if own else None, *slopes[1:])
 
@@ -152,7 +152,7 @@ def to_inputs(
     *,
     gate: Float[Tensor, "rows inputs"] | None = None,
 ) -> Float[Tensor, "rows inputs"]:
-    """grad W, and 0 where the gate, the result of a ReLU, is 0."""
+    """grad W, set to 0 where `gate` (the output of a ReLU) is 0."""
     rows, columns, width = *grad.shape, weight.shape[1]
     weight = weight.detach().contiguous()
     y = grad.new_empty(rows, width, dtype=dtype)
@@ -176,7 +176,7 @@ def to_weights(
 
 
 def exponentials_(logits: Float[Tensor, "rows vocab"]) -> tuple[Float[Tensor, " rows"], Float[Tensor, " rows"]]:
-    """exp(logit − largest) in place of bfloat16 logits; each row's largest logit, and the sum of what it became."""
+    """Replace bfloat16 logits by exp(logit − largest) in place; return each row's largest logit and sum."""
     top, mass = (logits.new_empty(len(logits), dtype=torch.float32) for _ in range(2))
     _library().exponentials(*map(native.address, (logits, top, mass)), *_sizes(*logits.shape), native.threads())
     return top, mass

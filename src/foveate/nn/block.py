@@ -34,11 +34,11 @@ class BlockConfig:
     num_heads: int = 8
     feedforward_dim: int = 2048
     norm: Literal["pre", "post"] = "post"
-    """post: LayerNorm(x + f(x)), as published; pre: x + f(LayerNorm(x)), steadier when deep."""
+    """post: LayerNorm(x + f(x)), as published; pre: x + f(LayerNorm(x)), which trains more stably in deep stacks."""
     activation: Activation = "relu"
     bias: bool = True
     dropout: float = 0.1
-    """On what each residual adds, and on embeddings: where the paper has it."""
+    """Dropout on the output of each sublayer and on embeddings, as in the paper."""
     attention_dropout: float = 0.0
     feedforward_dropout: float = 0.0
     encoder_attention: AnyMechanismConfig = AttentionConfig()
@@ -76,7 +76,7 @@ class Residual(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """Self-attention over the whole sentence, then feed-forward. Works on tokens without padding."""
+    """Self-attention over the whole sentence, then a feed-forward network, on tokens without padding."""
 
     def __init__(self, config: BlockConfig, visibility: Visibility | None = None) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class EncoderBlock(nn.Module):
 
 
 class DecoderBlock(nn.Module):
-    """Masked self-attention, attention to the encoder's memory, then feed-forward."""
+    """Causal self-attention, attention to the encoder's memory, then a feed-forward network."""
 
     def __init__(self, config: BlockConfig, visibility: Visibility | None = None) -> None:
         super().__init__()
@@ -123,26 +123,28 @@ class DecoderBlock(nn.Module):
         memory_at: Positions,
         packing: Packing,
     ) -> Float[Tensor, "tokens model_dim"]:
-        """Teacher-forced: all target positions at once. `memory` comes from `cross_attention.remember_tokens`."""
+        """Process all target positions at once (teacher forcing). `memory` comes from
+        `cross_attention.remember_tokens`.
+        """
         x = self.attention_residual(x, lambda x: self.attention(x, at=at, packing=packing))
         x = self.cross_residual(x, lambda x: self.cross_attention.look_up(x, memory, at=memory_at, packing=packing))
         return self.feedforward_residual(x, self.feedforward)
 
 
 def require_parallel(site: str, attention: MechanismConfig) -> None:
-    """Raise ValueError for what a Transformer's layer cannot give: one step after the other and what each step earned,
-    which recurrent decoders have, or several texts in a row.
+    """Raise ValueError for an attention that a Transformer layer cannot run: one that needs the weights of the step
+    before, one that learns from a reward for each step, or one that separates several texts in a row.
     """
     require_no_segments(**{site: attention})
     if isinstance(getattr(attention, "score", None), LocationAwareConfig):
         raise ValueError(
-            f'{site}.score cannot be "location_aware": it looks at the weights of the step before, and a Transformer '
-            "attends from all places at once. Choose another, or a recurrent decoder"
+            f'{site}.score cannot be "location_aware": it needs the weights of the step before, and a Transformer '
+            "computes all positions at once. Choose another score, or a recurrent decoder"
         )
     normaliser = getattr(attention, "normaliser", None)
     if isinstance(normaliser, HardConfig) and normaliser.mode == "sample":
         raise ValueError(
-            f'{site}.normaliser.mode cannot be "sample": only recurrent decoders learn from draws. '
+            f'{site}.normaliser.mode cannot be "sample": only recurrent decoders learn from sampled weights. '
             'Choose "straight_through" or "gumbel"'
         )
 

@@ -1,4 +1,4 @@
-"""The lectures' five criteria for position vectors, found by trying each."""
+"""The lectures' five criteria for position vectors, each decided by an experiment."""
 
 from dataclasses import dataclass
 
@@ -15,15 +15,15 @@ MEANING = {
     "bounded": "numbers do not grow with the length",
     "deterministic": "the position alone decides: no training, no seed",
 }
-SHORT, MIDDLE, SEEN, LONGER = 10, 25, 64, 300
-"""Lengths to try: `SEEN` is that of the longest sequence in training, `LONGER` one that nobody foresaw."""
+SHORT, MIDDLE, TRAINED, LONGER = 10, 25, 64, 300
+"""Sequence lengths of the experiments. `TRAINED` is the longest sequence in training; `LONGER` exceeds it."""
 SAME = 1e-5
-"""Rounding: distances that differ by less are the same."""
+"""Rounding error: distances that differ by less are equal."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Criteria:
-    """What one way to make position vectors passes, and what it fails; `MEANING` says what each asks.
+    """The criteria that a kind of position vector meets; `MEANING` defines each.
 
     >>> from foveate.nn import BinaryConfig, SinusoidalConfig
     >>> criteria(SinusoidalConfig())
@@ -41,11 +41,11 @@ class Criteria:
 
 @torch.no_grad()
 def criteria(config: PositionConfig, *, model_dim: int = 64) -> Criteria:
-    """The five answers, for vectors of `model_dim` numbers. A limit of learned positions should be 64, to be tried."""
+    """Test the five criteria on vectors of `model_dim` numbers. Learned positions need a `max_length` of 64."""
     with torch.random.fork_rng(devices=()):
-        vectors = _vectors(config, model_dim, SEEN)
+        vectors = _vectors(config, model_dim, TRAINED)
         apart = torch.cdist(vectors, vectors).fill_diagonal_(torch.inf)
-        parts = [_vectors(config, model_dim, length) for length in (SHORT, MIDDLE, SEEN)]
+        parts = [_vectors(config, model_dim, length) for length in (SHORT, MIDDLE, TRAINED)]
         steps = torch.cat([part.diff(dim=0).norm(dim=-1) for part in parts])
         try:
             longest, longer = _vectors(config, model_dim, LONGER), True
@@ -56,14 +56,14 @@ def criteria(config: PositionConfig, *, model_dim: int = 64) -> Criteria:
             equal_distance=bool((steps - steps[0]).abs().max() < SAME),
             works_for_longer=longer,
             bounded=bool(longest.abs().max() <= 1.0 + parts[0].abs().max()),
-            deterministic=torch.equal(vectors, _vectors(config, model_dim, SEEN, seed=1)),
+            deterministic=torch.equal(vectors, _vectors(config, model_dim, TRAINED, seed=1)),
         )
 
 
 def _vectors(
     config: PositionConfig, model_dim: int, length: int, *, seed: int = 0
 ) -> Float[Tensor, "length model_dim"]:
-    """Those of a whole sequence of this length, made anew."""
+    """The position vectors of a sequence of this length, from a new module."""
     torch.manual_seed(seed)
     position = config.build(model_dim).double()
     vectors: Tensor = position(torch.arange(length), torch.tensor([length]))

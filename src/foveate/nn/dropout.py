@@ -1,8 +1,8 @@
-"""Dropout, alone or on what a residual adds, with noise that is cheap on a CPU: sixteen random bits a value.
+"""Dropout, alone or within a residual connection, with noise that is cheap on a CPU: sixteen random bits a value.
 
-With a compiler the noise is a hash of one random number and the place, and dropout, residual and layer norm are one
-pass (`dropout.cpp`); without one, random words are drawn and compared. Both are functions of torch's seed, but not the
-same function.
+With a compiler, the noise is a hash of one random number and the value's index, and dropout, residual and layer norm
+are one pass (`dropout.cpp`). Without a compiler, random words are drawn and compared. Both depend on torch's seed only,
+but they give different noise.
 """
 
 import ctypes
@@ -20,9 +20,9 @@ from foveate.attention.paths.derivative import by_definition
 from foveate.nn.origin import is_plain
 
 STEPS = 1 << 16
-"""Rates are multiples of 1/65536; what is kept is scaled by the rate that is used, so the mean is exact."""
+"""Rates are rounded to multiples of 1/65536. The scale uses the rounded rate, so that the mean is exact."""
 BLOCK, STRIP = 64, 32
-"""Rows that share a partial sum, and columns that share their random words, in the kernels."""
+"""In the kernels: the number of rows with a common partial sum, and of columns with common random words."""
 
 
 def dropout(x: Float[Tensor, "*shape"], rate: float, training: bool = True) -> Float[Tensor, "*shape"]:
@@ -39,7 +39,7 @@ def dropout(x: Float[Tensor, "*shape"], rate: float, training: bool = True) -> F
 def add_dropped(
     x: Float[Tensor, "*shape"], y: Float[Tensor, "*shape"], rate: float, training: bool = True
 ) -> Float[Tensor, "*shape"]:
-    """x + dropout(y), the residual of a Transformer block, in one pass."""
+    """x + dropout(y), the residual connection of a Transformer block, in one pass."""
     if not training or rate == 0.0:
         return x + y
     if x.device.type != "cpu":
@@ -52,7 +52,7 @@ def add_dropped(
 def add_dropped_and_norm(
     x: Float[Tensor, "*shape dim"], y: Float[Tensor, "*shape dim"], rate: float, norm: nn.Module, training: bool
 ) -> Float[Tensor, "*shape dim"]:
-    """norm(x + dropout(y)), in one pass where training on a CPU allows and the norm is torch's LayerNorm."""
+    """norm(x + dropout(y)), in one pass when training on a CPU with torch's LayerNorm."""
     rate = rate if training else 0.0
     usual = isinstance(norm, nn.LayerNorm) and is_plain(norm, nn.LayerNorm) and norm.bias is not None
     if usual and x.device.type == "cpu" and torch.is_grad_enabled() and _fused(x, y):
@@ -62,7 +62,7 @@ def add_dropped_and_norm(
 
 @functools.cache
 def kernels() -> ctypes.CDLL | None:
-    """The compiled kernels, or None where there is no compiler."""
+    """The compiled kernels, or None without a compiler."""
     return native.load("foveate.nn", "dropout.cpp").library
 
 
@@ -79,8 +79,8 @@ def _fused(x: Tensor | None, y: Tensor) -> bool:
 
 
 class _Fused(torch.autograd.Function):
-    """norm(x + dropout(y)) without masks in memory, and with a norm the sum before it, which only a derivative of the
-    gradient uses; x and the norm may be left out.
+    """norm(x + dropout(y)) without masks in memory. x and the norm are optional; with a norm, the sum before it is a
+    second output, which only second derivatives use.
     """
 
     @staticmethod
@@ -140,7 +140,9 @@ class _Fused(torch.autograd.Function):
 def _again(
     ctx: Any, grad: Tensor | None, above: Tensor | None, gain: Tensor | None, total: Tensor | None, bias: Tensor | None
 ) -> tuple[Tensor | None, ...]:
-    """Gradients with a graph, or of the sum before the norm (`above`), with the same noise."""
+    """Gradients that can be differentiated again, with the same noise; `above` is the gradient of the sum before the
+    norm.
+    """
     of_norm: list[Tensor | None] = [grad, None, None]
     if total is not None:
         of_norm = [None, None, None]
@@ -152,12 +154,12 @@ def _again(
         return None, None, None, of_norm[1], of_norm[2], None
     to_x = slopes[0] if len(slopes) == 1 else slopes[0] + slopes[1]
     ones = torch.ones(ctx.shape, dtype=torch.bfloat16 if ctx.half.value else torch.float32)
-    kept = torch.empty_like(ones)
+    mask = torch.empty_like(ones)
     library = kernels()
     assert library is not None
-    rest = (None, None, ctypes.c_double(0.0), native.address(kept), ctx.half, None, None, None)
+    rest = (None, None, ctypes.c_double(0.0), native.address(mask), ctx.half, None, None, None)
     library.forward(None, native.address(ones), ctx.half, *ctx.noise, *rest, *ctx.sizes, native.threads())
-    to_y = (to_x * kept).to(ones.dtype)
+    to_y = (to_x * mask).to(ones.dtype)
     return to_x if ctx.adds else None, to_y, None, of_norm[1], of_norm[2], None
 
 
@@ -166,7 +168,7 @@ def _normed(epsilon: float, total: Tensor, gain: Tensor, bias: Tensor) -> Tensor
 
 
 def _keep(like: Tensor, rate: float) -> tuple[Tensor, float]:
-    """Bytes of 0 and 1, and what makes up for the zeros."""
+    """A mask of bytes 0 and 1, and the factor that keeps the mean."""
     require_rates(rate=rate)
     limit = round(rate * STEPS)
     count = math.prod(like.shape)

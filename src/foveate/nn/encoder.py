@@ -1,4 +1,4 @@
-"""Encoders: a vector for every token, from its sequence. One contract for all that the lectures compare."""
+"""Encoders compute a vector for every token from its sequence. All that the lectures compare share one interface."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
@@ -25,8 +25,8 @@ from foveate.nn.recurrent import RecurrentConfig, RecurrentEncoder
 class Encoder(nn.Module, ABC):
     """h_1 … h_n = encode(x_1 … x_n)
 
-    Takes tokens packed without padding, or padded sequences, and answers in the same form, with zeros at padding. What
-    stands in padding, and what else is in the batch, changes nothing.
+    The input is tokens packed without padding, or padded sequences; the output has the same layout, with zeros at
+    padding. The values at padding and the other sequences of the batch do not affect the result.
 
     >>> import torch
     >>> encoder = CNNEncoderConfig(hidden_dim=4).build_for(2).eval()
@@ -38,7 +38,7 @@ class Encoder(nn.Module, ABC):
 
     output_dim: int
     max_length: int | None = None
-    """The longest sequence that there are positions for; None when there is no limit."""
+    """The length of the longest sequence that has positions; None without a limit."""
 
     def forward(
         self, x: Float[Tensor, "tokens input_dim"] | Float[Tensor, "batch length input_dim"], *, packing: Packing
@@ -53,7 +53,7 @@ class Encoder(nn.Module, ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class RNNEncoderConfig(RecurrentConfig):
-    """Recurrent layers: every vector has read the sentence up to its token, and from the other end too."""
+    """Recurrent layers: every vector summarises the sentence up to its token, and from its token to the end."""
 
     kind: ClassVar[str] = "rnn"
     hidden_dim: int = 128
@@ -66,19 +66,19 @@ class RNNEncoderConfig(RecurrentConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class CNNEncoderConfig:
-    """Convolutions: each layer sees `width` neighbours, n layers see n · (width − 1) + 1."""
+    """Convolutions: one layer covers `width` tokens, n layers cover n · (width − 1) + 1."""
 
     kind: ClassVar[str] = "cnn"
     hidden_dim: int = 256
     width: int = setting(3, "tokens that a layer joins, an odd number")
     num_layers: int = 2
-    dropout: float = setting(0.1, "on what each layer after the first adds")
+    dropout: float = setting(0.1, "dropout on the output of each layer after the first")
 
     def __post_init__(self) -> None:
         require_positive(hidden_dim=self.hidden_dim, width=self.width, num_layers=self.num_layers)
         require_rates(dropout=self.dropout)
         if self.width % 2 == 0:
-            raise ValueError(f"width must be odd, so that a token stands in the middle, got {self.width}")
+            raise ValueError(f"width must be odd, so that it has a middle token, got {self.width}")
 
     def build_for(self, input_dim: int) -> "CNNEncoder":
         return CNNEncoder(self, input_dim)
@@ -88,8 +88,8 @@ class CNNEncoderConfig:
 class WindowEncoderConfig:
     """Fully-connected layers over a word and its neighbours: the lectures' baseline, which fails.
 
-    Without a window the same word always gets the same vector, whatever stands around it. With one, the first matrix
-    grows with every word that is let in, and what stands one word further is never seen.
+    Without a window, a word gets the same vector in every context. With a window, the first matrix grows with every
+    neighbour, and words outside the window have no influence.
     """
 
     kind: ClassVar[str] = "window"
@@ -108,7 +108,7 @@ class WindowEncoderConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerEncoderConfig:
-    """Transformer blocks: every token looks at all others, by any mechanism that `block.encoder_attention` names."""
+    """Transformer blocks: every token attends to all others, by the mechanism in `block.encoder_attention`."""
 
     kind: ClassVar[str] = "transformer"
     block: BlockConfig = BlockConfig(model_dim=128, num_heads=4, feedforward_dim=512, norm="pre")
@@ -120,7 +120,7 @@ class TransformerEncoderConfig:
 
     @property
     def positions(self) -> int | None:
-        """The longest input in tokens; None where there is no limit."""
+        """The longest input in tokens; None without a limit."""
         return shortest(self.position, self.block.encoder_attention)
 
     def build_for(self, input_dim: int) -> "TransformerEncoder":
@@ -129,7 +129,7 @@ class TransformerEncoderConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class RANEncoderConfig(RANConfig):
-    """The recurrent attention network: long documents, window by window, at a cost linear in their length."""
+    """The recurrent attention network reads long documents window by window, at a cost linear in their length."""
 
     kind: ClassVar[str] = "ran"
     model_dim: int = 128
@@ -142,7 +142,7 @@ class RANEncoderConfig(RANConfig):
 
 
 EncoderConfig = RNNEncoderConfig | CNNEncoderConfig | WindowEncoderConfig | TransformerEncoderConfig | RANEncoderConfig
-"""The encoders that a configuration can name: "rnn", "cnn", "window", "transformer", "ran"."""
+"""The encoders that a configuration can select: "rnn", "cnn", "window", "transformer", "ran"."""
 
 
 class RNNEncoder(Encoder):
@@ -159,7 +159,7 @@ class RNNEncoder(Encoder):
 
 
 class CNNEncoder(Encoder):
-    """x ← x + dropout(relu(W [x_{i−w} … x_{i+w}] + b)), the first layer without the sum"""
+    """x ← x + dropout(relu(W [x_{i−w} … x_{i+w}] + b)); the first layer does not add x"""
 
     def __init__(self, config: CNNEncoderConfig, input_dim: int) -> None:
         super().__init__()
@@ -175,7 +175,7 @@ class CNNEncoder(Encoder):
 
 
 class WindowEncoder(Encoder):
-    """h_i = relu(W [x_{i−w}; …; x_{i+w}] + b), and then the same layers for every token alone"""
+    """h_i = relu(W [x_{i−w}; …; x_{i+w}] + b); the later layers process each token alone"""
 
     def __init__(self, config: WindowEncoderConfig, input_dim: int) -> None:
         super().__init__()
@@ -191,7 +191,7 @@ class WindowEncoder(Encoder):
 
 
 class TransformerEncoder(Encoder):
-    """Encoder blocks over W LayerNorm(x_i) + p_i; the norm gives embeddings of any size the same say as positions."""
+    """Encoder blocks over W LayerNorm(x_i) + p_i. The norm brings embeddings of any scale to that of the positions."""
 
     def __init__(self, config: TransformerEncoderConfig, input_dim: int) -> None:
         super().__init__()

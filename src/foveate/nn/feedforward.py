@@ -20,13 +20,13 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": silu,
     "gelu_tanh": partial(gelu, approximate="tanh"),
 }
-"""`gelu_tanh` is the older approximation of gelu, which GPT-2 was trained with: they differ by up to 5e-4."""
+"""`gelu_tanh` is the older approximation of gelu that GPT-2 was trained with; they differ by up to 5e-4."""
 
 
 class FeedForward(nn.Module):
     """FFN(x) = W_2 max(0, W_1 x + b_1) + b_2, the same for every position.
 
-    Vaswani et al. 2017, equation 2; `activation` replaces max(0, ·). Dropout falls on the hidden layer.
+    Vaswani et al. 2017, equation 2; `activation` replaces max(0, ·). Dropout applies to the hidden layer.
     """
 
     def __init__(
@@ -54,7 +54,8 @@ class FeedForward(nn.Module):
 class GatedFeedForward(nn.Module):
     """FFN(x) = W_2 (silu(W_g x) ⊙ W_1 x), without biases: SwiGLU
 
-    One matrix decides how much of what the other makes goes on. Three matrices for two: a width of 2/3 costs as much.
+    W_g gates the output of W_1. There are three matrices where `FeedForward` has two, so that 2/3 of the width costs
+    the same.
 
     Reference: Shazeer 2020, equation 6.
     """

@@ -1,9 +1,9 @@
-"""A decoder block as prepared tensors: one step at a time, without modules.
+"""A decoder block as prepared tensors, which computes one step at a time without calling modules.
 
-At a batch of one, calling modules, choosing paths and building masks costs more than the arithmetic. A flat block
-computes what `DecoderBlock` computes, for one new position of every row, from weights that are joined and packed
-once; an attention is one kernel (`flat.cpp`) where there is a compiler, else three products. `tests/laws` hold flat
-and full blocks together; whatever a flat one does not know (other scores and rules, training) is left to the block.
+With a batch of one, calling modules, choosing paths and building masks costs more than the arithmetic. A flat block
+computes the same as `DecoderBlock` for one new position of every row, from weights that were concatenated and packed
+once. Attention is one kernel (`flat.cpp`) with a compiler, else three products. `tests/laws` compare flat with full
+blocks. A block with parts that the flat form does not support (other scores and rules, training) runs itself.
 """
 
 import ctypes
@@ -27,16 +27,16 @@ from foveate.nn.origin import Origin, is_plain
 
 @dataclass(frozen=True, eq=False)
 class Product:
-    """W x + b, with W packed or as it is."""
+    """W x + b, with W packed or plain."""
 
     plain: Tensor
-    """W as it is."""
+    """W without packing."""
     bias: Tensor | None
     packed: bool
 
     @classmethod
     def of(cls, *layers: nn.Linear) -> "Product":
-        """Several layers with the same input make one product."""
+        """One product for several layers with the same input."""
         weight = layers[0].weight if len(layers) == 1 else torch.cat(tuple(layer.weight for layer in layers))
         biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
         bias = torch.cat(biases) if biases else None
@@ -44,7 +44,7 @@ class Product:
 
     @functools.cached_property
     def weight(self) -> Tensor:
-        """W in the layout it is multiplied in; made on first use, for a whole step in one kernel has its own."""
+        """W in the layout for multiplication. It is made on first use, because `DecoderStep` has its own layout."""
         return packed_weight(self.plain) if self.packed else self.plain
 
     def __call__(self, x: Float[Tensor, "rows inputs"], activation: Activation | None = None) -> Tensor:
@@ -75,13 +75,13 @@ class FlatBlock:
     activation: Activation
     heads: int
     scales: tuple[float, float]
-    """What multiplies the products of queries and keys, in self-attention and in cross-attention."""
+    """The scales of the scores in self-attention and in cross-attention."""
     sites: tuple[Attention, Attention]
     """The two attentions, for recordings."""
 
     @classmethod
     def of(cls, block: DecoderBlock) -> "FlatBlock | None":
-        """The block flattened; None where it has something that only the block itself can compute."""
+        """The flat form of a block; None if only the block itself can compute its result."""
         if not _is_usual(block):
             return None
         attention, cross = block.attention, block.cross_attention
@@ -112,9 +112,9 @@ class FlatBlock:
         sight: "Sight",
         watched_at: tuple[Positions, Positions] | None = None,
     ) -> Float[Tensor, "rows model_dim"]:
-        """The block's output for the newest position of every row; its keys and values are written into the cache.
+        """The block's output for the newest position of every row. Writes its keys and values into the cache.
 
-        `watched_at` says where queries and keys of the two attentions stand, when a recording is on.
+        `watched_at` holds the positions of the two attentions while a recording is on.
         """
         rows, heads = x.shape[0], self.heads
         joined = self.joined(self._before(x, 0)).view(rows, 3, heads, -1)
@@ -146,16 +146,16 @@ class FlatBlock:
 
 
 class FlatBlocks:
-    """The flat forms of a decoder's blocks, made on first use and again whenever a part of the blocks has changed."""
+    """The flat forms of a decoder's blocks, made on first use and again after any part of the blocks has changed."""
 
     def __init__(self) -> None:
         self._origin = Origin()
         self._blocks: tuple[FlatBlock, ...] | None = None
 
     def of(self, blocks: tuple[DecoderBlock, ...]) -> tuple[FlatBlock, ...] | None:
-        """None where some block cannot be flattened."""
+        """The flat blocks; None if any block has no flat form."""
         if any(weight.is_inference() for block in blocks for weight in block.parameters()):
-            return None  # nobody counts how often such a weight is written to
+            return None  # torch does not count writes to inference tensors
         packs = bool(blocks) and may_pack(blocks[0].attention.query.weight)
         if self._origin.changes_to(*blocks, packs):
             flat = [FlatBlock.of(block) for block in blocks]
@@ -170,7 +170,7 @@ class FlatBlocks:
 
 
 class Sight:
-    """What the attentions of one step see: the positions up to `time`, and each sentence's real memory."""
+    """The keys that the attentions of one step see: the positions up to `time`, and each sentence's real memory."""
 
     def __init__(
         self,
@@ -181,11 +181,11 @@ class Sight:
         time: int,
         step: int,
     ) -> None:
-        """`step`: without kernels, as many positions at a time are looked at, the later ones masked."""
+        """Without kernels, the number of positions is rounded up to a multiple of `step`, and later ones are masked."""
         self.time, self.lengths = time, lengths
         dim = cache.shape[-1]
-        known = cache.dtype in (torch.float32, torch.bfloat16) and cache.device.type == "cpu" and dim % 16 == 0
-        self.library = kernels() if known and dim <= 256 and memory.key.is_contiguous() else None
+        fits = cache.dtype in (torch.float32, torch.bfloat16) and cache.device.type == "cpu" and dim % 16 == 0
+        self.library = kernels() if fits and dim <= 256 and memory.key.is_contiguous() else None
         if self.library is not None:
             places = max(-(-place // 16) * 16 for place in (cache.shape[3], memory.key.shape[2]))
             self.scores = torch.empty(cache.shape[1] * cache.shape[2] * places)
@@ -205,7 +205,7 @@ class Sight:
         rows, heads, dim = query.shape
         if self.library is not None:
             return self._by_kernel(query, cache[0], cache[1], self.time + 1, None, scale)
-        keys, values = (kept.flatten(0, 1)[:, : self.past.shape[-1]] for kept in cache)
+        keys, values = (part.flatten(0, 1)[:, : self.past.shape[-1]] for part in cache)
         return _attend(query.reshape(rows * heads, 1, dim), keys, values, self.past, scale).view(rows, -1)
 
     def of_memory(
@@ -243,7 +243,7 @@ class Sight:
 
 @functools.cache
 def kernels() -> ctypes.CDLL | None:
-    """The compiled kernel, or None where there is no compiler."""
+    """The compiled kernel, or None without a compiler."""
     return native.load("foveate.nn", "flat.cpp").library
 
 
@@ -261,7 +261,7 @@ def _attend(
 
 
 def _is_usual(block: DecoderBlock) -> bool:
-    """Whether a block is nothing but what a flat one computes: no part is of another class, hooked or exchanged."""
+    """Whether the flat form computes this block exactly: no part has another class, hooks or a replaced method."""
     attentions = (block.attention, block.cross_attention)
     residuals = (block.attention_residual, block.cross_residual, block.feedforward_residual)
     expected: list[tuple[object, type[nn.Module]]] = [(block, DecoderBlock), (block.feedforward, FeedForward)]
@@ -283,7 +283,7 @@ def _is_usual(block: DecoderBlock) -> bool:
 
 
 def _attends_usually(attention: MultiHeadAttention, visibility: Visibility) -> bool:
-    """Scaled or plain dot products under softmax and this rule, in equal heads."""
+    """Whether an attention is softmax over dot products under this rule, with equal heads for queries and keys."""
     site = attention.attention
     return (
         isinstance(site, Attention)

@@ -1,4 +1,4 @@
-"""Gates and standardisation, as the Recurrent Attention Network has them."""
+"""Gates and standardisation of the Recurrent Attention Network."""
 
 from typing import Literal
 
@@ -33,8 +33,8 @@ class Gate(nn.Module):
 def standardised(x: Float[Tensor, "*shape dim"], kind: Standard = "standard") -> Float[Tensor, "*shape dim"]:
     """N(x) = (x − mean x) / √(mean (x − mean x)² + ε)
 
-    "published" divides by √(mean x² + ε) instead, as the program of Li et al. 2023 does: where the mean is not 0, the
-    result varies too little.
+    "published" divides by √(mean x² + ε) instead, like the program of Li et al. 2023; unless the mean is 0, the result
+    then has too small a deviation.
 
     >>> x = torch.tensor([1.0, 2.0, 3.0])
     >>> [round(standardised(x, kind).std(correction=0).item(), 2) for kind in ("standard", "published")]
@@ -47,7 +47,7 @@ def standardised(x: Float[Tensor, "*shape dim"], kind: Standard = "standard") ->
 
 
 class Norm(nn.Module):
-    """LN(x) = γ ⊙ N(x) + β, with N as `standardised` has it."""
+    """LN(x) = γ ⊙ N(x) + β, where N is `standardised`."""
 
     def __init__(self, model_dim: int, kind: Standard = "standard") -> None:
         super().__init__()

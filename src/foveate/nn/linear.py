@@ -1,5 +1,6 @@
-"""Linear layers: through our own kernels in bfloat16 training on a CPU; in inference there, with weights in the layout
-that oneDNN multiplies fastest."""
+"""Linear layers. On a CPU, bfloat16 training uses our own kernels, and inference uses weights in oneDNN's fastest
+layout.
+"""
 
 from typing import Any
 
@@ -14,7 +15,7 @@ from foveate.nn.origin import Origin
 
 
 class PackedWeight:
-    """A weight in oneDNN's own layout, made on first use and again whenever the weight it was made of has changed."""
+    """A weight in oneDNN's own layout, made on first use and again after the original weight has changed."""
 
     def __init__(self) -> None:
         self._origin = Origin()
@@ -33,7 +34,7 @@ class PackedWeight:
 
 
 class Linear(nn.Linear):
-    """y = W x + b, with a packed weight where `packs` says so. Names and initial values are torch's."""
+    """y = W x + b, with a packed weight if `packs` is true. Names and initial values are those of torch."""
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
         super().__init__(in_features, out_features, bias)
@@ -61,25 +62,25 @@ def linear(
 def _require_width(x: Tensor, weight: Tensor) -> None:
     if x.shape[-1] != weight.shape[1]:
         raise ValueError(
-            f"A layer made for vectors of {weight.shape[1]} numbers is given a tensor of shape {tuple(x.shape)}. "
-            "Build it for the width of what you pass."
+            f"A layer for vectors of {weight.shape[1]} numbers got a tensor of shape {tuple(x.shape)}. "
+            "Build the layer for the width of its input."
         )
 
 
 def may_pack(weight: Float[Tensor, "*shape"]) -> bool:
-    """Whether weights are packed at all: inference on a CPU where `machine.tune` turned it on."""
+    """Whether a weight may be packed: in inference on a CPU, if `machine.tune` turned packing on."""
     return (
         machine.current().packed_rows > 0
         and not torch.is_grad_enabled()
         and weight.device.type == "cpu"
         and weight.dtype in (torch.float32, torch.bfloat16)
-        and not weight.is_inference()  # nobody counts how often such a weight is written to
+        and not weight.is_inference()  # torch does not count writes to inference tensors
         and not torch.is_autocast_enabled("cpu")
     )
 
 
 def packs(x: Float[Tensor, "*shape inputs"], weight: Float[Tensor, "outputs inputs"]) -> bool:
-    """Whether this product is worth a packed weight: it has enough rows."""
+    """Whether this product has enough rows for a packed weight to be faster."""
     return may_pack(weight) and x.dtype == weight.dtype and x.numel() >= machine.current().packed_rows * x.shape[-1]
 
 

@@ -15,9 +15,9 @@ from foveate.nn import bfloat16
 
 @dataclass(frozen=True, eq=False)
 class Loss:
-    """A loss as a sum and the number of things summed (tokens), so that batches of different sizes add up exactly.
+    """A loss as a sum and the number of its terms (tokens), so that batches of different sizes add up exactly.
 
-    `metrics` are sums over the same tokens; the log shows them divided by their count.
+    `metrics` are sums over the same tokens; the log divides them by the count.
     """
 
     total: Float[Tensor, ""]
@@ -44,9 +44,9 @@ def projected_cross_entropy(
 ) -> Float[Tensor, ""]:
     """`cross_entropy(hidden @ weight.mT, target)` for training, with both gradients computed on the way.
 
-    Logits exist once, in the dtype of autocast, and become exp(logit − max) in place. What label smoothing and the
-    right answer take away from the gradient is kept out of that matrix, in float32: with ε for the smoothing, V the
-    vocabulary, s the softmax and E_y the rows of the right answers,
+    Logits exist once, in the dtype of autocast, and become exp(logit − max) in place. The terms of label smoothing and
+    of the target are subtracted outside that matrix, in float32: with ε for the smoothing, V the size of the
+    vocabulary, s the softmax and E_y the rows of the targets,
 
         ∂/∂hidden = s E − (1 − ε) E_y − (ε / V) Σ_v E_v
 
@@ -65,17 +65,17 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         ctx: Any, hidden: Tensor, weight: Tensor, target: Tensor, smoothing: float, dtype: torch.dtype, kernels: bool
     ) -> Tensor:
         precise = torch.promote_types(weight.dtype, torch.float32)
-        everything, chosen, inner = weight.sum(0, dtype=precise), weight[target].to(precise), hidden.to(precise)
+        everything, answer, inner = weight.sum(0, dtype=precise), weight[target].to(precise), hidden.to(precise)
         spread = smoothing / len(weight)
         softmax = _by_kernels if kernels else _by_torch
         total, to_hidden, to_weight = softmax(hidden, weight, dtype)
-        kept = (1 - smoothing) * (inner * chosen).sum(-1) + spread * (inner @ everything)
-        to_hidden.sub_(chosen, alpha=1 - smoothing).sub_(everything, alpha=spread)
+        logit = (1 - smoothing) * (inner * answer).sum(-1) + spread * (inner @ everything)
+        to_hidden.sub_(answer, alpha=1 - smoothing).sub_(everything, alpha=spread)
         to_weight.index_add_(0, target, inner.to(to_weight.dtype), alpha=smoothing - 1)
         to_weight.sub_(inner.sum(0), alpha=spread)
         ctx.save_for_backward(to_hidden.to(hidden.dtype), to_weight.to(weight.dtype), hidden, weight, target)
         ctx.smoothing = smoothing
-        return (total - kept).sum()
+        return (total - logit).sum()
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -92,7 +92,7 @@ def _defined(target: Tensor, smoothing: float, hidden: Tensor, weight: Tensor) -
 
 
 def _by_torch(hidden: Tensor, weight: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-    """Each row's log Σ exp of its logits, and what the softmax gives to both gradients."""
+    """Each row's log Σ exp of its logits, and the softmax terms of both gradients."""
     light, table = hidden.to(dtype), weight.to(dtype)
     powers = light @ table.mT
     top = powers.amax(-1, keepdim=True)
@@ -105,7 +105,7 @@ def _by_torch(hidden: Tensor, weight: Tensor, dtype: torch.dtype) -> tuple[Tenso
 
 
 def _by_kernels(hidden: Tensor, weight: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-    """The same in fewer passes over memory."""
+    """The same values as `_by_torch`, in fewer passes over memory."""
     powers = bfloat16.product(hidden.to(dtype).contiguous(), weight)
     top, mass = bfloat16.exponentials_(powers)
     to_hidden = bfloat16.to_inputs(powers, weight, torch.float32).div_(mass[:, None])
@@ -114,7 +114,7 @@ def _by_kernels(hidden: Tensor, weight: Tensor, dtype: torch.dtype) -> tuple[Ten
 
 
 def _row_sums(x: Float[Tensor, "rows columns"], block: int = 64) -> Float[Tensor, " rows"]:
-    """Sums in float32 at least. torch would first copy a bfloat16 matrix to float32; partial sums need no copy."""
+    """Row sums in float32 at least. torch would first copy a bfloat16 matrix to float32; partial sums need no copy."""
     if x.dtype not in (torch.bfloat16, torch.float16):
         return x.sum(-1)
     whole = x.shape[1] // block * block

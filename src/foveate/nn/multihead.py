@@ -26,14 +26,14 @@ from foveate.nn.packing import Packing
 
 
 class KeyValue(NamedTuple):
-    """Projected keys and values: what a decoder keeps of its past, or of the encoder's memory."""
+    """Projected keys and values of a decoder's past or of the encoder's memory."""
 
     key: Float[Tensor, "batch kv_heads key head_dim"]
     value: Float[Tensor, "batch kv_heads key value_head_dim"]
 
 
 class PackedKeyValue(NamedTuple):
-    """Projected keys and values of tokens without padding, beside each other."""
+    """Projected keys and values of tokens without padding, concatenated feature by feature."""
 
     joined: Float[Tensor, "tokens keys_and_values"]
     packing: Packing
@@ -45,8 +45,8 @@ class MultiHeadAttention(nn.Module):
     Queries, keys and values may have different widths (`query_dim, key_dim, value_dim`); each head scores in
     `head_dim`, carries `value_head_dim`, and W^O maps the `num_heads · value_head_dim` of all heads to `output_dim`.
     Everything defaults to `query_dim` and equal heads. `num_kv_heads < num_heads` shares keys and values between
-    groups of heads. The lectures write no biases; `bias=True` adds them to the four projections. `attention` is what
-    the heads do: by default scaled dot-product attention, or any other mechanism by its configuration.
+    groups of heads. The lectures write no biases; `bias=True` adds them to the four projections. `attention` configures
+    the mechanism of the heads, by default scaled dot-product attention.
 
     Two layouts: padded (`batch length dim`), or tokens without padding (`tokens dim`) when packings are given.
 
@@ -100,19 +100,20 @@ class MultiHeadAttention(nn.Module):
         )
         if isinstance(getattr(self.attention, "score", None), FeedbackScore):
             raise ValueError(
-                "Location-aware attention looks at the weights of the step before, and here all queries attend at "
-                "once. Choose another score, or a recurrent decoder."
+                "Location-aware attention needs the weights of the step before, but multi-head attention computes all "
+                "queries at once. Choose another score, or a recurrent decoder."
             )
         if getattr(self.attention, "shares_query_and_key", False):
             if self.num_kv_heads != num_heads:
                 raise ValueError(
-                    f"Queries and keys are one here, so num_kv_heads={num_kv_heads} must equal num_heads={num_heads}."
+                    "This mechanism uses the same vectors as queries and keys, so "
+                    f"num_kv_heads={num_kv_heads} must equal num_heads={num_heads}."
                 )
             self.key = self.query
 
     @property
     def max_length(self) -> int | None:
-        """The most positions that it can attend over; None where there is no limit."""
+        """The length of the longest sequence that it can attend over; None without a limit."""
         return shortest(self.attention)
 
     def forward(
@@ -125,7 +126,10 @@ class MultiHeadAttention(nn.Module):
         packing: Packing | None = None,
         key_packing: Packing | None = None,
     ) -> Float[Tensor, "batch query output_dim"] | Float[Tensor, "tokens output_dim"]:
-        """Self-attention without `key`; `value` defaults to `key`. With packings, inputs and output are tokens."""
+        """Attend from `query` to `key`, or to itself without `key`. `value` defaults to `key`.
+
+        With packings, inputs and output are tokens without padding.
+        """
         if key is None and value is None and packing is not None and at is not None and self._packs(query, packing):
             joined = self._joined(query, self.query, self.key, self.value)
             return self._attend_packed(joined, None, (packing, packing), at)
@@ -153,7 +157,7 @@ class MultiHeadAttention(nn.Module):
         packing: Packing | None = None,
         key_packing: Packing | None = None,
     ) -> tuple[Float[Tensor, "batch heads query head_dim"], KeyValue]:
-        """All three projections, cut into heads; in one product where query, key and value are the same."""
+        """All three projections, split into heads, in one product if query, key and value are the same."""
         if key is not None or value is not None:
             key, key_packing = (query, packing) if key is None else (key, key_packing)
             return self.queries(query, packing), self.remember(key, value, packing=key_packing)
@@ -178,7 +182,7 @@ class MultiHeadAttention(nn.Module):
     def remember_tokens(
         self, key: Float[Tensor, "tokens key_dim"], packing: Packing, queries: Packing
     ) -> KeyValue | PackedKeyValue:
-        """Keys and values for `look_up` by queries of that packing: without padding where attention runs so."""
+        """Keys and values for `look_up` by queries of that packing, without padding if the packed kernel applies."""
         if self._packs(key, packing, queries):
             return PackedKeyValue(self._joined(key, self.key, self.value), packing)
         return self.remember(key, packing=packing)
@@ -191,7 +195,7 @@ class MultiHeadAttention(nn.Module):
         at: Positions,
         packing: Packing,
     ) -> Float[Tensor, "tokens output_dim"]:
-        """Queries project and attend to what `remember_tokens` kept."""
+        """Project queries and attend to the result of `remember_tokens`."""
         if isinstance(memory, PackedKeyValue):
             return self._attend_packed(self.query(query), memory.joined, (packing, memory.packing), at)
         return self.attend(self.queries(query, packing), memory, at=at, packing=packing)
@@ -204,7 +208,7 @@ class MultiHeadAttention(nn.Module):
         at: Positions | None = None,
         packing: Packing | None = None,
     ) -> Tensor:
-        """Attention over projected keys and values, heads joined and projected to `output_dim`."""
+        """Attention over projected keys and values; the heads are concatenated and projected to `output_dim`."""
         dropout = self.dropout if self.training else 0.0
         context = self.attention.run(queries, memory.key, memory.value, at=at, dropout=dropout)
         joined = context.transpose(1, 2).flatten(-2)
@@ -217,7 +221,7 @@ class MultiHeadAttention(nn.Module):
         return padded.unflatten(-1, (heads, -1)).transpose(1, 2)
 
     def _joined(self, x: Tensor, *layers: nn.Module) -> Tensor:
-        """Several projections of the same input; in one product where each is nothing but a product."""
+        """Several projections of the same input, in one product if all are plain linear layers."""
         plain = [layer for layer in layers if isinstance(layer, Linear) and is_plain(layer, Linear)]
         if len(plain) < len(layers):
             return torch.cat([layer(x) for layer in layers], dim=-1)
@@ -231,9 +235,9 @@ class MultiHeadAttention(nn.Module):
         """
         reasons = packed.refuses(self.attention, x, head_dim=self.head_dim, longest=longest)
         if self.num_kv_heads != self.num_heads or self.value_head_dim != self.head_dim:
-            reasons.append("made for as many heads of keys and values as of queries, equally wide")
+            reasons.append("requires as many key and value heads as query heads, of equal width")
         if self.training and self.dropout > 0:
-            reasons.append("weights are dropped")
+            reasons.append("weights have dropout")
         return reasons
 
     def _packs(self, x: Tensor, *packings: Packing) -> bool:
@@ -246,11 +250,11 @@ class MultiHeadAttention(nn.Module):
         assert isinstance(self.attention, Attention)
         if is_recording():
             key = query[:, self._width :] if memory is None else memory
-            seen = [each[:, : self._width] for each in (query, key)]
-            looks, looked_at = (
-                self._heads(each, self.num_heads, packing) for each, packing in zip(seen, packings, strict=True)
+            flat = [part[:, : self._width] for part in (query, key)]
+            queries, keys = (
+                self._heads(part, self.num_heads, packing) for part, packing in zip(flat, packings, strict=True)
             )
-            note(self.attention, self.attention.kind, looks, looked_at, at)
+            note(self.attention, self.attention.kind, queries, keys, at)
         starts = (packings[0].starts, packings[1].starts)
         return self.output(packed.packed_attention(self.attention, query, memory, starts, self.num_heads))
 

@@ -1,4 +1,4 @@
-"""Words beside each other, joined: what convolutions and fully-connected layers with a context window see."""
+"""Concatenated vectors of neighbouring words: the input of convolutions and of layers with a context window."""
 
 import torch
 from jaxtyping import Float
@@ -11,8 +11,8 @@ from foveate.nn.packing import Packing
 class Neighbours(nn.Module):
     """y_i = W [x_{i−left}; …; x_i; …; x_{i+right}] + b
 
-    One matrix for all places. Beyond the ends of a sequence stand zeros; no sequence sees its neighbour in the batch.
-    This is a convolution of the width left + 1 + right, over tokens without padding.
+    This is a convolution of width left + 1 + right over tokens without padding: one matrix for all positions, and zeros
+    beyond the ends of each sequence.
 
     >>> layer = Neighbours(1, 1, left=1, right=1)
     >>> with torch.no_grad():
@@ -39,5 +39,5 @@ class Neighbours(nn.Module):
 
 
 def lengths_of_tokens(packing: Packing) -> Tensor:
-    """How long the sequence is that each token stands in."""
+    """The length of each token's sequence."""
     return packing.lengths.repeat_interleave(packing.lengths, output_size=len(packing.index))

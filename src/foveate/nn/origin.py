@@ -1,4 +1,4 @@
-"""What prepared state was made of: it may be used again only as long as every part of that is still the same."""
+"""The origin of prepared state, which may be reused only while every part of its origin is unchanged."""
 
 from operator import is_
 from typing import Any
@@ -8,11 +8,11 @@ from torch.nn.modules import module as torch_module
 
 
 class Origin:
-    """The weights and modules that something was prepared from.
+    """The weights and modules that some state was prepared from.
 
-    Parts are compared as they are: a module by its class, its attributes, its hooks, its submodules and its weights; a
-    weight by where it lies, how it lies there and how often it was written to. torch does not count what is written
-    through `weight.data` or through a numpy array that shares its memory: write under `torch.no_grad()` instead.
+    A module is compared by its class, attributes, hooks, submodules and weights; a weight by its address, layout and
+    version counter. torch does not count writes through `weight.data` or through a numpy array that shares its memory:
+    write under `torch.no_grad()` instead.
 
     >>> origin, layer = Origin(), nn.Linear(2, 2)
     >>> origin.changes_to(layer), origin.changes_to(layer)
@@ -28,7 +28,7 @@ class Origin:
         self._memory: list[Tensor] = []
 
     def changes_to(self, *parts: Tensor | nn.Module | object) -> bool:
-        """Whether these are other parts, or the same parts with other values, than at the last call."""
+        """Whether the parts or their values differ from those of the last call."""
         objects: list[object] = []
         numbers: list[object] = []
         for part in parts:
@@ -36,7 +36,7 @@ class Origin:
         if len(objects) == len(self._objects) and numbers == self._numbers and all(map(is_, objects, self._objects)):
             return False
         self._objects, self._numbers = objects, numbers
-        # As long as the memory is held, its address is not given to another weight.
+        # While this reference holds the memory, no other weight can get its address.
         self._memory = [part.detach() for part in objects if isinstance(part, Tensor)]
         return True
 
@@ -48,10 +48,9 @@ class Origin:
 
 
 def is_plain(module: object, kind: type[nn.Module]) -> bool:
-    """Whether a module computes exactly what its class says, so that a shortcut may compute that in its place.
+    """Whether a module computes exactly what its class defines, so that a shortcut may replace it.
 
-    A subclass, a parametrised or wrapped layer, hooks and a `forward` of the module's own may all compute something
-    else.
+    A subclass, a parametrised or wrapped layer, hooks or the instance's own `forward` may compute something else.
     """
     if type(module) is not kind:
         return False

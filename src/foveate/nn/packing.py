@@ -1,4 +1,4 @@
-"""Real tokens side by side, without padding: everything but attention then works on real tokens only."""
+"""Packing removes padding from a batch, so that everything but attention computes on real tokens only."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class Packing:
-    """Moves between `batch length …` with padding and `tokens …` without.
+    """Converts between `batch length …` with padding and `tokens …` without.
 
     >>> packing = Packing(torch.tensor([2, 3]), 3)
     >>> padded = torch.arange(6.0).view(2, 3, 1)
@@ -24,12 +24,12 @@ class Packing:
         self.batch, self.length = len(lengths), length
         place = torch.arange(length, device=lengths.device)
         self.index: Int[Tensor, " tokens"] = (place < lengths[:, None]).flatten().nonzero().squeeze(1)
-        """Where each token stands in the flattened batch."""
+        """The index of each token in the flattened batch."""
         self.place: Int[Tensor, " tokens"] = self.index % length
         """Each token's position in its own sequence."""
         self.full = self.index.numel() == self.batch * length
         self.starts: Int[Tensor, " sequences_and_end"] = torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
-        """Where each sequence's tokens begin, and where the last one's end."""
+        """The index of each sequence's first token, then the total number of tokens."""
 
     def pack(self, padded: Shaped[Tensor, "batch length *dims"]) -> Shaped[Tensor, "tokens *dims"]:
         flat = padded.reshape(self.batch * self.length, *padded.shape[2:])
@@ -42,7 +42,7 @@ class Packing:
 
 
 class _Pick(torch.autograd.Function):
-    """Rows by index. No row is picked twice, so the backward places instead of adding up."""
+    """Select rows by index. No row occurs twice, so the backward pass writes instead of adding."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, index: Tensor) -> Tensor:
@@ -57,7 +57,7 @@ class _Pick(torch.autograd.Function):
 
 
 class _Place(torch.autograd.Function):
-    """Rows to their index, zeros elsewhere."""
+    """Write rows at their index, zeros elsewhere."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, index: Tensor, total: int) -> Tensor:

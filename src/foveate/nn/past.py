@@ -1,7 +1,7 @@
-"""The past of a self-attention: what it keeps of the positions so far.
+"""The past of a self-attention: its state after the positions so far.
 
-Most attentions keep keys and values, with room for those to come, and a step costs more the longer the past is. An
-attention by a kernel (linear, Performer) keeps one sum: its steps cost the same for ever.
+Most attentions keep keys and values, with room for later ones, and a step costs more the longer the past is. Kernel
+attention (linear, Performer) keeps one sum, so that the cost of a step is constant.
 """
 
 from collections.abc import Sequence
@@ -17,28 +17,28 @@ from foveate.attention.record import is_recorded, note
 from foveate.nn.multihead import KeyValue, MultiHeadAttention
 
 ROOM_STEP = 16
-"""Rooms are multiples of this many positions: CPU kernels run short, odd lengths several times slower."""
+"""Room is allocated in multiples of this many positions: CPU kernels are several times slower on short, odd lengths."""
 
 Stored = Float[Tensor, "2 _ heads _ head_dim"]
-"""Keys, then values, of every row; the room, its fourth axis, is larger than what is filled."""
+"""Keys, then values, of every row. The fourth axis, the room, is longer than the past."""
 
 
 @dataclass(frozen=True, eq=False)
 class Summed:
-    """The past of an attention by a kernel."""
+    """The past of kernel attention."""
 
     total: RunningSum
     stored: Stored | None
-    """Keys and values after all, for a recording that was on when the past began."""
+    """Keys and values, only if a recording was on when the past began."""
 
 
 Past = Stored | Summed
 
 
 def past_of(attention: MultiHeadAttention, memory: KeyValue, beam: int = 1) -> Past:
-    """The past after positions that were attended to all at once, for `beam` rows of each."""
-    memory = KeyValue(*(kept.repeat_interleave(beam, dim=0) for kept in memory))
-    dropped = attention.training and attention.dropout > 0  # what is summed cannot be dropped any more
+    """The past after positions that were computed all at once, repeated for `beam` rows of each."""
+    memory = KeyValue(*(part.repeat_interleave(beam, dim=0) for part in memory))
+    dropped = attention.training and attention.dropout > 0  # dropout cannot be applied to a sum
     total = None if dropped else running_sum(attention.attention, *memory)
     if total is None:
         return _stored(memory)
@@ -53,14 +53,14 @@ def no_past(attention: MultiHeadAttention, rows: int) -> Past:
 
 
 def with_room(past: Past, time: int) -> Past:
-    """The same past with a free place at `time`; it grows by its own length, so that copying stays rare."""
+    """The same past with a free position at `time`. It doubles when it grows, so that copies are rare."""
     if isinstance(past, Summed):
         return past if past.stored is None else replace(past, stored=_with_room(past.stored, time))
     return _with_room(past, time)
 
 
 def selected(past: Past, rows: Int[Tensor, " new_rows"]) -> Past:
-    """The pasts of some rows."""
+    """The past of the selected rows."""
     if isinstance(past, Summed):
         stored = None if past.stored is None else past.stored.index_select(1, rows)
         return Summed(past.total.select(rows), stored)
@@ -68,14 +68,14 @@ def selected(past: Past, rows: Int[Tensor, " new_rows"]) -> Past:
 
 
 def standing(past: Stored, time: int) -> Positions:
-    """Where the query of a step stands. What is still free lies after it."""
+    """The position of a step's query. Unused room lies after it."""
     at = Positions.of(1, past.shape[3], query_start=time, device=past.device)
     return replace(at, zeroed=True)
 
 
 def standing_in(pasts: Sequence[Past], time: int) -> Positions | None:
-    """Where the queries of a step stand in all layers, so that what follows from it is worked out once; None where all
-    pasts are sums, which have no places.
+    """The positions of a step's queries, common to all layers, so that rules are evaluated once; None if all pasts are
+    sums, which have no positions.
     """
     stored = next((past for past in pasts if not isinstance(past, Summed)), None)
     return None if stored is None else standing(stored, time)
@@ -90,10 +90,9 @@ def attend_to_past(
     time: int,
     pasts: list[Past],
 ) -> Float[Tensor, "rows model_dim"]:
-    """One new position of every row attends to all up to itself, and leaves the past after it in `pasts`.
+    """Attend from one new position of every row to all positions up to itself, and append the new past to `pasts`.
 
-    Keys and values are written into the room that a past has for them; sums are made anew. `at` is that of
-    `standing_in`, for all layers.
+    Keys and values are written in place into the room of the past; sums are new tensors. `at` comes from `standing_in`.
     """
     queries, new = attention.project(x[:, None])
     if not isinstance(past, Summed):
@@ -113,21 +112,21 @@ def attend_and_keep(
     beam: int,
     pasts: list[Past],
 ) -> Float[Tensor, "batch length model_dim"]:
-    """Self-attention of all positions at once, which leaves a past for `beam` rows of each."""
+    """Self-attention of all positions at once. Appends the past, for `beam` rows of each, to `pasts`."""
     queries, memory = attention.project(x)
     pasts.append(past_of(attention, memory, beam))
     return attention.attend(queries, memory, at=at) if x.shape[1] else torch.zeros_like(x)
 
 
 def _watched(past: Summed, queries: Tensor, new: KeyValue, time: int) -> Stored | None:
-    """Keys and values after a step, for a recording that needs what a sum no longer has."""
+    """Keys and values after a step, for a recording; the sum does not contain them."""
     attention, stored = past.total.attention, past.stored
     recorded = is_recorded(attention)
     if stored is None and recorded:
         if time:
             raise ValueError(
-                f"{type(attention).__name__} keeps a sum of its past and no keys, and the recording began after the "
-                "first of them. Put what begins the decoding, too, inside `with record(model)`."
+                f"{type(attention).__name__} keeps a sum instead of keys, and the recording began after the first "
+                "position. Start decoding inside `with record(model)`."
             )
         stored = torch.zeros_like(torch.stack(new)).expand(-1, -1, -1, ROOM_STEP, -1).clone()
     if stored is not None:

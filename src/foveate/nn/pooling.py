@@ -1,4 +1,4 @@
-"""Pooling: one vector for a whole sequence of vectors."""
+"""Pooling computes one vector from a sequence of vectors."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -15,14 +15,14 @@ from foveate.nn.packing import Packing
 class AttentionPooling(nn.Module):
     """c = Σ_i α_i h_i  with  α = softmax_i score(q, h_i)  and a query q that is learned
 
-    What the sequence is asked is a weight like any other; where the answer was found is shown by `record`. With the
-    additive score, vᵀ tanh(W_q q + W_k h_i), it is the word attention of Yang et al. 2016, whose bias is our W_q q.
+    The query is a trained weight; `record` shows the positions that it attends to. With the additive score,
+    vᵀ tanh(W_q q + W_k h_i), it is the word attention of Yang et al. 2016, whose bias is our W_q q.
 
     >>> from foveate.attention import record
     >>> pooling, packing = AttentionPoolingConfig().build(4), Packing(torch.tensor([3, 2]), 3)
-    >>> with record(pooling) as seen:
+    >>> with record(pooling) as recording:
     ...     pooled = pooling(torch.randn(5, 4), packing=packing)
-    >>> pooled.shape, seen["attention"].weights().sum(-1).flatten().round(decimals=5).tolist()
+    >>> pooled.shape, recording["attention"].weights().sum(-1).flatten().round(decimals=5).tolist()
     (torch.Size([2, 4]), [1.0, 1.0])
 
     Reference: Yang et al. 2016, "Hierarchical Attention Networks for Document Classification", equations 5 to 7.
@@ -37,7 +37,7 @@ class AttentionPooling(nn.Module):
 
     @property
     def max_length(self) -> int | None:
-        """The longest sequence that it can attend over; None where there is no limit."""
+        """The length of the longest sequence that it can attend over; None without a limit."""
         return shortest(self.attention)
 
     def forward(self, x: Float[Tensor, "tokens dim"], *, packing: Packing) -> Float[Tensor, "batch dim"]:
@@ -63,7 +63,7 @@ class MaxPooling(nn.Module):
 
 
 class FirstPooling(nn.Module):
-    """c = h_1, the vector of the begin symbol, as in BERT"""
+    """c = h_1, the vector of the begin symbol, like BERT"""
 
     def forward(self, x: Float[Tensor, "tokens dim"], *, packing: Packing) -> Float[Tensor, "batch dim"]:
         return x.index_select(0, packing.starts[:-1])
@@ -71,7 +71,7 @@ class FirstPooling(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionPoolingConfig:
-    """A learned query looks for what matters."""
+    """A trained query attends to all vectors."""
 
     kind: ClassVar[str] = "attention"
     attention: AnyMechanismConfig = AttentionConfig(score=AdditiveConfig())
@@ -105,7 +105,7 @@ class MaxPoolingConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class FirstPoolingConfig:
-    """The first vector, which has to have seen the others."""
+    """The first vector, after layers that have mixed the others into it."""
 
     kind: ClassVar[str] = "first"
 
@@ -114,4 +114,4 @@ class FirstPoolingConfig:
 
 
 PoolingConfig = AttentionPoolingConfig | MeanPoolingConfig | MaxPoolingConfig | FirstPoolingConfig
-"""The poolings that a configuration can name: "attention", "mean", "max", "first"."""
+"""The poolings that a configuration can select: "attention", "mean", "max", "first"."""

@@ -1,7 +1,7 @@
-"""What tells a model the order of its inputs: position vectors added to embeddings.
+"""Position vectors, which are added to embeddings, tell a model the order of its inputs.
 
-Every module here makes vectors from positions, and from the lengths of the sequences that they stand in, which all but
-`UnitInterval` leave unread. The lectures weigh them by five criteria, which `criterion.py` looks up by trying.
+Every module here computes vectors from positions and from the lengths of their sequences; only `UnitInterval` uses the
+lengths. The lectures compare them by five criteria, which `criterion.py` tests.
 """
 
 import math
@@ -32,7 +32,7 @@ class Sinusoid(nn.Module):
     """
 
     max_length: int | None = None
-    """There is a vector for every position."""
+    """Positions are not limited."""
     table: Tensor
 
     def __init__(
@@ -64,18 +64,18 @@ class Sinusoid(nn.Module):
 
 
 class LearnedPosition(nn.Module):
-    """p(i) = P_i: one trained vector per position, a pattern learned in training, up to a fixed length
+    """p(i) = P_i: one trained vector per position, up to a fixed length
 
-    What no sentence reaches is never trained:
+    The vector of a position that no sentence reaches is never trained:
 
     >>> position = LearnedPosition(4, max_length=5)
     >>> position(torch.tensor([0, 1, 1])).sum().backward()
     >>> position.weight.grad[:, 0].tolist()
     [1.0, 2.0, 0.0, 0.0, 0.0]
 
-    Vaswani et al. 2017, section 3.5, who take them from Gehring et al. 2017 and find them as good as sinusoids.
+    Vaswani et al. 2017, section 3.5, take them from Gehring et al. 2017 and report that they are as good as sinusoids.
 
-    Raises ValueError for a position past `max_length`: there is no vector for it, and none is made up.
+    Raises ValueError for a position past `max_length`, which has no vector.
     """
 
     def __init__(self, model_dim: int, max_length: int) -> None:
@@ -99,9 +99,9 @@ class LearnedPosition(nn.Module):
 
 
 class NoPosition(nn.Module):
-    """p(i) = 0: self-attention then takes its input for a bag of words
+    """p(i) = 0: self-attention then treats its input as a bag of words
 
-    Words in another order get the same contexts, in that order:
+    Reordered words get the same contexts, reordered:
 
     >>> from foveate.attention import Attention
     >>> x, order = torch.randn(1, 1, 5, 4), torch.tensor([3, 0, 4, 1, 2])
@@ -127,9 +127,9 @@ class NoPosition(nn.Module):
 
 
 class PositionIndex(NoPosition):
-    """p(i) = i in every feature: it outgrows any embedding
+    """p(i) = i in every feature: for large i it dominates any embedding
 
-    Two words that have nothing in common, more and more alike the farther out they stand:
+    Two orthogonal words become more similar the larger their position is:
 
     >>> for i in (0, 1, 10, 900):
     ...     one, other = torch.eye(2) + PositionIndex(2)(torch.tensor(i))
@@ -149,12 +149,12 @@ class PositionIndex(NoPosition):
 class UnitInterval(NoPosition):
     """p(i) = i / (n − 1) in every feature, from 0 at the first word to 1 at the last of n
 
-    One step is shorter in a longer sentence, so "the word before" looks different in each.
+    A step is smaller in a longer sentence, so that "the word before" has no fixed distance.
 
     >>> UnitInterval(1)(torch.arange(3), torch.tensor([3])).flatten()
     tensor([0.0000, 0.5000, 1.0000])
 
-    Raises ValueError without lengths, which a decoder has not got before it has ended.
+    Raises ValueError without lengths, which a decoder does not know before it ends.
     """
 
     def forward(
@@ -163,7 +163,7 @@ class UnitInterval(NoPosition):
         if length is None:
             raise ValueError(
                 "Positions between 0 and 1 need the length of the sequence, which a decoder does not know. "
-                'Give the decoder others: target_position = { kind = "sinusoidal" }.'
+                'Give the decoder other positions: target_position = { kind = "sinusoidal" }.'
             )
         return (position / (length - 1).clamp(min=1))[..., None].expand(*position.shape, self.model_dim)
 
@@ -196,16 +196,16 @@ class BinaryCode(NoPosition):
 
 
 class RNNMade(NoPosition):
-    """p(i) = h_{i+1} with h_{i+1} = GRU(x, h_i): a recurrent network run over the length, on a constant input
+    """p(i) = h_{i+1} with h_{i+1} = GRU(x, h_i): the states of a recurrent network with a constant input
 
-    As long as is needed, but one step after the other. The recurrent matrices start orthogonal and large: with ordinary
-    ones the state settles within some fifty steps, and all later positions are the same.
+    The length is unlimited, but steps are sequential. The recurrent matrices start orthogonal and large: with ordinary
+    initial values the state converges within about fifty steps, and all later positions have the same vector.
 
     >>> _ = torch.manual_seed(0)
-    >>> made, ordinary = RNNMade(64), RNNMade(64)
+    >>> large, ordinary = RNNMade(64), RNNMade(64)
     >>> ordinary.cell.reset_parameters()
-    >>> with torch.no_grad():                                                # how far apart late positions are
-    ...     [bool(torch.pdist(position(torch.arange(150, 200))).mean() > 1) for position in (made, ordinary)]
+    >>> with torch.no_grad():                                                # are late positions far apart?
+    ...     [bool(torch.pdist(position(torch.arange(150, 200))).mean() > 1) for position in (large, ordinary)]
     [True, False]
     """
 
@@ -253,7 +253,7 @@ class LearnedConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class NoneConfig:
-    """No position vectors: order comes from rotary, biases or nowhere."""
+    """No position vectors: only rotary transforms, biases or rules can express order."""
 
     def build(self, model_dim: int) -> NoPosition:
         return NoPosition(model_dim)
@@ -261,7 +261,7 @@ class NoneConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class IndexConfig:
-    """The number itself."""
+    """The position number in every feature."""
 
     def build(self, model_dim: int) -> PositionIndex:
         return PositionIndex(model_dim)
@@ -277,7 +277,7 @@ class UnitIntervalConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class BinaryConfig:
-    """The number's binary digits."""
+    """The binary digits of the position number."""
 
     def build(self, model_dim: int) -> BinaryCode:
         return BinaryCode(model_dim)
@@ -285,7 +285,7 @@ class BinaryConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class RNNMadeConfig:
-    """The states of a recurrent network that runs over the length."""
+    """The states of a recurrent network with a constant input."""
 
     def build(self, model_dim: int) -> RNNMade:
         return RNNMade(model_dim)
@@ -294,4 +294,4 @@ class RNNMadeConfig:
 PositionConfig = (
     SinusoidalConfig | LearnedConfig | NoneConfig | IndexConfig | UnitIntervalConfig | BinaryConfig | RNNMadeConfig
 )
-"""The positions that a configuration can name."""
+"""The kinds of positions that a configuration can select."""

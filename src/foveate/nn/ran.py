@@ -1,4 +1,4 @@
-"""The Recurrent Attention Network: long documents window by window, at a cost linear in their length."""
+"""The Recurrent Attention Network reads long documents window by window, at a cost linear in their length."""
 
 from dataclasses import dataclass
 from typing import cast
@@ -21,7 +21,7 @@ class RANConfig(RANLayerConfig):
     """A stack of recurrent attention layers (Li et al. 2023)."""
 
     num_layers: int = 2
-    residual: bool = setting(False, "x + layer(x), which the published examples have in stacks of more than two")
+    residual: bool = setting(False, "x + layer(x), as in published stacks of more than two layers")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -33,21 +33,21 @@ class RANConfig(RANLayerConfig):
 
 @dataclass(frozen=True, eq=False)
 class RANExplanation:
-    """What one layer looked at."""
+    """The attention weights of one layer."""
 
     windows: Float[Tensor, "batch windows heads row key"]
     """Weights within each window; row and key 0 are the cell."""
     review: Float[Tensor, "batch length cells"] | None
-    """Weights of each token over the cells of the windows; None without review."""
+    """Weights of each token over the cells of the windows; None without `review`."""
 
 
 class RAN(nn.Module):
-    """Layers of recurrent attention; each is given the tokens of the one below.
+    """A stack of recurrent attention layers; each reads the tokens of the layer below.
 
-    A layer begins with the last cell of the layer below, which knows the whole document: published so, and not for
-    `causal` or `streaming` stacks, where every layer begins with a first cell of its own.
+    As published, a layer begins with the last cell of the layer below, which has read the whole document. In `causal`
+    or `streaming` stacks every layer begins with its own first cell.
 
-    Fed in pieces of whole windows (the last may end anywhere), a document gives what it gives in one piece:
+    A document in pieces of whole windows (the last may end anywhere) gives the same result as in one piece:
 
     >>> ran = RANConfig(model_dim=8, num_heads=2, head_dim=4, window=3, causal=True).build().eval()
     >>> x = torch.randn(1, 8, 8)
@@ -76,20 +76,20 @@ class RAN(nn.Module):
         cell: Float[Tensor, "batch model_dim"] | None = None,
         prefix: Int[Tensor, " batch"] | None = None,
     ) -> RANOutput:
-        """Whole documents, right-padded to the same length; outputs at padding are zero.
+        """Process whole documents, right-padded to the same length; outputs at padding are zero.
 
-        `cell` is a vector to begin with, such as the document before. With `prefix` lengths, a causal network sees
-        that much of each document as if it were not causal.
+        `cell` is an initial vector, such as that of the document before. With `prefix` lengths, a causal network sees
+        the first tokens of each document without causality.
 
-        Raises ValueError for a prefix of a network that sees everything anyway.
+        Raises ValueError for a prefix if the network is not causal.
         """
         if prefix is not None and not self.config.causal:
-            raise ValueError("`prefix` is seen whole by a causal network; this one sees whole windows. Leave it out.")
+            raise ValueError("`prefix` is for causal networks, but this network sees whole windows. Leave it out.")
         windows = self._cut(x, lengths)
         return self._through(x, windows, self.start(len(x), cell), prefix)
 
     def start(self, batch: int, cell: Float[Tensor, "batch model_dim"] | None = None) -> tuple[RANState, ...]:
-        """Before the first token: the state of every layer that begins with a cell of its own."""
+        """The initial state of every layer, for networks whose layers begin with their own cell."""
         first, *others = self._layers
         return (first.start(batch, cell), *(layer.start(batch) for layer in others if self.config.looks_back))
 
@@ -99,22 +99,22 @@ class RAN(nn.Module):
         state: tuple[RANState, ...],
         lengths: Int[Tensor, " batch"] | None = None,
     ) -> RANOutput:
-        """The next piece of every document, and the state after it.
+        """Process the next piece of every document and return the state after it.
 
-        Raises ValueError where pieces cannot give what the whole gives: when the network looks ahead, or when a
-        document goes on after a piece that ended within a window.
+        Raises ValueError if pieces cannot give the result of the whole: the network looks ahead, or a document
+        continues after a piece that ended within a window.
         """
         config = self.config
         if not config.looks_back or config.windows != "grid":
             raise ValueError(
-                "This network looks at whole documents, which do not come in pieces. "
+                "This network attends to whole documents and cannot process pieces. "
                 'Build it with causal=True or streaming=True, and windows="grid".'
             )
         windows = self._cut(x, lengths)
         if bool(((state[0].lengths % config.window > 0) & windows.token.any(1)).any()):
             raise ValueError(
-                f"A document goes on after {state[0].lengths.tolist()} tokens, but only its last piece may end within "
-                f"a window. Feed pieces of a multiple of {config.window} tokens."
+                f"A document continues after {state[0].lengths.tolist()} tokens, but only its last piece may end "
+                f"within a window. Pass pieces of a multiple of {config.window} tokens."
             )
         return self._through(x, windows, state, None)
 
@@ -130,12 +130,12 @@ class RAN(nn.Module):
 
         Raises ValueError for documents without a token, which have no window.
         """
-        with record(self) as seen:
+        with record(self) as recording:
             self(x, lengths, prefix=prefix)
         windows = self._cut(x, lengths)
         if windows.count == 0:
             raise ValueError("These documents have no token, so there is no window to explain.")
-        return tuple(_explained(seen, f"layers.{index}", windows) for index in range(len(self.layers)))
+        return tuple(_explained(recording, f"layers.{index}", windows) for index in range(len(self.layers)))
 
     def _through(
         self,
@@ -182,7 +182,7 @@ class RAN(nn.Module):
 
 
 class RANEncoder(nn.Module):
-    """A recurrent attention network over packed tokens, as a whole encoder.
+    """A recurrent attention network over packed tokens, as an encoder.
 
     >>> encoder = RANEncoder(RANConfig(model_dim=8, num_heads=2, head_dim=4, window=3))
     >>> encoder(torch.randn(7, 8), packing=Packing(torch.tensor([2, 5]), 5)).shape
@@ -197,9 +197,9 @@ class RANEncoder(nn.Module):
         return packing.pack(self.network(packing.unpack(x), packing.lengths).tokens)
 
 
-def _explained(seen: Recording, name: str, windows: Windows) -> RANExplanation:
+def _explained(recording: Recording, name: str, windows: Windows) -> RANExplanation:
     def weights(site: str) -> list[Tensor]:
-        return [one.weights() for one in seen if one.name == f"{name}.{site}"]
+        return [one.weights() for one in recording if one.name == f"{name}.{site}"]
 
     tokens = weights("token_attention")[0].unflatten(0, (windows.batch, windows.count))
     rows = torch.cat([torch.stack(weights("cell_attention"), 1), tokens], 3)

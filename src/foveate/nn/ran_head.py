@@ -1,4 +1,4 @@
-"""From a recurrent attention network's output to one label, or several, for each document."""
+"""A classifier head that predicts one or several labels for each document of a recurrent attention network."""
 
 import torch
 from jaxtyping import Float, Int
@@ -15,7 +15,7 @@ from foveate.nn.ran_layer import RANOutput
 class RANHead(nn.Module):
     """logits = W_2 f(W_1 (W_p max_t O_t + GLU(f(W_c g)))),  f = swish, g the document's vector
 
-    Softmax over the logits for one label, sigmoid for each of several.
+    Apply softmax to the logits for one label per document, sigmoid for several.
 
     Reference: Li et al. 2023, section 3, "O^p add G_m"; the widths are those of the published classifiers.
     """
@@ -36,7 +36,7 @@ class RANHead(nn.Module):
     def forward(
         self, output: RANOutput, lengths: Int[Tensor, " batch"] | None = None
     ) -> Float[Tensor, "batch classes"]:
-        """`lengths` keep padding out of the maximum."""
+        """The logits; `lengths` exclude padding from the maximum."""
         joined = self.pooled(_highest(output.tokens, lengths)) + self.gate(silu(self.cell(output.document)))
         return self.output(dropout(silu(self.hidden(joined)), self.dropout, self.training))
 

@@ -1,4 +1,6 @@
-"""One layer of the Recurrent Attention Network: attention within windows, and a cell that carries on from each."""
+"""One layer of the Recurrent Attention Network: attention within windows, and a cell that passes from each to the
+next.
+"""
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, cast
@@ -21,28 +23,28 @@ from foveate.nn.ran_window import Windows
 
 @dataclass(frozen=True, kw_only=True)
 class RANLayerConfig:
-    """What one layer needs to know. The defaults are those of Li et al. 2023."""
+    """The settings of one layer. The defaults are those of Li et al. 2023."""
 
     model_dim: int = 512
     num_heads: int = 8
     head_dim: int = setting(128, "need not be model_dim / num_heads")
     window: int = setting(256, "tokens per window")
     windows: Literal["grid", "merge_tail"] = setting(
-        "grid", 'windows all alike, or "merge_tail": a last one shorter than min_window joins the one before'
+        "grid", 'windows of equal length, or "merge_tail": a last one shorter than min_window joins the one before'
     )
     min_window: int = 16
-    causal: bool = setting(False, "tokens see no later token, for language models")
+    causal: bool = setting(False, "tokens do not see later tokens, for language models")
     streaming: bool = setting(
-        False, "use what lies in a window and before it only, so that documents can come in pieces; causal implies it"
+        False, "use nothing after a window, so that documents can come in pieces; causal implies it"
     )
-    review: bool = setting(True, "let tokens look at the cells of the document's windows")
-    norm: Standard = setting("standard", 'true standardisation, or "published": divided by the root mean square')
-    document: Literal["last", "mean", "max"] = setting("last", "what stands for a document: the last cell, or of all")
-    dropout: float = setting(0.1, "on what each gated residual adds")
+    review: bool = setting(True, "let tokens attend to the cells of the document's windows")
+    norm: Standard = setting("standard", 'true standardisation, or "published": division by the root mean square')
+    document: Literal["last", "mean", "max"] = setting("last", "a document's vector: last cell, mean or maximum")
+    dropout: float = setting(0.1, "dropout within each gated residual")
     published: bool = setting(
         False,
-        "compute what the published program computes, with its defects: causal cells that see no token, results that "
-        "depend on padding, windows cut by the padded length, and its norm",
+        "reproduce the published program with its defects: causal cells that see no token, results that depend on "
+        "padding, windows by the padded length, and its norm",
     )
 
     def __post_init__(self) -> None:
@@ -50,19 +52,19 @@ class RANLayerConfig:
         require_positive(**{name: getattr(self, name) for name in sizes})
         require_rates(dropout=self.dropout)
         if self.head_dim % 2:
-            raise ValueError(f"head_dim={self.head_dim} must be even: rotary positions turn pairs")
+            raise ValueError(f"head_dim={self.head_dim} must be even: rotary positions rotate pairs of features")
         if self.min_window > self.window and (self.published or self.windows == "merge_tail"):
             raise ValueError(f"min_window={self.min_window} is more than window={self.window}")
         if self.streaming and (self.published or self.windows != "grid"):
             other = "published" if self.published else f'windows="{self.windows}"'
             raise ValueError(
-                f"streaming does not go with {other}: a document in pieces must be cut as the whole one is. "
+                f"streaming does not work with {other}: a document in pieces must have the windows of the whole one. "
                 'Choose windows="grid" without published.'
             )
 
     @property
     def looks_back(self) -> bool:
-        """Whether nothing after a token's window reaches it."""
+        """Whether a token is independent of everything after its window."""
         return not self.published and (self.causal or self.streaming)
 
     @property
@@ -72,30 +74,30 @@ class RANLayerConfig:
 
 @dataclass(frozen=True, eq=False)
 class RANState:
-    """A layer between two pieces of a document: all that the pieces to come need to know."""
+    """The state of a layer between two pieces of a document."""
 
     global_cell: Float[Tensor, "batch model_dim"]
-    """G: what the next window sees of the past."""
+    """G, the cell that enters the next window."""
     previous_cell: Float[Tensor, "batch model_dim"]
-    """c of the last window, before the residual: the next cell takes it through a gate."""
+    """c of the last window, before the gated residual."""
     cells: Float[Tensor, "batch windows model_dim"]
     """c of all windows so far, for the review."""
     live: Bool[Tensor, "batch windows"]
-    """False where a document had no token in a window."""
+    """False for a window without a token of the document."""
     lengths: Int[Tensor, " batch"]
-    """Tokens so far."""
+    """The number of tokens so far."""
 
 
 class RANOutput(NamedTuple):
     tokens: Float[Tensor, "batch length model_dim"]
     document: Float[Tensor, "batch model_dim"]
-    """The whole document so far in one vector."""
+    """The vector of the document so far."""
     state: tuple[RANState, ...]
-    """Per layer, what `extend` needs to go on."""
+    """The state of each layer, for `extend`."""
 
 
 class _Tokens(NamedTuple):
-    """What can be computed of all windows at once."""
+    """The token projections of all windows, computed at once."""
 
     normed: Float[Tensor, "batch windows width model_dim"]
     query: Float[Tensor, "batch windows heads width head_dim"]
@@ -106,22 +108,22 @@ class _Tokens(NamedTuple):
 class RANLayer(nn.Module):
     """Z_i = LN([G_{i−1}; X_i]),  Y_i = LN(f(Attention(Z_i) W_o) + GLU(Z_i)),  c_i, O_i = N(first row), N(others)
 
-    G_i = LN(c_i + GLU(c_{i−1})), and G_1 = c_1; `Review` then lets the tokens look at the cells c. Queries, keys,
-    values and outputs go through f = swish; positions are rotary and begin anew in every window, with the cell at 0.
+    G_i = LN(c_i + GLU(c_{i−1})), and G_1 = c_1; `Review` then lets the tokens attend to the cells c. Queries, keys,
+    values and outputs go through f = swish; positions are rotary and restart in every window, with the cell at 0.
 
-    Only the cell's own row depends on the window before: it alone goes step by step, all token rows of all windows
-    run at once. Cost: O(n (W + 1) d) for the windows, O(n m d) for the review, m = ⌈n / W⌉ steps in sequence.
+    Only the cell's own row depends on the window before. It is computed step by step; the token rows of all windows are
+    computed at once. Cost: O(n (W + 1) d) for the windows, O(n m d) for the review, m = ⌈n / W⌉ sequential steps.
 
-    How it differs from the published program, unless `published`:
+    Differences from the published program, unless `published`:
 
-    * `causal`: the cell sees its whole window, and tokens review only the cells of windows before theirs. Published,
-      the cell is row 0 of a triangle: it sees no token, so nothing passes from window to window.
-    * A window without a token leaves the cell as it was and is not reviewed; windows are cut by true lengths.
-      Published, results depend on the padding.
-    * N divides by the standard deviation. Published, by the root mean square.
-    * The first cell is a trained vector, zero at first. Published, LN(f(W · 0)), the same with weights that never move.
+    * `causal`: the cell sees its whole window, and tokens review only the cells of windows before theirs. In the
+      published program the cell is row 0 of a triangle: it sees no token, so nothing passes from window to window.
+    * A window without a token leaves the cell unchanged and is not reviewed; windows follow the true lengths. In the
+      published program, results depend on the padding.
+    * N divides by the standard deviation. The published program divides by the root mean square.
+    * The first cell is a trained vector, initially zero. The published program uses LN(f(W · 0)), a constant.
 
-    Whether the first window reaches the second in a causal network, published and here:
+    Does the first window reach the second in a causal network, in the published program and here?
 
     >>> from foveate.nn import RANConfig
     >>> x = torch.randn(1, 8, 8, requires_grad=True)
@@ -137,7 +139,7 @@ class RANLayer(nn.Module):
     """
 
     def __init__(self, config: RANLayerConfig, *, begins: bool = True) -> None:
-        """`begins`: whether the layer has a first cell of its own, rather than always being given one."""
+        """`begins`: whether the layer has its own first cell; otherwise callers pass one."""
         super().__init__()
         self.config = config
         model_dim, inner = config.model_dim, config.num_heads * config.head_dim
@@ -161,9 +163,9 @@ class RANLayer(nn.Module):
             nn.init.zeros_(bias)
 
     def start(self, batch: int, cell: Float[Tensor, "batch model_dim"] | None = None) -> RANState:
-        """Before the first token. `cell` is what to begin with instead of the layer's own first cell.
+        """The initial state. `cell` replaces the layer's own first cell.
 
-        Raises ValueError without either.
+        Raises ValueError if there is neither.
         """
         if cell is None and self.initial_cell is None:
             raise ValueError("This layer begins with the cell of the layer below. Pass cell=.")
@@ -180,7 +182,7 @@ class RANLayer(nn.Module):
         state: RANState,
         prefix: Int[Tensor, " batch"] | None = None,
     ) -> tuple[Float[Tensor, "batch windows width model_dim"], RANState]:
-        """All windows of a piece, folded. A causal layer sees the `prefix` of each document whole."""
+        """Process all windows of a piece. A causal layer sees the `prefix` of each document without causality."""
         if windows.count == 0:
             return x, state
         tokens = self._project_tokens(x)
@@ -217,7 +219,7 @@ class RANLayer(nn.Module):
         return tuple(part.transpose(-2, -3) for part in parts.unbind(-3))
 
     def _positions(self, windows: Windows, prefix: Int[Tensor, " batch"] | None) -> Positions:
-        """Where tokens and keys stand for the rules, with the cell in front at 0; batches of `batch · windows`."""
+        """The positions of tokens and keys, with the cell at 0, for a batch of `batch · windows`."""
         if prefix is None or not self.config.causal:
             place = torch.arange(1, windows.width + 1, device=windows.real.device)[None]
         else:
@@ -229,11 +231,11 @@ class RANLayer(nn.Module):
     def _recur(
         self, tokens: _Tokens, windows: Windows, state: RANState, at: Positions
     ) -> tuple[list[Tensor], list[Tensor], RANState]:
-        """The cells, window after window: the keys and values of those coming in, and the state at the end."""
+        """Compute the cells, window after window: the keys and values of each window's cell, and the final state."""
         cell, previous, begun = state.global_cell, state.previous_cell, (state.lengths > 0)[:, None]
         keys, values, raws = [], [], []
         steps = zip(tokens.key.unbind(1), tokens.value.unbind(1), windows.live.unbind(1), strict=True)
-        for (token_key, token_value, live), window_at in zip(steps, _seen_by_cells(at, windows.count), strict=True):
+        for (token_key, token_value, live), window_at in zip(steps, _cell_positions(at, windows.count), strict=True):
             normed = self.input_norm(cell)[:, None]
             query, key, value = self._project(normed)
             window_key, window_value = torch.cat([key, token_key], 2), torch.cat([value, token_value], 2)
@@ -251,7 +253,7 @@ class RANLayer(nn.Module):
     def _attend_tokens(
         self, tokens: _Tokens, keys: list[Tensor], values: list[Tensor], at: Positions
     ) -> Float[Tensor, "batch windows width model_dim"]:
-        """The token rows of all windows at once, now that the cells coming in are known."""
+        """The token rows of all windows at once, given the cells that enter the windows."""
         key = torch.cat([torch.stack(keys, 1), tokens.key], 3).flatten(0, 1)
         value = torch.cat([torch.stack(values, 1), tokens.value], 3).flatten(0, 1)
         context = self.token_attention.run(tokens.query.flatten(0, 1), key, value, at=at)
@@ -268,12 +270,12 @@ class RANLayer(nn.Module):
         return standardised(y, self.config.standard)
 
 
-def _seen_by_cells(at: Positions, count: int) -> list[Positions]:
-    """The cell's own view of each window."""
+def _cell_positions(at: Positions, count: int) -> list[Positions]:
+    """The positions of the cell's row in each window."""
 
     def steps(part: Tensor) -> tuple[Tensor, ...]:
         return (part,) * count if part.shape[0] == 1 else part.unflatten(0, (-1, count)).unbind(1)
 
     place = torch.zeros_like(at.query[:1, :, :1])
     real = (None,) * count if at.real is None else steps(at.real)
-    return [Positions(place, *seen) for seen in zip(steps(at.key), real, strict=True)]
+    return [Positions(place, *keys) for keys in zip(steps(at.key), real, strict=True)]

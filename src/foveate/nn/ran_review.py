@@ -1,4 +1,4 @@
-"""How the tokens of a Recurrent Attention Network look back at the cells of the windows."""
+"""The memory review of a Recurrent Attention Network: tokens attend to the cells of the windows."""
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -15,8 +15,8 @@ from foveate.nn.ran_window import Windows
 class Review(nn.Module):
     """Q = f(O W_q),  K, V = f(S W_k), f(S W_v),  LN(f(softmax(Q Kᵀ / √d) V W_o) + GLU(Q))
 
-    One head of full width over the cells S = [c_1 … c_m]; the residual is the projected query. With `looks_back`, the
-    tokens of window i see only the cells of windows before it: those of the first see none, and their context is 0.
+    One head of full width attends to the cells S = [c_1 … c_m]; the residual is the projected query. With `looks_back`,
+    the tokens of window i see only the cells of windows before i; those of the first window have the context 0.
 
     Reference: Li et al. 2023, "memory review".
     """
@@ -42,7 +42,7 @@ class Review(nn.Module):
         windows: Windows,
         prefix: Int[Tensor, " batch"] | None = None,
     ) -> Float[Tensor, "batch windows width model_dim"]:
-        """The last `windows` of the cells are those of the tokens."""
+        """The tokens after the review. The last `windows` cells belong to these tokens."""
         query = silu(self.query(tokens))
         key, value = silu(self.memory(cells))[:, None].chunk(2, -1)
         at = self._positions(live, windows, prefix)
@@ -53,7 +53,7 @@ class Review(nn.Module):
     def _positions(
         self, live: Bool[Tensor, "batch cells"], windows: Windows, prefix: Int[Tensor, " batch"] | None
     ) -> Positions:
-        """Tokens stand at their window; a cell is there from the window after its own, or at once within a prefix."""
+        """A token's position is its window. A cell is visible from the next window on; within a prefix, at once."""
         count = live.shape[1]
         window = torch.arange(count, device=live.device)
         query = window[count - windows.count :].repeat_interleave(windows.width)

@@ -1,4 +1,4 @@
-"""Documents cut into windows, and back."""
+"""Splitting documents into windows, and joining them again."""
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -7,9 +7,9 @@ from torch.nn.functional import pad
 
 
 class Windows:
-    """A right-padded batch cut into windows of W tokens; the last window of a document has what is left.
+    """A right-padded batch split into windows of W tokens; the last window of a document may have fewer.
 
-    A last window with fewer than `min_window` tokens joins the one before: windows are then laid out wider.
+    A last window with fewer than `min_window` tokens is merged into the one before; all windows are then stored wider.
 
     >>> x = torch.arange(1.0, 11.0).view(2, 5, 1)
     >>> Windows(torch.tensor([5, 2]), 5, window=2).fold(x).squeeze(-1).tolist()
@@ -27,11 +27,11 @@ class Windows:
         min_window: int = 1,
         padded: bool = False,
     ) -> None:
-        """`lengths` are true lengths in a batch of width `length`. With `padded`, windows are cut as if padding were
-        text, which is how the published program does it.
+        """`lengths` are true lengths in a batch of width `length`. With `padded`, padding counts as text, like in the
+        published program.
         """
         cut = torch.full_like(lengths, length) if padded else lengths
-        last = (cut - 1) % window + 1  # the tokens of the last window; W + 0 for an empty document
+        last = (cut - 1) % window + 1  # the number of tokens in the last window; W + 0 for an empty document
         windows = (cut + window - 1) // window
         joins = (windows > 1) & (last < min_window)
         counts, last = windows - joins.long(), last + window * joins.long()
@@ -41,23 +41,23 @@ class Windows:
         self.width = int(widest[counts > 0].max()) if self.count else 0
         index, slot = (torch.arange(size, device=lengths.device) for size in (self.count, self.width))
         self.position: Int[Tensor, "windows width"] = index[:, None] * window + slot
-        """Where in its document the token of each slot stands."""
-        left = counts[:, None, None] - index[:, None]
-        inside = (self.position < lengths[:, None, None]) & (((slot < window) & (left > 0)) | (left == 1))
+        """The index in its document of each slot's token."""
+        rest = counts[:, None, None] - index[:, None]
+        inside = (self.position < lengths[:, None, None]) & (((slot < window) & (rest > 0)) | (rest == 1))
         self.real: Bool[Tensor, "batch windows width"] = inside
         """Whether a slot holds a token of its window."""
         self.live: Bool[Tensor, "batch windows"] = torch.ones_like(self.real[..., 0]) if padded else self.real.any(-1)
-        """Whether a window is part of its document at all."""
+        """Whether a window belongs to its document."""
         place = torch.arange(length, device=lengths.device)
         self.token: Bool[Tensor, "batch length"] = place < lengths[:, None]
         if self.joined:
             home = torch.minimum(place // window, counts[:, None] - 1).clamp(min=0)
             self._slot: Int[Tensor, "batch length"] = home * self.width + (place - home * window)
         self.full = bool(self.real.all()) and bool(self.token.all())
-        """Whether there is no padding anywhere."""
+        """Whether the batch has no padding."""
 
     def fold(self, x: Float[Tensor, "batch length dim"]) -> Float[Tensor, "batch windows width dim"]:
-        """Free slots become zero, whatever the padding holds."""
+        """Split into windows. Free slots become zero, even if the padding holds other values."""
         if self.joined:
             flat = x.index_select(1, self.position.clamp(max=self.length - 1).flatten())
         else:
@@ -66,7 +66,7 @@ class Windows:
         return windows if self.full else torch.where(self.real[..., None], windows, 0.0)
 
     def unfold(self, windows: Float[Tensor, "batch windows width dim"]) -> Float[Tensor, "batch length dim"]:
-        """Padding becomes zero."""
+        """Join windows again. Padding becomes zero."""
         flat = windows.flatten(1, 2)
         if self.joined:
             x = flat.gather(1, self._slot.clamp(max=flat.shape[1] - 1)[..., None].expand(-1, -1, flat.shape[-1]))
@@ -75,7 +75,7 @@ class Windows:
         return x if self.full else torch.where(self.token[..., None], x, 0.0)
 
     def segments(self, prefix: Int[Tensor, " batch"]) -> Int[Tensor, "batch windows width"]:
-        """0 for the tokens of the prefix, then 1, 2, 3 …: who compares these sees a whole prefix, then only the past.
+        """0 for the tokens of the prefix, then 1, 2, 3 …: comparing them shows the whole prefix, then only the past.
 
         >>> Windows(torch.tensor([5]), 5, window=3).segments(torch.tensor([2])).tolist()
         [[[0, 0, 1], [2, 3, 4]]]

@@ -1,4 +1,4 @@
-"""Recurrent layers: vanilla RNN, LSTM and GRU through torch, the lectures' own GRU, stacked and bidirectional."""
+"""Recurrent layers: torch's vanilla RNN, LSTM and GRU, and the lectures' own GRU, stacked and bidirectional."""
 
 from dataclasses import dataclass
 from typing import Literal, cast
@@ -27,8 +27,8 @@ class LectureGRU(nn.Module):
     h' = tanh(W x + V (r ⊙ h) + b),  h ← (1 − u) ⊙ h + u ⊙ h'
 
     The GRU of the lectures and of Cho et al. 2014 and Bahdanau et al. 2015: the reset gate acts *before* the matrix.
-    torch.nn.GRU resets after it, r ⊙ (V h + b), and its update gate is z = 1 − u: no renaming of weights makes the
-    two equal. Rows of `weight_input` and `weight_hidden` are, in order, reset, update and candidate.
+    torch.nn.GRU resets after it, r ⊙ (V h + b), and its update gate is z = 1 − u, so that weights cannot be converted.
+    Rows of `weight_input` and `weight_hidden` are, in order, reset, update and candidate.
     """
 
     def __init__(self, input_dim: int, hidden_dim: int) -> None:
@@ -64,7 +64,7 @@ class LectureGRU(nn.Module):
 
 
 class RecurrentLayer(nn.Module):
-    """One layer in one direction: over whole sequences, or a step at a time with the same weights."""
+    """One layer in one direction, for whole sequences or one step at a time with the same weights."""
 
     def __init__(self, cell: Cell, input_dim: int, hidden_dim: int) -> None:
         super().__init__()
@@ -85,13 +85,13 @@ class RecurrentLayer(nn.Module):
         lengths: Int[Tensor, " batch"] | None = None,
         state: LayerState | None = None,
     ) -> tuple[Float[Tensor, "batch length hidden_dim"], LayerState]:
-        """Outputs and the state after each sequence's last real input; outputs at padding mean nothing."""
+        """Outputs, and the state after each sequence's last real input. Outputs at padding are undefined."""
         state = self.initial(x, len(x)) if state is None else state
         if isinstance(self.rnn, LectureGRU):
             return _with_final(self.rnn(x, state[0]), lengths)
         stacked = tuple(part[None].contiguous() for part in state)
         if self.cell != "lstm":
-            # A state that is its output needs no packing, whose backward costs one pass over everything per step.
+            # A state that equals its output needs no packed sequences, whose backward costs a full pass per step.
             return _with_final(self.rnn(x, stacked[0])[0], lengths)
         if lengths is None:
             outputs, final = self.rnn(x, stacked)
@@ -102,7 +102,7 @@ class RecurrentLayer(nn.Module):
         return outputs, tuple(part[0] for part in final)
 
     def step(self, x: Float[Tensor, "batch input_dim"], state: LayerState) -> LayerState:
-        """The state after one more input; its first part is the output."""
+        """The state after one more input; its first tensor is the output."""
         rnn = self.rnn
         if isinstance(rnn, LectureGRU):
             return (rnn.step(x, state[0]),)
@@ -116,14 +116,14 @@ class RecurrentLayer(nn.Module):
         return (one(x, state[0], *weights),)
 
     def _step_as_sequence(self, x: Float[Tensor, "batch input_dim"], state: LayerState) -> LayerState:
-        """A step of a layer that is hooked, wrapped or parametrised: a sequence of one."""
+        """A step as a sequence of length one, for a layer with hooks, wrappers or parametrisations."""
         parts = tuple(part[None].contiguous() for part in state)
         outputs, final = self.rnn(x[:, None], parts if self.cell == "lstm" else parts[0])
         after = tuple(part[0] for part in final) if self.cell == "lstm" else (final[0],)
         if not torch.equal(outputs[:, -1], after[0]):
             raise ValueError(
-                f"The outputs of {type(self.rnn).__name__} are not its states, so that a step cannot go on from them: "
-                "a hook or a wrapper changes them. Change what comes after the recurrent layer instead."
+                f"The outputs of {type(self.rnn).__name__} differ from its states, because a hook or a wrapper changes "
+                "them; the next step cannot continue from them. Change what follows the recurrent layer instead."
             )
         return after
 
@@ -138,9 +138,9 @@ class RecurrentConfig:
     """Per direction."""
     num_layers: int = 1
     skip: bool = False
-    """Add a layer's input to its output, where their widths agree (from the second layer on)."""
+    """Add a layer's input to its output if their widths are equal (from the second layer on)."""
     layer_norm: bool = False
-    """Normalise each layer's output."""
+    """Apply layer normalisation to each layer's output."""
     dropout: float = 0.0
     """Between layers."""
 
@@ -152,8 +152,8 @@ class RecurrentConfig:
 class RecurrentEncoder(nn.Module):
     """Stacked recurrent layers over whole sequences; with `bidirectional`, h_i = [→h_i; ←h_i] in every layer.
 
-    Padding neither changes a state nor is read backwards: the backward direction starts at each sequence's last
-    real input. Without `norm_last` the last layer's outputs are not normalised: for those who read final states alone.
+    Padding does not change a state, and the backward direction starts at each sequence's last real input. Without
+    `norm_last` the last layer's outputs are not normalised, for models that use final states only.
     """
 
     def __init__(self, config: RecurrentConfig, input_dim: int, *, bidirectional: bool, norm_last: bool = True) -> None:
@@ -170,7 +170,7 @@ class RecurrentEncoder(nn.Module):
     ) -> tuple[Float[Tensor, "batch length output_dim"], StackState]:
         """Outputs of the last layer (zero at padding), and every layer's final state, directions joined.
 
-        The backward direction's final state is ←h_1, the state that has read the whole sentence from its end.
+        The backward direction's final state is ←h_1, the state after the whole sentence from its end.
         """
         finals = []
         reverse = _reversal(lengths, x.shape[1]) if len(self.backwards) else None
@@ -187,7 +187,7 @@ class RecurrentEncoder(nn.Module):
 
 
 class RecurrentDecoder(nn.Module):
-    """The same stack, from left to right only, over whole sequences or step by step with explicit state."""
+    """Stacked recurrent layers from left to right, over whole sequences or step by step with explicit state."""
 
     def __init__(self, config: RecurrentConfig, input_dim: int) -> None:
         super().__init__()
@@ -217,7 +217,7 @@ class RecurrentDecoder(nn.Module):
 
 
 class _LayerEnds(nn.Module):
-    """What follows each layer of a stack: skip connection, layer norm, dropout between layers."""
+    """The operations after each layer of a stack: skip connection, layer norm, dropout between layers."""
 
     def __init__(self, config: RecurrentConfig, output_dim: int, *, norm_last: bool = True) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""How large a model may become while it is built: no more than the file of its weights, or the machine, has room for.
+"""Limits on the size of a model while it is built: that of its weight file, or of the machine's memory.
 
-A configuration that somebody else wrote may ask for any size. What a model's parts ask of torch is counted before torch
-makes it: a model too large is refused before any memory is taken.
+A configuration from somebody else may ask for any size. Tensors are counted before torch allocates them, so that a
+model that is too large is refused before it uses memory.
 """
 
 import contextlib
@@ -19,16 +19,17 @@ from torch.overrides import TorchFunctionMode
 from foveate.errors import DataError, FoveateError, UsageError
 
 TIMES, SPARE, PARTS = 4, 1 << 22, 1000
-"""A model is built of more than is stored: tied weights are made twice, tables of positions are not kept. It may take
-so many times the numbers of its file, and so many more, in so many parts more."""
+"""Building a model creates more tensors than its file stores: tied weights twice, and tables of positions. The numbers
+may exceed those of the file by `TIMES` and `SPARE`, the tensors by `TIMES` and `PARTS`.
+"""
 FLOAT = 4
-"""Bytes of a number in float32, in which models are built."""
+"""Bytes of a float32 number, the type in which models are built."""
 GROUPS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-"""Where a container's memory is said."""
+"""Files with the memory limit of a container."""
 
 
 class _FullError(Exception):
-    """A part that has no room; no error of ours, so that nobody on its way rewords it."""
+    """A tensor exceeds the limit. This is not a `FoveateError`, so that no handler on the way rewords it."""
 
     def __init__(self, room: "_Room", shape: tuple[int, ...]) -> None:
         super().__init__(shape)
@@ -36,7 +37,7 @@ class _FullError(Exception):
 
 
 class _Room(TorchFunctionMode):
-    """Counts what is asked of torch, and ends the building at the first number too many."""
+    """Counts the tensors that torch allocates, and raises at the first one above the limit."""
 
     def __init__(self, numbers: int, parts: int | None = None) -> None:
         super().__init__()
@@ -80,7 +81,7 @@ _MAKERS: dict[Any, Callable[..., tuple[int, ...]]] = {
     torch.eye: _square,
     torch.arange: _counted,
 }
-"""What modules are made of: the shape that each call asks for."""
+"""The functions that allocate tensors for modules, with the shape that each call asks for."""
 
 
 _counting: ContextVar[bool] = ContextVar("counting", default=False)
@@ -102,15 +103,15 @@ def _within(room: _Room, refusal: Callable[[tuple[int, ...]], FoveateError]) -> 
 
 @contextlib.contextmanager
 def within_file(stored: int, parts: int, *, config: Path | str, file: Path | str) -> Iterator[None]:
-    """A model that is built in here has to fit weights of so many numbers in so many tensors.
+    """Limit models that are built in this block to about `stored` numbers in `parts` tensors.
 
-    Raises DataError before memory is taken for one that is far larger.
+    Raises DataError for a far larger model, before it uses memory.
     """
 
     def refusal(shape: tuple[int, ...]) -> FoveateError:
         return DataError(
             f"{config} asks for a model with {_described(shape)}, far more than {file} holds: {stored:,} numbers in "
-            f"{parts:,} tensors. The two belong to different models: take both from one place."
+            f"{parts:,} tensors. They belong to different models: use the two files of one model."
         )
 
     with _within(_Room(TIMES * stored + SPARE, TIMES * parts + PARTS), refusal):
@@ -119,7 +120,7 @@ def within_file(stored: int, parts: int, *, config: Path | str, file: Path | str
 
 @contextlib.contextmanager
 def within_tensors(tensors: Mapping[str, Tensor], *, config: Path | str, file: Path | str) -> Iterator[None]:
-    """As `within_file`, for weights that are read already."""
+    """Like `within_file`, for weights in memory."""
     stored = sum(tensor.numel() for tensor in tensors.values())
     with within_file(stored, len(tensors), config=config, file=file):
         yield
@@ -127,17 +128,17 @@ def within_tensors(tensors: Mapping[str, Tensor], *, config: Path | str, file: P
 
 @contextlib.contextmanager
 def within_machine() -> Iterator[None]:
-    """A model that is built in here has to fit this machine's memory. Raises UsageError before memory is taken."""
-    if _counting.get():  # a file's bounds are the narrower ones
+    """Limit models that are built in this block to this machine's memory. Raises UsageError before they use memory."""
+    if _counting.get():  # the limits of a file are narrower
         yield
         return
     memory = memory_bytes()
 
     def refusal(shape: tuple[int, ...]) -> FoveateError:
         return UsageError(
-            f"The configuration asks for a model with {_described(shape)}: its weights alone would take more than the "
-            f"{memory / 1e9:,.1f} GB of memory that there are here, and training takes four times as much. Make the "
-            "model smaller, with --set model.… or the TOML file; `foveate plan` says what a model costs."
+            f"The configuration asks for a model with {_described(shape)}: its weights alone need more than the "
+            f"{memory / 1e9:,.1f} GB of available memory, and training needs four times as much. Make the model "
+            "smaller, with --set model.… or in the TOML file; `foveate plan` shows what a model costs."
         )
 
     with _within(_Room(memory // FLOAT), refusal):
@@ -145,16 +146,16 @@ def within_machine() -> Iterator[None]:
 
 
 def memory_bytes() -> int:
-    """The memory of this machine, or as much of it as a container or `ulimit -v` leaves."""
+    """The memory of this machine, or the part of it that a container or `ulimit -v` allows."""
     import resource
 
     limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     soft = resource.getrlimit(resource.RLIMIT_AS)[0]
     if soft != resource.RLIM_INFINITY:
-        taken = 0
-        with contextlib.suppress(OSError, ValueError):  # this limit counts what the process has already mapped
-            taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        limits.append(max(0, soft - taken))
+        mapped = 0
+        with contextlib.suppress(OSError, ValueError):  # this limit includes the memory that is already mapped
+            mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        limits.append(max(0, soft - mapped))
     for path in GROUPS:
         with contextlib.suppress(OSError, ValueError):
             limits.append(int(path.read_text()))

@@ -1,8 +1,8 @@
 """A whole step of a decoder in one kernel.
 
-No product of a step is large enough to hide calls, dispatch and allocation between products. `flat.cpp` reads weights
-from panels, one after the other as it needs them, and computes all else in float32, so that it gives logits in float32.
-A row's result is the same to the bit whatever the other rows are.
+The products of a step are too small to hide the cost of calls, dispatch and allocation between them. `flat.cpp` reads
+weights from panels in the order of their use and computes everything else in float32, including the logits. A row's
+result does not depend on the other rows, to the bit.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ from foveate.nn.multihead import KeyValue
 
 LANES = 16
 COMPILED = ("relu", "gelu", "silu")
-"""Activations that the kernel knows, in its numbering from 1."""
+"""The activations of the kernel, numbered from 1."""
 
 
 class _Product(ctypes.Structure):
@@ -52,12 +52,12 @@ class _Decoder(ctypes.Structure):
     ]
 
 
-class _Kept(ctypes.Structure):
+class _LayerCache(ctypes.Structure):
     _fields_ = [(name, ctypes.c_void_p) for name in ("cache", "key", "value")]
 
 
 class DecoderStep:
-    """From the newest tokens of a few rows to the logits of the next."""
+    """Computes the next logits from the newest token of each row."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class DecoderStep:
         output: Float[Tensor, "vocab model_dim"],
         output_bias: Float[Tensor, " vocab"] | None,
     ) -> None:
-        """`scale` multiplies embeddings, `norm` comes after the last block."""
+        """`scale` multiplies embeddings; `norm` follows the last block."""
         self.blocks = blocks
         self._alive: list[Any] = [embedding]
         library, first = kernels(), blocks[0]
@@ -94,13 +94,13 @@ class DecoderStep:
 
     @staticmethod
     def refuses(blocks: Sequence[FlatBlock], embedding: Tensor, output: Tensor) -> str:
-        """Why these blocks cannot be stepped so; empty where they can."""
+        """Why the kernel cannot compute these blocks; empty if it can."""
         if kernels() is None:
-            return "there is no compiled kernel"
+            return "the kernel is not compiled"
         if embedding.device.type != "cpu" or embedding.dtype not in (torch.float32, torch.bfloat16):
             return f"weights are {embedding.dtype} on {embedding.device.type}, not float32 or bfloat16 on a CPU"
         if blocks[0].activation not in COMPILED:
-            return f"there is no compiled {blocks[0].activation}"
+            return f"the kernel does not support the activation {blocks[0].activation}"
         if len({(block.heads, block.norm_first, block.activation) for block in blocks}) > 1:
             return "blocks differ in their heads, norms or activations"
         products = [part.plain for block in blocks for part in vars(block).values() if isinstance(part, Product)]
@@ -111,7 +111,7 @@ class DecoderStep:
         if any(
             weight.dtype != embedding.dtype or not weight.is_contiguous() for weight in (embedding, output, *products)
         ):
-            return "weights differ in precision or lie apart"
+            return "weights differ in precision or are not contiguous"
         return ""
 
     def __call__(
@@ -125,10 +125,10 @@ class DecoderStep:
         time: int,
         watched_at: tuple[Positions, Positions] | None = None,
     ) -> Float[Tensor, "rows vocab"]:
-        """Keys and values of the tokens, which stand at `time`, are written into the cache. Cache and memory must be
-        contiguous.
+        """Logits after the tokens at position `time`, whose keys and values are written into the cache. Cache and
+        memory must be contiguous.
 
-        `watched_at` says where queries and keys of the two attentions stand, when a recording is on.
+        `watched_at` holds the positions of the two attentions while a recording is on.
         """
         token, position, lengths = (part.contiguous() for part in (token, position, lengths))
         rows, sentences, room, memory_room = len(token), len(lengths), cache[0].shape[3], memory[0].key.shape[2]
@@ -138,14 +138,14 @@ class DecoderStep:
         rounded = torch.empty(-(-rows // 16) * 16 * max(self._hidden, self.width), dtype=torch.bfloat16)
         queries = torch.empty(len(self.blocks), 2, rows, self._decoder.heads, self.width // self._decoder.heads)
         logits = torch.empty(rows, self.vocab)
-        places_of = zip(cache, memory, strict=True)
-        kept = (_Kept * len(cache))(
-            *(_Kept(past.data_ptr(), each.key.data_ptr(), each.value.data_ptr()) for past, each in places_of)
+        layers = zip(cache, memory, strict=True)
+        caches = (_LayerCache * len(cache))(
+            *(_LayerCache(past.data_ptr(), each.key.data_ptr(), each.value.data_ptr()) for past, each in layers)
         )
         sizes = (rows, rows // sentences, room, memory_room, time)
         if not self._library.step(
             ctypes.byref(self._decoder),
-            kept,
+            caches,
             *map(native.address, (token, position, lengths)),
             *map(ctypes.c_int64, sizes),
             *map(native.address, (work, rounded, queries, logits)),
@@ -163,9 +163,9 @@ class DecoderStep:
         memory: Sequence[KeyValue],
         at: tuple[Positions, Positions],
     ) -> None:
-        for block, (own, cross), past, kept in zip(self.blocks, queries, cache, memory, strict=True):
+        for block, (own, cross), past, source in zip(self.blocks, queries, cache, memory, strict=True):
             note(block.sites[0], "self", own[:, :, None], past[0], at[0])
-            note(block.sites[1], "cross", cross.unflatten(0, (len(kept.key), -1)).transpose(1, 2), kept.key, at[1])
+            note(block.sites[1], "cross", cross.unflatten(0, (len(source.key), -1)).transpose(1, 2), source.key, at[1])
 
     def _layer(self, block: FlatBlock) -> _Layer:
         names = ("joined", "output", "cross_query", "cross_output", "expand", "contract")
@@ -181,7 +181,7 @@ class DecoderStep:
         return _Norm(self._float(norm.weight), self._float(norm.bias), norm.eps)
 
     def _float(self, vector: Tensor | None) -> int | None:
-        """Short vectors are kept in float32."""
+        """The address of a short vector in float32, or None without one."""
         if vector is None:
             return None
         self._alive.append(vector.detach().float().contiguous())
@@ -189,7 +189,7 @@ class DecoderStep:
 
 
 def panels(weight: Float[Tensor, "outputs inputs"], library: ctypes.CDLL) -> Float[Tensor, " numbers"]:
-    """A weight as the kernel reads it: panels of outputs, and in them one input, or a pair of them, after the other."""
+    """A weight in the kernel's layout: panels of outputs, each ordered by input or by pairs of inputs."""
     width = library.panel_width()
     pair = library.panel_pair() if weight.dtype is torch.bfloat16 else 1
     outputs, inputs = weight.shape

@@ -11,9 +11,9 @@ from foveate.nn.block import BlockConfig
     [
         (
             "padding([1, 2])",
-            "it names the lengths of one batch, and a model reads many. padding() takes them from each",
+            "it contains the lengths of one batch, and a model processes many. padding() takes lengths from each",
         ),
-        ("causal() | prefix([1, 2])", "a prefix for all is one number: prefix(3)"),
+        ("causal() | prefix([1, 2])", "prefix(3) is the same prefix for all rows"),
         ("same_segment()", "a model's batch holds one text a row, without segments"),
     ],
 )

@@ -62,12 +62,12 @@ def test_dropout_is_noise_in_training_and_nothing_in_use() -> None:
     [
         (
             AttentionConfig(score=LocationAwareConfig()),
-            'cross_attention.score cannot be "location_aware": it looks at the weights of the step before, and a '
-            "Transformer attends from all places at once. Choose another, or a recurrent decoder",
+            'cross_attention.score cannot be "location_aware": it needs the weights of the step before, and a '
+            "Transformer computes all positions at once. Choose another score, or a recurrent decoder",
         ),
         (
             AttentionConfig(normaliser=HardConfig(mode="sample")),
-            'cross_attention.normaliser.mode cannot be "sample": only recurrent decoders learn from draws. '
+            'cross_attention.normaliser.mode cannot be "sample": only recurrent decoders learn from sampled weights. '
             'Choose "straight_through" or "gumbel"',
         ),
     ],
@@ -82,6 +82,6 @@ def test_a_layer_that_attends_everywhere_at_once_knows_no_step_before() -> None:
     with pytest.raises(ValueError, match="step before") as refusal:
         MultiHeadAttention(query_dim=8, num_heads=2, attention=AttentionConfig(score=LocationAwareConfig()))
     assert str(refusal.value) == (
-        "Location-aware attention looks at the weights of the step before, and here all queries attend at once. "
-        "Choose another score, or a recurrent decoder."
+        "Location-aware attention needs the weights of the step before, but multi-head attention computes all queries "
+        "at once. Choose another score, or a recurrent decoder."
     )

@@ -10,10 +10,10 @@ ONES = torch.ones(1000, 320)
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
 def test_a_share_of_the_values_is_zero_and_the_rest_makes_up_for_it(rate: float) -> None:
-    kept = dropout(ONES, rate)
-    assert (kept == 0).float().mean().item() == pytest.approx(rate, abs=0.005)
-    assert kept.mean().item() == pytest.approx(1, abs=0.02)
-    assert len(kept.unique()) == 2
+    output = dropout(ONES, rate)
+    assert (output == 0).float().mean().item() == pytest.approx(rate, abs=0.005)
+    assert output.mean().item() == pytest.approx(1, abs=0.02)
+    assert len(output.unique()) == 2
 
 
 def test_rows_and_columns_are_dropped_independently() -> None:
@@ -32,14 +32,14 @@ def test_the_seed_decides_and_nothing_else() -> None:
     assert not torch.equal(dropout(ONES, 0.3), first)
 
 
-def test_the_gradient_passes_where_the_value_did() -> None:
+def test_the_gradient_passes_where_the_value_passes() -> None:
     x = torch.randn(40, 32, requires_grad=True)
     y = dropout(x, 0.4)
     (gradient,) = torch.autograd.grad(y.sum(), x)
     torch.testing.assert_close(y, x * gradient)
 
 
-def test_a_residual_adds_what_was_kept() -> None:
+def test_a_residual_adds_what_dropout_leaves() -> None:
     x, y = torch.randn(40, 32, requires_grad=True), torch.randn(40, 32, requires_grad=True)
     added = add_dropped(x, y, 0.4)
     to_x, to_y = torch.autograd.grad(added.sum(), (x, y))
@@ -57,7 +57,7 @@ def test_there_is_nothing_to_drop_outside_training(rate: float, training: bool) 
 def test_a_rate_of_one_is_refused() -> None:
     with pytest.raises(ValueError, match="rate") as refusal:
         dropout(ONES, 1.0)
-    assert str(refusal.value) == "rate is a probability of dropping and lies in [0, 1), got 1.0"
+    assert str(refusal.value) == "rate is a dropout probability and must be in [0, 1), got 1.0"
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -82,8 +82,8 @@ def test_a_residual_and_its_norm_in_one_pass_are_the_two_after_one_another(rate:
 def test_without_a_compiler_random_words_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("foveate.nn.dropout.kernels", lambda: None)
     test_the_seed_decides_and_nothing_else()
-    test_the_gradient_passes_where_the_value_did()
-    test_a_residual_adds_what_was_kept()
+    test_the_gradient_passes_where_the_value_passes()
+    test_a_residual_adds_what_dropout_leaves()
     test_rows_and_columns_are_dropped_independently()
 
 
@@ -111,11 +111,11 @@ def test_second_derivatives_are_those_of_the_same_noise_written_out(rate: float,
         total = x + y * keep if adds else y * keep
         return norm(total) if normed else total
 
-    wanted = [y, *([x] if adds else []), *(norm.parameters() if normed else [])]
+    inputs = [y, *([x] if adds else []), *(norm.parameters() if normed else [])]
     answers = []
     for function in (ours, written):
         result = function(x * 2, y.sin())
-        slopes = torch.autograd.grad(result.square().sum() + result.sin().sum(), wanted, create_graph=True)
-        answers.append(torch.autograd.grad(sum(slope.square().sum() for slope in slopes), wanted))
+        slopes = torch.autograd.grad(result.square().sum() + result.sin().sum(), inputs, create_graph=True)
+        answers.append(torch.autograd.grad(sum(slope.square().sum() for slope in slopes), inputs))
     for one, other in zip(*answers, strict=True):
         torch.testing.assert_close(one, other, atol=1e-3, rtol=1e-4)

@@ -123,8 +123,8 @@ def test_pooling_sees_no_padding(config: PoolingConfig) -> None:
 
 def test_the_recorded_weights_of_attention_pooling_make_its_vector() -> None:
     pooling, packing, x = AttentionPoolingConfig().build(6), Packing(LENGTHS, 7), torch.randn(3, 7, 6)
-    with record(pooling) as seen:
+    with record(pooling) as recording:
         pooled = pooling(packing.pack(x), packing=packing)
-    weights = seen["attention"].weights()[:, 0]
+    weights = recording["attention"].weights()[:, 0]
     torch.testing.assert_close((weights @ packing.unpack(packing.pack(x)))[:, 0], pooled)
     assert weights[2, 0].tolist() == pytest.approx([1, 0, 0, 0, 0, 0, 0])

@@ -83,9 +83,9 @@ def test_copies_pack_their_own_weights(layer: Linear) -> None:
 @torch.no_grad()
 def test_self_attention_projects_through_one_packed_weight() -> None:
     layer, x = MultiHeadAttention(query_dim=8, num_heads=2, num_kv_heads=1, bias=True), torch.randn(2, 5, 8)
-    found = layer(x)
+    output = layer(x)
     machine.use(machine.Tuning())
-    torch.testing.assert_close(found, layer(x), **CLOSE)
+    torch.testing.assert_close(output, layer(x), **CLOSE)
 
 
 def test_packing_is_no_part_of_a_checkpoint(layer: Linear) -> None:

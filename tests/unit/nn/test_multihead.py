@@ -40,9 +40,9 @@ def test_every_width_can_be_its_own() -> None:
     }
     query, key, value = torch.randn(2, 4, 6), torch.randn(2, 5, 7), torch.randn(2, 5, 8)
     assert layer(query, key, value).shape == (2, 4, 9)
-    seen = layer.explain(query, key, value)
-    assert seen.weights.shape == (2, 3, 4, 5)
-    assert seen.context.shape == (2, 3, 4, 5)
+    explanation = layer.explain(query, key, value)
+    assert explanation.weights.shape == (2, 3, 4, 5)
+    assert explanation.context.shape == (2, 3, 4, 5)
 
 
 def test_it_is_the_formula_head_by_head() -> None:
@@ -149,7 +149,7 @@ def test_new_biases_are_zero_and_weights_are_bounded() -> None:
         (
             lambda: MultiHeadAttention(query_dim=16, num_heads=4)(torch.randn(2, 5, 12)),
             ValueError,
-            "A layer made for vectors of 16 numbers is given a tensor of shape (2, 5, 12).",
+            "A layer for vectors of 16 numbers got a tensor of shape (2, 5, 12).",
         ),
         (lambda: MultiHeadAttention(query_dim=16, num_heads=0), ValueError, "num_heads=0 must be at least 1."),
         (
@@ -160,6 +160,6 @@ def test_new_biases_are_zero_and_weights_are_bounded() -> None:
     ],
 )
 def test_what_heads_cannot_be_made_of(unchecked: None, make: object, kind: type[Exception], says: str) -> None:
-    with pytest.raises(kind) as refused:
+    with pytest.raises(kind) as refusal:
         make()
-    assert says in str(refused.value)
+    assert says in str(refusal.value)

@@ -57,7 +57,7 @@ def test_what_is_generated_can_be_looked_at_and_looking_changes_no_bit(kernel: A
     model, text = gpt(kernel), [2, 5, 6, 7, 8, 3, 4, 4, 9]
     logits = []
     for looking in (False, True):
-        with record(model if looking else torch.nn.Identity()) as seen:
+        with record(model if looking else torch.nn.Identity()) as recording:
             state, rows = model.start(Batch.of([text[:3]])), []
             for token in text[3:]:
                 state, last = model.step(state, torch.tensor([token]))
@@ -69,7 +69,7 @@ def test_what_is_generated_can_be_looked_at_and_looking_changes_no_bit(kernel: A
     for name in ("blocks.0.attention.attention", "blocks.1.attention.attention"):
         expected = whole[name].weights()
         stepped = torch.cat(
-            [part.weights()[..., : len(text)] for part in seen if part.name == name and part.shape[3] > 3], 2
+            [part.weights()[..., : len(text)] for part in recording if part.name == name and part.shape[3] > 3], 2
         )
         torch.testing.assert_close(stepped, expected[:, :, 3:])
 
@@ -78,7 +78,7 @@ def test_what_is_generated_can_be_looked_at_and_looking_changes_no_bit(kernel: A
 def test_a_recording_that_begins_in_the_middle_is_refused_with_what_to_do(kernel: AnyMechanismConfig) -> None:
     model = gpt(kernel)
     state = model.start(Batch.of([[2, 5]]))
-    with record(model), pytest.raises(ValueError, match=r"keeps a sum of its past and no keys.*inside `with record"):
+    with record(model), pytest.raises(ValueError, match=r"keeps a sum instead of keys.*inside `with record"):
         model.step(state, torch.tensor([4]))
     with record(torch.nn.Identity()):  # a recording of something else
         model.step(state, torch.tensor([4]))
@@ -105,15 +105,15 @@ def test_other_attentions_keep_keys_and_values_with_room() -> None:
 
 @torch.no_grad()
 def test_a_step_asks_a_rule_once_for_all_layers(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, ask = [], Window.__call__
+    calls, ask = [], Window.__call__
 
     def listening(rule: Window, at: Positions) -> torch.Tensor:
-        asked.append(rule)
+        calls.append(rule)
         return ask(rule, at)
 
     model = gpt(AttentionConfig(visibility=window(left=3, right=0)))
     state, _ = model.step(model.start(Batch.of([[2, 3, 4, 5, 6]])), torch.tensor([5]))  # and chooses its paths
     monkeypatch.setattr(Window, "__call__", listening)
     _, logits = model.step(state, torch.tensor([7]))
-    assert len(asked) == 1
+    assert len(calls) == 1
     torch.testing.assert_close(logits[0], model(Batch.of([[2, 3, 4, 5, 6, 5, 7]]))[-1])

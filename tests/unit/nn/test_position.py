@@ -23,7 +23,7 @@ from foveate.nn import (
     UnitInterval,
     UnitIntervalConfig,
 )
-from foveate.nn.criterion import SEEN, Criteria, criteria
+from foveate.nn.criterion import TRAINED, Criteria, criteria
 
 
 def test_interleaved_and_in_blocks_are_the_same_numbers_in_another_order() -> None:
@@ -89,7 +89,7 @@ OPTIONS: dict[str, tuple[PositionConfig, str]] = {
     "binary": (BinaryConfig(), "+--++"),
     "sinusoidal": (SinusoidalConfig(), "+++++"),
     "sinusoidal, base 100": (SinusoidalConfig(base=100.0), "+++++"),
-    "learned": (LearnedConfig(max_length=SEEN), "+--+-"),
+    "learned": (LearnedConfig(max_length=TRAINED), "+--+-"),
     "rnn_made": (RNNMadeConfig(), "+-++-"),
 }
 """What each option passes (+) and fails (-), in the order of `Criteria`. Only sinusoids pass all."""
@@ -98,15 +98,15 @@ OPTIONS: dict[str, tuple[PositionConfig, str]] = {
 @pytest.mark.parametrize("name", OPTIONS)
 def test_the_lectures_five_criteria(name: str) -> None:
     config, marks = OPTIONS[name]
-    found = criteria(config, model_dim=8 if name == "binary" else 64)
-    assert found == Criteria(**{field.name: mark == "+" for field, mark in zip(fields(Criteria), marks, strict=True)})
+    result = criteria(config, model_dim=8 if name == "binary" else 64)
+    assert result == Criteria(**{field.name: mark == "+" for field, mark in zip(fields(Criteria), marks, strict=True)})
 
 
 def test_trying_the_criteria_leaves_the_seed_as_it_was() -> None:
     torch.manual_seed(3)
     expected = torch.rand(1)
     torch.manual_seed(3)
-    criteria(LearnedConfig(max_length=SEEN))
+    criteria(LearnedConfig(max_length=TRAINED))
     assert torch.equal(torch.rand(1), expected)
 
 
@@ -123,7 +123,7 @@ def test_positions_between_zero_and_one_need_the_length() -> None:
         UnitInterval(4)(torch.arange(3))
     assert str(refusal.value) == (
         "Positions between 0 and 1 need the length of the sequence, which a decoder does not know. "
-        'Give the decoder others: target_position = { kind = "sinusoidal" }.'
+        'Give the decoder other positions: target_position = { kind = "sinusoidal" }.'
     )
 
 

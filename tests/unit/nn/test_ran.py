@@ -29,19 +29,20 @@ def test_a_configuration_names_its_settings() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"head_dim": 5}, "head_dim=5 must be even: rotary positions turn pairs"),
+        ({"head_dim": 5}, "head_dim=5 must be even: rotary positions rotate pairs of features"),
         ({"window": 0}, "window must be at least 1, got 0"),
         ({"num_layers": 0}, "num_layers must be at least 1, got 0"),
-        ({"dropout": 1.0}, "dropout is a probability of dropping and lies in [0, 1), got 1.0"),
+        ({"dropout": 1.0}, "dropout is a dropout probability and must be in [0, 1), got 1.0"),
         ({"window": 8, "windows": "merge_tail"}, "min_window=16 is more than window=8"),
         (
             {"streaming": True, "windows": "merge_tail"},
-            'streaming does not go with windows="merge_tail": a document in pieces must be cut as the whole one is. '
+            'streaming does not work with windows="merge_tail": a document in pieces must have the windows '
+            "of the whole one. "
             'Choose windows="grid" without published.',
         ),
         (
             {"streaming": True, "published": True},
-            "streaming does not go with published: a document in pieces must be cut as the whole one is. "
+            "streaming does not work with published: a document in pieces must have the windows of the whole one. "
             'Choose windows="grid" without published.',
         ),
     ],
@@ -52,7 +53,7 @@ def test_settings_that_do_not_fit_are_refused(settings: dict[str, Any], message:
 
 
 def test_it_has_the_published_number_of_weights() -> None:
-    """4.99 M for (512, 8, 128), of which 262,144 + 512 make a first cell that is a vector here."""
+    """4.99 M for (512, 8, 128). 262,144 + 512 of them compute a first cell that is a vector here."""
     with torch.device("meta"):
         layer = RANLayer(RANConfig())
     assert sum(parameter.numel() for parameter in layer.parameters()) + 512 * 512 + 512 == 4_994_560
@@ -87,7 +88,7 @@ def test_only_a_network_that_looks_back_takes_pieces() -> None:
         with pytest.raises(ValueError, match="pieces") as refusal:
             network.extend(torch.randn(1, 4, 8), network.start(1))
         assert str(refusal.value) == (
-            "This network looks at whole documents, which do not come in pieces. "
+            "This network attends to whole documents and cannot process pieces. "
             'Build it with causal=True or streaming=True, and windows="grid".'
         )
 
@@ -96,20 +97,18 @@ def test_a_document_that_ended_within_a_window_does_not_go_on() -> None:
     network = small(causal=True)
     state = network.extend(torch.randn(2, 8, 8), network.start(2), torch.tensor([8, 5])).state
     assert network.extend(torch.randn(2, 3, 8), state, torch.tensor([3, 0])).state[0].lengths.tolist() == [11, 5]
-    with pytest.raises(ValueError, match="goes on") as refusal:
+    with pytest.raises(ValueError, match="continues") as refusal:
         network.extend(torch.randn(2, 4, 8), state)
     assert str(refusal.value) == (
-        "A document goes on after [8, 5] tokens, but only its last piece may end within a window. "
-        "Feed pieces of a multiple of 4 tokens."
+        "A document continues after [8, 5] tokens, but only its last piece may end within a window. "
+        "Pass pieces of a multiple of 4 tokens."
     )
 
 
 def test_a_prefix_needs_causality() -> None:
     with pytest.raises(ValueError, match="prefix") as refusal:
         small()(torch.randn(1, 5, 8), prefix=torch.tensor([2]))
-    assert str(refusal.value) == (
-        "`prefix` is seen whole by a causal network; this one sees whole windows. Leave it out."
-    )
+    assert str(refusal.value) == ("`prefix` is for causal networks, but this network sees whole windows. Leave it out.")
 
 
 def test_a_network_can_begin_with_a_given_cell() -> None:
@@ -118,8 +117,8 @@ def test_a_network_can_begin_with_a_given_cell() -> None:
     first = network.layers[0]
     assert isinstance(first, RANLayer)
     assert first.initial_cell is not None
-    given = first.initial_cell.detach().expand(2, -1)
-    torch.testing.assert_close(network(x, cell=given).document, network(x).document)
+    cell = first.initial_cell.detach().expand(2, -1)
+    torch.testing.assert_close(network(x, cell=cell).document, network(x).document)
 
 
 def test_a_layer_without_a_first_cell_asks_for_one() -> None:
@@ -132,10 +131,10 @@ def test_a_layer_without_a_first_cell_asks_for_one() -> None:
 @pytest.mark.parametrize("settings", [{}, {"causal": True}, {"review": False}, {"windows": "merge_tail"}], ids=str)
 def test_explained_weights_are_those_of_every_window(settings: dict[str, Any]) -> None:
     network, lengths = small(**settings), torch.tensor([9, 3])
-    seen = network.explain(torch.randn(2, 9, 8), lengths)
-    assert len(seen) == 2
+    layers = network.explain(torch.randn(2, 9, 8), lengths)
+    assert len(layers) == 2
     joined = "windows" in settings
-    for layer in seen:
+    for layer in layers:
         size = 1 + (5 if joined else 4)
         assert layer.windows.shape == (2, 2 if joined else 3, 2, size, size)
         torch.testing.assert_close(layer.windows.sum(-1), torch.ones(layer.windows.shape[:-1]))
@@ -237,6 +236,6 @@ def test_documents_of_another_shape_are_refused(
     unchecked: None, x: torch.Tensor, lengths: object, kind: type[Exception], says: str
 ) -> None:
     network = RANConfig(model_dim=16, num_heads=2, head_dim=4, window=3).build()
-    with pytest.raises(kind) as refused:
+    with pytest.raises(kind) as refusal:
         network(x, lengths)
-    assert says in str(refused.value)
+    assert says in str(refusal.value)

@@ -102,8 +102,8 @@ def test_the_second_layer_reads_the_first_and_adds_it_if_asked(x: Tensor) -> Non
         for parameter in encoder.parameters():
             nn.init.uniform_(parameter, -1, 1)
 
-        def after(index: int, given: Tensor, encoder: RecurrentEncoder = encoder, norm: bool = norm) -> Tensor:
-            return encoder.after.norms[index](given) if norm else given
+        def after(index: int, output: Tensor, encoder: RecurrentEncoder = encoder, norm: bool = norm) -> Tensor:
+            return encoder.after.norms[index](output) if norm else output
 
         first = after(0, encoder.forwards[0](x)[0])  # the widths differ, so there is nothing to skip
         second = encoder.forwards[1](first)[0]

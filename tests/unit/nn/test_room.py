@@ -22,10 +22,10 @@ MAKERS: list[Callable[[], torch.Tensor]] = [
 
 @pytest.mark.parametrize("make", MAKERS)
 def test_what_is_counted_is_what_torch_makes(make: Callable[[], torch.Tensor]) -> None:
-    counted = room._Room(100)
-    with counted:
-        made = make()
-    assert 100 - counted.numbers == made.numel()
+    counter = room._Room(100)
+    with counter:
+        tensor = make()
+    assert 100 - counter.numbers == tensor.numel()
 
 
 LARGE: list[Callable[[], Any]] = [
@@ -39,16 +39,16 @@ LARGE: list[Callable[[], Any]] = [
 @pytest.mark.parametrize("build", LARGE)
 def test_a_model_beyond_its_file_is_refused_before_it_is_built(build: Callable[[], Any]) -> None:
     weights = {"a": torch.zeros(3, 4), "b": torch.zeros(())}
-    with pytest.raises(DataError) as told, within_tensors(weights, config="c.json", file="w.safetensors"):
+    with pytest.raises(DataError) as refusal, within_tensors(weights, config="c.json", file="w.safetensors"):
         build()
-    assert str(told.value).startswith("c.json asks for a model with a part of ")
-    assert "far more than w.safetensors holds: 13 numbers in 2 tensors." in str(told.value)
+    assert str(refusal.value).startswith("c.json asks for a model with a part of ")
+    assert "far more than w.safetensors holds: 13 numbers in 2 tensors." in str(refusal.value)
 
 
 @pytest.mark.parametrize("build", LARGE[:-1])
 def test_a_model_beyond_the_machine_is_refused_before_it_is_built(build: Callable[[], Any]) -> None:
     with (
-        pytest.raises(UsageError, match=r"weights alone would take more than the [\d.,]+ GB of memory"),
+        pytest.raises(UsageError, match=r"weights alone need more than the [\d.,]+ GB of available memory"),
         within_machine(),
     ):
         build()

@@ -61,15 +61,15 @@ def stepped(model: Transformer, beam: int = 1) -> Tensor:
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The rows of every whole step."""
-    seen: list[int] = []
+    calls: list[int] = []
     call = DecoderStep.__call__
 
     def spy(self: DecoderStep, token: Tensor, *arguments: object, **keywords: object) -> Tensor:
-        seen.append(len(token))
+        calls.append(len(token))
         return call(self, token, *arguments, **keywords)  # type: ignore[arg-type]
 
     monkeypatch.setattr(DecoderStep, "__call__", spy)
-    return seen
+    return calls
 
 
 @pytest.mark.parametrize("design", DESIGNS)
@@ -107,11 +107,11 @@ def test_panels_hold_every_weight_once_and_zeros_for_what_is_missing(dtype: torc
     library = flat.kernels()
     if library is not None:
         weight = torch.arange(1, 1 + 70 * 4).view(70, 4).to(dtype)
-        found = panels(weight, library)
-        assert found.numel() == -(-70 // library.panel_width()) * library.panel_width() * 4
-        assert torch.equal(found[found > 0].sort().values, weight.flatten())
+        packed = panels(weight, library)
+        assert packed.numel() == -(-70 // library.panel_width()) * library.panel_width() * 4
+        assert torch.equal(packed[packed > 0].sort().values, weight.flatten())
         pair = library.panel_pair() if dtype is torch.bfloat16 else 1
-        assert torch.equal(found[: 2 * pair], weight[:2, :pair].flatten())
+        assert torch.equal(packed[: 2 * pair], weight[:2, :pair].flatten())
 
 
 @torch.no_grad()
@@ -128,13 +128,13 @@ def test_a_changed_weight_is_seen_and_a_copy_has_its_own() -> None:
 def test_looking_changes_no_bit_and_sees_what_the_blocks_see(design: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = built(design)
     unwatched = stepped(model)
-    with record(model) as seen:
+    with record(model) as recording:
         assert torch.equal(stepped(model), unwatched)
     monkeypatch.setattr("foveate.models.transformer._WholeStep.of", lambda *_: None)
     with record(model) as expected:
         stepped(model)
-    assert len(seen) == len(expected) > 0
-    for ours, theirs in zip(seen, expected, strict=True):
+    assert len(recording) == len(expected) > 0
+    for ours, theirs in zip(recording, expected, strict=True):
         torch.testing.assert_close(ours.weights(), theirs.weights(), atol=1e-5, rtol=1e-5)
 
 

@@ -38,7 +38,7 @@ def test_reformer_projects_queries_and_keys_once() -> None:
     attention = MultiHeadAttention(query_dim=8, num_heads=2, attention=config)
     assert attention.key is attention.query
     assert sum(parameter.numel() for parameter in attention.parameters()) == 3 * 64
-    with pytest.raises(ValueError, match="Queries and keys are one here"):
+    with pytest.raises(ValueError, match="uses the same vectors as queries and keys"):
         MultiHeadAttention(query_dim=8, num_heads=2, num_kv_heads=1, attention=config)
 
 

@@ -1,0 +1,62 @@
+"""Texts and names are plain technical English: nouns name values, and sentences can be read without decoding them."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("src/foveate/nn", "tests/unit/nn")
+PAGES: tuple[str, ...] = ()
+PARTICIPLES = {"asked", "drawn", "found", "given", "gone", "held", "kept", "known", "looked", "made", "meant", "said"}
+PARTICIPLES |= {"seen", "told", "wanted"}
+RIDDLES = re.compile(r"of which|which there (?:is|are) not|(?<!there )\b(?:is|are) no\b(?! longer| more| less)")
+"""Clauses whose noun a reader has to guess, such as "what is no text". "There is no limit" is plain English."""
+
+
+def modules(room: str) -> Iterator[tuple[Path, ast.AST]]:
+    paths = sorted((ROOT / room).rglob("*.py")) if (ROOT / room).is_dir() else [ROOT / room]
+    assert paths
+    for path in paths:
+        yield path.relative_to(ROOT), ast.parse(path.read_text(encoding="utf-8"))
+
+
+def assigned(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.id
+        if isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+
+
+def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, node.value
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_variables_are_named_after_values(room: str) -> None:
+    names = [(path, line, name) for path, tree in modules(room) for line, name in assigned(tree)]
+    assert [f"{path}:{line}: {name}" for path, line, name in names if name in PARTICIPLES] == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_docstrings_and_messages_have_no_riddles(room: str) -> None:
+    strings = [(path, line, text) for path, tree in modules(room) for line, text in texts(tree)]
+    assert [f"{path}:{line}: {text}" for path, line, text in strings if RIDDLES.search(text)] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_have_no_riddles(page: str) -> None:
+    lines = (ROOT / page).read_text(encoding="utf-8").splitlines()
+    assert [f"{page}:{number}: {line}" for number, line in enumerate(lines, 1) if RIDDLES.search(line)] == []
+
+
+def test_a_riddle_and_a_plain_sentence_differ() -> None:
+    riddles = ["refuses what is no text", "a task which there is not", "tokens, some of which are long"]
+    assert all(map(RIDDLES.search, riddles))
+    assert not any(map(RIDDLES.search, ["there is no limit", "it is no longer than 3", "the text is empty"]))
+    assert [name for _, name in assigned(ast.parse("found, rest = 1, 2")) if name in PARTICIPLES] == ["found"]
