@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("src/foveate/nn", "tests/unit/nn")
-PAGES: tuple[str, ...] = ()
+PAGES = ("CONTRIBUTING.md",)
 PARTICIPLES = {"asked", "drawn", "found", "given", "gone", "held", "kept", "known", "looked", "made", "meant", "said"}
 PARTICIPLES |= {"seen", "told", "wanted"}
 RIDDLES = re.compile(r"of which|which there (?:is|are) not|(?<!there )\b(?:is|are) no\b(?! longer| more| less)")
