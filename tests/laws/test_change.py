@@ -20,7 +20,8 @@ from foveate.inspect.switch import explained, switched_off
 from foveate.models import BahdanauConfig, LuongConfig, Transformer, TransformerConfig
 from foveate.models.gpt import GPTConfig
 from foveate.models.recurrent_language_model import RecurrentLanguageModelConfig
-from foveate.nn import BlockConfig, LearnedConfig, flat
+from foveate.nn import BlockConfig, LearnedConfig
+from foveate.nn.prepared import flat_block
 
 VOCAB = 29
 SOURCES = [[5, 6, 7, 8, 9, 10, 2], [9, 12, 2], [4, 4, 10, 11, 2]]
@@ -297,8 +298,8 @@ CASES = [
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """How a Transformer's steps are computed: in one kernel, in products, in products of packed weights."""
     if request.param != "kernel":
-        monkeypatch.setattr(flat, "kernels", lambda: None)
-        monkeypatch.setattr("foveate.nn.step.kernels", lambda: None)
+        monkeypatch.setattr(flat_block, "kernels", lambda: None)
+        monkeypatch.setattr("foveate.nn.prepared.flat_step.kernels", lambda: None)
     before = machine.use(replace(machine.current(), packed_rows=1 if request.param == "packed" else 0))
     yield request.param
     machine.use(before)

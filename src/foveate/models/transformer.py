@@ -19,7 +19,6 @@ from foveate.data.batch import Batch
 from foveate.models.seq2seq import Seq2Seq, selected_sentences
 from foveate.nn.block import BlockConfig, DecoderBlock, EncoderBlock
 from foveate.nn.dropout import dropout
-from foveate.nn.flat import FlatBlock, FlatBlocks, Sight
 from foveate.nn.linear import PackedWeight, may_pack, packed_product
 from foveate.nn.loss import projected_cross_entropy
 from foveate.nn.multihead import KeyValue
@@ -27,8 +26,9 @@ from foveate.nn.origin import Origin, is_plain
 from foveate.nn.packing import Packing
 from foveate.nn.past import ROOM_STEP, Past, Stored, attend_to_past, no_past, selected, standing, standing_in, with_room
 from foveate.nn.position import PositionConfig, SinusoidalConfig, UnitInterval
+from foveate.nn.prepared.flat_block import FlatBlock, FlatBlocks, Sight
+from foveate.nn.prepared.flat_step import DecoderStep
 from foveate.nn.ran import RANConfig, RANEncoder
-from foveate.nn.step import DecoderStep
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,12 +17,12 @@ from foveate.attention import (
 )
 from foveate.attention.check import refusal, require_whole
 from foveate.attention.mechanism import shortest
-from foveate.attention.paths import packed
 from foveate.attention.record import is_recording, note
 from foveate.attention.score import FeedbackScore
 from foveate.nn.linear import Linear, linear
 from foveate.nn.origin import is_plain
 from foveate.nn.packing import Packing
+from foveate.nn.prepared import packed_attention
 
 
 class KeyValue(NamedTuple):
@@ -233,7 +233,7 @@ class MultiHeadAttention(nn.Module):
 
         Empty where the packed kernel runs instead of a path.
         """
-        reasons = packed.refuses(self.attention, x, head_dim=self.head_dim, longest=longest)
+        reasons = packed_attention.refuses(self.attention, x, head_dim=self.head_dim, longest=longest)
         if self.num_kv_heads != self.num_heads or self.value_head_dim != self.head_dim:
             reasons.append("requires as many key and value heads as query heads, of equal width")
         if self.training and self.dropout > 0:
@@ -256,7 +256,7 @@ class MultiHeadAttention(nn.Module):
             )
             note(self.attention, self.attention.kind, queries, keys, at)
         starts = (packings[0].starts, packings[1].starts)
-        return self.output(packed.packed_attention(self.attention, query, memory, starts, self.num_heads))
+        return self.output(packed_attention.attend(self.attention, query, memory, starts, self.num_heads))
 
     @property
     def _width(self) -> int:

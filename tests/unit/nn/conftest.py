@@ -3,13 +3,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from foveate.nn import bfloat16, flat
+from foveate.nn import bfloat16
+from foveate.nn.prepared import flat_block
 
 
 @pytest.fixture(params=["tiles", "vectors"])
 def registers(request: pytest.FixtureRequest) -> Iterator[None]:
     """Kernels use both kinds of registers in turn. Where a processor has no tiles, both are the same."""
-    libraries = [library for library in (bfloat16.kernels(), flat.kernels()) if library is not None]
+    libraries = [library for library in (bfloat16.kernels(), flat_block.kernels()) if library is not None]
     for library in libraries:
         library.want_tiles(ctypes.c_int64(request.param == "tiles"))
     yield

@@ -1,4 +1,4 @@
-"""Short sequences on a CPU in one kernel each way (`packed.cpp`), which does not even read what is hidden.
+"""Short sequences on a CPU in one kernel each way (`short.cpp`), which does not even read what is hidden.
 
 Whatever a hidden key or value holds, there is nothing to silence and nothing to look for; no mask is made, but for each
 query the stretch of keys that it sees.
@@ -164,7 +164,7 @@ def _defined(ranges: Tensor | None, causal: bool, scale: float, query: Tensor, k
 def _sizes(
     query: Tensor, key: Tensor, ranges: Tensor | None, causal: bool, *others: Tensor
 ) -> ctypes.Array[ctypes.c_int64]:
-    """`Alike` of packed.cpp; the same for all calls of a kind."""
+    """`Alike` of short.cpp; the same for all calls of a kind."""
     told = None if ranges is None else (ranges.shape, ranges.stride())
     half, steps = query.dtype is torch.bfloat16, tuple(other.stride() for other in others)
     kind = (query.shape, key.shape, half, causal, torch.get_num_threads(), told, query.stride(), key.stride(), steps)
@@ -202,5 +202,5 @@ def _kernel(name: str) -> Any:
     return function
 
 
-_FILE = ("foveate.attention.paths", "packed.cpp")
+_FILE = ("foveate.attention.paths", "short.cpp")
 _OTHERWISE = ProductPath()

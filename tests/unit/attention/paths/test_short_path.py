@@ -22,7 +22,7 @@ from foveate.attention import (
 )
 from foveate.attention.paths import ShortPath
 
-KERNEL = native.load("foveate.attention.paths", "packed.cpp").library is not None
+KERNEL = native.load("foveate.attention.paths", "short.cpp").library is not None
 PATH = ShortPath()
 RULES = [
     everything(),

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from foveate.attention import Attention, Dot, GeneralConfig, ScaledDot, Visibility, causal, padding, record, window
-from foveate.attention.paths import packed
 from foveate.data.batch import Batch
 from foveate.models import TransformerConfig
 from foveate.nn import BlockConfig
+from foveate.nn.prepared import packed_attention
 
 HEADS, WIDTH = 2, 64
 QUERIES = [5, 1, 17, 33, 20, 4]
@@ -46,7 +46,7 @@ def test_it_is_every_sentences_own_attention_gradients_included(rule: Visibility
     torch.manual_seed(1)
     attention, lengths = built(rule), (QUERIES, KEYS[rule == causal()])
     query, memory = tokens(lengths[0], WIDTH, dtype), tokens(lengths[1], 2 * WIDTH, dtype)
-    context = packed.packed_attention(attention, query, memory, (starts(lengths[0]), starts(lengths[1])), HEADS)
+    context = packed_attention.attend(attention, query, memory, (starts(lengths[0]), starts(lengths[1])), HEADS)
     grad = torch.randn_like(context)
     ours = (context, *torch.autograd.grad(context, (query, memory), grad))
     wide = [leaf.detach().double().requires_grad_() for leaf in (query, memory)]
@@ -64,8 +64,8 @@ def test_queries_keys_and_values_may_lie_beside_each_other() -> None:
     attention, at = built(causal()), starts(QUERIES)
     joined = tokens(QUERIES, 3 * WIDTH, torch.float32)
     query, memory = joined.split([WIDTH, 2 * WIDTH], 1)
-    together = packed.packed_attention(attention, joined, None, (at, at), HEADS)
-    apart = packed.packed_attention(attention, query, memory, (at, at), HEADS)
+    together = packed_attention.attend(attention, joined, None, (at, at), HEADS)
+    apart = packed_attention.attend(attention, query, memory, (at, at), HEADS)
     assert torch.equal(together, apart)
     for one, other in zip(
         *(torch.autograd.grad(each.square().sum(), joined) for each in (together, apart)), strict=True
@@ -76,9 +76,9 @@ def test_queries_keys_and_values_may_lie_beside_each_other() -> None:
 def test_a_poisoned_future_and_poisoned_neighbours_do_not_reach_a_query() -> None:
     attention, at = built(causal()), starts([9, 3])
     joined = tokens([9, 3], 3 * WIDTH, torch.float32).detach()
-    clean = packed.packed_attention(attention, joined, None, (at, at), HEADS)
+    clean = packed_attention.attend(attention, joined, None, (at, at), HEADS)
     joined[6:9] = torch.nan
-    poisoned = packed.packed_attention(attention, joined.requires_grad_(), None, (at, at), HEADS)
+    poisoned = packed_attention.attend(attention, joined.requires_grad_(), None, (at, at), HEADS)
     assert torch.equal(poisoned[:6], clean[:6])
     assert torch.equal(poisoned[9:], clean[9:])
     (gradient,) = torch.autograd.grad(poisoned[:6].sum(), joined)
@@ -90,7 +90,7 @@ def test_a_poisoned_future_and_poisoned_neighbours_do_not_reach_a_query() -> Non
 def test_second_derivatives_are_those_of_every_sentence(rule: Visibility) -> None:
     attention, at = built(rule), starts(QUERIES)
     query, memory = tokens(QUERIES, WIDTH, torch.float32), tokens(QUERIES, 2 * WIDTH, torch.float32)
-    packed_context = packed.packed_attention(attention, query, memory, (at, at), HEADS)
+    packed_context = packed_attention.attend(attention, query, memory, (at, at), HEADS)
     answers = []
     for context in (packed_context, one_by_one(attention, query, memory, (QUERIES, QUERIES))):
         slopes = torch.autograd.grad(context.sin().sum(), (query, memory), create_graph=True)
@@ -101,7 +101,7 @@ def test_second_derivatives_are_those_of_every_sentence(rule: Visibility) -> Non
 
 def test_a_sentence_without_keys_has_no_context() -> None:
     query, memory = tokens([2, 1], WIDTH, torch.float32), tokens([3], 2 * WIDTH, torch.float32)
-    context = packed.packed_attention(built(padding()), query, memory, (starts([2, 1]), starts([0, 3])), HEADS)
+    context = packed_attention.attend(built(padding()), query, memory, (starts([2, 1]), starts([0, 3])), HEADS)
     gradients = torch.autograd.grad(context.sum(), (query, memory))
     assert (context[:2] == 0).all()
     assert all(gradient.isfinite().all() for gradient in gradients)
@@ -111,7 +111,7 @@ def test_it_refuses_what_it_does_not_compute() -> None:
     x = torch.randn(4, WIDTH)
 
     def refusal(attention: Attention, x: Tensor = x, head_dim: int = 32, longest: int = 20) -> str:
-        return ", ".join(packed.refuses(attention, x, head_dim=head_dim, longest=longest))
+        return ", ".join(packed_attention.refuses(attention, x, head_dim=head_dim, longest=longest))
 
     assert refusal(built(padding())) in ("", "needs a C++ compiler")
     assert refusal(Attention(Dot(), visibility=causal())) in ("", "needs a C++ compiler")
@@ -138,7 +138,7 @@ def test_a_recorded_transformer_answers_the_same_and_shows_the_weights_of_the_pa
         logits = model(source, target)
         with record(model) as seen:
             assert torch.equal(model(source, target), logits)
-        monkeypatch.setattr(packed, "kernels", lambda: None)
+        monkeypatch.setattr(packed_attention, "kernels", lambda: None)
         with record(model) as padded:
             torch.testing.assert_close(model(source, target), logits)
     assert [one.name for one in seen] == [one.name for one in padded]

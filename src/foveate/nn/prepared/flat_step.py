@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from foveate import native
 from foveate.attention import Positions
 from foveate.attention.record import note
-from foveate.nn.flat import FlatBlock, Product, kernels
 from foveate.nn.multihead import KeyValue
+from foveate.nn.prepared.flat_block import FlatBlock, Product, kernels
 
 LANES = 16
 COMPILED = ("relu", "gelu", "silu")

@@ -9,8 +9,9 @@ from torch import Tensor
 from foveate.attention import record
 from foveate.data.batch import Batch
 from foveate.models import Transformer, TransformerConfig
-from foveate.nn import BlockConfig, LearnedConfig, SinusoidalConfig, flat
-from foveate.nn.step import DecoderStep, panels
+from foveate.nn import BlockConfig, LearnedConfig, SinusoidalConfig
+from foveate.nn.prepared import flat_block
+from foveate.nn.prepared.flat_step import DecoderStep, panels
 
 SOURCES = [[5, 6, 7, 8, 2], [9, 2], [4, 4, 10, 2] * 5]
 TARGET = [1, 7, 8, 9, 10, 11, 6, 5, 4, 3, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 2]
@@ -79,7 +80,7 @@ def test_every_step_gives_the_teacher_forced_logits(design: str, beam: int, call
     model, rows = built(design), len(SOURCES) * beam
     expected = model(Batch.of(SOURCES), Batch.of([TARGET] * len(SOURCES))).view(len(SOURCES), -1, VOCAB)
     torch.testing.assert_close(stepped(model, beam), expected.repeat_interleave(beam, 0), atol=1e-5, rtol=1e-5)
-    assert calls == [rows] * (len(TARGET) - 1) * (flat.kernels() is not None)
+    assert calls == [rows] * (len(TARGET) - 1) * (flat_block.kernels() is not None)
 
 
 @pytest.mark.usefixtures("registers")
@@ -104,7 +105,7 @@ def test_rows_do_not_depend_on_their_company_nor_on_threads(design: str, dtype: 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_panels_hold_every_weight_once_and_zeros_for_what_is_missing(dtype: torch.dtype) -> None:
-    library = flat.kernels()
+    library = flat_block.kernels()
     if library is not None:
         weight = torch.arange(1, 1 + 70 * 4).view(70, 4).to(dtype)
         packed = panels(weight, library)
@@ -161,12 +162,12 @@ def test_what_the_kernel_cannot_step_has_a_reason(monkeypatch: pytest.MonkeyPatc
     blocks = model.start(Batch.of(SOURCES)).flat
     assert blocks is not None
     table = model.target_embedding.weight.detach()
-    if flat.kernels() is not None:
+    if flat_block.kernels() is not None:
         assert DecoderStep.refuses(blocks, table, table) == ""
         assert "float64" in DecoderStep.refuses(blocks, table.double(), table)
         assert "multiples" in DecoderStep.refuses(blocks, table[:, :20], table)
         assert "precision" in DecoderStep.refuses(blocks, table, table.bfloat16())
-    monkeypatch.setattr("foveate.nn.step.kernels", lambda: None)
+    monkeypatch.setattr("foveate.nn.prepared.flat_step.kernels", lambda: None)
     assert "compiled" in DecoderStep.refuses(blocks, table, table)
 
 

@@ -244,7 +244,7 @@ class Sight:
 @functools.cache
 def kernels() -> ctypes.CDLL | None:
     """The compiled kernel, or None without a compiler."""
-    return native.load("foveate.nn", "flat.cpp").library
+    return native.load("foveate.nn.prepared", "flat.cpp").library
 
 
 def _attend(

@@ -1,8 +1,8 @@
-"""Dot products under softmax over short sequences without padding, in one kernel each way (`packed.cpp`).
+"""Dot products under softmax over short sequences without padding, in one kernel each way (`short.cpp`).
 
 Tokens lie one sentence after the other, heads beside each other, as projections leave them: nothing is gathered into a
-padded batch, no mask is built and nothing is computed for padding. This is no `Path`: paths take padded tensors.
-`refuses` says where a caller has to go through `Attention.run`.
+padded batch, no mask is built and nothing is computed for padding. `refuses` says where a caller has to go through
+`Attention.run`.
 """
 
 import ctypes
@@ -30,7 +30,7 @@ LONGEST = 128
 @functools.cache
 def kernels() -> ctypes.CDLL | None:
     """The compiled kernels, or None where there is no compiler."""
-    return native.load("foveate.attention.paths", "packed.cpp").library
+    return native.load("foveate.attention.paths", "short.cpp").library
 
 
 def refuses(attention: Mechanism, x: Float[Tensor, "tokens dim"], *, head_dim: int, longest: int) -> list[str]:
@@ -51,7 +51,7 @@ def refuses(attention: Mechanism, x: Float[Tensor, "tokens dim"], *, head_dim: i
     return reasons
 
 
-def packed_attention(
+def attend(
     attention: Attention,
     query: Float[Tensor, "tokens joined"],
     memory: Float[Tensor, "memory_tokens keys_and_values"] | None,

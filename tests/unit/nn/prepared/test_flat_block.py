@@ -6,7 +6,8 @@ from torch import Tensor
 
 from foveate.data.batch import Batch
 from foveate.models import Transformer, TransformerConfig
-from foveate.nn import BlockConfig, flat
+from foveate.nn import BlockConfig
+from foveate.nn.prepared import flat_block
 
 SOURCES = [[5, 6, 7, 8, 2], [9, 2], [4, 4, 10, 2] * 5]
 TARGET = [1, 7, 8, 9, 10, 11, 6, 5, 4, 3, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 2]
@@ -37,7 +38,7 @@ def stepped(model: Transformer, beam: int = 1) -> Tensor:
 @torch.no_grad()
 def test_every_step_gives_the_teacher_forced_logits(beam: int, kernel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not kernel:
-        monkeypatch.setattr(flat, "kernels", lambda: None)
+        monkeypatch.setattr(flat_block, "kernels", lambda: None)
     model = built(torch.float32)
     expected = model(Batch.of(SOURCES), Batch.of([TARGET] * len(SOURCES))).view(len(SOURCES), -1, 13)
     torch.testing.assert_close(stepped(model, beam), expected.repeat_interleave(beam, 0), atol=1e-5, rtol=1e-5)
@@ -46,7 +47,7 @@ def test_every_step_gives_the_teacher_forced_logits(beam: int, kernel: bool, mon
 def test_in_bfloat16_the_kernel_errs_no_more_than_products_do(monkeypatch: pytest.MonkeyPatch) -> None:
     exact, model = stepped(built(torch.float32)), built(torch.bfloat16)
     ours = stepped(model)
-    monkeypatch.setattr(flat, "kernels", lambda: None)
+    monkeypatch.setattr(flat_block, "kernels", lambda: None)
     theirs = stepped(model)
     assert (ours - exact).norm() <= 1.1 * (theirs - exact).norm()
 
@@ -60,5 +61,5 @@ def test_a_step_sees_neither_padding_nor_the_free_room_of_the_cache() -> None:
     for layer, cache in zip(state.memory, state.cache, strict=True):
         layer.key[1, :, 2:], layer.value[1, :, 2:], cache[:, :, :, 1:] = torch.nan, torch.nan, torch.nan
     word = torch.tensor([4, 5, 6])
-    if flat.kernels() is not None:
+    if flat_block.kernels() is not None:
         assert torch.equal(model.step(state, word)[1], model.step(clean, word)[1])
