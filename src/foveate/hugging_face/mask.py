@@ -18,7 +18,6 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from foveate.attention import Positions, Visibility, block, causal, everything, nothing, padding, same_segment, window
-from foveate.attention.visibility import Causal, Window
 from foveate.hugging_face.formula import Given
 from foveate.hugging_face.standing import Standing
 
@@ -145,7 +144,7 @@ def _read(function: Callable[..., Any]) -> _Reading | None:
         case "remap_positions_for_packed_sequence":
             inner = _read(kept["mask_function"])
             # Positions begin anew in each sequence; rules about distances do not notice.
-            return inner if inner is not None and _by_distance(inner.rule) else None
+            return inner if inner is not None and inner.rule.band is not None else None
         case "and_masks.<locals>.and_mask":
             return _joined([_read(part) for part in kept["mask_functions"]])
     return None
@@ -158,10 +157,6 @@ def _joined(parts: list[_Reading | None]) -> _Reading | None:
         return None
     rule = reduce(lambda one, other: one & other, (part.rule for part in known), everything())
     return _Reading(rule, segments[0] if segments else None)
-
-
-def _by_distance(rule: Visibility) -> bool:
-    return isinstance(rule, Causal | Window) or rule == everything()
 
 
 def _agrees(function: Callable[..., Tensor], at: Standing, batch: int) -> bool:

@@ -10,7 +10,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from foveate.attention import Positions, Visibility, everything, window
-from foveate.attention.visibility import Causal, Window
 
 
 class Demand(NamedTuple):
@@ -63,10 +62,10 @@ class Standing(Positions):
         >>> Standing.between(query=1, key=5, query_start=4, rule=window(left=9, right=0)).simplified().rule
         everything()
         """
-        rule = self.rule
-        if not isinstance(rule, Causal | Window) or not self.query.numel() or not self.key.numel():
+        rule, band = self.rule, self.rule.band
+        if band is None or not rule.hides or not self.query.numel() or not self.key.numel():
             return self
-        left, right = (math.inf, 0) if isinstance(rule, Causal) else (rule.left, rule.right)
+        left, right = band
         first, last = (int(self.query[0, 0, place, 0]) for place in (0, -1))
         low, high = (int(self.key[0, 0, 0, place]) for place in (0, -1))
         if left < last - low:

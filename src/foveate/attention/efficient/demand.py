@@ -7,7 +7,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from foveate.attention.position import Positions
-from foveate.attention.visibility import And, Visibility, causal, everything
+from foveate.attention.visibility import TRIANGLE, Visibility
 from foveate.attention.visibility.rule import require_visibility
 
 
@@ -36,10 +36,9 @@ class Demand:
 
 def demand_of(rule: Visibility) -> Demand:
     require_visibility(rule)
-    parts = [part for part in (rule.rules if isinstance(rule, And) else (rule,)) if part != everything()]
-    of_keys = tuple(part for part in parts if not part.reads_query_position)
-    others = tuple(part for part in parts if part.reads_query_position and part != causal())
-    return Demand(causal() in parts, of_keys, others)
+    of_keys = tuple(part for part in rule.parts if not part.reads_query_position)
+    others = tuple(part for part in rule.parts if part.reads_query_position and part.band != TRIANGLE)
+    return Demand(any(part.band == TRIANGLE for part in rule.parts), of_keys, others)
 
 
 def require(mechanism: str, rule: Visibility, *, may_be_causal: bool, way_out: str) -> None:

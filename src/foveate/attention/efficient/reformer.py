@@ -16,7 +16,7 @@ from foveate.attention.paths.hidden import finite
 from foveate.attention.paths.materialised import MaterialisedPath, materialise
 from foveate.attention.paths.path import Cost, Formula, share_heads
 from foveate.attention.position import Positions
-from foveate.attention.visibility import And, Visibility, everything
+from foveate.attention.visibility import Visibility, everything
 
 SPACING = 2**32
 """Between the numbers of two buckets: more than any position or chunk."""
@@ -342,8 +342,7 @@ def _merged(
 
 def _chunk(formula: Formula) -> int:
     rule = formula.visibility
-    parts = rule.rules if isinstance(rule, And) else (rule,)
-    return next((part.chunk for part in parts if isinstance(part, SameBucket)), 1)
+    return next((part.chunk for part in rule.parts if isinstance(part, SameBucket)), 1)
 
 
 def _width(formula: Formula) -> int:

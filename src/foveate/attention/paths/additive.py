@@ -15,7 +15,6 @@ from foveate.attention.paths.path import Cost, Formula, cutting_reasons, share_h
 from foveate.attention.paths.weighted import suits, weigh_few
 from foveate.attention.position import Positions, traced
 from foveate.attention.score import Additive, GATv2Score, LocationAware, is_one_of
-from foveate.attention.visibility import Everything
 
 ROOM = 2**26
 """Bytes that the weights may take; where they would take more, blocks of queries come one after the other."""
@@ -77,7 +76,7 @@ class AdditivePath:
             return additive_gpu.context(formula, query, key, value, at=at, key_features=key_features, dropout=dropout)
         score, rows = formula.score, _rows(query, key)
         assert isinstance(score, Additive | GATv2Score)
-        hides, once = not isinstance(formula.visibility, Everything), query.shape[2] <= rows
+        hides, once = formula.visibility.hides, query.shape[2] <= rows
         visible = formula.visibility(at) if hides and once else None
         values = share_heads(value, query.shape[1])
         if hides and not nothing_to_silence(formula.visibility, at):
@@ -119,7 +118,7 @@ def looked_back(
         return None
     if kind != (1, torch.float32, "cpu") or traced() or unavailable():
         return None
-    visible = None if isinstance(formula.visibility, Everything) else formula.visibility(at)
+    visible = formula.visibility(at) if formula.visibility.hides else None
     shown = _ALL if visible is None else visible
     values, native = share_heads(value, heads), suits(query, value)
     if visible is not None and not nothing_to_silence(formula.visibility, at):

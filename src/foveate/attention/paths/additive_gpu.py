@@ -16,7 +16,7 @@ from foveate.attention.paths.pairwise_triton import Seen
 from foveate.attention.paths.path import Cost, Formula, share_heads
 from foveate.attention.position import Positions, traced
 from foveate.attention.score import Additive, GATv2Score
-from foveate.attention.visibility import And, Causal, Everything, Padding, Visibility, Window
+from foveate.attention.visibility import Visibility
 
 UNBOUNDED = 2**30
 """As many positions as no sequence has."""
@@ -52,19 +52,15 @@ def cost(formula: Formula, query: Tensor, key: Tensor, *, training: bool) -> Cos
 
 def knows(rule: Visibility) -> bool:
     """Whether the kernels find out themselves who sees whom, from positions and one mask over the keys."""
-    return all(isinstance(part, Everything | Causal | Window | Padding) for part in _parts(rule))
+    return not any(part.reads_query_position for part in rule.split().rest)
 
 
 def seen_under(rule: Visibility, at: Positions) -> Seen:
     """The rule as the kernels read it: how far a query sees, and a mask for the rest."""
-    left, right, masks = math.inf, math.inf, []
-    for part in _parts(rule):
-        if isinstance(part, Causal):
-            right = min(right, 0)
-        elif isinstance(part, Window):
-            left, right = min(left, part.left), min(right, part.right)
-        elif not isinstance(part, Everything) and not (part == Padding() and at.real is None):
-            masks.append(part(at))
+    (left, right), pads, rest = rule.split()
+    masks = [part(at) for part in rest]
+    if pads and at.real is not None:
+        masks.append(at.real)
     mask = reduce(torch.logical_and, masks) if masks else None
     if left == right == math.inf:
         return Seen(mask)
@@ -95,8 +91,7 @@ def context(
         shown = seen_keys(rule, at, max(1, pairwise_triton.ROOM // max(1, query.shape[0] * heads * key.shape[2])))
         (values,) = silence(shown, values)
         keys = None if keys is None else silence(shown, keys)[0]
-    alike = all(isinstance(part, Everything | Padding) for part in _parts(rule))
-    if dropout or not (alike or bool(values.detach().isfinite().all())):
+    if dropout or (rule.reads_query_position and not bool(values.detach().isfinite().all())):
         blocks = ChunkedPath()
         return blocks.run(formula, query, key, value, at=at, key_features=key_features, dropout=dropout)
     if keys is not None:
@@ -109,7 +104,3 @@ def context(
     features = score.query_features(query), key_features, vector, values
     leak = None if isinstance(score, Additive) else score.slope
     return pairwise_triton.attend(*features, seen=seen_under(rule, at), bias=bias, leak=leak)
-
-
-def _parts(rule: Visibility) -> tuple[Visibility, ...]:
-    return rule.rules if isinstance(rule, And) else (rule,)

@@ -21,7 +21,7 @@ from foveate.attention.paths.path import Cost, Formula, cutting_reasons, empty_r
 from foveate.attention.position import Positions
 from foveate.attention.score import Additive, Cosine, Dot, General, is_factored, is_one_of
 from foveate.attention.score.graph import EdgeScore
-from foveate.attention.visibility import And, Edges, Everything, Visibility
+from foveate.attention.visibility import Graph, Visibility, joined
 
 NODES = 64
 """Of how many nodes a bias that does not judge single pairs is asked about at a time."""
@@ -188,14 +188,13 @@ def _pairs_follow(score: object) -> bool:
     )
 
 
-def split(visibility: Visibility) -> tuple[Edges | None, Visibility]:
+def split(visibility: Visibility) -> tuple[Graph | None, Visibility]:
     """The graph in a rule, and what is joined to it by `&`."""
-    parts = visibility.rules if isinstance(visibility, And) else (visibility,)
-    graphs = [rule for rule in parts if isinstance(rule, Edges)]
-    if not graphs:
-        return None, visibility
-    rest = [rule for rule in parts if rule is not graphs[0]]
-    return graphs[0], Everything() if not rest else rest[0] if len(rest) == 1 else And(tuple(rest))
+    parts = visibility.parts
+    for place, rule in enumerate(parts):
+        if (graph := rule.graph) is not None:
+            return graph, joined((*parts[:place], *parts[place + 1 :]))
+    return None, visibility
 
 
 def _graph(visibility: Visibility, at: Positions) -> _Graph:
@@ -210,7 +209,7 @@ def _graph(visibility: Visibility, at: Positions) -> _Graph:
     code = (target[here] * keys + source[here]).unique()
     target, source = code // max(keys, 1), code % max(keys, 1)
     placed = _by_edge(at, source, target)
-    if isinstance(beside, Everything):
+    if not beside.hides:
         return _Graph(source, target, None, placed, at)
     visible = _of_edges(beside(placed), len(source))
     if visible.shape[0] == visible.shape[1] == 1:
@@ -220,7 +219,7 @@ def _graph(visibility: Visibility, at: Positions) -> _Graph:
     return _Graph(source, target, visible, placed, at)
 
 
-def _loops(rule: Edges, at: Positions) -> Int[Tensor, "2 loops"]:
+def _loops(rule: Graph, at: Positions) -> Int[Tensor, "2 loops"]:
     """An edge from each node to itself, where it is both a query and a key."""
     if not rule.self_loops:
         return torch.zeros(2, 0, dtype=torch.long, device=at.device)

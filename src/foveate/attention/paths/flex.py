@@ -15,7 +15,7 @@ from foveate.attention.paths.hidden import finite, nothing_to_silence, silence
 from foveate.attention.paths.materialised import materialise
 from foveate.attention.paths.path import Cost, Formula, empty_reasons
 from foveate.attention.position import Positions
-from foveate.attention.visibility import Everything, Visibility
+from foveate.attention.visibility import Visibility
 
 BLOCK = 128
 
@@ -55,7 +55,7 @@ class FlexPath:
 
     def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
         pairs = float(query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2])
-        if not isinstance(formula.visibility, Everything):
+        if formula.visibility.hides:
             pairs = min(formula.visibility.pairs(at, query.shape[1]) * (query.shape[0] if _shared(at) else 1), pairs)
         table = query.shape[2] * key.shape[2] * 4.0 * query.shape[1] if formula.bias is not None else 0.0
         return Cost(4.0 * pairs * key.shape[3], table)
@@ -82,7 +82,7 @@ class FlexPath:
             given.key.contiguous(),
             given.value.contiguous(),
             score_mod=None if formula.bias is None else _score_mod(formula, at),
-            block_mask=None if isinstance(formula.visibility, Everything) else _block_mask(formula, query, at),
+            block_mask=_block_mask(formula, query, at) if formula.visibility.hides else None,
             scale=given.scale,
         )
 

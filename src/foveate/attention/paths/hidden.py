@@ -11,14 +11,14 @@ from torch import Tensor
 
 from foveate import native
 from foveate.attention.position import Positions, traced
-from foveate.attention.visibility import Causal, Everything, Padding, Visibility
+from foveate.attention.visibility import Visibility
 
 
 def nothing_to_silence(visibility: Visibility, at: Positions) -> bool:
     """Whether every key is seen by some query, or holds zeros already."""
-    if isinstance(visibility, Padding):
-        return at.zeroed and visibility.lengths is None
-    return isinstance(visibility, Everything) or (isinstance(visibility, Causal) and (at.aligned or at.zeroed))
+    if (band := visibility.band) is not None:
+        return band[0] == math.inf and (band[1] == math.inf or at.aligned or at.zeroed)
+    return at.zeroed and visibility.pads
 
 
 def silence(

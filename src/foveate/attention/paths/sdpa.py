@@ -17,7 +17,7 @@ from foveate.attention.paths.materialised import materialise
 from foveate.attention.paths.path import Cost, Formula, asked
 from foveate.attention.paths.seen import Seen, hiding
 from foveate.attention.position import Positions
-from foveate.attention.visibility import Causal, Everything
+from foveate.attention.visibility import TRIANGLE
 
 LARGE_BLOCKS = 768
 """Queries from which on torch's kernel for CPUs multiplies blocks that are worth oneDNN's preparations."""
@@ -38,9 +38,9 @@ class SDPAPath:
     def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
         pairs = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
         flops = 4.0 * pairs * key.shape[3]
-        if isinstance(formula.visibility, Everything) and formula.bias is None:
+        if not formula.visibility.hides and formula.bias is None:
             return Cost(flops, 0.0)
-        if isinstance(formula.visibility, Causal) and at.aligned and formula.bias is None:
+        if at.aligned and formula.visibility.band == TRIANGLE and formula.bias is None:
             return Cost(flops / 2, 0.0)
         held = float(pairs // query.shape[1]) * (1 if formula.bias is None else query.element_size())
         return Cost(flops, held, told=asked(formula, query, at))
@@ -57,7 +57,7 @@ class SDPAPath:
         dropout: float = 0.0,
     ) -> Float[Tensor, "batch heads query value_head_dim"]:
         rule = formula.visibility
-        triangle = formula.bias is None and isinstance(rule, Causal) and at.aligned
+        triangle = formula.bias is None and at.aligned and rule.band == TRIANGLE
         shown = None if triangle else hiding(rule, at)
         if triangle or shown is not None:
             visible = None if shown is None else shown.visible

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from foveate.attention.paths.hidden import each_sees_itself
 from foveate.attention.position import Positions, traced
-from foveate.attention.visibility import Everything, Visibility
+from foveate.attention.visibility import Visibility
 
 KEPT = 2**22
 """Numbers of a mask up to which it is kept with its positions. What is larger is made for each call: beside the time of
@@ -128,7 +128,7 @@ def _in_blocks(rule: Visibility, at: Positions) -> Bool[Tensor, "#batch #heads #
 
 def hiding(rule: Visibility, at: Positions) -> Seen | None:
     """What a rule says; None where it is known to hide nothing."""
-    if isinstance(rule, Everything):
+    if not rule.hides:
         return None
     shown = seen(rule, at)
     return None if shown.whole else shown

@@ -21,7 +21,7 @@ from foveate.attention.paths.path import Cost, Formula, asked
 from foveate.attention.paths.product import ProductPath
 from foveate.attention.paths.seen import hiding
 from foveate.attention.position import Positions, traced
-from foveate.attention.visibility import And, Causal, Everything, Padding, Prefix, Visibility, Window
+from foveate.attention.visibility import TRIANGLE, Visibility
 
 LONGEST = 512
 """Keys beyond which products of matrices are faster on every machine that was seen."""
@@ -45,7 +45,7 @@ class ShortPath:
             reasons.append(f"made for up to {LONGEST} keys, not for {key.shape[2]}")
         if traced():
             reasons.append("a kernel cannot be written into a traced program")
-        if not _one_stretch(formula.visibility):
+        if not formula.visibility.gapless:
             reasons.append(f"{formula.visibility} leaves gaps")
         if not reasons and native.load(*_FILE).library is None:
             reasons.append("needs a C++ compiler")
@@ -68,7 +68,7 @@ class ShortPath:
         dropout: float = 0.0,
     ) -> Float[Tensor, "batch heads query value_head_dim"]:
         rule = formula.visibility
-        causal = isinstance(rule, Causal) and at.aligned
+        causal = at.aligned and rule.band == TRIANGLE
         shown = None if causal else hiding(rule, at)
         # A kernel that does not read what is hidden is not enough where weights of a score would meet it.
         meets = shown is not None and type(formula.score) not in PLAIN and not finite(key)
@@ -96,19 +96,12 @@ def _fits(given: Dots) -> bool:
 
 def _seen_by_each(rule: Visibility, keys: int, at: Positions) -> float:
     """How many keys a query sees in the mean: no others are read."""
-    if isinstance(rule, Causal) and at.aligned:
+    if at.aligned and rule.band == TRIANGLE:
         return (keys + 1) / 2
-    shown = hiding(rule, at) if keys <= LONGEST and _one_stretch(rule) else None
+    shown = hiding(rule, at) if keys <= LONGEST and rule.gapless else None
     if shown is None or not shown.kept or shown.stretches is None:
         return float(keys)
     return float((shown.stretches[..., 1] - shown.stretches[..., 0]).float().mean())
-
-
-def _one_stretch(rule: Visibility) -> bool:
-    """Whether a query sees its keys without gaps, as far as the rule's name tells."""
-    if isinstance(rule, And):
-        return all(_one_stretch(part) for part in rule.rules)
-    return isinstance(rule, Causal | Everything | Padding | Prefix | Window)
 
 
 def _forward(query: Tensor, key: Tensor, value: Tensor, ranges: Tensor | None, causal: bool, scale: float) -> Tensor:

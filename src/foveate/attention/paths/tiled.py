@@ -18,7 +18,7 @@ from foveate.attention.paths.layout import Tile, tiles
 from foveate.attention.paths.path import Cost, Formula, cutting_reasons, empty_reasons
 from foveate.attention.paths.tile import by_layout, by_tile
 from foveate.attention.position import Positions, traced
-from foveate.attention.visibility import And, Causal, Chunk, Padding, Visibility, Window
+from foveate.attention.visibility import Visibility
 
 WORTH = 0.6
 """What part of all pairs tiles may have under a rule that looks both ways: causal() has little more than half."""
@@ -40,7 +40,7 @@ class TiledPath:
         reasons = cutting_reasons(formula) + empty_reasons(query, key)
         if query.device.type != "cpu":
             reasons.append(f"made for CPUs, not for {query.device.type}")
-        if not _one_sided(formula.visibility) and not self._sparse(formula.visibility, at):
+        if formula.visibility.ahead == math.inf and not self._sparse(formula.visibility, at):
             reasons.append(f"{formula.visibility} does not end at the query, and leaves out too little to tile")
         if query.shape[2] <= self.tile and (unfused := fusing_reasons(formula, query, key, at)):
             reasons.append(f"one tile would be the whole, and {unfused[0]}")
@@ -73,7 +73,7 @@ class TiledPath:
 
     def _sparse(self, visibility: Visibility, at: Positions) -> bool:
         """Whether tiles leave out most pairs of a rule that looks both ways and has no band."""
-        if traced() or not visibility.lasting or isinstance(visibility, Padding) or math.isfinite(visibility.width):
+        if traced() or not visibility.lasting or math.isfinite(visibility.width):
             return False
         if visibility.reach(at).unbounded:
             return False
@@ -91,12 +91,3 @@ def _unfused(cost: Cost, layout: list[Tile]) -> Cost:
 
 def _pairs(layout: list[Tile]) -> int:
     return sum(tile.pairs for tile in layout)
-
-
-def _one_sided(visibility: Visibility) -> bool:
-    """Whether a query sees nothing from some place behind it on, as far as the rule's name tells."""
-    if isinstance(visibility, And):
-        return any(_one_sided(rule) for rule in visibility.rules)
-    return isinstance(visibility, Causal) or (
-        isinstance(visibility, Window | Chunk) and visibility.right < float("inf")
-    )

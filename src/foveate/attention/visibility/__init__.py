@@ -7,7 +7,19 @@ from foveate.attention.visibility.edge import Edges, Predicate, edges, predicate
 from foveate.attention.visibility.grid import Neighbourhood, neighbourhood
 from foveate.attention.visibility.pattern import bigbird, longformer, sparse
 from foveate.attention.visibility.reach import Reach, Span
-from foveate.attention.visibility.rule import And, Everything, Not, Nothing, Or, Visibility, everything, nothing
+from foveate.attention.visibility.rule import (
+    TRIANGLE,
+    And,
+    Everything,
+    Graph,
+    Not,
+    Nothing,
+    Or,
+    Visibility,
+    everything,
+    joined,
+    nothing,
+)
 from foveate.attention.visibility.segment import Padding, Prefix, SameSegment, padding, prefix, same_segment
 from foveate.attention.visibility.sparse import (
     Chunk,
@@ -24,6 +36,7 @@ from foveate.attention.visibility.sparse import (
 from foveate.attention.visibility.window import Around, Causal, Dilated, Window, around, causal, dilated, window
 
 __all__ = [
+    "TRIANGLE",
     "And",
     "Around",
     "Causal",
@@ -32,6 +45,7 @@ __all__ = [
     "Edges",
     "Everything",
     "GlobalTokens",
+    "Graph",
     "Neighbourhood",
     "Not",
     "Nothing",
@@ -56,6 +70,7 @@ __all__ = [
     "edges",
     "everything",
     "global_tokens",
+    "joined",
     "longformer",
     "neighbourhood",
     "nothing",

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from foveate.attention.check import described, refusal
 from foveate.attention.position import Positions
-from foveate.attention.visibility.rule import Visibility
+from foveate.attention.visibility.rule import Graph, Visibility
 
 PRINTED = 64
 """Edges up to which a graph prints as the code that makes it."""
@@ -26,6 +26,10 @@ class Edges(Visibility):
     self_loops: bool
     """Whether every node also sees itself, by edges that stand behind the caller's."""
     by_pair = True
+
+    @property
+    def graph(self) -> Graph:
+        return Graph(self.index, self.self_loops)
 
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
         visible = self._matrix(at)

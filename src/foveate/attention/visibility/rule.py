@@ -1,14 +1,16 @@
 """What a rule is, and the Boolean algebra of rules: `&`, `|` and `~`, which simplify what they can prove."""
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from inspect import isabstract
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from foveate.attention.check import refusal, require_whole
@@ -18,6 +20,30 @@ from foveate.attention.visibility.reach import EVERYWHERE, NOWHERE, Reach, inter
 SAMPLED_ROWS = 64
 """Of how many queries visible keys are counted where there are too many pairs to count them all."""
 COUNTED_PAIRS = 2**20
+Count = int | float
+"""A number of keys, or math.inf."""
+Band = tuple[Count, Count]
+"""How many keys before itself and after itself a query sees, all of them and no others; neither is negative."""
+EVERYWHERE_BAND: Band = (math.inf, math.inf)
+TRIANGLE: Band = (math.inf, 0)
+"""The band of causal()."""
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Edges of a graph, sources (the keys) above targets (the queries)."""
+
+    index: Int[Tensor, "2 edges"]
+    self_loops: bool
+    """Whether every node also sees itself."""
+
+
+class Split(NamedTuple):
+    """A conjunction as kernels take it: a band, whether padding is hidden, and the rules that say more than that."""
+
+    band: Band
+    pads: bool
+    rest: "tuple[Visibility, ...]"
 
 
 class Visibility(ABC):
@@ -40,6 +66,7 @@ class Visibility(ABC):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        _forget_facts_of_another_answer(cls)
         for base in cls.__mro__[1:]:
             if issubclass(base, Visibility) and base.__module__.startswith("foveate.") and not isabstract(base):
                 raise TypeError(
@@ -67,6 +94,64 @@ class Visibility(ABC):
     def reads_query_position(self) -> bool:
         """Whether the answer depends on where a query stands: then `at` must say it."""
         return True
+
+    # ---- what a rule may say about itself, so that paths, traces and exports need not know its class --------------
+
+    @property
+    def hides(self) -> bool:
+        """Whether anything can be hidden at all."""
+        return True
+
+    @property
+    def band(self) -> Band | None:
+        """How many keys a query sees before and after itself, where the rule says that and nothing else."""
+        return None
+
+    @property
+    def pads(self) -> bool:
+        """Whether the rule hides the keys that `Positions.real` calls padding, and nothing else."""
+        return False
+
+    @property
+    def graph(self) -> Graph | None:
+        """The edges, where the rule says who is linked to whom and nothing else."""
+        return None
+
+    @property
+    def gapless(self) -> bool:
+        """Whether a query sees all real keys between the first and the last one that it sees."""
+        return False
+
+    @property
+    def ahead(self) -> Count:
+        """A number of keys after itself beyond which a query sees nothing."""
+        return math.inf
+
+    @property
+    def parts(self) -> "tuple[Visibility, ...]":
+        """The rules that are joined by `&` here: this one, if it is not a conjunction."""
+        return (self,)
+
+    def split(self) -> Split:
+        """The parts that kernels know natively, apart from the others.
+
+        >>> from foveate.attention import causal, padding, prefix
+        >>> (causal() & padding() & prefix(2)).split()
+        Split(band=(inf, 0), pads=True, rest=(prefix(2),))
+        """
+        left, right, pads, rest = math.inf, math.inf, False, []
+        for rule in self.parts:
+            if (band := rule.band) is not None:
+                left, right = min(left, band[0]), min(right, band[1])
+            elif rule.pads:
+                pads = True
+            else:
+                rest.append(rule)
+        return Split((left, right), pads, tuple(rest))
+
+    def simplified(self, at: Positions) -> "Visibility":
+        """The plainest rule that says the same at these positions."""
+        return self
 
     @property
     def by_pair(self) -> bool:
@@ -170,9 +255,27 @@ def require_visibility(rule: object) -> None:
     raise refusal("visibility", rule, "Give a rule, such as causal(), or a function of yours in predicate(...).")
 
 
+FACTS = (
+    *("hides", "band", "pads", "graph", "gapless", "ahead", "by_pair", "lasting", "width", "reach"),
+    *("reads_query_position", "reads_length", "meet", "join", "simplified"),
+)
+"""What a rule may say about itself."""
+
+
+def _forget_facts_of_another_answer(cls: type[Visibility]) -> None:
+    """A subclass that answers otherwise inherits nothing that a class before it says about its own answer."""
+    if "__call__" not in vars(cls):
+        return
+    before = next((base for base in cls.__mro__[1:] if "__call__" in vars(base)), Visibility)
+    for name in FACTS:
+        inherited = getattr(cls, name)
+        if name not in vars(cls) and before is not Visibility and inherited is getattr(before, name):
+            setattr(cls, name, getattr(Visibility, name))
+
+
 @dataclass(frozen=True)
 class Everything(Visibility):
-    by_pair = True
+    by_pair, hides, gapless, band, parts = True, False, True, EVERYWHERE_BAND, ()
 
     def __call__(self, at: Positions) -> Bool[Tensor, "1 1 1 1"]:
         return torch.ones(1, 1, 1, 1, dtype=torch.bool, device=at.device)
@@ -243,6 +346,21 @@ class And(Combined):
         return reduce(torch.logical_and, (rule(at) for rule in self.rules))
 
     @property
+    def parts(self) -> tuple[Visibility, ...]:
+        return self.rules
+
+    @property
+    def gapless(self) -> bool:
+        return all(rule.gapless for rule in self.rules)
+
+    @property
+    def ahead(self) -> Count:
+        return min(rule.ahead for rule in self.rules)
+
+    def simplified(self, at: Positions) -> Visibility:
+        return reduce(lambda one, other: one & other, (rule.simplified(at) for rule in self.rules))
+
+    @property
     def width(self) -> int | float:
         return min(rule.width for rule in self.rules)
 
@@ -256,6 +374,10 @@ class And(Combined):
 class Or(Combined):
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads #query #key"]:
         return reduce(torch.logical_or, (rule(at) for rule in self.rules))
+
+    @property
+    def ahead(self) -> Count:
+        return max(rule.ahead for rule in self.rules)
 
     @property
     def width(self) -> int | float:
@@ -316,6 +438,11 @@ def nothing() -> Visibility:
     nothing()
     """
     return Nothing()
+
+
+def joined(rules: Sequence[Visibility]) -> Visibility:
+    """The conjunction of rules that are as simple together as they can be."""
+    return And(tuple(rules)) if len(rules) > 1 else rules[0] if rules else Everything()
 
 
 Simplify = Callable[[Visibility, Visibility], Visibility | None]

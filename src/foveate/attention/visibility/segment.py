@@ -18,6 +18,11 @@ from foveate.attention.visibility.rule import Everything, Visibility
 @dataclass(frozen=True, eq=False)
 class Padding(Visibility):
     lengths: Integer[Tensor, " batch"] | None = None
+    gapless = True
+
+    @property
+    def pads(self) -> bool:
+        return self.lengths is None
 
     @property
     def by_pair(self) -> bool:
@@ -57,6 +62,7 @@ class Padding(Visibility):
 @dataclass(frozen=True)
 class Prefix(Visibility):
     length: int | tuple[int, ...]
+    gapless = True
 
     @property
     def by_pair(self) -> bool:

@@ -12,8 +12,8 @@ from torch import Tensor
 from foveate.attention.check import require_whole, whole_numbers
 from foveate.attention.position import Positions
 from foveate.attention.visibility.reach import EVERYWHERE, Reach, Span
-from foveate.attention.visibility.rule import Visibility, everything
-from foveate.attention.visibility.window import Causal, Count, Window, number, require_counts
+from foveate.attention.visibility.rule import Count, Visibility, everything
+from foveate.attention.visibility.window import number, require_counts
 
 
 @dataclass(frozen=True)
@@ -31,15 +31,17 @@ class Chunk(Visibility):
     def width(self) -> int | float:
         return (self.left + self.right + 1) * self.size
 
+    @property
+    def ahead(self) -> Count:
+        return (self.right + 1) * self.size - 1
+
     def reach(self, at: Positions) -> Reach:
         chunk = (at.query // self.size).double()
         return Reach((Span((chunk - self.left) * self.size, (chunk + self.right + 1) * self.size - 1),))
 
     def meet(self, other: Visibility) -> Visibility | None:
-        if isinstance(other, Causal):
-            return self._meet_window(other, math.inf, 0)
-        if isinstance(other, Window):
-            return self._meet_window(other, other.left, other.right)
+        if (band := other.band) is not None:
+            return self._meet_window(other, *band)
         if not isinstance(other, Chunk):
             return None
         if other.size == self.size:

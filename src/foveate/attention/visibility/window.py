@@ -1,7 +1,7 @@
 """Rules about the distance between a query and a key."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -11,15 +11,12 @@ from torch import Tensor
 from foveate.attention.check import require_real, require_whole
 from foveate.attention.position import Positions
 from foveate.attention.visibility.reach import Reach, Span
-from foveate.attention.visibility.rule import Visibility, everything
-
-Count = int | float
-"""A number of keys, or math.inf."""
+from foveate.attention.visibility.rule import TRIANGLE, Band, Count, Visibility, everything
 
 
 @dataclass(frozen=True)
 class Causal(Visibility):
-    by_pair = True
+    by_pair, gapless, band, ahead = True, True, TRIANGLE, 0
 
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
         return at.key <= at.query
@@ -28,10 +25,10 @@ class Causal(Visibility):
         return Reach((Span(-math.inf, at.query),))
 
     def meet(self, other: Visibility) -> Visibility | None:
-        return _window(min(math.inf, other.left), 0) if isinstance(other, Window) else None
+        return _band_of_both(self, other, min)
 
     def join(self, other: Visibility) -> Visibility | None:
-        return _window(math.inf, other.right) if isinstance(other, Window) else None
+        return _band_of_both(self, other, max)
 
     def __repr__(self) -> str:
         return "causal()"
@@ -41,7 +38,7 @@ class Causal(Visibility):
 class Window(Visibility):
     left: Count
     right: Count
-    by_pair = True
+    by_pair, gapless = True, True
 
     def __post_init__(self) -> None:
         require_counts("A window", left=self.left, right=self.right)
@@ -51,6 +48,14 @@ class Window(Visibility):
         return (distance <= self.left) & (-distance <= self.right)
 
     @property
+    def band(self) -> Band:
+        return self.left, self.right
+
+    @property
+    def ahead(self) -> Count:
+        return self.right
+
+    @property
     def width(self) -> int | float:
         return self.left + self.right + 1
 
@@ -58,15 +63,11 @@ class Window(Visibility):
         return Reach((Span(at.query.double() - self.left, at.query.double() + self.right),))
 
     def meet(self, other: Visibility) -> Visibility | None:
-        if isinstance(other, Window):
-            return _window(min(self.left, other.left), min(self.right, other.right))
-        return None
+        return _band_of_both(self, other, min)
 
     def join(self, other: Visibility) -> Visibility | None:
         # Both hold the query itself, so no gap can lie between them.
-        if isinstance(other, Window):
-            return _window(max(self.left, other.left), max(self.right, other.right))
-        return None
+        return _band_of_both(self, other, max)
 
     def __repr__(self) -> str:
         return f"window(left={number(self.left)}, right={number(self.right)})"
@@ -99,10 +100,8 @@ class Dilated(Visibility):
         return Reach((Span(at.query.double() - left, at.query.double() + right),))
 
     def meet(self, other: Visibility) -> Visibility | None:
-        if isinstance(other, Causal):
-            return Dilated(self.left, 0, self.step)
-        if isinstance(other, Window):
-            return Dilated(self._least(self.left, other.left), self._least(self.right, other.right), self.step)
+        if (band := other.band) is not None:
+            return Dilated(self._least(self.left, band[0]), self._least(self.right, band[1]), self.step)
         if isinstance(other, Dilated) and other.step == self.step:
             return Dilated(min(self.left, other.left), min(self.right, other.right), self.step)
         return None
@@ -137,6 +136,12 @@ class Around(Visibility):
         centre = (at.query if at.centre is None else at.centre.detach()).to(torch.float64)
         slack = 0.0 if at.centre is None else 1.0  # a float32 difference may round to the border
         return Reach((Span(centre - self.left - slack, centre + self.right + slack),))
+
+    def simplified(self, at: Positions) -> Visibility:
+        """Without a centre of its own, a query looks around itself: at whole distances."""
+        if at.centre is not None:
+            return self
+        return _window(*(side if math.isinf(side) else math.floor(side) for side in (self.left, self.right)))
 
     def meet(self, other: Visibility) -> Visibility | None:
         if isinstance(other, Around):
@@ -220,6 +225,13 @@ def _window(left: Count, right: Count) -> Visibility:
     if left == math.inf and right == math.inf:
         return everything()
     return Causal() if left == math.inf and right == 0 else Window(left, right)
+
+
+def _band_of_both(one: Visibility, other: Visibility, which: Callable[[Count, Count], Count]) -> Visibility | None:
+    """The smaller or the larger of two bands; None where the other rule is no band."""
+    if (mine := one.band) is None or (theirs := other.band) is None:
+        return None
+    return _window(which(mine[0], theirs[0]), which(mine[1], theirs[1]))
 
 
 def require_counts(what: str, of: str = "", **sides: Count) -> None:

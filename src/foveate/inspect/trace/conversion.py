@@ -17,7 +17,6 @@ from foveate.attention.claim import is_hooked
 from foveate.attention.normaliser import Softmax
 from foveate.attention.paths.path import Formula
 from foveate.attention.score import Additive, Cosine, Dot, General, Location, is_one_of
-from foveate.attention.visibility import And, Around, Causal, Edges, Everything, Padding, Window
 from foveate.errors import UsageError
 from foveate.inspect.trace import normal
 from foveate.inspect.trace.site import Site, SiteKind
@@ -217,18 +216,14 @@ def require_small(what: str, queries: int, keys: int, limit: int = DENSE) -> Non
 
 
 def _kind(record: AttentionRecord, rule: Visibility) -> SiteKind:
-    parts = rule.rules if isinstance(rule, And) else (rule,)
-    return "graph" if any(isinstance(part, Edges) for part in parts) else record.kind
+    return "graph" if any(part.graph is not None for part in rule.parts) else record.kind
 
 
 def _visibility(rule: Visibility, at: Positions, heads: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    parts = [part for part in (rule.rules if isinstance(rule, And) else (rule,)) if not isinstance(part, Everything)]
-    pads = any(isinstance(part, Padding) and part.lengths is None for part in parts)
-    near = [part for part in parts if not (isinstance(part, Padding) and part.lengths is None)]
-    real = at.real[0, 0, 0].cpu() if pads and at.real is not None and not bool(at.real.all()) else None
-    window = _window(near, at)
-    if window is not None:
-        native = {"left": _bound(window[0]), "right": _bound(window[1])}
+    (left, right), pads, rest = rule.simplified(at).split()
+    if not rest:
+        real = at.real[0, 0, 0].cpu() if pads and at.real is not None and not bool(at.real.all()) else None
+        native = {"left": _bound(left), "right": _bound(right)}
         return {"code": str(rule), "native": native}, {} if real is None else {"real": real}
     queries, keys = at.query.shape[2], at.key.shape[3]
     if queries * keys > BITS:
@@ -237,20 +232,6 @@ def _visibility(rule: Visibility, at: Positions, heads: int) -> tuple[dict[str, 
         centre = {} if at.centre is None else {"centre": at.centre[0, :, :, 0].float().cpu()}
         return {"code": str(rule), "native": None}, {**kept, **centre}
     return {"code": str(rule), "native": None}, {"visible": _packed(rule, at, heads, keys)}
-
-
-def _window(near: list[Visibility], at: Positions) -> tuple[Count, Count] | None:
-    """What one window alone says."""
-    match near:
-        case []:
-            return float("inf"), float("inf")
-        case [Causal()]:
-            return float("inf"), 0
-        case [Window(left=left, right=right)]:
-            return left, right
-        case [Around(left=left, right=right)] if at.centre is None:
-            return left, right
-    return None
 
 
 def _bound(count: Count) -> int | None:

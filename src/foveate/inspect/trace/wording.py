@@ -4,7 +4,6 @@ from foveate.attention.bias import Alibi, Gaussian, RelativeBuckets
 from foveate.attention.normaliser import Entmax, Hard, Normaliser, ReLU, Sigmoid, Softmax, Sparsemax
 from foveate.attention.paths.path import Formula
 from foveate.attention.score import Additive, Cosine, Dot, General, Location, ScaledDot
-from foveate.attention.visibility import Everything
 
 
 def describe(formula: Formula, normaliser: Normaliser, width: int) -> str:
@@ -17,7 +16,7 @@ def describe(formula: Formula, normaliser: Normaliser, width: int) -> str:
         reweight = formula.reweight
         sigma = f", σ = {reweight.sigma:g}" if isinstance(reweight, Gaussian) else ""
         written += f" · exp({_BIASES.get(type(reweight), type(reweight).__name__)}{sigma})"
-    return written if isinstance(formula.visibility, Everything) else f"{written} over {formula.visibility}"
+    return f"{written} over {formula.visibility}" if formula.visibility.hides else written
 
 
 _BIASES: dict[type, str] = {
