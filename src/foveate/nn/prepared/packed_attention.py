@@ -83,7 +83,7 @@ class _Packed(torch.autograd.Function):
     ) -> Tensor:
         library = kernels()
         assert library is not None
-        given = query, memory
+        inputs = query, memory
         query = query.contiguous()
         memory = None if memory is None else memory.to(query.dtype).contiguous()
         width = query.shape[1] if memory is not None else query.shape[1] // 3
@@ -96,7 +96,7 @@ class _Packed(torch.autograd.Function):
         starts = (native.address(query_starts), native.address(key_starts))
         output = native.address(context)
         library.forward(*_parts(query, memory, width), half, *starts, *ctx.rest, output, native.threads())
-        ctx.save_for_backward(query, memory, query_starts, key_starts, *given)
+        ctx.save_for_backward(query, memory, query_starts, key_starts, *inputs)
         ctx.width, ctx.formula = width, (heads, causal, scale)
         return context
 
@@ -104,10 +104,10 @@ class _Packed(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         library = kernels()
         assert library is not None
-        query, memory, query_starts, key_starts, *given = ctx.saved_tensors
+        query, memory, query_starts, key_starts, *inputs = ctx.saved_tensors
         if torch.is_grad_enabled():
             defined = partial(_defined, query_starts.tolist(), key_starts.tolist(), *ctx.formula)
-            return (*by_definition(defined, given, grad), None, None, None, None, None)
+            return (*by_definition(defined, inputs, grad), None, None, None, None, None)
         grad = grad.to(query.dtype).contiguous()
         to_query = torch.empty_like(query)
         to_memory = None if memory is None else torch.empty_like(memory)

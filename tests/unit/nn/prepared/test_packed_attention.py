@@ -136,11 +136,11 @@ def test_a_recorded_transformer_answers_the_same_and_shows_the_weights_of_the_pa
     source, target = Batch.of([[4, 5, 6, 2], [7, 2]]), Batch.of([[1, 4, 5, 6, 2], [1, 5, 2]])
     with torch.no_grad():
         logits = model(source, target)
-        with record(model) as seen:
+        with record(model) as recording:
             assert torch.equal(model(source, target), logits)
         monkeypatch.setattr(packed_attention, "kernels", lambda: None)
         with record(model) as padded:
             torch.testing.assert_close(model(source, target), logits)
-    assert [one.name for one in seen] == [one.name for one in padded]
-    for one, other in zip(seen, padded, strict=True):
+    assert [one.name for one in recording] == [one.name for one in padded]
+    for one, other in zip(recording, padded, strict=True):
         torch.testing.assert_close(one.weights(), other.weights())
