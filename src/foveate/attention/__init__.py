@@ -11,7 +11,6 @@ from foveate.attention.bias import (
     RelativeBuckets,
     RelativeBucketsConfig,
 )
-from foveate.attention.choice import Reinforce, choices
 from foveate.attention.configuration import AnyMechanismConfig, AttentionConfig
 from foveate.attention.local import LocalMonotonicConfig, LocalPredictiveConfig, PredictedCentre
 from foveate.attention.mechanism import Mechanism, MechanismConfig
@@ -29,6 +28,7 @@ from foveate.attention.normaliser import (
 from foveate.attention.paths import PATHS, Cost, EdgeWeights, Formula, MaterialisedPath, Path, edge_weights
 from foveate.attention.position import Positions
 from foveate.attention.record import AttentionRecord, Recording, record
+from foveate.attention.reinforce import Reinforce, choices
 from foveate.attention.score import (
     Additive,
     AdditiveConfig,

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from foveate import machine
-from foveate.attention import check, planner, record, summary
+from foveate.attention import check, display, planner, record
 from foveate.attention.bias import Bias
 from foveate.attention.normaliser import Normaliser, Softmax
 from foveate.attention.paths import PATHS
@@ -45,18 +45,18 @@ class Explanation:
     """
 
     def __repr__(self) -> str:
-        return f"<Explanation: {summary.sizes(self.weights.shape)}; {self._facts()}>"
+        return f"<Explanation: {display.sizes(self.weights.shape)}; {self._facts()}>"
 
     def _repr_html_(self) -> str:
         """The sizes, and small maps of the first example's heads."""
-        facts = f"<p>Explanation: {summary.sizes(self.weights.shape)}; {self._facts()}</p>"
-        return facts + summary.maps(self.weights[0], self.visible[0]) if len(self.weights) else facts
+        facts = f"<p>Explanation: {display.sizes(self.weights.shape)}; {self._facts()}</p>"
+        return facts + display.maps(self.weights[0], self.visible[0]) if len(self.weights) else facts
 
     def _facts(self) -> str:
         pairs = self.visible.numel()
         seen = 100 * float(self.visible.sum()) / pairs if pairs else 0.0
         odd = int((~self.weights.isfinite()).sum())
-        lost = f", {summary.counted(odd, 'weight')} not a number" if odd else ""
+        lost = f", {display.counted(odd, 'weight')} not a number" if odd else ""
         return f"{self.shows} weights, {seen:.3g} % of the pairs visible{lost}; context {tuple(self.context.shape)}"
 
 

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from foveate.attention import summary
+from foveate.attention import display
 from foveate.attention.paths.edges import EdgesPath, edge_statistic
 from foveate.attention.paths.layout import tiles
 from foveate.attention.paths.materialised import biased_scores
@@ -55,7 +55,7 @@ class AttentionRecord:
 
     def _repr_html_(self) -> str:
         """Name, sizes and parts, and small maps of the first example's heads while its weights can be had."""
-        shown = summary.table([self._facts()])
+        shown = display.table([self._facts()])
         batch, _, queries, keys = self.shape
         if not batch or max(queries, keys) > summary.CELLS or self.statistic is None:
             return shown
@@ -64,7 +64,7 @@ class AttentionRecord:
         except ValueError:  # written to since: then there is nothing to show but the sizes
             return shown
         visible = self.formula.visibility(self.at)[0].expand(weights.shape)
-        return shown + summary.maps(weights, visible)
+        return shown + display.maps(weights, visible)
 
     def _facts(self) -> tuple[str, str, str, str]:
         parts = (self.formula.score, self.formula.normaliser)
@@ -72,7 +72,7 @@ class AttentionRecord:
         return (
             self.name or "attention",
             self.kind,
-            summary.sizes(self.shape),
+            display.sizes(self.shape),
             f"{named} over {self.formula.visibility}",
         )
 
@@ -159,12 +159,12 @@ class Recording:
         lines = [", ".join(seen._facts()) for seen in self.records[:LISTED]]
         if len(self.records) > LISTED:
             lines.append(f"and {len(self.records) - LISTED} more")
-        return "\n    ".join([f"<Recording of {summary.counted(len(self.records), 'attention')}", *lines]) + ">"
+        return "\n    ".join([f"<Recording of {display.counted(len(self.records), 'attention')}", *lines]) + ">"
 
     def _repr_html_(self) -> str:
         """A row for each attention. A `Trace` of the recording shows its maps."""
         head = ("site", "kind", "size", "parts")
-        return summary.table((seen._facts() for seen in self.records), head)
+        return display.table((seen._facts() for seen in self.records), head)
 
     def __iter__(self) -> Iterator[AttentionRecord]:
         return iter(self.records)

@@ -26,7 +26,7 @@ class Choice(NamedTuple):
 
 
 listener: ContextVar[Callable[[Choice], None] | None] = ContextVar("foveate_choices", default=None)
-"""Who wants to hear of choices: see `foveate.attention.choice`."""
+"""Whoever listens to choices: see `foveate.attention.reinforce`."""
 
 
 class Hard(nn.Module):
