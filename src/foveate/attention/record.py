@@ -57,7 +57,7 @@ class AttentionRecord:
         """Name, sizes and parts, and small maps of the first example's heads while its weights can be had."""
         shown = display.table([self._facts()])
         batch, _, queries, keys = self.shape
-        if not batch or max(queries, keys) > summary.CELLS or self.statistic is None:
+        if not batch or max(queries, keys) > display.CELLS or self.statistic is None:
             return shown
         try:
             weights = self.weights()[0].float()
