@@ -21,7 +21,8 @@ from foveate.attention.paths.path import Cost, Formula, cutting_reasons, empty_r
 from foveate.attention.position import Positions
 from foveate.attention.score import Additive, Cosine, Dot, General, is_factored, is_one_of
 from foveate.attention.score.graph import EdgeScore
-from foveate.attention.visibility import Graph, Visibility, joined
+from foveate.attention.visibility import Graph, Visibility
+from foveate.attention.visibility.rule import joined
 
 NODES = 64
 """Of how many nodes a bias that does not judge single pairs is asked about at a time."""

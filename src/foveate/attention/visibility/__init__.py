@@ -3,9 +3,8 @@
 True means *may look*. A rule never touches scores; the attention turns "not visible" into a weight of exactly 0.
 """
 
+from foveate.attention.visibility import notation
 from foveate.attention.visibility.edge import Edges, Predicate, edges, predicate
-from foveate.attention.visibility.grid import Neighbourhood, neighbourhood
-from foveate.attention.visibility.pattern import bigbird, longformer, sparse
 from foveate.attention.visibility.reach import Reach, Span
 from foveate.attention.visibility.rule import (
     TRIANGLE,
@@ -17,23 +16,36 @@ from foveate.attention.visibility.rule import (
     Or,
     Visibility,
     everything,
-    joined,
     nothing,
 )
 from foveate.attention.visibility.segment import Padding, Prefix, SameSegment, padding, prefix, same_segment
-from foveate.attention.visibility.sparse import (
+from foveate.attention.visibility.sparsity import (
     Chunk,
     GlobalTokens,
     RandomBlocks,
     StridedBlock,
     Summary,
+    bigbird,
     block,
     chunk,
     global_tokens,
+    longformer,
     random_blocks,
+    sparse,
     summary,
 )
-from foveate.attention.visibility.window import Around, Causal, Dilated, Window, around, causal, dilated, window
+from foveate.attention.visibility.window import (
+    Around,
+    Causal,
+    Dilated,
+    Neighbourhood,
+    Window,
+    around,
+    causal,
+    dilated,
+    neighbourhood,
+    window,
+)
 
 __all__ = [
     "TRIANGLE",
@@ -70,7 +82,6 @@ __all__ = [
     "edges",
     "everything",
     "global_tokens",
-    "joined",
     "longformer",
     "neighbourhood",
     "nothing",
@@ -83,3 +94,5 @@ __all__ = [
     "summary",
     "window",
 ]
+
+notation.RULES.update({name: globals()[name] for name in __all__ if name.islower() and name != "predicate"})

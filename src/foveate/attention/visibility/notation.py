@@ -1,22 +1,16 @@
-"""Rules written as code, read back: only the rules named here are called, nothing else is run."""
+"""Rules written as code, read back: only the functions in `RULES` are called, nothing else is run."""
 
 import ast
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from foveate.attention.check import refusal
-from foveate.attention.visibility.edge import edges
-from foveate.attention.visibility.grid import neighbourhood
-from foveate.attention.visibility.pattern import bigbird, longformer, sparse
-from foveate.attention.visibility.rule import Visibility, everything, nothing
-from foveate.attention.visibility.segment import padding, prefix, same_segment
-from foveate.attention.visibility.sparse import block, chunk, global_tokens, random_blocks, summary
-from foveate.attention.visibility.window import around, causal, dilated, window
 from foveate.suggestion import did_you_mean
 
 
-def read(text: str) -> Visibility:
+def read(text: str) -> Any:
     """The rule that prints as `text`."""
     return _Reader(text).rule()
 
@@ -25,7 +19,7 @@ def read(text: str) -> Visibility:
 class _Reader:
     text: str
 
-    def rule(self) -> Visibility:
+    def rule(self) -> Any:
         if not isinstance(self.text, str):
             raise refusal("text", self.text, 'A rule is parsed from the code that makes it, such as "causal()".')
         if len(self.text) > LONGEST:
@@ -44,7 +38,7 @@ class _Reader:
     def _shown(self) -> str:
         return repr(self.text if len(self.text) <= 200 else f"{self.text[:200]}…")
 
-    def _rule(self, node: ast.expr) -> Visibility:
+    def _rule(self, node: ast.expr) -> Any:
         match node:
             case ast.BinOp(left=left, op=ast.BitAnd(), right=right):
                 return self._rule(left) & self._rule(right)
@@ -52,12 +46,12 @@ class _Reader:
                 return self._rule(left) | self._rule(right)
             case ast.UnaryOp(op=ast.Invert(), operand=operand):
                 return ~self._rule(operand)
-            case ast.Call(func=ast.Name(id=name), args=arguments, keywords=keywords) if name in _RULES:
+            case ast.Call(func=ast.Name(id=name), args=arguments, keywords=keywords) if name in RULES:
                 named = {keyword.arg: _literal(keyword.value) for keyword in keywords if keyword.arg is not None}
-                return _RULES[name](*map(_literal, arguments), **named)
+                return RULES[name](*map(_literal, arguments), **named)
             case ast.Call(func=ast.Name(id=name)):
                 raise ValueError(
-                    f"there is no visibility rule {name!r}.{did_you_mean(name, _RULES)} There are: {', '.join(_RULES)}."
+                    f"there is no visibility rule {name!r}.{did_you_mean(name, RULES)} There are: {', '.join(RULES)}."
                 )
         raise ValueError(f"{ast.unparse(node)!r} is no visibility rule. {_EXAMPLE}")
 
@@ -80,30 +74,8 @@ def _require_shallow(text: str) -> None:
 
 LONGEST, DEEPEST = 1_000_000, 100
 """Characters of a rule, and rules within each other. Edges and lengths, which are lists, may be long."""
-_RULES: dict[str, Callable[..., Visibility]] = {
-    rule.__name__: rule
-    for rule in (
-        everything,
-        nothing,
-        causal,
-        window,
-        dilated,
-        around,
-        padding,
-        prefix,
-        same_segment,
-        block,
-        chunk,
-        summary,
-        global_tokens,
-        random_blocks,
-        longformer,
-        bigbird,
-        sparse,
-        neighbourhood,
-        edges,
-    )
-}
+RULES: dict[str, Callable[..., Any]] = {}
+"""What each name makes: the package of rules fills it, because rules are read back by what this file says."""
 _EXAMPLE = 'Write one as code: "causal() & window(left=128, right=0)".'
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from foveate.attention.check import refusal, require_whole
 from foveate.attention.position import Positions
+from foveate.attention.visibility.notation import read
 from foveate.attention.visibility.reach import EVERYWHERE, NOWHERE, Reach, intersection, union
 
 SAMPLED_ROWS = 64
@@ -86,9 +87,8 @@ class Visibility(ABC):
 
         Raises ValueError for anything else.
         """
-        from foveate.attention.visibility.notation import read  # it knows every rule, and rules know this class
-
-        return read(text)
+        rule: Visibility = read(text)
+        return rule
 
     @property
     def reads_query_position(self) -> bool:
