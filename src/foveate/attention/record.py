@@ -142,7 +142,7 @@ class _Last:
     index: int
     source: Tensor
     looked_at: Bool[Tensor, "#batch #heads 1 key"] | None = None
-    """The keys that some query of the record has seen; None where that was not asked yet."""
+    """The keys that some query of the record sees; None until that is needed."""
 
 
 @dataclass(eq=False)
@@ -156,7 +156,7 @@ class Recording:
     last: dict[str, _Last] = field(default_factory=dict, repr=False)
 
     def __repr__(self) -> str:
-        lines = [", ".join(seen._facts()) for seen in self.records[:LISTED]]
+        lines = [", ".join(entry._facts()) for entry in self.records[:LISTED]]
         if len(self.records) > LISTED:
             lines.append(f"and {len(self.records) - LISTED} more")
         return "\n    ".join([f"<Recording of {display.counted(len(self.records), 'attention')}", *lines]) + ">"
@@ -164,7 +164,7 @@ class Recording:
     def _repr_html_(self) -> str:
         """A row for each attention. A `Trace` of the recording shows its maps."""
         head = ("site", "kind", "size", "parts")
-        return display.table((seen._facts() for seen in self.records), head)
+        return display.table((entry._facts() for entry in self.records), head)
 
     def __iter__(self) -> Iterator[AttentionRecord]:
         return iter(self.records)
@@ -174,14 +174,14 @@ class Recording:
 
     def __getitem__(self, name: str) -> AttentionRecord:
         """The latest record of a site, by its dotted name."""
-        for seen in reversed(self.records):
-            if seen.name == name:
-                return seen
-        sites = ", ".join(dict.fromkeys(seen.name for seen in self.records)) or "none"
+        for entry in reversed(self.records):
+            if entry.name == name:
+                return entry
+        sites = ", ".join(dict.fromkeys(entry.name for entry in self.records)) or "none"
         raise KeyError(f"No attention {name!r} was recorded. Recorded: {sites}.")
 
     def of_kind(self, kind: Literal["self", "cross"]) -> list[AttentionRecord]:
-        return [seen for seen in self.records if seen.kind == kind]
+        return [entry for entry in self.records if entry.kind == kind]
 
 
 _active: ContextVar[Recording | None] = ContextVar("foveate_recording", default=None)
@@ -200,9 +200,9 @@ def record(model: nn.Module, *, dtype: torch.dtype | None = None, gradient: bool
     >>> from foveate.attention import Attention, record
     >>> site = Attention()
     >>> x = torch.eye(3)[None, None]
-    >>> with record(site) as seen:
+    >>> with record(site) as recording:
     ...     context = site.run(query=x, key=x, value=x)
-    >>> seen.records[0].shape, torch.allclose(seen.records[0].weights() @ x, context)
+    >>> recording.records[0].shape, torch.allclose(recording.records[0].weights() @ x, context)
     ((1, 1, 3, 3), True)
     """
     recording = Recording({id(module): name for name, module in model.named_modules()}, dtype, gradient)
@@ -236,7 +236,7 @@ def note(
     *,
     source: Tensor | None = None,
 ) -> None:
-    """Keep what `attention` is about to look at, if a recording is on and the module belongs to its model.
+    """Record what `attention` is about to look at, if a recording is on and the module belongs to its model.
 
     `source` is what the keys were made from, by which a decoder's next step is known; the keys themselves by default.
     """
@@ -261,36 +261,36 @@ def _as_it_stands(attention: nn.Module) -> Formula:
     return copy
 
 
-def _writes(seen: AttentionRecord) -> tuple[tuple[Tensor, int], ...]:
+def _writes(entry: AttentionRecord) -> tuple[tuple[Tensor, int], ...]:
     """The tensors behind the weights, and how often each was written to, as far as torch counts it."""
-    formula = seen.formula
+    formula = entry.formula
     own = [*formula.parameters(), *formula.buffers()] if isinstance(formula, nn.Module) else []
-    tensors = (*own, *seen.at.tensors(), seen.query, seen.key)
+    tensors = (*own, *entry.at.tensors(), entry.query, entry.key)
     return tuple((each, -1 if each.is_inference() else each._version) for each in tensors if each is not None)
 
 
-def _counted(seen: AttentionRecord) -> AttentionRecord:
-    return replace(seen, writes=_writes(seen))
+def _counted(entry: AttentionRecord) -> AttentionRecord:
+    return replace(entry, writes=_writes(entry))
 
 
 @torch.no_grad()
-def _keep(recording: Recording, seen: AttentionRecord, source: Tensor | None) -> None:
-    name, at, query, key = seen.name, seen.at, seen.query, seen.key
+def _keep(recording: Recording, entry: AttentionRecord, source: Tensor | None) -> None:
+    name, at, query, key = entry.name, entry.at, entry.query, entry.key
     with torch.autocast(query.device.type, enabled=False):
-        rows = statistic(seen.formula, query, key, at)
+        rows = statistic(entry.formula, query, key, at)
     # Copies: buffers may be filled anew as soon as the attention has run.
     queries, keys = (part.to(recording.dtype or part.dtype, copy=True) for part in (query, key))
     source = key if source is None else source.detach()
     last = recording.last.get(name)
     if last is not None:
         earlier = recording.records[last.index]
-        if _continues(earlier, last, source, replace(seen, key=keys)):
+        if _continues(earlier, last, source, replace(entry, key=keys)):
             recording.records[last.index] = _counted(_joined(earlier, at, queries, keys, rows))
             if last.looked_at is not None:
-                last.looked_at = last.looked_at | _looked_at(seen.formula, at)
+                last.looked_at = last.looked_at | _looked_at(entry.formula, at)
             return
     recording.last[name] = _Last(len(recording.records), source)
-    recording.records.append(_counted(replace(seen, query=queries, key=keys, statistic=rows)))
+    recording.records.append(_counted(replace(entry, query=queries, key=keys, statistic=rows)))
 
 
 def statistic(
@@ -318,13 +318,13 @@ def _precise(formula: Formula, query: Tensor) -> torch.dtype:
     return torch.promote_types(query.dtype, torch.float32) if weight is None else weight.dtype
 
 
-def _continues(earlier: AttentionRecord, last: _Last, source: Tensor, seen: AttentionRecord) -> bool:
-    """Whether a call is a decoder's next step: the very same keys, but for those that nobody has seen yet, looked at
+def _continues(earlier: AttentionRecord, last: _Last, source: Tensor, entry: AttentionRecord) -> bool:
+    """Whether a call is a decoder's next step: the very same keys, but for those that no query could see yet, looked at
     from later positions.
     """
-    key = seen.key
+    key = entry.key
     same = last.source.data_ptr() == source.data_ptr() and earlier.key.shape == key.shape
-    if not same or not _follows(earlier, seen):
+    if not same or not _follows(earlier, entry):
         return False
     if torch.equal(earlier.key, key):
         return True
@@ -335,24 +335,24 @@ def _continues(earlier: AttentionRecord, last: _Last, source: Tensor, seen: Atte
     return not bool((differs.repeat_interleave(looked_at.shape[1] // key.shape[1], 1) & looked_at).any())
 
 
-def _follows(earlier: AttentionRecord, seen: AttentionRecord) -> bool:
+def _follows(earlier: AttentionRecord, entry: AttentionRecord) -> bool:
     """Whether one formula, unchanged between two records, looks from later positions in the second."""
-    ours, theirs = seen.formula, earlier.formula
+    ours, theirs = entry.formula, earlier.formula
     parts = ("score", "bias", "normaliser", "reweight")
     same = ours.visibility == theirs.visibility and all(getattr(ours, each) is getattr(theirs, each) for each in parts)
-    if not (same and earlier.at.query.numel() and seen.at.query.numel()) or earlier._changed or seen._changed:
+    if not (same and earlier.at.query.numel() and entry.at.query.numel()) or earlier._changed or entry._changed:
         return False
-    return bool((seen.at.query.amin() > earlier.at.query.amax()).item())
+    return bool((entry.at.query.amin() > earlier.at.query.amax()).item())
 
 
 def _looked_at(formula: Formula, at: Positions) -> Bool[Tensor, "#batch #heads 1 key"]:
     """Which keys some query sees."""
-    queries, seen = at.query.shape[2], None
+    queries, any_sees = at.query.shape[2], None
     for start in range(0, queries, ROWS):
         part = formula.visibility(at.rows(slice(start, start + ROWS))).any(-2, keepdim=True)
-        seen = part if seen is None else seen | part
-    assert seen is not None
-    return seen.expand(-1, -1, -1, at.key.shape[-1])
+        any_sees = part if any_sees is None else any_sees | part
+    assert any_sees is not None
+    return any_sees.expand(-1, -1, -1, at.key.shape[-1])
 
 
 def _joined(earlier: AttentionRecord, at: Positions, query: Tensor, key: Tensor, rows: Tensor) -> AttentionRecord:
@@ -371,12 +371,12 @@ def _joined_steps(records: list[AttentionRecord]) -> list[AttentionRecord]:
     """Records of steps that looked at the same keys as one record each, in the order of their first steps."""
     groups: list[list[AttentionRecord]] = []
     latest: dict[tuple[object, ...], list[AttentionRecord]] = {}
-    for seen in records:
-        place = (seen.name, seen.key.data_ptr(), seen.key.shape)
-        if place in latest and _follows(latest[place][-1], seen):
-            latest[place].append(seen)
+    for entry in records:
+        place = (entry.name, entry.key.data_ptr(), entry.key.shape)
+        if place in latest and _follows(latest[place][-1], entry):
+            latest[place].append(entry)
         else:
-            latest[place] = [seen]
+            latest[place] = [entry]
             groups.append(latest[place])
     return [_whole(steps) for steps in groups]
 

@@ -6,12 +6,12 @@ from torch import Tensor
 
 from foveate.attention.normaliser import Softmax
 from foveate.attention.paths import additive_gpu
-from foveate.attention.paths.blocks import by_rows
 from foveate.attention.paths.chunked import seen_keys
 from foveate.attention.paths.hidden import nothing_to_silence, silence, weigh
 from foveate.attention.paths.materialised import terms
 from foveate.attention.paths.pairwise import pair_weights, unavailable
 from foveate.attention.paths.path import Cost, Formula, cutting_reasons, share_heads
+from foveate.attention.paths.recomputation import by_rows
 from foveate.attention.paths.weighted import suits, weigh_few
 from foveate.attention.position import Positions, traced
 from foveate.attention.score import Additive, GATv2Score, LocationAware, is_one_of

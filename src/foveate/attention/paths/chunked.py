@@ -9,10 +9,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from foveate.attention.paths.blocks import by_rows
 from foveate.attention.paths.hidden import nothing_to_silence, silence
 from foveate.attention.paths.materialised import materialise, terms
 from foveate.attention.paths.path import Cost, Formula, asked, cutting_reasons, share_heads
+from foveate.attention.paths.recomputation import by_rows
 from foveate.attention.position import Positions
 from foveate.attention.score import KeyedScore
 from foveate.attention.visibility import Visibility

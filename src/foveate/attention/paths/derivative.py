@@ -1,7 +1,7 @@
-"""Derivatives of derivatives, where a backward pass is written out: it leaves numbers, and no graph to go on with.
+"""Second derivatives of functions whose backward pass is written out, which gives numbers without a graph.
 
-A pass that is asked for a graph (`create_graph=True`, as for the penalty on a gradient) takes the gradients of its
-definition in torch's own operations instead. Ordinary training pays nothing for it.
+Where a graph is wanted (`create_graph=True`, as for a penalty on gradients), the backward pass takes the gradients of
+the definition in torch's own operations instead. Ordinary training pays nothing for this.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,11 +12,11 @@ from torch import Tensor
 
 
 def by_definition(
-    definition: Callable[..., Tensor], given: Sequence[Tensor | None], grad: Tensor
+    definition: Callable[..., Tensor], inputs: Sequence[Tensor | None], grad: Tensor
 ) -> list[Tensor | None]:
-    """The gradients of `definition(*given)` with a graph to `given` and to `grad`, so that they have derivatives.
+    """The gradients of `definition(*inputs)`, with a graph to `inputs` and to `grad`.
 
-    `given` are the very tensors that the pass was given, as `ctx.saved_tensors` hands them out.
+    `inputs` are the very tensors that the forward pass got, as `ctx.saved_tensors` returns them.
 
     >>> x = torch.tensor(3.0, requires_grad=True)
     >>> (slope,) = by_definition(lambda x: x**3, [x], torch.tensor(1.0))
@@ -26,14 +26,14 @@ def by_definition(
     device = grad.device.type
     with torch.enable_grad(), torch.autocast(device, enabled=False):
         # Another name for each: one may have been made from another, whose gradient would then hold that of both.
-        alone = [None if x is None else x.view_as(x) if x.requires_grad else x for x in given]
-        wanted = [x for x in alone if x is not None and x.requires_grad]
-        slopes = iter(torch.autograd.grad(definition(*alone), wanted, grad, create_graph=True, allow_unused=True))
+        alone = [None if x is None else x.view_as(x) if x.requires_grad else x for x in inputs]
+        learning = [x for x in alone if x is not None and x.requires_grad]
+        slopes = iter(torch.autograd.grad(definition(*alone), learning, grad, create_graph=True, allow_unused=True))
         return [next(slopes) if x is not None and x.requires_grad else None for x in alone]
 
 
 def refused(grads: Sequence[Tensor | None], reason: str) -> list[Tensor | None]:
-    """The same gradients; whoever differentiates them is told why that cannot be done, and what to do instead."""
+    """The same gradients, whose differentiation raises RuntimeError with this reason."""
     if not torch.is_grad_enabled():
         return list(grads)
     return [
@@ -43,7 +43,7 @@ def refused(grads: Sequence[Tensor | None], reason: str) -> list[Tensor | None]:
 
 class _Refused(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, grad: Tensor, asked: Tensor, reason: str) -> Tensor:
+    def forward(ctx: Any, grad: Tensor, differentiable: Tensor, reason: str) -> Tensor:
         ctx.reason = reason
         return grad.view_as(grad)
 

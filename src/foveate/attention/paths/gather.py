@@ -13,8 +13,8 @@ from foveate.attention.position import Positions
 from foveate.attention.score import PlacedScore
 
 ONE_QUERY, MANY_QUERIES = 4, 50
-"""From how many times as many pairs in tiles on keys of one's own are faster. A tile of many queries is a product of
-matrices, which multiplies a pair some ten times as fast.
+"""Gathering pays where tiles hold so many times the pairs. A tile of many queries is a product of matrices, which is
+some ten times as fast per pair.
 """
 
 
@@ -55,13 +55,13 @@ def gathered(
 
     def taken(tensor: Tensor) -> Tensor:
         # Many may take the same key: its gradient is their sum, in which half precision would lose the small ones.
-        kept, tensor = tensor.dtype, tensor.expand(batch, *tensor.shape[1:])
-        if kept in (torch.bfloat16, torch.float16) and torch.is_grad_enabled():
+        dtype, tensor = tensor.dtype, tensor.expand(batch, *tensor.shape[1:])
+        if dtype in (torch.bfloat16, torch.float16) and torch.is_grad_enabled():
             tensor = tensor.float()
         if index.shape[1] > 1:
             tensor = tensor.repeat_interleave(index.shape[1] // tensor.shape[1], 1)
         own = tensor.gather(2, index[..., None].expand(-1, tensor.shape[1], -1, tensor.shape[3]))
-        return own.to(kept).unflatten(2, (queries, rows.width)).transpose(1, 2).flatten(0, 1)
+        return own.to(dtype).unflatten(2, (queries, rows.width)).transpose(1, 2).flatten(0, 1)
 
     def alone(tensor: Tensor) -> Tensor:
         return tensor.expand(batch, -1, queries, -1).transpose(1, 2).flatten(0, 1)[:, :, None]

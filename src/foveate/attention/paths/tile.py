@@ -7,11 +7,11 @@ from torch import Tensor, nn
 from foveate.attention.bias import told
 from foveate.attention.normaliser.normaliser import tells_place
 from foveate.attention.paths import fused
-from foveate.attention.paths.blocks import by_rows
 from foveate.attention.paths.hidden import finite, silence, weigh
 from foveate.attention.paths.layout import Tile, between, over_keys, pieces_between, placed, tiles, visible_in
 from foveate.attention.paths.materialised import apart_scores, biased_scores, reweighing, terms
 from foveate.attention.paths.path import Cost, Formula, asked, share_heads
+from foveate.attention.paths.recomputation import by_rows
 from foveate.attention.position import Positions
 from foveate.attention.score import is_factored
 

@@ -1,8 +1,8 @@
-"""Queries in blocks, one after the other: what a block needs on its way is gone before the next one begins.
+"""Blocks of queries one after the other, computed again in the backward pass: memory is that of one block.
 
-Nothing small is kept of a block either. It would lie in the middle of the memory that the block leaves behind, which
-then has no room for the next one, and the process would grow with the square of the length after all. So blocks leave
-no graph: they write into one result, and run once more on the way back.
+A block leaves no graph behind. Even small tensors that outlive it would lie in the middle of the memory that it frees,
+which the next block could then not use, and the process would grow with the square of the length after all. So blocks
+write into one result, and run once more in the backward pass.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,8 +20,8 @@ from foveate.attention.paths.derivative import refused
 from foveate.attention.position import Positions, traced
 
 Block = Callable[..., Tensor]
-"""block(query, at, *shared): the context of some queries. What it reads and is to learn stands in `shared`, or is a
-parameter."""
+"""block(query, at, *shared): the context of some queries. A tensor that it reads and that needs gradients is in
+`shared`, or is a parameter."""
 
 
 def by_rows(
@@ -31,16 +31,16 @@ def by_rows(
     rows: int,
     *shared: Tensor | None,
 ) -> Float[Tensor, "batch heads query value_head_dim"]:
-    """`block` for so many queries at a time; when training, it runs once more on the way back, with the same noise."""
+    """`block` for `rows` queries at a time; in training it runs again in the backward pass, with the same noise."""
     if query.shape[2] <= rows:
         return block(query, at, *shared)
     if traced():
-        return _kept(block, query, at, rows, shared)
+        return _checkpointed(block, query, at, rows, shared)
     if not torch.is_grad_enabled():
         return _joined(block, query, at, rows, shared)
     leaves = _leaves(block, query, at, shared)
     if leaves is None:
-        return _kept(block, query, at, rows, shared)
+        return _checkpointed(block, query, at, rows, shared)
     context: Tensor = _Blocks.apply(block, at, rows, len(shared), query, *shared, *leaves)
     return context
 
@@ -63,14 +63,15 @@ def _joined(block: Block, query: Tensor, at: Positions, rows: int, shared: Seque
 
 @dataclass(frozen=True, eq=False)
 class _Work:
-    """What is to be done in blocks, and how it is done once more."""
+    """A block function with its inputs, for the backward pass."""
 
     block: Block
     at: Positions
     rows: int
     count: int
-    """How many tensors are shared; those after them are the leaves that the block reads."""
+    """Number of shared tensors; the leaves that the block reads follow them."""
     again: Callable[[], AbstractContextManager[None]]
+    """A context with the random numbers and the autocast of the forward pass."""
 
 
 class _Blocks(torch.autograd.Function):
@@ -96,10 +97,10 @@ def _slopes(work: _Work, grad: Tensor, query: Tensor, *others: Tensor | None) ->
     with work.again():
         for here in _cuts(query, work.rows):
             part = _alone(query[:, :, here])
-            _, found = _slopes_of(work, part, here, inputs, grad[:, :, here])
-            if part.requires_grad and (mine := found.pop(0)) is not None:
+            _, gradients = _slopes_of(work, part, here, inputs, grad[:, :, here])
+            if part.requires_grad and (mine := gradients.pop(0)) is not None:
                 grad_query[:, :, here] = mine  # type: ignore[index]
-            _add(sums, found)
+            _add(sums, gradients)
     return grad_query, *_spread(sums, inputs)
 
 
@@ -126,17 +127,17 @@ class _Slopes(torch.autograd.Function):
         with work.again():
             for here in _cuts(query, work.rows):
                 part, slope = _alone(query[:, :, here]), grad[:, :, here].detach().requires_grad_()
-                wanted, found = _slopes_of(work, part, here, inputs, slope, graph=True)
+                learning, gradients = _slopes_of(work, part, here, inputs, slope, graph=True)
                 mine = [None if above_query is None else above_query[:, :, here]] if part.requires_grad else []
                 pairs = [
                     (one, weight)
-                    for one, weight in zip(found, [*mine, *over], strict=True)
+                    for one, weight in zip(gradients, [*mine, *over], strict=True)
                     if one is not None and weight is not None and one.requires_grad
                 ]
                 if not pairs:
                     continue
                 ones, weights = zip(*pairs, strict=True)
-                second = list(torch.autograd.grad(ones, [slope, *wanted], weights, allow_unused=True))
+                second = list(torch.autograd.grad(ones, [slope, *learning], weights, allow_unused=True))
                 for total, one in ((grad_grad, second.pop(0)), *([(grad_query, second.pop(0))] if mine else [])):
                     if one is not None:
                         total[:, :, here] = one
@@ -154,15 +155,15 @@ THIRD = (
 def _slopes_of(
     work: _Work, part: Tensor, here: slice, inputs: list[Tensor | None], grad: Tensor, *, graph: bool = False
 ) -> tuple[list[Tensor], list[Tensor | None]]:
-    """What learns in one block, with its gradients."""
+    """The tensors of one block that need gradients, with their gradients."""
     learning = _learning(inputs)
     with torch.enable_grad():
         context = work.block(part, work.at.rows(here), *inputs[: work.count])
-    _require_known(context, [part, *learning])
-    wanted = [part, *learning] if part.requires_grad else learning
+    _require_all(context, [part, *learning])
+    learning = [part, *learning] if part.requires_grad else learning
     if not context.requires_grad:
-        return wanted, [None] * len(wanted)
-    return wanted, list(torch.autograd.grad(context, wanted, grad, create_graph=graph, allow_unused=True))
+        return learning, [None] * len(learning)
+    return learning, list(torch.autograd.grad(context, learning, grad, create_graph=graph, allow_unused=True))
 
 
 def _learning(inputs: list[Tensor | None]) -> list[Tensor]:
@@ -170,24 +171,24 @@ def _learning(inputs: list[Tensor | None]) -> list[Tensor]:
 
 
 def _sums(inputs: list[Tensor | None]) -> list[Tensor]:
-    """One for each that is to learn; of many blocks in half precision, it would lose the small ones."""
+    """A sum for each tensor that needs gradients; in half precision, a sum over many blocks would lose small ones."""
     return [torch.zeros_like(x, dtype=torch.promote_types(x.dtype, torch.float32)) for x in _learning(inputs)]
 
 
-def _add(sums: list[Tensor], found: Sequence[Tensor | None]) -> None:
-    for total, one in zip(sums, found, strict=True):
+def _add(sums: list[Tensor], gradients: Sequence[Tensor | None]) -> None:
+    for total, one in zip(sums, gradients, strict=True):
         if one is not None:
             total += one
 
 
 def _spread(sums: list[Tensor], inputs: list[Tensor | None]) -> list[Tensor | None]:
-    """The sums, each beside what it is the gradient of."""
+    """For each input its gradient, or None."""
     totals = iter(sums)
     return [next(totals).to(x.dtype) if x is not None and x.requires_grad else None for x in inputs]
 
 
-def _kept(block: Block, query: Tensor, at: Positions, rows: int, shared: Sequence[Tensor | None]) -> Tensor:
-    """By torch's own checkpoints: any graph, but each block keeps some of it."""
+def _checkpointed(block: Block, query: Tensor, at: Positions, rows: int, shared: Sequence[Tensor | None]) -> Tensor:
+    """By torch's checkpoints, which know any graph, but keep a part of it for each block."""
     kinds = [None if tensor is None else tensor.dtype for tensor in shared]
     # Gradients of blocks are added in the type of what they share.
     wide = [None if x is None else x.to(torch.promote_types(x.dtype, torch.float32)) for x in shared]
@@ -197,11 +198,8 @@ def _kept(block: Block, query: Tensor, at: Positions, rows: int, shared: Sequenc
 
     parts = []
     for here in _cuts(query, rows):
-        given = query[:, :, here], at.rows(here)
-        if torch.is_grad_enabled():
-            parts.append(checkpoint(part, *given, *wide, use_reentrant=False))
-        else:
-            parts.append(part(*given, *wide))
+        inputs = query[:, :, here], at.rows(here), *wide
+        parts.append(checkpoint(part, *inputs, use_reentrant=False) if torch.is_grad_enabled() else part(*inputs))
     return torch.cat(parts, dim=2)
 
 
@@ -215,33 +213,33 @@ def _all_alone(tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
 
 
 def _leaves(block: Block, query: Tensor, at: Positions, shared: Sequence[Tensor | None]) -> tuple[Tensor, ...] | None:
-    """What the block reads and is to learn beside its arguments, found by one query. None where such a tensor was
-    computed before: what led to it cannot be run once more.
+    """The parameters that the block reads beside its arguments, from a run with one query. None where it reads a tensor
+    that needs gradients and was computed before: what led to it cannot run again.
     """
     if query.device.type not in ("cpu", "cuda"):
         return None
-    one, given = _alone(query[:, :, :1]), _all_alone(shared)
+    one, inputs = _alone(query[:, :, :1]), _all_alone(shared)
     with torch.random.fork_rng(_others(query.device)):
         first = _number(torch.zeros((), requires_grad=True) + 0)
-        context = block(one, at.rows(slice(0, 1)), *given)
-    found = []
+        context = block(one, at.rows(slice(0, 1)), *inputs)
+    leaves = []
     for node in _graph(context):
         if _is_leaf(node):
-            if not any(node.variable is mine for mine in (one, *given)):
-                found.append(node.variable)
+            if not any(node.variable is mine for mine in (one, *inputs)):
+                leaves.append(node.variable)
         elif node._sequence_nr() < first:
             return None
-    return tuple(found)
+    return tuple(leaves)
 
 
-def _require_known(context: Tensor, known: Sequence[Tensor]) -> None:
+def _require_all(context: Tensor, learning: Sequence[Tensor]) -> None:
     # Saved tensors may come back as others, as after a checkpoint around it all; where their gradients go is the same.
-    ends = {get_gradient_edge(tensor).node for tensor in known if tensor.requires_grad}
+    ends = {get_gradient_edge(tensor).node for tensor in learning if tensor.requires_grad}
     for node in _graph(context):
         if _is_leaf(node) and node not in ends:
             raise RuntimeError(
-                f"A tensor of shape {tuple(node.variable.shape)} that is to learn takes part in some queries' scores "
-                "only, not in the first query's, and its gradient would be lost. Let it take part in all (by 0 * "
+                f"A tensor of shape {tuple(node.variable.shape)} that needs gradients takes part in some queries' "
+                "scores only, not in the first query's, and its gradient would be lost. Let it take part in all (by 0 * "
                 "tensor), or choose the path: paths=(MaterialisedPath(),)."
             )
 
