@@ -198,8 +198,11 @@ def _checkpointed(block: Block, query: Tensor, at: Positions, rows: int, shared:
 
     parts = []
     for here in _cuts(query, rows):
-        inputs = query[:, :, here], at.rows(here), *wide
-        parts.append(checkpoint(part, *inputs, use_reentrant=False) if torch.is_grad_enabled() else part(*inputs))
+        inputs = query[:, :, here], at.rows(here)
+        if torch.is_grad_enabled():
+            parts.append(checkpoint(part, *inputs, *wide, use_reentrant=False))
+        else:
+            parts.append(part(*inputs, *wide))
     return torch.cat(parts, dim=2)
 
 
@@ -239,8 +242,8 @@ def _require_all(context: Tensor, learning: Sequence[Tensor]) -> None:
         if _is_leaf(node) and node not in ends:
             raise RuntimeError(
                 f"A tensor of shape {tuple(node.variable.shape)} that needs gradients takes part in some queries' "
-                "scores only, not in the first query's, and its gradient would be lost. Let it take part in all (by 0 * "
-                "tensor), or choose the path: paths=(MaterialisedPath(),)."
+                "scores only, not in the first query's, and its gradient would be lost. Let it take part in all (by "
+                "0 * tensor), or choose the path: paths=(MaterialisedPath(),)."
             )
 
 
