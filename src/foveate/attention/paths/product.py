@@ -18,7 +18,7 @@ from foveate.attention.paths.derivative import by_definition
 from foveate.attention.paths.dot import attended, dot_product_reasons, dots, safe_dots
 from foveate.attention.paths.materialised import materialise
 from foveate.attention.paths.path import Cost, Formula, asked
-from foveate.attention.paths.seen import Seen, flat, hiding
+from foveate.attention.paths.rule_mask import RuleMask, flat, mask_of
 from foveate.attention.position import Positions
 
 
@@ -50,7 +50,7 @@ class ProductPath:
         key_features: Float[Tensor, "batch #heads key feature"] | None = None,
         dropout: float = 0.0,
     ) -> Float[Tensor, "batch heads query value_head_dim"]:
-        shown = hiding(formula.visibility, at)
+        shown = mask_of(formula.visibility, at)
         given = (
             dots(formula, query, key, value, at, key_features, None)
             if shown is None
@@ -65,7 +65,7 @@ class ProductPath:
         return context if sighted is None else torch.where(sighted, context, 0.0)
 
 
-def _bias(formula: Formula, shown: Seen | None, query: Tensor, at: Positions) -> Tensor | None:
+def _bias(formula: Formula, shown: RuleMask | None, query: Tensor, at: Positions) -> Tensor | None:
     """What is added to scores; rows that see nothing are left open, and zeroed afterwards."""
     batch, heads = query.shape[:2]
     if formula.bias is None:

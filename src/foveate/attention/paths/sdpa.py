@@ -15,7 +15,7 @@ from foveate.attention.paths.derivative import by_definition, refused
 from foveate.attention.paths.dot import attended, dot_product_reasons, dots, safe_dots
 from foveate.attention.paths.materialised import materialise
 from foveate.attention.paths.path import Cost, Formula, asked
-from foveate.attention.paths.seen import Seen, hiding
+from foveate.attention.paths.rule_mask import RuleMask, mask_of
 from foveate.attention.position import Positions
 from foveate.attention.visibility import TRIANGLE
 
@@ -58,7 +58,7 @@ class SDPAPath:
     ) -> Float[Tensor, "batch heads query value_head_dim"]:
         rule = formula.visibility
         triangle = formula.bias is None and at.aligned and rule.band == TRIANGLE
-        shown = None if triangle else hiding(rule, at)
+        shown = None if triangle else mask_of(rule, at)
         if triangle or shown is not None:
             visible = None if shown is None else shown.visible
             given = safe_dots(formula, query, key, value, at, key_features, visible)
@@ -161,7 +161,7 @@ def _shut(mask: Tensor) -> Bool[Tensor, "batch #heads query 1"]:
     return mask.detach().amax(-1, keepdim=True) == -torch.inf
 
 
-def _mask(formula: Formula, shown: Seen | None, query: Tensor, key: Tensor, at: Positions) -> Tensor | None:
+def _mask(formula: Formula, shown: RuleMask | None, query: Tensor, key: Tensor, at: Positions) -> Tensor | None:
     """What is added to scores; rows that see nothing are left open, and zeroed afterwards."""
     batch, _, queries, _ = query.shape
     if formula.bias is None:

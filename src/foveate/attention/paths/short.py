@@ -19,7 +19,7 @@ from foveate.attention.paths.dot import PLAIN, Dots, attended, dot_product_reaso
 from foveate.attention.paths.hidden import finite, silence
 from foveate.attention.paths.path import Cost, Formula, asked
 from foveate.attention.paths.product import ProductPath
-from foveate.attention.paths.seen import hiding
+from foveate.attention.paths.rule_mask import mask_of
 from foveate.attention.position import Positions, traced
 from foveate.attention.visibility import TRIANGLE, Visibility
 
@@ -69,7 +69,7 @@ class ShortPath:
     ) -> Float[Tensor, "batch heads query value_head_dim"]:
         rule = formula.visibility
         causal = at.aligned and rule.band == TRIANGLE
-        shown = None if causal else hiding(rule, at)
+        shown = None if causal else mask_of(rule, at)
         # A kernel that does not read what is hidden is not enough where weights of a score would meet it.
         meets = shown is not None and type(formula.score) not in PLAIN and not finite(key)
         hide = partial(silence, shown.visible) if shown is not None and meets else None
@@ -98,8 +98,8 @@ def _seen_by_each(rule: Visibility, keys: int, at: Positions) -> float:
     """How many keys a query sees in the mean: no others are read."""
     if at.aligned and rule.band == TRIANGLE:
         return (keys + 1) / 2
-    shown = hiding(rule, at) if keys <= LONGEST and rule.gapless else None
-    if shown is None or not shown.kept or shown.stretches is None:
+    shown = mask_of(rule, at) if keys <= LONGEST and rule.gapless else None
+    if shown is None or not shown.lasts or shown.stretches is None:
         return float(keys)
     return float((shown.stretches[..., 1] - shown.stretches[..., 0]).float().mean())
 
