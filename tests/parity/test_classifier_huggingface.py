@@ -182,9 +182,9 @@ def test_a_tagger_of_theirs_is_refused_by_what_is_read(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         SentenceTagger.load(tmp_path)
     assert str(caught.value) == (
-        f"{tmp_path} holds a BertForTokenClassification of Hugging Face, which is not read here: this is for runs of "
+        f"{tmp_path} contains a BertForTokenClassification of Hugging Face, but this command reads runs of "
         "tag, which may begin with the encoder of a BERT (`foveate train tag --set initialise_from=FOLDER`). "
-        f"`foveate look {tmp_path} TEXT` shows what it looks at."
+        f"`foveate look {tmp_path} TEXT` shows its attention."
     )
     assert len(reader_of("masked_language_model", tmp_path).trace("the cat").sites) == 2
 

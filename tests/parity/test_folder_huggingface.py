@@ -343,7 +343,7 @@ def test_folders_are_scored_as_runs_are(
     (tmp_path / "config.json").write_text('{"model_type": "t5"}')
     assert main(["evaluate", str(tmp_path), "--text", str(tmp_path / "text"), "--no-tune"]) == 3
     assert (
-        "holds a t5, a model of the kind 't5'; of Hugging Face, marian, gpt2, llama, bert, roberta, distilbert are"
+        "contains a t5 with model type 't5'; supported types of Hugging Face are marian, gpt2, llama, bert, "
         in capsys.readouterr().err
     )
 

@@ -94,7 +94,7 @@ def test_an_export_has_the_model_its_tokenisers_and_how_to_use_them(
     assert not list(tmp_path.glob(".tmp-*"))
     refused = foveate("translate", tmp_path / "out", "abc")
     assert refused.code == 3
-    assert "is no run but an export" in refused.err
+    assert "is an export for other programs, not a run" in refused.err
 
 
 def test_a_quantised_export_is_smaller(foveate: Any, transformer: Path, tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_what_a_run_cannot_begin_with_is_said(foveate: Any, corpus: Path, tmp_pa
     (tmp_path / "marian").mkdir()
     (tmp_path / "marian" / "config.json").write_text('{"model_type": "marian"}')
     for name, code, sentence in (
-        (tmp_path / "tagger", 2, "is a run of the task tag, and this is for runs of translate"),
+        (tmp_path / "tagger", 2, "is a run of the task tag, but this command is for runs of translate"),
         (tmp_path / "marian", 2, "is a folder of Hugging Face, whose vocabulary a run cannot take over"),
         (tmp_path / "nowhere", 3, "there is no such folder"),
         ("en-de", 3, "neither a folder here nor a model that comes with foveate"),

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("src/foveate/nn", "tests/unit/nn")
+ROOMS = (
+    *(f"src/foveate/{room}" for room in ("decode", "native", "nn", "storage", "train")),
+    *(f"tests/unit/{room}" for room in ("decode", "nn", "storage", "test_native.py", "train")),
+)
 PAGES = ("CONTRIBUTING.md",)
 PARTICIPLES = {"asked", "drawn", "found", "given", "gone", "held", "kept", "known", "looked", "made", "meant", "said"}
 PARTICIPLES |= {"seen", "told", "wanted"}

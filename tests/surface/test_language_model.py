@@ -103,8 +103,8 @@ def test_what_cannot_be_is_said(foveate: Any, words: tuple[str, ...], says: str)
 def test_a_run_of_another_task_is_named(foveate: Any, run: Path, trained: Path) -> None:
     said = foveate("translate", run, "a", "--no-tune")
     assert (said.code, said.out) == (2, "")
-    assert "is a run of the task language_model, and this is for runs of translate" in said.err
-    assert "this is for runs of language_model" in foveate("generate", trained, "a", "--no-tune").err
+    assert "is a run of the task language_model, but this command is for runs of translate" in said.err
+    assert "this command is for runs of language_model" in foveate("generate", trained, "a", "--no-tune").err
 
 
 def test_context_is_read_and_not_scored(foveate: Any, run: Path, text: Path) -> None:
@@ -141,7 +141,7 @@ def gaps(foveate: Any, text: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 def test_a_model_that_fills_gaps_trains_and_goes_on(foveate: Any, gaps: Path) -> None:
     assert json.loads((gaps / "config.json").read_text())["task"] == "masked_language_model"
     assert foveate("resume", gaps, "--no-tune", "--threads", "1").code == 0
-    assert "this is for runs of language_model" in foveate("generate", gaps, "a", "--no-tune").err
+    assert "this command is for runs of language_model" in foveate("generate", gaps, "a", "--no-tune").err
 
 
 def test_gaps_are_filled(foveate: Any, gaps: Path) -> None:

@@ -40,7 +40,7 @@ def test_a_run_that_is_made_longer_is_the_one_that_was_long_from_the_start(
     assert said.code == 0, said.err
     assert "Changed since the checkpoint: train.steps: 40 → 80." in said.err
     assert "Done: all 80 steps are done" in said.err
-    assert "learning rate goes from" not in said.err, "this schedule does not know how many steps there are"
+    assert "learning rate changes from" not in said.err, "this schedule does not know how many steps there are"
     ours, theirs = load_weights(short)[0], load_weights(whole)[0]
     assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
 
@@ -62,7 +62,7 @@ def test_a_cosine_is_laid_over_all_steps_and_the_new_rate_is_said(
     cosine = (SET, "train.schedule=cosine", SET, "train.steps=20")
     assert foveate(*recipe, *STEPS, *cosine, "--out", run).code == 0
     said = foveate("resume", run, SET, "train.steps=40", *QUICK)
-    assert "The cosine schedule is laid over all 40 steps: the learning rate goes from 0.0e+00 to 4.6e-04." in said.err
+    assert "The cosine schedule now spans all 40 steps: the learning rate changes from 0.0e+00 to 4.6e-04." in said.err
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     rates = {row["step"]: row["learning_rate"] for row in rows if row["kind"] == "train"}
     assert rates[20] == 0 < rates[21] > rates[40] == 0

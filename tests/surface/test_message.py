@@ -283,7 +283,8 @@ def test_a_count_that_is_none(foveate: Any, option: str) -> None:
 def test_a_folder_that_holds_a_run(refused: Refused, recipe: tuple[str, ...], run: Path) -> None:
     assert refused(*recipe, "--out", run) == (
         2,
-        f"foveate train: {run} holds a run already. Continue it with `foveate resume {run}`, or name another folder.",
+        f"foveate train: {run} contains a run already. Continue it with `foveate resume {run}`, or name another "
+        "folder.",
     )
     assert refused(*recipe, "--out", run / "config.json") == (
         2,
@@ -292,7 +293,7 @@ def test_a_folder_that_holds_a_run(refused: Refused, recipe: tuple[str, ...], ru
     assert refused(*recipe, "--out", run / "config.json" / "run") == (
         4,
         f"foveate train: {run}/config.json/run cannot be written: Not a directory. "
-        "Check the place or choose another; what was saved before is untouched.",
+        "Check the folder or choose another; earlier files are unchanged.",
     )
 
 
@@ -364,9 +365,8 @@ def test_weights_whose_digest_was_deleted(refused: Refused, foveate: Any, run: P
     path = run / "model.safetensors"
     assert refused("translate", run, "abc", "--no-tune") == (
         3,
-        f"foveate translate: {path} has no model.json beside it, which holds its digest: nothing tells whether these "
-        "are the weights that were saved. Restore it from a copy of the run, or delete model.safetensors to use the "
-        "best checkpoint.",
+        f"foveate translate: {path} has no model.json beside it with its digest, so that damage cannot be detected. "
+        "Restore model.json from a copy of the run, or delete model.safetensors to use the best checkpoint.",
     )
     path.unlink()
     assert foveate("translate", run, "abc", "--no-tune").code == 0
@@ -516,8 +516,8 @@ def test_a_place_that_cannot_be_written(
     place = corpus / "pairs.tsv" / ("output.txt" if option == "--save" else "report.html")
     assert refused(*evaluation, option, place) == (
         4,
-        f"foveate evaluate: {place} cannot be written: File exists. Check the place or choose another; "
-        "what was saved before is untouched.",
+        f"foveate evaluate: {place} cannot be written: File exists. Check the folder or choose another; "
+        "earlier files are unchanged.",
     )
 
 

@@ -125,7 +125,7 @@ def test_nothing_is_written_through_a_link_in_a_run(
     assert contents(elsewhere) == before
     if command == "resume":
         assert said.code == 3
-        assert f"{path} is a link to '{elsewhere}', and a run is written only within its own folder." in said.err
+        assert f"{path} is a link to '{elsewhere}', but a run is written only within its own folder." in said.err
 
 
 @pytest.mark.parametrize("place", ["metrics.jsonl", ".lock"])
@@ -138,7 +138,7 @@ def test_nothing_is_written_into_a_file_that_has_another_name_elsewhere(
     (run / place).hardlink_to(elsewhere)
     said = foveate("resume", run, "--no-tune")
     assert (said.code, elsewhere.read_text()) == (3, "mine\n")
-    assert f"{run / place} is not a regular file, or has a second name elsewhere" in said.err
+    assert f"{run / place} is not a regular file, or has a second name (hard link)" in said.err
 
 
 def test_old_checkpoints_are_deleted_without_following_a_link(tmp_path: Path) -> None:
@@ -540,7 +540,7 @@ def test_a_full_disk_at_the_last_moment_is_told(where: str, run: Path, foveate: 
     said = foveate("resume", run, "--no-tune", "--quiet")
     assert said.code == 4, said.err
     assert "The disk is full" in said.err
-    assert "what was saved before is untouched" in said.err
+    assert "earlier files are unchanged" in said.err
 
 
 def test_a_full_memory_is_told(foveate: Any, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

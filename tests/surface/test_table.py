@@ -101,7 +101,7 @@ def test_a_folder_with_other_files_is_not_trained_in(foveate: Any, corpus: Path,
     before = set(tmp_path.iterdir())
     said = foveate("train", "translate", "--source", corpus / "pairs.tsv", "--out", tmp_path, *QUICK)
     assert said.code == 2
-    assert f"{tmp_path} is not empty and holds no run: it has thesis.tex." in said.err
+    assert f"{tmp_path} is not empty and does not contain a run: it has thesis.tex." in said.err
     assert f"{tmp_path / 'run'}" in said.err
     assert set(tmp_path.iterdir()) == before
 

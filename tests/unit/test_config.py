@@ -262,9 +262,9 @@ def test_assignments_are_read_as_toml_or_as_text() -> None:
 
 
 def test_assignments_leave_the_given_data_alone() -> None:
-    given = {"model": {"cell": "gru"}}
-    override(given, ["model.cell=lstm"])
-    assert given == {"model": {"cell": "gru"}}
+    values = {"model": {"cell": "gru"}}
+    override(values, ["model.cell=lstm"])
+    assert values == {"model": {"cell": "gru"}}
 
 
 def test_an_assignment_cannot_smuggle_in_others() -> None:

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from foveate import native
-from foveate.native import cache as kept
+from foveate.native import cache as storage
 from foveate.native import compiler
 
 KERNEL = """
@@ -55,11 +55,11 @@ def test_a_kernel_is_compiled_once_and_found_again(cache: Path, package: str) ->
     first = native.load(package, "kernel.cpp")
     assert first.library is not None, first.reason
     (built,) = cache.glob("kernel-*.so")
-    made = built.stat().st_mtime_ns
+    modified = built.stat().st_mtime_ns
     native.forget()
     assert native.load(package, "kernel.cpp").library is not None
     assert [file.name for file in cache.iterdir()] == [built.name]
-    assert built.stat().st_mtime_ns == made
+    assert built.stat().st_mtime_ns == modified
 
 
 @pytest.mark.parametrize("file", ["kernel.cpp", "short.cpp"])
@@ -244,15 +244,15 @@ def test_nothing_is_loaded_from_a_cache_where_others_could_have_planted_it(
     content = (tmp_path / "evil.so").read_bytes()
     name = built.name.rpartition("-")[0]
     renew(built, content)
-    planted = built.rename(built.with_name(f"{name}-{kept._digest(content)}.so"))
-    assert kept.find(name) == planted  # or else the planted library would fail for a reason of its own
+    planted = built.rename(built.with_name(f"{name}-{storage._digest(content)}.so"))
+    assert storage.find(name) == planted  # or else the planted library would fail for a reason of its own
     native.forget()
     expose(planted, exposure, monkeypatch)
     library = loaded_from(package)
-    assert library.parents[1] == kept.workplace()
-    assert stat.S_IMODE(kept.workplace().stat().st_mode) == 0o700
+    assert library.parents[1] == storage.workplace()
+    assert stat.S_IMODE(storage.workplace().stat().st_mode) == 0o700
     assert not mark.exists()
-    assert "; compiled anew in every process, because " in native.state()
+    assert "; compiled again in every process, because " in native.state()
     assert reason in native.state()
 
 
@@ -285,7 +285,7 @@ def test_a_cache_that_keeps_nothing_costs_a_compilation_and_nothing_else(
     if trouble == "nowhere":
         monkeypatch.delenv("XDG_CACHE_HOME")
     native.forget()
-    assert loaded_from(package).parents[1] == kept.workplace()
+    assert loaded_from(package).parents[1] == storage.workplace()
     assert not list(tmp_path.rglob(".new-*"))
     assert not list(tmp_path.rglob("cache/**/*.so"))
     native.forget()

@@ -1,4 +1,4 @@
-"""Decoding: from a model that scores the next token to whole sequences, through the `Stepper` protocol alone."""
+"""Decoding generates whole sequences with any model that scores the next token, through the `Stepper` protocol."""
 
 from foveate.decode.beam import BeamConfig, beam_search
 from foveate.decode.constraint import Constraints

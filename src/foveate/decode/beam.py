@@ -1,4 +1,4 @@
-"""Beam search: the few best beginnings of every sentence, extended side by side."""
+"""Beam search extends the few best beginnings of every sentence side by side."""
 
 from dataclasses import dataclass, fields, replace
 
@@ -18,7 +18,7 @@ AVERAGE = Average()
 
 
 WIDEST = 4096
-"""Hypotheses side by side; memory and time grow with them."""
+"""The largest beam; memory and time grow with it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class BeamConfig(Constraints):
     beam: int = setting(4, "hypotheses that are extended side by side; 1 is greedy decoding")
     num_best: int = setting(1, "hypotheses returned a sentence, best first")
     length_penalty: Average | Wu | None = setting(
-        AVERAGE, "how long hypotheses are compared with short: average, wu or none"
+        AVERAGE, "how hypotheses of different lengths are compared: average, wu or none"
     )
 
     def __post_init__(self) -> None:
@@ -50,34 +50,34 @@ def beam_search(stepper: Stepper, state: State, request: Request, config: BeamCo
     """The `num_best` hypotheses of each sentence, fewer where fewer exist.
 
     Each step takes the 2·beam best extensions of a sentence. Those among the first `beam` that end go to the
-    sentence's pool of the `beam` best scores; the first `beam` that do not end go on. At the length limit the first
-    `beam` go to the pool as they are, with `finished` false. A sentence is done when its pool is full and its best
-    running hypothesis, scored at its present length, would not enter: the heuristic of Hugging Face's
-    `generate(early_stopping=False)`, whose results these are.
+    sentence's pool of the `beam` best scores; the first `beam` that do not end continue. At the length limit the first
+    `beam` go to the pool with `finished` false. A sentence is done when its pool is full and its best running
+    hypothesis, scored at its present length, would not enter. This is the heuristic of Hugging Face's
+    `generate(early_stopping=False)`, and the results are the same.
 
-    Sentences that are done are dropped at once: the state is reordered at every step anyway. Equal scores are ordered
-    by place in the beam, then by token, whatever the batch.
+    Sentences that are done leave the batch at once, because the state is reordered at every step anyway. Equal scores
+    are ordered by place in the beam, then by token, independently of the batch.
     """
-    found: dict[int, list[Hypothesis]] = {}
+    complete: dict[int, list[Hypothesis]] = {}
     beams = _Beams.start(request, request.limits(config, stepper), config.beam)
     token = torch.full((request.sentences * config.beam,), request.begin, device=request.device)
-    while len(found) < request.sentences:
+    while len(complete) < request.sentences:
         state, logits = stepper.step(state, token)
         require_rows(logits, len(token))
         beams, parent = _advance(beams, _extensions(beams, logits, config, request.end), config, request.end)
         done = beams.done(config.divisor(beams.history.shape[2]))
         if bool(done.any()):
-            found |= beams.select(done.nonzero()[:, 0]).hypotheses(config.num_best)
+            complete |= beams.select(done.nonzero()[:, 0]).hypotheses(config.num_best)
             going = (~done).nonzero()[:, 0]
             beams, parent = beams.select(going), parent[going]
-        if len(found) < request.sentences:
+        if len(complete) < request.sentences:
             state, token = stepper.select(state, parent.flatten()), beams.history[:, :, -1].flatten()
-    return [found[sentence] for sentence in range(request.sentences)]
+    return [complete[sentence] for sentence in range(request.sentences)]
 
 
 @dataclass(frozen=True)
 class _Pool:
-    """The best hypotheses of each sentence that are complete, best first; −∞ where there is none yet."""
+    """The best complete hypotheses of each sentence, best first; −∞ in free places."""
 
     score: Float[Tensor, "sentences beam"]
     log_probability: Float[Tensor, "sentences beam"]
@@ -97,7 +97,7 @@ class _Pool:
         )
 
     def merged(self, other: "_Pool") -> "_Pool":
-        """The best of both; among equals those of this pool first, for they came earlier."""
+        """The best of both pools. Equal scores keep this pool's hypotheses first, because they are older."""
         width = other.tokens.shape[2] - self.tokens.shape[2]
         mine = replace(self, tokens=torch.nn.functional.pad(self.tokens, (0, width)))
         both = {
@@ -113,7 +113,7 @@ class _Pool:
 
 @dataclass(frozen=True)
 class _Beams:
-    """What is known of each sentence still in the batch. `total` is the sum of log-probabilities, best first."""
+    """The running hypotheses of each sentence in the batch. `total` is the sum of log-probabilities, best first."""
 
     sentence: Int[Tensor, " sentences"]
     limit: Int[Tensor, " sentences"]
@@ -137,8 +137,10 @@ class _Beams:
         )
 
     def done(self, divisor: float) -> Bool[Tensor, " sentences"]:
-        """Whether the limit is reached or no running hypothesis, scored as it stands, would enter the pool."""
-        # An unfilled pool ends with −∞, which every running one exceeds, but not the −∞ of none running.
+        """Whether a sentence has reached its limit or no running hypothesis, at its present length, would enter the
+        pool.
+        """
+        # An unfilled pool ends with −∞. Every running hypothesis exceeds it; without one, −∞ does not exceed −∞.
         hopeful = self.total[:, 0] / divisor > self.pool.score[:, -1]
         return (self.limit <= self.history.shape[2]) | ~hopeful
 
@@ -157,7 +159,7 @@ class _Beams:
         columns = (pool.tokens, pool.length, pool.score, pool.log_probability, pool.finished)
         rows = zip(*(column[:, :num_best].tolist() for column in columns), strict=True)
         running = self.total[:, 0].tolist()
-        found = {}
+        results = {}
         for sentence, best_running, row in zip(self.sentence.tolist(), running, rows, strict=True):
             complete = [
                 Hypothesis(tuple(tokens[:length]), score, total, finished)
@@ -166,19 +168,19 @@ class _Beams:
             ]
             if not complete or best_running != best_running:
                 require_number(best_running, sentence)
-            found[sentence] = complete
-        return found
+            results[sentence] = complete
+        return results
 
 
 def _extensions(
     beams: _Beams, logits: Float[Tensor, "rows vocab"], config: BeamConfig, end: int
 ) -> tuple[Float[Tensor, "sentences best"], Int[Tensor, "sentences best"], Int[Tensor, "sentences best"]]:
-    """The 2·beam best extensions of each sentence: their sums, their places in the beam and their tokens."""
+    """The 2·beam best extensions of each sentence: their log-probabilities, places in the beam and tokens."""
     count, (vocab, position) = 2 * config.beam, (logits.shape[1], beams.history.shape[2])
     hidden = hidden_alone(config, position, prefix=beams.prefix, end=end, vocab=vocab)
-    found = None if hidden is None else leaders(logits, hidden, count)
-    if found is not None:
-        return joined(*found, beams.total, vocab)
+    best = None if hidden is None else leaders(logits, hidden, count)
+    if best is not None:
+        return joined(*best, beams.total, vocab)
     prefix = None if beams.prefix is None else beams.prefix.repeat_interleave(config.beam, dim=0)
     scores = constrained(logits, beams.history.flatten(0, 1), constraints=config, prefix=prefix, end=end)
     return top(scores.view(-1, config.beam, vocab), beams.total, count)
@@ -187,13 +189,13 @@ def _extensions(
 def _advance(
     beams: _Beams, extensions: tuple[Tensor, Tensor, Tensor], config: BeamConfig, end: int
 ) -> tuple[_Beams, Int[Tensor, "sentences beam"]]:
-    """One step: the beams after it, and for each the row it continues (rows are counted over the whole batch)."""
+    """The beams after one step, and the row that each continues, as an index into the whole batch."""
     beam, (total, place, token) = config.beam, extensions
     ended = token == end
     complete = (ended | (beams.limit <= beams.history.shape[2] + 1)[:, None])[:, :beam] & (total[:, :beam] > NONE)
     if bool(complete.any()):
         beams = replace(beams, pool=beams.pool.merged(_completed(beams, complete, total, place, token, ended, config)))
-    # At most one extension of each place ends, so of 2·beam at least `beam` go on; a stable sort keeps their order.
+    # At most one extension of each place ends, so at least `beam` of the 2·beam continue; a stable sort keeps order.
     going = ended.to(torch.uint8).argsort(dim=1, stable=True)[:, :beam]
     parent = place.gather(1, going)
     history = torch.cat([_gathered(beams.history, parent), token.gather(1, going)[:, :, None]], dim=2)
@@ -211,7 +213,7 @@ def _completed(
     ended: Bool[Tensor, "sentences candidates"],
     config: BeamConfig,
 ) -> _Pool:
-    """The first `beam` candidates as a pool, −∞ where they are not complete. It is not sorted."""
+    """The first `beam` candidates as an unsorted pool, with −∞ for incomplete ones."""
     beam, position = complete.shape[1], beams.history.shape[2]
     total = total[:, :beam].masked_fill(~complete, NONE)
     return _Pool(
@@ -224,7 +226,7 @@ def _completed(
 
 
 def _gathered(values: Tensor, order: Int[Tensor, "sentences places"]) -> Tensor:
-    """The values at the given places of the second axis."""
+    """The values at these indices of the second axis."""
     if values.dim() == 3:
         order = order[:, :, None].expand(-1, -1, values.shape[2])
     return values.gather(1, order)

@@ -1,7 +1,7 @@
-"""The best entries of wide rows, with ties decided by position.
+"""Selecting the best entries of wide rows, with ties decided by position.
 
-On a CPU torch's `argmax` and `topk` read a row one number at a time, some ten times slower than `amax`. So all
-functions here take the maxima of blocks first and look closely only at the blocks that can matter.
+On a CPU torch's `argmax` and `topk` read a row one number at a time, about ten times slower than `amax`. Therefore all
+functions here first take the maxima of blocks and then search only the best blocks.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ BLOCK = 64
 
 
 def best(scores: Float[Tensor, "rows vocab"]) -> Int[Tensor, " rows"]:
-    """The position of each row's maximum, the first of equals.
+    """The position of each row's maximum; of equal maxima, the first.
 
     >>> best(torch.tensor([[1.0, 3.0, 3.0], [2.0, 0.0, 1.0]])).tolist()
     [1, 0]
@@ -28,7 +28,7 @@ def best(scores: Float[Tensor, "rows vocab"]) -> Int[Tensor, " rows"]:
     if vocab <= 4 * BLOCK or scores.device.type != "cpu":
         return scores.argmax(dim=-1)
     block = _block_maxima(scores).argmax(dim=-1, keepdim=True)
-    # The last block may reach over the end; its surplus looks at the last token again, which changes nothing.
+    # The last block may extend beyond the row; its surplus repeats the last token, which does not change the maximum.
     positions = (block * BLOCK + torch.arange(BLOCK)).clamp_(max=vocab - 1)
     place = scores.gather(1, positions).argmax(dim=-1, keepdim=True)
     return positions.gather(1, place)[:, 0]
@@ -39,7 +39,7 @@ def top(
 ) -> tuple[Float[Tensor, "sentences count"], Int[Tensor, "sentences count"], Int[Tensor, "sentences count"]]:
     """The `count` best of `scores + total` in each sentence, best first, with their place in the beam and their token.
 
-    Equal values are ordered by place, then by token. Surplus entries are −∞ where there are fewer than `count`.
+    Equal values are ordered by place, then by token. If there are fewer than `count`, the rest are −∞.
 
     >>> values, beam, token = top(torch.tensor([[[-1.0, -2.0], [-1.0, -3.0]]]), torch.tensor([[-1.0, -0.5]]), count=3)
     >>> values.tolist(), beam.tolist(), token.tolist()
@@ -58,10 +58,10 @@ def top(
 def leaders(
     logits: Float[Tensor, "rows vocab"], hidden: Sequence[int], count: int
 ) -> tuple[Float[Tensor, "rows count"], Int[Tensor, "rows count"]] | None:
-    """The `count` largest of log softmax(logits) in each row but for the hidden tokens, best first, and their tokens.
+    """The `count` largest of log softmax(logits) in each row without the hidden tokens, best first, and their tokens.
 
-    Equal values are ordered by token. Surplus entries are −∞. None where there is no kernel, which reads each row once
-    from memory, where a softmax that is kept is written and read again.
+    Equal values are ordered by token. Surplus entries are −∞. Returns None without the kernel, which reads each row
+    once instead of writing a softmax to memory and reading it again.
     """
     library = native.load("foveate.decode", "candidate.cpp").library
     if library is None or logits.device.type != "cpu" or logits.dtype is not torch.float32 or not logits.numel():
@@ -87,7 +87,7 @@ def joined(
     total: Float[Tensor, "sentences beam"],
     vocab: int,
 ) -> tuple[Float[Tensor, "sentences count"], Int[Tensor, "sentences count"], Int[Tensor, "sentences count"]]:
-    """What `top` gives, from the `count` best of every row instead of all."""
+    """The result of `top`, computed from the `count` best entries of every row instead of all."""
     sentences, beam = total.shape
     sums = values.view(sentences, beam, -1) + total[:, :, None]
     place = torch.arange(beam)[:, None] * vocab
@@ -108,16 +108,16 @@ def _shortlist(
 ) -> tuple[Float[Tensor, "sentences short"], Int[Tensor, "sentences short"]]:
     """The values and flat positions of the `count` best blocks of each sentence, which hold its `count` best entries.
 
-    Exactly so: rounded addition is monotone, hence max(scores) + total is max(scores + total); and an entry outside
-    these blocks has `count` blocks before it, each with an entry that is larger, or equal and earlier.
+    This is exact: rounded addition is monotone, hence max(scores) + total is max(scores + total); and every entry
+    outside these blocks is preceded by `count` blocks that each have an entry that is larger, or equal and earlier.
     """
     vocab = scores.shape[-1]
     maxima = _block_maxima(scores) + total[:, :, None]
     blocks = maxima.shape[-1]
     every = torch.arange(maxima[0].numel(), device=scores.device).expand(len(scores), -1)
-    _, chosen = ordered(maxima.flatten(1), every, min(count, every.shape[1]))
-    beam = chosen // blocks
-    token = (chosen % blocks * BLOCK)[:, :, None] + torch.arange(BLOCK, device=scores.device)
+    _, block = ordered(maxima.flatten(1), every, min(count, every.shape[1]))
+    beam = block // blocks
+    token = (block % blocks * BLOCK)[:, :, None] + torch.arange(BLOCK, device=scores.device)
     beyond = token >= vocab
     flat = ((beam * vocab)[:, :, None] + token.clamp(max=vocab - 1)).flatten(1)
     values = scores.flatten(1).gather(1, flat).view_as(token) + total.gather(1, beam)[:, :, None]
@@ -127,12 +127,12 @@ def _shortlist(
 def ordered(
     values: Float[Tensor, "sentences short"], flat: Int[Tensor, "sentences short"], count: int
 ) -> tuple[Float[Tensor, "sentences count"], Int[Tensor, "sentences count"]]:
-    """The `count` largest values, the earlier flat position first among equals, which `topk` of floats leaves open.
+    """The `count` largest values; of equal values, the earlier flat position first (`topk` of floats leaves this open).
 
-    A float32's bits, read as an integer, are in the order of the floats once those of negative numbers are turned
-    round; the position goes into the lower half of an int64.
+    The bits of float32 numbers, as integers, have the order of the floats after those of negative numbers are inverted;
+    the position is stored in the lower half of an int64.
     """
-    # NaN goes first, lest a broken hypothesis disappear behind whole ones.
+    # NaN sorts first, so that a broken hypothesis is not hidden behind valid ones.
     bits = torch.where(values.isnan(), torch.inf, values).view(torch.int32)
     rank = bits ^ ((bits >> 31) & 0x7FFFFFFF)
     missing = count - values.shape[1]

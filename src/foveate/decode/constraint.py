@@ -1,4 +1,4 @@
-"""What any decoder may be told to keep to: lengths, forbidden tokens, repeated n-grams, a forced beginning."""
+"""Constraints for all decoders: lengths, forbidden tokens, repeated n-grams, a forced beginning."""
 
 from dataclasses import dataclass
 
@@ -13,17 +13,17 @@ HIDDEN = -torch.inf
 
 
 LONGEST = 2**20
-"""Tokens of an output; a model that never ends would write for days."""
+"""The limit on `max_length` in tokens, because a model that never ends would run for days."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Constraints:
-    """The fields that every decoder's configuration has. Lengths count generated tokens."""
+    """The common settings of all decoders. Lengths count generated tokens."""
 
-    max_length: int = setting(256, "the most tokens a sentence may get, the end token included")
-    min_length: int = setting(0, "the fewest tokens before the end token")
-    no_repeat_ngram: int = setting(0, "no n-gram of this many tokens occurs twice in a sentence; 0 allows all")
-    forbid: tuple[int, ...] = setting((0, 1), "token ids that are never produced; at first padding and begin")
+    max_length: int = setting(256, "maximum number of tokens of a sentence, including the end token")
+    min_length: int = setting(0, "minimum number of tokens before the end token")
+    no_repeat_ngram: int = setting(0, "length of n-grams that may not occur twice in a sentence; 0 allows all")
+    forbid: tuple[int, ...] = setting((0, 1), "token ids that are never generated; by default padding and begin")
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_length <= LONGEST:
@@ -43,7 +43,7 @@ class Constraints:
 def hidden_alone(
     constraints: Constraints, position: int, *, prefix: Tensor | None, end: int, vocab: int
 ) -> tuple[int, ...] | None:
-    """The tokens that may not come next, the same for every row; None where that is not all there is to keep to."""
+    """The tokens that may not come next, if they are the same for every row and the only constraint; else None."""
     forced = prefix is not None and position < prefix.shape[1]
     if forced or 0 < constraints.no_repeat_ngram <= position:
         return None
@@ -60,9 +60,9 @@ def constrained(
     prefix: Int[Tensor, "rows length"] | None,
     end: int,
 ) -> Float[Tensor, "rows vocab"]:
-    """log softmax(logits), then −∞ at the tokens that may not come next; what is left is not renormalised.
+    """log softmax(logits), then −∞ at the tokens that may not come next, without renormalisation.
 
-    A forced token wins over every other constraint. Always float32 and always a fresh tensor.
+    A forced token overrides every other constraint. The result is always float32 and always a new tensor.
     """
     scores = logits.log_softmax(dim=-1, dtype=torch.float32)
     position = history.shape[1]
@@ -89,17 +89,19 @@ def _require_vocabulary(banned: tuple[int, ...], vocab: int) -> None:
 
 
 def _hide_repeats(scores: Float[Tensor, "rows vocab"], history: Int[Tensor, "rows position"], size: int) -> None:
-    """Hide, in place, each token that would complete an n-gram the row has already."""
+    """Hide, in place, each token that would complete an n-gram that the row already contains."""
     ngrams = history.unfold(1, size, 1)
     latest = history[:, history.shape[1] - size + 1 :]
     repeated = (ngrams[..., :-1] == latest[:, None]).all(-1)
-    # amin leaves a token alone (+∞) unless one of its occurrences hides it (−∞).
+    # amin keeps a token (+∞) unless one of its occurrences hides it (−∞).
     verdict = torch.where(repeated, HIDDEN, -HIDDEN).to(scores.dtype)
     scores.scatter_reduce_(1, ngrams[..., -1], verdict, "amin")
 
 
 def _force(scores: Float[Tensor, "rows vocab"], forced: Int[Tensor, " rows"], before: Float[Tensor, "rows 1"]) -> None:
-    """Hide, in place, all but the forced token of rows that have one (negative: free), and give it back its value."""
-    held, token = (forced >= 0)[:, None], forced.clamp(min=0)[:, None]
-    scores.masked_fill_(held, HIDDEN)
-    scores.scatter_(1, token, torch.where(held, before, scores.gather(1, token)))
+    """Hide, in place, all but the forced token of rows that have one, and restore its value; negative ids force
+    none.
+    """
+    has_token, token = (forced >= 0)[:, None], forced.clamp(min=0)[:, None]
+    scores.masked_fill_(has_token, HIDDEN)
+    scores.scatter_(1, token, torch.where(has_token, before, scores.gather(1, token)))

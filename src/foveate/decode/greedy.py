@@ -1,4 +1,4 @@
-"""Greedy decoding: the most probable token at every step."""
+"""Greedy decoding takes the most probable token at every step."""
 
 from dataclasses import dataclass
 
@@ -18,13 +18,13 @@ class GreedyConfig(Constraints):
 
 
 def greedy(stepper: Stepper, state: State, request: Request, config: GreedyConfig) -> list[Hypothesis]:
-    """tokenₜ = argmaxᵥ p(v | token₁ … tokenₜ₋₁), the smallest id among equals; one hypothesis a sentence."""
+    """tokenₜ = argmaxᵥ p(v | token₁ … tokenₜ₋₁), of equal tokens the smallest id; one hypothesis per sentence."""
     return walk(stepper, state, request, config, lambda scores, sentence, position: best(scores), _first)
 
 
 def _first(
     logits: Float[Tensor, "rows vocab"], hidden: tuple[int, ...]
 ) -> tuple[Int[Tensor, " rows"], Float[Tensor, " rows"]] | None:
-    """The best token and its log-probability, without those of the others."""
-    found = leaders(logits, hidden, 1)
-    return None if found is None else (found[1][:, 0], found[0][:, 0])
+    """The best token and its log-probability, without computing the others; None without the kernel."""
+    best = leaders(logits, hidden, 1)
+    return None if best is None else (best[1][:, 0], best[0][:, 0])

@@ -1,4 +1,4 @@
-"""Length penalties: what a log-probability is divided by, so that long hypotheses are not beaten merely for being long.
+"""Length penalties divide log-probabilities, so that long hypotheses do not lose merely because they are long.
 
 Lengths count generated tokens, the end token included.
 """
@@ -14,7 +14,7 @@ class LengthPenalty(Protocol):
     """score = log-probability / divisor(length)"""
 
     def divisor(self, length: int) -> float:
-        """What the log-probability of a hypothesis of `length` tokens is divided by."""
+        """The divisor for the log-probability of a hypothesis of `length` tokens."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Random numbers as a function of where they are used: no generator, no state, no order of drawing."""
+"""Random numbers as a pure function of where they are used, without a generator's state."""
 
 import torch
 from jaxtyping import Float64, Int
@@ -25,7 +25,7 @@ def uniform(seed: int, sentence: Int[Tensor, " rows"], position: int) -> Float64
 
 
 def mix(bits: Int[Tensor, " rows"]) -> Int[Tensor, " rows"]:
-    """SplitMix64's finaliser. int64 stands for uint64: products wrap round, and shifts are made logical by hand."""
+    """SplitMix64's finaliser in int64 instead of uint64: products wrap around, and masks make the shifts logical."""
     bits = (bits ^ _shift(bits, 30)) * _signed(0xBF58476D1CE4E5B9)
     bits = (bits ^ _shift(bits, 27)) * _signed(0x94D049BB133111EB)
     return bits ^ _shift(bits, 31)

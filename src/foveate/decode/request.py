@@ -1,4 +1,4 @@
-"""A request: which sentences to decode, and what is particular to each of them."""
+"""A request describes the sentences to decode: their number, limits and prefixes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ BEGIN, END = 1, 2
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Request:
-    """What a decoder needs to know beside the model, its state and its configuration.
+    """A decoder's input beside the model, its state and its configuration.
 
-    `max_length` limits the sentences all alike or one by one, within the configuration's own limit. `prefix` forces
-    how each sentence begins; a negative id leaves the choice free, so shorter prefixes are filled up with −1.
-    `examples` numbers the sentences for the noise of sampling, so that a sentence keeps its noise whatever batch it
-    comes in; without it they count from 0.
+    `max_length` is one limit or a limit for each sentence, within that of the configuration. `prefix` forces the
+    beginning of each sentence; a negative id leaves the choice free, so that shorter prefixes are padded with −1.
+    `examples` numbers the sentences for the noise of sampling, so that a sentence has the same noise in every batch; by
+    default they count from 0.
     """
 
     sentences: int
@@ -45,7 +45,9 @@ class Request:
                 )
 
     def limits(self, constraints: Constraints, stepper: Stepper) -> Int[Tensor, " sentences"]:
-        """The most tokens of each sentence. Raises `UsageError` where model, prefix or min_length do not fit."""
+        """The maximum number of tokens of each sentence. Raises `UsageError` if model, prefix or min_length do not
+        fit.
+        """
         limits = torch.full((self.sentences,), constraints.max_length)
         if self.max_length is not None:
             limits = torch.minimum(limits, torch.as_tensor(self.max_length).cpu().to(torch.int64))
@@ -60,14 +62,14 @@ class Request:
             )
         if shortest <= constraints.min_length:
             raise UsageError(
-                f"decode: a sentence may have {shortest} tokens with its end; min_length is {constraints.min_length}. "
-                f"Set max_length to {constraints.min_length + 1} or more, or min_length lower."
+                f"decode: min_length is {constraints.min_length}, but a sentence may have only {shortest} tokens with "
+                f"its end. Set max_length to {constraints.min_length + 1} or more, or lower min_length."
             )
         if self.prefix is not None and self.prefix.shape[1] > shortest:
             forced = (self.prefix >= 0).cpu().sum(1)
             if bool((forced > limits).any()):
                 raise UsageError(
-                    f"decode: a prefix has {int(forced.max())} tokens, more than its sentence may get. Raise it."
+                    f"decode: a prefix has {int(forced.max())} tokens, more than its sentence's limit. Raise it."
                 )
         return limits.to(self.device)
 

@@ -1,4 +1,4 @@
-"""Sampling: each token is drawn from the model's distribution, sharpened or cut as the configuration says."""
+"""Sampling draws each token from the model's distribution, sharpened or truncated by the configuration."""
 
 from dataclasses import dataclass
 
@@ -22,9 +22,9 @@ HEAD = 256  # tokens: the nucleus of a trained model is nearly always smaller
 class SampleConfig(Constraints):
     """p(v) ∝ exp(logitᵥ / temperature), then the `top_k` most probable tokens, then of these the nucleus.
 
-    The nucleus is the smallest set of tokens, taken from the most probable down, whose probabilities sum to at least
-    `top_p`: a token stays if those before it sum to less than `top_p`, so the most probable always stays. Equal
-    tokens: smaller id first.
+    The nucleus is the smallest set of most probable tokens whose probabilities sum to at least `top_p`: a token is in
+    it if those before it sum to less than `top_p`, so that the most probable token always is. Equally probable tokens
+    are ordered by id.
 
     Reference: Holtzman et al. 2020, §3.1, equation 2 (nucleus); Fan et al. 2018, §5.1 (top-k).
     """
@@ -45,9 +45,9 @@ class SampleConfig(Constraints):
 
 
 def sample(stepper: Stepper, state: State, request: Request, config: SampleConfig) -> list[Hypothesis]:
-    """One drawn hypothesis a sentence; its `log_probability` is that of the model itself, at temperature 1 and uncut.
+    """One sample per sentence; its `log_probability` is that of the model, at temperature 1 without truncation.
 
-    The noise is a function of (seed, sentence, position): a sentence gets the same tokens in any batch.
+    The noise is a function of (seed, sentence, position), so that a sentence gets the same tokens in any batch.
     """
     examples = range(request.sentences) if request.examples is None else request.examples
     numbers = torch.tensor(list(examples), dtype=torch.int64, device=request.device)
@@ -80,7 +80,7 @@ def draw(
         before = pad(probabilities.cumsum(dim=-1, dtype=torch.float64)[:, :-1], (1, 0))
         probabilities = probabilities.masked_fill(before >= enough, 0.0)
     cumulative = probabilities.cumsum(dim=-1, dtype=torch.float64)
-    # Scaled by the sum that is really there, so that rounding cannot push the noise past the last token.
+    # The noise is scaled by the actual sum, so that rounding cannot move it past the last token.
     place = torch.searchsorted(cumulative, noise[:, None] * cumulative[:, -1:], right=True)
     place = place.clamp(max=cumulative.shape[1] - 1)
     return (place if tokens is None else tokens.gather(1, place))[:, 0]
@@ -89,7 +89,9 @@ def draw(
 def _head(
     probabilities: Float[Tensor, "rows vocab"], enough: Float64[Tensor, "rows 1"]
 ) -> tuple[Float[Tensor, "rows kept"], Int[Tensor, "rows kept"]]:
-    """The most probable tokens, best first: a few, or all where a few do not sum to enough (sorting all is slow)."""
+    """The most probable tokens, best first: a few, or all if a few do not sum to enough, because sorting all is
+    slow.
+    """
     few, tokens = ordered(probabilities, _positions(probabilities), min(HEAD, probabilities.shape[1]))
     if bool((few.cumsum(dim=-1, dtype=torch.float64)[:, -1:] >= enough).all()):
         return few, tokens

@@ -1,4 +1,4 @@
-"""The one way in: a model, its state, the sentences and a configuration that says how to decode."""
+"""The entry point of decoding: one function for all decoding configurations."""
 
 from collections.abc import Sequence
 
@@ -14,12 +14,12 @@ from foveate.decode.sample import SampleConfig, sample
 from foveate.decode.stepper import Hypothesis, State, Stepper
 
 MULTIPLY_ADDS = 5e5
-"""Of one row in a product of usual width, 512 x 1024."""
+"""Multiplications of one row in a product of usual width, 512 x 1024."""
 DecodeConfig = GreedyConfig | BeamConfig | SampleConfig
 
 
 def beam_size(config: DecodeConfig) -> int:
-    """How many rows a sentence takes: what the model's state has to be started with.
+    """The number of rows per sentence, which the model's initial state must have.
 
     >>> beam_size(GreedyConfig()), beam_size(BeamConfig(beam=5))
     (1, 5)
@@ -42,11 +42,10 @@ def decode(
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each sentence, best first; greedy decoding and sampling give one.
 
-    The state has `sentences * beam_size(config)` rows, those of a sentence together, and has read nothing of the
-    target yet. The other arguments are those of `Request`. Results do not depend on which sentences are decoded
-    together.
+    The initial state has `sentences * beam_size(config)` rows, those of a sentence together. The other arguments are
+    those of `Request`. Results do not depend on the batch.
 
-    Raises `UsageError` for lengths that cannot be kept, `DataError` when the model gives NaN.
+    Raises `UsageError` for impossible lengths, `DataError` if the model returns NaN.
     """
     request = Request(
         sentences=sentences,

@@ -1,4 +1,4 @@
-"""The one thing decoding asks of a model, and the one thing it gives back."""
+"""The protocol that decoding requires of a model, and the hypotheses that it returns."""
 
 import math
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ from torch import Tensor
 
 from foveate.errors import DataError, UsageError
 
-State = Any  # whatever a model carries from step to step; decoding only hands it back
+State = Any  # the model's own state between steps; decoding only passes it back
 
 
 @runtime_checkable
 class Stepper(Protocol):
-    """A model that is asked for one token at a time.
+    """A model that scores one token at a time.
 
-    The state is a value: `step` and `select` return a new one, and each state is used once. A model that can
-    represent only so many target positions says so in an attribute `max_length`; decoding refuses to go beyond it.
+    The state is a value: `step` and `select` return a new one, and each state is used once. A model with a limited
+    number of target positions has an attribute `max_length`, which decoding does not exceed.
     """
 
     def step(self, state: State, token: Int[Tensor, " rows"]) -> tuple[State, Float[Tensor, "rows vocab"]]:
@@ -25,11 +25,10 @@ class Stepper(Protocol):
         ...
 
     def select(self, state: State, rows: Int[Tensor, " new_rows"]) -> State:
-        """The state of the named rows, in that order.
+        """The state of the selected rows, in that order.
 
-        Rows come in whole groups of `beam` consecutive rows of one sentence (row = sentence · beam + place). Within a
-        group a row may be named twice or not at all; groups keep their order and may be missing: their sentences are
-        done.
+        Rows come in groups of `beam` consecutive rows of one sentence (row = sentence · beam + place). Within a group a
+        row may occur twice or not at all. Groups keep their order; those of finished sentences are missing.
         """
         ...
 
@@ -38,10 +37,9 @@ class Stepper(Protocol):
 class Hypothesis:
     """One decoded sequence.
 
-    `tokens` are without begin and end. `log_probability` is the sum of the model's log-probabilities, that of the end
-    token included; constraints and sampling filters hide tokens but do not renormalise. `score` is what hypotheses
-    are ranked by: `log_probability` after the length penalty. `finished` is false where the length limit came before
-    the end token.
+    `tokens` are without begin and end. `log_probability` is the sum of the model's log-probabilities, including that of
+    the end token; constraints and sampling filters hide tokens but do not renormalise. `score`, the `log_probability`
+    after the length penalty, ranks hypotheses. `finished` is false if the length limit came before the end token.
     """
 
     tokens: tuple[int, ...]
@@ -51,16 +49,16 @@ class Hypothesis:
 
 
 def require_rows(logits: Float[Tensor, "given vocab"], rows: int) -> None:
-    """Raise `UsageError` where the state was started for another number of rows."""
+    """Raise `UsageError` if the state has another number of rows."""
     if len(logits) != rows:
         raise UsageError(
-            f"decode: the model gave logits for {len(logits)} rows instead of {rows}. "
+            f"decode: the model returned logits for {len(logits)} rows instead of {rows}. "
             "Start its state with one row a sentence, or `beam` rows a sentence for beam search."
         )
 
 
 def require_number(log_probability: float, sentence: int) -> None:
-    """Raise `DataError` for NaN, which only a broken model gives, and `UsageError` where no token was left."""
+    """Raise `DataError` for NaN, which indicates a broken model, and `UsageError` if all tokens are hidden."""
     if math.isnan(log_probability):
         raise DataError(
             f"decode: the model's logits for sentence {sentence} are not numbers (NaN). "
@@ -68,6 +66,6 @@ def require_number(log_probability: float, sentence: int) -> None:
         )
     if math.isinf(log_probability):
         raise UsageError(
-            f"decode: no token was left to choose for sentence {sentence}. "
+            f"decode: the constraints exclude every token of sentence {sentence}. "
             "Relax forbid, min_length, no_repeat_ngram or the prefix."
         )

@@ -1,4 +1,6 @@
-"""The walk: one row a sentence, one token a step, until all have ended. Greedy and sampling differ in the choice."""
+"""The loop of greedy decoding and sampling: one row per sentence, one token per step, until all sentences have
+ended.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,15 +14,16 @@ from foveate.decode.request import Request
 from foveate.decode.stepper import Hypothesis, State, Stepper, require_number, require_rows
 
 Choose = Callable[[Float[Tensor, "rows vocab"], Int[Tensor, " rows"], int], Int[Tensor, " rows"]]
-"""From the scores, each row's sentence and the position to each row's next token."""
+"""Maps the scores, each row's sentence and the position to each row's next token."""
 Shortcut = Callable[[Float[Tensor, "rows vocab"], tuple[int, ...]], tuple[Tensor, Tensor] | None]
-"""From the logits and the tokens that are hidden in every row to each row's next token and its score, without those of
-all tokens; None where there is no such way."""
+"""Maps the logits and the tokens that are hidden in every row to each row's next token and its score, without the
+scores of all tokens; returns None if it cannot.
+"""
 
-# Finished rows are dropped once they are this share of the batch. Dropping copies the state (its caches), keeping them
-# costs their share of every step to come: if a copy costs c ≈ 0.5 steps and the sentences end over T ≈ 25 steps, the
-# sum is least near √(2c/T) = 0.2. It is flat: from 0.001 to 0.35 a Transformer on CPU took within 20 % of the same
-# time, and twice as long when nothing was dropped.
+# Finished rows are removed once they are this share of the batch. Removing them copies the state (its caches); keeping
+# them costs their share of every later step. If a copy costs c ≈ 0.5 steps and the sentences end over T ≈ 25 steps, the
+# sum is least near √(2c/T) = 0.2. The optimum is flat: from 0.001 to 0.35 a Transformer on CPU took within 20 % of the
+# same time, and twice as long when no row was removed.
 COMPACT_SHARE = 0.2
 
 
@@ -33,38 +36,38 @@ def walk(
     choose: Choose,
     shortcut: Shortcut = lambda logits, hidden: None,
 ) -> list[Hypothesis]:
-    """Extend every sentence by the chosen token until its end or its limit; one hypothesis each, in order.
+    """Extend every sentence by the token from `choose` until its end or its limit; one hypothesis each, in order.
 
-    `shortcut` chooses the same where the scores of all tokens are not needed.
+    `shortcut` chooses the same token without computing the scores of all tokens, if it can.
     """
-    found: dict[int, Hypothesis] = {}
+    hypotheses: dict[int, Hypothesis] = {}
     rows = _Rows.start(request, request.limits(constraints, stepper))
     token = torch.full((request.sentences,), request.begin, device=request.device)
-    while len(found) < request.sentences:
+    while len(hypotheses) < request.sentences:
         state, logits = stepper.step(state, token)
         require_rows(logits, len(token))
         position = rows.history.shape[1]
         hidden = hidden_alone(constraints, position, prefix=rows.prefix, end=request.end, vocab=logits.shape[1])
-        chosen = None if hidden is None else shortcut(logits, hidden)
-        if chosen is None:
+        choice = None if hidden is None else shortcut(logits, hidden)
+        if choice is None:
             scores = constrained(logits, rows.history, constraints=constraints, prefix=rows.prefix, end=request.end)
             token = choose(scores, rows.sentence, position)
-            chosen = token, scores.gather(1, token[:, None])[:, 0]
-        token, gain = chosen
+            choice = token, scores.gather(1, token[:, None])[:, 0]
+        token, gain = choice
         rows = rows.extended(token, gain, request.end)
-        done = int(rows.done.sum())  # the one wait for the device
+        done = int(rows.done.sum())  # the only synchronisation with the device
         if done == len(token):
-            found |= rows.hypotheses()
+            hypotheses |= rows.hypotheses()
         elif done >= COMPACT_SHARE * len(token):
-            found |= rows.select(rows.done.nonzero()[:, 0]).hypotheses()
+            hypotheses |= rows.select(rows.done.nonzero()[:, 0]).hypotheses()
             going = (~rows.done).nonzero()[:, 0]
             state, rows, token = stepper.select(state, going), rows.select(going), token[going]
-    return [found[sentence] for sentence in range(request.sentences)]
+    return [hypotheses[sentence] for sentence in range(request.sentences)]
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """What is known of each row that is still in the batch. What follows in a row that is done does not count."""
+    """The state of each row in the batch. Tokens after a row's end are ignored."""
 
     sentence: Int[Tensor, " rows"]
     limit: Int[Tensor, " rows"]
@@ -116,8 +119,8 @@ class _Rows:
 
     def hypotheses(self) -> dict[int, Hypothesis]:
         columns = (self.sentence, self.history, self.length, self.log_probability, self.finished)
-        found = {}
+        results = {}
         for sentence, tokens, length, total, finished in zip(*(column.tolist() for column in columns), strict=True):
             require_number(total, sentence)
-            found[sentence] = Hypothesis(tuple(tokens[:length]), total, total, finished)
-        return found
+            results[sentence] = Hypothesis(tuple(tokens[:length]), total, total, finished)
+        return results

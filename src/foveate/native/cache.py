@@ -1,7 +1,7 @@
-"""Where compiled libraries are kept, and which of those that lie there may be loaded.
+"""The cache of compiled libraries, and the checks before one is loaded.
 
-What is loaded runs with all rights of the user. So a library counts only where nobody but the user can have put it, and
-only as it was written: its name ends with the digest of its content. Everything else is compiled anew.
+A loaded library runs with all rights of the user. Therefore a library is used only if nobody but the user can have
+written it, and only unchanged: its name ends with the digest of its content. Everything else is compiled again.
 """
 
 import atexit
@@ -23,7 +23,7 @@ HOUR = 3600
 
 @dataclass(frozen=True)
 class Cache:
-    """The folder of the user's libraries, or None and the reason."""
+    """The folder of the user's libraries, or None with the reason."""
 
     folder: Path | None
     reason: str = ""
@@ -31,7 +31,7 @@ class Cache:
 
 @functools.cache
 def cache() -> Cache:
-    """`$XDG_CACHE_HOME/foveate/native`, which is made if it has to be, when it is the user's alone."""
+    """`$XDG_CACHE_HOME/foveate/native`, created if necessary, provided that only the user can write to it."""
     home = _cache_home()
     if home is None:
         return Cache(None, "there is no home folder")
@@ -48,7 +48,7 @@ def cache() -> Cache:
 
 
 def find(stem: str) -> Path | None:
-    """The library whose name begins so, as it was written. A damaged one is removed, so that it is compiled anew."""
+    """The undamaged library whose name begins with `stem`. A damaged one is removed, so that it is compiled again."""
     folder = cache().folder
     if folder is None:
         return None
@@ -61,7 +61,7 @@ def find(stem: str) -> Path | None:
 
 
 def keep(library: Path, stem: str) -> Path:
-    """Copies a library into the cache, whole or not at all; returns where it is to be loaded from."""
+    """Copies a library into the cache, completely or not at all; returns the path for loading it."""
     folder = cache().folder
     if folder is None:
         return library
@@ -77,7 +77,7 @@ def keep(library: Path, stem: str) -> Path:
             os.fsync(descriptor)
         os.replace(draft, target)
         _flush(folder)
-    except OSError:  # a full disk, a cache that may only be read: this process can do without
+    except OSError:  # the disk is full or the cache read-only: this process loads the original
         with contextlib.suppress(OSError):
             draft.unlink()
         return library
@@ -86,27 +86,27 @@ def keep(library: Path, stem: str) -> Path:
 
 @functools.cache
 def workplace() -> Path:
-    """A folder of this process that nobody else may enter; it is removed at exit. Raises OSError."""
+    """A private folder of this process, removed at exit. Raises OSError."""
     try:
         folder = Path(tempfile.mkdtemp(prefix="foveate-native-"))
     except OSError:
-        if (kept := cache().folder) is None:
+        if (parent := cache().folder) is None:
             raise
-        folder = Path(tempfile.mkdtemp(prefix=DRAFT, dir=kept))
+        folder = Path(tempfile.mkdtemp(prefix=DRAFT, dir=parent))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 
 def forget() -> None:
-    """Look at the environment anew."""
+    """Read the environment again."""
     cache.cache_clear()
 
 
 def _cache_home() -> Path | None:
-    """Relative places do not count: the working folder may be anybody's."""
-    named = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if named.is_absolute():
-        return named
+    """The user's cache folder. Relative paths are ignored, because the working folder may belong to somebody else."""
+    configured = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if configured.is_absolute():
+        return configured
     try:
         home = Path(os.environ["HOME"] if "HOME" in os.environ else Path.home())
     except RuntimeError:
@@ -115,7 +115,7 @@ def _cache_home() -> Path | None:
 
 
 def _exposure(folder: Path) -> str:
-    """Why somebody else could have put something into a folder; empty where only the user can."""
+    """Why another user could write into a folder; empty if only the user can."""
     user = os.geteuid()
     for own in (folder, folder.parent):
         state = own.lstat()
@@ -132,7 +132,7 @@ def _exposure(folder: Path) -> str:
         state = path.lstat()
         if stat.S_ISLNK(state.st_mode):
             exposed = state.st_uid not in (user, 0)
-        else:  # in a folder like /tmp, nobody can rename what is somebody else's
+        else:  # in a sticky folder like /tmp, users cannot rename files of others
             exposed = _others_may_write(state) and not state.st_mode & stat.S_ISVTX
         if exposed:
             return f"others may write to {path}"
@@ -140,7 +140,7 @@ def _exposure(folder: Path) -> str:
 
 
 def _others_may_write(state: os.stat_result) -> bool:
-    """A group of nobody but the user, which many systems make for each, is no other."""
+    """Whether others may write. A private group of the user, which many systems create, does not count."""
     if state.st_mode & stat.S_IWOTH:
         return True
     return bool(state.st_mode & stat.S_IWGRP) and not _is_private(state.st_gid)
@@ -157,7 +157,7 @@ def _is_private(group: int) -> bool:
 
 
 def _is_sound(library: Path) -> bool:
-    """Whether a library is a file of the user's with the content that its name promises."""
+    """Whether a library belongs to the user and has the content of the digest in its name."""
     try:
         descriptor = os.open(library, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
@@ -173,7 +173,7 @@ def _digest(content: bytes) -> str:
 
 
 def _remove_stale(folder: Path) -> None:
-    """What processes left that were killed while they wrote."""
+    """Remove the files of processes that were killed while writing."""
     for path in folder.glob(f"{DRAFT}*"):
         if time.time() - path.lstat().st_mtime > HOUR:
             path.unlink() if not path.is_dir() else shutil.rmtree(path, ignore_errors=True)

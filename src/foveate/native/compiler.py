@@ -1,4 +1,4 @@
-"""From a C++ file to a loaded library: found in the cache, or compiled into it."""
+"""Compiles a C++ file and loads the library, or loads it from the cache."""
 
 import contextlib
 import ctypes
@@ -27,18 +27,18 @@ FLAGS = (
     "-shared",
     "-fPIC",
 )
-"""Not -ffast-math: kernels must tell NaN and infinity apart from numbers."""
+"""-ffast-math is not among them, because kernels must distinguish NaN and infinity from numbers."""
 SECONDS = 20
-"""A compiler that takes longer hangs; on a busy machine, where it gets a part of the time, a kernel may take longer."""
+"""A compiler that takes longer is hanging. On a busy machine, compiling a kernel gets more time."""
 
 
 class CompilationError(Exception):
-    """Why kernels do not run here."""
+    """The reason why a kernel cannot be compiled or loaded."""
 
 
 @dataclass(frozen=True)
 class Kernels:
-    """A loaded library, or None and the reason."""
+    """A loaded library, or None with the reason."""
 
     library: ctypes.CDLL | None
     reason: str = ""
@@ -58,7 +58,7 @@ class Compiler:
 
 @functools.cache
 def load(package: str, name: str) -> Kernels:
-    """The kernels of the C++ file `name` in `package`, compiled if this machine has not done so before."""
+    """The kernels of the C++ file `name` in `package`, compiled on the first use on this machine."""
     try:
         return Kernels(_loaded(_source(package, name), Path(name).stem))
     except CompilationError as problem:
@@ -67,35 +67,35 @@ def load(package: str, name: str) -> Kernels:
 
 
 _failed: dict[str, str] = {}
-"""Files that this process could not load, and why."""
+"""The files that this process could not load, with the reasons."""
 
 
 def forget() -> None:
-    """Look at the environment and the compilers anew; libraries in use stay loaded."""
-    for kept in (load, _compiler, _for_this_processor, _obstacle):
-        kept.cache_clear()
+    """Check the environment and the compilers again; libraries in use stay loaded."""
+    for function in (load, _compiler, _for_this_processor, _obstacle):
+        function.cache_clear()
     _failed.clear()
     _hanging.clear()
     cache.forget()
 
 
 def in_use() -> bool:
-    """Whether kernels run on this machine at all."""
+    """Whether kernels run on this machine."""
     return not _obstacle()
 
 
 def state() -> str:
-    """One line for `foveate doctor`: "in use (g++ 12.2.0, AVX-512)", with the files that failed, or why not."""
+    """One line for `foveate doctor`: "in use (g++ 12.2.0, AVX-512)" with the files that failed, or the reason."""
     if problem := _obstacle():
         return f"not in use ({problem}); plain torch runs instead"
     failures = "".join(f"; but not {name}: {problem}" for name, problem in _failed.items())
-    kept = "" if cache.cache().folder else f"; compiled anew in every process, because {cache.cache().reason}"
-    return f"in use ({', '.join([str(_compiler()), *_registers()])}){kept}{failures}"
+    caching = "" if cache.cache().folder else f"; compiled again in every process, because {cache.cache().reason}"
+    return f"in use ({', '.join([str(_compiler()), *_registers()])}){caching}{failures}"
 
 
 @functools.cache
 def _obstacle() -> str:
-    """Why no kernel can run here; empty where they do."""
+    """Why kernels cannot run on this machine; empty if they can."""
     try:
         _probe()
     except CompilationError as problem:
@@ -104,7 +104,7 @@ def _obstacle() -> str:
 
 
 def _probe() -> ctypes.CDLL:
-    """A kernel that does nothing."""
+    """A library without kernels, for testing the compiler."""
     return _loaded(_prelude(), "probe")
 
 
@@ -113,23 +113,23 @@ def _compiler() -> Compiler:
     if os.environ.get("FOVEATE_NATIVE") == "0":
         raise CompilationError("FOVEATE_NATIVE=0")
     if platform.system() == "Windows":
-        raise CompilationError("not made for Windows")
+        raise CompilationError("kernels do not support Windows")
     names = [name for name in (os.environ.get("CXX"), "c++", "g++", "clang++") if name]
     for name in names:
         command = shutil.which(name)
         if command is None:
             continue
         try:
-            asked = _ask(command, "--version")
+            answer = _ask(command, "--version")
         except CompilationError:
             continue
-        if asked.returncode == 0:
-            return Compiler(command, asked.stdout.splitlines()[0] if asked.stdout else "")
+        if answer.returncode == 0:
+            return Compiler(command, answer.stdout.splitlines()[0] if answer.stdout else "")
     raise CompilationError(f"no C++ compiler: none of {', '.join(names)} runs")
 
 
 def _source(package: str, name: str) -> str:
-    """The file after the prelude, or with the prelude in the place where it asks for it."""
+    """The file after the prelude, or with the prelude at the line that includes it."""
     text = (resources.files(package) / name).read_text(encoding="utf-8")
     before, asks, after = text.rpartition('#include "prelude.h"\n')
     line = (before + asks).count("\n") + 1
@@ -141,39 +141,40 @@ def _prelude() -> str:
 
 
 def _loaded(source: str, stem: str) -> ctypes.CDLL:
-    """The library of this source, made by this compiler for this processor."""
+    """The library of this source, for this compiler and processor."""
     compiler = _compiler()
     flags = [*FLAGS, *map(" ".join, _FOR_THIS_PROCESSOR)]
     identity = "\0".join([source, *flags, compiler.command, compiler.version, processor()])
     name = f"{stem}-{hashlib.sha256(identity.encode()).hexdigest()[:32]}"
-    if (kept := cache.find(name)) is not None:
+    if (library := cache.find(name)) is not None:
         try:
-            return _open(kept)
-        except CompilationError:  # as on a disk from which nothing may be executed
+            return _open(library)
+        except CompilationError:  # for example on a disk mounted with noexec
             return _open(_compiled(compiler, source, name))
     return _open(cache.keep(_compiled(compiler, source, name), name))
 
 
 def _compiled(compiler: Compiler, source: str, name: str) -> Path:
-    """A new library in a folder of this process alone."""
+    """A new library in a private folder of this process."""
     try:
         folder = cache.workplace() / name
         folder.mkdir(exist_ok=True)
         text, library = folder / "kernel.cpp", folder / "kernel.so"
         text.write_text(source, encoding="utf-8")
     except OSError as problem:
-        raise CompilationError(f"no folder can be written: {problem}") from None
+        raise CompilationError(f"the temporary folder is not writable: {problem}") from None
     busy = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
     arguments = (*_for_this_processor(compiler), str(text), "-o", str(library))
-    done = _run(compiler, *arguments, seconds=SECONDS * min(busy, 6.0), temporary=folder)
-    if done.returncode or not library.exists():
-        lines = done.stderr.strip().splitlines() or ["without a word"]
+    process = _run(compiler, *arguments, seconds=SECONDS * min(busy, 6.0), temporary=folder)
+    if process.returncode or not library.exists():
+        lines = process.stderr.strip().splitlines() or ["without a message"]
         raise CompilationError(f"{compiler} failed: {next((line for line in lines if 'error' in line), lines[0])}")
     return library
 
 
 _FOR_THIS_PROCESSOR = (("-march=native", "-mprefer-vector-width=512"), ("-march=native",), ("-mcpu=native",))
-"""The first that the compiler knows. It is asked with an empty file: a mistake in a kernel is no unknown flag."""
+"""The first flags that the compiler accepts are used. The test compiles an empty file, because an error in a kernel is
+not an unknown flag."""
 
 
 @functools.cache
@@ -189,13 +190,13 @@ def _run(compiler: Compiler, *arguments: str, **how: Any) -> "subprocess.Complet
 
 
 _hanging: set[str] = set()
-"""Compilers that did not answer: nobody waits for them twice."""
+"""Compilers that did not answer; they are not called again."""
 
 
 def _ask(
     command: str, *arguments: str, seconds: float | None = None, temporary: Path | None = None
 ) -> "subprocess.CompletedProcess[str]":
-    """What a compiler answers. One that hangs is ended with all that it started."""
+    """Run a compiler and return its result. A compiler that hangs is killed with its children."""
     if command in _hanging:
         raise CompilationError(f"{command} did not answer")
     seconds = SECONDS if seconds is None else seconds
@@ -215,7 +216,7 @@ def _ask(
         raise CompilationError(f"{command} cannot be run: {problem}") from None
     try:
         out, err = process.communicate(timeout=seconds)
-    except BaseException as problem:  # Ctrl-C reaches nobody in another session
+    except BaseException as problem:  # Ctrl-C does not reach processes in another session
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -236,7 +237,7 @@ def _open(library: Path) -> ctypes.CDLL:
 
 @functools.cache
 def processor() -> str:
-    """What -march=native depends on: one home folder may serve many machines."""
+    """The properties that -march=native depends on, because machines may share a home folder."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -252,5 +253,5 @@ def has_tiles() -> bool:
 
 def _registers() -> list[str]:
     flags = set(processor().split())
-    known = (("avx512f", "AVX-512"), ("avx2", "AVX2"), ("asimd", "NEON"), ("sse2", "SSE2"))
-    return [name for flag, name in known if flag in flags][:1] + ["AMX"] * bool(_probe().uses_tiles())
+    names = (("avx512f", "AVX-512"), ("avx2", "AVX2"), ("asimd", "NEON"), ("sse2", "SSE2"))
+    return [name for flag, name in names if flag in flags][:1] + ["AMX"] * bool(_probe().uses_tiles())

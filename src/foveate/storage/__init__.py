@@ -1,4 +1,4 @@
-"""Run folders and checkpoints: what training writes and everything else reads, whole or not at all.
+"""Run folders and checkpoints, which training writes completely or not at all.
 
-Nothing is imported here: `draft`, `manifest` and `run` serve code that has to do without torch.
+Nothing is imported here, because code without torch uses `draft`, `manifest` and `run`.
 """

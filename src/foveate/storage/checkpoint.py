@@ -6,7 +6,7 @@
       state.json               step, history of validations, counters, configuration
       MANIFEST                 digests; see `manifest`
 
-Nothing in a checkpoint is executable: no pickle is written or read.
+A checkpoint contains no code: pickle is neither written nor read.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ Said = TypeVar("Said")
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """What `load` found: everything needed to continue."""
+    """The content of a checkpoint, from which training can continue."""
 
     path: Path
     step: int
@@ -43,25 +43,25 @@ class Checkpoint:
 
 
 class Checkpoints:
-    """The checkpoints of one run; `note` receives a sentence for each damaged one that is passed over."""
+    """The checkpoints of one run; `note` receives a sentence for each damaged one that is skipped."""
 
     def __init__(self, folder: Path, note: Callable[[str], None] = lambda sentence: None) -> None:
         self.folder = folder
         self.note = note
 
     def path(self, step: int) -> Path:
-        """Where the checkpoint of a step is or will be."""
+        """The folder of a step's checkpoint, existing or not."""
         return self.folder / f"step-{step:08d}"
 
     def steps(self) -> list[int]:
-        """The steps that have a checkpoint, damaged or not, in ascending order."""
+        """The steps with a checkpoint, damaged or not, in ascending order."""
         matches = (re.fullmatch(r"step-(\d{8,})", path.name) for path in self.folder.glob("step-*"))
         return sorted(int(match.group(1)) for match in matches if match)
 
     def save(
         self, step: int, *, model: Mapping[str, Tensor], optimiser: Mapping[str, Tensor], state: Mapping[str, Any]
     ) -> None:
-        """Writes a checkpoint; it exists entirely or not at all. Raises SetupError when the disk is full."""
+        """Writes a checkpoint completely or not at all. Raises SetupError if the disk is full."""
         size = sum(tensor.nbytes for tensor in [*model.values(), *optimiser.values()]) + _SIZE_OF_JSON
         with manifest.sealed_folder(self.path(step), size=size) as folder:
             write_tensors(folder / MODEL, model)
@@ -69,13 +69,13 @@ class Checkpoints:
             manifest.write_json(folder / STATE, {"format": FORMAT, "step": step, **state})
 
     def load(self, step: int) -> Checkpoint:
-        """One checkpoint; raises DamagedError when it is not what was written."""
+        """Reads a checkpoint. Raises DamagedError if it differs from its digests."""
         path = self.path(step)
         manifest.verify(path)
         state = manifest.read_json(path / STATE)
         if state.get("format") != FORMAT:
             raise DataError(
-                f"{path} has format {state.get('format')}, this version of foveate reads {FORMAT}. "
+                f"{path} has format {state.get('format')}, but this version of foveate reads format {FORMAT}. "
                 "Use the version that wrote it."
             )
         return Checkpoint(
@@ -87,17 +87,16 @@ class Checkpoints:
         )
 
     def newest(self) -> Checkpoint | None:
-        """The newest undamaged checkpoint, or None when the folder has none at all.
+        """The newest undamaged checkpoint, or None if the folder has no checkpoint.
 
-        Each damaged one that is newer is named through `note`. Raises DamagedError when there are checkpoints and
-        none is sound.
+        `note` receives a sentence about each damaged one that is newer. Raises DamagedError if all are damaged.
         """
         steps = self.steps()
         for step in reversed(steps):
             try:
                 return self.load(step)
             except DamagedError as error:
-                self.note(f"Passing over the damaged checkpoint {self.path(step)}: {error}")
+                self.note(f"Skipping the damaged checkpoint {self.path(step)}: {error}")
         if steps:
             raise DamagedError(
                 f"All {len(steps)} checkpoints in {self.folder} are damaged. Start the run again in a new folder."
@@ -105,18 +104,18 @@ class Checkpoints:
         return None
 
     def weights(self, steps: Iterable[int]) -> dict[int, dict[str, Tensor]]:
-        """The weights of the sound ones among the checkpoints of `steps`; damaged ones are named through `note`."""
-        found = {}
+        """The weights of the undamaged checkpoints among `steps`; `note` receives a sentence about each damaged one."""
+        weights = {}
         for step in steps:
             try:
                 manifest.verify(self.path(step))
-                found[step] = read_tensors(self.path(step) / MODEL)
+                weights[step] = read_tensors(self.path(step) / MODEL)
             except DamagedError as error:
-                self.note(f"Passing over the damaged checkpoint {self.path(step)}: {error}")
-        return found
+                self.note(f"Skipping the damaged checkpoint {self.path(step)}: {error}")
+        return weights
 
     def is_sound(self, step: int) -> bool:
-        """Whether the checkpoint of a step is there and is what was written."""
+        """Whether the checkpoint of a step exists and is undamaged."""
         try:
             manifest.verify(self.path(step))
         except DamagedError:
@@ -124,9 +123,9 @@ class Checkpoints:
         return True
 
     def set_aside(self, after: int) -> None:
-        """Renames the checkpoints after a step, so that they are neither counted nor mixed with new ones.
+        """Renames the damaged checkpoints after a step, so that they are neither counted nor mixed with new ones.
 
-        They were found damaged; `damaged-step-…` stays for whoever wants to look.
+        `damaged-step-…` remains for inspection.
         """
         for step in self.steps():
             if step > after:
@@ -135,7 +134,7 @@ class Checkpoints:
                 self.path(step).rename(target)
 
     def prune(self, keep: int, spare: Collection[int] = ()) -> None:
-        """Deletes all but the newest `keep` checkpoints and those in `spare`, and what killed runs left."""
+        """Deletes all but the newest `keep` checkpoints and those in `spare`, and the remains of killed runs."""
         draft.remove_stale(self.folder)
         for step in self.steps()[:-keep]:
             if step not in spare:
@@ -154,7 +153,7 @@ def model_tensors(model: nn.Module) -> dict[str, Tensor]:
 def restore_model(model: nn.Module, tensors: Mapping[str, Tensor], *, source: Path | str) -> None:
     """Copies saved tensors into a model of the same shape; raises DataError naming the first differences.
 
-    What a model calls `retired`, names of weights that earlier versions saved, may be there and is passed over.
+    A model's `retired` lists names of weights that earlier versions saved; these are ignored.
     """
     own, retired = model_tensors(model), getattr(model, "retired", ())
     tensors = {name: tensor for name, tensor in tensors.items() if name in own or name not in retired}
@@ -166,10 +165,10 @@ def restore_model(model: nn.Module, tensors: Mapping[str, Tensor], *, source: Pa
         if _shape(tensors[name]) != _shape(own[name])
     ]
     if differences:
-        shown = "; ".join(sorted(differences)[:3])
+        first = "; ".join(sorted(differences)[:3])
         more = f" (and {len(differences) - 3} more)" if len(differences) > 3 else ""
         raise DataError(
-            f"The weights in {source} do not fit the model: {shown}{more}. "
+            f"The weights in {source} do not fit the model: {first}{more}. "
             "Build the model from the configuration saved with them."
         )
     with torch.no_grad():
@@ -178,7 +177,7 @@ def restore_model(model: nn.Module, tensors: Mapping[str, Tensor], *, source: Pa
 
 
 def stored_weights(run: Path) -> tuple[Path, int, int] | None:
-    """The first file of a run's weights that can be read, and how many numbers in how many tensors it holds."""
+    """The first readable file with weights of a run, and its numbers of values and of tensors."""
     checkpoints = Checkpoints(run / "checkpoints")
     for file in (run / MODEL, *(checkpoints.path(step) / MODEL for step in reversed(checkpoints.steps()))):
         with contextlib.suppress(DamagedError):
@@ -190,9 +189,9 @@ def stored_weights(run: Path) -> tuple[Path, int, int] | None:
 def save_final(run: Path, tensors: Mapping[str, Tensor], information: Mapping[str, Any]) -> None:
     """Writes `model.safetensors` and `model.json`, the weights for use.
 
-    The weights that were there go first and the new ones come last, after `model.json` with their digest: a process
-    that is killed leaves no weights without a digest, nor a pair that does not match. Information of
-    `stored="bfloat16"` says that the tensors are rounded float32.
+    The old weights are deleted first, and the new ones are written last, after `model.json` with their digest: a
+    process that is killed leaves neither weights without a digest nor a pair that does not match. `stored="bfloat16"`
+    in the information marks tensors of rounded float32.
     """
     draft.require_space(run, sum(tensor.nbytes for tensor in tensors.values()))
 
@@ -207,7 +206,7 @@ def save_final(run: Path, tensors: Mapping[str, Tensor], information: Mapping[st
 
 
 def is_finished(run: Path) -> bool:
-    """Whether a run has its weights for use, damaged or not, and has found no better ones since it was continued."""
+    """Whether a run has its weights for use, damaged or not, and no better checkpoint since it was continued."""
     try:
         return read_final(run) is not None
     except DamagedError:
@@ -216,24 +215,24 @@ def is_finished(run: Path) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Final:
-    """What `model.json` says of the weights beside it."""
+    """The content of `model.json`, which describes the weights beside it."""
 
     format: int
     sha256: str
     weights: str = "final weights"
     step: int | None = None
-    """The last step of the training that wrote them; None where no training says it."""
+    """The last step of the training that wrote them; None if unknown."""
     value: float | None = None
-    """What was compared, lower is better; None where it is unknown."""
+    """The value for comparison, lower is better; None if unknown."""
     metrics: dict[str, float | None] = field(default_factory=dict)
     stored: str = ""
 
 
 def read_final(run: Path) -> Final | None:
-    """`model.json`, or None where a run is not finished. Raises DamagedError when it is not what was written.
+    """`model.json`, or None if the run is not finished. Raises DamagedError if the file is damaged.
 
-    A run that was continued after its end and has a sound checkpoint that is better than its final weights is not
-    finished: they stay on the disk until it ends again, for a run that is stopped before such a checkpoint.
+    A run that was continued after its end and has an undamaged checkpoint that is better than its final weights is not
+    finished. The weights remain on the disk until it ends again, in case it stops before such a checkpoint.
     """
     if not ((run / FINAL).exists() and (run / MODEL).exists()):
         return None
@@ -243,7 +242,7 @@ def read_final(run: Path) -> Final | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Best:
-    """What `best.json` says."""
+    """The content of `best.json`."""
 
     step: int
     checkpoint: str = ""
@@ -252,12 +251,12 @@ class Best:
 
 
 def read_best(run: Path) -> Best:
-    """`best.json`. Raises DamagedError when it is not what was written."""
+    """Reads `best.json`. Raises DamagedError if it is damaged."""
     return _read(Best, run / "best.json")
 
 
 def _is_overtaken(run: Path, step: int, value: float | None) -> bool:
-    """Whether a sound checkpoint after the step is the best one, or the newest where no validation was finite."""
+    """Whether an undamaged checkpoint after the step is the best, or the newest if no validation was finite."""
     checkpoints = Checkpoints(run / "checkpoints")
     later = [one for one in checkpoints.steps() if one > step]
     if not later:
@@ -277,11 +276,11 @@ def _read(kind: type[Said], path: Path) -> Said:
 
 
 def load_weights(run: Path, note: Callable[[str], None] = lambda sentence: None) -> tuple[dict[str, Tensor], str]:
-    """The weights of a run for use, and a few words that say which.
+    """The weights of a run for use, and a short description of them.
 
-    The final ones, in float32 also where half of it is stored; for a run that is not finished, or that was continued
-    and has become better since, the best checkpoint, or else the newest sound one. Raises DataError when there are
-    none or the final ones are damaged.
+    These are the final weights, converted to float32. For a run that is not finished, or that has become better since
+    it was continued, they are those of the best checkpoint, or else of the newest undamaged one. Raises DataError if
+    there are none or the final weights are damaged.
     """
     final = read_final(run)
     if final is not None:
@@ -296,9 +295,8 @@ def load_weights(run: Path, note: Callable[[str], None] = lambda sentence: None)
         return tensors, final.weights
     if (run / MODEL).exists() and not (run / FINAL).exists():
         raise DamagedError(
-            f"{run / MODEL} has no model.json beside it, which holds its digest: nothing tells whether these are the "
-            "weights that were saved. Restore it from a copy of the run, or delete model.safetensors to use the best "
-            "checkpoint."
+            f"{run / MODEL} has no model.json beside it with its digest, so that damage cannot be detected. Restore "
+            "model.json from a copy of the run, or delete model.safetensors to use the best checkpoint."
         )
     checkpoints = Checkpoints(run / "checkpoints", note)
     steps = checkpoints.steps()

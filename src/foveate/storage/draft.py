@@ -1,6 +1,6 @@
-"""Files and folders that are whole or absent: written under a temporary name, flushed to the disk, then renamed.
+"""Writes files and folders completely or not at all: under a temporary name, flushed to the disk, then renamed.
 
-A process killed at any moment leaves the old state or the new one. What cannot be written is said in one sentence.
+A process that is killed at any moment leaves the old state or the new one. Errors of the disk become one sentence.
 """
 
 import contextlib
@@ -19,10 +19,10 @@ REPLACED = f"{TEMPORARY}old-"
 
 @contextlib.contextmanager
 def draft_folder(target: Path, *, size: int = 0) -> Iterator[Path]:
-    """Yields an empty folder to fill; on a clean exit it takes the place of `target`, otherwise nothing is left of it.
+    """Yields an empty folder to fill; on a clean exit it replaces `target`, otherwise it is deleted.
 
-    `size` is the number of bytes about to be written, for a check of the free space. Raises SetupError when the disk
-    is full or the place cannot be written to.
+    `size` is the expected number of bytes, for a check of the free space. Raises SetupError if the disk is full or the
+    folder is not writable.
     """
     draft = target.parent / f"{TEMPORARY}{target.name}-{os.getpid()}"
     with disk_errors(target, size):
@@ -36,7 +36,7 @@ def draft_folder(target: Path, *, size: int = 0) -> Iterator[Path]:
                 flush(path)
             flush(draft)
             _publish(draft, target)
-        except BaseException:  # Ctrl-C is no Exception
+        except BaseException:  # including Ctrl-C
             shutil.rmtree(draft, ignore_errors=True)
             raise
 
@@ -44,7 +44,7 @@ def draft_folder(target: Path, *, size: int = 0) -> Iterator[Path]:
 def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
     """Writes a file in a temporary folder beside it, flushes it to the disk and renames it over `path`.
 
-    Raises SetupError as `draft_folder` does.
+    Raises SetupError like `draft_folder`.
     """
     folder = path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}")
     try:
@@ -60,7 +60,7 @@ def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Writes a file that is either whole or as it was."""
+    """Writes a file completely or leaves it unchanged."""
     replace_file(path, lambda temporary: temporary.write_bytes(content))
 
 
@@ -74,9 +74,9 @@ def flush(path: Path) -> None:
 
 
 def remove_stale(folder: Path) -> None:
-    """Deletes what killed processes left behind, and completes a replacement that was cut in the middle.
+    """Deletes the remains of killed processes, and completes an interrupted replacement.
 
-    To be called by the only process that writes here.
+    Only the process that writes in this folder may call it.
     """
     for path in folder.glob(f"{TEMPORARY}*"):
         replaced = folder / path.name.removeprefix(REPLACED)
@@ -87,7 +87,7 @@ def remove_stale(folder: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Deletes a folder with what is in it, a file, or a link but not what it points to."""
+    """Deletes a folder with its content, a file, or a link without its target."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -103,24 +103,24 @@ def require_space(folder: Path, size: int) -> None:
 
 @contextlib.contextmanager
 def disk_errors(path: Path, size: int = 0) -> Iterator[None]:
-    """Turns the system's refusals to write `path` into one sentence: SetupError."""
+    """Turns the system's errors in writing `path` into a SetupError."""
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise SetupError(_disk_full(path.parent, size)) from error
         raise SetupError(
-            f"{path} cannot be written: {error.strerror or error}. Check the place or choose another; "
-            "what was saved before is untouched."
+            f"{path} cannot be written: {error.strerror or error}. Check the folder or choose another; "
+            "earlier files are unchanged."
         ) from error
 
 
 def _publish(draft: Path, target: Path) -> None:
-    """Renames the draft to its final name; one that has this name already (damaged, or the same step) makes way."""
+    """Renames the draft to its final name, replacing a folder of this name (damaged, or of the same step)."""
     if not target.exists():
         os.rename(draft, target)
     else:
-        # A folder cannot be renamed onto one with files in it, so the old one steps aside first.
+        # A folder cannot be renamed onto one that contains files, so the old one is renamed first.
         old = target.parent / f"{REPLACED}{target.name}"
         remove(old)
         os.rename(target, old)
@@ -138,8 +138,8 @@ def _disk_full(folder: Path, size: int) -> str:
     existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     free = _megabytes(shutil.disk_usage(existing).free)
     return (
-        f"The disk is full: {needed}{free} are free at {folder}. Free some space or choose another place; "
-        "what was saved before is untouched."
+        f"The disk is full: {needed}{free} are free at {folder}. Free some space or choose another folder; "
+        "earlier files are unchanged."
     )
 
 

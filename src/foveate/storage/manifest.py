@@ -1,7 +1,7 @@
-"""Folders and files that know when they are damaged.
+"""Detects damage to folders and files by digests.
 
 A sealed folder has a MANIFEST with the size and SHA-256 of each of its files. The manifest's first line is the digest
-of its other lines, so that damage to the manifest itself is noticed too.
+of its other lines, so that damage to the manifest itself is detected too.
 """
 
 import contextlib
@@ -23,27 +23,27 @@ MANIFEST = "MANIFEST"
 
 
 class DamagedError(DataError):
-    """A folder or file differs from what was written; the message says which and how."""
+    """A folder or file is damaged; the message says which and how."""
 
 
 @contextlib.contextmanager
 def sealed_folder(target: Path, *, size: int = 0) -> Iterator[Path]:
-    """A `draft_folder` that gets its manifest before it appears."""
+    """A `draft_folder` with a manifest, which is written before the folder appears."""
     with draft_folder(target, size=size) as folder:
         yield folder
         _seal(folder)
 
 
 def verify(folder: Path) -> None:
-    """Raises DamagedError unless every file in the manifest is there, with its size and digest."""
+    """Raises DamagedError unless every file in the manifest exists with its size and digest."""
     for name, (digest, size) in _read_manifest(folder).items():
         path = folder / name
         try:
-            found = path.stat().st_size
+            actual = path.stat().st_size
         except OSError:
             raise DamagedError(f"{path} is missing.") from None
-        if found != size:
-            raise DamagedError(f"{path} has {found:,} bytes but {size:,} were written.")
+        if actual != size:
+            raise DamagedError(f"{path} has {actual:,} bytes but {size:,} were written.")
         if file_digest(path) != digest:
             raise DamagedError(f"{path} has changed since it was written: its SHA-256 differs.")
 
@@ -54,7 +54,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The mapping in a JSON file; raises DamagedError when the file is missing or holds something else."""
+    """The mapping in a JSON file. Raises DamagedError if the file is missing or contains something else."""
     try:
         value = parse_json(read_file(path))
     except FileNotFoundError:
@@ -67,7 +67,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_file(path: Path) -> bytes:
-    """A file's content. Raises OSError, also for a device or a pipe, which would be read for ever."""
+    """A file's content. Raises OSError, also for a device or a pipe, which may never end."""
     with _opened(path) as file:
         return file.read()
 
@@ -81,7 +81,7 @@ def _opened(path: Path) -> BufferedReader:
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal. Raises DamagedError for what cannot be read, or is no file."""
+    """SHA-256 of a file, in hexadecimal. Raises DamagedError if it cannot be read or is not a regular file."""
     try:
         with _opened(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -101,14 +101,14 @@ def _read_manifest(folder: Path) -> dict[str, tuple[str, int]]:
     except OSError:
         raise DamagedError(f"{path} is missing.") from None
     except ValueError:
-        raise DamagedError(f"{path} is cut short.") from None
+        raise DamagedError(f"{path} is truncated.") from None
     if hashlib.sha256(body).hexdigest().encode() != own:
         raise DamagedError(f"{path} has changed since it was written: its SHA-256 differs.")
     try:
         entries = [line.split(" ", 2) for line in body.decode().splitlines()]
-        found = {name: (digest, int(size)) for digest, size, name in entries}
+        files = {name: (digest, int(size)) for digest, size, name in entries}
     except ValueError:
         raise DamagedError(f"{path} does not list digests, sizes and names.") from None
-    if outside := [name for name in found if name != Path(name).name or name in (".", "..")]:
+    if outside := [name for name in files if name != Path(name).name or name in (".", "..")]:
         raise DamagedError(f"{path} names {outside[0][:60]!r}, which is not in its folder.")
-    return found
+    return files

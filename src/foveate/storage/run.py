@@ -1,6 +1,6 @@
-"""The run folder: one place that knows what a run is called and which version wrote it.
+"""Reading and creating run folders.
 
-run/config.json                 what the run is: task, configuration, format
+run/config.json                 task, configuration, version of the format
 run/source.tokeniser.json       and target.tokeniser.json, with their digests
 run/data/{train,valid}/         token stores
 run/checkpoints/step-…/         see `checkpoint`
@@ -23,7 +23,7 @@ from foveate.suggestion import missing_file
 
 FORMAT = 1
 BEGINNING = ".beginning"
-"""A file in a folder whose run is being prepared."""
+"""The file that marks a folder in which a run is being prepared."""
 GUESTS = {
     "marian": "translate",
     "gpt2": "language_model",
@@ -32,7 +32,7 @@ GUESTS = {
     "roberta": "masked_language_model",
     "distilbert": "masked_language_model",
 }
-"""Kinds of models in folders of Hugging Face, and the task that each serves as a run would."""
+"""The model types of Hugging Face that can be opened like runs, and their tasks."""
 ENCODERS = frozenset(kind for kind, task in GUESTS.items() if task == "masked_language_model")
 READ = {
     "translate": "runs of translate and Marian models",
@@ -41,60 +41,60 @@ READ = {
     "classify": "runs of classify, and BERT, RoBERTa and DistilBERT ForSequenceClassification",
     "tag": "runs of tag, which may begin with the encoder of a BERT (`foveate train tag --set initialise_from=FOLDER`)",
 }
-"""What is read for each task, in words."""
+"""A description of the folders that each task reads."""
 CLASSIFIER = "ForSequenceClassification"
-"""How the class of a model is called that was fine-tuned to classify."""
+"""The end of the class name of a model that was fine-tuned for classification."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What `config.json` says."""
+    """The content of `config.json`."""
 
     folder: Path
     task: str
     config: dict[str, Any]
     tokenisers: dict[str, str]
-    """Digests of the tokenisers that the model was trained with, by file name."""
+    """The digests of the model's tokenisers, by file name."""
     guest: str = ""
     """The class of a model in a folder of Hugging Face; empty for a run."""
     changes: tuple[dict[str, Any], ...] = ()
-    """What was changed for the run to go on: the old and the new value by the setting's dotted path."""
+    """The changes on continuing the run: old and new values by the setting's dotted path."""
 
     def require(self, task: str) -> "Run":
-        """This run. Raises UsageError when it is of another task."""
+        """Return this run. Raises UsageError if it belongs to another task."""
         if self.task != task and self.guest:
             raise UsageError(
-                f"{self.folder} holds a {self.guest} of Hugging Face, which is not read here: this is for "
-                f"{READ.get(task, f'runs of {task}')}. `foveate look {self.folder} TEXT` shows what it looks at."
+                f"{self.folder} contains a {self.guest} of Hugging Face, but this command reads "
+                f"{READ.get(task, f'runs of {task}')}. `foveate look {self.folder} TEXT` shows its attention."
             )
         if self.task != task:
             raise UsageError(
-                f"{self.folder} is a run of the task {self.task}, and this is for runs of {task}. Name such a run, or "
-                f"see `foveate --help` for what can be done with {self.task}."
+                f"{self.folder} is a run of the task {self.task}, but this command is for runs of {task}. Name such a "
+                f"run, or see `foveate --help` for the commands of {self.task}."
             )
         return self
 
 
 def require_new(folder: Path) -> None:
-    """Raises UsageError when a run cannot begin in this folder because something is there already.
+    """Raises UsageError if a run cannot begin in this folder because it has content.
 
-    What a start left that came to nothing is no obstacle: see `begin_run`. Hidden files are none either.
+    Hidden files and the remains of a failed start (see `begin_run`) do not count.
     """
     _require_no_run(folder)
     entries = folder.iterdir() if folder.exists() else iter(())
     others = sorted(entry.name for entry in entries if not entry.name.startswith("."))
     if others and not (folder / BEGINNING).exists():
-        shown = ", ".join(others[:3]) + (f" and {len(others) - 3:,} more" if len(others) > 3 else "")
+        names = ", ".join(others[:3]) + (f" and {len(others) - 3:,} more" if len(others) > 3 else "")
         raise UsageError(
-            f"{folder} is not empty and holds no run: it has {shown}. Name a folder that is new, for example "
+            f"{folder} is not empty and does not contain a run: it has {names}. Name a new folder, for example "
             f"{folder / 'run'}."
         )
 
 
 def begin_run(folder: Path) -> None:
-    """Makes a folder in which a run is being prepared, marked so that another start may use it if this one fails.
+    """Makes a folder for preparing a run, with a mark that allows another start to use it if this one fails.
 
-    Raises UsageError as `require_new` does.
+    Raises UsageError like `require_new`.
     """
     require_new(folder)
     with disk_errors(folder):
@@ -103,7 +103,7 @@ def begin_run(folder: Path) -> None:
 
 
 def create_run(folder: Path, task: str, config: Mapping[str, Any], tokenisers: Mapping[str, str] | None = None) -> None:
-    """Makes a folder a run, whatever has been prepared in it. Raises UsageError when it is one already."""
+    """Writes `config.json`, which makes a prepared folder a run. Raises UsageError if it is one already."""
     _require_no_run(folder)
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -114,17 +114,17 @@ def create_run(folder: Path, task: str, config: Mapping[str, Any], tokenisers: M
 
 
 def change_run(run: Run, config: Mapping[str, Any], change: Mapping[str, Any]) -> Run:
-    """Gives a run other settings and keeps what was changed beside them."""
-    changed = replace(run, config=dict(config), changes=(*run.changes, dict(change)))
-    content = {"format": FORMAT, "task": run.task, "tokenisers": run.tokenisers, "config": changed.config}
-    write_json(run.folder / "config.json", {**content, "changes": list(changed.changes)})
-    return changed
+    """Writes other settings into a run, with a record of the changes."""
+    result = replace(run, config=dict(config), changes=(*run.changes, dict(change)))
+    content = {"format": FORMAT, "task": run.task, "tokenisers": run.tokenisers, "config": result.config}
+    write_json(run.folder / "config.json", {**content, "changes": list(result.changes)})
+    return result
 
 
 def _require_no_run(folder: Path) -> None:
     if (folder / "config.json").exists():
         raise UsageError(
-            f"{folder} holds a run already. Continue it with `foveate resume {folder}`, or name another folder."
+            f"{folder} contains a run already. Continue it with `foveate resume {folder}`, or name another folder."
         )
     require_unlinked(folder)
     if folder.exists() and not folder.is_dir():
@@ -132,7 +132,7 @@ def _require_no_run(folder: Path) -> None:
 
 
 def model_type_of(folder: Path | str) -> str | None:
-    """Which kind of model a folder of Hugging Face holds; None for any other folder."""
+    """The model type of a folder of Hugging Face; None for any other folder."""
     path = Path(folder) / "config.json"
     if not path.exists():
         return None
@@ -142,7 +142,7 @@ def model_type_of(folder: Path | str) -> str | None:
 
 
 def tells_a_label(content: Mapping[str, Any]) -> bool:
-    """Whether the model in a folder of Hugging Face was fine-tuned to tell one of several labels."""
+    """Whether the model in a folder of Hugging Face was fine-tuned to predict one of several labels."""
     labels = content.get("id2label")
     one = isinstance(labels, dict) and len(labels) == 1
     other = content.get("problem_type") in ("regression", "multi_label_classification")
@@ -150,21 +150,21 @@ def tells_a_label(content: Mapping[str, Any]) -> bool:
 
 
 def class_of(content: Mapping[str, Any]) -> str:
-    """The class that wrote a folder of Hugging Face, or the kind of its model."""
+    """The model class of a folder of Hugging Face, or its model type."""
     names = content.get("architectures")
     return str(names[0]) if isinstance(names, list) and names else str(content.get("model_type"))
 
 
 def read_run(folder: Path) -> Run:
-    """Open a run folder; a folder of Hugging Face is one without settings.
+    """Open a run folder, or a folder of Hugging Face as a run without settings.
 
-    Raises DataError when there is none, or when another version wrote it.
+    Raises DataError if the folder is neither, or if another version of foveate wrote it.
     """
     folder = run_folder(str(folder)) if str(folder) in SHIPPED else folder
     path = Path(folder) / "config.json"
     if (Path(folder) / "export.json").exists():
         raise DataError(
-            f"{folder} is no run but an export, for other programs. Give the run it was made from; "
+            f"{folder} is an export for other programs, not a run. Give the run that it was made from; "
             "`foveate translate RUN --engine` decodes with other engines."
         )
     if not Path(folder).exists():
@@ -179,8 +179,8 @@ def read_run(folder: Path) -> Run:
     if kind is not None:
         if kind not in GUESTS:
             raise DataError(
-                f"{folder} holds a {class_of(content)}, a model of the kind {kind!r}; of Hugging Face, "
-                f"{', '.join(GUESTS)} are read. Any model in memory can be recorded: foveate.inspect.hugging_face."
+                f"{folder} contains a {class_of(content)} with model type {kind!r}; supported types of Hugging Face "
+                f"are {', '.join(GUESTS)}. Any model in memory can be recorded: foveate.inspect.hugging_face."
             )
         task = "classify" if kind in ENCODERS and tells_a_label(content) else GUESTS[kind]
         return Run(Path(folder), task, {}, {}, class_of(content))

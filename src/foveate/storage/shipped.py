@@ -8,22 +8,22 @@ from foveate.suggestion import did_you_mean
 
 FOLDER = Path(__file__).parents[1] / "shipped"
 SHIPPED = {"en-fr": "english_french"}
-"""Each model's name and its run folder, which has a model card with data, licences, figures and limits."""
+"""The run folder of each model, by name. It contains a model card with data, licences, figures and limits."""
 
 
 def is_shipped(folder: Path) -> bool:
-    """Whether a folder is that of a model that comes with the package."""
+    """Whether a folder belongs to a model that comes with the package."""
     return folder.parent == FOLDER
 
 
 def run_folder(run: Path | str, note: Callable[[str], None] = lambda sentence: None) -> Path:
-    """The folder of a run, or that of the model that comes with foveate under this name.
+    """The folder of a run, or of a model that comes with foveate.
 
     >>> run_folder("en-fr").name, run_folder("./en-fr").name
     ('english_french', 'en-fr')
 
-    A run of that name in the working directory goes first, and `note` receives a sentence about it. A `Path` and a text
-    with a slash are always folders. Raises DataError for a plain name that is neither.
+    A run of that name in the working directory takes precedence, and `note` receives a sentence about it. A `Path` and
+    a string with a slash are always folders. Raises DataError for a plain name that is neither.
     """
     folder = Path(run)
     if isinstance(run, str) and run in SHIPPED:
@@ -32,7 +32,7 @@ def run_folder(run: Path | str, note: Callable[[str], None] = lambda sentence: N
         note(f"{run} is the run in {folder.resolve()}, not the model of this name that comes with foveate.")
     elif isinstance(run, str) and run == folder.name and not folder.exists():
         raise DataError(
-            f"{run} is neither a folder here nor a model that comes with foveate: those are {', '.join(SHIPPED)}."
+            f"{run} is neither a folder here nor a model that comes with foveate ({', '.join(SHIPPED)})."
             f"{did_you_mean(run, SHIPPED) or ' Give the folder that `foveate train … --out` made.'}"
         )
     return folder

@@ -1,4 +1,4 @@
-"""Tensors in safetensors files, which hold numbers and names and nothing that could be executed."""
+"""Reads and writes tensors in safetensors files, which contain numbers and names, but no code."""
 
 import errno
 import math
@@ -13,30 +13,30 @@ from foveate.storage.manifest import DamagedError
 
 
 def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str] | None = None) -> None:
-    """A safetensors file with the mode that the umask gives (safetensors alone writes 0600). Raises OSError."""
+    """Write a safetensors file with the mode of the umask (safetensors alone uses 0600). Raises OSError."""
     path.touch()
     mode = path.stat().st_mode
     try:
         save_file(_apart(tensors), path, dict(metadata or {}) or None)
-    except SafetensorError as error:  # its writer's own wrapping of the system's error
+    except SafetensorError as error:  # safetensors wraps the system's error
         raise OSError(errno.ENOSPC if "No space left" in str(error) else errno.EIO, str(error)) from error
     path.chmod(mode)
 
 
 def _apart(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Each tensor in memory of its own: the format has no place for two names of one memory."""
+    """The tensors without shared memory, which the format does not allow."""
     apart: dict[str, torch.Tensor] = {}
-    taken: set[int] = set()
+    places: set[int] = set()
     for name, tensor in tensors.items():
         whole = tensor.detach().contiguous()
         place = whole.untyped_storage().data_ptr()
-        apart[name] = whole.clone() if place in taken else whole
-        taken.add(place)
+        apart[name] = whole.clone() if place in places else whole
+        places.add(place)
     return apart
 
 
 def stored_size(path: Path) -> tuple[int, int]:
-    """How many numbers in how many tensors a safetensors file says that it holds; it is not read further."""
+    """The numbers of values and of tensors according to the header of a safetensors file."""
     try:
         with safe_open(path, "pt") as file:
             shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
@@ -46,10 +46,10 @@ def stored_size(path: Path) -> tuple[int, int]:
 
 
 def read_tensors(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a safetensors file, in memory of their own rather than in the mapped file."""
+    """The tensors of a safetensors file, copied from the mapped file into memory."""
     try:
         if path.exists() and not path.is_file():
-            raise OSError("it is not a file")
+            raise OSError("it is not a regular file")
         return {name: tensor.clone() for name, tensor in load_file(path).items()}
     except FileNotFoundError:
         raise DamagedError(f"{path} is missing.") from None

@@ -1,4 +1,4 @@
-"""Training: one loop for anything with `loss(batch)`; checkpoints that survive kill -9 and notice damage."""
+"""Training: one loop for anything with `loss(batch)`, and checkpoints that survive kill -9 and detect damage."""
 
 from foveate.storage.checkpoint import Checkpoints, load_weights, restore_model
 from foveate.train.estimate import step_seconds, total_seconds

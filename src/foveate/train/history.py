@@ -1,7 +1,6 @@
-"""What the validations said: the only memory of the loop besides the weights and the optimiser.
+"""The history of validations, the only state of the loop besides the weights and the optimiser.
 
-Best result, patience and plateau are pure functions of this history, so a checkpoint stores the history and nothing
-else.
+Best result, patience and plateau are pure functions of this history, so that a checkpoint stores only the history.
 """
 
 import math
@@ -12,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Validation:
-    """One validation: the update after which it ran, the value that is compared (lower is better) and all metrics."""
+    """One validation: the update before it, the value for comparison (lower is better) and all metrics."""
 
     step: int
     value: float
@@ -29,7 +28,7 @@ class Validation:
 
 
 def ranked(history: Sequence[Validation]) -> list[Validation]:
-    """The validations from the best to the worst, the earlier of equals first, without those that are not finite."""
+    """The finite validations from the best to the worst; of equal ones, the earlier first."""
     return sorted((entry for entry in history if math.isfinite(entry.value)), key=lambda entry: entry.value)
 
 
@@ -49,7 +48,7 @@ def best_steps(history: Sequence[Validation], count: int) -> list[int]:
 
 
 def waits(history: Sequence[Validation]) -> Iterator[int]:
-    """For each validation, how many have passed since the best one up to there.
+    """For each validation, the number of validations since the best one so far.
 
     >>> list(waits([Validation(step=step, value=value) for step, value in enumerate([3.0, 2.0, 2.5, 2.0, 1.0])]))
     [0, 0, 1, 2, 0]
@@ -62,17 +61,17 @@ def waits(history: Sequence[Validation]) -> Iterator[int]:
 
 
 def wait(history: Sequence[Validation]) -> int:
-    """How many validations have passed since the best one."""
+    """The number of validations since the best one."""
     return ([0, *waits(history)])[-1]
 
 
 def to_json(value: float) -> float | None:
-    """A number as JSON can hold it, which has no NaN and no infinity: those become null."""
+    """A number for JSON; NaN and infinity, which JSON does not have, become null."""
     return value if math.isfinite(value) else None
 
 
 def from_json(value: float | None) -> float:
-    """The inverse of `to_json`, except that null is always NaN."""
+    """The inverse of `to_json`, except that null always becomes NaN."""
     return math.nan if value is None else value
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a request: the loop finishes its step, saves and returns. A second one stops at once."""
+"""Handling of Ctrl-C and SIGTERM: the loop finishes its step, saves and returns. A second signal stops at once."""
 
 import contextlib
 import signal
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Interrupt:
-    """While entered, the first SIGINT or SIGTERM sets `requested`; the second acts as it would have without us."""
+    """A context in which the first SIGINT or SIGTERM sets `requested`, and the second has its usual effect."""
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self.requested = False
@@ -17,7 +17,7 @@ class Interrupt:
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> "Interrupt":
-        if threading.current_thread() is threading.main_thread():  # Python allows handlers nowhere else
+        if threading.current_thread() is threading.main_thread():  # Python allows handlers only there
             for number in (signal.SIGINT, signal.SIGTERM):
                 previous = signal.getsignal(number)
                 if previous not in (signal.SIG_IGN, None):  # nohup and shells' background jobs ignore on purpose

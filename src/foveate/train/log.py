@@ -1,4 +1,4 @@
-"""What a run says: `metrics.jsonl` for machines, a progress bar or timed lines for people."""
+"""The output of a run: `metrics.jsonl` for programs, a progress bar or timed lines for people."""
 
 import json
 import math
@@ -18,9 +18,9 @@ from foveate.train.history import to_json
 
 
 class MetricsLog:
-    """A file of JSON rows that only grows; a resumed run first cuts it back to where its checkpoint was made.
+    """A file of JSON rows that only grows; a resumed run first truncates it to its length at the checkpoint.
 
-    `keep` is that length in bytes, as `position()` gave it; so no row appears twice.
+    `keep` is that length in bytes, from `position()`, so that no row appears twice.
     """
 
     def __init__(self, path: Path, keep: int = 0) -> None:
@@ -37,7 +37,7 @@ class MetricsLog:
             self._file.flush()
 
     def position(self) -> int:
-        """The length in bytes, once all of it is on the disk."""
+        """The length in bytes, after flushing everything to the disk."""
         with disk_errors(self._path):
             os.fsync(self._file.fileno())
         return self._file.seek(0, os.SEEK_END)
@@ -48,7 +48,7 @@ class MetricsLog:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a `metrics.jsonl`. Raises DamagedError, with the line, for what no training has written."""
+    """The rows of a `metrics.jsonl`. Raises DamagedError naming a line that training cannot have written."""
     rows = []
     try:
         lines = path.read_bytes().splitlines()
@@ -91,29 +91,29 @@ class Stream(Protocol):
 
 @runtime_checkable
 class Progress(Protocol):
-    """What the loop tells whoever watches."""
+    """A receiver of the loop's events."""
 
     def begin(self, step: int, steps: int, seconds: float | None) -> None:
-        """Training starts after `step` of `steps`; `seconds` are left of a time budget."""
+        """Training starts after `step` of `steps`; `seconds` of a time budget remain."""
 
     def advance(self, step: int, loss: float) -> None:
-        """An update was made; called for each, so it has to be cheap."""
+        """An update was made. This is called for each, so that it must be cheap."""
 
     def row(self, row: Mapping[str, Any]) -> None:
-        """A row went into metrics.jsonl."""
+        """A row was written to metrics.jsonl."""
 
     def note(self, sentence: str) -> None:
-        """Something a person has to read: a warning, or what an interrupt does."""
+        """An important message: a warning, or the effect of an interrupt."""
 
     def tell(self, sentence: str) -> None:
-        """Something a person may like to read."""
+        """A message of interest."""
 
     def end(self) -> None:
         """Training stopped."""
 
 
 class Quiet:
-    """Prints what has to be read, and nothing else."""
+    """Prints important messages only."""
 
     def __init__(self, stream: Stream | None = None) -> None:
         self.stream: Stream = stream or sys.stderr
@@ -128,7 +128,7 @@ class Quiet:
         """Nothing."""
 
     def note(self, sentence: str) -> None:
-        """A line of its own."""
+        """Prints the sentence on its own line."""
         self.stream.write(f"{sentence}\n")
         self.stream.flush()
 
@@ -140,7 +140,7 @@ class Quiet:
 
 
 class Lines(Quiet):
-    """A line with the time, at most one in `interval` seconds, and one for each validation: for logs and pipes."""
+    """Prints lines with the time for logs and pipes: at most one in `interval` seconds, and one for each validation."""
 
     def __init__(
         self, stream: Stream | None = None, *, interval: float = 10.0, clock: Callable[[], float] = time.monotonic
@@ -156,7 +156,7 @@ class Lines(Quiet):
         self._pace.begin(step, steps, seconds)
 
     def row(self, row: Mapping[str, Any]) -> None:
-        """One line with the row's figures and the time that is left."""
+        """Prints a line with the row's figures and the remaining time."""
         now = self._clock()
         if row["kind"] == "train" and now - self._printed < self.interval:
             return
@@ -168,16 +168,16 @@ class Lines(Quiet):
         self.note(figures)
 
     def note(self, sentence: str) -> None:
-        """The sentence after the time of day."""
+        """Prints the sentence after the time of day."""
         super().note(f"{time.strftime('%H:%M:%S')}  {sentence}")
 
     def tell(self, sentence: str) -> None:
-        """As a note."""
+        """Prints the sentence like a note."""
         self.note(sentence)
 
 
 class Bar(Quiet):
-    """One line of a terminal, drawn again at most ten times a second; validations and notes stay above it."""
+    """A progress bar in a terminal, redrawn at most ten times a second below validations and notes."""
 
     def __init__(
         self, stream: Stream | None = None, *, colour: bool | None = None, clock: Callable[[], float] = time.monotonic
@@ -196,7 +196,7 @@ class Bar(Quiet):
         self._pace.begin(step, steps, seconds)
 
     def advance(self, step: int, loss: float) -> None:
-        """Draws, if the last time is long enough ago; the loss is smoothed over about fifty updates."""
+        """Redraws the bar after a pause; the loss is smoothed over about fifty updates."""
         self._loss = 0.98 * self._loss + 0.02 * loss if math.isfinite(self._loss) else loss
         now = self._clock()
         if now - self._drawn >= 0.1:
@@ -204,19 +204,19 @@ class Bar(Quiet):
             self._draw(step)
 
     def row(self, row: Mapping[str, Any]) -> None:
-        """A validation becomes a line that stays; a training row gives the speed."""
+        """Prints a validation on its own line; takes the speed from a training row."""
         if row["kind"] == "train":
             self._speed = f"{row['tokens_per_second']:,.0f} tokens/s"
         else:
             self.note("  ".join([f"step {row['step']:,}", *_figures(row)]))
 
     def note(self, sentence: str) -> None:
-        """A line above the bar."""
+        """Prints a line above the bar."""
         self.stream.write("\r\x1b[2K")
         super().note(sentence)
 
     def tell(self, sentence: str) -> None:
-        """As a note."""
+        """Prints the sentence like a note."""
         self.note(sentence)
 
     def end(self) -> None:
@@ -246,14 +246,14 @@ class Bar(Quiet):
 
 
 class Pace:
-    """How far a run is and how long it will still take, by its steps or by its time budget, whichever ends first."""
+    """The progress and remaining time of a run, by its steps or by its time budget, whichever ends first."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self.begin(0, 1, None)
 
     def begin(self, step: int, steps: int, seconds: float | None) -> None:
-        """Starts at a step, with the seconds that a time budget leaves."""
+        """Starts at a step, with the remaining seconds of a time budget."""
         self._first, self.steps, self._budget, self._started = step, steps, seconds, self._clock()
 
     def left(self, step: int) -> float:
@@ -263,14 +263,16 @@ class Pace:
         return by_steps if self._budget is None else min(max(0.0, self._budget - used), by_steps)
 
     def share(self, step: int) -> float:
-        """The part that is done, from 0 to 1."""
+        """The finished share, from 0 to 1."""
         by_steps = step / self.steps
         by_time = (self._clock() - self._started) / self._budget if self._budget else 0.0
         return min(1.0, max(by_steps, by_time))
 
 
 def watch(stream: Stream | None = None, *, quiet: bool = False) -> Progress:
-    """The display that fits: a bar on a terminal, timed lines in a log or a pipe, what has to be read when `quiet`."""
+    """The display for a stream: a bar on a terminal, timed lines in a log or a pipe, important messages when
+    `quiet`.
+    """
     stream = stream or sys.stderr
     if quiet:
         return Quiet(stream)

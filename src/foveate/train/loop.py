@@ -4,9 +4,8 @@
     at intervals:     log · validate · checkpoint
     at the end:       average, the weights for use
 
-Everything that happens is a function of (configuration, seed, step, history of validations). A checkpoint holds the
-step, the history, the weights and the moments, and a resumed run ends with the same bits as one that was never
-stopped.
+Training is a function of (configuration, seed, step, history of validations). A checkpoint holds the step, the history,
+the weights and the moments, and a resumed run ends with the same bits as an uninterrupted one.
 """
 
 import time
@@ -54,13 +53,12 @@ def fit(
     """Train the task's model in the run folder, to the end or until Ctrl-C.
 
     `configuration` is the run's whole configuration as plain data. It goes into every checkpoint together with
-    `config`; a resume with a different one is refused with the differences, unless `accept_changes`; those of the
-    settings named in `accepted` are noted. With more `train.steps` a run goes on after its last step: schedules are
-    functions of step and steps, so that a cosine is laid over all the steps there are now, and others go on as before.
-    Resuming a run that was stopped before its first checkpoint starts from the beginning, with the weights that the
-    model has now.
+    `config`. Resuming with a different configuration raises an error that lists the differences, unless
+    `accept_changes`; changes of the settings in `accepted` are noted. With more `train.steps` a run continues after its
+    last step: schedules are functions of step and steps, so that a cosine then spans all steps, while others continue.
+    Resuming a run without a checkpoint starts from the beginning, with the model's present weights.
 
-    The folder receives `checkpoints/`, `metrics.jsonl`, `best.json` and in the end `model.safetensors` with
+    The folder receives `checkpoints/`, `metrics.jsonl`, `best.json` and finally `model.safetensors` with
     `model.json`.
 
     Raises UsageError (folder in use, changed configuration, unknown metric), DataError (loss or gradient not finite,
@@ -114,12 +112,12 @@ class _Run:
                 f"{self.folder} holds a run already, saved at step {steps[-1]:,}. "
                 f"Continue it with `foveate resume {self.folder}`, or name another folder."
             )
-        found = self.checkpoints.newest() if resume else None
-        if found:
-            self._restore(found, accept_changes, accepted)
+        newest = self.checkpoints.newest() if resume else None
+        if newest:
+            self._restore(newest, accept_changes, accepted)
         elif resume:
             self.progress.tell("This run has no checkpoint yet: starting from the beginning.")
-        self.log = MetricsLog(self.folder / "metrics.jsonl", keep=found.state["log_bytes"] if found else 0)
+        self.log = MetricsLog(self.folder / "metrics.jsonl", keep=newest.state["log_bytes"] if newest else 0)
         self.started = time.monotonic()
         budget = self.config.max_minutes
         self.progress.begin(
@@ -127,7 +125,7 @@ class _Run:
         )
 
     def close(self) -> None:
-        """Leaves the log and the display in order."""
+        """Closes the log and the display."""
         self.log.close()
         self.progress.end()
 
@@ -198,7 +196,7 @@ class _Run:
     # -- validation ----------------------------------------------------------------------------------------------------
 
     def _validate(self) -> None:
-        """Validates once per step; also after a resume from a checkpoint made between an update and its validation."""
+        """Validates once per step, also after resuming from a checkpoint between an update and its validation."""
         if self.step == 0 or (self.history and self.history[-1].step == self.step):
             return
         entry = self._measure()
@@ -217,7 +215,7 @@ class _Run:
         if self.config.metric not in metrics:
             raise UsageError(
                 f"The configuration compares checkpoints by train.metric = {self.config.metric!r}, "
-                f"but validation gives: {', '.join(metrics)}. Choose one of these."
+                f"but validation measures: {', '.join(metrics)}. Choose one of these."
             )
         sign = 1 if self.config.better == "lower" else -1
         return Validation(step=self.step, value=sign * metrics[self.config.metric], metrics=metrics)
@@ -234,7 +232,7 @@ class _Run:
         return past.best_steps(self.history, self.config.average if self.config.average_of == "best" else 1)
 
     def _last_steps(self) -> list[int]:
-        """The regular checkpoints: those a Ctrl-C makes are left out, so that it does not change the average."""
+        """The regular checkpoints, without those after Ctrl-C, so that Ctrl-C does not change the average."""
         regular = [step for step in self.checkpoints.steps() if step % self.config.save_every == 0]
         return sorted({*regular, self.step})[-self.config.average :]
 
@@ -268,26 +266,26 @@ class _Run:
             checkpoint = self.checkpoints.path(best.step).relative_to(self.folder)
             write_json(self.folder / "best.json", {"checkpoint": str(checkpoint), **best.to_dict()})
 
-    def _restore(self, found: Checkpoint, accept_changes: bool, accepted: Collection[str]) -> None:
-        state = State.read(found.state, found.step, found.path / STATE)
+    def _restore(self, checkpoint: Checkpoint, accept_changes: bool, accepted: Collection[str]) -> None:
+        state = State.read(checkpoint.state, checkpoint.step, checkpoint.path / STATE)
         for sentence in require_same(
-            found.state, self.configuration, self.folder, accept_changes=accept_changes, accepted=accepted
+            checkpoint.state, self.configuration, self.folder, accept_changes=accept_changes, accepted=accepted
         ):
             self.progress.note(sentence)
-        restore_model(self.model, found.model, source=found.path)
-        restore_optimiser(self.updater.optimiser, found.optimiser, source=found.path)
+        restore_model(self.model, checkpoint.model, source=checkpoint.path)
+        restore_optimiser(self.updater.optimiser, checkpoint.optimiser, source=checkpoint.path)
         machine.use(state.tuning)
         self.step, self.tokens, self.earlier_seconds = state.step, state.tokens, state.seconds
         self.history = state.validations
-        self.window = Window.from_dict(found.state["window"])
+        self.window = Window.from_dict(checkpoint.state["window"])
         self.saved = (self.step, len(self.history))
         self.checkpoints.set_aside(self.step)
-        self._name_best()  # a process killed after the checkpoint and before best.json has named another one
-        self.progress.tell(f"Resuming after step {self.step:,}, from {found.path}.")
-        self._note_rate(found.state["configuration"].get("train", {}).get("steps"))
+        self._name_best()  # a process that was killed between the checkpoint and best.json has left another one there
+        self.progress.tell(f"Resuming after step {self.step:,}, from {checkpoint.path}.")
+        self._note_rate(checkpoint.state["configuration"].get("train", {}).get("steps"))
 
     def _note_rate(self, planned: object) -> None:
-        """Says what more steps than were planned do to the learning rate, where they do anything."""
+        """Notes a learning rate that changes because the run has another number of steps than before."""
         schedule, base, steps = self.config.schedule, self.config.learning_rate, self.config.steps
         if not isinstance(planned, int):
             return
@@ -297,15 +295,15 @@ class _Run:
         if planned != steps and now != as_planned:
             kind = type(schedule).__name__.lower()
             self.progress.note(
-                f"The {kind} schedule is laid over all {steps:,} steps: the learning rate goes from {before:.1e} to "
+                f"The {kind} schedule now spans all {steps:,} steps: the learning rate changes from {before:.1e} to "
                 f"{now:.1e}."
             )
 
     # -- the weights for use -------------------------------------------------------------------------------------------
 
     def _finish(self) -> str:
-        """Writes the final weights: the average if it validates better than the best checkpoint, else that one."""
-        tensors, words, chosen = self._best_weights()
+        """Writes the final weights: the average if it validates better than the best checkpoint, else the latter."""
+        tensors, words, validation = self._best_weights()
         if self.config.average > 1:
             steps = self._last_steps() if self.config.average_of == "last" else self._best_steps()
             weights = self.checkpoints.weights(steps)
@@ -315,15 +313,15 @@ class _Run:
                 best = past.best(self.history)
                 self._row("average", dict(averaged.metrics))
                 if best is None or averaged.value <= best.value:
-                    tensors, chosen = model_tensors(self.model), averaged
+                    tensors, validation = model_tensors(self.model), averaged
                     words = f"average of the checkpoints of steps {', '.join(map(str, weights))}"
                 else:
                     self.progress.tell(
-                        f"The average of {len(weights)} checkpoints is no better than the best one; that one is used."
+                        f"The average of {len(weights)} checkpoints is not better than the best one, which is used."
                     )
         figures = {
-            "value": past.to_json(chosen.value) if chosen else None,
-            "metrics": past.metrics_to_json(chosen.metrics) if chosen else {},
+            "value": past.to_json(validation.value) if validation else None,
+            "metrics": past.metrics_to_json(validation.metrics) if validation else {},
         }
         save_final(self.folder, tensors, {"weights": words, "step": self.step, **figures})
         restore_model(self.model, tensors, source=self.folder)

@@ -1,4 +1,4 @@
-"""How to train: the settings of the loop."""
+"""The settings of the training loop."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,7 +9,7 @@ from foveate.train.schedule import Constant, Cosine, InverseSquareRoot, Plateau
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """How to train; what to train is the task's business."""
+    """The settings of the training loop, for every task."""
 
     steps: int = setting(10_000, "updates to make")
     max_minutes: float | None = setting(None, "stop cleanly after this time, resumed parts included")

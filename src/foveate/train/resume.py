@@ -1,4 +1,4 @@
-"""Whether a run may be continued: by one process at a time, and with the configuration it was started with."""
+"""Conditions for continuing a run: one process at a time, and the configuration of its start."""
 
 import contextlib
 from collections.abc import Collection, Iterator, Mapping
@@ -13,18 +13,18 @@ from foveate.storage.link import open_own
 
 try:
     import fcntl
-except ImportError:  # Windows has no such locks; two processes in one folder are then the user's care
+except ImportError:  # Windows does not have these locks; users must avoid two processes in one folder
     fcntl = None  # type: ignore[assignment]
 
 HARMLESS = ("train.max_minutes", "train.log_every", "train.keep")
 """Settings that do not change the weights of a given step."""
 EXTENDING = ("train.steps", "train.patience", *HARMLESS)
-"""Settings that may be changed for a run to go on: they say when it ends."""
+"""Settings that may change when a run continues, because they determine its end."""
 
 
 @contextlib.contextmanager
 def exclusive(folder: Path) -> Iterator[None]:
-    """Holds the run folder for this process; the system lets go of it however the process ends."""
+    """Locks the run folder for this process; the system releases the lock when the process ends."""
     with open_own(folder / ".lock", "wb") as file:
         if fcntl:
             try:
@@ -44,19 +44,19 @@ def require_same(
     accept_changes: bool = False,
     accepted: Collection[str] = (),
 ) -> list[str]:
-    """Sentences about differences between a checkpoint and now that are harmless or accepted.
+    """Sentences about harmless or accepted differences between a checkpoint and the present run.
 
-    Raises UsageError for any other.
+    Raises UsageError for any other difference.
     """
-    found = differences(state["configuration"], configuration)
-    serious = {path: change for path, change in found.items() if path not in {*HARMLESS, *accepted}}
+    changes = differences(state["configuration"], configuration)
+    serious = {path: change for path, change in changes.items() if path not in {*HARMLESS, *accepted}}
     if serious and not accept_changes:
         listed = "\n".join(f"  {path}: {change}" for path, change in serious.items())
         raise UsageError(
-            f"The configuration of {folder} is not the one its checkpoint was made with:\n{listed}\n"
+            f"The configuration of {folder} differs from that of its checkpoint:\n{listed}\n"
             "Restore it, accept the changes explicitly, or start a new run in another folder."
         )
-    notes = [f"Changed since the checkpoint: {path}: {change}." for path, change in found.items()]
+    notes = [f"Changed since the checkpoint: {path}: {change}." for path, change in changes.items()]
     if state["torch"] != torch.__version__:
         notes.append(
             f"The checkpoint was made with torch {state['torch']}, this is {torch.__version__}: last bits may differ."
@@ -72,12 +72,12 @@ def require_same(
 
 
 OTHER_NOISE = (
-    "The checkpoint was made without compiled kernels, this run uses them: dropout draws other noise, and the weights "
-    "will be others than without the interruption. FOVEATE_NATIVE=0 goes on as the run began."
+    "The checkpoint was made without compiled kernels, but this run uses them: dropout draws other noise, and the "
+    "weights will differ from an uninterrupted run. FOVEATE_NATIVE=0 continues as the run began."
 )
 OTHER_NOISE_WITHOUT = (
-    "The checkpoint was made with compiled kernels, this run has none: {state}. Dropout draws other noise, and the "
-    "weights will be others than without the interruption. Bring the compiler back to go on as the run began."
+    "The checkpoint was made with compiled kernels, but this run has none: {state}. Dropout draws other noise, and the "
+    "weights will differ from an uninterrupted run. Install the compiler again to continue as the run began."
 )
 
 

@@ -1,8 +1,7 @@
 """Learning-rate schedules: values that turn a step number into a factor of the base learning rate.
 
-A schedule keeps no state. `factor(step, steps, history)` is a pure function of the update being made (the first is
-1), of the number of updates planned and of what the validations said so far; a resumed run therefore continues the
-same curve with nothing to restore.
+A schedule has no state. `factor(step, steps, history)` is a pure function of the number of the update (from 1), of the
+total number of updates and of the validations so far, so that a resumed run continues the same curve.
 """
 
 import math
@@ -16,7 +15,7 @@ from foveate.train.history import Validation, waits
 
 @runtime_checkable
 class Schedule(Protocol):
-    """What the loop asks of a schedule."""
+    """A learning-rate schedule."""
 
     def factor(self, step: int, steps: int, history: Sequence[Validation] = ()) -> float:
         """The factor of the base learning rate for update `step` (from 1) of `steps`."""
@@ -41,10 +40,10 @@ class Constant:
 
 @dataclass(frozen=True, kw_only=True)
 class InverseSquareRoot:
-    """factor = min(step / warmup, √(warmup / step)): up linearly, then down with the root of the step.
+    """factor = min(step / warmup, √(warmup / step)): it rises linearly, then falls with the root of the step.
 
-    This is the paper's rate d⁻⁰·⁵ · min(step⁻⁰·⁵, step · warmup⁻¹·⁵) with its peak factored out, so the base
-    learning rate *is* the peak; `noam_peak` gives the paper's.
+    This is the paper's rate d⁻⁰·⁵ · min(step⁻⁰·⁵, step · warmup⁻¹·⁵) with its peak factored out, so that the base
+    learning rate is the peak; `noam_peak` computes that of the paper.
 
     >>> schedule = InverseSquareRoot(warmup=100)
     >>> [schedule.factor(step, 10_000) for step in (1, 50, 100, 400, 10_000)]
@@ -75,7 +74,7 @@ class Cosine:
     """
 
     warmup: int = setting(0, "updates of linear warm-up")
-    final: float = setting(0.0, "the factor that is left at the last update")
+    final: float = setting(0.0, "the factor at the last update")
 
     def __post_init__(self) -> None:
         _require_warmup(self.warmup)
@@ -91,9 +90,9 @@ class Cosine:
 
 @dataclass(frozen=True, kw_only=True)
 class Plateau:
-    """After each `patience` validations without a better result, the rate is multiplied by `decay`.
+    """Multiplies the rate by `decay` after each `patience` validations without a better result.
 
-    The number of reductions is counted by reading the history from the start, so there is nothing to save.
+    The number of reductions follows from the history, so that the schedule has no state.
 
     >>> values = [3.0, 2.0, 2.1, 2.2, 1.9, 2.0, 2.0]
     >>> history = [Validation(step=step, value=value) for step, value in enumerate(values, start=1)]
@@ -119,7 +118,7 @@ class Plateau:
 
 
 def noam_peak(model_dim: int, warmup: int) -> float:
-    """The peak (model_dim · warmup)⁻⁰·⁵ of the Transformer paper, to be used as the base learning rate.
+    """The peak (model_dim · warmup)⁻⁰·⁵ of the Transformer paper, for use as the base learning rate.
 
     >>> f"{noam_peak(512, 4000):.6f}"
     '0.000699'

@@ -1,4 +1,4 @@
-"""What a checkpoint's `state.json` says, read through the door of configurations: types and names are checked there."""
+"""The content of a checkpoint's `state.json`, read like a configuration, which checks types and names."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from foveate.train.history import Validation, from_json, metrics_from_json
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A validation, as `Validation.to_dict` writes it."""
+    """A validation in the format of `Validation.to_dict`."""
 
     step: int
     value: float | None
@@ -24,7 +24,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenWindow:
-    """The sums since the last row of the log, as `Window.to_dict` writes them."""
+    """The sums since the last row of the log, in the format of `Window.to_dict`."""
 
     total: float | None
     count: int
@@ -37,9 +37,9 @@ class OpenWindow:
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """Everything but the weights and the moments.
+    """The state of training without the weights and the moments.
 
-    `native` is missing in the checkpoints of earlier versions.
+    `native` is missing in checkpoints of earlier versions.
     """
 
     format: int
@@ -60,22 +60,22 @@ class State:
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be below 0, got {getattr(self, name)}")
         if not all(map(is_rates, self.tuning.rates.values())):
-            raise ValueError("tuning.rates are not what the planner measures")
+            raise ValueError("tuning.rates are not rates of the planner")
 
     @classmethod
     def read(cls, values: Mapping[str, Any], step: int, path: Path) -> "State":
-        """Raises DamagedError for what no training has written, or another one's step."""
+        """The state of a checkpoint. Raises DamagedError if training cannot have written it, or for another step."""
         try:
             state = build(cls, values, where=f"{path}:")
         except UsageError as error:
             raise DamagedError(f"{error} Resume from a copy of the run.") from None
         if state.step != step or any(not 0 < entry.step <= step for entry in state.history):
-            raise DamagedError(f"{path} is of another step than {step:,}. Resume from a copy of the run.")
+            raise DamagedError(f"{path} belongs to another step than {step:,}. Resume from a copy of the run.")
         return state
 
     @property
     def validations(self) -> list[Validation]:
-        """What the validations said."""
+        """The history of validations."""
         return [
             Validation(step=entry.step, value=from_json(entry.value), metrics=metrics_from_json(entry.metrics))
             for entry in self.history

@@ -1,4 +1,4 @@
-"""What training needs from a task, and what it gives back."""
+"""The protocol that training requires of a task, and the outcome of training."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from foveate.train.recipe import TrainConfig
 
 @runtime_checkable
 class Trainable(Protocol):
-    """Anything that `fit` can fit. Batches are numbered from 0 through all epochs, and depend on their number alone."""
+    """A task that `fit` can train. Batches are numbered from 0 through all epochs and depend only on their number."""
 
     @property
     def model(self) -> nn.Module:
@@ -21,25 +21,25 @@ class Trainable(Protocol):
 
     @property
     def steps_per_epoch(self) -> int:
-        """Batches that make an epoch."""
+        """The number of batches of an epoch."""
 
     def batch(self, step: int) -> Any:
-        """Batch number `step`: the same for the same number, whenever and in whatever process it is asked for."""
+        """Batch number `step`, which is the same at any time and in any process."""
 
     def loss(self, batch: Any) -> Loss:
-        """The loss of a batch; called in training mode."""
+        """The loss of a batch, in training mode."""
 
     def validate(self) -> dict[str, float]:
-        """Metrics on held-out data, at least `loss`; called in evaluation mode without gradients."""
+        """Metrics on held-out data, at least `loss`, in evaluation mode without gradients."""
 
     def describe(self, batch: Any) -> str:
-        """Names the examples of a batch for an error message: `examples 17, 204 and 398`."""
+        """The names of a batch's examples for an error message, such as `examples 17, 204 and 398`."""
 
 
 def require_measured(task: Trainable, config: TrainConfig) -> None:
-    """Raises UsageError when checkpoints are to be compared by what a task says, in `unmeasured`, its data do not give.
+    """Raises UsageError for a `train.metric` that the task's data cannot give, according to its `unmeasured`.
 
-    Otherwise only the first validation would tell.
+    Otherwise the error would appear only at the first validation.
     """
     unmeasured: Mapping[str, str] = getattr(task, "unmeasured", {})
     if config.metric in unmeasured:
@@ -50,7 +50,7 @@ def require_measured(task: Trainable, config: TrainConfig) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How training ended. The model then carries the final weights, unless it was interrupted."""
+    """The outcome of training. The model then has the final weights, unless training was interrupted."""
 
     step: int
     seconds: float
@@ -59,6 +59,6 @@ class Outcome:
     best: Mapping[str, float]
     """All metrics of the best validation."""
     weights: str
-    """Which weights `model.safetensors` holds, in words; empty when interrupted."""
+    """A description of the weights in `model.safetensors`; empty when interrupted."""
     interrupted: bool
     stopped_because: str

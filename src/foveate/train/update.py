@@ -1,4 +1,4 @@
-"""One update of the weights: gradients of some batches, checked, clipped, applied."""
+"""One update of the weights: the gradients of some batches are checked, clipped and applied."""
 
 import contextlib
 import math
@@ -19,7 +19,7 @@ from foveate.train.task import Loss, Trainable
 
 @dataclass(frozen=True, kw_only=True)
 class Updated:
-    """What an update was made of: the sum of the loss and its count, the gradient's norm before clipping, the rate."""
+    """The figures of an update: the sum of the loss and its count, the gradient's norm before clipping, the rate."""
 
     losses: Sequence[Loss]
     total: float
@@ -31,7 +31,7 @@ class Updated:
 class Updater:
     """gradient of Σ loss / Σ count → finite? → clip → AdamW
 
-    Accumulated batches therefore make exactly the update of one big batch, whatever their sizes.
+    Accumulated batches of any size therefore give exactly the update of one large batch.
     """
 
     def __init__(self, task: Trainable, config: TrainConfig) -> None:
@@ -48,11 +48,13 @@ class Updater:
         self.device = self.parameters[0].device
 
     def __call__(self, step: int, history: Sequence[Validation]) -> Updated:
-        """Update number `step`, from 1. Raises DataError before the weights are touched if something is not finite."""
+        """Make update number `step`, from 1. Raises DataError, without changing weights, for values that are not
+        finite.
+        """
         config = self.config
         rate = config.learning_rate * config.schedule.factor(step, config.steps, history)
-        # Gradients are divided by a guess of the update's count from the start, and the guess is corrected together
-        # with the clipping: at most one pass over the gradients, and none for a single batch that is not clipped.
+        # Gradients are divided by an estimate of the update's count, which is corrected together with the clipping: at
+        # most one pass over the gradients, and none for a single batch without clipping.
         batches: list[Any] = []
         losses: list[Loss] = []
         guess = 0
@@ -104,5 +106,5 @@ class Updater:
         return DataError(
             f"At step {step:,} {what}; the weights were not updated. The batch: {names}. "
             f"Look at these examples, or start again with a lower learning_rate (here {rate:.2g}), "
-            f"more warm-up{precision} or a smaller clip_norm; a resume alone meets the same batch again."
+            f"more warm-up{precision} or a smaller clip_norm; resuming alone reaches the same batch again."
         )

@@ -1,4 +1,4 @@
-"""Sums since the last row of the log."""
+"""Sums over the updates since the last row of the log."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from foveate.train.update import Updated
 
 
 class Window:
-    """Loss, tokens and metrics since the last row; part of a checkpoint, so that rows are the same after a resume."""
+    """Loss, tokens and metrics since the last row. Checkpoints contain it, so that rows are the same after resuming."""
 
     def __init__(self) -> None:
         self.total, self.count, self.norm, self.updates = 0.0, 0, 0.0, 0
@@ -19,7 +19,7 @@ class Window:
         self.paused = 0.0
 
     def add(self, updated: Updated) -> None:
-        """One update. Metrics that are tensors stay on their device, so nothing waits for them."""
+        """Add one update. Metrics that are tensors stay on their device, without synchronisation."""
         self.total += updated.total
         self.count += updated.count
         self.norm += updated.norm
@@ -30,11 +30,11 @@ class Window:
                 self.metrics[name] = self.metrics.get(name, 0.0) + value
 
     def pause(self, seconds: float) -> None:
-        """Time that was not spent on updates and does not count for the speed."""
+        """Exclude time that was not spent on updates from the speed."""
         self.paused += seconds
 
     def close(self, now: float) -> dict[str, float]:
-        """The means per token, the mean gradient norm and the speed; the next window opens at `now` seconds."""
+        """The means per token, the mean gradient norm and the speed; the next window begins at `now` seconds."""
         count, spent = max(self.count, 1), now - self.opened - self.paused
         figures = {
             "loss": self.total / count,

@@ -29,7 +29,7 @@ class Trigram:
         return sentence[rows], before[rows]
 
     def log_probability(self, sentence: int, tokens: tuple[int, ...], begin: int = 1) -> float:
-        """The sum over all the tokens given, of which an end is one."""
+        """The sum over all tokens, including an end token."""
         before, last, total = 0, begin, 0.0
         for token in tokens:
             total += self.table[sentence, before, last].log_softmax(-1)[token].item()

@@ -13,7 +13,7 @@ PENALTIES = [None, Average(alpha=1.0), Wu(alpha=0.7)]
 
 def exhaustive(stepper, sentence, *, length, vocab, penalty, minimum=0):
     """Every sequence that is complete within the length, by score."""
-    found = []
+    results = []
     words = [token for token in range(vocab) if token != END]
     for size in range(length + 1):
         for tokens in itertools.product(words, repeat=size):
@@ -23,8 +23,8 @@ def exhaustive(stepper, sentence, *, length, vocab, penalty, minimum=0):
             total = stepper.log_probability(sentence, (*tokens, END) if finished else tokens)
             divisor = penalty.divisor(size + finished) if penalty else 1.0
             if finished or size == length:
-                found.append((total / divisor, tokens, finished))
-    return sorted(found, reverse=True)
+                results.append((total / divisor, tokens, finished))
+    return sorted(results, reverse=True)
 
 
 @pytest.mark.parametrize("penalty", PENALTIES)
@@ -33,12 +33,12 @@ def test_a_beam_as_wide_as_everything_is_exhaustive_search(trigram, penalty, min
     stepper = trigram(sentences=2, vocab=4, seed=3)
     config = BeamConfig(beam=3**4 * 4, num_best=12, length_penalty=penalty, min_length=minimum, max_length=4, forbid=())
 
-    found = decode(stepper, stepper.start(config.beam), sentences=2, config=config)
+    hypotheses = decode(stepper, stepper.start(config.beam), sentences=2, config=config)
 
     for sentence in range(2):
         expected = exhaustive(stepper, sentence, length=4, vocab=4, penalty=penalty, minimum=minimum)[:12]
-        assert [(best.tokens, best.finished) for best in found[sentence]] == [row[1:] for row in expected]
-        assert [best.score for best in found[sentence]] == pytest.approx([row[0] for row in expected], abs=1e-5)
+        assert [(best.tokens, best.finished) for best in hypotheses[sentence]] == [row[1:] for row in expected]
+        assert [best.score for best in hypotheses[sentence]] == pytest.approx([row[0] for row in expected], abs=1e-5)
 
 
 @pytest.mark.parametrize("penalty", PENALTIES)
@@ -83,50 +83,50 @@ def test_the_end_counts_in_the_length_that_is_divided_by(chain):
     stepper = chain({1: {3: 0.5, 4: 0.5}, 3: {2: 0.5, 5: 0.5}})
     config = BeamConfig(beam=4, num_best=4, length_penalty=Average(alpha=1.0), forbid=(), max_length=5)
 
-    [found] = decode(stepper, stepper.start(4), sentences=1, config=config)
+    [hypotheses] = decode(stepper, stepper.start(4), sentences=1, config=config)
 
-    assert Hypothesis((4,), found[0].score, found[0].log_probability, True) == found[0]
-    assert found[0].score == pytest.approx(math.log(0.5) / 2)
-    assert [best.tokens for best in found] == [(4,), (3, 5), (3,)]  # no fourth exists
-    assert [best.score for best in found[1:]] == pytest.approx([math.log(0.25) / 3, math.log(0.25) / 2])
+    assert Hypothesis((4,), hypotheses[0].score, hypotheses[0].log_probability, True) == hypotheses[0]
+    assert hypotheses[0].score == pytest.approx(math.log(0.5) / 2)
+    assert [best.tokens for best in hypotheses] == [(4,), (3, 5), (3,)]  # no fourth exists
+    assert [best.score for best in hypotheses[1:]] == pytest.approx([math.log(0.25) / 3, math.log(0.25) / 2])
 
 
 def test_hypotheses_come_best_first_and_are_all_different(trigram):
     stepper = trigram(sentences=4, seed=2)
     config = BeamConfig(beam=5, num_best=5, max_length=9)
 
-    for found in decode(stepper, stepper.start(5), sentences=4, config=config):
-        assert [best.score for best in found] == sorted((best.score for best in found), reverse=True)
-        assert len({(best.tokens, best.finished) for best in found}) == len(found) == 5
+    for hypotheses in decode(stepper, stepper.start(5), sentences=4, config=config):
+        assert [best.score for best in hypotheses] == sorted((best.score for best in hypotheses), reverse=True)
+        assert len({(best.tokens, best.finished) for best in hypotheses}) == len(hypotheses) == 5
 
 
 def test_scores_are_the_models_log_probabilities_over_the_divisor(trigram):
     stepper = trigram(sentences=4, seed=2)
     config = BeamConfig(beam=3, num_best=3, max_length=6, min_length=2, length_penalty=Wu(alpha=0.8))
 
-    for sentence, found in enumerate(decode(stepper, stepper.start(3), sentences=4, config=config)):
-        for best in found:
+    for sentence, hypotheses in enumerate(decode(stepper, stepper.start(3), sentences=4, config=config)):
+        for best in hypotheses:
             tokens = (*best.tokens, END) if best.finished else best.tokens
             assert best.log_probability == pytest.approx(stepper.log_probability(sentence, tokens), abs=1e-5)
             assert best.score == pytest.approx(best.log_probability / Wu(alpha=0.8).divisor(len(tokens)), abs=1e-6)
 
 
-def test_hypotheses_that_the_limit_cut_say_so(chain):
+def test_hypotheses_that_the_limit_cut_are_not_finished(chain):
     stepper = chain({1: {3: 1.0}, 3: {4: 0.9, 2: 0.1}, 4: {3: 0.9, 2: 0.1}})
     config = BeamConfig(beam=2, num_best=2, length_penalty=None, forbid=(), max_length=3)
 
-    [found] = decode(stepper, stepper.start(2), sentences=1, config=config)
+    [hypotheses] = decode(stepper, stepper.start(2), sentences=1, config=config)
 
-    assert [(best.tokens, best.finished) for best in found] == [((3, 4, 3), False), ((3,), True)]
+    assert [(best.tokens, best.finished) for best in hypotheses] == [((3, 4, 3), False), ((3,), True)]
 
 
 def test_equal_scores_are_ordered_by_place_in_the_beam_then_by_token(chain):
     stepper = chain({1: {5: 0.25, 4: 0.25, 3: 0.25, 2: 0.25}})
     config = BeamConfig(beam=4, num_best=4, length_penalty=None, forbid=(), max_length=4)
 
-    [found] = decode(stepper, stepper.start(4), sentences=1, config=config)
+    [hypotheses] = decode(stepper, stepper.start(4), sentences=1, config=config)
 
-    assert [best.tokens for best in found] == [(), (3,), (4,), (5,)]
+    assert [best.tokens for best in hypotheses] == [(), (3,), (4,), (5,)]
 
 
 def test_logits_that_are_not_numbers_stop_the_search_even_in_one_place_of_the_beam(chain):

@@ -10,13 +10,13 @@ CONFIGS = [GreedyConfig, BeamConfig, SampleConfig]
 
 def decoded(stepper, config, sentences=4, **settings):
     state = stepper.start(beam_size(config))
-    return [found[0] for found in decode(stepper, state, sentences=sentences, config=config, **settings)]
+    return [hypotheses[0] for hypotheses in decode(stepper, state, sentences=sentences, config=config, **settings)]
 
 
 @pytest.mark.parametrize("config", CONFIGS)
 def test_forbidden_tokens_are_never_produced(trigram, config):
-    for found in decoded(trigram(sentences=4), config(forbid=(0, 1, 3), max_length=12)):
-        assert set(found.tokens) <= {4, 5}
+    for hypothesis in decoded(trigram(sentences=4), config(forbid=(0, 1, 3), max_length=12)):
+        assert set(hypothesis.tokens) <= {4, 5}
 
 
 @pytest.mark.parametrize("config", CONFIGS)
@@ -24,8 +24,8 @@ def test_no_sentence_ends_before_its_minimum(trigram, config):
     stepper = trigram(sentences=4)
     stepper.table[..., 2] += 30
 
-    assert all(len(found.tokens) == 0 for found in decoded(stepper, config(max_length=9)))
-    assert all(len(found.tokens) >= 4 for found in decoded(stepper, config(min_length=4, max_length=9)))
+    assert all(len(hypothesis.tokens) == 0 for hypothesis in decoded(stepper, config(max_length=9)))
+    assert all(len(hypothesis.tokens) >= 4 for hypothesis in decoded(stepper, config(min_length=4, max_length=9)))
 
 
 @pytest.mark.parametrize("config", CONFIGS)
@@ -33,8 +33,8 @@ def test_no_sentence_ends_before_its_minimum(trigram, config):
 def test_no_n_gram_occurs_twice(trigram, config, size):
     stepper = trigram(sentences=4, vocab=7)
     stepper.table[..., 2] -= 2
-    for found in decoded(stepper, config(no_repeat_ngram=size, max_length=12)):
-        tokens = found.tokens
+    for hypothesis in decoded(stepper, config(no_repeat_ngram=size, max_length=12)):
+        tokens = hypothesis.tokens
         ngrams = [tokens[i : i + size] for i in range(len(tokens) - size + 1)]
         assert len(ngrams) == len(set(ngrams))
 
@@ -43,13 +43,13 @@ def test_no_n_gram_occurs_twice(trigram, config, size):
 def test_a_prefix_is_kept_even_where_it_breaks_other_constraints(trigram, config):
     prefix = torch.tensor([[3, 3, 3], [0, -1, -1], [4, 2, -1], [-1, -1, -1]])
 
-    found = decoded(trigram(sentences=4), config(no_repeat_ngram=1, min_length=2, max_length=6), prefix=prefix)
+    hypotheses = decoded(trigram(sentences=4), config(no_repeat_ngram=1, min_length=2, max_length=6), prefix=prefix)
     free = decoded(trigram(sentences=4), config(no_repeat_ngram=1, min_length=2, max_length=6))
 
-    assert found[0].tokens[:3] == (3, 3, 3)
-    assert found[1].tokens[0] == 0
-    assert (found[2].tokens, found[2].finished) == ((4,), True)
-    assert found[3] == free[3]
+    assert hypotheses[0].tokens[:3] == (3, 3, 3)
+    assert hypotheses[1].tokens[0] == 0
+    assert (hypotheses[2].tokens, hypotheses[2].finished) == ((4,), True)
+    assert hypotheses[3] == free[3]
 
 
 def test_constrained_scores_are_log_probabilities_that_are_not_renormalised():
@@ -76,8 +76,8 @@ def test_a_length_beyond_the_models_positions_is_refused_by_name(trigram, config
         ({"max_length": torch.tensor([3, 3])}, "max_length is for 2 sentences, but there are 4"),
         ({"prefix": torch.zeros((3, 1), dtype=torch.int64)}, "prefix is for 3 sentences, but there are 4"),
         ({"examples": [1, 2]}, "examples is for 2 sentences, but there are 4"),
-        ({"max_length": 2}, "may have 2 tokens with its end; min_length is 2"),
-        ({"max_length": 3, "prefix": torch.full((4, 5), 3)}, "a prefix has 5 tokens, more than its sentence may get"),
+        ({"max_length": 2}, "min_length is 2, but a sentence may have only 2 tokens with its end"),
+        ({"max_length": 3, "prefix": torch.full((4, 5), 3)}, "a prefix has 5 tokens, more than its sentence's limit"),
     ],
 )
 def test_a_request_that_cannot_be_kept_is_refused(trigram, settings, message):

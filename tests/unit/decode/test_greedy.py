@@ -12,37 +12,37 @@ FREE = GreedyConfig(forbid=(), max_length=8)
 def test_greedy_follows_the_most_probable_token_although_another_beginning_is_better(chain):
     stepper = chain({1: {3: 0.6, 4: 0.4}, 3: {2: 0.5, 5: 0.5}, 4: {2: 1.0}})
 
-    [[found]] = decode(stepper, stepper.start(), sentences=1, config=FREE)
+    [[hypothesis]] = decode(stepper, stepper.start(), sentences=1, config=FREE)
 
-    assert found.tokens == (3,)
-    assert found.finished
-    assert found.score == found.log_probability == pytest.approx(math.log(0.6 * 0.5))
+    assert hypothesis.tokens == (3,)
+    assert hypothesis.finished
+    assert hypothesis.score == hypothesis.log_probability == pytest.approx(math.log(0.6 * 0.5))
 
 
 def test_of_equal_tokens_the_smallest_id_is_taken(chain):
     stepper = chain({1: {5: 0.25, 3: 0.25, 4: 0.25, 2: 0.25}, 3: {2: 1.0}})
 
-    [[found]] = decode(stepper, stepper.start(), sentences=1, config=GreedyConfig(forbid=(2,), max_length=1))
+    [[hypothesis]] = decode(stepper, stepper.start(), sentences=1, config=GreedyConfig(forbid=(2,), max_length=1))
 
-    assert found.tokens == (3,)
+    assert hypothesis.tokens == (3,)
 
 
-def test_a_sentence_without_an_end_says_so_and_has_all_tokens_of_its_limit(chain):
+def test_a_sentence_without_an_end_is_not_finished_and_has_all_tokens_of_its_limit(chain):
     stepper = chain({1: {3: 1.0}, 3: {4: 0.9, 2: 0.1}, 4: {3: 0.9, 2: 0.1}})
 
-    [[found]] = decode(stepper, stepper.start(), sentences=1, config=FREE)
+    [[hypothesis]] = decode(stepper, stepper.start(), sentences=1, config=FREE)
 
-    assert found.tokens == (3, 4) * 4
-    assert not found.finished
+    assert hypothesis.tokens == (3, 4) * 4
+    assert not hypothesis.finished
 
 
-def test_the_end_counts_towards_the_limit_but_is_no_token(chain):
+def test_the_end_counts_towards_the_limit_but_is_not_a_token(chain):
     stepper = chain({1: {3: 1.0}, 3: {4: 1.0}, 4: {2: 1.0}})
 
-    [[found]] = decode(stepper, stepper.start(), sentences=1, config=FREE, max_length=3)
+    [[hypothesis]] = decode(stepper, stepper.start(), sentences=1, config=FREE, max_length=3)
     [[cut]] = decode(stepper, stepper.start(), sentences=1, config=FREE, max_length=2)
 
-    assert (found.tokens, found.finished) == ((3, 4), True)
+    assert (hypothesis.tokens, hypothesis.finished) == ((3, 4), True)
     assert (cut.tokens, cut.finished) == ((3, 4), False)
 
 
@@ -50,9 +50,9 @@ def test_each_sentence_keeps_its_own_limit(trigram):
     stepper = trigram(sentences=4)
     config = GreedyConfig(forbid=(0, 1, 2), max_length=9)
 
-    found = decode(stepper, stepper.start(), sentences=4, config=config, max_length=torch.tensor([1, 7, 3, 20]))
+    hypotheses = decode(stepper, stepper.start(), sentences=4, config=config, max_length=torch.tensor([1, 7, 3, 20]))
 
-    assert [len(best.tokens) for [best] in found] == [1, 7, 3, 9]
+    assert [len(best.tokens) for [best] in hypotheses] == [1, 7, 3, 9]
 
 
 def test_scores_are_the_models_log_probabilities_whatever_is_forbidden(trigram):
@@ -93,7 +93,7 @@ def test_logits_that_are_not_numbers_name_the_sentence(trigram):
 def test_a_sentence_for_which_every_token_is_forbidden_is_refused(trigram):
     stepper = trigram(sentences=1)
 
-    with pytest.raises(UsageError, match="no token was left to choose for sentence 0"):
+    with pytest.raises(UsageError, match="the constraints exclude every token of sentence 0"):
         decode(stepper, stepper.start(), sentences=1, config=GreedyConfig(forbid=(0, 1, 2, 3, 4, 5), max_length=3))
 
 
@@ -108,10 +108,10 @@ def test_sentences_that_are_done_are_dropped_from_the_batch(chain):
     stepper = Counting(chain({1: {3: 1.0}, 3: {4: 1.0}, 4: {3: 1.0}}))
     prefix = torch.tensor([[2]] * 9 + [[-1]])
 
-    found = decode(stepper, torch.zeros(10), sentences=10, config=FREE, prefix=prefix)
+    hypotheses = decode(stepper, torch.zeros(10), sentences=10, config=FREE, prefix=prefix)
 
     assert stepper.rows == [10, 1, 1, 1, 1, 1, 1, 1]
-    assert [len(best.tokens) for [best] in found] == [0] * 9 + [8]
+    assert [len(best.tokens) for [best] in hypotheses] == [0] * 9 + [8]
 
 
 class Counting:

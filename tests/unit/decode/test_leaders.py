@@ -25,10 +25,10 @@ def scored(logits: Tensor, hidden: tuple[int, ...]) -> Tensor:
 @pytest.mark.parametrize("count", [1, 3, 8])
 def test_they_are_the_largest_log_probabilities_with_their_tokens(vocab: int, count: int) -> None:
     logits = 4 * torch.randn(30, vocab)
-    found = leaders(logits, (0, 2), count)
-    assert (found is not None) == KERNEL
-    if found is not None:
-        values, tokens = found
+    best = leaders(logits, (0, 2), count)
+    assert (best is not None) == KERNEL
+    if best is not None:
+        values, tokens = best
         real = min(count, vocab - 2)
         expected = scored(logits, (0, 2)).topk(real)
         torch.testing.assert_close(values[:, :real], expected.values, atol=2e-6, rtol=1e-6)
@@ -39,19 +39,19 @@ def test_they_are_the_largest_log_probabilities_with_their_tokens(vocab: int, co
 def test_equal_ones_are_in_the_order_of_their_tokens() -> None:
     logits = torch.zeros(2, 300)
     logits[:, [7, 40, 299]] = 1.0
-    found = leaders(logits, (40,), 4)
-    if found is not None:
-        assert found[1].tolist() == [[7, 299, 0, 1]] * 2
+    best = leaders(logits, (40,), 4)
+    if best is not None:
+        assert best[1].tolist() == [[7, 299, 0, 1]] * 2
 
 
 @pytest.mark.parametrize("beam", [1, 4])
 def test_from_the_best_of_every_row_come_the_best_of_every_sentence(beam: int) -> None:
     logits, total = 4 * torch.randn(6 * beam, 500), torch.randn(6, beam)
     total[0, -1] = -math.inf
-    found = leaders(logits, (0, 1), 2 * beam)
-    if found is not None:
+    best = leaders(logits, (0, 1), 2 * beam)
+    if best is not None:
         expected = top(scored(logits, (0, 1)).view(6, beam, -1), total, 2 * beam)
-        values, place, token = joined(*found, total, 500)
+        values, place, token = joined(*best, total, 500)
         torch.testing.assert_close(values, expected[0], atol=2e-6, rtol=1e-6)
         finite = values > -math.inf
         assert torch.equal(place[finite], expected[1][finite])
@@ -62,9 +62,9 @@ def test_from_the_best_of_every_row_come_the_best_of_every_sentence(beam: int) -
 def test_a_row_with_no_number_has_only_such(bad: float) -> None:
     logits = torch.randn(3, 100)
     logits[1, 50] = bad
-    found = leaders(logits, (), 2)
-    if found is not None:
-        assert found[0].isnan().any(1).tolist() == [False, True, False]
+    best = leaders(logits, (), 2)
+    if best is not None:
+        assert best[0].isnan().any(1).tolist() == [False, True, False]
 
 
 def test_other_types_than_float32_are_left_to_torch() -> None:
@@ -91,10 +91,10 @@ def test_decoding_with_and_without_the_kernel_is_the_same(
     config: GreedyConfig | BeamConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stepper = Table(120)
-    found = decode(stepper, None, sentences=5, config=config)
+    best = decode(stepper, None, sentences=5, config=config)
     monkeypatch.setattr(native, "load", lambda *_: native.Kernels(None))
     assert leaders(torch.randn(2, 9), (), 1) is None
-    for ours, plain in zip(found, decode(stepper, None, sentences=5, config=config), strict=True):
+    for ours, plain in zip(best, decode(stepper, None, sentences=5, config=config), strict=True):
         assert [each.tokens for each in ours] == [each.tokens for each in plain]
         assert [each.score for each in ours] == pytest.approx([each.score for each in plain], abs=1e-5)
 

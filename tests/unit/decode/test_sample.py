@@ -46,9 +46,9 @@ def test_the_nucleus_is_taken_of_what_top_k_leaves():
 
 def test_a_nucleus_wider_than_the_head_is_exact_too():
     vocab = 4 * HEAD
-    drawn = draw(torch.zeros(vocab, vocab), even_noise(vocab), SampleConfig(top_p=0.75))
+    tokens = draw(torch.zeros(vocab, vocab), even_noise(vocab), SampleConfig(top_p=0.75))
 
-    assert sorted(set(drawn.tolist())) == list(range(3 * HEAD))
+    assert sorted(set(tokens.tolist())) == list(range(3 * HEAD))
 
 
 def test_the_largest_noise_never_draws_a_token_without_probability():

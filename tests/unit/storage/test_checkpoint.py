@@ -28,18 +28,18 @@ def notes() -> list[str]:
 
 @pytest.fixture
 def checkpoints(tmp_path: Path, notes: list[str]) -> Checkpoints:
-    found = Checkpoints(tmp_path / "checkpoints", notes.append)
+    checkpoints = Checkpoints(tmp_path / "checkpoints", notes.append)
     for step in (10, 20, 30):
-        save(found, step)
-    return found
+        save(checkpoints, step)
+    return checkpoints
 
 
 def test_what_is_loaded_is_what_was_saved(checkpoints: Checkpoints) -> None:
-    found = checkpoints.newest()
-    assert found
-    assert found.state == {"format": 1, "step": 30, "tokens": 30}
-    assert torch.equal(found.model["w"], torch.full((64,), 30.0))
-    assert torch.equal(found.optimiser["w/exp_avg"], torch.full((64,), 60.0))
+    checkpoint = checkpoints.newest()
+    assert checkpoint
+    assert checkpoint.state == {"format": 1, "step": 30, "tokens": 30}
+    assert torch.equal(checkpoint.model["w"], torch.full((64,), 30.0))
+    assert torch.equal(checkpoint.optimiser["w/exp_avg"], torch.full((64,), 60.0))
 
 
 def test_a_folder_without_checkpoints_has_no_newest(tmp_path: Path) -> None:
@@ -68,9 +68,9 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
         path.unlink()
     else:
         path.write_bytes(path.read_bytes()[:-5] if damage == "cut" else b"")
-    found = checkpoints.newest()
-    assert found
-    assert found.state["step"] == 20
+    checkpoint = checkpoints.newest()
+    assert checkpoint
+    assert checkpoint.state["step"] == 20
     assert len(notes) == 1
     assert str(path) in notes[0]
 
@@ -78,9 +78,9 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
 def test_several_damaged_ones_are_all_named(checkpoints: Checkpoints, notes: list[str]) -> None:
     for step in (20, 30):
         (checkpoints.path(step) / "state.json").unlink()
-    found = checkpoints.newest()
-    assert found
-    assert found.state["step"] == 10
+    checkpoint = checkpoints.newest()
+    assert checkpoint
+    assert checkpoint.state["step"] == 10
     assert len(notes) == 2
 
 
@@ -145,9 +145,9 @@ def test_a_save_cut_anywhere_leaves_the_old_state_or_the_new_one(
             save(checkpoints, earlier)
         died = run_until_call(partial(save, checkpoints, step, value=0.5), number)
         remove_stale(checkpoints.folder)
-        found = checkpoints.newest()
-        assert found
-        assert (found.state["step"], found.model["w"][0].item()) in {(30, 30.0), (step, 0.5)}
+        checkpoint = checkpoints.newest()
+        assert checkpoint
+        assert (checkpoint.state["step"], checkpoint.model["w"][0].item()) in {(30, 30.0), (step, 0.5)}
         assert not list(checkpoints.folder.glob(".tmp-*"))
     assert number > 12
 
@@ -176,9 +176,9 @@ def test_a_full_disk_is_said_in_one_sentence_and_harms_nothing(
     with pytest.raises(SetupError, match=r"The disk is full: .* MB are needed, .* MB are free at .*checkpoints"):
         save(checkpoints, 40)
     assert sorted(path.name for path in checkpoints.folder.iterdir()) == [f"step-{n:08d}" for n in (10, 20, 30)]
-    found = checkpoints.newest()
-    assert found
-    assert found.state["step"] == 30
+    checkpoint = checkpoints.newest()
+    assert checkpoint
+    assert checkpoint.state["step"] == 30
 
 
 def test_free_space_is_checked_before_anything_is_written(

@@ -40,7 +40,7 @@ def test_an_interrupted_folder_leaves_what_was_there(tmp_path: Path) -> None:
 def test_a_replacement_cut_anywhere_leaves_the_old_folder_or_the_new_one(
     tmp_path: Path, run_until_call: Callable[[Callable[[], object], int], bool]
 ) -> None:
-    number, died, seen = 0, True, set()
+    number, died, results = 0, True, set()
     while died:
         number += 1
         here = tmp_path / str(number)
@@ -48,8 +48,8 @@ def test_a_replacement_cut_anywhere_leaves_the_old_folder_or_the_new_one(
         died = run_until_call(lambda here=here: fill(here / "data", "new"), number)
         remove_stale(here)
         assert [path.name for path in here.iterdir()] == ["data"]
-        seen.add((here / "data" / "a.txt").read_text())
-    assert seen == {"old", "new"}
+        results.add((here / "data" / "a.txt").read_text())
+    assert results == {"old", "new"}
 
 
 def test_everything_is_flushed_before_the_name_appears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,8 +85,8 @@ def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(SetupError) as caught, draft_folder(tmp_path / "data"):
         raise OSError(errno.ENOSPC, "No space left on device")
     assert str(caught.value) == (
-        f"The disk is full: 1.5 MB are free at {tmp_path}. Free some space or choose another place; "
-        "what was saved before is untouched."
+        f"The disk is full: 1.5 MB are free at {tmp_path}. Free some space or choose another folder; "
+        "earlier files are unchanged."
     )
     with (
         pytest.raises(SetupError, match=r"2\.0 MB are needed, 1\.5 MB are free"),
@@ -101,8 +101,8 @@ def test_a_place_that_refuses_is_named_with_the_reason(tmp_path: Path) -> None:
     with pytest.raises(SetupError) as caught, draft_folder(tmp_path / "file" / "run" / "data"):
         pass
     assert str(caught.value) == (
-        f"{tmp_path}/file/run/data cannot be written: Not a directory. Check the place or choose another; "
-        "what was saved before is untouched."
+        f"{tmp_path}/file/run/data cannot be written: Not a directory. Check the folder or choose another; "
+        "earlier files are unchanged."
     )
 
 

@@ -38,7 +38,7 @@ def test_each_kind_of_damage_has_its_sentence(sealed: Path) -> None:
     manifest.write_bytes(manifest.read_bytes()[:-1])
     assert refusal(sealed) == f"{manifest} has changed since it was written: its SHA-256 differs."
     manifest.write_bytes(b"")
-    assert refusal(sealed) == f"{manifest} is cut short."
+    assert refusal(sealed) == f"{manifest} is truncated."
     manifest.unlink()
     assert refusal(sealed) == f"{manifest} is missing."
 

@@ -9,13 +9,13 @@ from foveate.storage.run import create_run, read_run
 
 def test_a_run_says_what_it_is(tmp_path: Path) -> None:
     create_run(tmp_path / "run", "translate", {"seed": 1})
-    found = read_run(tmp_path / "run")
-    assert (found.folder, found.task, found.config) == (tmp_path / "run", "translate", {"seed": 1})
+    run = read_run(tmp_path / "run")
+    assert (run.folder, run.task, run.config) == (tmp_path / "run", "translate", {"seed": 1})
 
 
 def test_a_run_is_never_begun_twice(tmp_path: Path) -> None:
     create_run(tmp_path, "translate", {})
-    with pytest.raises(UsageError, match="holds a run already"):
+    with pytest.raises(UsageError, match="contains a run already"):
         create_run(tmp_path, "translate", {})
 
 
@@ -33,13 +33,13 @@ def test_another_folder_is_refused_with_the_runs_inside_it(tmp_path: Path) -> No
         read_run(tmp_path)
 
 
-@pytest.mark.parametrize("gone", ["task", "config"])
-def test_a_damaged_description_is_refused(tmp_path: Path, gone: str) -> None:
+@pytest.mark.parametrize("key", ["task", "config"])
+def test_a_damaged_description_is_refused(tmp_path: Path, key: str) -> None:
     create_run(tmp_path, "translate", {})
     content = read_json(tmp_path / "config.json")
-    del content[gone]
+    del content[key]
     write_json(tmp_path / "config.json", content)
-    with pytest.raises(DataError, match=rf"config\.json has no {gone}"):
+    with pytest.raises(DataError, match=rf"config\.json has no {key}"):
         read_run(tmp_path)
 
 

@@ -40,12 +40,12 @@ def test_a_model_has_a_card(name: str) -> None:
 
 def test_a_run_of_the_same_name_goes_first_and_it_is_said(here: Path) -> None:
     (here / "en-fr").mkdir()
-    said: list[str] = []
-    assert run_folder("en-fr", said.append) == FOLDER / "english_french"  # an empty folder is no run
+    messages: list[str] = []
+    assert run_folder("en-fr", messages.append) == FOLDER / "english_french"  # an empty folder is no run
     (here / "en-fr/config.json").write_text("{}")
-    assert not said
-    assert run_folder("en-fr", said.append) == Path("en-fr")
-    assert said == [f"en-fr is the run in {here / 'en-fr'}, not the model of this name that comes with foveate."]
+    assert not messages
+    assert run_folder("en-fr", messages.append) == Path("en-fr")
+    assert messages == [f"en-fr is the run in {here / 'en-fr'}, not the model of this name that comes with foveate."]
 
 
 def test_a_path_is_always_a_folder() -> None:
@@ -54,7 +54,7 @@ def test_a_path_is_always_a_folder() -> None:
 
 def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
     with pytest.raises(
-        DataError, match=r"en-rf is neither a folder here nor .* those are en-fr\. Did you mean 'en-fr'"
+        DataError, match=r"en-rf is neither a folder here nor .* \(en-fr\)\. Did you mean 'en-fr'"
     ):
         run_folder("en-rf")
     with pytest.raises(DataError, match="Give the folder that `foveate train … --out` made"):

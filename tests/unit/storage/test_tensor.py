@@ -14,19 +14,19 @@ from foveate.storage.tensor import read_tensors, write_tensors
 def test_tensors_come_back_in_memory_of_their_own(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     write_tensors(path, {"w": torch.arange(6).view(2, 3).T, "b": torch.tensor([0.5], dtype=torch.bfloat16)})
-    found = read_tensors(path)
+    tensors = read_tensors(path)
     path.unlink()
-    assert found["w"].tolist() == [[0, 3], [1, 4], [2, 5]]
-    assert found["b"].dtype == torch.bfloat16
+    assert tensors["w"].tolist() == [[0, 3], [1, 4], [2, 5]]
+    assert tensors["b"].dtype == torch.bfloat16
 
 
 def test_tensors_that_share_memory_are_written_whole(tmp_path: Path) -> None:
     whole = torch.arange(6.0)
-    given = {"a": whole, "b": whole, "part": whole[2:4], "turned": whole.reshape(2, 3).mT}
-    write_tensors(tmp_path / "a.safetensors", given)
-    found = read_tensors(tmp_path / "a.safetensors")
-    assert found.keys() == given.keys()
-    assert all(torch.equal(found[name], tensor) for name, tensor in given.items())
+    originals = {"a": whole, "b": whole, "part": whole[2:4], "turned": whole.reshape(2, 3).mT}
+    write_tensors(tmp_path / "a.safetensors", originals)
+    tensors = read_tensors(tmp_path / "a.safetensors")
+    assert tensors.keys() == originals.keys()
+    assert all(torch.equal(tensors[name], tensor) for name, tensor in originals.items())
 
 
 def test_the_file_has_the_mode_that_the_umask_gives(tmp_path: Path) -> None:
@@ -38,15 +38,15 @@ def test_the_file_has_the_mode_that_the_umask_gives(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "a.safetensors").stat().st_mode) == 0o640
 
 
-@pytest.mark.parametrize(("said", "number"), [("I/O error: No space left", errno.ENOSPC), ("other", errno.EIO)])
+@pytest.mark.parametrize(("message", "number"), [("I/O error: No space left", errno.ENOSPC), ("other", errno.EIO)])
 def test_a_failure_to_write_is_the_systems_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, number: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, message: str, number: int
 ) -> None:
     def failing(*arguments: object) -> None:
-        raise SafetensorError(said)
+        raise SafetensorError(message)
 
     monkeypatch.setattr("foveate.storage.tensor.save_file", failing)
-    with pytest.raises(OSError, match=said) as caught:
+    with pytest.raises(OSError, match=message) as caught:
         write_tensors(tmp_path / "a.safetensors", {"w": torch.ones(1)})
     assert caught.value.errno == number
 

@@ -17,8 +17,8 @@ def test_inputs_are_left_as_they_were() -> None:
 
 
 def test_counters_are_taken_from_the_last() -> None:
-    found = average([{"n": torch.tensor(1)}, {"n": torch.tensor(4)}])
-    assert found["n"].item() == 4
+    mean = average([{"n": torch.tensor(1)}, {"n": torch.tensor(4)}])
+    assert mean["n"].item() == 4
 
 
 def test_nothing_has_no_average() -> None:

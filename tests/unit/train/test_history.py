@@ -9,9 +9,9 @@ def history(*values: float) -> list[Validation]:
 
 
 def test_the_earliest_of_equal_validations_is_best() -> None:
-    found = best(history(2, 1, 1))
-    assert found
-    assert found.step == 2
+    validation = best(history(2, 1, 1))
+    assert validation
+    assert validation.step == 2
 
 
 def test_a_value_that_is_not_finite_is_never_best() -> None:
@@ -36,6 +36,6 @@ def test_a_validation_survives_json_exactly() -> None:
 
 def test_a_validation_that_is_not_finite_survives_json_as_not_a_number() -> None:
     entry = Validation(step=3, value=math.nan, metrics={"loss": math.inf})
-    found = Validation.from_dict(json.loads(json.dumps(entry.to_dict(), allow_nan=False)))
-    assert math.isnan(found.value)
-    assert math.isnan(found.metrics["loss"])
+    validation = Validation.from_dict(json.loads(json.dumps(entry.to_dict(), allow_nan=False)))
+    assert math.isnan(validation.value)
+    assert math.isnan(validation.metrics["loss"])

@@ -34,10 +34,10 @@ def rows(path: Path) -> list[dict]:
 def test_a_reopened_log_is_cut_back_to_the_given_length(tmp_path: Path) -> None:
     log = MetricsLog(tmp_path / "metrics.jsonl")
     log.write({"step": 1})
-    kept = log.position()
+    length = log.position()
     log.write({"step": 2})
     log.close()
-    log = MetricsLog(tmp_path / "metrics.jsonl", keep=kept)
+    log = MetricsLog(tmp_path / "metrics.jsonl", keep=length)
     log.write({"step": 3})
     log.close()
     assert [row["step"] for row in rows(tmp_path / "metrics.jsonl")] == [1, 3]

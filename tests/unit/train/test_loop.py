@@ -53,8 +53,8 @@ def weights(task: Any) -> dict[str, torch.Tensor]:
 
 
 def rows(folder: Path, kind: str) -> list[dict]:
-    found = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [row for row in found if row["kind"] == kind]
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [row for row in rows if row["kind"] == kind]
 
 
 def test_the_loop_equals_one_written_by_hand(line: Any, tmp_path: Path) -> None:
@@ -103,15 +103,15 @@ def test_batches_are_asked_for_once_each_and_in_order(line: Any, tmp_path: Path)
 
 
 def test_clipping_bounds_the_gradient_that_reaches_the_optimiser(line: Any, tmp_path: Path) -> None:
-    task, seen = line(), []
+    task, norms = line(), []
 
     def spy(optimiser: torch.optim.Optimizer, arguments: Any, keywords: Any) -> None:
-        seen.append(torch.cat([p.grad.flatten() for p in task.model.parameters()]).norm().item())
+        norms.append(torch.cat([p.grad.flatten() for p in task.model.parameters()]).norm().item())
 
     handle = register_optimizer_step_pre_hook(spy)
     fit(task, replace(CONFIG, clip_norm=0.25), tmp_path)
     handle.remove()
-    assert seen == pytest.approx([0.25] * 6, rel=1e-4)
+    assert norms == pytest.approx([0.25] * 6, rel=1e-4)
     assert all(row["gradient_norm"] > 0.25 for row in rows(tmp_path, "train"))
 
 
@@ -151,14 +151,14 @@ def test_only_the_guilty_one_of_accumulated_batches_is_named(line: Any, tmp_path
 
 
 def test_patience_stops_the_run_and_the_best_weights_are_kept(line: Any, tmp_path: Path) -> None:
-    task, kept = line(values=[3.0, 1.0, 2.0, 2.0, 0.0]), {}
-    notes = Notes(at={4: lambda: kept.update(weights(task))})
+    task, best = line(values=[3.0, 1.0, 2.0, 2.0, 0.0]), {}
+    notes = Notes(at={4: lambda: best.update(weights(task))})
     outcome = fit(task, replace(CONFIG, steps=100, patience=2), tmp_path, progress=notes)
     assert (outcome.step, outcome.best_step, outcome.best["loss"]) == (8, 4, 1.0)
     assert outcome.stopped_because == "no better loss in 2 validations"
-    assert all(torch.equal(tensor, kept[name]) for name, tensor in weights(task).items())
+    assert all(torch.equal(tensor, best[name]) for name, tensor in weights(task).items())
     saved, words = load_weights(tmp_path)
-    assert all(torch.equal(tensor, kept[name]) for name, tensor in saved.items())
+    assert all(torch.equal(tensor, best[name]) for name, tensor in saved.items())
     assert words == "checkpoint of step 4"
     assert json.loads((tmp_path / "best.json").read_text())["checkpoint"] == "checkpoints/step-00000004"
 
@@ -187,19 +187,19 @@ def test_a_time_budget_ends_with_a_validation_and_final_weights(line: Any, tmp_p
 def test_the_average_is_used_when_it_validates_better(
     line: Any, tmp_path: Path, of: Any, steps: tuple[int, int]
 ) -> None:
-    task, seen = line(values=[2.0, 3.0, 1.0, 0.5]), {}
-    notes = Notes(at={step: lambda step=step: seen.update({step: weights(task)}) for step in (2, 4, 6)})
+    task, snapshots = line(values=[2.0, 3.0, 1.0, 0.5]), {}
+    notes = Notes(at={step: lambda step=step: snapshots.update({step: weights(task)}) for step in (2, 4, 6)})
     outcome = fit(task, replace(CONFIG, average=2, average_of=of), tmp_path, progress=notes)
     assert outcome.weights == f"average of the checkpoints of steps {steps[0]}, {steps[1]}"
     for name, tensor in weights(task).items():
-        torch.testing.assert_close(tensor, (seen[steps[0]][name] + seen[steps[1]][name]) / 2)
+        torch.testing.assert_close(tensor, (snapshots[steps[0]][name] + snapshots[steps[1]][name]) / 2)
 
 
 def test_the_best_checkpoint_is_used_when_the_average_is_worse(line: Any, tmp_path: Path) -> None:
     notes = Notes()
     outcome = fit(line(values=[2.0, 1.0, 3.0, 5.0]), replace(CONFIG, average=2), tmp_path, progress=notes)
     assert outcome.weights == "checkpoint of step 4"
-    assert "no better than the best one" in notes.sentences[-1]
+    assert "not better than the best one" in notes.sentences[-1]
 
 
 def test_the_best_checkpoint_outlives_many_newer_ones(line: Any, tmp_path: Path) -> None:
@@ -226,16 +226,16 @@ def test_rows_are_means_per_token_since_the_row_before(line: Any, tmp_path: Path
 
 
 def test_bfloat16_computes_in_half_precision_and_keeps_float32_weights(line: Any, tmp_path: Path) -> None:
-    seen = set()
+    states = set()
 
     class Spying(line):
         def loss(self, batch: torch.Tensor) -> Loss:
-            seen.add(self.model(batch).dtype)
+            states.add(self.model(batch).dtype)
             return super().loss(batch)
 
     task = Spying()
     fit(task, replace(CONFIG, precision="bfloat16"), tmp_path)
-    assert seen == {torch.bfloat16}
+    assert states == {torch.bfloat16}
     assert task.model.weight.dtype == torch.float32
 
 

@@ -70,7 +70,7 @@ def test_state_of_an_unknown_parameter_is_refused_by_name(model: nn.Module) -> N
 
 
 def test_a_model_without_parameters_to_train_is_refused(model: nn.Module) -> None:
-    with pytest.raises(DataError, match="no parameter to train"):
+    with pytest.raises(DataError, match="no trainable parameter"):
         build(model.requires_grad_(False))
 
 
@@ -82,5 +82,5 @@ def test_inference_after_an_update_multiplies_with_the_new_weights() -> None:
     for _ in range(2):
         update(model, optimiser)
         with torch.no_grad():
-            found = model(x)
-        torch.testing.assert_close(found, model(x).detach())
+            output = model(x)
+        torch.testing.assert_close(output, model(x).detach())
