@@ -114,7 +114,7 @@ def test_pruning_keeps_the_newest_and_the_spared(checkpoints: Checkpoints) -> No
 
 def test_a_checkpoint_of_another_format_is_refused(checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("foveate.storage.checkpoint.FORMAT", 2)
-    with pytest.raises(DataError, match="has format 1, this version of foveate reads 2"):
+    with pytest.raises(DataError, match="has format 1, but this version of foveate reads format 2"):
         checkpoints.newest()
 
 

@@ -53,9 +53,7 @@ def test_a_path_is_always_a_folder() -> None:
 
 
 def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
-    with pytest.raises(
-        DataError, match=r"en-rf is neither a folder here nor .* \(en-fr\)\. Did you mean 'en-fr'"
-    ):
+    with pytest.raises(DataError, match=r"en-rf is neither a folder here nor .* \(en-fr\)\. Did you mean 'en-fr'"):
         run_folder("en-rf")
     with pytest.raises(DataError, match="Give the folder that `foveate train … --out` made"):
         run_folder("runs")
