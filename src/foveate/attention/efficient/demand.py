@@ -1,4 +1,4 @@
-"""What a rule asks of a formula that has no weight for each pair: to be causal, and to pass over some keys."""
+"""The demands of a rule on a formula without a weight for each pair: it can be causal, and leave out some keys."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from foveate.attention.visibility.rule import require_visibility
 
 @dataclass(frozen=True)
 class Demand:
-    """A conjunction sorted into what such formulas can honour and what they cannot.
+    """A conjunction, sorted into rules that such formulas can honour and others.
 
     >>> from foveate.attention import causal, padding, window
     >>> demand = demand_of(causal() & padding() & window(left=2, right=2))
@@ -27,11 +27,11 @@ class Demand:
     others: tuple[Visibility, ...]
 
     def keys(self, at: Positions) -> Bool[Tensor, "#batch #heads 1 key"]:
-        """Which keys are not hidden from everybody."""
-        seen = torch.ones(1, 1, 1, at.key.shape[-1], dtype=torch.bool, device=at.device)
+        """Keys that these rules hide from no query."""
+        visible = torch.ones(1, 1, 1, at.key.shape[-1], dtype=torch.bool, device=at.device)
         for rule in self.of_keys:
-            seen = seen & rule(at)
-        return seen
+            visible = visible & rule(at)
+        return visible
 
 
 def demand_of(rule: Visibility) -> Demand:
@@ -42,7 +42,7 @@ def demand_of(rule: Visibility) -> Demand:
 
 
 def require(mechanism: str, rule: Visibility, *, may_be_causal: bool, way_out: str) -> None:
-    """ValueError where the rule is more than causal() and rules about keys alone, TypeError where it is no rule."""
+    """Raise ValueError for a rule that is more than causal() and rules about keys, TypeError for a non-rule."""
     demand = demand_of(rule)
     unmet = [*(["causal()"] if demand.causal and not may_be_causal else []), *map(str, demand.others)]
     if unmet:

@@ -1,4 +1,4 @@
-"""Attention whose scores are products of features: sums over keys come first, and no weight for a pair is ever made."""
+"""Attention whose scores are products of features: sums over keys come first, and no weight of a pair is computed."""
 
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol, runtime_checkable
@@ -91,15 +91,15 @@ class KernelPath:
 
     def refuses(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
         if not isinstance(formula.score, KernelScore):
-            return [f"{type(formula.score).__name__} is no product of positive features"]
+            return [f"{type(formula.score).__name__} is not a product of positive features"]
         reasons = []
         if not divides_by_sum(formula.normaliser, formula.score):
-            reasons.append(f"{formula.normaliser} is no division by the row's sum")
+            reasons.append(f"{formula.normaliser} does not divide by the row's sum")
         if formula.bias is not None or formula.reweight is not None:
-            reasons.append("a bias of pairs is no product of features")
+            reasons.append("a bias of pairs is not a product of features")
         demand = demand_of(formula.visibility)
         if query.shape[2] > 1:
-            reasons += [f"{rule} is no sum over all or over all earlier keys" for rule in demand.others]
+            reasons += [f"{rule} is not a sum over all keys, or over all earlier ones" for rule in demand.others]
             if demand.causal and not at.aligned:
                 reasons.append("running sums need query i and key i in one place")
         return reasons
@@ -129,30 +129,30 @@ class KernelPath:
         assert isinstance(score, KernelScore)
         demand = demand_of(formula.visibility)
         running = demand.causal and query.shape[2] > 1
-        seen = formula.visibility(at) if query.shape[2] == 1 else demand.keys(at)
-        seen = seen.expand(*seen.shape[:3], key.shape[2])
-        if seen.shape[1] == 1 or key.shape[1] == heads:
-            values = torch.where(seen.mT, value, 0.0)
-            features = torch.where(seen.mT, key, 0.0) if key_features is None else key_features
+        visible = formula.visibility(at) if query.shape[2] == 1 else demand.keys(at)
+        visible = visible.expand(*visible.shape[:3], key.shape[2])
+        if visible.shape[1] == 1 or key.shape[1] == heads:
+            values = torch.where(visible.mT, value, 0.0)
+            features = torch.where(visible.mT, key, 0.0) if key_features is None else key_features
         else:
             values, features = (
                 share_heads(value, heads),
                 share_heads(key, heads) if key_features is None else key_features,
             )
-            values, features = torch.where(seen.mT, values, 0.0), torch.where(seen.mT, features, 0.0)
+            values, features = torch.where(visible.mT, values, 0.0), torch.where(visible.mT, features, 0.0)
         if key_features is None:
             features = score.key_features(features)
-        features = torch.where(seen.mT, features, 0.0)
+        features = torch.where(visible.mT, features, 0.0)
         if dropout or not finite(features, values):
             return materialise(formula, query, key, value, at=at, key_features=key_features, dropout=dropout).context
         precise = torch.promote_types(query.dtype, torch.float32)
         phi_q, phi_k = score.query_features(query).to(precise), share_heads(features.to(precise), heads)
         if score.logarithmic:
-            phi_q, phi_k = exponentials(phi_q, phi_k, seen)
+            phi_q, phi_k = exponentials(phi_q, phi_k, visible)
         require_equal_width(type(score).__name__, phi_q, phi_k)
         with_ones = torch.nn.functional.pad(share_heads(values, heads).to(precise), (0, 1), value=1.0)
         sums = running_sums(phi_q, phi_k, with_ones) if running else phi_q @ (phi_k.mT @ with_ones)
-        if running and score.logarithmic and _washed_out(sums, seen):
+        if running and score.logarithmic and _washed_out(sums, visible):
             return materialise(formula, query, key, value, at=at, key_features=key_features).context
         return divided(sums, formula.normaliser).to(value.dtype)
 
@@ -160,16 +160,16 @@ class KernelPath:
 def exponentials(
     log_q: Float[Tensor, "batch heads query feature"],
     log_k: Float[Tensor, "batch heads key feature"],
-    seen: Bool[Tensor, "#batch #heads 1 key"],
+    visible: Bool[Tensor, "#batch #heads 1 key"],
 ) -> tuple[Float[Tensor, "batch heads query feature"], Float[Tensor, "batch heads key feature"]]:
-    """φ(q), up to a factor per query, and φ(k), 0 where unseen. Each feature is divided by that of its largest key, and
+    """φ(q), up to a factor per query, and φ(k), 0 where hidden. Each feature is divided by that of its largest key, and
     queries are multiplied by it instead: then a row over all keys sums to 1 at least, and nothing is rounded away.
     """
     if not log_k.shape[2]:
         return log_q, log_k
-    shift = torch.where(seen.mT, log_k, -torch.inf).detach().amax(-2, keepdim=True)
+    shift = torch.where(visible.mT, log_k, -torch.inf).detach().amax(-2, keepdim=True)
     shift = torch.where(shift.isfinite(), shift, 0.0)
-    phi_k = torch.where(seen.mT, (torch.where(seen.mT, log_k, shift) - shift).exp(), 0.0)
+    phi_k = torch.where(visible.mT, (torch.where(visible.mT, log_k, shift) - shift).exp(), 0.0)
     return without_largest(log_q + shift).exp(), phi_k
 
 
@@ -180,11 +180,11 @@ def without_largest(logs: Float[Tensor, "*shape feature"]) -> Float[Tensor, "*sh
 
 
 def _washed_out(
-    sums: Float[Tensor, "batch heads length value_and_one"], seen: Bool[Tensor, "#batch #heads 1 key"]
+    sums: Float[Tensor, "batch heads length value_and_one"], visible: Bool[Tensor, "#batch #heads 1 key"]
 ) -> bool:
     """Whether keys that stand later are so much longer that an earlier row's sum is rounded away beside them."""
     rounded = sums[..., -1:] < torch.finfo(sums.dtype).tiny * 2**27
-    return bool((rounded & (seen.cumsum(-1) > 0).mT).any())
+    return bool((rounded & (visible.cumsum(-1) > 0).mT).any())
 
 
 def divided(
@@ -266,7 +266,7 @@ class RunningSum:
     attention: KernelAttention
     total: Float[Tensor, "rows kv_heads feature value_and_one"]
     shift: Float[Tensor, "rows kv_heads feature 1"]
-    """The logarithm of what features were divided by; −∞ before the first, 0 where they are no exponentials."""
+    """The logarithm of what features were divided by; −∞ before the first, 0 for features that are not exponentials."""
 
     def and_then(
         self, key: Float[Tensor, "rows kv_heads key key_dim"], value: Float[Tensor, "rows kv_heads key value_head_dim"]
@@ -285,7 +285,7 @@ class RunningSum:
     def context(
         self, query: Float[Tensor, "rows heads query query_dim"]
     ) -> Float[Tensor, "rows heads query value_head_dim"]:
-        """What queries find that see all keys of the sum; nothing where there are none."""
+        """The context of queries that see all keys of the sum; zeros where there are none."""
         score, heads = _score(self.attention), query.shape[1]
         phi = score.query_features(query).to(self.total.dtype)
         if score.logarithmic:
@@ -303,7 +303,7 @@ def running_sum(
 ) -> RunningSum | None:
     """The sum over some keys, for queries that come after them; None where a decoder has to keep the keys.
 
-    They are kept by every attention that is not by a kernel, does not see all that came before, or was given another
+    It is None for an attention that is not by a kernel, does not see all earlier keys, or has another
     normaliser.
     """
     if not isinstance(attention, KernelAttention):

@@ -137,21 +137,21 @@ class LinformerAttention(nn.Module):
         if self.share == "none":
             require_heads(query, len(self.key_mixing))
         require_equal_width("Linformer", query, key)
-        seen = demand_of(self.visibility).keys(at).expand(-1, -1, 1, key.shape[2])
-        place = self._places(at, seen)
-        if self.share == "none" or seen.shape[1] > 1:
+        visible = demand_of(self.visibility).keys(at).expand(-1, -1, 1, key.shape[2])
+        place = self._places(at, visible)
+        if self.share == "none" or visible.shape[1] > 1:
             key, value = share_heads(key, query.shape[1]), share_heads(value, query.shape[1])
-        key, value = torch.where(seen.mT, key, 0.0), torch.where(seen.mT, value, 0.0)
+        key, value = torch.where(visible.mT, key, 0.0), torch.where(visible.mT, value, 0.0)
         value_mixing = self.key_mixing if self.value_mixing is None else self.value_mixing
         there = Positions.of(query.shape[2], self.key_mixing.shape[1], device=key.device)
-        real = seen.any(-1, keepdim=True)
+        real = visible.any(-1, keepdim=True)
         if not bool(real.all()):
             there = replace(there, real=real.expand(-1, -1, 1, self.key_mixing.shape[1]))
         return _mix(self.key_mixing, key, place), _mix(value_mixing, value, place), there
 
-    def _places(self, at: Positions, seen: Bool[Tensor, "#batch #heads 1 key"]) -> Tensor:
+    def _places(self, at: Positions, visible: Bool[Tensor, "#batch #heads 1 key"]) -> Tensor:
         """Which column of E belongs to each key. Hidden keys have none of their own: they are zero."""
-        last = int(torch.where(seen, at.key, 0).max()) if at.key.numel() else 0
+        last = int(torch.where(visible, at.key, 0).max()) if at.key.numel() else 0
         if last >= self.max_length:
             raise ValueError(
                 f"Linformer was built for {self.max_length} positions, but a key stands at position {last}. "

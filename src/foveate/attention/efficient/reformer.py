@@ -231,7 +231,7 @@ class HashedPath:
         if mine is None or theirs is None or not isinstance(formula.score, SharedDot):
             return ["nothing is hashed"]
         others = [rule for rule in demand_of(formula.visibility).others if not isinstance(rule, SameBucket)]
-        reasons = [f"{rule} is no rule of buckets" for rule in others]
+        reasons = [f"{rule} is not a rule of buckets" for rule in others]
         if not at.aligned:
             reasons.append("sorting needs query i and key i in one place")
         elif not bool(((mine.mT == theirs) | (theirs < 0)).all()):
@@ -260,8 +260,8 @@ class HashedPath:
         heads = query.shape[1]
         assert at.query_bucket is not None
         assert at.key_bucket is not None
-        seen = demand_of(formula.visibility).keys(at).expand(-1, -1, 1, key.shape[2])
-        keys, values = (torch.where(seen.mT, share_heads(part, heads), 0.0) for part in (key, value))
+        visible_keys = demand_of(formula.visibility).keys(at).expand(-1, -1, 1, key.shape[2])
+        keys, values = (torch.where(visible_keys.mT, share_heads(part, heads), 0.0) for part in (key, value))
         if dropout or not finite(keys, values):
             return materialise(formula, query, key, value, at=at, dropout=dropout).context
         bucket = torch.where(at.key_bucket < 0, torch.iinfo(torch.long).max, at.key_bucket)

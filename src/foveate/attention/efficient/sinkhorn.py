@@ -26,12 +26,12 @@ from foveate.attention.position import Positions, require_places
 from foveate.attention.visibility import Visibility, everything
 
 FAR_BELOW = -1e9
-"""A logit that exp makes 0. Not −∞, of which differences and gradients are NaN."""
+"""A logit that exp makes 0. Not −∞, whose differences and gradients are NaN."""
 
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Keys and values at the places where they stand, whatever their order was."""
+    """Keys and values in blocks of neighbouring places, whatever their order in the input."""
 
     key: Float[Tensor, "batch heads blocks size dim"]
     value: Float[Tensor, "batch heads blocks size value_dim"]
@@ -58,7 +58,7 @@ class Blocks:
         return total / number.clamp(min=1), before[0] / before[1].clamp(min=1)
 
     def may_mix(self) -> Bool[Tensor, "#batch #heads row column"]:
-        """Which blocks may enter the mixture of which."""
+        """Which blocks may enter the mixture of each block."""
         taken = self.real.any(-1)
         if not self.causal:
             return taken[..., :, None] & taken[..., None, :]
@@ -84,15 +84,15 @@ def blocks_of(
     size: int,
     heads: int,
 ) -> Blocks:
-    seen = demand.keys(at).expand(-1, -1, 1, key.shape[2])
-    key, value = (torch.where(seen.mT, share_heads(part, heads), 0.0) for part in (key, value))
-    place = torch.where(seen, at.key, -1)
+    visible = demand.keys(at).expand(-1, -1, 1, key.shape[2])
+    key, value = (torch.where(visible.mT, share_heads(part, heads), 0.0) for part in (key, value))
+    place = torch.where(visible, at.key, -1)
     length = max(int(part.max()) + 1 for part in (at.query, at.key, torch.zeros(1)) if part.numel())
     length += -length % size
     if at.aligned:
         room = length - key.shape[2]
         key, value = (torch.nn.functional.pad(part, (0, 0, 0, room)) for part in (key, value))
-        real = torch.nn.functional.pad(seen, (0, room))
+        real = torch.nn.functional.pad(visible, (0, room))
     else:
         key, value = _put(key, place, length), _put(value, place, length)
         ones = torch.ones(*place.shape[:2], place.shape[-1], 1, device=key.device)
@@ -189,9 +189,9 @@ class Look:
         ):
             values = self._of_block(value)
             grouped = [self._grouped(tensor).flatten(0, 2) for tensor in (part, visible.expand_as(part))]
-            found = weigh(grouped[0][:, None], values.flatten(0, 2)[:, None], grouped[1][:, None])
-            found = self._flat(found[:, 0].unflatten(0, values.shape[:3]))
-            context = found if context is None else context + found
+            part_of_context = weigh(grouped[0][:, None], values.flatten(0, 2)[:, None], grouped[1][:, None])
+            part_of_context = self._flat(part_of_context[:, 0].unflatten(0, values.shape[:3]))
+            context = part_of_context if context is None else context + part_of_context
         assert context is not None
         return context
 
@@ -301,8 +301,8 @@ class SinkhornAttention(nn.Module):
         """Implied weights over the keys: O(query · key) memory."""
         at = self._placed(query, key, value, at)
         blocks = blocks_of(key, value, at, demand_of(self.visibility), self.block, query.shape[1])
-        looked = Look(query, blocks, self.sort(blocks), at)
-        weights, scores = looked.implied(), looked.implied_scores()
+        look = Look(query, blocks, self.sort(blocks), at)
+        weights, scores = look.implied(), look.implied_scores()
         # A hidden value may be anything, and 0 · NaN is NaN.
         visible = weights > 0
         value = blocks.undone_value()

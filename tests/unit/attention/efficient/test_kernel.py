@@ -113,16 +113,16 @@ def test_the_fast_form_refuses_what_it_cannot_sum_and_the_other_takes_over() -> 
     attention, x = LinearAttention(visibility=window(left=2, right=0)), torch.randn(1, 1, 6, 4)
     plan = attention.plan(x, x)
     assert plan.chosen == "materialised"
-    assert "kernel refused: window(left=2, right=0) is no sum over all or over all earlier keys" in str(plan)
+    assert "kernel refused: window(left=2, right=0) is not a sum over all keys, or over all earlier ones" in str(plan)
     later = LinearAttention(visibility=causal()).plan(x[:, :, :3], x, at=Positions.of(3, 6, query_start=3))
     assert "running sums need query i and key i in one place" in str(later)
 
 
 def test_a_temperature_is_honoured_or_refused() -> None:
-    """softmax(log κ / T) is κ^(1/T) over its sum, which is no product of features."""
+    """softmax(log κ / T) is κ^(1/T) over its sum, which is not a product of features."""
     favor, x = PerformerAttention(head_dim=4, num_features=8).score, torch.randn(1, 1, 6, 4)
     attention = KernelAttention(favor, Softmax(temperature=0.5))
-    assert "kernel refused: Softmax(temperature=0.5) is no division by the row's sum" in str(attention.plan(x, x))
+    assert "kernel refused: Softmax(temperature=0.5) does not divide by the row's sum" in str(attention.plan(x, x))
     torch.testing.assert_close(attention.run(x, x, x), attention.explain(x, x, x).context)
     assert running_sum(KernelAttention(favor, Softmax(temperature=0.5), visibility=causal()), x, x) is None
 
