@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from foveate.data.row import Row
+from foveate.nn.packing import Packing
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +74,12 @@ class Batch:
     @property
     def length(self) -> int:
         return self.values.shape[1]
+
+    def packed(
+        self, packing: Packing
+    ) -> tuple[Int[Tensor, " tokens"] | Float[Tensor, "tokens width"], Int[Tensor, "tokens axes"] | None]:
+        """Values and places side by side, without padding: what embeddings take."""
+        return packing.pack(self.values), None if self.places is None else packing.pack(self.places)
 
     def widened(self, multiple: int) -> "Batch":
         """With padding up to a multiple of so many places."""

@@ -13,6 +13,7 @@ from foveate.attention.score import is_one_of
 from foveate.errors import UsageError
 from foveate.models import Seq2Seq, Transformer
 from foveate.nn.block import DecoderBlock, EncoderBlock
+from foveate.nn.embed import Tokens
 from foveate.nn.multihead import MultiHeadAttention
 from foveate.nn.position import NoPosition, UnitInterval
 from foveate.nn.ran import RANEncoder
@@ -35,6 +36,12 @@ def exchanged(model: nn.Module) -> list[str]:
     return [f"{name or 'the model'} {what}, whose formula nobody here knows" for name, what in others.items()]
 
 
+def input_refusals(model: nn.Module) -> list[str]:
+    """Why a model has no graph that begins with ids; empty for one that reads tokens."""
+    source = getattr(model, "input", None)
+    return [] if source is None or isinstance(source, Tokens) else [f"its input is {source}, and graphs begin with ids"]
+
+
 def transformer_refusals(model: Seq2Seq) -> list[str]:
     """Why a model is not a plain Transformer; empty for one with nothing but dot products, softmax and the usual rules.
 
@@ -44,7 +51,7 @@ def transformer_refusals(model: Seq2Seq) -> list[str]:
         return [f"the model is a {type(model).__name__}, not a Transformer"]
     if isinstance(model.encoder, RANEncoder):
         return ["its encoder is a recurrent attention network"]
-    reasons = exchanged(model)
+    reasons = [*exchanged(model), *input_refusals(model)]
     for site, attention, rule in _sites(model):
         reasons += multihead_refusals(site, attention, rule)
     if isinstance(model.position, UnitInterval):

@@ -14,6 +14,7 @@ from foveate.attention.mechanism import shortest
 from foveate.data.batch import Batch
 from foveate.nn.block import BlockConfig, EncoderBlock
 from foveate.nn.dropout import dropout
+from foveate.nn.embed import Input, embed, input_of
 from foveate.nn.feedforward import ACTIVATIONS
 from foveate.nn.linear import Linear
 from foveate.nn.packing import Packing
@@ -61,9 +62,9 @@ class BERTConfig:
     def build(self, vocab: int) -> "BERT":
         return BERT(self, vocab)
 
-    def build_encoder(self, vocab: int) -> "BERTEncoder":
-        """Without what only filling gaps needs."""
-        return BERTEncoder(self, vocab)
+    def build_encoder(self, source: int | Input) -> "BERTEncoder":
+        """For an input, or so many different tokens, without what only filling gaps needs."""
+        return BERTEncoder(self, source)
 
 
 class BERTEncoder(nn.Module):
@@ -72,11 +73,11 @@ class BERTEncoder(nn.Module):
     Everything but attention runs on real tokens without padding. Reference: Devlin et al. 2019, sections 3 and A.
     """
 
-    def __init__(self, config: BERTConfig, vocab: int) -> None:
+    def __init__(self, config: BERTConfig, source: int | Input) -> None:
         super().__init__()
         block, model_dim = config.block, config.block.model_dim
         self.config = config
-        self.embedding = nn.Embedding(vocab, model_dim)
+        self.embedding: Any = input_of(source).build(model_dim)
         self.position = nn.Embedding(config.max_length, model_dim)
         self.segment = nn.Embedding(config.num_segments, model_dim)
         self.embedding_norm = nn.LayerNorm(model_dim)
@@ -106,8 +107,8 @@ class BERTEncoder(nn.Module):
                 "Shorten it, or train with a larger max_length."
             )
         packing = Packing(text.lengths, text.length)
-        kind = torch.zeros_like(text.ids) if segments is None else segments
-        x = self.embedding(packing.pack(text.ids)) + self.position(packing.place) + self.segment(packing.pack(kind))
+        kind = torch.zeros_like(packing.place) if segments is None else packing.pack(segments)
+        x = embed(self.embedding, *text.packed(packing)) + self.position(packing.place) + self.segment(kind)
         x = dropout(self.embedding_norm(x), self.config.block.dropout, self.training)
         at = Positions.of(text.length, text.length, key_lengths=text.lengths)
         for block in cast(Any, self.blocks):

@@ -1,4 +1,4 @@
-"""A label for a whole text: embeddings, any encoder, pooling, and one layer on top."""
+"""A label for a whole row, be it a text or a picture: embeddings, any encoder, pooling, and one layer on top."""
 
 from dataclasses import dataclass
 
@@ -12,6 +12,7 @@ from foveate.data.batch import Batch
 from foveate.data.segment import segments
 from foveate.models.bert import BERTConfig, BERTEncoder
 from foveate.nn.dropout import dropout
+from foveate.nn.embed import Input, Tokens, embed, input_of
 from foveate.nn.encoder import Encoder, EncoderConfig, RNNEncoderConfig
 from foveate.nn.linear import Linear
 from foveate.nn.packing import Packing
@@ -38,9 +39,9 @@ class ClassifierConfig:
         limits = (getattr(self.encoder, "positions", None), shortest(getattr(self.pooling, "attention", None)))
         return min((limit for limit in limits if limit is not None), default=None)
 
-    def build(self, vocab: int, labels: int) -> "Classifier":
-        """For so many different tokens and labels."""
-        return Classifier(self, vocab, labels)
+    def build(self, source: int | Input, labels: int) -> "Classifier":
+        """For an input, or so many different tokens, and for so many labels."""
+        return Classifier(self, source, labels)
 
 
 class Classifier(nn.Module):
@@ -50,10 +51,10 @@ class Classifier(nn.Module):
     Of a pair, x has an end after each text, and BERT embeds which of the two a token belongs to.
     """
 
-    def __init__(self, config: ClassifierConfig, vocab: int, labels: int) -> None:
+    def __init__(self, config: ClassifierConfig, source: int | Input, labels: int) -> None:
         super().__init__()
-        self.dropout = config.dropout
-        self.embedding, self.encoder = _reader(config, vocab)
+        self.dropout, self.input = config.dropout, input_of(source)
+        self.embedding, self.encoder = _reader(config, self.input)
         self.pooling: nn.Module = config.pooling.build(self.encoder.output_dim)
         self.output = Linear(self.encoder.output_dim, labels)
 
@@ -63,17 +64,19 @@ class Classifier(nn.Module):
         return shortest(self.encoder, self.pooling)
 
     def forward(self, batch: Batch) -> Float[Tensor, "batch labels"]:
-        """Logits of the labels of each text."""
+        """Logits of the labels of each row."""
         return self.output(self._drop(self.pooled(batch)))
 
     def pooled(self, batch: Batch) -> Float[Tensor, "batch dim"]:
-        """One vector for each text."""
+        """One vector for each row."""
         if isinstance(self.encoder, BERTEncoder):
             kinds = self.encoder.config.num_segments
-            hidden, packing = self.encoder.encode(batch, segments(batch.ids, kinds=kinds))
+            paired = segments(batch.ids, kinds=kinds) if isinstance(self.input, Tokens) else None
+            hidden, packing = self.encoder.encode(batch, paired)
         else:
             packing = Packing(batch.lengths, batch.length)
-            hidden = self.encoder(self._drop(self.embedding(packing.pack(batch.ids))), packing=packing)
+            embedded = embed(self.embedding, *batch.packed(packing))
+            hidden = self.encoder(self._drop(embedded), packing=packing)
         return self.pooling(self._drop(hidden), packing=packing)
 
     def parameter_count(self) -> int:
@@ -83,10 +86,10 @@ class Classifier(nn.Module):
         return dropout(x, self.dropout, self.training)
 
 
-def _reader(config: ClassifierConfig, vocab: int) -> tuple[nn.Module, Encoder | BERTEncoder]:
-    """Embedding and encoder of tokens; BERT embeds them itself, the gap too."""
+def _reader(config: ClassifierConfig, source: Input) -> tuple[nn.Module, Encoder | BERTEncoder]:
+    """Embedding and encoder; BERT embeds by itself, among tokens the gap too."""
     if isinstance(config.encoder, BERTConfig):
-        return nn.Identity(), config.encoder.build_encoder(vocab + 1)
-    embedding = nn.Embedding(vocab, config.embedding_dim)
-    nn.init.normal_(embedding.weight, std=0.1)
+        known = Tokens(source.vocab + 1) if isinstance(source, Tokens) else source
+        return nn.Identity(), config.encoder.build_encoder(known)
+    embedding = source.build(config.embedding_dim, deviation=0.1)
     return embedding, config.encoder.build_for(config.embedding_dim)

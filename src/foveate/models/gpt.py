@@ -18,6 +18,7 @@ from foveate.data.batch import Batch
 from foveate.models.language_model import LanguageModel, require_equal_lengths
 from foveate.nn.block import BlockConfig, EncoderBlock
 from foveate.nn.dropout import dropout
+from foveate.nn.embed import Tokens
 from foveate.nn.loss import projected_cross_entropy
 from foveate.nn.multihead import MultiHeadAttention
 from foveate.nn.packing import Packing
@@ -114,7 +115,7 @@ class CausalTransformer(LanguageModel[GPTState]):
     def __init__(self, vocab: int, model_dim: int, *, num_layers: int, tied: bool, dropout: float) -> None:
         super().__init__()
         self.num_layers, self.dropout = num_layers, dropout
-        self.embedding = nn.Embedding(vocab, model_dim)
+        self.embedding = Tokens(vocab).build(model_dim)
         self.output_weight = None if tied else nn.Parameter(torch.empty(vocab, model_dim))
         self.blocks: nn.ModuleList
         self.norm: nn.Module

@@ -12,6 +12,7 @@ from foveate.config.field import setting
 from foveate.data.batch import Batch
 from foveate.models.language_model import LanguageModel, require_equal_lengths
 from foveate.nn.dropout import dropout
+from foveate.nn.embed import Tokens
 from foveate.nn.packing import Packing
 from foveate.nn.ran import RANConfig
 from foveate.nn.ran_layer import RANState
@@ -68,7 +69,7 @@ class RANLanguageModel(LanguageModel[RANLanguageState]):
     def __init__(self, config: RANLanguageModelConfig, vocab: int) -> None:
         super().__init__()
         self.config = config
-        self.embedding = nn.Embedding(vocab, config.model_dim)
+        self.embedding = Tokens(vocab).build(config.model_dim)
         self.network = config.network.build()
         self.output_bias = nn.Parameter(torch.zeros(vocab))
         self.output_weight = None if config.tied else nn.Parameter(torch.empty(vocab, config.model_dim))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -14,6 +15,7 @@ from foveate.attention.score import FeedbackScore
 from foveate.data.batch import Batch
 from foveate.models.seq2seq import Seq2Seq, selected_sentences
 from foveate.nn.dropout import dropout
+from foveate.nn.embed import Input, Tokens, embed, input_of
 from foveate.nn.loss import cross_entropy
 from foveate.nn.recurrent import RecurrentEncoder, StackState
 
@@ -57,13 +59,15 @@ class RecurrentSeq2Seq(Seq2Seq[RecurrentState]):
     """An encoder over source embeddings and a decoder that advances one word at a time."""
 
     def __init__(
-        self, source_vocab: int, target_vocab: int, embedding_dim: int, dropout: float, encoder: RecurrentEncoder
+        self, source: int | Input, target_vocab: int, embedding_dim: int, dropout: float, encoder: RecurrentEncoder
     ) -> None:
         super().__init__()
-        self.source_embedding = nn.Embedding(source_vocab, embedding_dim)
-        self.target_embedding = nn.Embedding(target_vocab, embedding_dim)
+        self.input = input_of(source)
+        self.source_embedding: Any = self.input.build(embedding_dim)
+        self.target_embedding = Tokens(target_vocab).build(embedding_dim)
         for embedding in (self.source_embedding, self.target_embedding):
-            nn.init.normal_(embedding.weight, std=0.1)
+            if isinstance(embedding, nn.Embedding):
+                nn.init.normal_(embedding.weight, std=0.1)
         self.encoder = encoder
         self.dropout = dropout
         self.reinforce: Reinforce | None = None
@@ -79,8 +83,9 @@ class RecurrentSeq2Seq(Seq2Seq[RecurrentState]):
 
     def encode(self, source: Batch, queries: int = 1) -> Memory:
         """Read the sources; `queries` is how many decoder positions will look at them."""
-        hidden, final = self.encoder(self.drop(self.source_embedding(source.ids)), source.lengths)
-        at = Positions.of(queries, source.ids.shape[1], key_lengths=source.lengths)
+        embedded = embed(self.source_embedding, source.values, source.places)
+        hidden, final = self.encoder(self.drop(embedded), source.lengths)
+        at = Positions.of(queries, source.length, key_lengths=source.lengths)
         return Memory(hidden, replace(at, zeroed=True), final)  # the encoder's outputs are zero at padding
 
     def loss(self, source: Batch, target: Batch, *, label_smoothing: float = 0.0) -> Float[Tensor, ""]:
@@ -105,7 +110,7 @@ class RecurrentSeq2Seq(Seq2Seq[RecurrentState]):
         state = RecurrentState(memory, layers, feed, 1, 0, self.first_weights(memory))
         if beam == 1:
             return state
-        rows = torch.arange(source.size, device=source.ids.device).repeat_interleave(beam)
+        rows = torch.arange(source.size, device=source.values.device).repeat_interleave(beam)
         return replace(_rows(state, rows), beam=beam)
 
     def select(self, state: RecurrentState, rows: Int[Tensor, " new_rows"]) -> RecurrentState:

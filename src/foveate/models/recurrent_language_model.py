@@ -12,6 +12,7 @@ from foveate.attention.check import require_positive, require_rates
 from foveate.data.batch import Batch
 from foveate.models.language_model import LanguageModel, require_equal_lengths
 from foveate.nn.dropout import dropout
+from foveate.nn.embed import Tokens
 from foveate.nn.packing import Packing
 from foveate.nn.recurrent import Cell, RecurrentConfig, RecurrentDecoder, RecurrentLayer, StackState
 
@@ -61,8 +62,7 @@ class RecurrentLanguageModel(LanguageModel[RecurrentLanguageState]):
     def __init__(self, config: RecurrentLanguageModelConfig, vocab: int) -> None:
         super().__init__()
         self.dropout = config.dropout
-        self.embedding = nn.Embedding(vocab, config.embedding_dim)
-        nn.init.normal_(self.embedding.weight, std=0.1)
+        self.embedding = Tokens(vocab).build(config.embedding_dim, deviation=0.1)
         stack = RecurrentConfig(
             cell=config.cell,
             hidden_dim=config.hidden_dim,

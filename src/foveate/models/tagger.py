@@ -14,6 +14,7 @@ from foveate.data.tokeniser import UNKNOWN
 from foveate.data.word import WordBatch
 from foveate.models.bert import BERTConfig
 from foveate.nn.dropout import dropout
+from foveate.nn.embed import Tokens
 from foveate.nn.encoder import Encoder, EncoderConfig, RNNEncoderConfig
 from foveate.nn.linear import Linear
 from foveate.nn.neighbour import Neighbours
@@ -60,7 +61,7 @@ class Spelling(nn.Module):
 
     def __init__(self, characters: int, dim: int) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(characters, min(dim, 32))
+        self.embedding = Tokens(characters).build(min(dim, 32))
         self.window = Neighbours(self.embedding.embedding_dim, dim, left=REACH, right=REACH)
 
     def forward(self, spellings: Batch) -> Float[Tensor, "forms dim"]:
@@ -81,8 +82,7 @@ class Tagger(nn.Module):
         if config.character_dim and not characters:
             raise ValueError("Spellings need the number of different characters. Pass characters=, or character_dim=0.")
         self.dropout, self.word_dropout = config.dropout, config.word_dropout
-        self.embedding = nn.Embedding(vocab, config.embedding_dim)
-        nn.init.normal_(self.embedding.weight, std=0.1)
+        self.embedding = Tokens(vocab).build(config.embedding_dim, deviation=0.1)
         self.spelling = Spelling(characters, config.character_dim) if config.character_dim else None
         self.encoder: Encoder = config.encoder.build_for(config.embedding_dim + config.character_dim)
         self.output = Linear(self.encoder.output_dim, labels)

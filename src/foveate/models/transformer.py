@@ -4,10 +4,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
@@ -19,6 +19,7 @@ from foveate.data.batch import Batch
 from foveate.models.seq2seq import Seq2Seq, selected_sentences
 from foveate.nn.block import BlockConfig, DecoderBlock, EncoderBlock
 from foveate.nn.dropout import dropout
+from foveate.nn.embed import Input, Tokens, embed, input_of
 from foveate.nn.linear import PackedWeight, may_pack, packed_product
 from foveate.nn.loss import projected_cross_entropy
 from foveate.nn.multihead import KeyValue
@@ -64,8 +65,8 @@ class TransformerConfig:
         decoder = (self.block.decoder_attention, self.block.cross_attention)
         return shortest(self.position, self.target_position, *encoder, *decoder)
 
-    def build(self, source_vocab: int, target_vocab: int) -> "Transformer":
-        return Transformer(self, source_vocab, target_vocab)
+    def build(self, source: int | Input, target_vocab: int) -> "Transformer":
+        return Transformer(self, source, target_vocab)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,21 +94,21 @@ class Transformer(Seq2Seq[TransformerState]):
     Everything but attention runs on real tokens without padding. Reference: Vaswani et al. 2017.
     """
 
-    def __init__(self, config: TransformerConfig, source_vocab: int, target_vocab: int) -> None:
+    def __init__(self, config: TransformerConfig, source: int | Input, target_vocab: int) -> None:
         super().__init__()
         model_dim = config.block.model_dim
-        if config.share == "all" and source_vocab != target_vocab:
+        self.input = input_of(source)
+        if config.share == "all" and self.input != Tokens(target_vocab):
+            entries = f"{self.input.vocab} entries" if isinstance(self.input, Tokens) else "none"
             raise ValueError(
-                f'share="all" needs one vocabulary, but the source has {source_vocab} entries and the target '
+                f'share="all" needs one vocabulary, but the source has {entries} and the target '
                 f'{target_vocab}. Train one tokeniser on both sides, or choose share="output".'
             )
         self.model_dim, self.dropout = model_dim, config.block.dropout
-        self.target_embedding = nn.Embedding(target_vocab, model_dim)
-        nn.init.normal_(self.target_embedding.weight, std=model_dim**-0.5)
-        self.source_embedding = self.target_embedding
+        self.target_embedding = Tokens(target_vocab).build(model_dim, deviation=model_dim**-0.5)
+        self.source_embedding: Any = self.target_embedding
         if config.share != "all":
-            self.source_embedding = nn.Embedding(source_vocab, model_dim)
-            nn.init.normal_(self.source_embedding.weight, std=model_dim**-0.5)
+            self.source_embedding = self.input.build(model_dim, deviation=model_dim**-0.5)
         self.position = config.position.build(model_dim)
         self.target_position = self.position
         if config.target_position != "same":
@@ -150,11 +151,12 @@ class Transformer(Seq2Seq[TransformerState]):
 
     def encode(self, source: Batch) -> tuple[Float[Tensor, "tokens model_dim"], Packing]:
         """The encoder's output for the real source tokens, and how they are packed."""
-        packing = Packing(source.lengths, source.ids.shape[1])
+        packing = Packing(source.lengths, source.length)
         lengths = None
         if isinstance(self.position, UnitInterval):
-            lengths = packing.pack(source.lengths[:, None].expand_as(source.ids))
-        x = self._embed(self.source_embedding, self.position, packing.pack(source.ids), packing.place, lengths)
+            lengths = packing.pack(source.lengths[:, None].expand(source.size, source.length))
+        values, places = source.packed(packing)
+        x = self._embed(self.source_embedding, self.position, values, packing.place, lengths, places)
         at = _memory_at(packing.length, source)
         if isinstance(self.encoder, RANEncoder):
             return self.encoder_norm(self.encoder(x, packing=packing)), packing
@@ -184,7 +186,7 @@ class Transformer(Seq2Seq[TransformerState]):
         return linear(hidden, weight, self.output_bias)
 
     def start(self, source: Batch, beam: int = 1) -> TransformerState:
-        source = _widened(source)
+        source = source.widened(ROOM_STEP)
         encoded, packing = self.encode(source)
         projected = (block.cross_attention.remember(encoded, packing=packing) for block in self._decoder)
         memory = tuple(KeyValue(*(kept.contiguous() for kept in layer)) for layer in projected)
@@ -243,13 +245,14 @@ class Transformer(Seq2Seq[TransformerState]):
 
     def _embed(
         self,
-        embedding: nn.Embedding,
+        embedding: nn.Module,
         position: nn.Module,
-        ids: Int[Tensor, " tokens"],
+        values: Shaped[Tensor, "tokens *width"],
         place: Int[Tensor, " tokens"],
         lengths: Int[Tensor, " tokens"] | None = None,
+        places: Int[Tensor, "tokens axes"] | None = None,
     ) -> Float[Tensor, "tokens model_dim"]:
-        x = embedding(ids) * math.sqrt(self.model_dim)
+        x = embed(embedding, values, places) * math.sqrt(self.model_dim)
         x = x + position(place, lengths).to(x.dtype)
         return dropout(x, self.dropout, self.training)
 
@@ -303,7 +306,7 @@ def _encoder(config: TransformerConfig) -> nn.ModuleList | RANEncoder:
 
 def _memory_at(queries: int, source: Batch) -> Positions:
     """Positions of source tokens as keys. Unpacked projections are zero at padding."""
-    at = Positions.of(queries, source.ids.shape[1], key_lengths=source.lengths)
+    at = Positions.of(queries, source.length, key_lengths=source.lengths)
     return replace(at, zeroed=True)
 
 
@@ -320,12 +323,6 @@ def _standing(state: TransformerState) -> tuple[Positions, Positions]:
 def _memory_standing(state: TransformerState) -> Positions:
     now = torch.full((1, 1, state.beam, 1), state.time, device=state.memory_at.device)
     return replace(state.memory_at, query=now, aligned=False)
-
-
-def _widened(source: Batch) -> Batch:
-    """Padded to a multiple of `ROOM_STEP` positions."""
-    missing = -source.length % ROOM_STEP
-    return Batch(torch.nn.functional.pad(source.ids, (0, missing)), source.lengths, source.num_tokens)
 
 
 def _step_flat(

@@ -1,6 +1,7 @@
 """Modules with weights."""
 
 from foveate.nn.block import BlockConfig, DecoderBlock, EncoderBlock
+from foveate.nn.embed import Input, Patches, Tokens, Vectors
 from foveate.nn.encoder import (
     CNNEncoderConfig,
     Encoder,
@@ -58,6 +59,7 @@ __all__ = [
     "FeedForward",
     "FirstPoolingConfig",
     "IndexConfig",
+    "Input",
     "KeyValue",
     "LearnedConfig",
     "LearnedPosition",
@@ -68,6 +70,7 @@ __all__ = [
     "NoPosition",
     "NoneConfig",
     "Packing",
+    "Patches",
     "PoolingConfig",
     "PositionConfig",
     "PositionIndex",
@@ -87,8 +90,10 @@ __all__ = [
     "RecurrentLayer",
     "Sinusoid",
     "SinusoidalConfig",
+    "Tokens",
     "TransformerEncoderConfig",
     "UnitInterval",
     "UnitIntervalConfig",
+    "Vectors",
     "WindowEncoderConfig",
 ]

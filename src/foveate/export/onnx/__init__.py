@@ -11,7 +11,7 @@ from torch import nn
 from foveate.export.onnx import labelling, language_model, masked, recurrent, transformer
 from foveate.export.onnx.engine import OnnxEngine, OnnxState
 from foveate.export.onnx.graph import Graph
-from foveate.export.plain import exchanged, require
+from foveate.export.plain import exchanged, input_refusals, require
 from foveate.models import BERT, LanguageModel, Seq2Seq, Transformer
 from foveate.models.classifier import Classifier
 from foveate.models.recurrent import RecurrentSeq2Seq
@@ -38,7 +38,7 @@ def refusals(model: nn.Module) -> list[str]:
     family = _family(model)
     if family is None:
         return [f"{type(model).__name__} is unknown"]
-    return list(dict.fromkeys([*family.refusals(model), *exchanged(model)]))
+    return list(dict.fromkeys([*family.refusals(model), *input_refusals(model), *exchanged(model)]))
 
 
 def max_length(model: nn.Module) -> int | None:
