@@ -50,6 +50,28 @@ def follows(part: object, whole: tuple[str, ...], parts: tuple[str, ...]) -> boo
     return min(_depth(type(part), whole)) >= min(_depth(type(part), parts))
 
 
+def describes(part: object, name: str, about: tuple[str, ...]) -> bool:
+    """Whether what a part says of itself by the method `name` still describes what these methods compute: no subclass
+    overrides one of them without it, no hook changes a module, and none was put into the object.
+    """
+    kind, own = type(part), getattr(part, "__dict__", {})
+    for each in about:
+        if each in own:
+            return False
+    methods = tuple([getattr(kind, each, None) for each in about])  # one may be put into a class later
+    known = _DESCRIBED.get((kind, name, methods))
+    if known is None:
+        if len(_DESCRIBED) >= CLASSES:
+            _DESCRIBED.clear()
+        known = _DESCRIBED[kind, name, methods] = follows(part, about, (name,))
+    return known and not is_hooked(part)
+
+
+CLASSES = 1024
+"""Of how many classes it is remembered what they describe."""
+_DESCRIBED: dict[tuple[type, str, tuple[object, ...]], bool] = {}
+
+
 def _depth(kind: type, names: tuple[str, ...]) -> list[int]:
     """How far back in the inheritance each method is defined."""
     places = (next((i for i, base in enumerate(kind.__mro__) if name in vars(base)), None) for name in names)

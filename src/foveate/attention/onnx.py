@@ -4,6 +4,8 @@ Values are names in a graph. The part is handed the graph and returns the name o
 constants. A part without an `onnx` method, and one whose class no longer computes what the method writes
 (`foveate.attention.claim`), is refused in words by whoever exports.
 
+* a score with a form: `onnx(graph, x, side=) -> str`, the features `batch heads length feature` of queries or of keys
+  `batch heads length dim`; needed only where the form has features.
 * a rule: `onnx(graph, places) -> str`, a Bool that broadcasts to `batch heads query key`; "" hides nothing.
 * a bias: `onnx(graph, places) -> str`, floats that broadcast to `heads query key`.
 * a transform: `onnx(graph, x, places, side=, head_dim=) -> str`, queries or keys `batch heads length head_dim`.
@@ -11,9 +13,11 @@ constants. A part without an `onnx` method, and one whose class no longer comput
 """
 
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from torch import Tensor
+
+Side = Literal["query", "key"]
 
 
 @runtime_checkable

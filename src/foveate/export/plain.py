@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from foveate.attention import Attention, Dot, Softmax, Visibility, causal, padding
+from foveate.attention import Attention, Softmax, Visibility, causal, padding
 from foveate.attention.claim import is_hooked
-from foveate.attention.score import is_one_of
+from foveate.attention.score import dot_factor
 from foveate.errors import UsageError
 from foveate.models import Seq2Seq, Transformer
 from foveate.nn.block import DecoderBlock, EncoderBlock
@@ -71,7 +71,7 @@ def attention_refusals(attention: nn.Module | object, rule: Visibility) -> list[
     """What of an attention is not a dot product with softmax over what the usual rule shows."""
     if not isinstance(attention, Attention):
         return [f"{type(attention).__name__} is a formula of its own"]
-    reasons = [] if is_one_of(attention.score, Dot) else [f"its score is {_name(attention.score)}"]
+    reasons = [f"its score is {_name(attention.score)}"] if dot_factor(attention.score, 1) is None else []
     return reasons + rule_refusals(attention, rule)
 
 
@@ -103,8 +103,9 @@ def score_factor(attention: MultiHeadAttention) -> float:
     """What multiplies the products of queries and keys."""
     inner = attention.attention
     assert isinstance(inner, Attention)
-    assert isinstance(inner.score, Dot)
-    return inner.score.factor(attention.head_dim)
+    factor = dot_factor(inner.score, attention.head_dim)
+    assert factor is not None
+    return factor
 
 
 def position_table(position: nn.Module, model_dim: int, limit: int | None) -> Float[Tensor, "length model_dim"] | None:

@@ -14,7 +14,7 @@ from foveate.attention.paths.path import Cost, Formula, cutting_reasons, share_h
 from foveate.attention.paths.recomputation import by_rows
 from foveate.attention.paths.weighted import suits, weigh_few
 from foveate.attention.position import Positions, traced
-from foveate.attention.score import Additive, GATv2Score, LocationAware, is_one_of
+from foveate.attention.score import PairNetwork, checked_form, form_of
 
 ROOM = 2**26
 """Bytes that the weights may take; where they would take more, blocks of queries come one after the other."""
@@ -33,8 +33,9 @@ class AdditivePath:
 
     def refuses(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
         reasons = []
-        if not is_one_of(formula.score, Additive, GATv2Score):
-            reasons.append(f"{type(formula.score).__name__} is no sum of tanh or leaky ReLU")
+        form = form_of(formula.score)
+        if not isinstance(form, PairNetwork) or form.vector is None or form.between is not None:
+            reasons.append(f"{type(formula.score).__name__} is not a sum of tanh or leaky ReLU")
         if key.device.type not in ("cpu", "cuda"):
             reasons.append(f"made for CPUs and CUDA, not for {key.device.type}")
         if reasons:
@@ -74,8 +75,7 @@ class AdditivePath:
     ) -> Float[Tensor, "batch heads query value_head_dim"]:
         if key.device.type == "cuda":
             return additive_gpu.context(formula, query, key, value, at=at, key_features=key_features, dropout=dropout)
-        score, rows = formula.score, _rows(query, key)
-        assert isinstance(score, Additive | GATv2Score)
+        form, rows = checked_form(formula.score), _rows(query, key)
         hides, once = formula.visibility.hides, query.shape[2] <= rows
         visible = formula.visibility(at) if hides and once else None
         values = share_heads(value, query.shape[1])
@@ -84,13 +84,11 @@ class AdditivePath:
             values = values if suits(query, values) else silence(seen, values)[0]
             key = key if key_features is not None else silence(seen, share_heads(key, query.shape[1]))[0]
         if key_features is None:
-            key_features = score.key_features(share_heads(key, query.shape[1]))
+            key_features = form.of_key(share_heads(key, query.shape[1]))
 
         def block(query: Tensor, at: Positions, features: Tensor, values: Tensor) -> Tensor:
             here = formula.visibility(at) if hides and visible is None else visible
-            pair = (score.query_features(query).float(), features, score.vector.float())
-            slope = None if isinstance(score, Additive) else score.slope
-            weights = _weights(formula, pair, here, at, slope)
+            weights = _weights(formula, form, form.of_query(query), features, here, at)
             dropped = torch.nn.functional.dropout(weights, dropout) if dropout else weights
             if suits(query, values):
                 return weigh_few(dropped, values, here)
@@ -112,9 +110,9 @@ def looked_back(
 
     None where the kernel does not run, or another score is asked for.
     """
-    score, heads = formula.score, query.shape[1]
+    form, heads = form_of(formula.score), query.shape[1]
     kind = (query.shape[2], query.dtype, query.device.type)
-    if not isinstance(score, LocationAware) or not is_one_of(score, LocationAware):
+    if not isinstance(form, PairNetwork) or form.between is None or form.vector is None:
         return None
     if kind != (1, torch.float32, "cpu") or traced() or unavailable():
         return None
@@ -124,9 +122,9 @@ def looked_back(
     if visible is not None and not nothing_to_silence(formula.visibility, at):
         values = values if native else silence(visible, values)[0]
         key = key if key_features is not None else silence(visible, share_heads(key, heads))[0]
-    features = score.key_features(share_heads(key, heads)) if key_features is None else key_features
-    sides = (score.query_features(query), features + score.looked(query, at)[:, :, 0], score.vector)
-    weights = _weights(formula, (sides[0].float(), sides[1].float(), sides[2].float()), visible, at, None)
+    features = form.of_key(share_heads(key, heads)) if key_features is None else key_features
+    features = features + form.between(query, at)[:, :, 0]
+    weights = _weights(formula, form, form.of_query(query), features, visible, at)
     context = weigh_few(weights, values, visible) if native else weigh(weights.to(value.dtype), values, shown)
     return context, weights
 
@@ -135,15 +133,14 @@ _ALL = torch.ones(1, 1, 1, 1, dtype=torch.bool)
 
 
 def _weights(
-    formula: Formula,
-    pair: tuple[Tensor, Tensor, Tensor],
-    visible: Tensor | None,
-    at: Positions,
-    slope: float | None,
+    formula: Formula, form: PairNetwork, query: Tensor, key: Tensor, visible: Tensor | None, at: Positions
 ) -> Float[Tensor, "batch heads query key"]:
+    """The weights, from the features of queries and of keys."""
+    assert form.vector is not None
     softmax = formula.normaliser == Softmax()
     bias = None if formula.bias is None else formula.bias(at).float()
-    weights = pair_weights(*pair, visible=visible, bias=bias, softmax=softmax, slope=slope)
+    sides = query.float(), key.float(), form.vector.float()
+    weights = pair_weights(*sides, visible=visible, bias=bias, softmax=softmax, slope=form.slope)
     if not softmax:
         weights = formula.normaliser(weights, _ALL if visible is None else visible)
     return weights if formula.reweight is None else weights * formula.reweight(at).exp().float()

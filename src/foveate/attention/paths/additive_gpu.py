@@ -15,7 +15,7 @@ from foveate.attention.paths.materialised import terms
 from foveate.attention.paths.pairwise_triton import Seen
 from foveate.attention.paths.path import Cost, Formula, share_heads
 from foveate.attention.position import Positions, traced
-from foveate.attention.score import Additive, GATv2Score
+from foveate.attention.score import checked_form
 from foveate.attention.visibility import Visibility
 
 UNBOUNDED = 2**30
@@ -81,8 +81,7 @@ def context(
     """What the formula says. Where weights are dropped, or a value that only some may see is not finite, plain torch
     computes it in blocks.
     """
-    score, normaliser, rule = formula.score, formula.normaliser, formula.visibility
-    assert isinstance(score, Additive | GATv2Score)
+    form, normaliser, rule = checked_form(formula.score), formula.normaliser, formula.visibility
     assert isinstance(normaliser, Softmax)
     heads = query.shape[1]
     keys, values = share_heads(key, heads) if key_features is None else None, share_heads(value, heads)
@@ -95,12 +94,11 @@ def context(
         blocks = ChunkedPath()
         return blocks.run(formula, query, key, value, at=at, key_features=key_features, dropout=dropout)
     if keys is not None:
-        key_features = score.key_features(keys)
+        key_features = form.of_key(keys)
     elif shown is not None and key_features is not None:
         (key_features,) = silence(shown, key_features.expand(-1, heads, -1, -1))
     assert key_features is not None
-    vector = score.vector.float() / normaliser.temperature
+    vector = form.vector.float() / normaliser.temperature
     bias = None if formula.bias is None else formula.bias(at).float() / normaliser.temperature
-    features = score.query_features(query), key_features, vector, values
-    leak = None if isinstance(score, Additive) else score.slope
-    return pairwise_triton.attend(*features, seen=seen_under(rule, at), bias=bias, leak=leak)
+    features = form.of_query(query), key_features, vector, values
+    return pairwise_triton.attend(*features, seen=seen_under(rule, at), bias=bias, leak=form.slope)

@@ -8,16 +8,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from foveate.attention.check import require_equal_width
 from foveate.attention.normaliser import Softmax
 from foveate.attention.paths.hidden import finite, nothing_to_silence, silence, weigh
 from foveate.attention.paths.path import Formula, share_heads
 from foveate.attention.position import Positions
-from foveate.attention.score import Cosine, Dot, General, Location, ScaledDot, is_one_of
-
-PLAIN = (ScaledDot, Dot)
-"""Scores that leave queries and keys as they are."""
-Products = Dot | General | Cosine | Location
-"""Scores that are products of what they make of queries and of keys, or of the keys' places."""
+from foveate.attention.score import Product, checked_form, form_of
 
 
 class Dots(NamedTuple):
@@ -32,12 +28,8 @@ class Dots(NamedTuple):
 def dot_product_reasons(formula: Formula, query: Tensor, key: Tensor) -> list[str]:
     """Why this is not softmax over dot products; empty when it is."""
     reasons = []
-    if not isinstance(formula.score, Products):
+    if not isinstance(form_of(formula.score), Product):
         reasons.append(f"{type(formula.score).__name__} is not a dot product")
-    elif not is_one_of(formula.score, Dot, General, Cosine, Location):
-        reasons.append(f"{type(formula.score).__name__} overrides how its product is computed")
-    if isinstance(formula.score, Dot | Cosine) and query.shape[-1] != key.shape[-1]:
-        reasons.append(f"queries are {query.shape[-1]} wide and keys {key.shape[-1]}")
     if type(formula.normaliser) is not Softmax:
         reasons.append(f"{formula.normaliser} is not softmax")
     elif formula.normaliser.temperature != 1.0 and formula.bias is not None:
@@ -59,25 +51,19 @@ def dots(
     hide: Callable[..., tuple[Tensor, ...]] | None,
 ) -> Dots:
     """What a kernel multiplies. `hide` zeroes hidden keys and values, before the score's weights could meet them."""
-    score, heads = formula.score, query.shape[1]
-    if type(score) in PLAIN and hide is None and key_features is None and key.shape[1] == heads:
-        assert isinstance(score, Dot)
-        return _alike(Dots(query, key, value, score.factor(query.shape[-1]) / _temperature(formula)))
-    assert isinstance(score, Products)
+    form, heads = checked_form(formula.score), query.shape[1]
     key, value = share_heads(key, heads), share_heads(value, heads)
-    if isinstance(score, Location):
-        query, key_features = score.query_features(query), score.features_at(at)
-    given = None if key_features is None else key_features.expand(len(query), heads, -1, -1)
+    if form.features_at is not None:
+        key_features = form.features_at(at)
+    features = None if key_features is None else key_features.expand(len(query), heads, -1, -1)
     if hide is not None:
-        key, value = hide(key if given is None else given, value)
-        given = None if given is None else key
-    if isinstance(score, Location):
-        assert given is not None
-        return _alike(Dots(query, given, value, 1.0 / _temperature(formula)))
-    features = score.key_features(key) if given is None else given
-    if isinstance(score, Dot):
-        return _alike(Dots(query, features, value, score.factor(query.shape[-1]) / _temperature(formula)))
-    return _alike(Dots(score.query_features(query), features, value, 1.0 / _temperature(formula)))
+        key, value = hide(key if features is None else features, value)
+        features = None if features is None else key
+    features = form.of_key(key) if features is None else features
+    query = form.of_query(query)
+    if query.shape[-1] != features.shape[-1]:
+        require_equal_width(type(formula.score).__name__, query, features)
+    return _alike(Dots(query, features, value, form.factor(query.shape[-1]) / _temperature(formula)))
 
 
 def safe_dots(

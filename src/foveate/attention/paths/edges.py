@@ -4,7 +4,7 @@ Each edge is handed to rules, and to biases that judge single pairs, as an examp
 key. Any other bias is asked about nodes and the keys that they see, for it may tell examples apart.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -14,18 +14,28 @@ from torch import Tensor
 from torch.nn.functional import dropout as drop
 
 from foveate.attention.bias import Bias, judges_pairs, told
-from foveate.attention.claim import follows
+from foveate.attention.check import require_equal_width
+from foveate.attention.claim import describes
 from foveate.attention.normaliser import Normaliser, Softmax
 from foveate.attention.normaliser.normaliser import tells_place
 from foveate.attention.paths.path import Cost, Formula, cutting_reasons, empty_reasons, share_heads
 from foveate.attention.position import Positions
-from foveate.attention.score import Additive, Cosine, Dot, General, is_factored, is_one_of
-from foveate.attention.score.graph import EdgeScore
+from foveate.attention.score import EdgeScore, form_of, is_factored
+from foveate.attention.score.form import Features
+from foveate.attention.score.score import CALLED
 from foveate.attention.visibility import Graph, Visibility
 from foveate.attention.visibility.rule import joined
 
 NODES = 64
 """Of how many nodes a bias that does not judge single pairs is asked about at a time."""
+
+
+class _EdgeForm(NamedTuple):
+    """A score of the rows at the two ends of an edge."""
+
+    of_query: Features
+    of_key: Features
+    pairs: Callable[[Tensor, Tensor], Tensor]
 
 
 class EdgeWeights(NamedTuple):
@@ -63,10 +73,8 @@ class EdgesPath:
         reasons = cutting_reasons(formula) + empty_reasons(query, key)
         if not beside.by_pair:
             reasons.append(f"{beside} does not judge single pairs")
-        if not (is_one_of(formula.score, Dot, General, Cosine, Additive) or _pairs_follow(formula.score)):
+        if _edge_form(formula.score) is None:
             reasons.append(f"{type(formula.score).__name__} does not compare rows in pairs")
-        if isinstance(formula.score, Dot | Cosine) and query.shape[-1] != key.shape[-1]:
-            reasons.append(f"queries are {query.shape[-1]} wide and keys {key.shape[-1]}")
         if (
             at.previous is not None
             or at.query_bucket is not None
@@ -179,14 +187,14 @@ def edge_statistic(
     return found
 
 
-def _pairs_follow(score: object) -> bool:
-    """Whether `pairs` of the features is the score: a subclass has not overridden another way to say it."""
-    pairs = ("pairs", "query_features", "key_features")
-    return (
-        isinstance(score, EdgeScore)
-        and is_factored(score)
-        and follows(score, ("__call__", "forward", "compare"), pairs)
-    )
+def _edge_form(score: object) -> _EdgeForm | None:
+    """How a score compares the rows at the two ends of an edge; None where it has only scores of all pairs."""
+    form = form_of(score)
+    if form is not None:
+        return None if form.depends_on_places else _EdgeForm(form.of_query, form.of_key, form.pairs)
+    if is_factored(score) and isinstance(score, EdgeScore) and describes(score, "pairs", (*CALLED, "compare")):
+        return _EdgeForm(score.query_features, score.key_features, score.pairs)
+    return None
 
 
 def split(visibility: Visibility) -> tuple[Graph | None, Visibility]:
@@ -347,21 +355,17 @@ def _tables(graph: _Graph, nodes: int) -> Iterator[tuple[Tensor, Tensor, Tensor,
 
 
 def _scores(formula: Formula, query: Tensor, key: Tensor, graph: _Graph, key_features: Tensor | None) -> Tensor:
-    score, heads = formula.score, query.shape[1]
-    assert isinstance(score, Dot | General | Cosine | Additive | EdgeScore)
+    form, heads = _edge_form(formula.score), query.shape[1]
+    assert form is not None
     # Rows that nobody sees may hold anything, and what is made of them must not reach the weights' gradients.
     seen = torch.zeros(key.shape[2], dtype=torch.bool, device=key.device)
     seen[graph.source] = True
     clean = torch.where(seen[:, None], share_heads(key, heads), 0.0)
-    features = score.key_features(clean) if key_features is None else key_features.expand(-1, heads, -1, -1)
+    features = form.of_key(clean) if key_features is None else key_features.expand(-1, heads, -1, -1)
+    asking = form.of_query(query)
+    require_equal_width(type(formula.score).__name__, asking, features)
     sources = _silenced(_precise(features)[:, :, graph.source], graph)
-    targets = _precise(score.query_features(query))[:, :, graph.target]
-    if isinstance(score, EdgeScore):
-        return score.pairs(targets, sources)
-    if isinstance(score, Additive):
-        hidden = torch.tanh(targets + sources)
-        return (hidden * score.vector.to(hidden.dtype)[:, None, :]).sum(-1)
-    return (targets * sources).sum(-1)
+    return form.pairs(_precise(asking)[:, :, graph.target], sources)
 
 
 def _precise(rows: Tensor) -> Tensor:

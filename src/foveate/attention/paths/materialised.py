@@ -11,7 +11,7 @@ from foveate.attention.check import described
 from foveate.attention.paths.hidden import finite, nothing_to_silence, silence, weigh
 from foveate.attention.paths.path import Cost, Formula, asked, share_heads
 from foveate.attention.position import Positions, traced
-from foveate.attention.score import PlacedScore, is_factored
+from foveate.attention.score import PairNetwork, PlacedScore, is_factored
 
 
 class Materialised(NamedTuple):
@@ -108,8 +108,9 @@ def reweighing(weights: Tensor) -> torch.dtype:
 
 def terms(formula: Formula) -> int:
     """How many numbers a plain score makes of each pair before it sums them: the hidden units of an additive one."""
-    vector = getattr(formula.score, "vector", None)
-    return vector.shape[-1] if isinstance(vector, Tensor) else 1
+    form = getattr(formula.score, "form", None)
+    made = None if form is None else form()
+    return made.num_terms if isinstance(made, PairNetwork) else 1
 
 
 class MaterialisedPath:

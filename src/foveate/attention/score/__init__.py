@@ -2,6 +2,17 @@
 
 from foveate.attention.score.additive import Additive, AdditiveConfig
 from foveate.attention.score.cosine import Cosine, CosineConfig
+from foveate.attention.score.form import (
+    Form,
+    PairNetwork,
+    PairScore,
+    Product,
+    ProductScore,
+    checked_form,
+    dot_factor,
+    form_from,
+    form_of,
+)
 from foveate.attention.score.graph import EdgeScore, GatConfig, GATScore, GatV2Config, GATv2Score
 from foveate.attention.score.location import (
     FeedbackScore,
@@ -18,7 +29,7 @@ from foveate.attention.score.score import (
     PlacedScore,
     Score,
     is_factored,
-    is_one_of,
+    symbol_of,
 )
 
 ScoreConfig = (
@@ -44,6 +55,7 @@ __all__ = [
     "EdgeScore",
     "FactoredScore",
     "FeedbackScore",
+    "Form",
     "GATScore",
     "GATv2Score",
     "GatConfig",
@@ -55,12 +67,20 @@ __all__ = [
     "LocationAware",
     "LocationAwareConfig",
     "LocationConfig",
+    "PairNetwork",
+    "PairScore",
     "PlacedScore",
+    "Product",
+    "ProductScore",
     "ScaledDot",
     "Score",
     "ScoreConfig",
     "ShawRelative",
     "ShawRelativeConfig",
+    "checked_form",
+    "dot_factor",
+    "form_from",
+    "form_of",
     "is_factored",
-    "is_one_of",
+    "symbol_of",
 ]

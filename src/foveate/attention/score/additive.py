@@ -7,10 +7,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from foveate.attention.check import require_hidden, require_whole
+from foveate.attention.onnx import Graph, Side
+from foveate.attention.score.form import PairScore
 from foveate.attention.score.score import project
 
 
-class Additive(nn.Module):
+class Additive(PairScore):
     """score(q, k) = vᵀ tanh(W_q q + W_k k)
 
     Bahdanau et al. 2015, appendix A.1.2; Luong's "concat". The slides write W[q; k]; splitting W by columns gives
@@ -44,21 +46,11 @@ class Additive(nn.Module):
     ) -> Float[Tensor, "batch heads key hidden_dim"]:
         return project(key, self.key_weight)
 
-    def compare(
-        self,
-        query_features: Float[Tensor, "batch heads query hidden_dim"],
-        key_features: Float[Tensor, "batch heads key hidden_dim"],
-    ) -> Float[Tensor, "batch heads query key"]:
-        hidden = torch.tanh(query_features[..., :, None, :] + key_features[..., None, :, :])
-        vector = self.vector.to(hidden.dtype)
-        if len(vector) == 1:
-            return hidden @ vector[0]
-        return (hidden * vector[:, None, None, :]).sum(-1)
+    def symbol(self, head_dim: int) -> str:
+        return "vᵀ tanh(W q + U k)"
 
-    def forward(
-        self, query: Float[Tensor, "batch heads query query_dim"], key: Float[Tensor, "batch heads key key_dim"]
-    ) -> Float[Tensor, "batch heads query key"]:
-        return self.compare(self.query_features(query), self.key_features(key))
+    def onnx(self, graph: Graph, x: str, *, side: Side) -> str:
+        return graph.op("MatMul", x, graph.weight(self.query_weight if side == "query" else self.key_weight))
 
     def extra_repr(self) -> str:
         num_heads, query_dim, hidden_dim = self.query_weight.shape

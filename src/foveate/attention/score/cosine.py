@@ -7,10 +7,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from foveate.attention.check import require_equal_width, require_heads, require_real, require_whole
+from foveate.attention.check import require_heads, require_real, require_whole
+from foveate.attention.onnx import Graph, Side, unit
+from foveate.attention.score.form import ProductScore
 
 
-class Cosine(nn.Module):
+class Cosine(ProductScore):
     """score(q, k) = β (q · k) / (‖q‖ ‖k‖)
 
     Graves et al. 2014, equation 6 (content addressing of the neural Turing machine). There the controller emits β at
@@ -43,18 +45,12 @@ class Cosine(nn.Module):
     def key_features(self, key: Float[Tensor, "batch heads key dim"]) -> Float[Tensor, "batch heads key dim"]:
         return normalize(key, dim=-1, eps=self._least(key))
 
-    def compare(
-        self,
-        query_features: Float[Tensor, "batch heads query dim"],
-        key_features: Float[Tensor, "batch heads key dim"],
-    ) -> Float[Tensor, "batch heads query key"]:
-        return query_features @ key_features.mT
+    def symbol(self, head_dim: int) -> str:
+        return "β cos(q, k)"
 
-    def forward(
-        self, query: Float[Tensor, "batch heads query query_dim"], key: Float[Tensor, "batch heads key key_dim"]
-    ) -> Float[Tensor, "batch heads query key"]:
-        require_equal_width("Cosine", query, key)
-        return self.compare(self.query_features(query), self.key_features(key))
+    def onnx(self, graph: Graph, x: str, *, side: Side) -> str:
+        length_one = unit(graph, x, self.eps)
+        return graph.op("Mul", length_one, graph.weight(self.beta[:, None, None])) if side == "query" else length_one
 
     def _least(self, x: Tensor) -> float:
         """`eps`, where the number type holds it: float16 makes 1e-8 a zero, and 0 / 0 is NaN."""

@@ -6,9 +6,10 @@ from typing import Protocol, runtime_checkable
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.functional import leaky_relu
 
 from foveate.attention.check import require_hidden, require_whole
+from foveate.attention.onnx import Graph, Side
+from foveate.attention.score.form import PairNetwork, PairScore
 from foveate.attention.score.score import FactoredScore, project
 
 
@@ -23,7 +24,7 @@ class EdgeScore(FactoredScore, Protocol):
     ) -> Float[Tensor, "batch heads edges"]: ...
 
 
-class GATScore(nn.Module):
+class GATScore(PairScore):
     """score(q_i, k_j) = LeakyReLU(a_q · q_i + a_k · k_j)
 
     The paper writes aᵀ[W h_i ‖ W h_j]; here W is the projection before the attention, and a is cut in two, so that
@@ -54,27 +55,21 @@ class GATScore(nn.Module):
     def key_features(self, key: Float[Tensor, "batch heads key dim"]) -> Float[Tensor, "batch heads key 1"]:
         return project(key, self.key_vector)
 
-    def compare(
-        self, query_features: Float[Tensor, "batch heads query 1"], key_features: Float[Tensor, "batch heads key 1"]
-    ) -> Float[Tensor, "batch heads query key"]:
-        return leaky_relu(query_features + key_features.mT, self.slope)
+    def form(self) -> PairNetwork:
+        return PairNetwork(self.query_features, self.key_features, slope=self.slope)
 
-    def pairs(
-        self, query_features: Float[Tensor, "batch heads edges 1"], key_features: Float[Tensor, "batch heads edges 1"]
-    ) -> Float[Tensor, "batch heads edges"]:
-        return leaky_relu((query_features + key_features)[..., 0], self.slope)
+    def symbol(self, head_dim: int) -> str:
+        return "LeakyReLU(a·q + b·k)"
 
-    def forward(
-        self, query: Float[Tensor, "batch heads query dim"], key: Float[Tensor, "batch heads key dim"]
-    ) -> Float[Tensor, "batch heads query key"]:
-        return self.compare(self.query_features(query), self.key_features(key))
+    def onnx(self, graph: Graph, x: str, *, side: Side) -> str:
+        return graph.op("MatMul", x, graph.weight(self.query_vector if side == "query" else self.key_vector))
 
     def extra_repr(self) -> str:
         num_heads, dim, _ = self.query_vector.shape
         return f"dim={dim}, num_heads={num_heads}, slope={self.slope:g}"
 
 
-class GATv2Score(nn.Module):
+class GATv2Score(PairScore):
     """score(q_i, k_j) = aᵀ LeakyReLU(W_q q_i + W_k k_j)
 
     Bahdanau's score with LeakyReLU in place of tanh: which neighbour is best depends on who looks. The paper's one
@@ -114,25 +109,11 @@ class GATv2Score(nn.Module):
     ) -> Float[Tensor, "batch heads key hidden_dim"]:
         return project(key, self.key_weight)
 
-    def compare(
-        self,
-        query_features: Float[Tensor, "batch heads query hidden_dim"],
-        key_features: Float[Tensor, "batch heads key hidden_dim"],
-    ) -> Float[Tensor, "batch heads query key"]:
-        joined = leaky_relu(query_features[..., :, None, :] + key_features[..., None, :, :], self.slope)
-        return (joined * self.vector[:, None, None, :]).sum(-1)
+    def symbol(self, head_dim: int) -> str:
+        return "aᵀ LeakyReLU(W q + U k)"
 
-    def pairs(
-        self,
-        query_features: Float[Tensor, "batch heads edges hidden_dim"],
-        key_features: Float[Tensor, "batch heads edges hidden_dim"],
-    ) -> Float[Tensor, "batch heads edges"]:
-        return (leaky_relu(query_features + key_features, self.slope) * self.vector[:, None, :]).sum(-1)
-
-    def forward(
-        self, query: Float[Tensor, "batch heads query query_dim"], key: Float[Tensor, "batch heads key key_dim"]
-    ) -> Float[Tensor, "batch heads query key"]:
-        return self.compare(self.query_features(query), self.key_features(key))
+    def onnx(self, graph: Graph, x: str, *, side: Side) -> str:
+        return graph.op("MatMul", x, graph.weight(self.query_weight if side == "query" else self.key_weight))
 
     def extra_repr(self) -> str:
         num_heads, query_dim, hidden_dim = self.query_weight.shape

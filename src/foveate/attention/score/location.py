@@ -10,6 +10,7 @@ from torch.nn.functional import conv1d
 
 from foveate.attention.check import require_hidden, require_made_for, require_whole
 from foveate.attention.position import Positions
+from foveate.attention.score.form import PairNetwork, Product
 from foveate.attention.score.score import PlacedScore, project
 
 
@@ -59,6 +60,12 @@ class Location(nn.Module):
     ) -> Float[Tensor, "batch heads query query_dim"]:
         require_made_for(query, self.weight)
         return query
+
+    def form(self) -> Product:
+        return Product(self.query_features, features_at=self.features_at)
+
+    def symbol(self, head_dim: int) -> str:
+        return "(W q)_j"
 
     def features_at(self, at: Positions) -> Float[Tensor, "#batch #heads key query_dim"]:
         """The row of W for each key: scores are its products with queries."""
@@ -151,6 +158,12 @@ class LocationAware(nn.Module):
         features = self.key_features(key) if key_features is None else key_features
         hidden = self.query_features(query)[..., :, None, :] + features[..., None, :, :]
         return (torch.tanh(hidden + self.looked(query, at)) * self.vector[:, None, None, :]).sum(-1)
+
+    def form(self) -> PairNetwork:
+        return PairNetwork(self.query_features, self.key_features, self.vector, between=self.looked)
+
+    def symbol(self, head_dim: int) -> str:
+        return "wᵀ tanh(W q + V k + U f)"
 
     def looked(
         self, query: Float[Tensor, "batch heads query query_dim"], at: Positions

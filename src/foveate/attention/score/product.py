@@ -8,6 +8,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from foveate.attention.check import require_equal_width, require_made_for, require_real, require_whole
+from foveate.attention.onnx import Graph, Side
+from foveate.attention.score.form import Product, ProductScore
 from foveate.attention.score.score import project
 
 
@@ -50,6 +52,12 @@ class Dot:
         require_equal_width(type(self).__name__, query, key)
         return self.compare(self.query_features(query), self.key_features(key))
 
+    def form(self) -> Product:
+        return Product(scale=self.factor)
+
+    def symbol(self, head_dim: int) -> str:
+        return "q·k"
+
     def build(self, *, query_dim: int, key_dim: int, num_heads: int = 1) -> "Dot":
         """Itself: there is nothing to learn."""
         if query_dim != key_dim:
@@ -80,8 +88,11 @@ class ScaledDot(Dot):
     def factor(self, head_dim: int) -> float:
         return 1 / math.sqrt(head_dim) if self.scale is None else self.scale
 
+    def symbol(self, head_dim: int) -> str:
+        return f"q·k / √{head_dim}" if self.scale is None else f"{self.scale:g} q·k"
 
-class General(nn.Module):
+
+class General(ProductScore):
     """score(q, k) = qᵀ W k
 
     Luong et al. 2015, "general" (multiplicative, bilinear). W is `query_dim × key_dim`, one per head or one for all.
@@ -107,17 +118,11 @@ class General(nn.Module):
     def key_features(self, key: Float[Tensor, "batch heads key key_dim"]) -> Float[Tensor, "batch heads key query_dim"]:
         return project(key, self.weight.mT)
 
-    def compare(
-        self,
-        query_features: Float[Tensor, "batch heads query dim"],
-        key_features: Float[Tensor, "batch heads key dim"],
-    ) -> Float[Tensor, "batch heads query key"]:
-        return query_features @ key_features.mT
+    def symbol(self, head_dim: int) -> str:
+        return "qᵀ W k"
 
-    def forward(
-        self, query: Float[Tensor, "batch heads query query_dim"], key: Float[Tensor, "batch heads key key_dim"]
-    ) -> Float[Tensor, "batch heads query key"]:
-        return self.compare(self.query_features(query), self.key_features(key))
+    def onnx(self, graph: Graph, x: str, *, side: Side) -> str:
+        return x if side == "query" else graph.op("MatMul", x, graph.weight(self.weight.mT))
 
     def extra_repr(self) -> str:
         num_heads, query_dim, key_dim = self.weight.shape

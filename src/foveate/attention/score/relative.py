@@ -50,6 +50,9 @@ class ShawRelative(nn.Module):
         gathered = precise.gather(-1, distance.expand(*query.shape[:-1], -1))
         return scaled @ key.mT + gathered.to(by_distance.dtype)
 
+    def symbol(self, head_dim: int) -> str:
+        return f"q·(k + a_{{j−i}}) / √{head_dim}"
+
     def extra_repr(self) -> str:
         return f"head_dim={self.vectors.shape[1]}, radius={self.radius}"
 

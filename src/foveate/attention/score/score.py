@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from foveate.attention.check import require_made_for
-from foveate.attention.claim import follows, is_hooked
+from foveate.attention.claim import claim, follows, is_hooked
 from foveate.attention.position import Positions
 
 
@@ -69,19 +69,9 @@ class PlacedScore(Protocol):
 
 
 CALLED = ("__call__", "forward")
-FACTORS = ("query_features", "key_features", "compare")
-
-
-def is_one_of(score: object, *kinds: type) -> bool:
-    """Whether a score is of one of these classes and computes what they do, so that a kernel may compute it instead.
-
-    A subclass that overrides one of their methods, a hooked module, or one with a `forward` of its own may not.
-    """
-    kind = next((base for base in type(score).__mro__ if base in kinds), None)
-    if kind is None or is_hooked(score):
-        return False
-    methods = (*CALLED, *FACTORS, "scores_at", "pairs")
-    return all(getattr(type(score), name, None) is getattr(kind, name, None) for name in methods)
+FEATURES = ("query_features", "key_features")
+SCORED = (*CALLED, "compare", "scores_at", "pairs")
+"""Methods that compute scores."""
 
 
 def is_factored(score: object) -> TypeGuard[FactoredScore]:
@@ -95,7 +85,14 @@ def is_factored(score: object) -> TypeGuard[FactoredScore]:
     >>> is_factored(Dot()), is_factored(Capped())
     (True, False)
     """
-    return isinstance(score, FactoredScore) and not is_hooked(score) and follows(score, CALLED, FACTORS)
+    parts = (*FEATURES, "compare")
+    return isinstance(score, FactoredScore) and not is_hooked(score) and follows(score, CALLED, parts)
+
+
+def symbol_of(score: object, head_dim: int) -> str:
+    """A score in a formula: by its own `symbol`, else by the name of its class."""
+    symbol = claim(score, "symbol")
+    return str(symbol(head_dim)) if callable(symbol) else type(score).__name__
 
 
 def project(x: Tensor, weight: Tensor) -> Tensor:

@@ -43,8 +43,8 @@ def attended(
     if past:
         key, value = (graph.op("Concat", old, new, axis=2) for old, new in zip(past, (key, value), strict=True))
     shared_key, shared_value = (_shared(graph, part, attention) for part in (key, value))
-    asked = score.query_features(graph, inner.score, query, attention.head_dim)
-    scores = score.compared(graph, inner.score, asked, score.key_features(graph, inner.score, shared_key))
+    features = score.key_features(graph, inner.score, shared_key)
+    scores = score.compared(graph, inner.score, query, features, heads=attention.num_heads, head_dim=attention.head_dim)
     for extra in (rule.added(graph, inner.bias, places), rule.hidden(graph, inner.visibility, places)):
         scores = graph.op("Add", scores, extra) if extra else scores
     context = graph.op("MatMul", graph.op("Softmax", scores, axis=-1), shared_value)

@@ -41,8 +41,8 @@ def pooled(graph: Graph, pooling: nn.Module, texts: Texts, x: str, dim: int) -> 
 def _attended(graph: Graph, pooling: AttentionPooling, texts: Texts, padded: str, dim: int) -> tuple[str, str]:
     asks: Any = pooling.attention.score  # type: ignore[attr-defined]
     keys = graph.op("Unsqueeze", padded, graph.whole(1))
-    query = score.query_features(graph, asks, graph.table(pooling.query[None, None, None]), dim)
-    scores = score.compared(graph, asks, query, score.key_features(graph, asks, keys))
+    query = graph.table(pooling.query[None, None, None])
+    scores = score.compared(graph, asks, query, score.key_features(graph, asks, keys), head_dim=dim)
     weights = graph.op("Softmax", graph.op("Add", scores, graph.hidden(texts.real, 1, 2)), axis=-1)
     context = graph.op("Squeeze", graph.op("MatMul", weights, keys), graph.whole(1, 2))
     return context, graph.op("Squeeze", weights, graph.whole(1, 2))

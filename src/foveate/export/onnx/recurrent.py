@@ -133,7 +133,7 @@ def _memory(graph: Graph, model: RecurrentSeq2Seq) -> Callable[[str], str]:
 
     def context(query: str) -> str:
         grouped = graph.shaped(query, sentences, 1, -1, _query_dim(model))
-        scores = score.compared(graph, asks, score.query_features(graph, asks, grouped, _query_dim(model)), keys)
+        scores = score.compared(graph, asks, grouped, keys, head_dim=_query_dim(model))
         weights = graph.op("Softmax", graph.op("Add", scores, bias), axis=-1)
         return graph.shaped(graph.op("MatMul", weights, values), -1, model.encoder.output_dim)
 

@@ -1,61 +1,56 @@
-"""Scores as ONNX operators: what they make of queries, what of keys, and of both."""
+"""Scores as ONNX operators: the score writes its features, its form compares them."""
 
+from typing import Any
+
+import torch
 from torch import nn
 
-from foveate.attention import Additive, Cosine, Dot, General
-from foveate.attention.score import is_one_of
+from foveate.attention.claim import claim
+from foveate.attention.score import form_of
+from foveate.attention.score.form import Features, Form
 from foveate.export.onnx.graph import Graph
-
-KNOWN = (Dot, General, Cosine, Additive)
-Score = Dot | General | Cosine | Additive
 
 
 def refusals(score: object) -> list[str]:
     """Why a score has no operators; empty where it has."""
-    return [] if is_one_of(score, *KNOWN) else [f"its score is {type(score).__name__}"]
+    form, name = form_of(score), type(score).__name__
+    if form is None or form.depends_on_places:
+        return [f"its score is {name}"]
+    features = form.query_features is not None or form.key_features is not None
+    if features and claim(score, "onnx") is None:
+        return [f"its score {name} has no method onnx(graph, x, side=) that writes its features"]
+    return []
 
 
-def query_features(graph: Graph, score: Score, query: str, head_dim: int) -> str:
-    """From [batch, heads, query, head_dim]."""
-    if isinstance(score, Dot):
-        return graph.op("Mul", query, graph.number(score.factor(head_dim)))
-    if isinstance(score, Cosine):
-        return graph.op("Mul", normalised(graph, query, score.eps), graph.weight(score.beta[:, None, None]))
-    return graph.op("MatMul", query, graph.weight(score.query_weight)) if isinstance(score, Additive) else query
+def compared(graph: Graph, score: Any, query: str, key_features: str, *, heads: int = 1, head_dim: int) -> str:
+    """Scores [batch, heads, query, key] of queries [batch, heads, query, head_dim] and of what was made of keys."""
+    form = _form(score)
+    features = query if form.query_features is None else score.onnx(graph, query, side="query")
+    return form.onnx(graph, features, key_features, _width(score, form.of_query, heads, head_dim))
 
 
-def key_features(graph: Graph, score: Score, key: str) -> str:
+def key_features(graph: Graph, score: Any, key: str) -> str:
     """From [batch, heads, key, dim]: what may be made once and kept."""
-    if isinstance(score, Cosine):
-        return normalised(graph, key, score.eps)
-    if isinstance(score, Dot):
-        return key
-    weight = score.key_weight if isinstance(score, Additive) else score.weight.mT
-    return graph.op("MatMul", key, graph.weight(weight))
+    return score.onnx(graph, key, side="key") if changes_keys(score) else key
 
 
-def feature_dim(score: object, key_dim: int) -> int:
-    """The width of `key_features`."""
-    if isinstance(score, Additive):
-        return score.key_weight.shape[2]
-    return score.weight.shape[1] if isinstance(score, General) else key_dim
+def feature_dim(score: Any, key_dim: int) -> int:
+    """The width of `key_features`, of one head."""
+    return _width(score, _form(score).of_key, 1, key_dim)
 
 
 def changes_keys(score: object) -> bool:
     """Whether there is something to be made of keys once and kept."""
-    return isinstance(score, nn.Module)
+    return _form(score).key_features is not None
 
 
-def compared(graph: Graph, score: Score, query: str, key: str) -> str:
-    """[batch, heads, query, key] from the features of both."""
-    if not isinstance(score, Additive):
-        return graph.op("MatMul", query, graph.turned(key, 0, 1, 3, 2))
-    both = graph.op("Add", graph.op("Unsqueeze", query, graph.whole(3)), graph.op("Unsqueeze", key, graph.whole(2)))
-    vector = graph.weight(score.vector[:, None, :, None])
-    return graph.op("Squeeze", graph.op("MatMul", graph.op("Tanh", both), vector), graph.whole(4))
+def _width(score: Any, features: Features, heads: int, dim: int) -> int:
+    """How many features are made of vectors of this width."""
+    weight = next(score.parameters(), torch.empty(0)) if isinstance(score, nn.Module) else torch.empty(0)
+    return features(weight.new_zeros(1, heads, 1, dim)).shape[-1]
 
 
-def normalised(graph: Graph, x: str, eps: float) -> str:
-    """x / ‖x‖"""
-    length = graph.op("ReduceL2", x, graph.whole(-1), keepdims=1)
-    return graph.op("Div", x, graph.op("Max", length, graph.number(eps)))
+def _form(score: object) -> Form:
+    form = form_of(score)
+    assert form is not None
+    return form

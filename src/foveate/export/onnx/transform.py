@@ -4,10 +4,10 @@ from typing import Literal
 
 import torch
 
+from foveate.attention.onnx import unit
 from foveate.attention.transform import QKNorm, Rotary
 from foveate.export.onnx.graph import Graph
 from foveate.export.onnx.rule import Places
-from foveate.export.onnx.score import normalised
 
 
 def applied(
@@ -17,7 +17,7 @@ def applied(
     if isinstance(transform, Rotary):
         return _turned(graph, x, transform, places, dim)
     if transform.norm == "l2":
-        normed = normalised(graph, x, transform.eps)
+        normed = unit(graph, x, transform.eps)
         return graph.op("Mul", normed, graph.weight(transform.scale)) if side == "query" else normed
     if transform.norm == "layer":
         x = graph.op("Sub", x, graph.op("ReduceMean", x, graph.whole(-1), keepdims=1))

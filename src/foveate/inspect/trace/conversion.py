@@ -1,7 +1,6 @@
 """From a record of this package's attention to a site: scores become features, rules become data.
 
-Dot products, cosines and bilinear forms are products of features; so is location-based attention, whose keys are the
-rows of its matrix. Additive scores keep their two projections. Every other score is kept as it is, pair by pair.
+A score that says its form is kept as the features of queries and keys. Every other score is kept pair by pair.
 """
 
 from dataclasses import replace
@@ -15,8 +14,9 @@ from foveate.attention import AttentionRecord, Positions, Visibility
 from foveate.attention.bias import Alibi, Bias, Gaussian, RelativeBuckets
 from foveate.attention.claim import is_hooked
 from foveate.attention.normaliser import Softmax
-from foveate.attention.paths.path import Formula
-from foveate.attention.score import Additive, Cosine, Dot, General, Location, is_one_of
+from foveate.attention.paths.materialised import biased_scores
+from foveate.attention.paths.path import Formula, share_heads
+from foveate.attention.score import PairNetwork, Product, form_of
 from foveate.errors import UsageError
 from foveate.inspect.trace import normal
 from foveate.inspect.trace.site import Site, SiteKind
@@ -151,23 +151,15 @@ def _features(
     weight = next(score.parameters(), None) if isinstance(score, torch.nn.Module) else None
     precise = torch.float32 if weight is None else weight.dtype
     q, k = query[None].to(precise), key[None].to(precise)
-    if not is_one_of(score, Dot, General, Cosine, Location, Additive):
+    form = form_of(score)
+    if form is None or (isinstance(form, PairNetwork) and form.between is not None):
         return _dense(formula, query, key, at, dtype)
-    match score:
-        case Dot():
-            return {"kind": "product", "factor": score.factor(query.shape[-1])}, _kept(q, k, dtype)
-        case General() | Cosine():
-            q, k = score.query_features(q), score.key_features(k)
-            return {"kind": "product", "factor": 1.0}, _kept(q, k, dtype)
-        case Location():
-            place = score._place(at)[0, :, 0].expand(*key.shape[:2])
-            rows = score.weight.mT.expand(len(key), -1, -1)
-            k = rows.gather(1, place[..., None].expand(-1, -1, rows.shape[-1]))[None]
-            return {"kind": "product", "factor": 1.0}, _kept(q, k, dtype)
-        case Additive():
-            q, k = score.query_features(q), score.key_features(k)
-            return {"kind": "additive"}, {**_kept(q, k, dtype), "vector": score.vector.detach().float()}
-    return _dense(formula, query, key, at, dtype)
+    if isinstance(form, Product) and form.features_at is not None:
+        k = form.features_at(at).expand(1, len(key), -1, -1)
+    elif form.key_features is not None:
+        k = form.of_key(share_heads(k, len(query)))
+    q = form.of_query(q)
+    return form.header(q.shape[-1]), {**_kept(q, k, dtype), **form.tensors()}
 
 
 def _kept(query: Tensor, key: Tensor, dtype: torch.dtype) -> dict[str, Tensor]:
@@ -184,9 +176,6 @@ def _dense(
     formula: Formula, query: Tensor, key: Tensor, at: Positions, dtype: torch.dtype
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Scores one by one, the bias inside."""
-    from foveate.attention.paths.materialised import biased_scores
-    from foveate.attention.paths.path import share_heads
-
     require_small(f"The score {type(formula.score).__name__}", query.shape[1], key.shape[1])
     keys = share_heads(key[None].float(), len(query))
     parts = []

@@ -11,13 +11,14 @@ from torch import Tensor
 
 from foveate.attention import Positions, Visibility
 from foveate.attention.normaliser import Normaliser, Softmax
+from foveate.attention.score import Form, Product, form_from
 from foveate.inspect.trace import normal
 
 SiteKind = Literal["self", "cross", "graph", "recurrent"]
 Rows = slice | Tensor
 """Some of the queries or keys: a range without steps, or a list of indices."""
 TERMS = 1 << 22
-"""Numbers that an additive score makes at once."""
+"""Numbers that a network over pairs makes at once."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -104,12 +105,14 @@ class Site:
         else:
             query = self.tensors["query"][head][rows].float()
             key = self.tensors["key"][head // (self.heads // self.kv_heads)][columns].float()
-            if self.score["kind"] == "product":
-                scores = (query * self.score["factor"]) @ key.mT
-            else:
-                scores = _additive(query, key, _of_head(self.tensors["vector"], head))
+            scores = _compared(self.form(head), query, key)
         bias = self._bias(head, rows, columns)
         return scores if bias is None else scores.add_(bias)
+
+    def form(self, head: int) -> Form:
+        """How the features of a head are compared, where scores are not kept pair by pair."""
+        vectors = self.tensors.get("vector")
+        return form_from(self.score, None if vectors is None else _of_head(vectors, head)[None])
 
     def visible(
         self, head: int, rows: Rows = slice(None), columns: Rows = slice(None)
@@ -254,8 +257,9 @@ def _of_head(tensor: Tensor, head: int) -> Tensor:
     return tensor[0] if len(tensor) == 1 else tensor[head]
 
 
-def _additive(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
-    """Σ_h v_h tanh(q_h + k_h), a few rows at a time."""
+def _compared(form: Form, query: Tensor, key: Tensor) -> Tensor:
+    """Scores from features; of a network, for a few rows at a time."""
+    if isinstance(form, Product) or not len(query):
+        return form.compare(query, key)
     step = max(1, TERMS // max(key.numel(), 1))
-    parts = [torch.tanh(part[:, None] + key) @ vector for part in query.split(step)]
-    return torch.cat(parts) if parts else query.new_zeros(len(query), len(key))
+    return torch.cat([form.compare(part, key) for part in query.split(step)])

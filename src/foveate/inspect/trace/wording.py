@@ -3,12 +3,12 @@
 from foveate.attention.bias import Alibi, Gaussian, RelativeBuckets
 from foveate.attention.normaliser import Entmax, Hard, Normaliser, ReLU, Sigmoid, Softmax, Sparsemax
 from foveate.attention.paths.path import Formula
-from foveate.attention.score import Additive, Cosine, Dot, General, Location, ScaledDot
+from foveate.attention.score import symbol_of
 
 
 def describe(formula: Formula, normaliser: Normaliser, width: int) -> str:
     """The parts of an attention, in the order in which they are computed."""
-    score = _score(formula.score, width)
+    score = symbol_of(formula.score, width)
     if formula.bias is not None:
         score += f" + {_BIASES.get(type(formula.bias), type(formula.bias).__name__)}"
     written = f"{_normaliser(normaliser)}({score})"
@@ -24,25 +24,6 @@ _BIASES: dict[type, str] = {
     RelativeBuckets: "b[bucket(j−i)]",
     Gaussian: "−(j−p)²/2σ²",
 }
-
-
-def _score(score: object, width: int) -> str:
-    match score:
-        case ScaledDot(scale=None):
-            return f"q·k / √{width}"
-        case ScaledDot(scale=scale):
-            return f"{scale:g} q·k"
-        case Dot():
-            return "q·k"
-        case General():
-            return "qᵀ W k"
-        case Cosine():
-            return "β cos(q, k)"
-        case Location():
-            return "(W q)_j"
-        case Additive():
-            return "vᵀ tanh(W q + U k)"
-    return type(score).__name__
 
 
 def _normaliser(normaliser: Normaliser) -> str:

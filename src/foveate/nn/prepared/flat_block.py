@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from foveate import native
-from foveate.attention import Attention, Dot, Positions, ScaledDot, Visibility, causal, padding
+from foveate.attention import Attention, Positions, Visibility, causal, padding
 from foveate.attention.record import note
+from foveate.attention.score import dot_factor
 from foveate.nn.block import DecoderBlock, Residual
 from foveate.nn.feedforward import ACTIVATIONS, Activation, FeedForward
 from foveate.nn.linear import Linear, may_pack, packed_product, packed_product_add, packed_weight
@@ -86,7 +87,7 @@ class FlatBlock:
             return None
         attention, cross = block.attention, block.cross_attention
         sites = [site for site in (attention.attention, cross.attention) if isinstance(site, Attention)]
-        factors = [site.score.factor(attention.head_dim) for site in sites if isinstance(site.score, Dot)]
+        factors = [dot_factor(site.score, attention.head_dim) or 0.0 for site in sites]
         residuals = (block.attention_residual, block.cross_residual, block.feedforward_residual)
         return cls(
             joined=Product.of(attention.query, attention.key, attention.value),
@@ -157,7 +158,7 @@ class FlatBlocks:
         if any(weight.is_inference() for block in blocks for weight in block.parameters()):
             return None  # torch does not count writes to inference tensors
         packs = bool(blocks) and may_pack(blocks[0].attention.query.weight)
-        if self._origin.changes_to(*blocks, packs):
+        if self._origin.changes_to(*blocks, packs, *_of_scores(blocks)):
             flat = [FlatBlock.of(block) for block in blocks]
             self._blocks = None if None in flat else tuple(flat)  # type: ignore[arg-type]
         return self._blocks
@@ -167,6 +168,12 @@ class FlatBlocks:
 
     def __reduce__(self) -> tuple[type["FlatBlocks"], tuple[()]]:
         return FlatBlocks, ()
+
+
+def _of_scores(blocks: tuple[DecoderBlock, ...]) -> list[object]:
+    """The attributes of scores that are not modules: a scale may be one of them."""
+    scores = [getattr(a.attention, "score", None) for block in blocks for a in (block.attention, block.cross_attention)]
+    return [value for score in scores for value in getattr(score, "__dict__", {}).values()]
 
 
 class Sight:
@@ -288,7 +295,7 @@ def _attends_usually(attention: MultiHeadAttention, visibility: Visibility) -> b
     return (
         isinstance(site, Attention)
         and site.is_plain
-        and type(site.score) in (Dot, ScaledDot)
+        and dot_factor(site.score, attention.head_dim) is not None
         and site.visibility == visibility
         and attention.num_heads == attention.num_kv_heads
         and attention.head_dim == attention.value_head_dim

@@ -20,7 +20,7 @@ from foveate.attention.attention import Attention
 from foveate.attention.mechanism import Mechanism
 from foveate.attention.paths.derivative import by_definition
 from foveate.attention.paths.dot import attended
-from foveate.attention.score import Dot, ScaledDot
+from foveate.attention.score import dot_factor
 from foveate.attention.visibility import causal, padding
 
 LONGEST = 128
@@ -36,7 +36,7 @@ def kernels() -> ctypes.CDLL | None:
 def refuses(attention: Mechanism, x: Float[Tensor, "tokens dim"], *, head_dim: int, longest: int) -> list[str]:
     """Why this attention over projections of `x`, in sentences of up to `longest`, does not run packed."""
     reasons = []
-    if not (isinstance(attention, Attention) and attention.is_plain and type(attention.score) in (Dot, ScaledDot)):
+    if not isinstance(attention, Attention) or not attention.is_plain or dot_factor(attention.score, head_dim) is None:
         reasons.append("made for dot products under softmax")
     if attention.visibility not in (causal(), padding()):
         reasons.append(f"made for causal() and padding(), not for {attention.visibility}")
@@ -63,9 +63,8 @@ def attend(
     `memory` holds [keys; values] of every token. Without it, `query` holds [queries; keys; values]. `starts` say where
     the sentences of queries and of keys begin, and where the last one ends. Recording is the caller's business.
     """
-    assert isinstance(attention.score, Dot)
     width = query.shape[1] if memory is not None else query.shape[1] // 3
-    scale = attention.score.factor(width // heads)
+    scale = dot_factor(attention.score, width // heads)
     return _Packed.apply(query, memory, *starts, heads, attention.visibility == causal(), scale)
 
 

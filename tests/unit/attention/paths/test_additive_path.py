@@ -332,7 +332,7 @@ def test_a_traced_program_takes_another_path(config: object) -> None:
 def test_what_it_cannot_do_it_refuses_with_a_reason() -> None:
     x, at = torch.zeros(1, 1, 2, 4), Positions.of(2, 2)
     score = AdditiveConfig().build(query_dim=4, key_dim=4)
-    assert PATH.refuses(Attention(ScaledDot()), x, x, at) == ["ScaledDot is no sum of tanh or leaky ReLU"]
+    assert PATH.refuses(Attention(ScaledDot()), x, x, at) == ["ScaledDot is not a sum of tanh or leaky ReLU"]
     assert PATH.refuses(Attention(LocationAware(query_dim=4, key_dim=4, hidden_dim=4)), x, x, at)
     double = x.double()
     assert PATH.refuses(Attention(score).double(), double, double, at) == ["computes in float32, not in torch.float64"]

@@ -1,0 +1,270 @@
+"""What kind of formula a score is, so that kernels, edges, traces and other engines can compute it their own way.
+
+A score answers `form()` with a `Product` of features or a `PairNetwork` over them. A score without a form, or with None
+for one, is computed as it stands: exact, but pair by pair.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.functional import leaky_relu
+
+from foveate.attention.check import require_equal_width
+from foveate.attention.claim import describes
+from foveate.attention.onnx import Graph
+from foveate.attention.position import Positions
+from foveate.attention.score.score import FEATURES, SCORED
+
+Features = Callable[[Tensor], Tensor]
+"""From `batch heads length dim` to `batch heads length feature`."""
+
+
+class Product(NamedTuple):
+    """scores = scale · query_features(q) · key_features(k)ᵀ
+
+    A side without features is multiplied as it is, and nothing is copied.
+    """
+
+    query_features: Features | None = None
+    key_features: Features | None = None
+    """The same as the score's own `key_features`, where it has one."""
+    scale: float | Callable[[int], float] = 1.0
+    """A number, or a function of the features' width."""
+    features_at: Callable[[Positions], Tensor] | None = None
+    """In place of the keys' features: those of the places where keys stand, `#batch #heads key feature`."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether queries and keys are multiplied as they are."""
+        return self.query_features is None and self.key_features is None and self.features_at is None
+
+    @property
+    def depends_on_places(self) -> bool:
+        """Whether scores depend on where queries and keys stand."""
+        return self.features_at is not None
+
+    def of_query(self, query: Tensor) -> Tensor:
+        """The features of queries."""
+        return query if self.query_features is None else self.query_features(query)
+
+    def of_key(self, key: Tensor) -> Tensor:
+        """The features of keys."""
+        return key if self.key_features is None else self.key_features(key)
+
+    def factor(self, width: int) -> float:
+        """What multiplies the products of features of this width."""
+        return self.scale(width) if callable(self.scale) else self.scale
+
+    def compare(
+        self, query: Float[Tensor, "*heads query feature"], key: Float[Tensor, "*heads key feature"]
+    ) -> Float[Tensor, "*heads query key"]:
+        """Scores from the features of both sides."""
+        return self._scaled(query) @ key.mT
+
+    def pairs(
+        self, query: Float[Tensor, "batch heads edges feature"], key: Float[Tensor, "batch heads edges feature"]
+    ) -> Float[Tensor, "batch heads edges"]:
+        """Scores of rows in pairs: the two ends of each edge."""
+        return (self._scaled(query) * key).sum(-1)
+
+    def header(self, width: int) -> dict[str, Any]:
+        """What a trace says of it, beside the features of both sides."""
+        return {"kind": "product", "factor": self.factor(width)}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What a trace keeps beside the features of both sides."""
+        return {}
+
+    def onnx(self, graph: Graph, query: str, key: str, width: int) -> str:
+        """Scores from the features of both sides."""
+        factor = self.factor(width)
+        scaled = query if factor == 1.0 else graph.op("Mul", query, graph.number(factor))
+        return graph.op("MatMul", scaled, graph.turned(key, 0, 1, 3, 2))
+
+    def _scaled(self, query: Tensor) -> Tensor:
+        factor = self.factor(query.shape[-1])
+        return query if factor == 1.0 else query * factor
+
+
+class PairNetwork(NamedTuple):
+    """scores = vᵀ act(query_features(q) + key_features(k)), with act = tanh or a leaky ReLU
+
+    Without a vector, both sides have one feature, and act(…) is the score.
+    """
+
+    query_features: Features | None = None
+    key_features: Features | None = None
+    """The same as the score's own `key_features`, where it has one."""
+    vector: Float[Tensor, "#heads feature"] | None = None
+    slope: float | None = None
+    """Of the leaky ReLU below 0; None: tanh."""
+    between: Callable[[Tensor, Positions], Tensor] | None = None
+    """A third term, from queries and positions: what is added for each pair, `#batch #heads query key feature`."""
+
+    @property
+    def depends_on_places(self) -> bool:
+        """Whether scores depend on where queries and keys stand."""
+        return self.between is not None
+
+    def of_query(self, query: Tensor) -> Tensor:
+        """The features of queries."""
+        return query if self.query_features is None else self.query_features(query)
+
+    def of_key(self, key: Tensor) -> Tensor:
+        """The features of keys."""
+        return key if self.key_features is None else self.key_features(key)
+
+    @property
+    def num_terms(self) -> int:
+        """How many numbers are made of each pair."""
+        return 1 if self.vector is None else self.vector.shape[-1]
+
+    def compare(
+        self, query: Float[Tensor, "*heads query feature"], key: Float[Tensor, "*heads key feature"]
+    ) -> Float[Tensor, "*heads query key"]:
+        """Scores from the features of both sides."""
+        hidden = self.activated(query[..., :, None, :] + key[..., None, :, :])
+        if self.vector is None:
+            return hidden[..., 0]
+        vector = self.vector.to(hidden.dtype)
+        return hidden @ vector[0] if len(vector) == 1 else (hidden * vector[:, None, None, :]).sum(-1)
+
+    def pairs(
+        self, query: Float[Tensor, "batch heads edges feature"], key: Float[Tensor, "batch heads edges feature"]
+    ) -> Float[Tensor, "batch heads edges"]:
+        """Scores of rows in pairs: the two ends of each edge."""
+        hidden = self.activated(query + key)
+        return hidden[..., 0] if self.vector is None else (hidden * self.vector.to(hidden.dtype)[:, None, :]).sum(-1)
+
+    def activated(self, x: Tensor) -> Tensor:
+        """tanh or the leaky ReLU."""
+        return torch.tanh(x) if self.slope is None else leaky_relu(x, self.slope)
+
+    def header(self, width: int) -> dict[str, Any]:
+        """What a trace says of it, beside the features of both sides."""
+        return {"kind": "additive"} if self.slope is None else {"kind": "additive", "slope": self.slope}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What a trace keeps beside the features of both sides."""
+        vector = torch.ones(1, 1) if self.vector is None else self.vector
+        return {"vector": vector.detach().float().cpu()}
+
+    def onnx(self, graph: Graph, query: str, key: str, width: int) -> str:
+        """Scores from the features of both sides."""
+        both = graph.op("Add", graph.op("Unsqueeze", query, graph.whole(3)), graph.op("Unsqueeze", key, graph.whole(2)))
+        activated = graph.op("Tanh", both) if self.slope is None else graph.op("LeakyRelu", both, alpha=self.slope)
+        if self.vector is not None:
+            activated = graph.op("MatMul", activated, graph.weight(self.vector[:, None, :, None]))
+        return graph.op("Squeeze", activated, graph.whole(4))
+
+
+Form = Product | PairNetwork
+
+
+def form_of(score: object) -> Form | None:
+    """The form that a score answers with; None where it has none, or where a subclass, a hook or a method that was put
+    into the object computes something else.
+
+    >>> from foveate.attention import Dot, GATScore
+    >>> class Capped(Dot):
+    ...     def __call__(self, query, key):
+    ...         return super().__call__(query, key).tanh()
+    >>> form_of(Dot()).is_plain, form_of(GATScore(dim=4)).num_terms, form_of(Capped())
+    (True, 1, None)
+    """
+    kind: Any = type(score)
+    if not hasattr(kind, "form"):
+        return None
+    if kind.form is ProductScore.form or kind.form is PairScore.form:
+        return score.form() if describes(score, "form", SCORED) else None  # type: ignore[attr-defined]
+    return score.form() if describes(score, "form", (*SCORED, *FEATURES)) else None  # type: ignore[attr-defined]
+
+
+def checked_form(score: Any) -> Any:
+    """The form of a score that a path has accepted: what `form_of` looks at is not looked at again in every call."""
+    return score.form()
+
+
+def dot_factor(score: object, width: int) -> float | None:
+    """What multiplies the products of queries and keys of this width; None where a score is not that alone."""
+    form = form_of(score)
+    return form.factor(width) if isinstance(form, Product) and form.is_plain else None
+
+
+def form_from(header: Mapping[str, Any], vector: Tensor | None) -> Form:
+    """The form behind the header of a trace, with the vector that was kept beside it."""
+    if header["kind"] == "product":
+        return Product(scale=header["factor"])
+    return PairNetwork(vector=vector, slope=header.get("slope"))
+
+
+class _FeatureScore(nn.Module):
+    """A score of features: compare(query_features(q), key_features(k)), where `form` says how they are compared."""
+
+    def query_features(
+        self, query: Float[Tensor, "batch heads query query_dim"]
+    ) -> Float[Tensor, "batch heads query feature"]:
+        return query
+
+    def key_features(self, key: Float[Tensor, "batch heads key key_dim"]) -> Float[Tensor, "batch heads key feature"]:
+        return key
+
+    def form(self) -> Form:
+        raise NotImplementedError
+
+    def compare(
+        self,
+        query_features: Float[Tensor, "batch heads query feature"],
+        key_features: Float[Tensor, "batch heads key feature"],
+    ) -> Float[Tensor, "batch heads query key"]:
+        require_equal_width(type(self).__name__, query_features, key_features)
+        return self.form().compare(query_features, key_features)
+
+    def pairs(
+        self,
+        query_features: Float[Tensor, "batch heads edges feature"],
+        key_features: Float[Tensor, "batch heads edges feature"],
+    ) -> Float[Tensor, "batch heads edges"]:
+        return self.form().pairs(query_features, key_features)
+
+    def forward(
+        self, query: Float[Tensor, "batch heads query query_dim"], key: Float[Tensor, "batch heads key key_dim"]
+    ) -> Float[Tensor, "batch heads query key"]:
+        return self.compare(self.query_features(query), self.key_features(key))
+
+
+class ProductScore(_FeatureScore):
+    """score(q, k) = factor · query_features(q) · key_features(k)
+
+    A base for scores of your own: write the features of one side or of both, and the score runs on every path for dot
+    products, in memory linear in the length, and is small in a trace.
+
+    >>> class Positive(ProductScore):
+    ...     def key_features(self, key):
+    ...         return key.relu()
+    >>> Positive()(torch.tensor([[[[1.0, 2.0]]]]), torch.tensor([[[[3.0, -4.0]]]])).item()
+    3.0
+    """
+
+    def factor(self, width: int) -> float:
+        """The scale, for features of this width."""
+        return 1.0
+
+    def form(self) -> Product:
+        return Product(self.query_features, self.key_features, self.factor)
+
+
+class PairScore(_FeatureScore):
+    """score(q, k) = vᵀ act(query_features(q) + key_features(k)), with act = tanh, or a leaky ReLU of a `slope`
+
+    A base for small networks over pairs of your own: write the features, and set `vector`.
+    """
+
+    vector: Float[Tensor, "#heads feature"]
+    slope: float | None = None
+
+    def form(self) -> PairNetwork:
+        return PairNetwork(self.query_features, self.key_features, self.vector, self.slope)
