@@ -7,12 +7,11 @@ from torch import Tensor
 from foveate.attention.normaliser import Softmax
 from foveate.attention.paths import additive_gpu
 from foveate.attention.paths.chunked import seen_keys
-from foveate.attention.paths.hidden import nothing_to_silence, silence, weigh
+from foveate.attention.paths.hidden import nothing_to_silence, silence, suits_few, weigh, weigh_few
 from foveate.attention.paths.materialised import terms
 from foveate.attention.paths.pairwise import pair_weights, unavailable
 from foveate.attention.paths.path import Cost, Formula, cutting_reasons, share_heads
 from foveate.attention.paths.recomputation import by_rows
-from foveate.attention.paths.weighted import suits, weigh_few
 from foveate.attention.position import Positions, traced
 from foveate.attention.score import PairNetwork, checked_form, form_of
 
@@ -81,7 +80,7 @@ class AdditivePath:
         values = share_heads(value, query.shape[1])
         if hides and not nothing_to_silence(formula.visibility, at):
             seen = seen_keys(formula.visibility, at, rows) if visible is None else visible
-            values = values if suits(query, values) else silence(seen, values)[0]
+            values = values if suits_few(query, values) else silence(seen, values)[0]
             key = key if key_features is not None else silence(seen, share_heads(key, query.shape[1]))[0]
         if key_features is None:
             key_features = form.of_key(share_heads(key, query.shape[1]))
@@ -90,7 +89,7 @@ class AdditivePath:
             here = formula.visibility(at) if hides and visible is None else visible
             weights = _weights(formula, form, form.of_query(query), features, here, at)
             dropped = torch.nn.functional.dropout(weights, dropout) if dropout else weights
-            if suits(query, values):
+            if suits_few(query, values):
                 return weigh_few(dropped, values, here)
             return weigh(dropped.to(query.dtype), values, _ALL if here is None else here)
 
@@ -118,7 +117,7 @@ def looked_back(
         return None
     visible = formula.visibility(at) if formula.visibility.hides else None
     shown = _ALL if visible is None else visible
-    values, native = share_heads(value, heads), suits(query, value)
+    values, native = share_heads(value, heads), suits_few(query, value)
     if visible is not None and not nothing_to_silence(formula.visibility, at):
         values = values if native else silence(visible, values)[0]
         key = key if key_features is not None else silence(visible, share_heads(key, heads))[0]
