@@ -19,8 +19,8 @@ from foveate.data.batch import Batch
 from foveate.decode import BeamConfig, GreedyConfig, decode
 from foveate.models.marian import from_marian
 from foveate.models.transformer import Transformer, TransformerConfig
-from foveate.nn.block import BlockConfig
-from foveate.nn.position import SinusoidalConfig
+from foveate.nn.position_vector import SinusoidalConfig
+from foveate.nn.transformer_block import BlockConfig
 from foveate.tasks.translate.engine import ENGINES, Engine, EngineName
 
 

@@ -17,8 +17,8 @@ from corpus import VERSES, Corpus, read
 from torch import Tensor, nn
 
 from foveate.attention import Positions
-from foveate.nn.block import EncoderBlock
 from foveate.nn.packing import Packing
+from foveate.nn.transformer_block import EncoderBlock
 
 
 def encoder(size: Size) -> nn.ModuleList:

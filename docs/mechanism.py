@@ -19,7 +19,7 @@ from foveate.attention.transform import TransformConfig
 from foveate.attention.visibility import Visibility
 from foveate.config.field import kind_of
 from foveate.nn import RAN, RANConfig
-from foveate.nn.position import PositionConfig
+from foveate.nn.position_vector import PositionConfig
 from foveate.nn.ran_layer import RANLayer
 
 DIM, HEADS = 16, 2

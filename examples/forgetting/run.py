@@ -27,7 +27,7 @@ from foveate.models.recurrent_language_model import (
     RecurrentLanguageModelConfig,
     gradient_by_distance,
 )
-from foveate.nn.recurrent import Cell
+from foveate.nn.recurrent_layer import Cell
 from foveate.tasks.language_model.use import Generator
 
 Curve = list[float]

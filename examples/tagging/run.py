@@ -35,7 +35,6 @@ from foveate.data.labelled import Tagged
 from foveate.data.synthetic import tagged_sentences
 from foveate.models.bert import BERTConfig
 from foveate.models.tagger import TaggerConfig
-from foveate.nn.block import BlockConfig
 from foveate.nn.encoder import (
     CNNEncoderConfig,
     EncoderConfig,
@@ -44,6 +43,7 @@ from foveate.nn.encoder import (
     TransformerEncoderConfig,
     WindowEncoderConfig,
 )
+from foveate.nn.transformer_block import BlockConfig
 from foveate.storage.run import create_run
 from foveate.tasks.labelling import LabelledDataConfig
 from foveate.tasks.tag.task import TagConfig, TagTask

@@ -20,7 +20,7 @@ from foveate.attention import (
     same_segment,
     window,
 )
-from foveate.inspect.switch import switched_off
+from foveate.inspect.ablation import switched_off
 
 NODES, EDGES = 40, 200
 CLOSE = {"atol": 1e-6, "rtol": 1e-5}

@@ -16,7 +16,7 @@ from foveate.attention import AdditiveConfig, Alibi, Attention, AttentionConfig,
 from foveate.data.batch import Batch
 from foveate.decode import BeamConfig, GreedyConfig, SampleConfig, beam_size, decode
 from foveate.export import onnx
-from foveate.inspect.switch import explained, switched_off
+from foveate.inspect.ablation import explained, switched_off
 from foveate.models import BahdanauConfig, LuongConfig, Transformer, TransformerConfig
 from foveate.models.gpt import GPTConfig
 from foveate.models.recurrent_language_model import RecurrentLanguageModelConfig

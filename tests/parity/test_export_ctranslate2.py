@@ -15,9 +15,9 @@ from foveate.decode import BeamConfig, GreedyConfig, Hypothesis, SampleConfig, W
 from foveate.errors import UsageError
 from foveate.export import CTranslate2Engine, ctranslate2_refusals, save_ctranslate2, vocabulary
 from foveate.models import BahdanauConfig, Transformer, TransformerConfig
-from foveate.nn.block import BlockConfig
 from foveate.nn.loss import cross_entropy
-from foveate.nn.position import LearnedConfig, NoneConfig, SinusoidalConfig
+from foveate.nn.position_vector import LearnedConfig, NoneConfig, SinusoidalConfig
+from foveate.nn.transformer_block import BlockConfig
 
 VOCAB, END = 40, 2
 SCORE = 1e-5  # absolute, of log-probabilities of whole sentences: rounding of float32 sums

@@ -15,8 +15,8 @@ from foveate.decode import BeamConfig, GreedyConfig, SampleConfig, beam_size, de
 from foveate.errors import UsageError
 from foveate.export import onnx_engine, onnx_refusals, save_onnx
 from foveate.models import BahdanauConfig, FixedContextConfig, LuongConfig, ModelConfig, Seq2Seq, TransformerConfig
-from foveate.nn.block import BlockConfig
-from foveate.nn.position import LearnedConfig, NoneConfig, SinusoidalConfig
+from foveate.nn.position_vector import LearnedConfig, NoneConfig, SinusoidalConfig
+from foveate.nn.transformer_block import BlockConfig
 
 VOCAB, END = 40, 2
 LOGITS = 1e-5  # absolute, of logits of a few units: rounding of float32 sums

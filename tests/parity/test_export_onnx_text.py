@@ -41,7 +41,6 @@ from foveate.models import (
 )
 from foveate.models.language_model import LanguageModel
 from foveate.models.tagger import TaggerConfig
-from foveate.nn.block import BlockConfig
 from foveate.nn.encoder import (
     CNNEncoderConfig,
     EncoderConfig,
@@ -57,7 +56,8 @@ from foveate.nn.pooling import (
     MeanPoolingConfig,
     PoolingConfig,
 )
-from foveate.nn.position import LearnedConfig, NoneConfig, UnitIntervalConfig
+from foveate.nn.position_vector import LearnedConfig, NoneConfig, UnitIntervalConfig
+from foveate.nn.transformer_block import BlockConfig
 
 VOCAB, LABELS, LETTERS = 30, 5, 12
 LOGITS = 1e-5  # absolute, of logits of a few units: rounding of float32 sums

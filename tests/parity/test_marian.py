@@ -17,7 +17,7 @@ from foveate.data.batch import Batch
 from foveate.decode import Average, BeamConfig, GreedyConfig, Hypothesis, beam_size, decode
 from foveate.models import Transformer, TransformerConfig
 from foveate.models.marian import configuration, from_marian, read_marian, write_marian
-from foveate.nn.block import BlockConfig
+from foveate.nn.transformer_block import BlockConfig
 
 PAD, END, VOCAB = 60, 0, 61
 LOGITS = 1e-5  # absolute, of logits up to 10: rounding of float32 sums

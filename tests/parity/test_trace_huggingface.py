@@ -249,7 +249,7 @@ def test_a_model_that_does_not_pass_the_interface_is_refused_by_name() -> None:
 
 @torch.no_grad()
 def test_what_eager_attention_does_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from foveate.inspect.hugging_face import interface
+    from foveate.inspect.hugging_face import recording_interface as interface
 
     noted = interface.noted
 

@@ -16,7 +16,7 @@ from foveate.config import read_toml
 from foveate.errors import UsageError
 from foveate.metrics import character_error_rate
 from foveate.tasks.translate.use import Translator
-from foveate.train.resume import exclusive
+from foveate.train.resumption import exclusive
 
 SHIPPED = sorted((Path(__file__).parents[2] / "benchmarks/comparisons").glob("*.toml"))
 SMALL = ("--no-tune", "--threads", "1")

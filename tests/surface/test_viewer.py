@@ -22,9 +22,9 @@ from foveate.errors import SetupError
 from foveate.inspect import Trace, TraceProvider, Track, alignment, read_trace, steps
 from foveate.inspect.trace import given, html
 from foveate.models import TransformerConfig
-from foveate.nn.block import BlockConfig
+from foveate.nn.transformer_block import BlockConfig
 from foveate.serve import Session, application
-from foveate.serve.run import listening
+from foveate.serve.server import listening
 from foveate.serve.translation import TranslationRerunner
 from foveate.tasks.translate.head import Head
 from foveate.tasks.translate.use import Translator, trace_of

@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
                 from foveate.cli.setup import colour_wanted
                 from foveate.inspect import terminal
                 from foveate.inspect.alignment import readable
-                from foveate.inspect.label import printable
+                from foveate.inspect.caption import printable
 
                 width = shutil.get_terminal_size((100, 40)).columns
                 seen = classifier.align(text.text)

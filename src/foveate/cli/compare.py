@@ -167,7 +167,7 @@ def _seeds(words: str) -> int | list[int]:
 
 
 def _print_plan(cells: Any, design: Any) -> None:
-    from foveate.comparison.table import aligned
+    from foveate.comparison.comparison_table import aligned
     from foveate.suggestion import counted
 
     rows = [["cell", "state", "weights", "minutes left"]]

@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     from foveate.cli.voice import shown
     from foveate.errors import UsageError
     from foveate.inspect.alignment import readable
-    from foveate.inspect.label import printable
+    from foveate.inspect.caption import printable
     from foveate.tasks.masked_language_model.use import Filler
 
     if not arguments.gap:

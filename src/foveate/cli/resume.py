@@ -73,7 +73,7 @@ def extended(saved: "Run", assignments: Sequence[str], kind: type[Any]) -> "Run"
     from foveate.storage.checkpoint import Checkpoints
     from foveate.storage.run import change_run
     from foveate.suggestion import counted
-    from foveate.train.resume import EXTENDING, differences, exclusive
+    from foveate.train.resumption import EXTENDING, differences, exclusive
 
     before = to_dict(build(kind, saved.config, where=""))
     config = build(kind, override(saved.config, assignments), where="")

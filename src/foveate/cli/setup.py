@@ -19,7 +19,7 @@ from foveate.suggestion import counted, did_you_mean
 from foveate.tasks.suggestion import Suggestion
 from foveate.tasks.translate.task import TranslateConfig, require_measured
 from foveate.train import TrainConfig
-from foveate.train.resume import differences
+from foveate.train.resumption import differences
 
 Run = TypeVar("Run")
 DATA = ("data.", "second_column", "initialise_from")

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
+from foveate.comparison.comparison_folder import CELL, Folder
 from foveate.comparison.design import Design
-from foveate.comparison.folder import CELL, Folder
 from foveate.comparison.memory import step_bytes
 from foveate.comparison.subject import Bucket, Subject
 from foveate.config import to_dict

@@ -12,9 +12,9 @@ import torch
 
 from foveate.comparison import cell as cells
 from foveate.comparison.cell import Cell
+from foveate.comparison.comparison_folder import CELL, DESIGN, Folder
+from foveate.comparison.comparison_report import write_report
 from foveate.comparison.design import UNLIMITED, CompareConfig, Design
-from foveate.comparison.folder import CELL, DESIGN, Folder
-from foveate.comparison.report import write_report
 from foveate.comparison.result import Result
 from foveate.comparison.variant import Changes, tabled, varied
 from foveate.config import build
@@ -24,7 +24,7 @@ from foveate.storage.checkpoint import Checkpoints, is_finished
 from foveate.storage.draft import disk_errors
 from foveate.suggestion import counted
 from foveate.train.log import Progress, Quiet
-from foveate.train.resume import exclusive
+from foveate.train.resumption import exclusive
 from foveate.train.update import Updater
 
 PROBES = 3

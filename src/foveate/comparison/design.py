@@ -12,7 +12,7 @@ from foveate.data.text import free_columns
 from foveate.errors import UsageError
 from foveate.suggestion import counted
 from foveate.train import Constant, InverseSquareRoot
-from foveate.train.resume import differences
+from foveate.train.resumption import differences
 from foveate.train.schedule import Plateau
 
 UNLIMITED = 10**9

@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from foveate.train import TrainConfig
-from foveate.train.task import Trainable
+from foveate.train.trainable import Trainable
 from foveate.train.update import Updater
 
 LOOK = 64

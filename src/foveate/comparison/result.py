@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from foveate.comparison.cell import Cell
-from foveate.comparison.folder import Folder
+from foveate.comparison.comparison_folder import Folder
 from foveate.comparison.statistic import Estimate, paired
 from foveate.storage.draft import write_file
 from foveate.storage.manifest import write_json

@@ -10,7 +10,7 @@ from torch.nn.functional import pad
 from foveate.config import setting
 from foveate.decode.candidate import ordered
 from foveate.decode.constraint import Constraints
-from foveate.decode.noise import uniform
+from foveate.decode.random_number import uniform
 from foveate.decode.request import Request
 from foveate.decode.stepper import Hypothesis, State, Stepper
 from foveate.decode.walk import walk

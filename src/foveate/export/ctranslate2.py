@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from foveate.data.tokeniser import EOS, SPECIALS, Tokeniser
 from foveate.decode import Average, BeamConfig, DecodeConfig, GreedyConfig, Hypothesis
 from foveate.errors import SetupError, UsageError
-from foveate.export.plain import POSITIONS, position_table, require, score_factor, transformer_refusals
+from foveate.export.plain_attention import POSITIONS, position_table, require, score_factor, transformer_refusals
 from foveate.export.target import QUANTISATIONS, Quantisation
 from foveate.models import Seq2Seq, Transformer
 from foveate.nn.multihead import MultiHeadAttention

@@ -9,9 +9,9 @@
 The library is imported when it is needed: this package depends on nothing but `foveate.attention`.
 """
 
-from foveate.hugging_face.formula import Guest, SoftCapped, Sunk
+from foveate.hugging_face.guest_formula import Guest, SoftCapped, Sunk
+from foveate.hugging_face.guest_site import attend, release, sites_of
 from foveate.hugging_face.interface import NAME, register
-from foveate.hugging_face.site import attend, release, sites_of
 from foveate.hugging_face.standing import Standing
 
 __all__ = ["NAME", "Guest", "SoftCapped", "Standing", "Sunk", "attend", "register", "release", "sites_of"]

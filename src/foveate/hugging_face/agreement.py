@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from foveate.errors import UsageError
-from foveate.hugging_face.formula import Guest
+from foveate.hugging_face.guest_formula import Guest
 from foveate.hugging_face.interface import CHILD, NAME
 
 LENGTH, WRITTEN = 12, 9

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from foveate.attention import Mechanism, ScaledDot, causal, everything, padding
 from foveate.errors import SetupError, UsageError
-from foveate.hugging_face.formula import Guest
+from foveate.hugging_face.guest_formula import Guest
 from foveate.hugging_face.mask import GIVEN, Sight, sight
 from foveate.hugging_face.standing import Standing
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from foveate.attention import Positions, Visibility, block, causal, everything, nothing, padding, same_segment, window
-from foveate.hugging_face.formula import Given
+from foveate.hugging_face.guest_formula import Given
 from foveate.hugging_face.standing import Standing
 
 SAMPLED = 8

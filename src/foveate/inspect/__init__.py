@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 from foveate.inspect.alignment import Alignment
 from foveate.inspect.figure import pdf, png, svg, terminal, write
-from foveate.inspect.report import report
+from foveate.inspect.run_report import report
 from foveate.inspect.view import alignment, figure
 
 if TYPE_CHECKING:
-    from foveate.inspect.comparison import Comparison, compare
     from foveate.inspect.flow import rollout
+    from foveate.inspect.map_comparison import Comparison, compare
     from foveate.inspect.notebook import widget
     from foveate.inspect.step import Step, Steps, position_steps, steps
     from foveate.inspect.tile import DenseProvider, TileProvider, TraceProvider
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # What needs torch is imported when it is asked for: pictures of alignments need none.
 _LATER = {
-    "foveate.inspect.comparison": ("Comparison", "compare"),
+    "foveate.inspect.map_comparison": ("Comparison", "compare"),
     "foveate.inspect.flow": ("rollout",),
     "foveate.inspect.step": ("Step", "Steps", "position_steps", "steps"),
     "foveate.inspect.tile": ("DenseProvider", "TileProvider", "TraceProvider"),

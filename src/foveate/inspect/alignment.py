@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float32, Float64
 from numpy.typing import ArrayLike
 
 from foveate.errors import UsageError
-from foveate.inspect.label import printable
+from foveate.inspect.caption import printable
 from foveate.inspect.lift import equal
 
 Span = tuple[int, int]
@@ -95,7 +95,7 @@ class Alignment:
 
     def __str__(self) -> str:
         """The picture of the terminal, without colours."""
-        from foveate.inspect.figure.block import terminal
+        from foveate.inspect.figure.text_block import terminal
 
         return terminal(self) if self.weights.size else repr(self)
 

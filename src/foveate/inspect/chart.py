@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from foveate.inspect.label import printable
+from foveate.inspect.caption import printable
 
 Point = tuple[float, float]
 

@@ -2,8 +2,8 @@
 
 from html import escape
 
+from foveate.inspect.caption import printable
 from foveate.inspect.figure.paint import stylesheet
-from foveate.inspect.label import printable
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from foveate.inspect.switch import explained
+from foveate.inspect.ablation import explained
 from foveate.inspect.trace.observation import Observation, observe
 
 LONGEST = 1024

@@ -7,7 +7,7 @@ import numpy as np
 
 from foveate.errors import UsageError
 from foveate.inspect.alignment import Alignment, join_pieces
-from foveate.inspect.figure.document import pdf
+from foveate.inspect.figure.pdf import pdf
 from foveate.inspect.figure.raster import DPI, rasterised
 from foveate.inspect.figure.scale import Hue, Scale, shaded
 from foveate.inspect.figure.vector import drawn

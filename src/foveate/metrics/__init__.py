@@ -1,6 +1,6 @@
 """Metrics: scores of whole corpora, by the programs that papers name, with the signature that makes them comparable."""
 
-from foveate.metrics.alignment import Links, alignment_error_rate, link_scores, parse_naacl, parse_pharaoh
+from foveate.metrics.alignment_error import Links, alignment_error_rate, link_scores, parse_naacl, parse_pharaoh
 from foveate.metrics.classification import ClassScore, accuracy, class_scores, macro_f1
 from foveate.metrics.error import (
     character_error_rate,
@@ -8,9 +8,9 @@ from foveate.metrics.error import (
     sentence_error_rate,
     word_error_rate,
 )
-from foveate.metrics.score import Score
+from foveate.metrics.named_score import Score
 from foveate.metrics.span import Span, marks_spans, span_f1, span_scores, spans
-from foveate.metrics.text import corpus_bleu, corpus_chrf, corpus_ter
+from foveate.metrics.translation_score import corpus_bleu, corpus_chrf, corpus_ter
 
 __all__ = [
     "ClassScore",

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from foveate.metrics.score import Score, require_pairs
+from foveate.metrics.named_score import Score, require_pairs
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from foveate.errors import DataError, SetupError
-from foveate.metrics.score import Score, require_pairs
+from foveate.metrics.named_score import Score, require_pairs
 
 
 def word_error_rate(hypotheses: Sequence[str], references: Sequence[str]) -> Score:

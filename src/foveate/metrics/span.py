@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from foveate.metrics.classification import ClassScore
-from foveate.metrics.score import Score, require_pairs
+from foveate.metrics.named_score import Score, require_pairs
 
 _TAG = re.compile(r"([BIESLU])-(.+)")
 OUTSIDE = "O"

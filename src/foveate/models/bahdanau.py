@@ -13,7 +13,7 @@ from foveate.data.batch import Batch
 from foveate.models.recurrent import Memory, RecurrentSeq2Seq, RecurrentState, attend_row, attend_step
 from foveate.nn.embed import Input
 from foveate.nn.packing import Packing
-from foveate.nn.recurrent import Cell, RecurrentConfig, RecurrentEncoder, RecurrentLayer, StackState
+from foveate.nn.recurrent_layer import Cell, RecurrentConfig, RecurrentEncoder, RecurrentLayer, StackState
 
 
 @dataclass(frozen=True, kw_only=True)

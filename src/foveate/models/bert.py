@@ -12,12 +12,12 @@ from foveate.attention import Positions
 from foveate.attention.check import require_positive
 from foveate.attention.mechanism import shortest
 from foveate.data.batch import Batch
-from foveate.nn.block import BlockConfig, EncoderBlock
 from foveate.nn.dropout import dropout
 from foveate.nn.embed import Input, embed, input_of
 from foveate.nn.feedforward import ACTIVATIONS
-from foveate.nn.linear import Linear
+from foveate.nn.linear_layer import Linear
 from foveate.nn.packing import Packing
+from foveate.nn.transformer_block import BlockConfig, EncoderBlock
 
 DEVIATION = 0.02
 """Of initial embeddings. BERT's matrices began so too, which suits its width; ours begin by their own."""

@@ -23,8 +23,8 @@ from foveate.models.hugging_face import (
     their_name,
     write_folder,
 )
-from foveate.nn.block import BlockConfig
 from foveate.nn.room import within_tensors
+from foveate.nn.transformer_block import BlockConfig
 
 BLOCK = {
     "attention.query": "attention.self.query",

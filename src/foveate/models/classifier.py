@@ -14,7 +14,7 @@ from foveate.models.bert import BERTConfig, BERTEncoder
 from foveate.nn.dropout import dropout
 from foveate.nn.embed import Input, Tokens, embed, input_of
 from foveate.nn.encoder import Encoder, EncoderConfig, RNNEncoderConfig
-from foveate.nn.linear import Linear
+from foveate.nn.linear_layer import Linear
 from foveate.nn.packing import Packing
 from foveate.nn.pooling import AttentionPoolingConfig, PoolingConfig
 

@@ -11,7 +11,7 @@ from foveate.data.batch import Batch
 from foveate.models.recurrent import Memory, RecurrentSeq2Seq, RecurrentState
 from foveate.nn.embed import Input
 from foveate.nn.packing import Packing
-from foveate.nn.recurrent import Cell, RecurrentConfig, RecurrentDecoder, RecurrentEncoder, StackState
+from foveate.nn.recurrent_layer import Cell, RecurrentConfig, RecurrentDecoder, RecurrentEncoder, StackState
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,14 +16,14 @@ from foveate.attention.check import require_positive
 from foveate.attention.mechanism import shortest
 from foveate.data.batch import Batch
 from foveate.models.language_model import LanguageModel, require_equal_lengths
-from foveate.nn.block import BlockConfig, EncoderBlock
 from foveate.nn.dropout import dropout
 from foveate.nn.embed import Tokens
 from foveate.nn.loss import projected_cross_entropy
 from foveate.nn.multihead import MultiHeadAttention
 from foveate.nn.packing import Packing
 from foveate.nn.past import Past, attend_and_keep, attend_to_past, selected, standing_in, with_room
-from foveate.nn.position import LearnedConfig, PositionConfig, UnitIntervalConfig
+from foveate.nn.position_vector import LearnedConfig, PositionConfig, UnitIntervalConfig
+from foveate.nn.transformer_block import BlockConfig, EncoderBlock
 
 DEVIATION = 0.02
 """Of initial embeddings. GPT's matrices began so too, which suits its width; ours begin by their own."""

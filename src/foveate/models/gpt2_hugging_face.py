@@ -23,9 +23,9 @@ from foveate.models.hugging_face import (
     their_name,
     write_folder,
 )
-from foveate.nn.block import BlockConfig
-from foveate.nn.position import LearnedConfig
+from foveate.nn.position_vector import LearnedConfig
 from foveate.nn.room import within_tensors
+from foveate.nn.transformer_block import BlockConfig
 
 EPSILON = 1e-5
 TRANSPOSED = {"attention.output": "attn.c_proj", "feedforward.expand": "mlp.c_fc", "feedforward.contract": "mlp.c_proj"}

@@ -10,11 +10,11 @@ from foveate.attention import AnyMechanismConfig, AttentionConfig, Positions, Ro
 from foveate.attention.check import require_positive, require_rates
 from foveate.attention.mechanism import shortest
 from foveate.models.gpt import CausalTransformer
-from foveate.nn.block import require_parallel
 from foveate.nn.dropout import add_dropped
 from foveate.nn.feedforward import GatedFeedForward
 from foveate.nn.multihead import MultiHeadAttention
 from foveate.nn.packing import Packing
+from foveate.nn.transformer_block import require_parallel
 
 
 @dataclass(frozen=True, kw_only=True)

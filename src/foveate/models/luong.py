@@ -14,7 +14,7 @@ from foveate.models.fixed_context import direction_dim
 from foveate.models.recurrent import Memory, RecurrentSeq2Seq, RecurrentState, attend_in_turn, attend_row, attend_step
 from foveate.nn.embed import Input
 from foveate.nn.packing import Packing
-from foveate.nn.recurrent import Cell, RecurrentConfig, RecurrentDecoder, RecurrentEncoder, StackState
+from foveate.nn.recurrent_layer import Cell, RecurrentConfig, RecurrentDecoder, RecurrentEncoder, StackState
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,10 +22,10 @@ from foveate.models.hugging_face import (
     write_folder,
 )
 from foveate.models.transformer import Transformer, TransformerConfig
-from foveate.nn.block import BlockConfig
 from foveate.nn.feedforward import Activation
-from foveate.nn.position import SinusoidalConfig
+from foveate.nn.position_vector import SinusoidalConfig
 from foveate.nn.room import within_tensors
+from foveate.nn.transformer_block import BlockConfig
 
 ACTIVATIONS: dict[str, Activation] = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swish": "silu"}
 MODULES = {

@@ -17,7 +17,7 @@ from foveate.models.seq2seq import Seq2Seq, selected_sentences
 from foveate.nn.dropout import dropout
 from foveate.nn.embed import Input, Tokens, embed, input_of
 from foveate.nn.loss import cross_entropy
-from foveate.nn.recurrent import RecurrentEncoder, StackState
+from foveate.nn.recurrent_layer import RecurrentEncoder, StackState
 
 
 @dataclass(frozen=True, eq=False)

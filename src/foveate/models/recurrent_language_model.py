@@ -14,7 +14,7 @@ from foveate.models.language_model import LanguageModel, require_equal_lengths
 from foveate.nn.dropout import dropout
 from foveate.nn.embed import Tokens
 from foveate.nn.packing import Packing
-from foveate.nn.recurrent import Cell, RecurrentConfig, RecurrentDecoder, RecurrentLayer, StackState
+from foveate.nn.recurrent_layer import Cell, RecurrentConfig, RecurrentDecoder, RecurrentLayer, StackState
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from foveate.models.bert import BERTConfig
 from foveate.nn.dropout import dropout
 from foveate.nn.embed import Tokens
 from foveate.nn.encoder import Encoder, EncoderConfig, RNNEncoderConfig
-from foveate.nn.linear import Linear
+from foveate.nn.linear_layer import Linear
 from foveate.nn.neighbour import Neighbours
 from foveate.nn.packing import Packing
 

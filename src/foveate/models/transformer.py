@@ -17,19 +17,19 @@ from foveate.attention.mechanism import shortest
 from foveate.attention.record import is_recording
 from foveate.data.batch import Batch
 from foveate.models.seq2seq import Seq2Seq, selected_sentences
-from foveate.nn.block import BlockConfig, DecoderBlock, EncoderBlock
 from foveate.nn.dropout import dropout
 from foveate.nn.embed import Input, Tokens, embed, input_of
-from foveate.nn.linear import PackedWeight, may_pack, packed_product
+from foveate.nn.linear_layer import PackedWeight, may_pack, packed_product
 from foveate.nn.loss import projected_cross_entropy
 from foveate.nn.multihead import KeyValue
 from foveate.nn.origin import Origin, is_plain
 from foveate.nn.packing import Packing
 from foveate.nn.past import ROOM_STEP, Past, Stored, attend_to_past, no_past, selected, standing, standing_in, with_room
-from foveate.nn.position import PositionConfig, SinusoidalConfig, UnitInterval
+from foveate.nn.position_vector import PositionConfig, SinusoidalConfig, UnitInterval
 from foveate.nn.prepared.flat_block import FlatBlock, FlatBlocks, Sight
 from foveate.nn.prepared.flat_step import DecoderStep
 from foveate.nn.ran import RANConfig, RANEncoder
+from foveate.nn.transformer_block import BlockConfig, DecoderBlock, EncoderBlock
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,5 @@
 """Modules with weights."""
 
-from foveate.nn.block import BlockConfig, DecoderBlock, EncoderBlock
 from foveate.nn.embed import Input, Patches, Tokens, Vectors
 from foveate.nn.encoder import (
     CNNEncoderConfig,
@@ -22,7 +21,7 @@ from foveate.nn.pooling import (
     MeanPoolingConfig,
     PoolingConfig,
 )
-from foveate.nn.position import (
+from foveate.nn.position_vector import (
     BinaryCode,
     BinaryConfig,
     IndexConfig,
@@ -42,7 +41,8 @@ from foveate.nn.position import (
 from foveate.nn.ran import RAN, RANConfig, RANEncoder, RANExplanation
 from foveate.nn.ran_head import RANHead
 from foveate.nn.ran_layer import RANOutput, RANState
-from foveate.nn.recurrent import LectureGRU, RecurrentConfig, RecurrentDecoder, RecurrentEncoder, RecurrentLayer
+from foveate.nn.recurrent_layer import LectureGRU, RecurrentConfig, RecurrentDecoder, RecurrentEncoder, RecurrentLayer
+from foveate.nn.transformer_block import BlockConfig, DecoderBlock, EncoderBlock
 
 __all__ = [
     "RAN",

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from foveate.nn.position import PositionConfig
+from foveate.nn.position_vector import PositionConfig
 
 MEANING = {
     "unique": "no two positions of a sequence have the same vector",

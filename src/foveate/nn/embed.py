@@ -11,8 +11,8 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from foveate.attention.check import require_positive
-from foveate.nn.linear import Linear
-from foveate.nn.position import LearnedPosition
+from foveate.nn.linear_layer import Linear
+from foveate.nn.position_vector import LearnedPosition
 
 
 @runtime_checkable

@@ -12,14 +12,14 @@ from foveate.attention import Positions
 from foveate.attention.check import require_positive, require_rates
 from foveate.attention.mechanism import shortest
 from foveate.config.field import setting
-from foveate.nn.block import BlockConfig, EncoderBlock
 from foveate.nn.dropout import dropout
-from foveate.nn.linear import Linear
+from foveate.nn.linear_layer import Linear
 from foveate.nn.neighbour import Neighbours, lengths_of_tokens
 from foveate.nn.packing import Packing
-from foveate.nn.position import PositionConfig, SinusoidalConfig
+from foveate.nn.position_vector import PositionConfig, SinusoidalConfig
 from foveate.nn.ran import RANConfig, RANEncoder
-from foveate.nn.recurrent import RecurrentConfig, RecurrentEncoder
+from foveate.nn.recurrent_layer import RecurrentConfig, RecurrentEncoder
+from foveate.nn.transformer_block import BlockConfig, EncoderBlock
 
 
 class Encoder(nn.Module, ABC):

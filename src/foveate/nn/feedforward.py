@@ -10,7 +10,7 @@ from torch.nn.functional import gelu, relu, silu
 
 from foveate.nn import bfloat16
 from foveate.nn.dropout import dropout
-from foveate.nn.linear import Linear
+from foveate.nn.linear_layer import Linear
 from foveate.nn.origin import is_plain
 
 Activation = Literal["relu", "gelu", "silu", "gelu_tanh"]

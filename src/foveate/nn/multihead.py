@@ -19,7 +19,7 @@ from foveate.attention.check import refusal, require_whole
 from foveate.attention.mechanism import shortest
 from foveate.attention.record import is_recording, note
 from foveate.attention.score import FeedbackScore
-from foveate.nn.linear import Linear, linear
+from foveate.nn.linear_layer import Linear, linear
 from foveate.nn.origin import is_plain
 from foveate.nn.packing import Packing
 from foveate.nn.prepared import packed_attention

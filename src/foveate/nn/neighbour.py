@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from foveate.nn.linear import Linear
+from foveate.nn.linear_layer import Linear
 from foveate.nn.packing import Packing
 
 

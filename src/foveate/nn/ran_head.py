@@ -7,8 +7,8 @@ from torch.nn.functional import silu
 
 from foveate.attention.check import require_positive, require_rates
 from foveate.nn.dropout import dropout
-from foveate.nn.gate import Gate
-from foveate.nn.linear import Linear
+from foveate.nn.linear_layer import Linear
+from foveate.nn.ran_gate import Gate
 from foveate.nn.ran_layer import RANOutput
 
 

@@ -15,8 +15,8 @@ from foveate.attention.check import require_positive, require_rates
 from foveate.attention.transform import rotated
 from foveate.config.field import setting
 from foveate.nn.dropout import add_dropped
-from foveate.nn.gate import Gate, Norm, Standard, standardised
-from foveate.nn.linear import Linear
+from foveate.nn.linear_layer import Linear
+from foveate.nn.ran_gate import Gate, Norm, Standard, standardised
 from foveate.nn.ran_review import Review
 from foveate.nn.ran_window import Windows
 

@@ -7,8 +7,8 @@ from torch.nn.functional import silu
 
 from foveate.attention import Attention, Positions, causal, padding
 from foveate.nn.dropout import add_dropped
-from foveate.nn.gate import Gate, Norm, Standard
-from foveate.nn.linear import Linear
+from foveate.nn.linear_layer import Linear
+from foveate.nn.ran_gate import Gate, Norm, Standard
 from foveate.nn.ran_window import Windows
 
 

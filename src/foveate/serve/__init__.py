@@ -1,7 +1,7 @@
 """The viewer's server: one trace, and perhaps its model, for one person on this machine."""
 
 from foveate.serve.app import application
-from foveate.serve.run import open_viewer
+from foveate.serve.server import open_viewer
 from foveate.serve.session import Rerun, Rerunner, Session
 
 __all__ = ["Rerun", "Rerunner", "Session", "application", "open_viewer"]

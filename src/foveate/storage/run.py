@@ -16,9 +16,9 @@ from typing import Any
 
 from foveate.errors import DataError, UsageError
 from foveate.storage.draft import disk_errors
-from foveate.storage.link import require_unlinked
 from foveate.storage.manifest import DamagedError, read_json, write_json
 from foveate.storage.shipped import SHIPPED, run_folder
+from foveate.storage.symbolic_link import require_unlinked
 from foveate.suggestion import missing_file
 
 FORMAT = 1

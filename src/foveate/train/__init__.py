@@ -6,7 +6,7 @@ from foveate.train.log import Progress, watch
 from foveate.train.loop import fit
 from foveate.train.recipe import TrainConfig
 from foveate.train.schedule import Constant, Cosine, InverseSquareRoot, Plateau, noam_peak
-from foveate.train.task import Loss, Outcome, Trainable, require_measured
+from foveate.train.trainable import Loss, Outcome, Trainable, require_measured
 
 __all__ = [
     "Checkpoints",

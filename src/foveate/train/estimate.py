@@ -9,7 +9,7 @@ from torch import nn
 
 from foveate.errors import DataError
 from foveate.train.recipe import TrainConfig
-from foveate.train.task import Trainable
+from foveate.train.trainable import Trainable
 from foveate.train.update import Updater
 
 TIMED, ENOUGH = 3, 2.0

@@ -12,8 +12,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from foveate.config import parse_json
 from foveate.storage.draft import disk_errors
-from foveate.storage.link import open_own
 from foveate.storage.manifest import DamagedError
+from foveate.storage.symbolic_link import open_own
 from foveate.train.history import to_json
 
 

@@ -22,21 +22,21 @@ from foveate.config import to_dict
 from foveate.errors import UsageError
 from foveate.storage.checkpoint import STATE, Checkpoint, Checkpoints, model_tensors, restore_model, save_final
 from foveate.storage.draft import disk_errors, remove_stale
-from foveate.storage.link import require_unlinked
 from foveate.storage.manifest import write_json
+from foveate.storage.symbolic_link import require_unlinked
 from foveate.train import history as past
 from foveate.train.average import average
 from foveate.train.history import Validation
 from foveate.train.interrupt import Interrupt
 from foveate.train.log import MetricsLog, Progress, Quiet
+from foveate.train.log_window import Window
 from foveate.train.noise import noise_seed, reseed
 from foveate.train.optimiser import optimiser_tensors, restore_optimiser
 from foveate.train.recipe import TrainConfig
-from foveate.train.resume import exclusive, require_same
+from foveate.train.resumption import exclusive, require_same
 from foveate.train.state import State
-from foveate.train.task import Outcome, Trainable, require_measured
+from foveate.train.trainable import Outcome, Trainable, require_measured
 from foveate.train.update import Updater
-from foveate.train.window import Window
 
 
 def fit(

@@ -14,7 +14,7 @@ from foveate.train.history import Validation
 from foveate.train.noise import noise_seed, reseed
 from foveate.train.optimiser import adamw
 from foveate.train.recipe import TrainConfig
-from foveate.train.task import Loss, Trainable
+from foveate.train.trainable import Loss, Trainable
 
 
 @dataclass(frozen=True, kw_only=True)

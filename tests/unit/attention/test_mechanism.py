@@ -3,7 +3,7 @@
 import pytest
 
 from foveate.attention import AttentionConfig, Visibility
-from foveate.nn.block import BlockConfig
+from foveate.nn.transformer_block import BlockConfig
 
 
 @pytest.mark.parametrize(

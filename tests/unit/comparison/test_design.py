@@ -8,7 +8,7 @@ from foveate.comparison import Budget, design_of
 from foveate.data.tokeniser import CharacterConfig
 from foveate.errors import UsageError
 from foveate.models import BERTConfig
-from foveate.nn.block import BlockConfig
+from foveate.nn.transformer_block import BlockConfig
 from foveate.tasks.pretrained import Pretrained
 
 BASE = {

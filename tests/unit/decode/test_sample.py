@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from foveate.decode import GreedyConfig, SampleConfig, decode
-from foveate.decode.noise import mix, uniform
+from foveate.decode.random_number import mix, uniform
 from foveate.decode.sample import HEAD, draw
 
 

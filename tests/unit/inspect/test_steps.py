@@ -15,7 +15,7 @@ from foveate.attention.normaliser import Hard
 from foveate.attention.score import Additive
 from foveate.errors import DataError, UsageError
 from foveate.inspect import Step, Steps, Trace, Track, observe, position_steps, steps
-from foveate.inspect.label import cell_width
+from foveate.inspect.caption import cell_width
 from foveate.inspect.step.formula import boxed, escaped, latex, plain
 from foveate.inspect.step.number import aligned
 

@@ -6,7 +6,7 @@ import pytest
 
 from foveate.errors import UsageError
 from foveate.inspect import Alignment, terminal
-from foveate.inspect.label import cell_width
+from foveate.inspect.caption import cell_width
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "figure"
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")

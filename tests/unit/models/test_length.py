@@ -22,11 +22,11 @@ from foveate.models import (
     TaggerConfig,
     TransformerConfig,
 )
-from foveate.nn.block import BlockConfig
 from foveate.nn.encoder import RANEncoderConfig, TransformerEncoderConfig
 from foveate.nn.pooling import AttentionPoolingConfig
-from foveate.nn.position import LearnedConfig, NoneConfig
+from foveate.nn.position_vector import LearnedConfig, NoneConfig
 from foveate.nn.ran import RANConfig
+from foveate.nn.transformer_block import BlockConfig
 
 LINFORMER = LinformerConfig(max_length=12, projected_length=2)
 SYNTHESIZER = SynthesizerConfig(max_length=11, rank=2)

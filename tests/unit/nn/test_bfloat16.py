@@ -10,7 +10,7 @@ from torch import Tensor
 from foveate import native
 from foveate.nn import bfloat16
 from foveate.nn.feedforward import FeedForward
-from foveate.nn.linear import linear
+from foveate.nn.linear_layer import linear
 from foveate.nn.loss import projected_cross_entropy
 
 pytestmark = pytest.mark.usefixtures("registers")

@@ -7,7 +7,6 @@ import torch
 
 from foveate.attention import AnyMechanismConfig, AttentionConfig, Rotary, Sparsemax, record, window
 from foveate.attention.efficient import EfficientConfig
-from foveate.nn.block import BlockConfig
 from foveate.nn.encoder import (
     CNNEncoderConfig,
     EncoderConfig,
@@ -24,6 +23,7 @@ from foveate.nn.pooling import (
     MeanPoolingConfig,
     PoolingConfig,
 )
+from foveate.nn.transformer_block import BlockConfig
 
 BLOCK = BlockConfig(model_dim=8, num_heads=2, feedforward_dim=16, norm="pre")
 ENCODERS: list[EncoderConfig] = [

@@ -13,7 +13,7 @@ from foveate.errors import DataError, UsageError
 from foveate.models.classifier import ClassifierConfig
 from foveate.models.tagger import TaggerConfig
 from foveate.nn.encoder import EncoderConfig, RNNEncoderConfig, TransformerEncoderConfig
-from foveate.nn.position import LearnedConfig
+from foveate.nn.position_vector import LearnedConfig
 from foveate.storage.run import create_run
 from foveate.tasks.classify.task import ClassifyConfig, ClassifyTask
 from foveate.tasks.classify.use import TextClassifier

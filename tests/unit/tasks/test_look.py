@@ -14,12 +14,12 @@ from foveate.data.batch import Batch
 from foveate.data.label import Labels
 from foveate.data.tokeniser import CharacterTokeniser, WordTokeniser
 from foveate.inspect import Alignment, Trace, observe, steps
-from foveate.inspect.switch import explained
+from foveate.inspect.ablation import explained
 from foveate.models import BERTConfig, GPTConfig, TransformerConfig
 from foveate.models.classifier import ClassifierConfig
 from foveate.models.tagger import TaggerConfig
-from foveate.nn.block import BlockConfig
 from foveate.nn.encoder import TransformerEncoderConfig
+from foveate.nn.transformer_block import BlockConfig
 from foveate.tasks.classify.use import TextClassifier
 from foveate.tasks.language_model.use import Generator
 from foveate.tasks.masked_language_model.use import Filler

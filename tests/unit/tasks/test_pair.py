@@ -21,8 +21,8 @@ from foveate.data.tokeniser import BOS, EOS, CharacterConfig
 from foveate.errors import DataError, UsageError
 from foveate.models import BERTConfig
 from foveate.models.classifier import ClassifierConfig
-from foveate.nn.block import BlockConfig
 from foveate.nn.encoder import EncoderConfig, RNNEncoderConfig
+from foveate.nn.transformer_block import BlockConfig
 from foveate.storage.run import create_run
 from foveate.tasks.classify.task import ClassifyConfig, ClassifyTask
 from foveate.tasks.classify.use import TextClassifier

@@ -10,7 +10,7 @@ from foveate.config import build, to_dict
 from foveate.data.tokeniser import CharacterConfig, SentencePieceConfig, TokeniserConfig, WordConfig
 from foveate.errors import DataError, UsageError
 from foveate.models import BERTConfig
-from foveate.nn.block import BlockConfig
+from foveate.nn.transformer_block import BlockConfig
 from foveate.storage.run import create_run
 from foveate.tasks.classify.task import ClassifyConfig, ClassifyTask
 from foveate.tasks.classify.use import TextClassifier

@@ -15,7 +15,7 @@ from foveate.errors import UsageError
 from foveate.train import Constant, Outcome, TrainConfig, fit
 from foveate.train.interrupt import Interrupt
 from foveate.train.log import Quiet
-from foveate.train.resume import differences, exclusive
+from foveate.train.resumption import differences, exclusive
 
 CONFIG = TrainConfig(steps=8, schedule=Constant(), validate_every=2, save_every=2, log_every=1)
 

@@ -4,7 +4,7 @@ from torch import nn
 
 from foveate import machine
 from foveate.errors import DataError
-from foveate.nn.linear import Linear
+from foveate.nn.linear_layer import Linear
 from foveate.train.optimiser import adamw, optimiser_tensors, restore_optimiser
 
 

@@ -8,10 +8,16 @@ from typing import Any
 import torch
 from torch import nn
 
-from foveate.export.onnx import labelling, language_model, masked, recurrent, transformer
-from foveate.export.onnx.engine import OnnxEngine, OnnxState
-from foveate.export.onnx.graph import Graph
-from foveate.export.plain import exchanged, input_refusals, require
+from foveate.export.onnx import (
+    bert_graph,
+    labelling_graph,
+    language_model_graph,
+    recurrent_graph,
+    transformer_graph,
+)
+from foveate.export.onnx.operator_graph import Graph
+from foveate.export.onnx.runtime import OnnxEngine, OnnxState
+from foveate.export.plain_attention import exchanged, input_refusals, require
 from foveate.models import BERT, LanguageModel, Seq2Seq, Transformer
 from foveate.models.classifier import Classifier
 from foveate.models.recurrent import RecurrentSeq2Seq
@@ -24,11 +30,11 @@ FLOAT = 1
 Signature = dict[str, dict[str, str]]
 """By "inputs" and "outputs", a type and a shape for each name."""
 FAMILIES: tuple[tuple[Any, ModuleType], ...] = (
-    (Transformer, transformer),
-    (RecurrentSeq2Seq, recurrent),
-    (LanguageModel, language_model),
-    (BERT, masked),
-    ((Tagger, PieceTagger, Classifier), labelling),
+    (Transformer, transformer_graph),
+    (RecurrentSeq2Seq, recurrent_graph),
+    (LanguageModel, language_model_graph),
+    (BERT, bert_graph),
+    ((Tagger, PieceTagger, Classifier), labelling_graph),
 )
 """Models, and where their graphs are written: each place has `refusals`, `max_length` and `graphs`."""
 

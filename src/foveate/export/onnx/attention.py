@@ -5,9 +5,9 @@ from typing import Any
 from foveate.attention import Attention
 from foveate.attention.transform import QKNorm, Rotary
 from foveate.export.onnx import rule, score, transform
-from foveate.export.onnx.graph import Graph
+from foveate.export.onnx.operator_graph import Graph
 from foveate.export.onnx.rule import Places
-from foveate.export.plain import always_refused
+from foveate.export.plain_attention import always_refused
 from foveate.nn.multihead import MultiHeadAttention
 
 

@@ -11,7 +11,7 @@ from foveate.attention.bias import Gaussian
 from foveate.attention.visibility.rule import And, Everything
 from foveate.attention.visibility.segment import Padding
 from foveate.attention.visibility.window import Causal, Window
-from foveate.export.onnx.graph import Graph
+from foveate.export.onnx.operator_graph import Graph
 
 BIASES = (Alibi, Gaussian, RelativeBuckets)
 

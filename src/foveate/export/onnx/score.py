@@ -8,7 +8,7 @@ from torch import nn
 from foveate.attention.claim import claim
 from foveate.attention.score import form_of
 from foveate.attention.score.form import Features, Form
-from foveate.export.onnx.graph import Graph
+from foveate.export.onnx.operator_graph import Graph
 
 
 def refusals(score: object) -> list[str]:

@@ -6,8 +6,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from foveate.export.onnx.graph import Graph
-from foveate.nn.recurrent import LectureGRU, RecurrentDecoder, RecurrentEncoder, RecurrentLayer
+from foveate.export.onnx.operator_graph import Graph
+from foveate.nn.recurrent_layer import LectureGRU, RecurrentDecoder, RecurrentEncoder, RecurrentLayer
 
 OPERATORS = {"rnn": "RNN", "lstm": "LSTM", "gru": "GRU", "lecture_gru": "GRU"}
 Layers = list[list[str]]

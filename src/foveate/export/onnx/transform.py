@@ -6,7 +6,7 @@ import torch
 
 from foveate.attention.onnx import unit
 from foveate.attention.transform import QKNorm, Rotary
-from foveate.export.onnx.graph import Graph
+from foveate.export.onnx.operator_graph import Graph
 from foveate.export.onnx.rule import Places
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foveate.errors import SetupError
-from foveate.inspect.label import Direction, cell_width
+from foveate.inspect.caption import Direction, cell_width
 
 if TYPE_CHECKING:
     import uharfbuzz

@@ -6,11 +6,11 @@ from xml.etree import ElementTree
 
 from foveate.errors import SetupError, UsageError
 from foveate.inspect.alignment import Alignment
+from foveate.inspect.caption import Direction, Reading
 from foveate.inspect.figure.letter import BOLD, REGULAR, Face, runs
 from foveate.inspect.figure.pixel import SIGNATURE, chunk, international
 from foveate.inspect.figure.scale import Hue, Scale, Theme
 from foveate.inspect.figure.vector import svg
-from foveate.inspect.label import Direction, Reading
 
 SVG = "{http://www.w3.org/2000/svg}"
 INCH = 96

@@ -10,7 +10,11 @@ from jaxtyping import Bool, Int
 
 from foveate.errors import UsageError
 from foveate.inspect.alignment import Alignment
-from foveate.inspect.figure.layout import (
+from foveate.inspect.caption import Direction, Reading, first_strong, printable
+from foveate.inspect.figure.letter import width
+from foveate.inspect.figure.paint import Classed, Fixed, Paint, stylesheet
+from foveate.inspect.figure.scale import HIDDEN, NAN, STEPS, Hue, Scale, Shading, shaded
+from foveate.inspect.figure.svg_layout import (
     CAPTION,
     GAP,
     KEY,
@@ -25,10 +29,6 @@ from foveate.inspect.figure.layout import (
     arrange,
     keys_width,
 )
-from foveate.inspect.figure.letter import width
-from foveate.inspect.figure.paint import Classed, Fixed, Paint, stylesheet
-from foveate.inspect.figure.scale import HIDDEN, NAN, STEPS, Hue, Scale, Shading, shaded
-from foveate.inspect.label import Direction, Reading, first_strong, printable
 
 FONTS = (
     "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', 'Noto Sans Arabic', Vazirmatn, "

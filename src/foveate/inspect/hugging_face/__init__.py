@@ -16,10 +16,10 @@ from torch import nn
 
 from foveate.errors import UsageError
 from foveate.hugging_face import Guest
-from foveate.inspect.hugging_face.check import OUTSIDE, Check, passes_by
-from foveate.inspect.hugging_face.interface import NAME, implementation, register
+from foveate.inspect.hugging_face.eager_check import OUTSIDE, Check, passes_by
+from foveate.inspect.hugging_face.recorded_site import HuggingFaceRecord
 from foveate.inspect.hugging_face.recording import HuggingFaceRecording, active
-from foveate.inspect.hugging_face.site import HuggingFaceRecord
+from foveate.inspect.hugging_face.recording_interface import NAME, implementation, register
 
 __all__ = ["HuggingFaceRecord", "HuggingFaceRecording", "record"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from foveate.inspect.hugging_face.site import HuggingFaceRecord, joined
+from foveate.inspect.hugging_face.recorded_site import HuggingFaceRecord, joined
 from foveate.inspect.trace.conversion import Stored
 from foveate.inspect.trace.trace import Pedigree, Trace
 from foveate.inspect.trace.track import Track

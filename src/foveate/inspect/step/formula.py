@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import cache
 from xml.etree import ElementTree
 
-from foveate.inspect.figure.layout import Pixels
 from foveate.inspect.figure.letter import width
+from foveate.inspect.figure.svg_layout import Pixels
 
 _LOW = str.maketrans("0123456789+−=()aehijklmnoprstuvx", "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓ")
 _COMMANDS = {

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from foveate.errors import UsageError
 from foveate.inspect.alignment import join_pieces
-from foveate.inspect.figure.document import pdf
-from foveate.inspect.figure.file import written
+from foveate.inspect.figure.pdf import pdf
+from foveate.inspect.figure.picture_file import written
 from foveate.inspect.figure.raster import DPI, rasterised
 from foveate.inspect.step import mathml as m
 from foveate.inspect.step import writing

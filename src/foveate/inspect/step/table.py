@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from foveate.inspect.caption import printable
 from foveate.inspect.figure.scale import INKS, STEPS, hexadecimal, ramp
-from foveate.inspect.label import printable
 from foveate.inspect.step.number import together
 
 Numbers = float | list[float] | list[list[float]]

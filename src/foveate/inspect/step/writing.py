@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from foveate.inspect.label import cell_width, fit, printable
+from foveate.inspect.caption import cell_width, fit, printable
 from foveate.inspect.step.formula import escaped, latex, plain
 from foveate.inspect.step.table import Shown, Table, tint
 

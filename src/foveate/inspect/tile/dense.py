@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, UInt16, UInt32
 
 from foveate.inspect.lift import equal
 from foveate.inspect.tile.code import SIZE, encode, framed
-from foveate.inspect.tile.measure import MEASURES, NOTHING, numbered
+from foveate.inspect.tile.head_measure import MEASURES, NOTHING, numbered
 from foveate.inspect.tile.provider import (
     Cancelled,
     Cell,

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from foveate.attention.normaliser import Softmax
-from foveate.inspect.tile.measure import NOTHING, along, numbered
+from foveate.inspect.tile.head_measure import NOTHING, along, numbered
 from foveate.inspect.tile.pool import Cells, blocks
 from foveate.inspect.tile.provider import Cancelled, Statistics, stop_if
 from foveate.inspect.trace import normal

@@ -19,11 +19,11 @@ from foveate import native
 from foveate.attention import Attention, Positions, Visibility, causal, padding
 from foveate.attention.record import note
 from foveate.attention.score import dot_factor
-from foveate.nn.block import DecoderBlock, Residual
 from foveate.nn.feedforward import ACTIVATIONS, Activation, FeedForward
-from foveate.nn.linear import Linear, may_pack, packed_product, packed_product_add, packed_weight
+from foveate.nn.linear_layer import Linear, may_pack, packed_product, packed_product_add, packed_weight
 from foveate.nn.multihead import KeyValue, MultiHeadAttention
 from foveate.nn.origin import Origin, is_plain
+from foveate.nn.transformer_block import DecoderBlock, Residual
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from foveate.inspect.caption import printable
 from foveate.inspect.chart import figure_text, nice_ticks
-from foveate.inspect.label import printable
 
 WIDTH, HEIGHT = 560, 330
 LEFT, RIGHT, TOP, BOTTOM = 58, 16, 14, 46

@@ -22,12 +22,12 @@ from foveate.comparison.variant import folder_names
 from foveate.config import to_dict
 from foveate.errors import DataError, UsageError
 from foveate.storage.draft import disk_errors, remove_stale
-from foveate.storage.link import require_unlinked
 from foveate.storage.manifest import file_digest, read_json, write_json
 from foveate.storage.run import create_run, read_run
+from foveate.storage.symbolic_link import require_unlinked
 from foveate.suggestion import missing_file
 from foveate.train import require_measured
-from foveate.train.resume import differences
+from foveate.train.resumption import differences
 
 FORMAT = 1
 DESIGN, CELL, HELD_OUT = "comparison.json", "cell.json", "held-out.json"

@@ -7,9 +7,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from foveate.errors import SetupError, UsageError
-from foveate.hugging_face.site import kind_of
+from foveate.hugging_face.guest_site import kind_of
+from foveate.inspect.hugging_face.recorded_site import HuggingFaceRecord
 from foveate.inspect.hugging_face.recording import HuggingFaceRecording, active
-from foveate.inspect.hugging_face.site import HuggingFaceRecord
 
 NAME = "foveate_recorded"
 UNKNOWN = {"softcap": "soft-capped scores", "s_aux": "sinks beside the keys"}

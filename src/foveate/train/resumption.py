@@ -9,7 +9,7 @@ import torch
 
 from foveate import native
 from foveate.errors import UsageError
-from foveate.storage.link import open_own
+from foveate.storage.symbolic_link import open_own
 
 try:
     import fcntl

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 
 from foveate.errors import DataError
-from foveate.metrics.score import Score, require_pairs
+from foveate.metrics.named_score import Score, require_pairs
 
 Link = tuple[int, int]
 _PHARAOH = re.compile(r"(\d+)([-?p])(\d+)")

@@ -6,9 +6,9 @@ from torch import nn
 
 from foveate.attention import Attention, padding
 from foveate.export.onnx import score
-from foveate.export.onnx.encoder import Texts
-from foveate.export.onnx.graph import Graph
-from foveate.export.plain import rule_refusals
+from foveate.export.onnx.encoder_graph import Texts
+from foveate.export.onnx.operator_graph import Graph
+from foveate.export.plain_attention import rule_refusals
 from foveate.nn.pooling import AttentionPooling, FirstPooling, MaxPooling
 
 

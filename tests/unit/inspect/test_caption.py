@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.inspect.label import cell_width, clusters, fit, joins, printable, reading_direction
+from foveate.inspect.caption import cell_width, clusters, fit, joins, printable, reading_direction
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=12)
 

@@ -2,10 +2,10 @@
 
 from typing import Any, cast
 
-from foveate.export.onnx import block, stack
-from foveate.export.onnx.graph import Graph
+from foveate.export.onnx import block_graph, stack
+from foveate.export.onnx.operator_graph import Graph
 from foveate.export.onnx.rule import Places
-from foveate.export.plain import POSITIONS
+from foveate.export.plain_attention import POSITIONS
 from foveate.models import LanguageModel, RecurrentLanguageModel
 from foveate.models.gpt import CausalTransformer
 
@@ -13,14 +13,14 @@ from foveate.models.gpt import CausalTransformer
 def refusals(model: LanguageModel) -> list[str]:
     """What of a model has no graph here."""
     if isinstance(model, CausalTransformer):
-        return block.refusals("layer", model.blocks)
+        return block_graph.refusals("layer", model.blocks)
     return [] if isinstance(model, RecurrentLanguageModel) else [f"{type(model).__name__} is unknown"]
 
 
 def max_length(model: LanguageModel) -> int | None:
     """The most positions that the graph represents; None when there is no limit."""
     if isinstance(model, CausalTransformer):
-        return block.limit(model.max_length, getattr(model, "position", None), model.blocks)
+        return block_graph.limit(model.max_length, getattr(model, "position", None), model.blocks)
     return model.max_length
 
 
@@ -37,15 +37,15 @@ def graphs(model: LanguageModel) -> dict[str, Graph]:
 
 def _transformer(graph: Graph, model: CausalTransformer, tokens: str) -> None:
     rows, length, dim = graph.size(tokens, 0), graph.size(tokens, 1), model.embedding.embedding_dim
-    pasts = list(block.pasts(graph, model.blocks))
+    pasts = list(block_graph.pasts(graph, model.blocks))
     past = graph.size(pasts[0][0], 2)
     end = graph.op("Add", past, length)
     places = Places(graph.places(past, end), graph.places(graph.whole(0), end), max_length(model) or POSITIONS)
     x = graph.op("Gather", graph.weight(model.embedding.weight), graph.shaped(tokens, -1))
-    x = block.placed(graph, x, getattr(model, "position", None), (rows, length, dim), places, "")
+    x = block_graph.placed(graph, x, getattr(model, "position", None), (rows, length, dim), places, "")
     for layer, before in zip(cast(Any, model.blocks), pasts, strict=True):
-        x = block.residual(graph, layer.attention_residual, x, block.past, layer, before, rows, places)
-        x = block.residual(graph, layer.feedforward_residual, x, block.feedforward, layer)
+        x = block_graph.residual(graph, layer.attention_residual, x, block_graph.past, layer, before, rows, places)
+        x = block_graph.residual(graph, layer.feedforward_residual, x, block_graph.feedforward, layer)
     logits, vocab = graph.product(graph.norm(x, model.norm), model.output_table), model.embedding.num_embeddings
     graph.output("logits", graph.shaped(logits, rows, length, vocab), ["rows", "length", vocab])
 

@@ -12,11 +12,11 @@ from foveate.attention.claim import is_hooked
 from foveate.attention.score import dot_factor
 from foveate.errors import UsageError
 from foveate.models import Seq2Seq, Transformer
-from foveate.nn.block import DecoderBlock, EncoderBlock
 from foveate.nn.embed import Tokens
 from foveate.nn.multihead import MultiHeadAttention
-from foveate.nn.position import NoPosition, UnitInterval
+from foveate.nn.position_vector import NoPosition, UnitInterval
 from foveate.nn.ran import RANEncoder
+from foveate.nn.transformer_block import DecoderBlock, EncoderBlock
 
 POSITIONS = 2048
 """Positions that an exported table has where the model itself has no limit."""

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from foveate.errors import UsageError
-from foveate.inspect.hugging_face.interface import implementation
+from foveate.inspect.hugging_face.recorded_site import HuggingFaceRecord
 from foveate.inspect.hugging_face.recording import HuggingFaceRecording, active
-from foveate.inspect.hugging_face.site import HuggingFaceRecord
+from foveate.inspect.hugging_face.recording_interface import implementation
 
 OUTSIDE = frozenset({"longformer", "big_bird", "bigbird_pegasus", "reformer", "led", "funnel", "xlnet", "transfo-xl"})
 """Models with an attention of their own, which passes no interface."""

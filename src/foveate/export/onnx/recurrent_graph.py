@@ -5,12 +5,12 @@ from typing import Any, cast
 
 from foveate.attention import Attention, padding
 from foveate.export.onnx import score, stack
-from foveate.export.onnx.graph import Graph
+from foveate.export.onnx.operator_graph import Graph
 from foveate.export.onnx.stack import Layers, Sizes
-from foveate.export.plain import rule_refusals
+from foveate.export.plain_attention import rule_refusals
 from foveate.models import Bahdanau, FixedContext, Luong
 from foveate.models.recurrent import RecurrentSeq2Seq
-from foveate.nn.recurrent import RecurrentDecoder, RecurrentLayer
+from foveate.nn.recurrent_layer import RecurrentDecoder, RecurrentLayer
 
 
 def refusals(model: RecurrentSeq2Seq) -> list[str]:

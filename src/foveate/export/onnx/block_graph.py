@@ -7,10 +7,10 @@ from typing import Any
 from torch import nn
 
 from foveate.export.onnx import attention
-from foveate.export.onnx.graph import Graph
+from foveate.export.onnx.operator_graph import Graph
 from foveate.export.onnx.rule import Places
-from foveate.export.plain import POSITIONS, position_table
-from foveate.nn.position import NoPosition, UnitInterval
+from foveate.export.plain_attention import POSITIONS, position_table
+from foveate.nn.position_vector import NoPosition, UnitInterval
 
 GELU = {"gelu": "none", "gelu_tanh": "tanh"}
 STATE = ("key", "value")

@@ -1,7 +1,7 @@
 import math
 import xml.etree.ElementTree as ElementTree
 
-from foveate.comparison.graph import COLOURS, HEIGHT, WIDTH, Point, Series, graph, ranges, whisker
+from foveate.comparison.error_bar import COLOURS, HEIGHT, WIDTH, Point, Series, graph, ranges, whisker
 
 
 def lines(count: int) -> list[Series]:

@@ -5,14 +5,14 @@ from typing import Any, cast
 from torch import nn
 
 from foveate.attention import padding
-from foveate.export.onnx import block
+from foveate.export.onnx import block_graph
 from foveate.export.onnx.attention import heads, joined_heads
-from foveate.export.onnx.graph import Graph
+from foveate.export.onnx.operator_graph import Graph
 from foveate.export.onnx.rule import Places
-from foveate.export.plain import POSITIONS, multihead_refusals, score_factor
+from foveate.export.plain_attention import POSITIONS, multihead_refusals, score_factor
 from foveate.models import Transformer
 from foveate.nn.multihead import MultiHeadAttention
-from foveate.nn.position import UnitInterval
+from foveate.nn.position_vector import UnitInterval
 from foveate.nn.ran import RANEncoder
 
 
@@ -21,7 +21,7 @@ def refusals(model: Transformer) -> list[str]:
     if isinstance(model.encoder, RANEncoder):
         return ["its encoder is a recurrent attention network"]
     encoder, decoder = cast(Any, model.encoder), cast(Any, model.decoder)
-    reasons = [*block.refusals("encoder layer", encoder), *block.refusals("decoder layer", decoder)]
+    reasons = [*block_graph.refusals("encoder layer", encoder), *block_graph.refusals("decoder layer", decoder)]
     for number, layer in enumerate(decoder):
         reasons += multihead_refusals(f"cross-attention of layer {number}", layer.cross_attention, padding())
     if isinstance(model.target_position, UnitInterval):
@@ -47,9 +47,9 @@ def encoder(model: Transformer) -> Graph:
     sentences, length = graph.size(source, 0), graph.size(source, 1)
     place = graph.places(graph.whole(0), length)
     places = Places(place, place, cast(int, max_length(model)), real=graph.visible(lengths, length))
-    x = block.embedded(graph, graph.shaped(source, -1), model.source_embedding, model.model_dim)
-    x = block.placed(graph, x, model.position, (sentences, length, model.model_dim), places, lengths)
-    x = graph.norm(block.encoded(graph, cast(Any, model.encoder), x, sentences, places), model.encoder_norm)
+    x = block_graph.embedded(graph, graph.shaped(source, -1), model.source_embedding, model.model_dim)
+    x = block_graph.placed(graph, x, model.position, (sentences, length, model.model_dim), places, lengths)
+    x = graph.norm(block_graph.encoded(graph, cast(Any, model.encoder), x, sentences, places), model.encoder_norm)
     for number, layer in enumerate(cast(Any, model.decoder)):
         _remember(graph, number, layer, x, sentences)
     return graph
@@ -64,15 +64,15 @@ def step(model: Transformer) -> Graph:
     here = graph.op("Unsqueeze", time, graph.whole(0))
     so_far = graph.places(graph.whole(0), graph.op("Add", here, graph.whole(1)))
     places = Places(here, so_far, cast(int, max_length(model)), newest=True)
-    x = block.embedded(graph, token, model.target_embedding, model.model_dim)
-    x = block.placed(graph, x, model.target_position, (rows, graph.whole(1), model.model_dim), places, "")
+    x = block_graph.embedded(graph, token, model.target_embedding, model.model_dim)
+    x = block_graph.placed(graph, x, model.target_position, (rows, graph.whole(1), model.model_dim), places, "")
     decoder = cast(Any, model.decoder)
-    for number, (layer, before) in enumerate(zip(decoder, block.pasts(graph, decoder), strict=True)):
+    for number, (layer, before) in enumerate(zip(decoder, block_graph.pasts(graph, decoder), strict=True)):
         memory = tuple(graph.input(f"memory.{number}.{part}", shape) for part, shape in _memory(layer).items())
         hidden = hidden or graph.hidden(graph.visible(lengths, graph.size(memory[0], 3)), 1, 2)
-        x = block.residual(graph, layer.attention_residual, x, block.past, layer, before, rows, places)
-        x = block.residual(graph, layer.cross_residual, x, _look_up, layer, memory, sentences, hidden)
-        x = block.residual(graph, layer.feedforward_residual, x, block.feedforward, layer)
+        x = block_graph.residual(graph, layer.attention_residual, x, block_graph.past, layer, before, rows, places)
+        x = block_graph.residual(graph, layer.cross_residual, x, _look_up, layer, memory, sentences, hidden)
+        x = block_graph.residual(graph, layer.feedforward_residual, x, block_graph.feedforward, layer)
     x = graph.norm(x, model.decoder_norm)
     logits = graph.product(x, model.output_table, model.output_bias)
     graph.output("logits", logits, ["rows", model.output_table.shape[0]])
@@ -91,7 +91,7 @@ def _remember(graph: Graph, number: int, layer: Any, x: str, sentences: str) -> 
         graph.output(f"memory.{number}.{part}", kept, shape)
     own = layer.attention
     nothing = graph.op("Concat", sentences, graph.whole(own.num_heads, 0, own.head_dim), axis=0)
-    for part in block.STATE:
+    for part in block_graph.STATE:
         graph.output(
             f"state.{number}.{part}",
             graph.op("ConstantOfShape", nothing),

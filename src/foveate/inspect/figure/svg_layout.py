@@ -7,9 +7,9 @@ from math import ceil
 from typing import Literal
 
 from foveate.inspect.alignment import Alignment
+from foveate.inspect.caption import Direction, Reading, fit, printable, reading_direction
 from foveate.inspect.figure.letter import width as text_width
 from foveate.inspect.figure.scale import Shading
-from foveate.inspect.label import Direction, Reading, fit, printable, reading_direction
 
 Pixels = int | float
 

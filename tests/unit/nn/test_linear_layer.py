@@ -9,7 +9,7 @@ import torch
 
 from foveate import machine
 from foveate.nn import MultiHeadAttention
-from foveate.nn.linear import Linear, packs
+from foveate.nn.linear_layer import Linear, packs
 
 CLOSE = {"atol": 1e-5, "rtol": 1e-5}
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from foveate.nn.gate import Gate, Norm, Standard, standardised
+from foveate.nn.ran_gate import Gate, Norm, Standard, standardised
 
 
 def test_a_gate_is_one_projection_times_the_sigmoid_of_another() -> None:

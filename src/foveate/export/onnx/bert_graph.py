@@ -1,14 +1,14 @@
 """BERT as one graph: what may stand at every place of padded texts."""
 
-from foveate.export.onnx import block, encoder
-from foveate.export.onnx.encoder import Texts
-from foveate.export.onnx.graph import Graph
+from foveate.export.onnx import block_graph, encoder_graph
+from foveate.export.onnx.encoder_graph import Texts
+from foveate.export.onnx.operator_graph import Graph
 from foveate.models import BERT
 
 
 def refusals(model: BERT) -> list[str]:
     """What of a model has no graph here."""
-    return encoder.refusals(model)
+    return encoder_graph.refusals(model)
 
 
 def max_length(model: BERT) -> int | None:
@@ -20,8 +20,8 @@ def graphs(model: BERT) -> dict[str, Graph]:
     """The graph by its file's name."""
     graph = Graph("model")
     texts, vocab = Texts.given(graph, "tokens", "texts"), model.embedding.num_embeddings
-    hidden = encoder.bert(graph, model, texts, graph.input("segments", ["texts", "length"], integer=True))
-    asked = block.activated(graph, graph.linear(hidden, model.head.dense), model.head.activation)
+    hidden = encoder_graph.bert(graph, model, texts, graph.input("segments", ["texts", "length"], integer=True))
+    asked = block_graph.activated(graph, graph.linear(hidden, model.head.dense), model.head.activation)
     logits = graph.product(graph.norm(asked, model.head.norm), model.embedding.weight, model.head.bias)
     graph.output("logits", texts.padded(graph, logits, vocab), ["texts", "length", vocab])
     return {"model.onnx": graph}

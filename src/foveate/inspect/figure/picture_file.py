@@ -5,10 +5,10 @@ from typing import Any
 
 from foveate.errors import DataError, UsageError
 from foveate.inspect.alignment import Alignment
-from foveate.inspect.figure.block import terminal
-from foveate.inspect.figure.document import pdf
+from foveate.inspect.figure.pdf import pdf
 from foveate.inspect.figure.raster import DPI, png
 from foveate.inspect.figure.scale import Scale
+from foveate.inspect.figure.text_block import terminal
 from foveate.inspect.figure.vector import svg
 
 KINDS = {

@@ -8,8 +8,17 @@ from jaxtyping import Int
 
 from foveate.errors import UsageError
 from foveate.inspect.alignment import Alignment
+from foveate.inspect.caption import (
+    Reading,
+    cell_width,
+    clusters,
+    first_strong,
+    fit,
+    joins,
+    printable,
+    reading_direction,
+)
 from foveate.inspect.figure.scale import HIDDEN, INKS, NAN, STEPS, ZERO, Hue, Theme, hexadecimal, ramp, shaded
-from foveate.inspect.label import Reading, cell_width, clusters, first_strong, fit, joins, printable, reading_direction
 
 CELL = 2  # columns of a cell, so that it is about square and holds a wide character
 SHADES = " ░▒▓█"

@@ -36,7 +36,7 @@ from foveate.attention.efficient import LinformerConfig, PerformerConfig
 from foveate.errors import SetupError, UsageError
 from foveate.hugging_face import Guest, Standing, attend, register, release, sites_of
 from foveate.inspect import Trace, observe
-from foveate.inspect.switch import switched_off
+from foveate.inspect.ablation import switched_off
 
 SMALL = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 24}
 PADDED = torch.tensor([[1] * 9, [1] * 5 + [0] * 4])

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import glu, layer_norm
 
-from foveate.nn.linear import Linear
+from foveate.nn.linear_layer import Linear
 
 Standard = Literal["standard", "published"]
 EPSILON = 1e-7

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from foveate.comparison.graph import Point, Series, graph, ranges, whisker
+from foveate.comparison.comparison_table import rows
+from foveate.comparison.error_bar import Point, Series, graph, ranges, whisker
 from foveate.comparison.result import Result
-from foveate.comparison.table import rows
 from foveate.inspect.chart import figure_text, title_of
 from foveate.inspect.page import isolated, page, text
 from foveate.storage.draft import write_file

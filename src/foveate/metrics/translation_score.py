@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from foveate.errors import DataError, SetupError, UsageError
-from foveate.metrics.score import Score, require_pairs
+from foveate.metrics.named_score import Score, require_pairs
 
 
 def corpus_bleu(

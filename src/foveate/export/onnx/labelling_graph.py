@@ -4,9 +4,9 @@ from typing import cast
 
 from torch import nn
 
-from foveate.export.onnx import encoder, pooling
-from foveate.export.onnx.encoder import Texts
-from foveate.export.onnx.graph import Graph
+from foveate.export.onnx import encoder_graph, pooling_graph
+from foveate.export.onnx.encoder_graph import Texts
+from foveate.export.onnx.operator_graph import Graph
 from foveate.models.bert import BERTEncoder
 from foveate.models.classifier import Classifier
 from foveate.models.tagger import PieceTagger, Spelling, Tagger
@@ -16,12 +16,14 @@ Labeller = Tagger | PieceTagger | Classifier
 
 def refusals(model: Labeller) -> list[str]:
     """What of a model has no graph here."""
-    return encoder.refusals(model.encoder) + (pooling.refusals(model.pooling) if isinstance(model, Classifier) else [])
+    return encoder_graph.refusals(model.encoder) + (
+        pooling_graph.refusals(model.pooling) if isinstance(model, Classifier) else []
+    )
 
 
 def max_length(model: Labeller) -> int | None:
     """The most tokens that the graph represents; None when there is no limit."""
-    return encoder.max_length(model.encoder)
+    return encoder_graph.max_length(model.encoder)
 
 
 def graphs(model: Labeller) -> dict[str, Graph]:
@@ -42,10 +44,10 @@ def _tagger(graph: Graph, model: Tagger | PieceTagger) -> None:
         if model.spelling is not None:
             x = graph.op("Concat", x, _spelt(graph, model.spelling), axis=1)
             width += model.spelling.window.joined.out_features
-        x = encoder.encoded(graph, model.encoder, texts, x, width)
+        x = encoder_graph.encoded(graph, model.encoder, texts, x, width)
     else:
         texts = Texts.given(graph, "pieces", "sentences")
-        x = encoder.bert(graph, model.encoder, texts)
+        x = encoder_graph.bert(graph, model.encoder, texts)
     labels = model.output.out_features
     logits = texts.padded(graph, graph.linear(x, model.output), labels)
     graph.output("logits", logits, ["sentences", "length", labels])
@@ -58,7 +60,7 @@ def _spelt(graph: Graph, spelling: Spelling) -> str:
     ids = graph.input("spellings", ["sentences", "length", "letters"], integer=True)
     lengths = graph.input("spelling_lengths", ["sentences", "length"], integer=True)
     spelt = Texts.of(graph, graph.shaped(ids, -1, graph.size(ids, 2)), graph.shaped(lengths, -1))
-    x = encoder.neighbours(graph, spelling.window, spelt, spelt.embedded(graph, spelling.embedding))
+    x = encoder_graph.neighbours(graph, spelling.window, spelt, spelt.embedded(graph, spelling.embedding))
     found = spelt.silent(graph, spelt.padded(graph, graph.op("Relu", x), spelling.window.joined.out_features))
     return graph.op("ReduceMax", found, graph.whole(1), keepdims=0)
 
@@ -67,11 +69,11 @@ def _classifier(graph: Graph, model: Classifier) -> None:
     """Logits of each text, and where attention pooling looked."""
     texts, read = Texts.given(graph, "tokens", "texts"), model.encoder
     if isinstance(read, BERTEncoder):
-        x = encoder.bert(graph, read, texts, encoder.segments(graph, read, texts))
+        x = encoder_graph.bert(graph, read, texts, encoder_graph.segments(graph, read, texts))
     else:
         embedding = cast(nn.Embedding, model.embedding)
-        x = encoder.encoded(graph, read, texts, texts.embedded(graph, embedding), embedding.embedding_dim)
-    vector, weights = pooling.pooled(graph, model.pooling, texts, x, read.output_dim)
+        x = encoder_graph.encoded(graph, read, texts, texts.embedded(graph, embedding), embedding.embedding_dim)
+    vector, weights = pooling_graph.pooled(graph, model.pooling, texts, x, read.output_dim)
     graph.output("logits", graph.linear(vector, model.output), ["texts", model.output.out_features])
     if weights:
         graph.output("weights", weights, ["texts", "length"])

@@ -6,10 +6,10 @@ from typing import Any, cast
 from torch import nn
 
 from foveate.data.tokeniser import EOS
-from foveate.export.onnx import block, stack
-from foveate.export.onnx.graph import Graph
+from foveate.export.onnx import block_graph, stack
+from foveate.export.onnx.operator_graph import Graph
 from foveate.export.onnx.rule import Places
-from foveate.export.plain import POSITIONS
+from foveate.export.plain_attention import POSITIONS
 from foveate.models.bert import BERTEncoder
 from foveate.nn.encoder import (
     CNNEncoder,
@@ -62,7 +62,7 @@ class Texts:
 def refusals(encoder: AnyEncoder) -> list[str]:
     """What of an encoder has no operators."""
     if isinstance(encoder, TransformerEncoder | BERTEncoder):
-        return block.refusals("layer", encoder.blocks)
+        return block_graph.refusals("layer", encoder.blocks)
     if isinstance(encoder, RNNEncoder | CNNEncoder | WindowEncoder):
         return []
     known = isinstance(encoder, RecurrentAttentionEncoder)
@@ -72,7 +72,7 @@ def refusals(encoder: AnyEncoder) -> list[str]:
 def max_length(encoder: AnyEncoder) -> int | None:
     """The most positions that are represented; None when there is no limit."""
     if isinstance(encoder, TransformerEncoder):
-        return block.limit(encoder.max_length, encoder.position, encoder.blocks)
+        return block_graph.limit(encoder.max_length, encoder.position, encoder.blocks)
     return encoder.max_length
 
 
@@ -127,7 +127,7 @@ def bert(graph: Graph, encoder: BERTEncoder, texts: Texts, segments: str = "") -
     here = graph.op("Gather", graph.weight(encoder.position.weight), places.query)
     x = texts.padded(graph, graph.op("Add", x, kind), dim)
     x = graph.norm(graph.shaped(graph.op("Add", x, here), -1, dim), encoder.embedding_norm)
-    return graph.norm(block.encoded(graph, cast(Any, encoder.blocks), x, texts.batch, places), encoder.norm)
+    return graph.norm(block_graph.encoded(graph, cast(Any, encoder.blocks), x, texts.batch, places), encoder.norm)
 
 
 def _transformer(graph: Graph, encoder: TransformerEncoder, texts: Texts, x: str) -> str:
@@ -136,8 +136,8 @@ def _transformer(graph: Graph, encoder: TransformerEncoder, texts: Texts, x: str
         x = graph.linear(x, encoder.project)
     places = _places(graph, texts, max_length(encoder))
     shape = (texts.batch, texts.length, encoder.output_dim)
-    x = block.placed(graph, x, encoder.position, shape, places, texts.lengths)
-    return graph.norm(block.encoded(graph, cast(Any, encoder.blocks), x, texts.batch, places), encoder.last_norm)
+    x = block_graph.placed(graph, x, encoder.position, shape, places, texts.lengths)
+    return graph.norm(block_graph.encoded(graph, cast(Any, encoder.blocks), x, texts.batch, places), encoder.last_norm)
 
 
 def _places(graph: Graph, texts: Texts, limit: int | None) -> Places:

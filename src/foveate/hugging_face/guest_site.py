@@ -11,7 +11,7 @@ from torch import nn
 from foveate.attention import Attention, Mechanism, MechanismConfig, causal, everything, padding
 from foveate.errors import UsageError
 from foveate.hugging_face.agreement import require_agreement
-from foveate.hugging_face.formula import Guest
+from foveate.hugging_face.guest_formula import Guest
 from foveate.hugging_face.interface import CHILD, NAME, register
 from foveate.suggestion import did_you_mean
 
