@@ -14,7 +14,8 @@ import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-README = ROOT / "README.md"
+PYTHON = ROOT / "docs/python.md"
+WHOLE = {ROOT / "README.md", PYTHON}
 MECHANISMS = ROOT / "docs/mechanisms"
 SETTINGS = {
     "extraPaths": [str(ROOT / "src")],
@@ -23,7 +24,7 @@ SETTINGS = {
     "reportUnusedExpression": "none",  # a session shows values
 }
 EXCERPT = "# pyright: reportUndefinedVariable=false\n"
-"""Other pages than the README may begin where a reader has a model already."""
+"""Pages other than these may assume that the reader has a model."""
 _BLOCK = re.compile(r"^([ ]*)```python\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 
 
@@ -50,7 +51,7 @@ def write(folder: Path) -> None:
     (folder / "pyrightconfig.json").write_text(json.dumps(SETTINGS), encoding="utf-8")
     for page in pages():
         name = page.relative_to(ROOT).with_suffix("").as_posix().replace("/", "-")
-        code = program(page) if page == README else EXCERPT + program(page)
+        code = program(page) if page in WHOLE else EXCERPT + program(page)
         (folder / f"{name}.py").write_text(code, encoding="utf-8")
 
 

@@ -22,8 +22,9 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
 
 
-def test_the_examples_of_the_readme_run() -> None:
-    outcome = doctest.testfile(str(ROOT / "README.md"), module_relative=False)
+@pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
+def test_the_examples_of_a_page_run(page: str) -> None:
+    outcome = doctest.testfile(str(ROOT / page), module_relative=False)
     assert outcome.attempted > 5
     assert outcome.failed == 0
 
@@ -34,12 +35,13 @@ def test_every_link_to_a_file_leads_somewhere(path: Path) -> None:
         assert (path.parent / target).exists(), f"{path.name} links to {target}"
 
 
-def test_the_readme_names_every_command_and_every_package() -> None:
-    said = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_pages_name_every_command_and_every_package() -> None:
+    commands = (ROOT / "docs/commands.md").read_text(encoding="utf-8")
     for command in COMMANDS:
-        assert f"`foveate {command}" in said
+        assert f"`foveate {command}" in commands
+    house = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").partition("## The house")[2].partition("\n## ")[0]
     for package in (ROOT / "src/foveate").glob("*/__init__.py"):
-        assert f"  {package.parent.name}/" in said
+        assert re.search(rf"\b{package.parent.name}\b", house), package.parent.name
 
 
 def test_the_examples_of_the_page_about_paths_run() -> None:

@@ -1,5 +1,5 @@
-"""Every figure of the README stands in docs/figure.toml, with where it comes from: a page that has it, or code that is
-asked again here."""
+"""docs/figure.toml has the source of every figure in the README and in the pages that introduce the package: another
+page, or code that computes it again here."""
 
 import importlib.util
 import lzma
@@ -20,7 +20,10 @@ from foveate.tasks.translate.task import build_model
 
 ROOT = Path(__file__).parents[2]
 FIGURES: dict[str, dict[str, Any]] = tomllib.loads((ROOT / "docs/figure.toml").read_text(encoding="utf-8"))
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = {
+    name: (ROOT / name).read_text(encoding="utf-8")
+    for name in ("README.md", "docs/commands.md", "docs/examples.md", "docs/python.md", "docs/scope.md")
+}
 NUMBER = re.compile(r"(?<![\w.,–-])\d+(?:[.,]\d+)*k?(?![\w])")
 
 
@@ -34,8 +37,8 @@ def quoted(figure: dict[str, Any], quote: str) -> str:
     return quote.format(*([" | ".join(figure["values"])] if "{}" in quote else figure["values"]))
 
 
-def unexplained(page: str) -> list[str]:
-    """The numbers of a page's prose, tables and comments that no quoted figure has.
+def unexplained(name: str, page: str) -> list[str]:
+    """The numbers in the prose, tables and comments of a page that do not belong to a figure.
 
     Code and output are not prose: other tests run the one and compare the other.
     """
@@ -43,7 +46,7 @@ def unexplained(page: str) -> list[str]:
     page = fences.sub(lambda fence: "" if fence[1] == "console" else "\n".join(re.findall(r"# .*", fence[2])), page)
     page = re.sub(r"\]\([^)]*\)", "]", re.sub(r"`[^`]*`", "", page))
     page = joined(page)
-    quotes = [quoted(figure, figure["quotes"]["README.md"]) for figure in FIGURES.values()]
+    quotes = [quoted(figure, figure["quotes"][name]) for figure in FIGURES.values() if name in figure["quotes"]]
     spans = [place.span() for quote in quotes for place in re.finditer(re.escape(quote), page)]
     numbers = NUMBER.finditer(page)
     return [one[0] for one in numbers if not any(first <= one.start() < last for first, last in spans)]
@@ -83,15 +86,16 @@ COMPUTED: dict[str, Callable[[], list[str]]] = {
 def test_a_figure_is_quoted_as_it_is(name: str) -> None:
     figure = FIGURES[name]
     for page, quote in figure["quotes"].items():
-        said = quoted(figure, quote)
-        assert said in joined((ROOT / page).read_text(encoding="utf-8")), f"{page} does not say: {said}"
+        sentence = quoted(figure, quote)
+        assert sentence in joined((ROOT / page).read_text(encoding="utf-8")), f"{page} does not say: {sentence}"
 
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_figure_has_a_unit_and_a_source(name: str) -> None:
     figure = FIGURES[name]
     assert figure["unit"]
-    assert figure["source"] in {*figure["quotes"], "code"} - {"README.md"}
+    assert figure["source"] in {*figure["quotes"], "code"} - PAGES.keys()
+    assert figure["quotes"].keys() & PAGES.keys()
     assert ("measured" in figure) == ("machine" in figure)
     assert (figure["source"] == "code") == (name in COMPUTED)
 
@@ -101,21 +105,25 @@ def test_a_figure_that_code_gives_is_what_it_gives_now(name: str) -> None:
     assert COMPUTED[name]() == FIGURES[name]["values"]
 
 
-def test_the_readme_has_no_figure_without_a_source() -> None:
-    assert unexplained(README) == []
+@pytest.mark.parametrize("name", PAGES)
+def test_every_figure_of_a_page_has_a_source(name: str) -> None:
+    assert unexplained(name, PAGES[name]) == []
 
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_number_changed_by_hand_is_noticed(name: str) -> None:
     """Each number of each quote, with a 9 before it."""
-    quote = quoted(FIGURES[name], FIGURES[name]["quotes"]["README.md"])
-    place = re.search(r"\s+".join(re.escape(word) for word in quote.split()), README)
-    assert place
-    for number in NUMBER.finditer(README, *place.span()):
-        changed = f"{README[: number.start()]}9{README[number.start() :]}"
-        assert f"9{number[0]}" in unexplained(changed)
+    for page in FIGURES[name]["quotes"].keys() & PAGES.keys():
+        quote = quoted(FIGURES[name], FIGURES[name]["quotes"][page])
+        text = PAGES[page]
+        place = re.search(r"\s+".join(re.escape(word) for word in quote.split()), text)
+        assert place
+        for number in NUMBER.finditer(text, *place.span()):
+            changed = f"{text[: number.start()]}9{text[number.start() :]}"
+            assert f"9{number[0]}" in unexplained(page, changed)
 
 
-def test_a_number_added_by_hand_is_noticed() -> None:
-    assert unexplained(f"{README}\nIt takes 7 minutes.\n") == ["7"]
-    assert unexplained(f"{README}\nIt is 50 times as fast.\n") == ["50"]
+@pytest.mark.parametrize("name", PAGES)
+def test_a_number_added_by_hand_is_noticed(name: str) -> None:
+    assert unexplained(name, f"{PAGES[name]}\nIt takes 7 minutes.\n") == ["7"]
+    assert unexplained(name, f"{PAGES[name]}\nIt is 50 times as fast.\n") == ["50"]

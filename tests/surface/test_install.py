@@ -1,5 +1,5 @@
-"""What the README installs is enough for what the README does next: each of its commands, in an environment that has
-the packages of `pip install .` and no others."""
+"""The installation of the README is sufficient for every command and program of the README and of the pages about
+commands and Python: they run in an environment with the packages of `pip install .` and no others."""
 
 import os
 import re
@@ -21,6 +21,7 @@ from foveate.cli import COMMANDS
 
 pytestmark = pytest.mark.slow
 README = (installation.ROOT / "README.md").read_text(encoding="utf-8")
+PAGE = (installation.ROOT / "docs/commands.md").read_text(encoding="utf-8")
 LEFT_OUT = {"dev", "all"}
 PAIRS = [(f"the {a} {b} sleeps", f"le {b} {a} dort") for a in "abcdefgh" for b in "ijklmnop"]
 WORDS = [f"{a}/A {b}/B {a}/A sleeps/V" for a in "abcdefgh" for b in "ijklmnop"]
@@ -43,9 +44,9 @@ FILES = {
     "shakespeare.txt": PLAY,
     "unseen.txt": PLAY[:4],
 }
-"""What the README's commands read."""
+"""The files that the commands read."""
 BEFORE = {"bert/": ["foveate train masked_language_model --text shakespeare.txt --out bert/"]}
-"""What has to be there before a command that names it."""
+"""The commands that make a folder for other commands."""
 UNFENCED = {
     "compare": "foveate compare translate --source mine.tsv --vary model=bahdanau,luong --seeds 1 --out comparison/",
     "report": "foveate report run/",
@@ -54,7 +55,7 @@ UNFENCED = {
     "completion": "foveate completion bash > completion.sh",
     "doctor": "foveate doctor",
 }
-"""Commands that stand in the README's table alone."""
+"""Commands that are only in the table of the page."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,7 @@ def typed(page: str) -> list[list[str]]:
 
 
 FIRST, REST = (typed(part) for part in re.split(r"^(?=## Your own data)", README, maxsplit=1, flags=re.MULTILINE))
+REST += typed(PAGE)
 
 
 @pytest.fixture
@@ -192,11 +194,11 @@ def test_the_commands_of_the_table_run_with_what_was_installed(place: Place) -> 
 
 def test_every_command_is_run_by_one_of_these() -> None:
     assert {command.split()[1] for fence in FIRST + REST for command in fence} | UNFENCED.keys() == COMMANDS.keys()
-    assert sum(map(len, FIRST + REST)) == len(re.findall(r"^(?:\$ )?foveate ", README, re.MULTILINE))
+    assert sum(map(len, FIRST + REST)) == len(re.findall(r"^(?:\$ )?foveate ", README + PAGE, re.MULTILINE))
 
 
-def test_the_program_of_the_readme_runs_with_what_was_installed(place: Place) -> None:
-    code = program.program(program.README)
+def test_the_program_of_the_page_about_python_runs_with_what_was_installed(place: Place) -> None:
+    code = program.program(program.PYTHON)
     assert '"train.steps": 200' in code
     (place.folder / "program.py").write_text(code.replace('"train.steps": 200', '"train.steps": 2'))
     done = installation.shell("python program.py", place.shell(), place.folder)
@@ -222,9 +224,9 @@ def test_the_tools_of_developers_include_every_extra() -> None:
     assert "foveate[all]" in {str(Requirement(line)) for line in installation.SETTINGS["optional-dependencies"]["dev"]}
 
 
-def test_the_code_of_the_readme_has_types(tmp_path: Path) -> None:
-    """What mypy sees of a program that uses the package as an installed one: nothing is Any that has a name."""
-    code = program.program(program.README)
+def test_the_code_of_the_page_about_python_has_types(tmp_path: Path) -> None:
+    """mypy infers a type other than Any for every variable of a program that uses the installed package."""
+    code = program.program(program.PYTHON)
     names = (
         "Attention",
         "Translator",

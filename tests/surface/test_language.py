@@ -12,7 +12,7 @@ ROOMS = (
     *(f"src/foveate/{room}" for room in ("decode", "native", "nn", "storage", "train")),
     *(f"tests/unit/{room}" for room in ("decode", "nn", "storage", "test_native.py", "train")),
 )
-PAGES = ("CONTRIBUTING.md",)
+PAGES = ("CONTRIBUTING.md", "docs/commands.md", "docs/examples.md", "docs/python.md", "docs/scope.md")
 PARTICIPLES = {"asked", "drawn", "found", "given", "gone", "held", "kept", "known", "looked", "made", "meant", "said"}
 PARTICIPLES |= {"seen", "told", "wanted"}
 RIDDLES = re.compile(r"of which|which there (?:is|are) not|(?<!there )\b(?:is|are) no\b(?! longer| more| less)")
