@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from foveate import machine
 from foveate.attention import check, display, planner, record
 from foveate.attention.bias import Bias
-from foveate.attention.normaliser import Normaliser, Softmax
+from foveate.attention.normaliser import Normaliser, Softmax, softmax_temperature
 from foveate.attention.paths import PATHS
 from foveate.attention.paths.additive import looked_back
 from foveate.attention.paths.materialised import biased_scores, materialise
@@ -273,7 +273,8 @@ class Attention(nn.Module):
     def is_plain(self) -> bool:
         """Nothing but a score, a visibility and softmax: what kernels for dot products compute."""
         extras = (self.bias, self.reweight, self.centre)
-        return self.normaliser == Softmax() and not self.transforms and all(extra is None for extra in extras)
+        plain = not self.transforms and all(extra is None for extra in extras)
+        return plain and softmax_temperature(self.normaliser) == 1.0
 
     def extra_repr(self) -> str:
         names = ("score", "visibility", "normaliser", "bias", "transforms", "centre", "reweight")

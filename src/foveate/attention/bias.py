@@ -10,17 +10,25 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from foveate.attention.check import require_real, require_whole
+from foveate.attention.claim import claim
+from foveate.attention.onnx import Graph, Places
 from foveate.attention.position import Positions
 
 Bias = Callable[[Positions], Float[Tensor, "#batch #heads #query #key"]]
-"""Anything that makes floats from positions. One whose number for a pair depends on the places of the two alone may say
-so by an attribute `by_pair = True`: paths may then ask about pairs one by one.
+"""Anything that makes floats from positions. An object may state more about itself (`foveate.attention.claim`):
+
+* `by_pair = True`: the number for a pair depends on the places of the two alone, so that paths may ask pair by pair.
+* `by_distance = True`, or a method of positions: it depends on the distance j − i alone; a trace then keeps a table.
+* `header()`: `{"kind": "gaussian", "sigma": σ}` for −(j − p_i)² / (2 σ²), which a trace keeps as this one number.
+* `symbol`: how it is written in a formula.
+* `in_double(at)`: the same numbers in float64; without it, float32 is made wider.
+* `onnx(graph, places)`: it as operators (`foveate.attention.onnx`).
 """
 
 
 def told(bias: Bias, at: Positions, dtype: torch.dtype) -> Float[Tensor, "#batch #heads #query #key"]:
     """What a bias says, in a number type; one that has `in_double` is asked for float64, not for float32 made wider."""
-    if dtype == torch.float64 and (exact := getattr(bias, "in_double", None)) is not None:
+    if dtype == torch.float64 and (exact := claim(bias, "in_double")) is not None:
         double: Tensor = exact(at)
         return double
     return bias(at).to(dtype)
@@ -28,7 +36,13 @@ def told(bias: Bias, at: Positions, dtype: torch.dtype) -> Float[Tensor, "#batch
 
 def judges_pairs(bias: Bias | None) -> bool:
     """Whether it may be asked about single pairs; one that is not there says nothing of any."""
-    return bias is None or bool(getattr(bias, "by_pair", False))
+    return bias is None or bool(claim(bias, "by_pair", False))
+
+
+def judges_distances(bias: Bias, at: Positions) -> bool:
+    """Whether its numbers at these positions depend on distances alone."""
+    by_distance = claim(bias, "by_distance", False)
+    return bool(by_distance(at) if callable(by_distance) else by_distance)
 
 
 @dataclass(frozen=True)
@@ -44,6 +58,8 @@ class Alibi:
 
     num_heads: int
     by_pair: ClassVar[bool] = True
+    by_distance: ClassVar[bool] = True
+    symbol: ClassVar[str] = "−m·|i−j|"
 
     def __post_init__(self) -> None:
         require_whole(num_heads=self.num_heads)
@@ -55,6 +71,10 @@ class Alibi:
     def in_double(self, at: Positions) -> Float[Tensor, "#batch heads query key"]:
         slopes = torch.tensor(_slopes(self.num_heads), device=at.device, dtype=torch.float64)
         return -slopes[:, None, None] * (at.query - at.key).abs()
+
+    def onnx(self, graph: Graph, places: Places) -> str:
+        slopes = graph.table(-torch.tensor(_slopes(self.num_heads))[:, None, None])
+        return graph.op("Mul", graph.op("Unsqueeze", places.away(graph), graph.whole(0)), slopes)
 
 
 def _slopes(num_heads: int) -> list[float]:
@@ -75,6 +95,7 @@ class Gaussian:
 
     sigma: float
     by_pair: ClassVar[bool] = True
+    symbol: ClassVar[str] = "−(j−p)²/2σ²"
 
     def __post_init__(self) -> None:
         require_real(positive=True, sigma=self.sigma)
@@ -86,6 +107,16 @@ class Gaussian:
     def in_double(self, at: Positions) -> Float[Tensor, "#batch #heads query key"]:
         centre = at.query if at.centre is None else at.centre
         return (at.key - centre).double() ** 2 / (-2 * self.sigma**2)
+
+    def by_distance(self, at: Positions) -> bool:
+        return at.centre is None
+
+    def header(self) -> dict[str, str | float]:
+        return {"kind": "gaussian", "sigma": self.sigma}
+
+    def onnx(self, graph: Graph, places: Places) -> str:
+        away = places.away(graph)
+        return graph.op("Mul", graph.op("Mul", away, away), graph.number(-0.5 / self.sigma**2))
 
 
 class RelativeBuckets(nn.Module):
@@ -100,7 +131,7 @@ class RelativeBuckets(nn.Module):
     tensor([0, 1, 2, 3, 4, 4, 5, 5, 6, 6, 6, 6, 7, 7, 7, 7, 7, 7, 7, 7])
     """
 
-    by_pair = True
+    by_pair, by_distance, symbol = True, True, "b[bucket(j−i)]"
 
     def __init__(
         self, *, num_heads: int, num_buckets: int = 32, max_distance: int = 128, bidirectional: bool = True
@@ -134,6 +165,15 @@ class RelativeBuckets(nn.Module):
         # In float32 as T5 has it: the edges between buckets depend on how the logarithm is rounded.
         far = torch.log(distance.clamp(min=1).float() / near) / math.log(self.max_distance / near) * (buckets - near)
         return first + torch.where(distance < near, distance, (near + far.long()).clamp(max=buckets - 1))
+
+    def onnx(self, graph: Graph, places: Places) -> str:
+        """Beyond the widest distance all share a bucket."""
+        far = self.max_distance
+        table = self.weight[self.bucket(torch.arange(-far, far + 1))]
+        clipped = graph.op("Clip", places.distance(graph), graph.single(-far), graph.single(far))
+        return graph.turned(
+            graph.op("Gather", graph.table(table), graph.op("Add", clipped, graph.single(far))), 2, 0, 1
+        )
 
     def extra_repr(self) -> str:
         num_heads = self.weight.shape[1]

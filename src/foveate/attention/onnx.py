@@ -6,9 +6,11 @@ constants. A part without an `onnx` method, and one whose class no longer comput
 
 * a score with a form: `onnx(graph, x, side=) -> str`, the features `batch heads length feature` of queries or of keys
   `batch heads length dim`; needed only where the form has features.
-* a rule: `onnx(graph, places) -> str`, a Bool that broadcasts to `batch heads query key`; "" hides nothing.
+* a rule: `onnx(graph, places) -> str`, a Bool that broadcasts to `batch heads query key`. A rule with a `band`, and one
+  that `pads`, needs no such method.
 * a bias: `onnx(graph, places) -> str`, floats that broadcast to `heads query key`.
-* a transform: `onnx(graph, x, places, side=, head_dim=) -> str`, queries or keys `batch heads length head_dim`.
+* a transform: `onnx(graph, x, places, side=, head_dim=) -> str`, queries or keys `batch heads length head_dim`, which
+  stand where the queries of these places do. One that states `tabled = True` looks up `Places.limit` positions.
 * a normaliser: `onnx(graph, scores) -> str`, weights from scores in which hidden pairs are far below all others.
 """
 
@@ -82,6 +84,10 @@ class Places:
             graph.op("Unsqueeze", places, graph.whole(axis)) for axis, places in ((0, self.key), (1, self.query))
         )
         return graph.op("Sub", key, query)
+
+    def away(self, graph: Graph) -> str:
+        """|j − i| in float32."""
+        return graph.op("Cast", graph.op("Abs", self.distance(graph)), to=1)
 
 
 def unit(graph: Graph, x: str, eps: float) -> str:

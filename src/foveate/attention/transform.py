@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from foveate.attention.check import require_choice, require_real, require_whole
+from foveate.attention.onnx import Graph, Places, unit
 from foveate.attention.position import Positions
 
 
@@ -45,6 +46,7 @@ class Rotary:
     True
     """
 
+    tabled: ClassVar[bool] = True
     base: float = 10000.0
     dims: int | None = None
     """How many features turn; all by default."""
@@ -76,6 +78,27 @@ class Rotary:
             raise ValueError(f"Rotary turns dims={self.dims} features, but heads are only head_dim={head_dim} wide.")
         return self
 
+    def onnx(self, graph: Graph, x: str, places: Places, *, side: Literal["query", "key"], head_dim: int) -> str:
+        """Cosines and sines stand in tables."""
+        dims, rest = self.dims or head_dim, list[str]()
+        if dims < head_dim:
+            x, *rest = graph.ops("Split", 2, x, graph.whole(dims, head_dim - dims), axis=-1)
+        angle = _angles(torch.arange(places.limit), dims, self.base)
+        cos, sin = (graph.op("Gather", graph.table(table), places.query) for table in (angle.cos(), angle.sin()))
+        axis = -1
+        if self.layout == "interleaved":
+            x, axis = graph.shaped(x, 0, 0, 0, dims // 2, 2), 4
+            cos, sin = (graph.op("Unsqueeze", table, graph.whole(2)) for table in (cos, sin))
+        first, second = graph.ops("Split", 2, x, axis=axis, num_outputs=2)
+        turned = graph.op(
+            "Concat",
+            graph.op("Sub", graph.op("Mul", first, cos), graph.op("Mul", second, sin)),
+            graph.op("Add", graph.op("Mul", first, sin), graph.op("Mul", second, cos)),
+            axis=axis,
+        )
+        turned = graph.shaped(turned, 0, 0, 0, dims) if self.layout == "interleaved" else turned
+        return graph.op("Concat", turned, *rest, axis=-1) if rest else turned
+
     def _turned(self, x: Tensor, position: Tensor) -> Tensor:
         if self.dims is None or self.dims == x.shape[-1]:
             return rotated(x, position, self.base, self.layout)
@@ -94,15 +117,19 @@ def rotated(
     """Each pair of features turned by an angle proportional to the position."""
     if x.shape[-1] % 2:
         raise ValueError(f"Rotary turns pairs: {x.shape[-1]} features must be even. Or turn some features: dims.")
-    # In float64: a float32 angle at position 10,000 is already off by half a thousandth.
-    pairs = torch.arange(0, x.shape[-1], 2, device=x.device, dtype=torch.float64)
-    angle = position[..., None] * base ** (-pairs / x.shape[-1])
+    angle = _angles(position, x.shape[-1], base)
     cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
     if layout == "halves":
         first, second = x.chunk(2, -1)
         return torch.cat([first * cos - second * sin, first * sin + second * cos], -1)
     even, odd = x[..., 0::2], x[..., 1::2]
     return torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(-2)
+
+
+def _angles(position: Int[Tensor, "*shape"], dims: int, base: float) -> Float[Tensor, "*shape pairs"]:
+    """In float64: a float32 angle at position 10,000 is already off by half a thousandth."""
+    pairs = torch.arange(0, dims, 2, device=position.device, dtype=torch.float64)
+    return position[..., None] * base ** (-pairs / dims)
 
 
 QKNormKind = Literal["l2", "rms", "layer"]
@@ -145,6 +172,15 @@ class QKNorm(nn.Module):
     ) -> Float[Tensor, "batch kv_heads key dim"]:
         normed = self._normed(key)
         return normed if self.norm == "l2" else normed * self.key_weight
+
+    def onnx(self, graph: Graph, x: str, places: Places, *, side: Literal["query", "key"], head_dim: int) -> str:
+        if self.norm == "l2":
+            normed = unit(graph, x, self.eps)
+            return graph.op("Mul", normed, graph.weight(self.scale)) if side == "query" else normed
+        if self.norm == "layer":
+            x = graph.op("Sub", x, graph.op("ReduceMean", x, graph.whole(-1), keepdims=1))
+        weight = self.query_weight if side == "query" else self.key_weight
+        return graph.op("Mul", graph.rescaled(x, self.eps), graph.weight(weight))
 
     def _normed(self, x: Tensor) -> Tensor:
         if self.norm == "l2":

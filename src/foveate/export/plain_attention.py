@@ -7,8 +7,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from foveate.attention import Attention, Softmax, Visibility, causal, padding
+from foveate.attention import Attention, Visibility, causal, padding
 from foveate.attention.claim import is_hooked
+from foveate.attention.normaliser import softmax_temperature
 from foveate.attention.score import dot_factor
 from foveate.errors import UsageError
 from foveate.models import Seq2Seq, Transformer
@@ -87,9 +88,15 @@ def rule_refusals(attention: Attention, rule: Visibility) -> list[str]:
 
 def always_refused(attention: Attention) -> list[str]:
     """What of an attention no other engine is told about."""
-    reasons = [] if attention.normaliser == Softmax() else [f"its normaliser is {_name(attention.normaliser)}"]
+    reasons = [f"its normaliser is {_name(attention.normaliser)}"]
+    reasons = [] if softmax_temperature(attention.normaliser) == 1.0 else reasons
+    return reasons + extra_refusals(attention)
+
+
+def extra_refusals(attention: Attention) -> list[str]:
+    """What of an attention depends on more than scores and places."""
     extras = {"reweighting": attention.reweight, "centre": attention.centre}
-    return reasons + [f"it has a {name}" for name, part in extras.items() if part is not None]
+    return [f"it has a {name}" for name, part in extras.items() if part is not None]
 
 
 def require(reasons: list[str], target: str, instead: str) -> None:

@@ -1,7 +1,7 @@
 """Attention whose scores are products of features: sums over keys come first, and no weight of a pair is computed."""
 
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, runtime_checkable
+from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -11,7 +11,7 @@ from foveate.attention.attention import Attention
 from foveate.attention.check import require_equal_width, require_real
 from foveate.attention.efficient.demand import demand_of
 from foveate.attention.mechanism import Mechanism
-from foveate.attention.normaliser import Normaliser, Softmax
+from foveate.attention.normaliser import Normaliser, Softmax, softmax_temperature
 from foveate.attention.normaliser.normaliser import possible
 from foveate.attention.paths.hidden import finite
 from foveate.attention.paths.materialised import MaterialisedPath, materialise
@@ -34,12 +34,20 @@ class Proportional:
     With ε = 0 rows sum to 1; published code adds 1e-6. A row without any score to divide by is zero.
     """
 
+    sums_to_one: ClassVar[bool] = False
+    symbol: ClassVar[str] = "proportional"
     eps: float = 0.0
 
     def __post_init__(self) -> None:
         require_real(eps=self.eps)
         if self.eps < 0:
             raise ValueError(f"eps={self.eps} must not be negative.")
+
+    def build(self) -> "Proportional":
+        return self
+
+    def header(self) -> dict[str, str | float]:
+        return {"kind": "proportional", "eps": self.eps}
 
     def __call__(
         self, scores: Float[Tensor, "batch heads query key"], visible: Bool[Tensor, "#batch #heads #query #key"]
@@ -237,7 +245,7 @@ class KernelAttention(Attention):
 
 def divides_by_sum(normaliser: Normaliser, score: KernelScore) -> bool:
     """Whether weights are κ over the row's sum of it."""
-    return normaliser == Softmax() if score.logarithmic else isinstance(normaliser, Proportional)
+    return softmax_temperature(normaliser) == 1.0 if score.logarithmic else isinstance(normaliser, Proportional)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from torch import Tensor
 from foveate.attention.attention import Attention
 from foveate.attention.check import require_equal_width, require_one_width, require_self, require_whole, require_width
 from foveate.attention.efficient.demand import demand_of
-from foveate.attention.normaliser import Softmax
+from foveate.attention.normaliser import softmax_temperature
 from foveate.attention.paths.hidden import finite
 from foveate.attention.paths.materialised import MaterialisedPath, materialise
 from foveate.attention.paths.path import Cost, Formula, share_heads
@@ -236,7 +236,7 @@ class HashedPath:
             reasons.append("sorting needs query i and key i in one place")
         elif not bool(((mine.mT == theirs) | (theirs < 0)).all()):
             reasons.append("queries and keys fall into different buckets: they are not one tensor")
-        if type(formula.normaliser) is not Softmax or formula.bias is not None or formula.reweight is not None:
+        if softmax_temperature(formula.normaliser) != 1.0 or formula.bias is not None or formula.reweight is not None:
             reasons.append("rounds are merged for softmax without biases only")
         return reasons
 

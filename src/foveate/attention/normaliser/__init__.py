@@ -2,7 +2,7 @@
 
 from foveate.attention.normaliser.gate import ReLU, Sigmoid
 from foveate.attention.normaliser.hard import Choice, Hard, HardConfig
-from foveate.attention.normaliser.normaliser import Normaliser
+from foveate.attention.normaliser.normaliser import Normaliser, softmax_temperature, tells_place
 from foveate.attention.normaliser.softmax import Softmax
 from foveate.attention.normaliser.sparse import Entmax, Sparsemax
 
@@ -20,4 +20,6 @@ __all__ = [
     "Sigmoid",
     "Softmax",
     "Sparsemax",
+    "softmax_temperature",
+    "tells_place",
 ]

@@ -27,6 +27,17 @@ class ReLU:
     def build(self) -> "ReLU":
         return self
 
+    @property
+    def sums_to_one(self) -> bool:
+        return self.normalised
+
+    @property
+    def symbol(self) -> str:
+        return "relu / Σ" if self.normalised else "relu"
+
+    def header(self) -> dict[str, str | bool]:
+        return {"kind": "relu", "normalised": self.normalised}
+
     def __call__(self, scores: Scores, visible: Visible) -> Weights:
         positive = shown(scores, visible).relu()
         if not self.normalised:
@@ -56,6 +67,8 @@ class Sigmoid:
     tensor([0.5000, 0.8808, 0.0000])
     """
 
+    sums_to_one: ClassVar[bool] = False
+    symbol: ClassVar[str] = "sigmoid"
     bias: float = 0.0
 
     def __post_init__(self) -> None:
@@ -63,6 +76,9 @@ class Sigmoid:
 
     def build(self) -> "Sigmoid":
         return self
+
+    def header(self) -> dict[str, str | float]:
+        return {"kind": "sigmoid", "bias": self.bias}
 
     def __call__(self, scores: Scores, visible: Visible) -> Weights:
         return shown((shown(scores, visible) + self.bias).sigmoid(), visible)

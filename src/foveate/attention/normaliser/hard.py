@@ -108,14 +108,29 @@ class Hard(nn.Module):
         log_probability = torch.where(drawn, logs.gather(-1, place)[..., 0], 0.0)
         tell(Choice(log_probability, -(distribution * logs).sum(-1)))
 
+    symbol = "hard"
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether the key is drawn, so that records show the distribution it is drawn from."""
+        return self.mode in ("sample", "gumbel")
+
     @property
     def tells_place(self) -> bool:
         """Whether the statistic is the number of the chosen key."""
-        return self.mode not in ("sample", "gumbel")
+        return not self.is_drawn
+
+    @property
+    def undivided(self) -> bool:
+        """A draw is told of once, and its `expectation` decides for whole examples; Gumbel noise is each pair's own."""
+        return self.training and self.mode == "sample"
+
+    def header(self) -> dict[str, str | float]:
+        return self._distribution.header() if self.is_drawn else {"kind": "hard"}
 
     def statistic(self, scores: Scores, visible: Visible) -> Rows:
         """Of what is drawn from: log Σ_j exp(e_ij / T). Otherwise the number of the chosen key; −1 for an empty row."""
-        if self.mode in ("sample", "gumbel"):
+        if self.is_drawn:
             return self._distribution.statistic(scores, visible)
         if not scores.shape[-1]:
             return precise(scores).new_full(scores.shape[:-1], -1.0)
@@ -124,7 +139,7 @@ class Hard(nn.Module):
         return torch.where(visible.any(-1), place, -1).to(precise(scores).dtype)
 
     def tile(self, scores: Scores, visible: Visible, statistic: Rows, *, first: int = 0) -> Weights:
-        if self.mode in ("sample", "gumbel"):
+        if self.is_drawn:
             return self._distribution.tile(scores, visible, statistic)
         place = first + torch.arange(scores.shape[-1], device=scores.device)
         return (visible & (place == statistic[..., None])).to(scores.dtype)

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from foveate.attention.claim import claim
 from foveate.attention.position import traced
 
 Scores = Float[Tensor, "batch heads query key"]
@@ -25,14 +26,24 @@ class Normaliser(Protocol):
 
     Weights depend on the visible scores alone, in their order: paths may leave out keys that a row does not see. A
     score of −∞ weighs 0 (`possible` tells such pairs from the others).
+
+    One may state more about itself (`foveate.attention.claim`):
+
+    * `softmax_temperature`: the weights are softmax(e / T) with this T, which kernels compute.
+    * `tells_place = True`: the statistic of a row is the number of a key among the scores.
+    * `sums_to_one = False`: a row that sees something need not sum to 1.
+    * `undivided = True`: all queries have to be normalised by one call.
+    * `is_drawn = True`: tiles show the distribution that one key is drawn from.
+    * `header()`: the kind and the parameters by which a trace names a normaliser of this package that makes the same
+      weights. Without one, a trace keeps weights one by one.
+    * `symbol`: how it is written in a formula.
+    * `onnx(graph, scores)`: it as operators (`foveate.attention.onnx`).
     """
 
     def __call__(self, scores: Scores, visible: Visible) -> Weights: ...
 
     def statistic(self, scores: Scores, visible: Visible) -> Rows:
-        """The number of each row that, with a score, gives its weight. One that is the place of a key among the scores
-        says so by an attribute `tells_place`: scores may be those of some of the keys.
-        """
+        """The number of each row that, with a score, gives its weight."""
         ...
 
     def tile(self, scores: Scores, visible: Visible, statistic: Rows, *, first: int = 0) -> Weights:
@@ -60,7 +71,13 @@ def possible(scores: Scores, visible: Visible) -> Visible:
 
 def tells_place(normaliser: Normaliser) -> bool:
     """Whether the statistic of a row is the number of a key (−1: of none): it says so itself."""
-    return bool(getattr(getattr(normaliser, "inner", normaliser), "tells_place", False))
+    return bool(claim(getattr(normaliser, "inner", normaliser), "tells_place", False))
+
+
+def softmax_temperature(normaliser: Normaliser) -> float | None:
+    """T where the weights are softmax(e / T); None for every other formula."""
+    temperature: float | None = claim(normaliser, "softmax_temperature")
+    return temperature
 
 
 def undecided(weights: Float[Tensor, "*rows key"]) -> bool:

@@ -16,6 +16,7 @@ from foveate.attention.normaliser.normaliser import (
     shown,
     undecided,
 )
+from foveate.attention.onnx import Graph
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,22 @@ class Softmax:
 
     def build(self) -> "Softmax":
         return self
+
+    @property
+    def softmax_temperature(self) -> float:
+        return self.temperature
+
+    @property
+    def symbol(self) -> str:
+        return "softmax" if self.temperature == 1.0 else f"softmax_T={self.temperature:g}"
+
+    def header(self) -> dict[str, str | float]:
+        return {"kind": "softmax", "temperature": self.temperature}
+
+    def onnx(self, graph: Graph, scores: str) -> str:
+        if self.temperature != 1.0:
+            scores = graph.op("Div", scores, graph.number(self.temperature))
+        return graph.op("Softmax", scores, axis=-1)
 
     def __call__(self, scores: Scores, visible: Visible) -> Weights:
         tempered = self.tempered(scores)

@@ -3,7 +3,7 @@
 import ctypes
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -25,8 +25,13 @@ class Sparsemax:
     tensor([0.7500, 0.2500, 0.0000])
     """
 
+    symbol: ClassVar[str] = "sparsemax"
+
     def build(self) -> "Sparsemax":
         return self
+
+    def header(self) -> dict[str, str]:
+        return {"kind": "sparsemax"}
 
     def __call__(self, scores: Scores, visible: Visible) -> Weights:
         return _weights(scores, visible, 2.0)
@@ -60,6 +65,13 @@ class Entmax:
 
     def build(self) -> "Entmax":
         return self
+
+    @property
+    def symbol(self) -> str:
+        return f"entmax_{self.alpha:g}"
+
+    def header(self) -> dict[str, str | float]:
+        return {"kind": "entmax", "alpha": self.alpha}
 
     def __call__(self, scores: Scores, visible: Visible) -> Weights:
         return _weights(scores, visible, self.alpha)

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from foveate.attention.normaliser import Softmax
+from foveate.attention.normaliser import softmax_temperature
 from foveate.attention.paths import additive_gpu
 from foveate.attention.paths.chunked import seen_keys
 from foveate.attention.paths.hidden import nothing_to_silence, silence, suits_few, weigh, weigh_few
@@ -136,7 +136,7 @@ def _weights(
 ) -> Float[Tensor, "batch heads query key"]:
     """The weights, from the features of queries and of keys."""
     assert form.vector is not None
-    softmax = formula.normaliser == Softmax()
+    softmax = softmax_temperature(formula.normaliser) == 1.0
     bias = None if formula.bias is None else formula.bias(at).float()
     sides = query.float(), key.float(), form.vector.float()
     weights = pair_weights(*sides, visible=visible, bias=bias, softmax=softmax, slope=form.slope)

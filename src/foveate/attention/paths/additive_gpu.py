@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from foveate.attention.normaliser import Softmax
+from foveate.attention.normaliser import softmax_temperature
 from foveate.attention.paths import pairwise_triton
 from foveate.attention.paths.chunked import ChunkedPath, seen_keys
 from foveate.attention.paths.hidden import nothing_to_silence, silence
@@ -27,7 +27,7 @@ def reasons(formula: Formula, query: Tensor) -> list[str]:
     found = []
     if query.dtype not in (torch.float32, torch.bfloat16, torch.float16):
         found.append(f"computes in float32, not in {query.dtype}")
-    if type(formula.normaliser) is not Softmax:
+    if softmax_temperature(formula.normaliser) is None:
         found.append(f"on a GPU only softmax, not {formula.normaliser}")
     if formula.reweight is not None:
         found.append("weights are reweighted after softmax")
@@ -82,7 +82,8 @@ def context(
     computes it in blocks.
     """
     form, normaliser, rule = checked_form(formula.score), formula.normaliser, formula.visibility
-    assert isinstance(normaliser, Softmax)
+    temperature = softmax_temperature(normaliser)
+    assert temperature is not None
     heads = query.shape[1]
     keys, values = share_heads(key, heads) if key_features is None else None, share_heads(value, heads)
     shown = None
@@ -98,7 +99,7 @@ def context(
     elif shown is not None and key_features is not None:
         (key_features,) = silence(shown, key_features.expand(-1, heads, -1, -1))
     assert key_features is not None
-    vector = form.vector.float() / normaliser.temperature
-    bias = None if formula.bias is None else formula.bias(at).float() / normaliser.temperature
+    vector = form.vector.float() / temperature
+    bias = None if formula.bias is None else formula.bias(at).float() / temperature
     features = form.of_query(query), key_features, vector, values
     return pairwise_triton.attend(*features, seen=seen_under(rule, at), bias=bias, leak=form.slope)

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from foveate.attention.check import require_equal_width
-from foveate.attention.normaliser import Softmax
+from foveate.attention.normaliser import Softmax, softmax_temperature
 from foveate.attention.paths.hidden import finite, nothing_to_silence, silence, weigh
 from foveate.attention.paths.path import Formula, share_heads
 from foveate.attention.position import Positions
@@ -30,9 +30,10 @@ def dot_product_reasons(formula: Formula, query: Tensor, key: Tensor) -> list[st
     reasons = []
     if not isinstance(form_of(formula.score), Product):
         reasons.append(f"{type(formula.score).__name__} is not a dot product")
-    if type(formula.normaliser) is not Softmax:
+    temperature = softmax_temperature(formula.normaliser)
+    if temperature is None:
         reasons.append(f"{formula.normaliser} is not softmax")
-    elif formula.normaliser.temperature != 1.0 and formula.bias is not None:
+    elif temperature != 1.0 and formula.bias is not None:
         reasons.append("the temperature divides the bias too")
     if formula.reweight is not None:
         reasons.append("weights are reweighted after softmax")
@@ -125,5 +126,6 @@ def _alike(given: Dots) -> Dots:
 
 
 def _temperature(formula: Formula) -> float:
-    assert isinstance(formula.normaliser, Softmax)
-    return formula.normaliser.temperature
+    temperature = softmax_temperature(formula.normaliser)
+    assert temperature is not None
+    return temperature

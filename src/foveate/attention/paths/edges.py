@@ -16,8 +16,7 @@ from torch.nn.functional import dropout as drop
 from foveate.attention.bias import Bias, judges_pairs, told
 from foveate.attention.check import require_equal_width
 from foveate.attention.claim import describes
-from foveate.attention.normaliser import Normaliser, Softmax
-from foveate.attention.normaliser.normaliser import tells_place
+from foveate.attention.normaliser import Normaliser, softmax_temperature, tells_place
 from foveate.attention.paths.path import Cost, Formula, cutting_reasons, empty_reasons, share_heads
 from foveate.attention.position import Positions
 from foveate.attention.score import EdgeScore, form_of, is_factored
@@ -272,8 +271,8 @@ def _weights(
 ) -> Float[Tensor, "batch heads edges"]:
     """What each edge weighs among those into its node."""
     scores = _biased(formula, query, key, graph, key_features)
-    if type(formula.normaliser) is Softmax:
-        weights = _softmax(formula.normaliser.tempered(scores[:, :, None])[:, :, 0], graph, query.shape[2])
+    if (temperature := softmax_temperature(formula.normaliser)) is not None:
+        weights = _softmax(scores if temperature == 1.0 else scores / temperature, graph, query.shape[2])
     else:
         weights = _by_rows(formula.normaliser, scores, graph, query.shape[2])
     if formula.reweight is None:

@@ -6,7 +6,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from foveate.attention.bias import Bias
-from foveate.attention.normaliser import Hard, Normaliser
+from foveate.attention.claim import claim
+from foveate.attention.normaliser import Normaliser
 from foveate.attention.position import Positions
 from foveate.attention.score import PlacedScore, Score
 from foveate.attention.visibility import Visibility
@@ -77,13 +78,9 @@ def asked(formula: Formula, query: Tensor, at: Positions) -> float:
 
 
 def cutting_reasons(formula: Formula) -> list[str]:
-    """Why queries may not be taken a few at a time; empty when they may. A draw is told of once, and its `expectation`
-    decides for whole examples; Gumbel noise is each pair's own.
-    """
-    normaliser = formula.normaliser
-    if isinstance(normaliser, Hard) and normaliser.training and normaliser.mode == "sample":
-        return [f"{normaliser} draws for all queries at once"]
-    return []
+    """Why queries may not be taken a few at a time; empty when they may."""
+    undivided = claim(formula.normaliser, "undivided", False)
+    return [f"{formula.normaliser} draws for all queries at once"] if undivided else []
 
 
 def empty_reasons(query: Tensor, key: Tensor) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from inspect import isabstract
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -149,6 +149,9 @@ class Visibility(ABC):
                 rest.append(rule)
         return Split((left, right), pads, tuple(rest))
 
+    onnx: ClassVar[Callable[..., str] | None] = None
+    """`onnx(graph, places)` writes the rule as operators (`foveate.attention.onnx`); None: nobody has written it."""
+
     def simplified(self, at: Positions) -> "Visibility":
         """The plainest rule that says the same at these positions."""
         return self
@@ -257,7 +260,7 @@ def require_visibility(rule: object) -> None:
 
 FACTS = (
     *("hides", "band", "pads", "graph", "gapless", "ahead", "by_pair", "lasting", "width", "reach"),
-    *("reads_query_position", "reads_length", "meet", "join", "simplified"),
+    *("reads_query_position", "reads_length", "meet", "join", "simplified", "onnx"),
 )
 """What a rule may say about itself."""
 

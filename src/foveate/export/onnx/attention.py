@@ -1,13 +1,15 @@
 """Self-attention as ONNX operators: scores, biases, transforms and rules that depend on places alone."""
 
+import math
+from functools import reduce
 from typing import Any
 
-from foveate.attention import Attention
-from foveate.attention.transform import QKNorm, Rotary
-from foveate.export.onnx import rule, score, transform
+from foveate.attention import Attention, Visibility
+from foveate.attention.claim import claim
+from foveate.attention.onnx import Places
+from foveate.export.onnx import score
 from foveate.export.onnx.operator_graph import Graph
-from foveate.export.onnx.rule import Places
-from foveate.export.plain_attention import always_refused
+from foveate.export.plain_attention import extra_refusals
 from foveate.nn.multihead import MultiHeadAttention
 
 
@@ -16,11 +18,15 @@ def refusals(site: str, attention: MultiHeadAttention) -> list[str]:
     inner = attention.attention
     if type(inner) is not Attention:
         return [f"{site}: {type(inner).__name__} is a formula of its own"]
-    reasons = [*score.refusals(inner.score), *always_refused(inner)]
-    reasons += [f"its visibility is {part}" for part in rule.unknown(inner.visibility)]
-    if type(inner.bias) not in (*rule.BIASES, type(None)):
-        reasons.append(f"its bias is {type(inner.bias).__name__}")
-    reasons += [f"its queries pass {type(t).__name__}" for t in inner.transforms if type(t) not in (Rotary, QKNorm)]
+    parts: list[tuple[str, object]] = [("its normaliser is", inner.normaliser), ("its bias is", inner.bias)]
+    parts += [("its queries pass", transform) for transform in inner.transforms]
+    reasons = [*score.refusals(inner.score), *extra_refusals(inner)]
+    reasons += [f"its visibility is {part}" for part in inner.visibility.split().rest if part.onnx is None]
+    reasons += [
+        f"{what} {getattr(part, '__name__', type(part).__name__)}, which has no method `onnx`"
+        for what, part in parts
+        if part is not None and claim(part, "onnx") is None
+    ]
     if attention.value_head_dim != attention.head_dim:
         reasons.append("its values have another width than its keys")
     return [f"{site}: {reason}" for reason in reasons]
@@ -28,7 +34,7 @@ def refusals(site: str, attention: MultiHeadAttention) -> list[str]:
 
 def uses_tables(attention: MultiHeadAttention) -> bool:
     """Whether angles are kept in a table, which ends somewhere."""
-    return any(isinstance(each, Rotary) for each in getattr(attention.attention, "transforms", ()))
+    return any(claim(each, "tabled", False) for each in getattr(attention.attention, "transforms", ()))
 
 
 def attended(
@@ -38,17 +44,31 @@ def attended(
     inner: Any = attention.attention
     query, key, value = _projected(graph, x, attention, batch)
     for each in inner.transforms:
-        query = transform.applied(graph, each, query, "query", places, attention.head_dim)
-        key = transform.applied(graph, each, key, "key", places, attention.head_dim)
+        query = each.onnx(graph, query, places, side="query", head_dim=attention.head_dim)
+        key = each.onnx(graph, key, places, side="key", head_dim=attention.head_dim)
     if past:
         key, value = (graph.op("Concat", old, new, axis=2) for old, new in zip(past, (key, value), strict=True))
     shared_key, shared_value = (_shared(graph, part, attention) for part in (key, value))
     features = score.key_features(graph, inner.score, shared_key)
     scores = score.compared(graph, inner.score, query, features, heads=attention.num_heads, head_dim=attention.head_dim)
-    for extra in (rule.added(graph, inner.bias, places), rule.hidden(graph, inner.visibility, places)):
-        scores = graph.op("Add", scores, extra) if extra else scores
-    context = graph.op("MatMul", graph.op("Softmax", scores, axis=-1), shared_value)
+    if inner.bias is not None:
+        scores = graph.op("Add", scores, inner.bias.onnx(graph, places))
+    if visible := visible_pairs(graph, inner.visibility, places):
+        scores = graph.op("Add", scores, graph.hidden(visible))
+    context = graph.op("MatMul", inner.normaliser.onnx(graph, scores), shared_value)
     return joined_heads(graph, context, attention), (key, value)
+
+
+def visible_pairs(graph: Graph, rule: Visibility, places: Places) -> str:
+    """Bool that broadcasts to [batch, heads, query, key]; empty where everything is visible."""
+    (left, right), pads, rest = rule.split()
+    parts = [graph.op("Unsqueeze", places.real, graph.whole(1, 2))] if pads and places.real else []
+    if left != math.inf:
+        parts.append(graph.op("GreaterOrEqual", places.distance(graph), graph.single(-int(left))))
+    if right != math.inf and not places.newest:
+        parts.append(graph.op("LessOrEqual", places.distance(graph), graph.single(int(right))))
+    parts += [part.onnx(graph, places) for part in rest]  # type: ignore[misc]
+    return reduce(lambda one, other: graph.op("And", one, other), parts) if parts else ""
 
 
 def heads(graph: Graph, x: str, count: int, dim: int, batch: str) -> str:

@@ -6,9 +6,9 @@ from typing import Any
 
 from torch import nn
 
+from foveate.attention.onnx import Places
 from foveate.export.onnx import attention
 from foveate.export.onnx.operator_graph import Graph
-from foveate.export.onnx.rule import Places
 from foveate.export.plain_attention import POSITIONS, position_table
 from foveate.nn.position_vector import NoPosition, UnitInterval
 

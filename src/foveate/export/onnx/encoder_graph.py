@@ -5,10 +5,10 @@ from typing import Any, cast
 
 from torch import nn
 
+from foveate.attention.onnx import Places
 from foveate.data.tokeniser import EOS
 from foveate.export.onnx import block_graph, stack
 from foveate.export.onnx.operator_graph import Graph
-from foveate.export.onnx.rule import Places
 from foveate.export.plain_attention import POSITIONS
 from foveate.models.bert import BERTEncoder
 from foveate.nn.encoder import (

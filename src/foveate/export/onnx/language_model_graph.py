@@ -2,9 +2,9 @@
 
 from typing import Any, cast
 
+from foveate.attention.onnx import Places
 from foveate.export.onnx import block_graph, stack
 from foveate.export.onnx.operator_graph import Graph
-from foveate.export.onnx.rule import Places
 from foveate.export.plain_attention import POSITIONS
 from foveate.models import LanguageModel, RecurrentLanguageModel
 from foveate.models.gpt import CausalTransformer

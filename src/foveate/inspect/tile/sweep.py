@@ -4,12 +4,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from foveate.attention.normaliser import Softmax
+from foveate.attention.normaliser import softmax_temperature
 from foveate.inspect.tile.head_measure import NOTHING, along, numbered
 from foveate.inspect.tile.pool import Cells, blocks
 from foveate.inspect.tile.provider import Cancelled, Statistics, stop_if
-from foveate.inspect.trace import normal
-from foveate.inspect.trace.site import Site
+from foveate.inspect.trace.site import Site, finite
 from foveate.inspect.trace.trace import Trace
 
 BASE = 5
@@ -85,12 +84,13 @@ def _add(sums: _Sums, site: Site, head: int, rows: slice, columns: slice) -> Non
 
 def _weighed(site: Site, head: int, rows: slice, columns: slice) -> tuple[Tensor, Tensor | None, Tensor]:
     """The weights, what is visible, and −Σ α ln α, whose logarithms softmax has made already."""
-    if not isinstance(site.built, Softmax) or site.reweight is not None:
+    temperature = softmax_temperature(site.built)
+    if temperature is None or site.reweight is not None:
         weights, visible = site.weights(head, rows, columns)
         return weights, visible, torch.special.entr(weights).sum(1)
     visible, statistic = site.visible(head, rows, columns), site.tensors["statistic"][head][rows]
-    logs = site.scores(head, rows, columns).div_(site.built.temperature)
-    logs = logs.sub_(normal.finite(statistic)[:, None])
+    logs = site.scores(head, rows, columns).div_(temperature)
+    logs = logs.sub_(finite(statistic)[:, None])
     if site.bias is not None or site.score["kind"] == "dense":  # then a score may be −∞, and 0 · ∞ is NaN
         logs = logs.clamp_(min=-LOWEST)
     if visible is not None:

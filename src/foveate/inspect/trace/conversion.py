@@ -11,14 +11,13 @@ import torch
 from torch import Tensor
 
 from foveate.attention import AttentionRecord, Positions, Visibility
-from foveate.attention.bias import Alibi, Bias, Gaussian, RelativeBuckets
-from foveate.attention.claim import is_hooked
-from foveate.attention.normaliser import Softmax
+from foveate.attention.bias import Bias, judges_distances
+from foveate.attention.claim import claim
+from foveate.attention.normaliser import softmax_temperature, tells_place
 from foveate.attention.paths.materialised import biased_scores
 from foveate.attention.paths.path import Formula, share_heads
 from foveate.attention.score import PairNetwork, Product, form_of
 from foveate.errors import UsageError
-from foveate.inspect.trace import normal
 from foveate.inspect.trace.site import Site, SiteKind
 from foveate.inspect.trace.wording import describe
 
@@ -51,7 +50,7 @@ def site_of(
     normaliser = formula.normaliser
     while hasattr(normaliser, "inner"):  # switched off for a while: the map shows what would be looked at
         normaliser = normaliser.inner
-    header = normal.header_of(normaliser)
+    header = None if (stated := claim(normaliser, "header")) is None else stated()
     score, tensors = _features(formula, query, key, at, getattr(torch, stored))
     heads, kv_heads = query.shape[0], tensors["key"].shape[0] if "key" in tensors else query.shape[0]
     visibility, visible = _visibility(formula.visibility, at, heads)
@@ -82,7 +81,7 @@ def site_of(
         reweight=reweight,
         shows=getattr(formula, "shows", "exact"),
         formula=describe(formula, normaliser, query.shape[-1]),
-        drawn=normal.is_drawn(normaliser),
+        drawn=bool(claim(normaliser, "is_drawn", False)),
         tensors={**tensors, **visible, **added, **weighed, **positions, **kept},
     )
     return site.with_statistic(statistic(site))
@@ -95,8 +94,8 @@ def statistic(site: Site) -> Tensor:
         for start in range(0, site.queries, ROWS):
             here = slice(start, min(start + ROWS, site.queries))
             first, last = site.reach(here)
-            if isinstance(site.built, Softmax):
-                rows[head, here] = _logsumexp(site, head, here, first, last)
+            if (temperature := softmax_temperature(site.built)) is not None:
+                rows[head, here] = _logsumexp(site, head, here, (first, last), temperature)
                 continue
             scores = site.scores(head, here, slice(first, last))
             visible = site.visible(head, here, slice(first, last))
@@ -105,13 +104,13 @@ def statistic(site: Site) -> Tensor:
     return rows
 
 
-def _logsumexp(site: Site, head: int, rows: slice, first: int, last: int) -> Tensor:
+def _logsumexp(site: Site, head: int, rows: slice, reach: tuple[int, int], temperature: float) -> Tensor:
     """log Σ exp(e / T), a few keys at a time: what fits into a processor's own memory is read once."""
     tops, sums = [], []
-    for start in range(first, last, COLUMNS):
-        columns = slice(start, min(start + COLUMNS, last))
+    for start in range(*reach, COLUMNS):
+        columns = slice(start, min(start + COLUMNS, reach[1]))
         scores, visible = site.scores(head, rows, columns), site.visible(head, rows, columns)
-        scores = scores.div_(site.normaliser["temperature"])
+        scores = scores.div_(temperature)
         if visible is not None:
             scores = scores.masked_fill_(~visible, -torch.inf)
         top = scores.amax(1)
@@ -127,7 +126,7 @@ def _of_rows(site: Site, scores: Tensor, seen: Tensor, first: int) -> Tensor:
     if not scores.shape[1]:  # a row that reaches nothing: what an empty row has
         scores, seen = scores.new_zeros(len(scores), 1), torch.zeros(len(scores), 1, dtype=torch.bool)
     found = site.built.statistic(scores[None, None], seen[None, None])[0, 0]
-    return torch.where(found >= 0, found + first, found) if site.normaliser["kind"] == "hard" else found
+    return torch.where(found >= 0, found + first, found) if tells_place(site.built) else found
 
 
 def _example(
@@ -250,8 +249,7 @@ def _require_written(rule: Visibility, at: Positions, queries: int, keys: int) -
 def _bias(bias: Bias | None, at: Positions, name: str) -> tuple[dict[str, Any] | None, dict[str, Tensor]]:
     if bias is None:
         return None, {}
-    by_distance = type(bias) in (Alibi, RelativeBuckets) or (type(bias) is Gaussian and at.centre is None)
-    if by_distance and not is_hooked(bias):
+    if judges_distances(bias, at):
         query, key = at.query[0, 0, :, 0], at.key[0, 0, 0]
         first = min(int(key.min() - query.max()), 1 - len(query))
         last = max(int(key.max() - query.min()), len(key) - 1)
@@ -271,7 +269,7 @@ def _pairwise(bias: Bias, at: Positions, name: str) -> tuple[dict[str, Any], dic
 def _reweight(reweight: Bias | None, at: Positions) -> tuple[dict[str, Any] | None, dict[str, Tensor]]:
     if reweight is None:
         return None, {}
-    if type(reweight) is Gaussian:
+    if (header := claim(reweight, "header")) is not None:
         centre = {} if at.centre is None else {"centre": at.centre[0, :, :, 0].detach().float().cpu()}
-        return {"kind": "gaussian", "sigma": reweight.sigma}, centre
+        return header(), centre
     return _pairwise(reweight, at, "reweight")

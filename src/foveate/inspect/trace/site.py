@@ -10,9 +10,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from foveate.attention import Positions, Visibility
-from foveate.attention.normaliser import Normaliser, Softmax
+from foveate.attention.claim import claim
+from foveate.attention.efficient.kernel import Proportional
+from foveate.attention.normaliser import Normaliser, NormaliserConfig, softmax_temperature, tells_place
 from foveate.attention.score import Form, Product, form_from
-from foveate.inspect.trace import normal
+from foveate.config import build
+from foveate.errors import DataError, UsageError
 
 SiteKind = Literal["self", "cross", "graph", "recurrent"]
 Rows = slice | Tensor
@@ -63,7 +66,7 @@ class Site:
     @cached_property
     def built(self) -> Normaliser:
         """The normaliser itself."""
-        return normal.built(self.normaliser)
+        return _built(self.normaliser)
 
     @cached_property
     def native(self) -> tuple[int | float, int | float] | None:
@@ -82,8 +85,7 @@ class Site:
     @property
     def weighs_nothing_else(self) -> bool:
         """Whether every row sums to 1, or to 0 where it sees nothing."""
-        kind, normalised = self.normaliser["kind"], self.normaliser.get("normalised", True)
-        return kind not in ("sigmoid", "proportional") and normalised and self.reweight is None
+        return bool(claim(self.built, "sums_to_one", True)) and self.reweight is None
 
     @cached_property
     def query_position(self) -> Tensor:
@@ -144,12 +146,12 @@ class Site:
         visible = self.visible(head, rows, columns)
         first = columns.indices(self.keys)[0] if isinstance(columns, slice) else 0
         statistic = self.tensors["statistic"][head][rows]
-        if isinstance(columns, Tensor) and self.normaliser["kind"] == "hard":
+        if isinstance(columns, Tensor) and tells_place(self.built):
             shown = (columns == statistic[:, None]).float()
             weights = shown if visible is None else shown * visible
         else:
             scores = self.scores(head, rows, columns)
-            weights = normal.tile(self.built, scores, visible, statistic, first=first)
+            weights = _tile(self.built, scores, visible, statistic, first=first)
         reweight = self._reweight(head, rows, columns)
         return (weights if reweight is None else weights.mul_(reweight.exp())), visible
 
@@ -159,13 +161,14 @@ class Site:
         """ln of `weights`, −∞ where hidden, for a softmax; None for every other formula. Whoever only looks for the
         largest of many weights needs no exponential of each.
         """
-        if not isinstance(self.built, Softmax) or self.reweight is not None:
+        temperature = softmax_temperature(self.built)
+        if temperature is None or self.reweight is not None:
             return None
         visible = self.visible(head, rows, columns)
         logs = self.scores(head, rows, columns)
-        if self.built.temperature != 1:
-            logs.div_(self.built.temperature)
-        logs.sub_(normal.finite(self.tensors["statistic"][head][rows])[:, None])
+        if temperature != 1:
+            logs.div_(temperature)
+        logs.sub_(finite(self.tensors["statistic"][head][rows])[:, None])
         return (logs if visible is None else logs.masked_fill_(~visible, -torch.inf)), visible
 
     def reach(self, rows: slice) -> tuple[int, int]:
@@ -263,3 +266,44 @@ def _compared(form: Form, query: Tensor, key: Tensor) -> Tensor:
         return form.compare(query, key)
     step = max(1, TERMS // max(key.numel(), 1))
     return torch.cat([form.compare(part, key) for part in query.split(step)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Weighing:
+    """What a header can name: the normalisers of configurations, and the one of kernels."""
+
+    normaliser: NormaliserConfig | Proportional
+
+
+def _built(header: Mapping[str, Any]) -> Normaliser:
+    """The normaliser that a header names; raises DataError for one that this version does not know."""
+    try:
+        config = build(_Weighing, {"normaliser": header}).normaliser
+    except UsageError as error:
+        raise DataError(
+            f"The trace names the normaliser {dict(header)}, which this version of foveate does not know: {error}"
+        ) from error
+    normaliser: Normaliser = config.build()
+    return normaliser
+
+
+def _tile(
+    normaliser: Normaliser,
+    scores: Float[Tensor, "query key"],
+    visible: Bool[Tensor, "query key"] | None,
+    statistic: Float[Tensor, " query"],
+    *,
+    first: int = 0,
+) -> Float[Tensor, "query key"]:
+    """The weights of a tile. `visible` None: all of it. The scores' memory may be used for the answer."""
+    if (temperature := softmax_temperature(normaliser)) is not None:
+        logs = scores.div_(temperature).sub_(finite(statistic)[:, None])
+        weights = logs.exp_()
+        return weights if visible is None else weights.masked_fill_(~visible, 0.0)
+    seen = torch.ones(1, 1, dtype=torch.bool) if visible is None else visible
+    return normaliser.tile(scores[None, None], seen[None, None], statistic[None, None], first=first)[0, 0]
+
+
+def finite(statistic: Float[Tensor, " query"]) -> Float[Tensor, " query"]:
+    """Rows that see nothing, or −∞ alone, have −∞, and their weights are 0; those of a row with +∞ are NaN."""
+    return statistic.nan_to_num(nan=torch.nan, posinf=torch.nan, neginf=0.0)

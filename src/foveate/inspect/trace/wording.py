@@ -1,7 +1,8 @@
 """A formula in one line: `softmax(q·k / √64) over causal()`."""
 
-from foveate.attention.bias import Alibi, Gaussian, RelativeBuckets
-from foveate.attention.normaliser import Entmax, Hard, Normaliser, ReLU, Sigmoid, Softmax, Sparsemax
+from foveate.attention.bias import Bias
+from foveate.attention.claim import claim
+from foveate.attention.normaliser import Normaliser
 from foveate.attention.paths.path import Formula
 from foveate.attention.score import symbol_of
 
@@ -10,36 +11,16 @@ def describe(formula: Formula, normaliser: Normaliser, width: int) -> str:
     """The parts of an attention, in the order in which they are computed."""
     score = symbol_of(formula.score, width)
     if formula.bias is not None:
-        score += f" + {_BIASES.get(type(formula.bias), type(formula.bias).__name__)}"
-    written = f"{_normaliser(normaliser)}({score})"
+        score += f" + {_symbol(formula.bias)}"
+    written = f"{claim(normaliser, 'symbol', type(normaliser).__name__.lower())}({score})"
     if formula.reweight is not None:
         reweight = formula.reweight
-        sigma = f", σ = {reweight.sigma:g}" if isinstance(reweight, Gaussian) else ""
-        written += f" · exp({_BIASES.get(type(reweight), type(reweight).__name__)}{sigma})"
+        header = claim(reweight, "header")
+        sigma = "" if header is None else f", σ = {header()['sigma']:g}"
+        written += f" · exp({_symbol(reweight)}{sigma})"
     return f"{written} over {formula.visibility}" if formula.visibility.hides else written
 
 
-_BIASES: dict[type, str] = {
-    Alibi: "−m·|i−j|",
-    RelativeBuckets: "b[bucket(j−i)]",
-    Gaussian: "−(j−p)²/2σ²",
-}
-
-
-def _normaliser(normaliser: Normaliser) -> str:
-    match normaliser:
-        case Softmax(temperature=1.0):
-            return "softmax"
-        case Softmax(temperature=temperature):
-            return f"softmax_T={temperature:g}"
-        case ReLU(normalised=normalised):
-            return "relu / Σ" if normalised else "relu"
-        case Sigmoid():
-            return "sigmoid"
-        case Sparsemax():
-            return "sparsemax"
-        case Entmax(alpha=alpha):
-            return f"entmax_{alpha:g}"
-        case Hard():
-            return "hard"
-    return type(normaliser).__name__.lower()
+def _symbol(bias: Bias) -> str:
+    """Its own, or its name."""
+    return str(claim(bias, "symbol", getattr(bias, "__name__", type(bias).__name__)))
