@@ -1,0 +1,205 @@
+"""What a stranger adds works everywhere: a part of an attention, a model, a task, a modality.
+
+Every addition is defined here, as somebody would write it who has read ARCHITECTURE.md and no other file, and takes as
+many files as that page promises: one, or one for each layer.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from foveate.attention import Attention, Plan, Positions, Softmax, Visibility, causal, record
+from foveate.attention.score import ProductScore
+from foveate.data.batch import Batch
+from foveate.export import onnx_refusals, save_onnx
+from foveate.inspect import Trace, Track, read_trace, write_trace
+from foveate.inspect.step import steps
+from foveate.inspect.trace import observe, standalone
+from foveate.models.classifier import Classifier, ClassifierConfig
+from foveate.nn.encoder import TransformerEncoderConfig
+from foveate.nn.multihead import MultiHeadAttention
+from foveate.nn.pooling import MeanPoolingConfig
+from foveate.nn.transformer_block import BlockConfig
+
+HEADS, LENGTH, WIDTH = 2, 11, 6
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+"""Of float32 sums in another order."""
+STORED = {"rtol": 0.0, "atol": 5e-3}
+"""Of weights from features that a trace keeps in float16."""
+
+
+@dataclass(frozen=True)
+class Journey:
+    """What `through_everything` met on its way."""
+
+    plan: Plan
+    trace: Trace
+    bytes_of_trace: int
+    onnx: list[str]
+    """Why there is no ONNX graph, in words; empty where there is one."""
+
+
+def through_everything(attention: Attention, folder: Path, *, length: int = LENGTH) -> Journey:
+    """Take an attention through all that the package does with one, and compare each answer with its definition."""
+    at = Positions.of(length, length)
+    model = nn.ModuleDict({"layer": nn.ModuleList([attention])}).eval()
+    query, key, value = inputs = [torch.randn(1, HEADS, length, WIDTH, requires_grad=True) for _ in range(3)]
+    explained = attention.explain(query, key, value, at=at)
+    _runs_and_has_gradients(attention, inputs, at, explained.context)
+
+    with record(model) as records, torch.no_grad():
+        attention.run(query, key, value, at=at)
+    (kept,) = records
+    torch.testing.assert_close(kept.weights(rows=slice(1, 4)), explained.weights[:, :, 1:4].detach(), **CLOSE)
+
+    with observe(model) as seen, torch.no_grad():
+        attention.run(query, key, value, at=at)
+    trace = Trace.of(seen, {"source": Track.of_pieces([f"▁{place}" for place in range(length)])})
+    written = read_trace(write_trace(trace, folder / "stranger.trace"))
+    for head in range(HEADS):
+        weights, visible = written.sites[0].weights(head)
+        torch.testing.assert_close(weights, explained.weights[0, head].detach(), **STORED)
+        if visible is not None:
+            assert not weights[~visible].any()
+    assert 'id="trace">' in standalone(written)
+    *_, last = steps(written, 0, 0, length - 1)
+    np.testing.assert_allclose(last.numbers, explained.context[0, 0, -1].detach(), atol=2e-2)
+    size = sum(tensor.nbytes for tensor in written.sites[0].tensors.values())
+    return Journey(attention.plan(query, key, at=at), written, size, exports(attention, folder))
+
+
+def _runs_and_has_gradients(attention: Attention, inputs: list[Tensor], at: Positions, right: Tensor) -> None:
+    context = attention.run(*inputs, at=at)
+    torch.testing.assert_close(context, right, **CLOSE)
+    learnt = [*inputs, *(weight for weight in attention.parameters() if weight.requires_grad)]
+    towards = torch.randn_like(right)
+    mine, definition = (torch.autograd.grad(each, learnt, towards, allow_unused=True) for each in (context, right))
+    for one, other in zip(mine, definition, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None:
+            torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
+
+
+def exports(attention: Attention, folder: Path) -> list[str]:
+    """Why ONNX cannot have this attention as a layer of a classifier; empty where the graph gives the same logits."""
+    block = BlockConfig(model_dim=HEADS * WIDTH, num_heads=HEADS, feedforward_dim=8)
+    encoder = TransformerEncoderConfig(block=block, num_layers=1)
+    model: Classifier = ClassifierConfig(
+        encoder=encoder, embedding_dim=HEADS * WIDTH, pooling=MeanPoolingConfig(), dropout=0.0
+    ).build(9, 2)
+    (layer,) = (module for module in model.modules() if isinstance(module, MultiHeadAttention))
+    layer.attention = attention
+    reasons = onnx_refusals(model.eval())
+    if reasons:
+        return reasons
+    save_onnx(model, folder)
+    tokens = torch.tensor([[1, 4, 5, 6, 7, 8, 2]])
+    session = onnxruntime.InferenceSession(folder / "model.onnx")
+    fed = {"tokens": tokens.numpy(), "lengths": np.array([tokens.shape[1]])}
+    (logits,) = session.run(["logits"], fed)
+    with torch.no_grad():
+        right = model(Batch(ids=tokens, lengths=torch.tensor([tokens.shape[1]])))
+    np.testing.assert_allclose(logits, right.numpy(), rtol=1e-4, atol=1e-5)
+    return []
+
+
+# ---- a score --------------------------------------------------------------------------------------------------------
+
+
+class Bounded(ProductScore):
+    """score(q, k) = tanh(q) · k"""
+
+    def query_features(self, query: Tensor) -> Tensor:
+        return query.tanh()
+
+
+class Distance(nn.Module):
+    """score(q, k) = −‖q − k‖: of no form that the package knows."""
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        return -(query[..., :, None, :] - key[..., None, :, :]).square().sum(-1).add(1e-6).sqrt()
+
+
+def test_a_product_score_is_fast_and_small_by_writing_one_class(tmp_path: Path) -> None:
+    journey = through_everything(Attention(Bounded()), tmp_path)
+    assert journey.plan.chosen != "materialised"
+    assert journey.trace.sites[0].score["kind"] == "product"
+    assert "Bounded has no method onnx" in " ".join(journey.onnx)
+
+
+def test_a_product_score_is_looked_at_beyond_what_is_kept_pair_by_pair(tmp_path: Path) -> None:
+    site = Attention(Bounded())
+    with record(nn.ModuleDict({"layer": site})) as seen, torch.no_grad():
+        site.run(*(torch.randn(1, 1, 4200, WIDTH) for _ in range(3)))
+    (kept,) = Trace.of(seen).sites
+    assert sum(tensor.nbytes for tensor in kept.tensors.values()) < 4200 * 100
+
+
+def test_a_score_of_no_known_form_is_exact_everywhere(tmp_path: Path) -> None:
+    journey = through_everything(Attention(Distance()), tmp_path)
+    assert journey.trace.sites[0].score["kind"] == "dense"
+    assert "its score is Distance" in " ".join(journey.onnx)
+
+
+# ---- a visibility rule ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SameParity(Visibility):
+    """A query sees the keys whose distance from it is even."""
+
+    def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
+        return (at.query - at.key) % 2 == 0
+
+
+def test_a_rule_is_drawn_combined_and_obeyed_by_writing_one_class(tmp_path: Path) -> None:
+    assert SameParity().picture(2, 3).split() == ["#", ".", "#", ".", "#", "."]
+    for rule in (SameParity(), SameParity() & causal(), ~SameParity()):
+        journey = through_everything(Attention(visibility=rule), tmp_path)
+        assert "SameParity" in " ".join(journey.onnx)
+
+
+# ---- a bias ---------------------------------------------------------------------------------------------------------
+
+
+class Favourite(nn.Module):
+    """bias_ij = w · cos(i − j), with one weight"""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor(0.5))
+
+    def forward(self, at: Positions) -> Float[Tensor, "#batch #heads query key"]:
+        return self.weight * (at.query - at.key).float().cos()
+
+
+def test_a_bias_is_added_and_learnt_by_writing_one_class(tmp_path: Path) -> None:
+    journey = through_everything(Attention(bias=Favourite(), visibility=causal()), tmp_path)
+    assert "its bias is Favourite" in " ".join(journey.onnx)
+
+
+# ---- a normaliser ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SquaredSoftmax:
+    """weights ∝ softmax(e)², which is softmax(2e)"""
+
+    def __call__(self, scores: Tensor, visible: Tensor) -> Tensor:
+        return Softmax(temperature=0.5)(scores, visible)
+
+    def statistic(self, scores: Tensor, visible: Tensor) -> Tensor:
+        return Softmax(temperature=0.5).statistic(scores, visible)
+
+    def tile(self, scores: Tensor, visible: Tensor, statistic: Tensor, *, first: int = 0) -> Tensor:
+        return Softmax(temperature=0.5).tile(scores, visible, statistic, first=first)
+
+
+def test_a_normaliser_makes_the_weights_by_writing_one_class(tmp_path: Path) -> None:
+    journey = through_everything(Attention(normaliser=SquaredSoftmax(), visibility=causal()), tmp_path)
+    assert "SquaredSoftmax" in " ".join(journey.onnx)
