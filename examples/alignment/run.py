@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from foveate.cli.setup import RunConfig
 from foveate.config import build, to_dict
 from foveate.data.text import Pair, read_lines, read_pairs
 from foveate.inspect import Alignment, write
@@ -29,6 +28,7 @@ from foveate.metrics import Links, Score, link_scores, parse_pharaoh
 from foveate.storage.run import create_run
 from foveate.tasks.alignment import every_head, score_heads, word_alignments
 from foveate.tasks.translate.head import Head
+from foveate.tasks.translate.side import SIDE
 from foveate.tasks.translate.task import TranslateTask
 from foveate.tasks.translate.use import Translator
 from foveate.train import fit
@@ -169,12 +169,12 @@ def trained(name: str, guide: str, seed: int, out: Path, epochs: float) -> Trans
         "seed": seed,
         **sides,
     }
-    config = build(RunConfig, mapping)
+    config = build(SIDE.run_config, mapping)
     task, _ = TranslateTask.prepare(config, folder)
     steps = max(int(epochs * task.steps_per_epoch), 2)
     rate = {"learning_rate": 3e-3, "schedule": {"kind": "cosine", "warmup": max(steps // 10, 1)}, "seed": seed}
     config = build(
-        RunConfig, mapping | {"train": {"steps": steps, "validate_every": steps, "save_every": steps, **rate}}
+        SIDE.run_config, mapping | {"train": {"steps": steps, "validate_every": steps, "save_every": steps, **rate}}
     )
     create_run(folder, "translate", to_dict(config), task.digests)
     started = time.process_time()

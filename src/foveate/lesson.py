@@ -1,30 +1,24 @@
 """Training from Python, on what is in memory: what `foveate train` does with files."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from foveate.config import build, override, setting, to_dict
+from foveate.config import build, override, to_dict
 from foveate.config.toml import inline
 from foveate.data.text import normalise
 from foveate.errors import DataError
 from foveate.storage.draft import disk_errors, write_file
 from foveate.storage.run import begin_run, create_run
 from foveate.tasks.size import Allowance, Size
-from foveate.tasks.suggestion import suggest
-from foveate.tasks.translate.task import TranslateConfig, TranslateTask
+from foveate.tasks.translate.side import SIDE
+from foveate.tasks.translate.task import TranslateTask
 from foveate.tasks.translate.use import Translator
-from foveate.train import TrainConfig, fit
+from foveate.train import fit
 from foveate.train.log import Progress
 
 GIVEN = "given"
 """Folder of a run with the pairs that were given to it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _RunConfig(TranslateConfig):
-    train: TrainConfig = setting(TrainConfig(), "how to train")
 
 
 def train_translator(
@@ -61,16 +55,16 @@ def train_translator(
         raise DataError("There is no pair to learn from. Give at least 10, or some and valid_pairs.")
     changes = dict(settings or {})
     begun = {name: changes[name] for name in changes if name == "initialise_from" or name.startswith("data.")}
-    chosen = suggest(build(_RunConfig, _changed({"data": files}, begun)), Allowance.here(size))
+    chosen = SIDE.suggest(build(SIDE.run_config, _changed({"data": files}, begun)), Allowance.here(size))
     for sentence in (chosen.facts, *(f"{reason.name}: {reason.why}" for reason in chosen.reasons if reason.why)):
         note(sentence)
     mapping = {**chosen.settings, "data": {**chosen.settings.get("data", {}), **files}}
-    config = build(_RunConfig, _changed(mapping, changes))
+    config = build(SIDE.run_config, _changed(mapping, changes))
     task, reports = TranslateTask.prepare(config, folder)
     for part, report in reports.items():
         note(f"{part}: {report}")
     whole = to_dict(task.config)
-    create_run(folder, "translate", whole, task.digests)
+    create_run(folder, SIDE.entry.name, whole, task.digests)
     fit(task, config.train, folder, progress=progress, configuration=whole)
     return Translator.load(folder, note=note)
 

@@ -19,9 +19,9 @@ from transformers import (
 from foveate import Filler
 from foveate.cli import main
 from foveate.errors import UsageError
+from foveate.tasks import TASKS
 from foveate.tasks.classify.use import GuestClassifier, TextClassifier
 from foveate.tasks.embedder import Embedder
-from foveate.tasks.sight import reader_of
 from foveate.tasks.tag.use import SentenceTagger
 
 TEXTS = ["The cat sat on the mat.", "A dog ran after 3 cats!", "cats and dogs"]
@@ -186,7 +186,7 @@ def test_a_tagger_of_theirs_is_refused_by_what_is_read(tmp_path: Path) -> None:
         "tag, which may begin with the encoder of a BERT (`foveate train tag --set initialise_from=FOLDER`). "
         f"`foveate look {tmp_path} TEXT` shows its attention."
     )
-    assert len(reader_of("masked_language_model", tmp_path).trace("the cat").sites) == 2
+    assert len(TASKS["masked_language_model"].side.load(tmp_path).trace("the cat").sites) == 2
 
 
 @pytest.mark.parametrize("settings", [{"id2label": {0: "score"}}, {"problem_type": "multi_label_classification"}])
@@ -194,7 +194,7 @@ def test_what_tells_no_single_label_says_so_and_can_be_looked_at(settings: dict[
     made("Bert", "ForSequenceClassification", tmp_path, **settings)
     with pytest.raises(UsageError, match="BertForSequenceClassification that tells a number, or several labels"):
         TextClassifier.load(tmp_path)
-    assert len(reader_of("masked_language_model", tmp_path).trace("the cat").sites) == 2
+    assert len(TASKS["masked_language_model"].side.load(tmp_path).trace("the cat").sites) == 2
 
 
 def test_weights_without_the_classifier_are_refused(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from xml.etree import ElementTree
 import pytest
 
 from foveate import machine
-from foveate.cli import COMMANDS
-from foveate.cli.task import TASKS
+from foveate.cli.command import commands
+from foveate.tasks import TASKS
 
 FILES = {
     "best.json",
@@ -338,7 +338,7 @@ def test_the_shell_completes_commands_tasks_and_options(foveate: Any, tmp_path: 
     script = tmp_path / "foveate.bash"
     script.write_text(foveate("completion", "bash").out)
     assert subprocess.run(["bash", "-n", str(script)]).returncode == 0
-    assert set(COMMANDS) <= set(completed(script, 'foveate ""'))
+    assert set(commands()) <= set(completed(script, 'foveate ""'))
     assert completed(script, "foveate tra") == ["train", "translate"]
     assert set(completed(script, 'foveate train ""')) >= set(TASKS)
     assert completed(script, "foveate train mas") == ["masked_language_model"]
@@ -357,7 +357,7 @@ def test_the_shell_completes_commands_tasks_and_options(foveate: Any, tmp_path: 
 @pytest.mark.parametrize("shell", ["zsh", "tcsh"])
 def test_a_completion_for_other_shells_names_every_command(foveate: Any, shell: str) -> None:
     script = foveate("completion", shell).out
-    assert all(command in script for command in COMMANDS)
+    assert all(command in script for command in commands())
 
 
 def test_a_package_that_went_missing_is_named(foveate: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-from foveate.cli.setup import RunConfig, resolve, task_of
-from foveate.cli.task import TASKS, module_of
+from foveate.cli.setup import resolve, task_of
 from foveate.config import build, read_toml, to_dict, to_toml
 from foveate.models import BERTConfig, GPTConfig, ModelConfig
+from foveate.tasks import TASKS
 from foveate.tasks.translate.task import build_model
 
 MODELS = {
@@ -29,7 +29,7 @@ def test_there_are_examples() -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(EXAMPLES)))
 def test_every_shipped_configuration_loads_and_builds(path: Path) -> None:
     task = task_of(str(path)) or "translate"
-    kind = module_of(task).RunConfig
+    kind = TASKS[task].side.run_config
     config = resolve({}, str(path), {}, [], kind=kind)
     with torch.device("meta"):
         model = build_model(config, 100, 100) if task == "translate" else MODELS[task](config)
@@ -53,7 +53,7 @@ def test_what_plan_shows_is_a_file_that_plan_reads(kind: type, foveate: Any, tmp
     path = tmp_path / "run.toml"
     path.write_text(said.out)
     assert foveate("plan", "--show", path).out == said.out
-    config = build(RunConfig, read_toml(path))
+    config = build(TASKS["translate"].side.run_config, read_toml(path))
     assert (type(config.model), config.train.patience, config.train.clip_norm) == (kind, 3, None)
     assert to_toml(config) == said.out
 
@@ -138,5 +138,5 @@ def test_a_plan_that_cannot_be_is_refused(foveate: Any, words: tuple[str, ...], 
 )
 def test_a_preset_is_the_one_that_python_names(name: str, expected: object) -> None:
     path = str(EXAMPLES / "presets" / f"{name}.toml")
-    config = resolve({}, path, {}, [], kind=module_of(task_of(path) or "").RunConfig)
+    config = resolve({}, path, {}, [], kind=TASKS[task_of(path) or ""].side.run_config)
     assert config.model == expected

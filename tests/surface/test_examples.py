@@ -11,7 +11,7 @@ import pytest
 
 from foveate import machine
 from foveate.cli.setup import resolve, task_of
-from foveate.cli.task import module_of
+from foveate.tasks import TASKS
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RUNS = sorted(EXAMPLES.glob("*/run.py"))
@@ -54,7 +54,7 @@ def test_an_example_says_what_it_shows_and_how_to_run_it(path: Path) -> None:
 
 @pytest.mark.parametrize("path", CONFIGURATIONS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_every_configuration_of_an_example_loads(path: Path) -> None:
-    kind = module_of(task_of(str(path)) or "translate").RunConfig
+    kind = TASKS[task_of(str(path)) or "translate"].side.run_config
     assert resolve({}, str(path), {}, [], kind=kind).train.steps > 0
 
 

@@ -1,13 +1,12 @@
 """A run for other engines, and other engines for a run."""
 
-import argparse
-import importlib
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from foveate.cli.program import build_parser
 from foveate.export.target import QUANTISATIONS, TARGETS
 from foveate.tasks.translate.engine import ENGINES, availability
 from foveate.tasks.translate.use import Translator
@@ -128,8 +127,7 @@ def test_onnx_is_quantised_by_its_own_tools(foveate: Any, trained: Path, tmp_pat
     ],
 )
 def test_the_command_line_knows_all_there_are(command: str, option: str, choices: tuple[str, ...]) -> None:
-    parser = argparse.ArgumentParser()
-    importlib.import_module(f"foveate.cli.{command}").arguments(parser)
+    parser = build_parser([command]).commands[command]
     assert tuple(parser._option_string_actions[option].choices or ()) == choices
 
 

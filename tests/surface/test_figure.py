@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from foveate.cli.setup import resolve
-from foveate.cli.task import module_of
 from foveate.data.synthetic import synthetic
 from foveate.errors import DataError, SetupError, UsageError
+from foveate.tasks import TASKS
 from foveate.tasks.size import MINUTES
 from foveate.tasks.translate.task import build_model
 
@@ -65,7 +65,7 @@ def bottleneck_weights(name: str) -> list[str]:
     assert spec.loader is not None
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
-    kind = module_of("translate").RunConfig
+    kind = TASKS["translate"].side.run_config
     config = resolve({}, str(folder / "run.toml"), {}, example.LETTERS[name], kind=kind)
     words = [pair.source for pair in synthetic("reverse", 200, symbols="abcdefgh", longest=40)]
     tokenisers = config.source_tokeniser.train(words), config.target_tokeniser.train(words)

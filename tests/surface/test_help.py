@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from foveate.cli import COMMANDS
+from foveate.cli.command import commands
 
 HELP = Path(__file__).parent / "help"
 
 
-@pytest.mark.parametrize("command", ["foveate", *COMMANDS])
+@pytest.mark.parametrize("command", ["foveate", *commands()])
 def test_the_help_is_this(command: str, foveate: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     said = foveate("--help") if command == "foveate" else foveate(command, "--help")
@@ -23,7 +23,7 @@ def test_the_help_is_this(command: str, foveate: Any, monkeypatch: pytest.Monkey
 
 
 def test_there_is_no_help_for_what_is_gone() -> None:
-    assert {path.stem for path in HELP.iterdir()} == {"foveate", *COMMANDS}
+    assert {path.stem for path in HELP.iterdir()} == {"foveate", *commands()}
 
 
 def test_the_version_is_the_packages(foveate: Any) -> None:

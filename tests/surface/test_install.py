@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import installation
 import program
 
-from foveate.cli import COMMANDS
+from foveate.cli.command import commands
 
 pytestmark = pytest.mark.slow
 README = (installation.ROOT / "README.md").read_text(encoding="utf-8")
@@ -178,9 +178,9 @@ def opens(command: str, variables: dict[str, str], folder: Path) -> None:
 
 @pytest.mark.parametrize("fence", REST, ids=lambda fence: " ".join(fence[0].split()[1:3]))
 def test_the_commands_of_a_part_run_in_their_order_with_what_was_installed(place: Place, fence: list[str]) -> None:
-    for name, commands in BEFORE.items():
+    for name, before in BEFORE.items():
         if any(name in command for command in fence):
-            for command in commands:
+            for command in before:
                 place.run(command)
     scored = {command.split()[1] for command in fence if place.run(command) == "eval"}
     assert scored <= {"evaluate"}
@@ -193,7 +193,7 @@ def test_the_commands_of_the_table_run_with_what_was_installed(place: Place) -> 
 
 
 def test_every_command_is_run_by_one_of_these() -> None:
-    assert {command.split()[1] for fence in FIRST + REST for command in fence} | UNFENCED.keys() == COMMANDS.keys()
+    assert {command.split()[1] for fence in FIRST + REST for command in fence} | UNFENCED.keys() == commands().keys()
     assert sum(map(len, FIRST + REST)) == len(re.findall(r"^(?:\$ )?foveate ", README + PAGE, re.MULTILINE))
 
 

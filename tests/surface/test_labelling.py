@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from foveate.cli.setup import resolve
-from foveate.cli.task import module_of
 from foveate.config import build, read_toml, to_dict, to_toml
+from foveate.tasks import TASKS
 
 SMALL = ("--no-tune", "--threads", "1")
 SIZES = ("--set", "model.encoder.hidden_dim=8", "--set", "model.embedding_dim=8", "--set", "train.log_every=5")
@@ -145,7 +145,7 @@ def test_a_bad_line_is_named(foveate: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("encoder", ["rnn", "cnn", "window", "transformer", "ran"])
 def test_a_configuration_names_every_encoder_and_comes_back_from_toml(encoder: str, tmp_path: Path) -> None:
     for task in ("tag", "classify"):
-        config = resolve({}, None, {}, [f"model.encoder={encoder}", "seed=3"], kind=module_of(task).RunConfig)
+        config = resolve({}, None, {}, [f"model.encoder={encoder}", "seed=3"], kind=TASKS[task].side.run_config)
         assert type(config.model.encoder).kind == encoder
         (tmp_path / "run.toml").write_text(to_toml(config))
         assert build(type(config), read_toml(tmp_path / "run.toml")) == config
@@ -154,5 +154,5 @@ def test_a_configuration_names_every_encoder_and_comes_back_from_toml(encoder: s
 
 @pytest.mark.parametrize("pooling", ["attention", "mean", "max", "first"])
 def test_a_configuration_names_every_pooling(pooling: str) -> None:
-    config = resolve({}, None, {}, [f"model.pooling={pooling}"], kind=module_of("classify").RunConfig)
+    config = resolve({}, None, {}, [f"model.pooling={pooling}"], kind=TASKS["classify"].side.run_config)
     assert type(config.model.pooling).kind == pooling

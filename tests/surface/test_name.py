@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import foveate
-from foveate.cli import COMMANDS
+from foveate.cli.command import commands
 
 NAMES = [
     "Additive",
@@ -66,8 +66,9 @@ NAMES = [
 WITHOUT_TORCH = """
 import contextlib, io, sys
 import foveate, foveate.errors, foveate.data.text, foveate.data.tokeniser, foveate.storage.run
-from foveate.cli import COMMANDS, main
-for words in ([], *([command] for command in COMMANDS)):
+from foveate.cli import main
+from foveate.cli.command import commands
+for words in ([], *([command] for command in commands())):
     with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
         main([*words, "--help"])
     print(*words, *sorted({"torch", "numpy"} & set(sys.modules)))
@@ -140,4 +141,4 @@ def test_neither_the_import_nor_any_help_needs_torch_or_numpy() -> None:
         check=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
     )
-    assert done.stdout.splitlines() == ["", *COMMANDS]
+    assert done.stdout.splitlines() == ["", *commands()]

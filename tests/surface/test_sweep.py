@@ -1,7 +1,6 @@
 """Every command with every option on runs of every task: it works, or says in a sentence why not. No traceback."""
 
 import argparse
-import importlib
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from foveate.cli.task import TASKS
+from foveate.cli.program import build_parser
+from foveate.tasks import TASKS
 
 TEXTS = {
     "translate": ("--source", "ab cd\tba dc\n"),
@@ -74,8 +74,7 @@ def values(action: argparse.Action, data: Path, out: Path) -> Iterator[list[str]
 
 
 def options(command: str) -> list[argparse.Action]:
-    parser = argparse.ArgumentParser()
-    importlib.import_module(f"foveate.cli.{command}").arguments(parser)
+    parser = build_parser([command]).commands[command]
     return [action for action in parser._actions if action.option_strings and action.option_strings[-1] not in LEFT_OUT]
 
 

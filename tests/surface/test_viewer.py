@@ -25,8 +25,8 @@ from foveate.models import TransformerConfig
 from foveate.nn.transformer_block import BlockConfig
 from foveate.serve import Session, application
 from foveate.serve.server import listening
-from foveate.serve.translation import TranslationRerunner
 from foveate.tasks.translate.head import Head
+from foveate.tasks.translate.rerunner import TranslationRerunner
 from foveate.tasks.translate.use import Translator, trace_of
 
 TOKEN, PORT = "s3cret", 8123

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from foveate.cli.voice import plain, shown, tell
+from foveate.voice import plain, shown, tell
 
 NASTY = "a\x1b[2J\x07\r\x9b31mb\u202ec\ud800\u2028\x00"
 ESCAPED = "a\\x1b[2J\\x07\\r\\x9b31mb\\u202ec\\ud800\\u2028\\x00"

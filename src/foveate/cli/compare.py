@@ -3,7 +3,8 @@
 import argparse
 from typing import Any
 
-from foveate.cli.task import TASKS, examples, file_arguments, named, option
+from foveate.cli.files import examples, file_arguments, files_given, named, option
+from foveate.tasks import TASKS
 
 EXAMPLE = """
 examples:
@@ -24,16 +25,14 @@ has means with standard errors, and differences from the first variant, seed by 
 files are left in the folder. The same command goes on where it was stopped, and takes on further variants and seeds.
 """
 
-TESTS = {
-    "source": "pairs to measure translations on; by default the validation pairs",
-    "target": "target side of the test pairs",
-    "data": "labelled examples to measure on",
-    "text": "text to measure language models on",
-}
+
+def tests() -> dict[str, str]:
+    """Files that models may be measured on, each with its help."""
+    return {name: says for task in TASKS.values() for name, says in task.tests.items()}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    from foveate.cli.options import columns_argument, machine_arguments, size_argument
+    from foveate.tasks.option import columns_argument, machine_arguments, size_argument
 
     parser.epilog = examples(EXAMPLE, parser)
     parser.add_argument("task", choices=list(TASKS), help="what to train; see `foveate train --help`")
@@ -52,8 +51,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--budget", metavar="B", help="steps=N, tokens=N or seconds=N for each cell (default: train.steps)"
     )
     parser.add_argument("--metrics", metavar="A,B", help="what is measured, the most telling first")
-    taken = {name for task in named(parser) for name in TASKS[task].files}
-    for name, says in TESTS.items():
+    taken = {name for task in named(parser) for name in TASKS[task].tests}
+    for name, says in tests().items():
         parser.add_argument(f"--test-{name}", metavar="FILE", help=says if name in taken else argparse.SUPPRESS)
     parser.add_argument("--out", metavar="FOLDER", help="the folder of the comparison")
     parser.add_argument("--plan", action="store_true", help="show the cells and about how long they take, and stop")
@@ -69,12 +68,12 @@ def run(arguments: argparse.Namespace) -> int:
     import sys
     from pathlib import Path
 
-    from foveate.cli.setup import choices, prepare_machine, say
-    from foveate.cli.voice import tell
+    from foveate.cli.setup import choices, prepare_machine
     from foveate.comparison import compare, design_of, plan, table
     from foveate.comparison.variant import varied
     from foveate.errors import UsageError
     from foveate.train import watch
+    from foveate.voice import say, tell
 
     (base, suggestion), asked = _base(arguments), _asked(arguments)
     variants = varied(arguments.vary) if arguments.vary else None
@@ -115,22 +114,17 @@ def _base(arguments: argparse.Namespace) -> tuple[dict[str, Any], Any]:
 
     With the suggestion, where it is what suits the data.
     """
-    from foveate.cli.setup import assign, data_config
-    from foveate.cli.task import module_of
-    from foveate.cli.train import files_given
-    from foveate.config import read_toml
+    from foveate.cli.setup import suggested
+    from foveate.config import assign, read_toml
     from foveate.errors import UsageError
-    from foveate.tasks.size import Allowance
 
-    files, first, suggestion = files_given(arguments), TASKS[arguments.task].first, None
+    files, first, suggestion = files_given(arguments, arguments.task), TASKS[arguments.task].first, None
     if arguments.config is not None and arguments.size:
         raise UsageError("--size chooses sizes where no TOML file does. Leave one of them out.")
     if arguments.config is not None:
         mapping: dict[str, Any] = read_toml(arguments.config)
     elif first in files:
-        module = module_of(arguments.task)
-        allowance = Allowance.here(arguments.size, arguments.threads)
-        suggestion = module.suggest(data_config(files, arguments.set, module.RunConfig), allowance)
+        suggestion = suggested(arguments.task, files, arguments)
         mapping = dict(suggestion.settings)
     else:
         raise UsageError(f"There is nothing to train on. Give {option(first)} FILE, or a TOML file.")
@@ -151,7 +145,7 @@ def _asked(arguments: argparse.Namespace) -> dict[str, Any]:
         asked["budget"] = arguments.budget
     if arguments.metrics is not None:
         asked["metrics"] = [name.strip() for name in arguments.metrics.split(",") if name.strip()]
-    test = {name: getattr(arguments, f"test_{name}") for name in TESTS}
+    test = {name: getattr(arguments, f"test_{name}") for name in tests()}
     if any(test.values()):
         asked["test"] = {name: str(Path(path).absolute()) for name, path in test.items() if path}
     return asked

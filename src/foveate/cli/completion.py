@@ -43,14 +43,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _split_by_task(train: argparse.ArgumentParser) -> None:
     """Each task as a command of its own, with the options that it takes."""
-    from foveate.cli.task import TASKS
+    from foveate.tasks import TASKS
 
     shared = [action for action in train._actions if action.dest not in ("help", "task")]
     files = {name for task in TASKS.values() for name in task.files}
     train._actions[:] = [action for action in train._actions if action.dest not in ("task", "config")]
     tasks = train.add_subparsers(parser_class=argparse.ArgumentParser)
     for name, task in TASKS.items():
-        others = (files - set(task.files)) | ({"columns"} if "text" in task.files else set())
+        others = (files - set(task.files)) | (set() if task.reads_columns else {"columns"})
         parser = tasks.add_parser(name, help=task.summary)
         for action in shared:
             if action.dest not in others:

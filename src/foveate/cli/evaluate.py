@@ -1,12 +1,13 @@
 """foveate evaluate"""
 
 import argparse
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+from foveate.cli.files import option, pairs_hint
+from foveate.tasks import TASKS, task_of
 
+if TYPE_CHECKING:
     from foveate.metrics import Score
 
 
@@ -24,6 +25,8 @@ MODES = {
     "source": ("run", *TRANSLATING, "save", "report", "json"),
 }
 """What can be scored, by the option that says so, and the options that count then."""
+OTHERS = ("run", "columns", "save", "report", "json")
+"""The options that count for a task whose file has an option of its own."""
 USES = {
     "run": "--source, --data or --text",
     "source": "RUN",
@@ -49,7 +52,7 @@ USES = {
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    from foveate.cli.options import columns_argument, count, decode_arguments, head_arguments, machine_arguments
+    from foveate.tasks.option import columns_argument, count, decode_arguments, head_arguments, machine_arguments
 
     parser.epilog = """
 examples:
@@ -83,15 +86,22 @@ examples:
     decode_arguments(parser)
     head_arguments(parser)
     machine_arguments(parser)
+    for name in set(modes()) - set(MODES):
+        parser.add_argument(option(name), metavar="FILE", help="data to score a model on")
+
+
+def modes() -> dict[str, tuple[str, ...]]:
+    """`MODES`, and the files that tasks are scored on."""
+    return {**{task.first: (task.first, *OTHERS) for task in TASKS.values()}, **MODES}
 
 
 def run(arguments: argparse.Namespace) -> int:
     import json
 
-    from foveate.cli.options import require_ending, require_used
     from foveate.errors import UsageError
     from foveate.storage.run import model_type_of
     from foveate.storage.shipped import is_shipped, run_folder
+    from foveate.tasks.option import require_ending, require_used
 
     if arguments.report and not (arguments.run and (arguments.source or arguments.data or arguments.text)):
         raise UsageError("--report is about a model: give RUN and --source FILE (or --data, or --text FILE) too.")
@@ -104,13 +114,10 @@ def run(arguments: argparse.Namespace) -> int:
         require_ending("--report", arguments.report, "HTML")
     mode = _mode(arguments)
     if mode is not None:
-        require_used(arguments, USES, MODES[mode], f"where --{mode} is scored")
-    if mode == "text":
-        return _text(arguments)
-    if mode == "gold":
-        from foveate.cli.alignment import evaluate
-
-        return evaluate(arguments)
+        require_used(arguments, USES, modes()[mode], f"where --{mode} is scored")
+    if mode == "text" and not arguments.run:
+        raise UsageError("--text is for a language model to be scored on: give RUN too.")
+    scores: Sequence[Score] | Mapping[str, float] | None
     if mode == "links":
         if not arguments.gold:
             raise UsageError("--links needs --gold FILE, the alignments to compare with.")
@@ -119,77 +126,56 @@ def run(arguments: argparse.Namespace) -> int:
         if not arguments.target:
             raise UsageError("--output needs --target FILE, the reference lines.")
         scores = _file(arguments)
-    elif mode in ("data", "source"):
-        scores = _task(arguments)
+    elif mode is not None:
+        scores = _by_task(arguments, "source" if mode == "gold" else mode)
     else:
         raise UsageError(
             "Give RUN with --source (and --target, or --gold) or --data, or --output with --target, or --links with "
             "--gold."
         )
-    if arguments.json:
-        print(json.dumps({score.name: {"value": score.value, "signature": score.signature} for score in scores}))
+    if isinstance(scores, Mapping):
+        shown: dict[str, object] = dict(scores)
+        lines = [f"{name} = {value:.4g}" for name, value in scores.items()]
     else:
-        print(*scores, sep="\n")
+        shown = {score.name: {"value": score.value, "signature": score.signature} for score in scores or ()}
+        lines = list(map(str, scores or ()))
+    if scores is not None:
+        print(json.dumps(shown) if arguments.json else "\n".join(lines))
     return 0
 
 
 def _mode(arguments: argparse.Namespace) -> str | None:
     """What is scored; None where nothing is."""
-    for mode in MODES:
+    for mode in (*MODES, *(set(modes()) - set(MODES))):
         if getattr(arguments, mode) and (arguments.run or mode in ("text", "links", "output")):
             return mode
     return None
 
 
-def _task(arguments: argparse.Namespace) -> "list[Score]":
-    """Scores of a run by its own task."""
+def _by_task(arguments: argparse.Namespace, name: str) -> "Sequence[Score] | Mapping[str, float] | None":
+    """Scores of a run by its own task, on the file of an option that the task reads."""
     from foveate.cli.setup import prepare_machine
-
-    wanted = ("evaluate", "--data") if arguments.data else ("evaluate_pairs", "--source")
-    evaluate = _of_task(arguments, *wanted)
-    prepare_machine(arguments, quiet=True)
-    scores: list[Score] = evaluate(arguments)
-    return scores
-
-
-def _text(arguments: argparse.Namespace) -> int:
-    """Figures of a language model of either kind."""
-    from foveate.cli.setup import prepare_machine
-    from foveate.errors import UsageError
-
-    if not arguments.run:
-        raise UsageError("--text is for a language model to be scored on: give RUN too.")
-    evaluate_text = _of_task(arguments, "evaluate_text", "--text")
-    prepare_machine(arguments, quiet=True)
-    evaluate_text(arguments)
-    return 0
-
-
-def _of_task(arguments: argparse.Namespace, name: str, option: str) -> "Callable[[argparse.Namespace], Any]":
-    """What the module of the run's task does with an option."""
-    from foveate.cli.task import TASKS, known_task, module_of, pairs_hint
-    from foveate.cli.task import option as option_of
     from foveate.errors import UsageError
     from foveate.storage.run import read_run
     from foveate.storage.shipped import run_folder
 
-    task = known_task(read_run(run_folder(arguments.run)))
-    module = module_of(task)
-    if name not in module.__all__:
+    task = task_of(read_run(run_folder(arguments.run)))
+    if name != task.first:
         raise UsageError(
-            f"{arguments.run} is a run of the task {task}, which is not scored with {option}. "
-            f"Use {option_of(TASKS[task].first)}.{pairs_hint(task, option.removeprefix('--'))}"
+            f"{arguments.run} is a run of the task {task.name}, which is not scored with {option(name)}. "
+            f"Use {option(task.first)}.{pairs_hint(task.name, name)}"
         )
-    return getattr(module, name)
+    prepare_machine(arguments, quiet=True)
+    return task.side.evaluate(arguments)
 
 
 def _file(arguments: argparse.Namespace) -> "list[Score]":
-    from foveate.cli.options import metric_names
     from foveate.data.text import read_pairs
-    from foveate.tasks.evaluation import evaluate, suitable_metrics
+    from foveate.metrics.corpus import FOR_SENTENCES, evaluate
+    from foveate.tasks.option import metric_names
 
     pairs = list(read_pairs(arguments.output, arguments.target))
-    names = metric_names(arguments) or suitable_metrics(None)
+    names = metric_names(arguments) or FOR_SENTENCES
     return evaluate([pair.source for pair in pairs], [pair.target for pair in pairs], names)
 
 

@@ -24,8 +24,8 @@ translators; ONNX every text model whose parts have operators there: what has no
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from foveate.cli.setup import say
-    from foveate.tasks.exporter import export
+    from foveate.tasks.export import export
+    from foveate.voice import say
 
     written = export(arguments.run, arguments.out, to=arguments.to, quantisation=arguments.quantisation, note=say)
     size = sum(path.stat().st_size for path in written.iterdir())

@@ -4,13 +4,14 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from foveate.tasks import task_of
+
 if TYPE_CHECKING:
     from foveate.inspect import Trace
-    from foveate.tasks.translate.use import Translation, Translator
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    from foveate.cli.options import count, decode_arguments, head_arguments, machine_arguments, port
+    from foveate.tasks.option import count, decode_arguments, head_arguments, machine_arguments, port
 
     parser.epilog = """
 examples:
@@ -76,8 +77,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _require_sense(arguments: argparse.Namespace, trace: bool) -> None:
     """Raises UsageError for options that would change nothing, and for files of another kind than is written."""
-    from foveate.cli.options import require_ending, require_used
     from foveate.errors import UsageError
+    from foveate.tasks.option import require_ending, require_used
 
     for kind in ("html", *FIGURES):
         if getattr(arguments, kind):
@@ -126,13 +127,12 @@ def _look_at_trace(arguments: argparse.Namespace) -> int:
 
 
 def _look_at_run(arguments: argparse.Namespace) -> int:
-    from foveate.cli.setup import prepare_machine, say
+    from foveate.cli.setup import prepare_machine
     from foveate.errors import UsageError
     from foveate.storage.run import read_run
     from foveate.storage.shipped import run_folder
-    from foveate.tasks.translate.use import Translator
 
-    task = read_run(run_folder(arguments.run)).task  # nothing is asked about a run that is not there
+    task = task_of(read_run(run_folder(arguments.run)))  # nothing is asked about a run that is not there
     text = arguments.viewed if arguments.text is None else arguments.text
     if text is None:
         raise UsageError(
@@ -140,75 +140,19 @@ def _look_at_run(arguments: argparse.Namespace) -> int:
             "the text without --text to draw in the terminal."
         )
     prepare_machine(arguments, quiet=True)
-    if task != "translate":
-        return _look_at_text(arguments, task, text)
-    translator = Translator.load(arguments.run, precision=arguments.precision, note=say)
-    translation = _translation(arguments, translator, text)
-    written = any(getattr(arguments, kind) for kind in FILES)
-    drawn = _drawn(arguments) or (arguments.viewed is None and not written)
-    if drawn and arguments.steps is None:
-        _draw_alignment(arguments, translator, translation)
-        if not written:
-            return 0
-    from foveate.tasks.translate.use import trace_of
-
-    trace = trace_of(translator, translation)
-    if arguments.steps is not None:
-        _draw(arguments, trace)
-        if not written:
-            return 0
-    if not _written(arguments, trace):
-        from foveate.serve.translation import TranslationRerunner
-
-        _serve(arguments, trace, TranslationRerunner(translator, translation, trace))
-    return 0
-
-
-def _look_at_text(arguments: argparse.Namespace, task: str, text: str) -> int:
-    """A model of one text: it is read once, and nothing is written to look from."""
-    from foveate.cli.options import require_used
-    from foveate.cli.setup import say
-    from foveate.cli.strange import Strangers
-    from foveate.storage.shipped import run_folder
-    from foveate.tasks.masked_language_model.use import GAP, Filler
-    from foveate.tasks.sight import reader_of
-
-    where = f"of the task {task}"
-    require_used(arguments, dict.fromkeys(("target", "beam", "set", "when"), "runs that translate"), (), where)
-    reader = reader_of(task, run_folder(arguments.run), precision=arguments.precision, note=say)
-    parts = reader.parts(text, GAP) if isinstance(reader, Filler) else text.split("\n")
-    Strangers(reader if hasattr(reader, "strange") else reader.tokeniser, say).note(parts)
-    trace = reader.trace(text)
+    sight = task.side.sight(arguments, text)
     written = any(getattr(arguments, kind) for kind in FILES)
     if _drawn(arguments) or (arguments.viewed is None and not written):
-        _draw(arguments, trace)
+        alignment = None if arguments.steps is not None else sight.alignment(arguments)
+        if alignment is None:
+            _draw(arguments, sight.trace)
+        else:
+            _shown(arguments, alignment)
         if not written:
             return 0
-    if not _written(arguments, trace):
-        _serve(arguments, trace, None)
+    if not _written(arguments, sight.trace):
+        _serve(arguments, sight.trace, sight.rerunner)
     return 0
-
-
-def _translation(arguments: argparse.Namespace, translator: "Translator", text: str) -> "Translation":
-    from foveate.cli.setup import decode_config, say
-    from foveate.cli.strange import Strangers
-    from foveate.errors import UsageError
-
-    Strangers(translator.source_tokeniser, say).note([text])
-    if arguments.target is not None:
-        return translator.forced(text, arguments.target)
-    (translation,) = translator.translate([text], config=decode_config(translator.config, arguments))
-    if not translation.hypotheses:
-        raise UsageError("The text is empty: there is nothing to look at.")
-    return translation
-
-
-def _draw_alignment(arguments: argparse.Namespace, translator: "Translator", translation: "Translation") -> None:
-    from foveate.tasks.translate.head import Head
-
-    wanted = Head.wanted(arguments.layer, arguments.head, arguments.when, translator.head)
-    (alignment,) = translator.align([translation], wanted)
-    _shown(arguments, alignment)
 
 
 def _drawn(arguments: argparse.Namespace) -> bool:
@@ -227,8 +171,8 @@ def _draw(arguments: argparse.Namespace, trace: "Trace") -> None:
 
 def _walk(arguments: argparse.Namespace, trace: "Trace") -> None:
     """The steps of one query, in the terminal or in a file."""
-    from foveate.cli.setup import say
     from foveate.inspect import steps
+    from foveate.voice import say
 
     site = _site(arguments, trace)
     number, opening = trace.opening
@@ -258,15 +202,13 @@ def _query(wanted: str, trace: "Trace", site: int) -> int:
 
 
 def _shown(arguments: argparse.Namespace, alignment: object) -> None:
-    import shutil
-
-    from foveate.cli.setup import colour_wanted, say
     from foveate.inspect import Alignment, terminal, write
+    from foveate.voice import say, screen
 
     assert isinstance(alignment, Alignment)
     alignment = alignment.words() if arguments.words else alignment
     if arguments.out is None:
-        print(terminal(alignment, colour=colour_wanted(), width=shutil.get_terminal_size((100, 40)).columns))
+        print(terminal(alignment, **screen()))
         return
     links = str(arguments.out).lower().endswith(".pharaoh")
     drawn = alignment.without_specials() if links else alignment
@@ -290,9 +232,9 @@ def _site(arguments: argparse.Namespace, trace: "Trace") -> int | str | None:
 
 def _written(arguments: argparse.Namespace, trace: "Trace") -> bool:
     """Whether files were asked for, which are written then."""
-    from foveate.cli.setup import say
     from foveate.inspect import standalone, write_trace
     from foveate.storage.draft import write_file
+    from foveate.voice import say
 
     done = []
     if arguments.trace:
@@ -331,8 +273,8 @@ def _dpi(arguments: argparse.Namespace) -> int:
 
 
 def _serve(arguments: argparse.Namespace, trace: "Trace", rerunner: object) -> None:
-    from foveate.cli.setup import say
     from foveate.errors import SetupError
+    from foveate.voice import say
 
     try:
         from foveate.serve import Rerunner, Session, open_viewer

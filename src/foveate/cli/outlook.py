@@ -1,26 +1,21 @@
 """What other sizes than the one that is trained would take."""
 
-import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from foveate.cli.setup import resolve
-from foveate.cli.task import module_of
 from foveate.cli.training import duration
 from foveate.errors import FoveateError
-from foveate.tasks.size import MINUTES
-from foveate.tasks.suggestion import Suggestion
+from foveate.tasks import TASKS
+from foveate.tasks.size import MINUTES, Suggestion
 
 LENGTH = 30
 
 
-def lengths(suggestion: Suggestion | None = None) -> argparse.Namespace:
-    """What a task's `probe` asks for, by the data where they have been looked at."""
-    found = suggestion.lengths if suggestion else ()
-    first = found[0] if found else LENGTH
-    return argparse.Namespace(
-        source_length=first, target_length=found[1] if len(found) > 1 else first, length=first, vocab=None
-    )
+def lengths(name: str, suggestion: Suggestion | None = None) -> list[int]:
+    """Those that `Side.probe` asks for, by the data where they have been looked at."""
+    usual = suggestion.lengths if suggestion else ()
+    return [usual[place] if place < len(usual) else LENGTH for place in range(len(TASKS[name].lengths))]
 
 
 def other_sizes(
@@ -31,10 +26,10 @@ def other_sizes(
     A step's time is taken to grow with parameters and with tokens: within a quarter of what was measured of
     Transformers from 1.6 to 34 million parameters, and of recurrent models from 1.4 to 3.9.
     """
-    module = module_of(name)
+    side = TASKS[name].side
 
     def parameters(of: Any) -> int:
-        model = module.probe(of, lengths(suggestion)).model
+        model = side.probe(of, lengths(name, suggestion), None).model
         return sum(weight.numel() for weight in model.parameters())
 
     def sentences(seconds: float) -> Iterator[str]:
@@ -48,7 +43,7 @@ def other_sizes(
         begun = getattr(config, "initialise_from", None) is not None  # which has a size already
         for size, settings in () if begun else suggestion.others.items():
             try:
-                other = resolve(settings, None, files, assignments, kind=module.RunConfig)
+                other = resolve(settings, None, files, assignments, kind=side.run_config)
                 ours = ours or parameters(config)
                 theirs = parameters(other)
             except FoveateError:  # what is set fits this size alone

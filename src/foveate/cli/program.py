@@ -1,7 +1,6 @@
 """The program: finds the command that is called, and says how it ended."""
 
 import argparse
-import importlib
 import io
 import os
 import sys
@@ -9,10 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from foveate import __version__
-from foveate.cli import COMMANDS
-from foveate.cli.voice import hush, tell
+from foveate.cli.command import commands, module_of
 from foveate.errors import FoveateError, SetupError
 from foveate.suggestion import did_you_mean
+from foveate.voice import hush, tell
 
 
 def run(argv: Sequence[str]) -> int:
@@ -21,7 +20,7 @@ def run(argv: Sequence[str]) -> int:
     arguments = _parse(argv)
     hush(getattr(arguments, "quiet", False))
     try:
-        return int(importlib.import_module(f"foveate.cli.{arguments.command}").run(arguments) or 0)
+        return int(module_of(arguments.command).run(arguments) or 0)
     except FoveateError as error:
         if arguments.debug:
             import traceback
@@ -83,14 +82,14 @@ def build_parser(argv: Sequence[str], *, whole: bool = False) -> "_Choosing":
         formatter_class=_Formatter,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show program's version number and exit")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Command)
-    for name, summary in COMMANDS.items():
-        command = commands.add_parser(
+    choice = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Command)
+    for name, summary in commands().items():
+        command = choice.add_parser(
             name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", formatter_class=_Formatter
         )
         if whole or name in argv:
-            command.words = argv
-            importlib.import_module(f"foveate.cli.{name}").arguments(command)
+            command.name, command.words = name, argv
+            module_of(name).arguments(command)
         command.add_argument("--debug", action="store_true", help="show the traceback of an error")
         parser.commands[name] = command
     return parser
@@ -102,6 +101,8 @@ class _Choosing(argparse.ArgumentParser):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands: dict[str, argparse.ArgumentParser] = {}
+        self.name = ""
+        """The command that this parses, if it is one."""
         self.words: Sequence[str] = ()
         """What the command line says: help shows what goes with it."""
 

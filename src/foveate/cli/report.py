@@ -4,7 +4,7 @@ import argparse
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    from foveate.cli.options import machine_arguments
+    from foveate.tasks.option import machine_arguments
 
     parser.epilog = """
 examples:
@@ -22,21 +22,22 @@ nothing from elsewhere. `foveate evaluate RUN … --report FILE` writes one with
 def run(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from foveate.cli.options import require_ending
-    from foveate.cli.setup import prepare_machine, say
-    from foveate.cli.task import known_task, module_of
+    from foveate.cli.setup import prepare_machine
     from foveate.errors import UsageError
     from foveate.storage.run import model_type_of, read_run
     from foveate.storage.shipped import is_shipped, run_folder
+    from foveate.tasks import task_of
+    from foveate.tasks.option import require_ending
+    from foveate.voice import say
 
     folder = run_folder(arguments.run, say)
     if is_shipped(folder) or model_type_of(folder) is not None:
         raise UsageError(f"A report tells of a training, and {arguments.run} came without its own. Name a run.")
     if arguments.out:
         require_ending("--out", arguments.out, "HTML")
-    task = known_task(read_run(folder))
+    side = task_of(read_run(folder)).side
     path = Path(arguments.out) if arguments.out else folder / "report.html"
     prepare_machine(arguments, quiet=True)
-    module_of(task).report(folder, path)
+    side.write_report(side.load(folder), folder, path)
     say(f"The report is in {path}.")
     return 0

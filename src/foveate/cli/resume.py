@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    from foveate.cli.options import machine_arguments
+    from foveate.tasks.option import machine_arguments
 
     parser.epilog = """
 examples:
@@ -31,13 +31,14 @@ meant to be longer, a cosine laid over all its steps anew, so that the rate rise
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from foveate.cli.setup import prepare_machine, say
-    from foveate.cli.task import known_task, module_of
+    from foveate.cli.setup import prepare_machine
     from foveate.cli.training import train
     from foveate.config import build
     from foveate.errors import UsageError
     from foveate.storage.run import model_type_of, read_run
     from foveate.storage.shipped import is_shipped, run_folder
+    from foveate.tasks import task_of
+    from foveate.voice import say
 
     folder = run_folder(arguments.run, say)
     if is_shipped(folder) or model_type_of(folder) is not None:
@@ -46,14 +47,14 @@ def run(arguments: argparse.Namespace) -> int:
             "`foveate train` began."
         )
     saved = read_run(folder)
-    task = module_of(known_task(saved))
+    side = task_of(saved).side
     if arguments.set:
-        saved = extended(saved, arguments.set, task.RunConfig)
-    config = build(task.RunConfig, saved.config, where="")
+        saved = extended(saved, arguments.set, side.run_config)
+    config = build(side.run_config, saved.config, where="")
     prepare_machine(arguments, quiet=arguments.quiet)
     return train(
         saved.task,
-        task.open_task(config, folder),
+        side.open(config, folder),
         config,
         folder,
         quiet=arguments.quiet,

@@ -1,40 +1,24 @@
-"""What the commands share: run configurations, the machine's switches, loading a model."""
+"""What the commands share: run configurations, what is said about them, and the machine's switches."""
 
 import argparse
-import os
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 import torch
 
 from foveate import machine
-from foveate.cli.voice import say as say
-from foveate.config import build, override, read_toml, setting, to_dict
-from foveate.data.text import read_lines, short
-from foveate.decode import Constraints, DecodeConfig
+from foveate.config import assign, build, read_toml, to_dict
 from foveate.errors import UsageError
 from foveate.suggestion import counted, did_you_mean
-from foveate.tasks.suggestion import Suggestion
-from foveate.tasks.translate.task import TranslateConfig, require_measured
+from foveate.tasks import TASKS
+from foveate.tasks.size import Allowance, Suggestion
 from foveate.train import TrainConfig
 from foveate.train.resumption import differences
+from foveate.voice import say
 
 Run = TypeVar("Run")
 DATA = ("data.", "second_column", "initialise_from")
 """Settings that say where the data are, how they are read, and what a run begins with."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunConfig(TranslateConfig):
-    """A translation run: the task's configuration, and how to train."""
-
-    train: TrainConfig = setting(TrainConfig(), "how to train")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_measured(self, self.train.metric)
 
 
 def resolve(
@@ -43,7 +27,7 @@ def resolve(
     files: Mapping[str, Any],
     assignments: Sequence[str],
     *,
-    kind: type[Run] = RunConfig,  # type: ignore[assignment]
+    kind: type[Run],
 ) -> Run:
     """A TOML file if there is one, otherwise `base`; then the files, then the assignments, which win.
 
@@ -61,6 +45,14 @@ def data_config(files: Mapping[str, Any], assignments: Sequence[str], kind: type
     """Where the data are and how they are read, before anything else is chosen for them."""
     about = [one for one in assignments if one.partition("=")[0].strip().startswith(DATA)]
     return resolve({}, None, files, about, kind=kind)
+
+
+def suggested(task: str, files: Mapping[str, Any], arguments: argparse.Namespace) -> Suggestion:
+    """Settings that suit the data, by the size and the threads that are asked for."""
+    side = TASKS[task].side
+    about = data_config(files, arguments.set, side.run_config)
+    require_own_size(arguments.size, about)
+    return side.suggest(about, Allowance.here(arguments.size, arguments.threads))
 
 
 def require_own_size(size: str | None, config: Any) -> None:
@@ -118,29 +110,14 @@ def _pace(train: TrainConfig) -> str:
 def task_of(toml: str | None, named: str | None = None) -> str | None:
     """The task that is named, or else the one that a configuration file names.
 
-    Raises UsageError when the file is for another task, or for one that there is not.
+    Raises UsageError when the file is for another task, or names an unknown one.
     """
-    from foveate.cli.task import TASKS
-
     said = None if toml is None else read_toml(toml).get("task")
     if said is not None and said not in TASKS:
-        raise UsageError(f"{toml} is for the task {said!r}, which there is not.{did_you_mean(str(said), TASKS)}")
+        raise UsageError(f"{toml} names unknown task {said!r}.{did_you_mean(str(said), TASKS)}")
     if named is not None and said not in (None, named):
         raise UsageError(f"{toml} is for the task {said}, not for {named}. Name that task, or another file.")
     return named or said
-
-
-def assign(mapping: Mapping[str, Any], assignments: Sequence[str]) -> Mapping[str, Any]:
-    """Assignments `a.b=c` in plain data, where `model = "luong"` may stand for a table."""
-    for assignment in assignments:
-        path, _, value = assignment.partition("=")
-        mapping = _tables(mapping, path)
-        if path.strip().endswith(".kind"):
-            # Another kind has other settings: those of the kind that was there would be unknown to it.
-            mapping = override(mapping, [f"{path.strip().removesuffix('.kind')}={value}"])
-        else:
-            mapping = override(mapping, [assignment])
-    return mapping
 
 
 def prepare_machine(arguments: argparse.Namespace, *, quiet: bool = False) -> None:
@@ -151,62 +128,3 @@ def prepare_machine(arguments: argparse.Namespace, *, quiet: bool = False) -> No
         tuning = machine.tune()
         if not quiet:
             say(f"Switches for this machine: {tuning}. (`foveate doctor` says why.)")
-
-
-def say_columns(path: str, columns: tuple[int, int] | None, names: tuple[str, str]) -> None:
-    """Tell which columns of a table are read, with what stands there first."""
-    if columns is None:
-        return
-    cells = next((line for line in read_lines(path) if line.strip()), "").split("\t")
-    shown = [short(cells[column]) if column < len(cells) else "missing" for column in columns]
-    taken = zip(names, columns, shown, strict=True)
-    said = "; ".join(f"{name} is column {column}, in the first line {cell}" for name, column, cell in taken)
-    say(f"columns, counted from 0: {said}.")
-
-
-def colour_wanted(stream: Any = None) -> bool:
-    """Colours on a terminal, unless NO_COLOR is set."""
-    stream = sys.stdout if stream is None else stream
-    return bool(stream.isatty()) and not os.environ.get("NO_COLOR")
-
-
-def _tables(mapping: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """`model = "luong"` written out as a table, so that `model.cell` can be set in it."""
-    result = dict(mapping)
-    here = result
-    for key in path.split(".")[:-1]:
-        value = here.get(key.strip(), {})
-        if not isinstance(value, (str, Mapping)):
-            break  # `override` says what is wrong
-        here[key.strip()] = {"kind": value} if isinstance(value, str) else dict(value)
-        here = here[key.strip()]
-    return result
-
-
-def decode_config(base: DecodeConfig, arguments: argparse.Namespace) -> DecodeConfig:
-    """The model's way of decoding with the changes that the command line asks for."""
-    assignments = [assignment.strip().removeprefix("decode.") for assignment in arguments.set]
-    # Another kind has other settings: it comes first, so that none of those beside it is lost.
-    assignments.sort(key=lambda assignment: assignment.partition("=")[0].strip() != "kind")
-    if arguments.beam is not None and assignments and assignments[0].partition("=")[0].strip() == "kind":
-        raise UsageError(
-            f"--beam {arguments.beam} and --set {assignments[0]} both say how to search. Leave one of them out; "
-            "--set kind=beam takes --set beam=N."
-        )
-    table = to_dict(_Decoding(decode=base))["decode"]
-    if arguments.beam is not None:
-        kind = "beam" if arguments.beam > 1 else "greedy"
-        if table["kind"] != kind:
-            table = {"kind": kind, **{field.name: table[field.name] for field in fields(Constraints)}}
-        table |= {"beam": arguments.beam} if arguments.beam > 1 else {}
-    if getattr(arguments, "n_best", None):
-        assignments.append(f"num_best={arguments.n_best}")
-    for assignment in assignments:
-        path, equals, value = assignment.partition("=")
-        table = {"kind": value.strip()} if path.strip() == "kind" and equals else dict(assign(table, [assignment]))
-    return build(_Decoding, {"decode": table}).decode
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Decoding:
-    decode: DecodeConfig

@@ -6,14 +6,14 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from foveate.cli.task import module_of
-from foveate.cli.voice import say, tell
 from foveate.config import to_dict
 from foveate.errors import UsageError
 from foveate.storage.checkpoint import STATE, Checkpoints, is_finished
 from foveate.storage.manifest import read_json
 from foveate.suggestion import counted
+from foveate.tasks import TASKS
 from foveate.train import Outcome, TrainConfig, fit, step_seconds, total_seconds, watch
+from foveate.voice import say, tell
 
 
 def train(
@@ -31,9 +31,9 @@ def train(
 
     `others` says what other sizes would take, given the seconds that this one takes.
     """
-    module = module_of(name)
+    side = TASKS[name].side
     done, used = _before(folder) if resume else (0, 0.0)
-    say(f"{type(task.model).__name__} with {task.model.parameter_count():,} parameters; {module.size(task)}.")
+    say(f"{type(task.model).__name__} with {task.model.parameter_count():,} parameters; {side.size(task)}.")
     for sentence in () if quiet else outlook(task, config.train, done, others, used=used):
         say(sentence)
     progress = watch(sys.stderr, quiet=quiet)
@@ -58,7 +58,7 @@ def train(
     tell(f"{ending}: {outcome.stopped_because}, in {outcome.seconds / 60:.1f} minutes. {_best(outcome)}")
     if before:
         say(f"To train for longer:  foveate resume {shlex.quote(str(folder))} {_longer(config.train, outcome)}")
-    module.finish(task, config, folder)
+    side.finish(task, folder)
     return 0
 
 

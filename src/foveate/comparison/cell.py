@@ -14,12 +14,13 @@ import torch
 from foveate.comparison.comparison_folder import CELL, Folder
 from foveate.comparison.design import Design
 from foveate.comparison.memory import step_bytes
-from foveate.comparison.subject import Bucket, Subject
 from foveate.config import to_dict
 from foveate.errors import DataError
 from foveate.storage.checkpoint import Checkpoints, is_finished, load_weights, restore_model
 from foveate.storage.manifest import read_json, write_json
 from foveate.storage.run import create_run, read_run
+from foveate.tasks.side import Side
+from foveate.tasks.subject import Bucket
 from foveate.train import fit
 from foveate.train.log import Progress
 
@@ -79,14 +80,14 @@ def make(folder: Folder, variant: str, seed: int, progress: Progress, memory: in
 
     `memory` is what its variant was found to need before. Raises DataError where the training came to nothing.
     """
-    place, subject = folder.cell(variant, seed), folder.design.subject
+    place, side = folder.cell(variant, seed), folder.design.side
     config = _begun(folder, variant, seed)
     before = Cell.read(place / CELL) if (place / CELL).exists() else None
     if before is not None:
         memory = before.memory_bytes
     if memory is None:
         memory = step_bytes(folder.open(variant, seed), config.train)
-    task = subject.open(config, place)
+    task = side.open(config, place)
     cpu = None
     if not is_finished(place):
         resume, started = (place / "metrics.jsonl").exists(), time.process_time()
@@ -110,19 +111,19 @@ def with_usual_metrics(design: Design, folder: Folder) -> Design:
     """The design with metrics that suit the task, where none are asked for; checked against the tokenisers."""
     asked, task = design.asked, folder.open(design.first, design.seeds[0])
     if not asked.metrics:
-        metrics = design.subject.usual_metrics(task)
-        different = {str(design.subject.data_settings(to_dict(one))) for one in design.variants.values()}
+        metrics = design.side.usual_metrics(task)
+        different = {str(design.side.data_settings(to_dict(one))) for one in design.variants.values()}
         if len(different) > 1:
-            metrics = tuple(name for name in metrics if name not in design.subject.per_token) or metrics
+            metrics = tuple(name for name in metrics if name not in design.side.per_token) or metrics
         asked = replace(asked, metrics=metrics)
-    design.subject.require_given(task, asked)
+    design.side.require_given(task, asked)
     design.require_comparable(asked.metrics)
     return replace(design, asked=asked)
 
 
 def _begun(folder: Folder, variant: str, seed: int) -> Any:
     """A cell's configuration, whose run folder now is there, with its data."""
-    place, config, subject = folder.cell(variant, seed), folder.config(variant, seed), folder.design.subject
+    place, config, side = folder.cell(variant, seed), folder.config(variant, seed), folder.design.side
     budget = folder.design.budget
     if (place / "config.json").exists():
         if budget.kind == "tokens":
@@ -130,20 +131,20 @@ def _begun(folder: Folder, variant: str, seed: int) -> Any:
             config = replace(config, train=replace(config.train, steps=steps))
         return config
     if budget.kind == "tokens":
-        steps = steps_of_tokens(subject, folder.open(variant, seed), budget.amount, config.train.accumulate)
+        steps = steps_of_tokens(side, folder.open(variant, seed), budget.amount, config.train.accumulate)
         config = replace(config, train=replace(config.train, steps=steps))
     # Last the configuration: without it a folder is no run yet, and is begun anew.
-    create_run(place, subject.name, to_dict(config), folder.share(variant, place))
+    create_run(place, side.entry.name, to_dict(config), folder.share(variant, place))
     return config
 
 
-def steps_of_tokens(subject: Subject, task: Any, tokens: int, accumulate: int) -> int:
+def steps_of_tokens(side: Side, task: Any, tokens: int, accumulate: int) -> int:
     """The updates that read so many tokens, and less than a batch more."""
     seen = 0
     for number in itertools.count():
         if seen >= tokens:
             return -(-number // accumulate)
-        seen += subject.count(task.batch(number))
+        seen += side.count(task.batch(number))
     raise AssertionError("batches have no end")
 
 
@@ -153,7 +154,7 @@ def _measured(folder: Folder, variant: str, seed: int, task: Any, config: Any, m
     state = read_json(checkpoints.path(checkpoints.steps()[-1]) / "state.json")
     task.model.eval()
     with torch.no_grad():
-        scored = folder.design.subject.score(task, config, place, folder.design.asked)
+        scored = folder.design.side.score(task, config, place, folder.design.asked)
     cell = Cell(
         variant=variant,
         seed=seed,

@@ -199,7 +199,7 @@ def _looked_at(design: Design, out: Path | None) -> Iterator[tuple[Folder, Folde
 
 def _probed(folder: Folder, variant: str) -> tuple[int, float]:
     """Parameters, and the seconds of a whole cell."""
-    design, subject = folder.design, folder.design.subject
+    design, side = folder.design, folder.design.side
     config = design.variants[variant]
     task = folder.open(variant, design.seeds[0])
     parameters = sum(parameter.numel() for parameter in task.model.parameters())
@@ -207,7 +207,7 @@ def _probed(folder: Folder, variant: str) -> tuple[int, float]:
         return parameters, float(design.budget.amount)
     steps = config.train.steps
     if design.budget.kind == "tokens":
-        steps = cells.steps_of_tokens(subject, task, design.budget.amount, config.train.accumulate)
+        steps = cells.steps_of_tokens(side, task, design.budget.amount, config.train.accumulate)
     updater, times = Updater(task, config.train), []
     task.model.train()
     for number in range(1, PROBES + 2):

@@ -56,7 +56,7 @@ class Folder:
             raise UsageError(f"{path} holds something else than a comparison. Name another folder.")
         folder = cls(path, design)
         data = design.base.data
-        files = {name: getattr(data, name) for name in design.subject.files if getattr(data, name, None)}
+        files = {name: getattr(data, name) for name in design.side.entry.files if getattr(data, name, None)}
         folder.digests = {name: _digest(file) for name, file in files.items()}
         folder.test_digests = {name: _digest(file) for name, file in design.asked.test.items()}
         before = read_json(path / DESIGN) if (path / DESIGN).exists() else {}
@@ -87,20 +87,20 @@ class Folder:
 
     def prepare(self, variant: str) -> Path:
         """The data of a variant, read once for all that have the same."""
-        subject, config = self.design.subject, self.design.variants[variant]
-        key = json.dumps([subject.data_settings(self._plain(config)), self._common], sort_keys=True)
+        side, config = self.design.side, self.design.variants[variant]
+        key = json.dumps([side.data_settings(self._plain(config)), self._common], sort_keys=True)
         place = self.path / "prepared" / hashlib.sha256(key.encode()).hexdigest()[:12]
         if not (place / "config.json").exists():
             with _naming(variant):
-                task = subject.prepare(config, place)
-            create_run(place, subject.name, to_dict(config), task.digests)
+                task = side.prepare(config, place)
+            create_run(place, side.entry.name, to_dict(config), task.digests)
         return place
 
     def open(self, variant: str, seed: int) -> Any:
         """The task of a cell with its first weights. Raises UsageError where its model cannot be built."""
         place = self.prepare(variant)
         with _naming(variant):
-            return self.design.subject.open(self.config(variant, seed), place)
+            return self.design.side.open(self.config(variant, seed), place)
 
     def _require_same_examples(self) -> None:
         """Raises UsageError where tokenisers that cut otherwise have left out other examples."""
@@ -149,7 +149,7 @@ class Folder:
         design = self.design
         return {
             "format": FORMAT,
-            "task": design.subject.name,
+            "task": design.side.entry.name,
             "budget": str(design.budget),
             "split": None if self._has_validation else design.base.seed,
             "data": self.digests,
@@ -186,7 +186,7 @@ class Folder:
         marker = self.path / "data" / HELD_OUT
         kept = read_json(marker) if marker.exists() else {}
         if kept.get("of") != self._common:
-            settings = self.design.subject.hold_out(self.design.base, self.path / "data")
+            settings = self.design.side.hold_out(self.design.base, self.path / "data")
             kept = {"of": self._common, "settings": settings}
             if settings:
                 write_json(marker, kept)
@@ -205,7 +205,7 @@ class Folder:
 
     def _without_files(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Plain data without the places of files: what is in them counts, and their digests are kept."""
-        gone = {*self.design.subject.files, "columns", "held_out"}
+        gone = {*self.design.side.entry.files, "columns", "held_out"}
         return {**config, "data": {name: part for name, part in config["data"].items() if name not in gone}}
 
 

@@ -5,12 +5,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from foveate.comparison.subject import Asked, Subject, subject_of
 from foveate.comparison.variant import Changes, lay_over
 from foveate.config import build, setting, to_dict
 from foveate.data.text import free_columns
 from foveate.errors import UsageError
-from foveate.suggestion import counted
+from foveate.suggestion import counted, did_you_mean
+from foveate.tasks import TASKS
+from foveate.tasks.side import Side
+from foveate.tasks.subject import Asked
 from foveate.train import Constant, InverseSquareRoot
 from foveate.train.resumption import differences
 from foveate.train.schedule import Plateau
@@ -76,7 +78,7 @@ class CompareConfig:
 class Design:
     """A comparison that can be made: every variant builds, and nothing but what is compared differs."""
 
-    subject: Subject
+    side: Side
     base: Any
     variants: Mapping[str, Any]
     """Configurations by name; the first is what others are compared with."""
@@ -97,11 +99,11 @@ class Design:
         Raises UsageError for a setting that is unknown or does not fit, and for variants that differ in data, budget
         or nothing.
         """
-        compare, subject = compare or CompareConfig(), subject_of(task)
-        root = subject.whole(build(subject.config_class, base, imports=True))
-        if not getattr(root.data, subject.files[0]):
+        compare, side = compare or CompareConfig(), side_of(task)
+        root = side.whole(build(side.run_config, base, imports=True))
+        if not getattr(root.data, side.entry.first):
             raise UsageError(
-                f"data.{subject.files[0]} is missing: there is nothing to train on. Set it, or give a file."
+                f"data.{side.entry.first} is missing: there is nothing to train on. Set it, or give a file."
             )
         if len(variants) < 2:
             raise UsageError(
@@ -109,19 +111,19 @@ class Design:
                 "file or with --vary A.B=VALUE,VALUE."
             )
         budget = Budget.parse(compare.budget) if compare.budget else Budget("steps", root.train.steps)
-        found = {name: _variant(subject, base, name, change, budget, root) for name, change in variants.items()}
+        found = {name: _variant(side, base, name, change, budget, root) for name, change in variants.items()}
         _require_different(found)
-        _require_same_data(subject, found)
-        subject.require_metrics(compare.metrics)
+        _require_same_data(side, found)
+        side.require_metrics(compare.metrics)
         return cls(
-            subject=subject,
+            side=side,
             base=root,
             variants=found,
             seeds=compare.seeds,
             budget=budget,
             asked=Asked(
                 metrics=compare.metrics,
-                test=_test(subject, compare.test),
+                test=_test(side, compare.test),
                 columns=_test_columns(root.data),
                 lengths=compare.lengths,
             ),
@@ -142,10 +144,10 @@ class Design:
 
     def require_comparable(self, metrics: Sequence[str]) -> None:
         """Raises UsageError where variants cut text into other tokens and a metric counts tokens."""
-        cuts = {str(self.subject.data_settings(to_dict(config))) for config in self.variants.values()}
-        counted = [name for name in metrics if name in self.subject.per_token]
+        cuts = {str(self.side.data_settings(to_dict(config))) for config in self.variants.values()}
+        counted = [name for name in metrics if name in self.side.per_token]
         if len(cuts) > 1 and counted:
-            fair = [name for name in self.subject.metrics() if name not in self.subject.per_token]
+            fair = [name for name in self.side.metrics() if name not in self.side.per_token]
             instead = f"compare.metrics = {fair[:2]}" if fair else "one tokeniser for all"
             raise UsageError(
                 f"The variants have different tokenisers, and {' and '.join(counted)} would count different tokens. "
@@ -153,14 +155,17 @@ class Design:
             )
 
 
-def _variant(subject: Subject, base: Mapping[str, Any], name: str, change: Changes, budget: Budget, root: Any) -> Any:
+def side_of(task: str) -> Side:
+    """What a comparison asks of a task. Raises UsageError for one that is unknown."""
+    if task not in TASKS:
+        raise UsageError(f"There is no task {task!r}.{did_you_mean(task, TASKS)} There are: {', '.join(TASKS)}.")
+    return TASKS[task].side
+
+
+def _variant(side: Side, base: Mapping[str, Any], name: str, change: Changes, budget: Budget, root: Any) -> Any:
     """The configuration of a variant, with the budget in it."""
-    config = build(subject.config_class, lay_over(base, change), where=f"variant {name}:", imports=True)
-    try:
-        subject.require_measured(config)
-    except ValueError as error:
-        raise UsageError(f"variant {name}: {error}.") from error
-    config = subject.whole(config)
+    config = build(side.run_config, lay_over(base, change), where=f"variant {name}:", imports=True)
+    config = side.whole(config)
     changed = differences(to_dict(root), to_dict(config))
     data = [path for path in changed if path.startswith(("data.", "gaps.")) and path != "data.max_tokens"]
     if data:
@@ -200,9 +205,9 @@ def _require_different(variants: Mapping[str, Any]) -> None:
                 raise UsageError(f"The variants {other} and {name} are the same. Leave one out, or change a setting.")
 
 
-def _require_same_data(subject: Subject, variants: Mapping[str, Any]) -> None:
+def _require_same_data(side: Side, variants: Mapping[str, Any]) -> None:
     """Raises UsageError where one model would leave out long examples that another keeps."""
-    limits = {name: subject.longest(config) for name, config in variants.items()}
+    limits = {name: side.longest(config) for name, config in variants.items()}
     if len(set(limits.values())) > 1:
         said = ", ".join(f"{name}: {limit}" for name, limit in limits.items())
         shortest = min(limit for limit in limits.values() if limit is not None)
@@ -219,15 +224,15 @@ def _test_columns(data: Any) -> tuple[int, int] | None:
     return free_columns(beside) if columns is None and beside is not None else columns
 
 
-def _test(subject: Subject, test: Any) -> dict[str, str]:
+def _test(side: Side, test: Any) -> dict[str, str]:
     test = {} if test is None else test
     if not isinstance(test, Mapping) or not all(isinstance(path, str) for path in test.values()):
-        raise UsageError(f"compare.test must be a table of files: {', '.join(subject.test_files)}.")
+        raise UsageError(f"compare.test must be a table of files: {', '.join(side.entry.tests)}.")
     for name in test:
-        if name not in subject.test_files:
-            raise UsageError(f"compare.test.{name} is not a setting. There are: {', '.join(subject.test_files)}.")
-    if test and subject.test_files[0] not in test:
-        raise UsageError(f"compare.test.{subject.test_files[0]} is missing. Give the file to measure on.")
+        if name not in side.entry.tests:
+            raise UsageError(f"compare.test.{name} is not a setting. There are: {', '.join(side.entry.tests)}.")
+    if test and next(iter(side.entry.tests)) not in test:
+        raise UsageError(f"compare.test.{next(iter(side.entry.tests))} is missing. Give the file to measure on.")
     return dict(test)
 
 

@@ -37,10 +37,10 @@ class Result:
     def of(cls, folder: Folder, cells: Sequence[Cell], failures: Mapping[str, str]) -> "Result":
         design = folder.design
         return cls(
-            task=design.subject.name,
+            task=design.side.entry.name,
             budget=design.budget.words,
             metrics=design.asked.metrics,
-            lower=frozenset(name for name in design.asked.metrics if design.subject.lower_is_better(name)),
+            lower=frozenset(name for name in design.asked.metrics if name in design.side.lower),
             variants=tuple(design.variants),
             seeds=design.seeds,
             cells=tuple(cells),

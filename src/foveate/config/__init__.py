@@ -8,6 +8,17 @@ from foveate.config.builder import build, chosen
 from foveate.config.document import parse_json
 from foveate.config.field import kind_of, setting
 from foveate.config.plain import to_dict, to_toml
-from foveate.config.toml import override, read_toml
+from foveate.config.toml import assign, override, read_toml
 
-__all__ = ["build", "chosen", "kind_of", "override", "parse_json", "read_toml", "setting", "to_dict", "to_toml"]
+__all__ = [
+    "assign",
+    "build",
+    "chosen",
+    "kind_of",
+    "override",
+    "parse_json",
+    "read_toml",
+    "setting",
+    "to_dict",
+    "to_toml",
+]

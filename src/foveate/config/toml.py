@@ -55,6 +55,32 @@ def override(mapping: Mapping[str, Any], assignments: Sequence[str]) -> dict[str
     return result
 
 
+def assign(mapping: Mapping[str, Any], assignments: Sequence[str]) -> Mapping[str, Any]:
+    """Assignments `a.b=c` in plain data, where `model = "luong"` may stand for a table."""
+    for assignment in assignments:
+        path, _, value = assignment.partition("=")
+        mapping = _tables(mapping, path)
+        if path.strip().endswith(".kind"):
+            # Another kind has other settings: those of the kind that was there would be unknown to it.
+            mapping = override(mapping, [f"{path.strip().removesuffix('.kind')}={value}"])
+        else:
+            mapping = override(mapping, [assignment])
+    return mapping
+
+
+def _tables(mapping: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """`model = "luong"` written out as a table, so that `model.cell` can be set in it."""
+    result = dict(mapping)
+    here = result
+    for key in path.split(".")[:-1]:
+        value = here.get(key.strip(), {})
+        if not isinstance(value, (str, Mapping)):
+            break  # `override` says what is wrong
+        here[key.strip()] = {"kind": value} if isinstance(value, str) else dict(value)
+        here = here[key.strip()]
+    return result
+
+
 def _parse(text: str) -> Any:
     if text == "none":
         return None

@@ -1,7 +1,8 @@
 """The viewer's server: one trace, and perhaps its model, for one person on this machine."""
 
+from foveate.inspect.rerun import Rerun, Rerunner
 from foveate.serve.app import application
 from foveate.serve.server import open_viewer
-from foveate.serve.session import Rerun, Rerunner, Session
+from foveate.serve.session import Session
 
 __all__ = ["Rerun", "Rerunner", "Session", "application", "open_viewer"]

@@ -1,10 +1,7 @@
 """What a model that reads one text looked at in it, as a trace: language models, taggers, classifiers, gap-fillers."""
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any, Literal
+from collections.abc import Sequence
 
-import torch
 from torch import nn
 
 from foveate.data.text import require_texts
@@ -14,45 +11,6 @@ from foveate.inspect.trace import Observation, Pedigree
 from foveate.models.classifier import Classifier
 from foveate.models.recurrent_language_model import RecurrentLanguageModel
 from foveate.models.tagger import Tagger
-
-Note = Callable[[str], None]
-
-
-def sight_of(
-    task: str,
-    run: Path | str,
-    text: str,
-    *,
-    precision: Literal["float32", "bfloat16"] = "float32",
-    note: Note = lambda sentence: None,
-) -> Trace:
-    """What the model of a run looked at when it read a text once: the `trace` of whatever reads runs of the task."""
-    return reader_of(task, run, precision=precision, note=note).trace(text)
-
-
-def reader_of(
-    task: str,
-    run: Path | str,
-    *,
-    precision: Literal["float32", "bfloat16"] = "float32",
-    note: Note = lambda sentence: None,
-) -> Any:
-    """What reads a run, or a folder of Hugging Face, of a task."""
-    from foveate.tasks.classify.use import TextClassifier
-    from foveate.tasks.language_model.use import Generator
-    from foveate.tasks.masked_language_model.use import Filler
-    from foveate.tasks.tag.use import SentenceTagger
-
-    kinds: dict[str, Any] = {
-        "language_model": Generator,
-        "masked_language_model": Filler,
-        "tag": SentenceTagger,
-        "classify": TextClassifier,
-    }
-    reader = kinds[task].load(run, note=note)
-    if precision == "bfloat16":
-        reader.model.to(torch.bfloat16)
-    return reader
 
 
 def require_text(text: str) -> None:

@@ -1,12 +1,13 @@
-"""How much work a training may be: minutes, the cores there are, and the models and steps that fit.
+"""How much work a training may be: minutes, the cores there are, the models and steps that fit, and why.
 
 A page of rules, not of measurements: the same data on the same machine give the same configuration. The seconds that a
 step takes were measured once, on one core of an x86 server of 2 cores with AVX-512 (22 November 2026), and are within a
 factor of two on others; what it really takes here is timed before step 1 and said.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import torch
 
@@ -17,6 +18,8 @@ MINUTES: dict[Size, int] = {"small": 10, "medium": 60, "large": 480}
 """A small model is ready after a coffee, a medium one after lunch, a large one in the morning."""
 GAIN = 0.7
 """c cores do the work of c to the power of this: small products do not fill them."""
+SAMPLE = 20_000
+"""Examples that are looked at closely; the rest is only counted."""
 TIERS = (3_000, 20_000)
 """Core seconds from which on a larger model is the better one. At 900 on 30,000 sentence pairs the narrow models won:
 perplexity 27 of a Transformer 128 wide, 43 of one 192 wide, 22 of a GRU 128 wide, each after 250 core seconds."""
@@ -62,3 +65,38 @@ class Allowance:
 
     def __str__(self) -> str:
         return f"for a time of up to about {self.minutes} minutes on {counted(self.cores, 'core')}"
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why some settings are as they are."""
+
+    name: str
+    why: str
+    paths: tuple[str, ...] = ()
+    """The settings, or tables of them; by default the one of this name."""
+
+    @property
+    def about(self) -> tuple[str, ...]:
+        return self.paths or (self.name,)
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """Settings for a configuration, and why."""
+
+    settings: dict[str, Any]
+    facts: str
+    """What the data are."""
+    reasons: tuple[Reason, ...]
+    size: Size = "small"
+    others: Mapping[Size, dict[str, Any]] = field(default_factory=dict)
+    """The settings that other sizes would have."""
+    lengths: tuple[int, ...] = ()
+    """Tokens of a usual example, side by side."""
+
+
+def with_others(choose: Callable[[Allowance], Suggestion], allowance: Allowance) -> Suggestion:
+    """The choice for a size, with what others would have chosen."""
+    sizes = {size: choose(replace(allowance, size=size)).settings for size in MINUTES if size != allowance.size}
+    return replace(choose(allowance), others=sizes)

@@ -18,9 +18,9 @@ from foveate.models import GPTConfig, RecurrentLanguageModelConfig
 from foveate.nn import BlockConfig, LearnedConfig
 from foveate.tasks.language_model.task import LanguageModelTask, LanguageModelTaskConfig, score
 from foveate.tasks.language_model.use import Generator
-from foveate.tasks.language_model_suggestion import suggest_language_model
 from foveate.tasks.size import Allowance
 from foveate.tasks.text import TextConfig, text_of, tokens_of
+from foveate.tasks.text_side import suggested
 
 GPT = GPTConfig(
     block=BlockConfig(model_dim=8, num_heads=2, feedforward_dim=12, norm="pre"),
@@ -168,15 +168,13 @@ def test_blocks_longer_than_the_model_are_refused(text: Path) -> None:
 
 
 def test_sizes_follow_from_the_text(text: Path, tmp_path: Path) -> None:
-    assert suggest_language_model(TextConfig(text=str(text)), Allowance()).settings["tokeniser"] == {
-        "kind": "character"
-    }
+    assert suggested(str(text), Allowance(), masked=False).settings["tokeniser"] == {"kind": "character"}
     other = tmp_path / "han.txt"
     other.write_text("".join(map(chr, range(0x4E00, 0x4E00 + 300))), encoding="utf-8")
-    assert suggest_language_model(TextConfig(text=str(other)), Allowance()).settings["tokeniser"] == {"kind": "byte"}
+    assert suggested(str(other), Allowance(), masked=False).settings["tokeniser"] == {"kind": "byte"}
     (tmp_path / "empty.txt").write_text("\n\n")
     with pytest.raises(DataError, match="no text"):
-        suggest_language_model(TextConfig(text=str(tmp_path / "empty.txt")), Allowance())
+        suggested(str(tmp_path / "empty.txt"), Allowance(), masked=False)
 
 
 def test_context_tells_what_came_before_and_changes_no_count(task: LanguageModelTask) -> None:

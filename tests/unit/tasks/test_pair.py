@@ -11,9 +11,6 @@ import pytest
 import torch
 
 from foveate.attention import AttentionConfig, Rotary
-from foveate.comparison.subject.labelling import Classify
-from foveate.comparison.subject.subject import Asked
-from foveate.comparison.subject.text import MaskedLanguageModelling
 from foveate.config import to_dict
 from foveate.data.batch import Batch
 from foveate.data.gap import GapConfig
@@ -24,11 +21,13 @@ from foveate.models.classifier import ClassifierConfig
 from foveate.nn.encoder import EncoderConfig, RNNEncoderConfig
 from foveate.nn.transformer_block import BlockConfig
 from foveate.storage.run import create_run
+from foveate.tasks import TASKS
 from foveate.tasks.classify.task import ClassifyConfig, ClassifyTask
 from foveate.tasks.classify.use import TextClassifier
 from foveate.tasks.labelling import LabelledDataConfig
 from foveate.tasks.masked_language_model.task import MaskedLanguageModelConfig, MaskedLanguageModelTask, gap_logits
 from foveate.tasks.masked_language_model.use import Filler
+from foveate.tasks.subject import Asked
 from foveate.tasks.text import TextConfig
 from foveate.train import TrainConfig, fit
 from foveate.train.log import Quiet
@@ -233,13 +232,13 @@ def test_the_second_text_has_a_column_of_its_own(tmp_path: Path) -> None:
 
 def test_a_comparison_does_not_read_pairs(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="compare does not read pairs"):
-        Classify().whole(label_config(tmp_path))
+        TASKS["classify"].side.whole(label_config(tmp_path))
 
 
 def test_pairs_that_nobody_trained_on_are_scored_in_a_comparison(gaps: MaskedLanguageModelTask, tmp_path: Path) -> None:
     (tmp_path / "test.tsv").write_text("ab\tcd\nabc\n")
     gaps.model.eval()
     asked = Asked(metrics=("loss", "accuracy"), test={"text": str(tmp_path / "test.tsv")})
-    found = MaskedLanguageModelling().score(gaps, gaps.config, tmp_path, asked).values
+    found = TASKS["masked_language_model"].side.score(gaps, gaps.config, tmp_path, asked).values
     expected = Filler(gaps.model, gaps.data.tokeniser, gaps.config).evaluate(["ab\tcd", "abc"])
     assert found["loss"] == pytest.approx(expected["loss"])

@@ -11,8 +11,8 @@ from foveate.attention.position import traced
 from foveate.models import BahdanauConfig, LuongConfig
 from foveate.models.transformer import TransformerConfig
 from foveate.nn import BlockConfig, RANConfig
+from foveate.tasks import TASKS
 from foveate.tasks.plan import Costs, plan
-from foveate.tasks.probe import translation_probe
 from foveate.tasks.translate.task import TranslateConfig
 
 BAHDANAU = BahdanauConfig(embedding_dim=16, hidden_dim=16, maxout_dim=16)
@@ -23,7 +23,7 @@ def planned(model: Any, *, source: int = 6, bfloat16: bool = False) -> Costs:
     """Of four pairs with five words to predict."""
     config = TranslateConfig(model=model)
     config = replace(config, data=replace(config.data, max_tokens=4 * (source + 5)))
-    return plan(translation_probe(config, lengths=(source, 5), vocab=20), bfloat16=bfloat16)
+    return plan(TASKS["translate"].side.probe(config, (source, 5), 20), bfloat16=bfloat16)
 
 
 @pytest.mark.parametrize(

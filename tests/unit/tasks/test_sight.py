@@ -1,19 +1,18 @@
 """A model without attention is refused with the command that trains one of the same task that attends."""
 
 import shlex
-from importlib import import_module
 from typing import Any
 
 import pytest
 
-from foveate.cli.setup import assign
-from foveate.config import build
+from foveate.config import assign, build
 from foveate.errors import UsageError
 from foveate.inspect import observe
 from foveate.models.classifier import ClassifierConfig
 from foveate.models.recurrent_language_model import RecurrentLanguageModelConfig
 from foveate.models.tagger import TaggerConfig
 from foveate.nn.pooling import MeanPoolingConfig
+from foveate.tasks import TASKS
 from foveate.tasks.sight import traced
 
 
@@ -32,7 +31,7 @@ def test_the_refusal_names_what_attends(task: str, config: Any, sizes: tuple[int
     with pytest.raises(UsageError, match=f"`foveate train {task}` with --set .* trains one that attends") as refused:
         traced(model, seen, ["a"], "a")
     assignment = shlex.split(str(refused.value).partition("--set ")[2])[0]
-    kind = import_module(f"foveate.cli.task.{task}").RunConfig
+    kind = TASKS[task].side.run_config
     attends = build(kind, assign({}, [assignment])).model.build(*sizes)
     with observe(attends) as seen:
         pass

@@ -5,15 +5,9 @@ from typing import Any
 
 import pytest
 
-from foveate.tasks.classify.task import ClassifyConfig
-from foveate.tasks.labelling import LabelledDataConfig
-from foveate.tasks.labelling_suggestion import suggest_classifier, suggest_tagger
-from foveate.tasks.language_model_suggestion import suggest_language_model, suggest_masked_language_model
+from foveate.config import build
+from foveate.tasks import TASKS
 from foveate.tasks.size import MINUTES, Allowance, Size
-from foveate.tasks.suggestion import suggest
-from foveate.tasks.tag.task import TagConfig
-from foveate.tasks.text import TextConfig
-from foveate.tasks.translate.task import DataConfig, TranslateConfig
 
 SENTENCE = "the old man and the sea were there before us number"
 
@@ -30,19 +24,21 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+DATA = {
+    "translate": ("source", "pairs.tsv"),
+    "language_model": ("text", "text.txt"),
+    "masked_language_model": ("text", "text.txt"),
+    "tag": ("data", "tagged.txt"),
+    "classify": ("data", "texts.tsv"),
+}
+
+
 def suggested(task: str, many: Path, allowance: Allowance) -> Any:
-    text = TextConfig(text=str(many / "text.txt"))
-    labelled = {name: LabelledDataConfig(data=str(many / name)) for name in ("tagged.txt", "texts.tsv")}
-    if task == "translate":
-        return suggest(TranslateConfig(data=DataConfig(source=str(many / "pairs.tsv"))), allowance)
-    if task == "tag":
-        return suggest_tagger(TagConfig(data=labelled["tagged.txt"]), allowance)
-    if task == "classify":
-        return suggest_classifier(ClassifyConfig(data=labelled["texts.tsv"]), allowance)
-    return (suggest_language_model if task == "language_model" else suggest_masked_language_model)(text, allowance)
+    side, (setting, file) = TASKS[task].side, DATA[task]
+    return side.suggest(build(side.config, {"data": {setting: str(many / file)}}), allowance)
 
 
-@pytest.mark.parametrize("task", ["translate", "language_model", "masked_language_model", "tag", "classify"])
+@pytest.mark.parametrize("task", TASKS)
 def test_the_default_ends_in_ten_minutes_and_larger_sizes_do_more(task: str, many: Path) -> None:
     small = suggested(task, many, Allowance("small", 2))
     assert small == suggested(task, many, Allowance("small", 2)), "a rule, not a measurement"

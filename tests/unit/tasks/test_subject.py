@@ -2,23 +2,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.cli.task import TASKS, module_of
-from foveate.comparison.subject import SUBJECTS, subject_of
-from foveate.comparison.subject.subject import FEWEST, chosen_lengths, grouped, measured_lengths
-from foveate.config import to_dict
+from foveate.tasks import TASKS
+from foveate.tasks.subject import FEWEST, chosen_lengths, grouped, measured_lengths
 
 
-def test_everything_that_can_be_trained_can_be_compared() -> None:
-    assert set(SUBJECTS) == set(TASKS)
-
-
-@pytest.mark.parametrize("name", SUBJECTS)
-def test_a_cell_has_the_configuration_of_an_ordinary_run(name: str) -> None:
-    subject, ordinary = subject_of(name), module_of(name).RunConfig
-    assert to_dict(subject.config_class()) == to_dict(ordinary())
-    assert set(TASKS[name].files) <= set(subject.files)
-    assert subject.files[0] == TASKS[name].first
-    assert subject.lower <= set(subject.metrics())
+@pytest.mark.parametrize("name", TASKS)
+def test_a_task_is_measured_by_what_it_has(name: str) -> None:
+    side = TASKS[name].side
+    assert set(TASKS[name].tests) <= set(TASKS[name].files)
+    assert side.lower <= set(side.metrics())
 
 
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=400))

@@ -1,7 +1,10 @@
 """What commands say on standard error, where it does not mix with output, and how much of it."""
 
+import os
+import shutil
 import sys
 import unicodedata
+from typing import Any
 
 _quiet = False
 
@@ -26,6 +29,17 @@ def tell(text: str) -> None:
 def shown(text: str) -> str:
     """What a model wrote, or a label of its folder: as it is in a file or a pipe, `plain` on a terminal."""
     return plain(text) if sys.stdout.isatty() else text
+
+
+def colour_wanted(stream: Any = None) -> bool:
+    """Colours on a terminal, unless NO_COLOR is set."""
+    stream = sys.stdout if stream is None else stream
+    return bool(stream.isatty()) and not os.environ.get("NO_COLOR")
+
+
+def screen() -> dict[str, Any]:
+    """How `foveate.inspect.terminal` draws on standard output."""
+    return {"colour": colour_wanted(), "width": shutil.get_terminal_size((100, 40)).columns}
 
 
 def plain(text: str) -> str:

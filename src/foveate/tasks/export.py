@@ -1,20 +1,54 @@
 """A run as a folder for another engine: the model, its vocabularies, and how they are used."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from foveate.data.tokeniser import BOS, EOS
+from torch import nn
+
+from foveate.data.tokeniser import BOS, EOS, PAD, Tokeniser
 from foveate.errors import UsageError
 from foveate.export import max_length, save_ctranslate2, save_onnx, vocabulary
 from foveate.export.target import TARGETS, Quantisation, Target
 from foveate.storage.manifest import write_json
 from foveate.storage.run import read_run
 from foveate.storage.shipped import run_folder
-from foveate.tasks.exported import LOADERS, Exported
+from foveate.tasks import TASKS
 
+Note = Callable[[str], None]
 DESCRIPTION = "export.json"
 """Written last: an export is whole when it is there."""
+COUNTED = f"how many tokens of each row are real; behind them stands {PAD}, and what is said there means nothing"
+"""The meaning of the lengths that a graph takes."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A trained model with all that is needed to use it elsewhere."""
+
+    model: nn.Module
+    save: Callable[[Path], None]
+    """Writes the vocabularies into a folder."""
+    meanings: dict[str, str]
+    """Of inputs and outputs by name, or by how their names begin."""
+    tokenisers: tuple[Tokeniser, ...] = ()
+    extra: dict[str, Any] = field(default_factory=dict)
+    """What else there is to say."""
+
+    def meaning(self, name: str) -> str:
+        """What stands under this name."""
+        return next(said for beginning, said in self.meanings.items() if name.startswith(beginning))
+
+
+def saver(tokenisers: Mapping[str, Tokeniser]) -> Callable[[Path], None]:
+    """Writes tokenisers into a folder, each under its name."""
+
+    def save(folder: Path) -> None:
+        for name, tokeniser in tokenisers.items():
+            tokeniser.save(folder / name)
+
+    return save
 
 
 def export(
@@ -23,7 +57,7 @@ def export(
     *,
     to: Target,
     quantisation: Quantisation = "float32",
-    note: Callable[[str], None] = lambda sentence: None,
+    note: Note = lambda sentence: None,
 ) -> Path:
     """Write the trained model of a run for another engine; returns the folder.
 
@@ -43,13 +77,14 @@ def export(
     if out.is_file() or (out.exists() and any(out.iterdir()) and not (out / DESCRIPTION).exists()):
         raise UsageError(f"{out} is there and is no earlier export. Name another folder, or remove it.")
     task = read_run(run_folder(run)).task
-    if to == "ctranslate2" and task != "translate":
+    if task not in TASKS:
+        raise UsageError(f"{run} is a run of the task {task}, which is not exported. Its own commands run it.")
+    side = TASKS[task].side
+    if to not in side.engines:
         raise UsageError(
             f"CTranslate2 is given translators, and {run} is a run of the task {task}. Export it with `--to onnx`."
         )
-    if task not in LOADERS:
-        raise UsageError(f"{run} is a run of the task {task}, which is not exported. Its own commands run it.")
-    exported = LOADERS[task](run, note)
+    exported = side.export(run, note)
     said = _ctranslate2(exported, out, quantisation) if to == "ctranslate2" else _onnx(exported, out)
     exported.save(out)
     limit = {"max_length": max_length(exported.model)}

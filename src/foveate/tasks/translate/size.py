@@ -1,57 +1,21 @@
-"""Sensible sizes from a look at the data, with the reasons said: what `foveate train` uses without a configuration."""
+"""Sensible sizes for a translator from a look at the pairs, with the reasons said."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from foveate.config import to_dict
 from foveate.data.text import require_lasting
+from foveate.data.tokeniser import Tokeniser, WordTokeniser
 from foveate.errors import DataError
+from foveate.metrics.corpus import FOR_SENTENCES, FOR_SYMBOLS
 from foveate.suggestion import counted
-from foveate.tasks.size import MINUTES, Allowance, Size
+from foveate.tasks.size import SAMPLE, Allowance, Reason, Suggestion, with_others
 from foveate.tasks.translate.task import Forerunner, TranslateConfig
 
-SAMPLE = 20_000
-"""Pairs that are looked at closely; the rest is only counted."""
 FEW_SYMBOLS = 256
 """A side with this many different words or fewer is written in symbols, like phones, not in words."""
-
-
-@dataclass(frozen=True)
-class Reason:
-    """Why some settings are as they are."""
-
-    name: str
-    why: str
-    paths: tuple[str, ...] = ()
-    """The settings, or tables of them; by default the one of this name."""
-
-    @property
-    def about(self) -> tuple[str, ...]:
-        return self.paths or (self.name,)
-
-
-@dataclass(frozen=True)
-class Suggestion:
-    """Settings for a configuration, and why."""
-
-    settings: dict[str, Any]
-    facts: str
-    """What the data are."""
-    reasons: tuple[Reason, ...]
-    size: Size = "small"
-    others: Mapping[Size, dict[str, Any]] = field(default_factory=dict)
-    """The settings that other sizes would have."""
-    lengths: tuple[int, ...] = ()
-    """Tokens of a usual example, side by side."""
-
-
-def with_others(choose: "Callable[[Allowance], Suggestion]", allowance: Allowance) -> Suggestion:
-    """The choice for a size, with what others would have chosen."""
-    sizes = {size: choose(replace(allowance, size=size)).settings for size in MINUTES if size != allowance.size}
-    return replace(choose(allowance), others=sizes)
 
 
 @dataclass(frozen=True)
@@ -86,7 +50,7 @@ def suggest(config: TranslateConfig, allowance: Allowance) -> Suggestion:
     return with_others(lambda allowance: _suggested(sides, total, allowance), allowance)
 
 
-def _suggested(sides: "tuple[_Side, _Side]", total: int, allowance: Allowance) -> Suggestion:
+def _suggested(sides: tuple[_Side, _Side], total: int, allowance: Allowance) -> Suggestion:
     tokenisers = [_tokeniser(side, total, allowance.tier) for side in sides]
     facts = _facts(sides, total)
     named = zip(("source", "target"), tokenisers, strict=True)
@@ -107,7 +71,7 @@ def _suggested(sides: "tuple[_Side, _Side]", total: int, allowance: Allowance) -
     )
 
 
-def _facts(sides: "tuple[_Side, _Side]", total: int) -> str:
+def _facts(sides: tuple[_Side, _Side], total: int) -> str:
     return (
         f"{counted(total, 'pair')}; a source line has {sides[0].words_per_line:.1f} words and "
         f"{sides[0].characters_per_line:.0f} characters, a target line {sides[1].words_per_line:.1f} and "
@@ -116,7 +80,7 @@ def _facts(sides: "tuple[_Side, _Side]", total: int) -> str:
 
 
 def _continued(
-    forerunner: Forerunner, name: str, sides: "tuple[_Side, _Side]", total: int, allowance: Allowance
+    forerunner: Forerunner, name: str, sides: tuple[_Side, _Side], total: int, allowance: Allowance
 ) -> Suggestion:
     """To go on with a translator on other data: a low rate and few steps, so that it keeps what it knows."""
     pace = 0.05e-6 * forerunner.parameters  # of a batch of 2,048 tokens
@@ -229,3 +193,9 @@ def _training(total: int, chosen: _Chosen, allowance: Allowance) -> dict[str, An
         "save_every": interval,
         "patience": 5,
     }
+
+
+def suitable_metrics(target: Tokeniser) -> tuple[str, ...]:
+    """Error rates for a model that writes symbols, such as phones; BLEU, chrF and TER for one that writes sentences."""
+    symbols = isinstance(target, WordTokeniser) and target.vocab_size <= FEW_SYMBOLS
+    return FOR_SYMBOLS if symbols else FOR_SENTENCES

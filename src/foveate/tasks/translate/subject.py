@@ -1,17 +1,19 @@
 """Translation as something to compare: scores of decoded text, and of forced text."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from foveate.comparison.subject.subject import Asked, Bucket, Scored, Subject, grouped, in_percent, measured_lengths
 from foveate.data.parallel import prepare
 from foveate.data.text import Pair, read_pairs
 from foveate.errors import DataError, UsageError
+from foveate.metrics.corpus import METRICS, evaluate, require_metrics
 from foveate.storage.draft import disk_errors
-from foveate.suggestion import counted
-from foveate.tasks.evaluation import METRICS, evaluate, require_metrics, suitable_metrics
+from foveate.tasks.side import Side
+from foveate.tasks.subject import Asked, Bucket, Scored, grouped, in_percent, measured_lengths
+from foveate.tasks.translate import TASK
+from foveate.tasks.translate.pair import Pairs
+from foveate.tasks.translate.size import suitable_metrics
 from foveate.tasks.translate.task import (
     VALIDATED,
     Forerunner,
@@ -23,18 +25,17 @@ from foveate.tasks.translate.task import (
 from foveate.tasks.translate.use import Translator
 
 
-class Translate(Subject):
-    """`foveate train translate`, compared by BLEU, chrF, error rates, or by perplexity."""
+class TranslationSubject(Side):
+    """Translation, compared by BLEU, chrF, error rates, or by perplexity."""
 
-    name = "translate"
-    home = "foveate.tasks.translate.task"
-    task_name = "TranslateTask"
-    config_name = "TranslateConfig"
-    files = ("source", "target", "valid_source", "valid_target", "links", "valid_links")
-    test_files = ("source", "target")
+    entry, config, task = TASK, TranslateConfig, TranslateTask
+    validated = VALIDATED
     lower = frozenset(
         {"loss", "perplexity", "alignment"} | {name for name in METRICS if name.endswith("error") or name == "ter"}
     )
+
+    def in_use(self, task: TranslateTask) -> Translator:
+        return Translator(task.model, task.source_tokeniser, task.target_tokeniser, task.config.decode)
 
     def metrics(self) -> tuple[str, ...]:
         return (*METRICS, *VALIDATED)
@@ -56,6 +57,10 @@ class Translate(Subject):
                 "(--test-source) out, and it is measured on the validation pairs."
             )
 
+    def require_metrics(self, metrics: Sequence[str]) -> None:
+        super().require_metrics(metrics)
+        require_metrics([name for name in metrics if name in METRICS])
+
     def longest(self, config: TranslateConfig) -> int:
         return longest(config)
 
@@ -69,24 +74,15 @@ class Translate(Subject):
         """train.tsv and valid.tsv, by the task's own choice for the seed of the base; nothing empty is validated on."""
         if config.data.valid_source is not None:
             return {}
-        if any(getattr(config.data, name, None) is not None for name in ("links", "links_column")):
+        if config.data.links is not None or config.data.links_column is not None:
             raise DataError(
                 "Links belong to the lines of their files, and no line is held out from those for a comparison. "
                 "Give validation files with --valid-source (data.valid_source) and --valid-links."
             )
-        pairs = list(config.data.read(config.data.source, config.data.target))
-        wanted = min(config.data.held_out, len(pairs) // 10)
-        if wanted < 1:
-            raise DataError(
-                f"{config.data.source} has {counted(len(pairs), 'pair')}: too few to hold some out. "
-                "Give at least 10, or validation files with --valid-source (data.valid_source) and --valid-target."
-            )
-        drawn = set(np.random.default_rng(config.seed).choice(len(pairs), size=wanted, replace=False).tolist())
-        paths = {"source": folder / "train.tsv", "valid_source": folder / "valid.tsv"}
-        for path, held in zip(paths.values(), (False, True), strict=True):
-            part = [pair for number, pair in enumerate(pairs) if (number in drawn) == held]
-            _write(path, [pair for pair in part if not held or (pair.source.strip() and pair.target.strip())])
-        return {**{name: path.name for name, path in paths.items()}, "target": None, "columns": [0, 1]}
+        pairs = Pairs(config.data, config.seed)
+        _write(folder / "train.tsv", list(pairs("train")))
+        _write(folder / "valid.tsv", [pair for pair in pairs("valid") if pair.source.strip() and pair.target.strip()])
+        return {"source": "train.tsv", "valid_source": "valid.tsv", "target": None, "columns": [0, 1]}
 
     def score(self, task: TranslateTask, config: TranslateConfig, folder: Path, asked: Asked) -> Scored:
         """Decoded text of every line is scored, as `foveate evaluate` scores the same file.
@@ -99,21 +95,16 @@ class Translate(Subject):
         if not decoded:
             return Scored(values=self.pick(values, asked.metrics))
         pairs = _pairs(config, asked)
-        translator = Translator(task.model, task.source_tokeniser, task.target_tokeniser, config.decode)
-        found = [translation.text for translation in translator.translate([pair.source for pair in pairs])]
-        wanted = [pair.target for pair in pairs]
-        values |= dict(zip(decoded, (score.value for score in evaluate(found, wanted, decoded)), strict=True))
+        translations = self.in_use(task).translate([pair.source for pair in pairs])
+        texts, references = [translation.text for translation in translations], [pair.target for pair in pairs]
+        values |= dict(zip(decoded, (score.value for score in evaluate(texts, references, decoded)), strict=True))
         lengths, unit = measured_lengths([pair.source for pair in pairs])
         buckets = []
         for end, numbers in grouped(lengths, asked.lengths).items():
-            ours, theirs = ([side[number] for number in numbers] for side in (found, wanted))
+            ours, theirs = ([side[number] for number in numbers] for side in (texts, references))
             (score,) = evaluate(ours, theirs, decoded[:1])
             buckets.append(Bucket(longest=end, count=len(numbers), value=score.value))
         return Scored(values=self.pick(values, asked.metrics), buckets=buckets, unit=unit)
-
-    def require_metrics(self, metrics: Any) -> None:
-        super().require_metrics(metrics)
-        require_metrics([name for name in metrics if name in METRICS])
 
     def _forced(self, task: TranslateTask, config: TranslateConfig, folder: Path, asked: Asked) -> dict[str, float]:
         """What `validate` measures, on the test data if there are any."""

@@ -1,21 +1,12 @@
-"""Scores of translations, chosen by name or by what the data is."""
+"""Scores of a corpus by the names of metrics."""
 
 from collections.abc import Callable, Sequence
 
-from foveate.data.tokeniser import Tokeniser, WordTokeniser
 from foveate.errors import UsageError
-from foveate.metrics import (
-    Score,
-    character_error_rate,
-    corpus_bleu,
-    corpus_chrf,
-    corpus_ter,
-    phone_error_rate,
-    sentence_error_rate,
-    word_error_rate,
-)
+from foveate.metrics.error import character_error_rate, phone_error_rate, sentence_error_rate, word_error_rate
+from foveate.metrics.score import Score
+from foveate.metrics.text import corpus_bleu, corpus_chrf, corpus_ter
 from foveate.suggestion import did_you_mean
-from foveate.tasks.suggestion import FEW_SYMBOLS
 
 METRICS: dict[str, Callable[[Sequence[str], Sequence[str]], Score]] = {
     "bleu": corpus_bleu,
@@ -31,12 +22,6 @@ which for pronunciations are the words missed."""
 
 FOR_SENTENCES = ("bleu", "chrf", "ter")
 FOR_SYMBOLS = ("phone_error", "sentence_error")
-
-
-def suitable_metrics(target: Tokeniser | None) -> tuple[str, ...]:
-    """Error rates for a model that writes symbols, such as phones; BLEU, chrF and TER for one that writes sentences."""
-    symbols = isinstance(target, WordTokeniser) and target.vocab_size <= FEW_SYMBOLS
-    return FOR_SYMBOLS if symbols else FOR_SENTENCES
 
 
 def evaluate(hypotheses: Sequence[str], references: Sequence[str], names: Sequence[str]) -> list[Score]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from foveate.errors import UsageError
 from foveate.inspect import Trace
 from foveate.inspect.ablation import switched_off
-from foveate.serve.session import Rerun
+from foveate.inspect.rerun import Rerun
 from foveate.tasks.translate.use import END, Translation, Translator, trace_of
 
 

@@ -1,0 +1,24 @@
+"""foveate translate, generate, fill, tag, classify: the commands of tasks, which their sides fill."""
+
+import argparse
+
+from foveate.cli.command import verbs
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    from foveate.tasks.option import machine_arguments
+
+    verb = verbs()[parser.name].verb  # type: ignore[attr-defined]
+    parser.epilog = verb.epilog
+    parser.add_argument("run", metavar="RUN", help=verb.run)
+    parser.add_argument("inputs", nargs="*", metavar=verb.placeholder, help=verb.input)
+    verb.options(parser)
+    machine_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from foveate.cli.setup import prepare_machine
+
+    prepare_machine(arguments, quiet=True)
+    verbs()[arguments.command].side.use(arguments)
+    return 0

@@ -1,0 +1,185 @@
+"""What commands ask of classifying."""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from foveate.data.labelled import LabelledText, read_labelled
+from foveate.data.text import require_lasting
+from foveate.data.tokeniser import BOS, EOS
+from foveate.errors import DataError, UsageError
+from foveate.inspect import terminal
+from foveate.inspect.alignment import readable
+from foveate.inspect.caption import printable
+from foveate.nn.loss import cross_entropy
+from foveate.suggestion import counted
+from foveate.tasks.classify import TASK
+from foveate.tasks.classify.task import TOKENISER, ClassifyConfig, ClassifyTask, label_of
+from foveate.tasks.classify.use import Classified, TextClassifier
+from foveate.tasks.export import COUNTED, Exported, Note
+from foveate.tasks.labelling import LABELS as LABEL_FILE
+from foveate.tasks.labelling_side import BATCH, LOGITS, LabellingSide, training
+from foveate.tasks.option import chunks
+from foveate.tasks.plan import LABELS, Probe, made_up, require_fit, vocabulary
+from foveate.tasks.report import Sample
+from foveate.tasks.size import SAMPLE, Allowance, Reason, Suggestion, with_others
+from foveate.tasks.strange import Strangers
+from foveate.tasks.subject import measured_lengths
+from foveate.voice import say, screen, shown
+
+MOST = 6
+"""Pieces that are named with their weights: over a long text, no weight is dark enough for a picture."""
+
+
+class ClassifySide(LabellingSide[TextClassifier, LabelledText]):
+    """`foveate train classify`, `foveate classify`."""
+
+    entry, config, task = TASK, ClassifyConfig, ClassifyTask
+    what, columns = "texts", ("text", "label")
+
+    def suggest(self, config: ClassifyConfig, allowance: Allowance) -> Suggestion:
+        """Tokeniser, model and steps by the labelled texts. Raises DataError when there are none."""
+        path = config.data.data
+        require_lasting(path)
+        examples = config.read(path)
+        sample = list(islice(examples, SAMPLE))
+        total = len(sample) + sum(1 for _ in examples)
+        if not sample:
+            raise DataError(f"{path} has no labelled texts. Give a file with texts to learn from.")
+        return with_others(lambda allowance: _suggested(sample, total, allowance), allowance)
+
+    def probe(self, config: ClassifyConfig, lengths: Sequence[int], vocab: int | None) -> Probe:
+        """Texts of so many tokens, as many as the token budget allows. Raises UsageError for too few positions."""
+        (length,), size = lengths, vocabulary(config.tokeniser, vocab)
+        model = config.classifier(size, LABELS)
+        require_fit(model.max_length, length, "--length")
+        texts = made_up(max(config.data.max_tokens // length, 1), length, size)
+        labels = torch.randint(LABELS, (texts.size,), generator=torch.Generator().manual_seed(0))
+        return Probe(
+            model=model,
+            loss=lambda: cross_entropy(model(texts), labels),
+            vocabulary=f"a vocabulary of {size:,} and {LABELS} labels",
+            batch=f"{texts.size} texts of {length} tokens",
+            tokens=texts.num_tokens,
+            unit="tokens",
+        )
+
+    def load(self, run: Path | str, *, precision: str = "float32", note: Note = say) -> TextClassifier:
+        return TextClassifier.load(run, note=note)
+
+    def in_use(self, task: ClassifyTask) -> TextClassifier:
+        return TextClassifier(task.model, task.tokeniser, task.labels, pairs=task.pairs)
+
+    def use(self, arguments: argparse.Namespace) -> None:
+        classifier = self.load(arguments.run)
+        strangers = Strangers(classifier.tokeniser, say)
+        for chunk in chunks(arguments.inputs):
+            strangers.note(chunk)
+            for text in classifier.classify(chunk):
+                shares = (f"{share:.4f} {label}" for label, share in text.probabilities.items())
+                print(shown("\t".join(shares) if arguments.probabilities else text.label), flush=True)
+                if arguments.look and text.label:
+                    _draw(classifier, text)
+
+    def read(self, path: str, columns: tuple[int, int] | None) -> Iterator[LabelledText]:
+        return read_labelled(path, columns=columns)
+
+    def examples(self, config: ClassifyConfig, path: str) -> Iterator[LabelledText]:
+        return config.read(path)
+
+    def labels(self, example: LabelledText) -> Sequence[str]:
+        return label_of(example)
+
+    def written(self, example: LabelledText) -> str:
+        return f"{example.text}\t{example.label}\n"
+
+    def lengths(self, examples: Sequence[LabelledText]) -> tuple[list[int], str]:
+        return measured_lengths([example.text for example in examples])
+
+    def lines(self, labeller: TextClassifier, examples: Sequence[LabelledText]) -> list[str]:
+        return labeller.predict(examples).flat[0]
+
+    def samples(self, labeller: TextClassifier, examples: Sequence[LabelledText]) -> list[Sample]:
+        samples = list[Sample]()
+        for example, label in zip(examples, self.lines(labeller, examples), strict=True):
+            alignment = labeller.align(example.whole) if labeller.attends and example.text.strip() else None
+            samples.append((example.whole, example.label, label, alignment))
+        return samples
+
+    def trial(self, model: TextClassifier) -> str:
+        return '"…" --look' if model.attends else '"…"'
+
+    def whole(self, config: ClassifyConfig) -> Any:
+        if config.second_column is not None:
+            raise UsageError("compare does not read pairs of texts. Leave second_column out, or train each run alone.")
+        return super().whole(config)
+
+    def export(self, run: Path | str, note: Note) -> Exported:
+        classifier = self.load(run, note=note)
+        meanings = {
+            "tokens": f"{BOS}, the ids of {TOKENISER}, {EOS}; of a pair, the second text and another {EOS} follow",
+            "lengths": COUNTED,
+            "logits": LOGITS,
+            "weights": "how much of the answer each token is: they sum to 1",
+        }
+
+        def save(folder: Path) -> None:
+            classifier.tokeniser.save(folder / TOKENISER)
+            classifier.labels.save(folder / LABEL_FILE)
+
+        return Exported(classifier.model, save, meanings)
+
+
+def _draw(classifier: TextClassifier, text: Classified) -> None:
+    alignment = classifier.align(text.text)
+    print(terminal(alignment, **screen()))
+    weighed = zip(alignment.weights[0].tolist(), readable(alignment.source), strict=True)
+    most = sorted(weighed, key=lambda one: -one[0])[:MOST]
+    print("most:", *(f"{printable(piece)} {weight:.3f}" for weight, piece in most), "\n", sep="  ", flush=True)
+
+
+def _suggested(sample: Sequence[LabelledText], total: int, allowance: Allowance) -> Suggestion:
+    words = sum(len(one.text.split()) for one in sample) / len(sample)
+    tokeniser, why, per_text = _tokeniser(total, words, [one.text for one in sample])
+    encoder, about, pace = _encoder(sum(per_text) / len(per_text), allowance.tier)
+    longest = max(512, *(length + 2 for length in per_text))
+    return Suggestion(
+        {
+            "tokeniser": tokeniser,
+            "model": {"encoder": encoder},
+            "data": {"max_length": longest, "max_tokens": max(BATCH, 2 * longest)},
+            "train": training(int(sum(per_text) * total / len(sample)), "accuracy", allowance, pace),
+        },
+        f"{counted(total, 'text')} of {words:.1f} words, {counted(len({one.label for one in sample}), 'label')}.",
+        (Reason("tokeniser", why), Reason("model", f"{about}, and attention that pools, {allowance}")),
+        allowance.size,
+        lengths=(max(sum(per_text) // len(per_text), 1),),
+    )
+
+
+def _tokeniser(total: int, words: float, texts: list[str]) -> tuple[dict[str, Any], str, list[int]]:
+    """With an upper estimate of the tokens of each text."""
+    if words < 1.5 or total < 2_000:
+        reason = "single words" if words < 1.5 else "too few texts to learn subwords from"
+        return {"kind": "character"}, f"{reason}, so characters", [len(text) for text in texts]
+    size = 8_000 if total >= 20_000 else 4_000
+    lengths = [max(len(text.split()), len(text) // 2) for text in texts]
+    return {"kind": "sentencepiece", "vocab_size": size}, f"{size:,} subwords", lengths
+
+
+def _encoder(tokens: float, tier: int) -> tuple[dict[str, Any], str, float]:
+    """With the seconds of one core that a step takes."""
+    if tokens <= 150:
+        if tier == 2:
+            return {"kind": "rnn", "hidden_dim": 256}, "a bidirectional GRU, 256 wide", 0.2
+        return {"kind": "rnn"}, "a bidirectional GRU, 128 wide", 0.06
+    if tokens <= 600:
+        return {"kind": "cnn"}, "texts of some length, so two convolutions, 256 wide", 0.06
+    return {"kind": "ran"}, "long texts, so a recurrent attention network, window by window", 0.15
+
+
+SIDE = ClassifySide()

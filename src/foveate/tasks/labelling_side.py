@@ -1,0 +1,223 @@
+"""What commands ask of tagging and classifying alike: all but how an example is read, written and shown."""
+
+import argparse
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
+
+from foveate.config import build
+from foveate.data.text import columns_there
+from foveate.errors import DataError, UsageError
+from foveate.metrics import Score, class_scores, marks_spans, span_scores
+from foveate.models import BERTConfig
+from foveate.storage.draft import disk_errors
+from foveate.storage.run import read_run
+from foveate.tasks.export import Note
+from foveate.tasks.labelling import KEYS, LABELS, VALIDATED, LabellingTask, Parts, Predicted, beginning, longest
+from foveate.tasks.report import Sample, write_report
+from foveate.tasks.side import Side, said_columns
+from foveate.tasks.size import Allowance
+from foveate.tasks.subject import Asked, Bucket, Scored, grouped
+from foveate.voice import say
+
+BATCH = 2048
+"""Tokens of a batch."""
+SAMPLES = 8
+LOGITS = f"of the labels in {LABELS}, in their order; softmax makes probabilities of them"
+"""The meaning of what an exported model gives."""
+Example = TypeVar("Example")
+Labeller = TypeVar("Labeller")
+Test = tuple[str, Sequence[Any]]
+"""A file and its examples."""
+
+
+class LabellingSide(Side, Generic[Labeller, Example]):
+    """The side of a task whose examples have labels."""
+
+    lower = frozenset()
+    per_token = frozenset()
+    validated = VALIDATED
+
+    what: ClassVar[str]
+    """What the examples are, in the plural."""
+    columns: ClassVar[tuple[str, str]]
+    """What the columns of a table hold."""
+
+    @abstractmethod
+    def read(self, path: str, columns: tuple[int, int] | None) -> Iterator[Example]:
+        """The examples of a file."""
+
+    @abstractmethod
+    def labels(self, example: Example) -> Sequence[str]:
+        """Those of an example."""
+
+    @abstractmethod
+    def written(self, example: Example) -> str:
+        """An example as lines of a file."""
+
+    @abstractmethod
+    def lengths(self, examples: Sequence[Example]) -> tuple[list[int], str]:
+        """How long the examples are, and in what."""
+
+    @abstractmethod
+    def lines(self, labeller: Labeller, examples: Sequence[Example]) -> list[str]:
+        """What the model says, a line an example."""
+
+    @abstractmethod
+    def samples(self, labeller: Labeller, examples: Sequence[Example]) -> list[Sample]:
+        """Examples for a report, with what was looked at."""
+
+    def examples(self, config: Any, path: str) -> Iterator[Example]:
+        """Those of a file, as the run reads them."""
+        return self.read(path, config.data.columns)
+
+    def scores(self, labeller: Any, examples: Sequence[Example], *, per_class: bool) -> list[Score]:
+        """Accuracy and F1."""
+        predicted = labeller.predict(examples)
+        return predicted.scores() + (class_rows(predicted) if per_class else [])
+
+    def prepare(self, config: Any, folder: Path, note: Note = lambda sentence: None) -> Any:
+        if columns := said_columns(config.data.data, config.data.columns, self.columns):
+            note(columns)
+        return super().prepare(config, folder, note)
+
+    def size(self, task: LabellingTask[Any]) -> str:
+        labelled = task.training.labels.num_tokens
+        return f"{len(task.training):,} training examples, {labelled:,} labels of {len(task.labels)} kinds"
+
+    def evaluate(self, arguments: argparse.Namespace) -> list[Score]:
+        """Scores of a run on labelled examples."""
+        folder = Path(arguments.run)
+        labeller = self.load(folder)
+        config = build(self.run_config, read_run(folder).config, where="")
+        columns = arguments.columns or columns_there(arguments.data, config.data.columns)
+        config = replace(config, data=replace(config.data, columns=columns))
+        examples = list(self.examples(config, arguments.data))
+        if not examples:
+            raise DataError(f"{arguments.data} has no examples. Give a file with examples to score the model on.")
+        if arguments.metrics:
+            raise UsageError("--metrics chooses scores of translations; labels get accuracy and F1. Leave it out.")
+        if arguments.save:
+            with disk_errors(Path(arguments.save)):
+                lines = "".join(f"{line}\n" for line in self.lines(labeller, examples))
+                Path(arguments.save).write_text(lines, encoding="utf-8")
+        if arguments.report:
+            self.write_report(labeller, folder, Path(arguments.report), (Path(arguments.data).name, examples))
+            say(f"The report is in {arguments.report}.")
+        return self.scores(labeller, examples, per_class=arguments.per_class)
+
+    def write_report(self, model: Any, folder: Path, path: Path, test: Test | None = None) -> None:
+        config = self.saved_config(folder)
+        data, examples = test or ("validation", list(self._parts(config)("valid")))
+        network, about = model.model, f"{data}, {len(examples):,} {self.what}"
+        kind = f"{type(network).__name__} over a {type(network.encoder).__name__}"
+        card = {"limits": "Only inputs like those it was trained on, and only the labels that it was trained with."}
+        if config.initialise_from:
+            begun = f"begun with the encoder of {config.initialise_from}"
+            card["model"] = f"{kind}, {network.parameter_count():,} parameters, {begun}"
+        write_report(
+            network,
+            folder,
+            path,
+            kind=kind,
+            scores=[
+                {"metric": score.name, "value": f"{score.value:.2f}", "data": about, "signature": score.signature or ""}
+                for score in self.scores(model, examples, per_class=True)
+            ],
+            samples=self.samples(model, examples[:SAMPLES]),
+            card=card,
+            commands=[self.command(model, folder), f"{self.evaluation(folder)} --data FILE --per-class"],
+        )
+
+    def trial(self, model: Any) -> str:
+        return '"…"'
+
+    def metrics(self) -> tuple[str, ...]:
+        return tuple(KEYS.values())
+
+    def usual_metrics(self, task: Any) -> tuple[str, ...]:
+        return ("accuracy", "macro_f1")
+
+    def longest(self, config: Any) -> int:
+        return longest(config)
+
+    def whole(self, config: Any) -> Any:
+        if config.initialise_from is None or isinstance(config.model.encoder, BERTConfig):
+            return config
+        return beginning(config)[1]
+
+    def count(self, batch: Any) -> int:
+        return len(batch.labels)
+
+    def hold_out(self, config: Any, folder: Path) -> dict[str, Any]:
+        """train and valid, by the task's own choice for the seed of the base."""
+        if config.data.valid_data is not None:
+            return {}
+        parts = self._parts(config)
+        settings: dict[str, Any] = {"columns": [0, 1]}
+        for part, name in (("train", "data"), ("valid", "valid_data")):
+            path = folder / f"{part}.tsv"
+            with disk_errors(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text("".join(map(self.written, parts(part))), encoding="utf-8")
+            settings[name] = path.name
+        return settings
+
+    def score(self, task: Any, config: Any, folder: Path, asked: Asked) -> Scored:
+        columns = asked.columns if asked.test else config.data.columns
+        examples = list(self.read(asked.test.get("data") or config.data.valid_data, columns))
+        predicted = self.in_use(task).predict(examples)
+        values = _values(predicted)
+        first = asked.metrics[0]
+        lengths, unit = self.lengths(examples)
+        buckets = []
+        for end, numbers in grouped(lengths, asked.lengths).items():
+            labels, gold = ([side[number] for number in numbers] for side in (predicted.labels, predicted.gold))
+            value = _values(Predicted(labels=labels, gold=gold)).get(first)
+            if value is not None:
+                buckets.append(Bucket(longest=end, count=len(numbers), value=value))
+        return Scored(values=self.pick(values, asked.metrics), buckets=buckets, unit=unit)
+
+    def _parts(self, config: Any) -> Parts[Example]:
+        return Parts(config, lambda path: self.examples(config, path), self.labels)
+
+
+def class_rows(predicted: Predicted) -> list[Score]:
+    """F1 of every class, and of every kind of span where the labels mark spans."""
+    flat = predicted.flat
+    by_name = [("F1", score) for score in class_scores(*flat)]
+    if marks_spans(flat[1]):
+        by_name += [("span F1", score) for score in span_scores(predicted.labels, predicted.gold)]
+    return [
+        Score(
+            name=f"{what} of {score.name}",
+            value=score.f1,
+            signature=f"precision:{score.precision:.2f}|recall:{score.recall:.2f}|support:{score.there}",
+            higher_is_better=True,
+        )
+        for what, score in by_name
+    ]
+
+
+def training(tokens: int, measure: str, allowance: Allowance, pace: float) -> dict[str, Any]:
+    """How to train on so many tokens, by what is measured; `pace` are the seconds of one core that a step takes."""
+    # Some thirty epochs of small data, four or so of a million words.
+    epochs = 30 if tokens < 100_000 else 10 if tokens < 1_000_000 else 4
+    steps = allowance.steps(min(max(tokens * epochs // BATCH, 400), 20_000), pace=pace)
+    interval = max(steps // 20, 50)
+    return {
+        "steps": steps,
+        "learning_rate": 2e-3,
+        "schedule": {"kind": "cosine", "warmup": min(200, steps // 10)},
+        "validate_every": interval,
+        "save_every": interval,
+        "metric": measure,
+        "better": "higher",
+        "patience": 6,
+    }
+
+
+def _values(predicted: Predicted) -> dict[str, float]:
+    return {KEYS[score.name]: score.value for score in predicted.scores()}

@@ -1,0 +1,125 @@
+"""What commands ask of language modelling."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from foveate.data.text import read_lines
+from foveate.data.tokeniser import EOS, HuggingFaceTokeniser
+from foveate.tasks.decoding import decode_config
+from foveate.tasks.export import Exported, Note, saver
+from foveate.tasks.language_model import TASK
+from foveate.tasks.language_model.task import VALIDATED, LanguageModelTask, LanguageModelTaskConfig, text_bytes
+from foveate.tasks.language_model.use import Generator
+from foveate.tasks.plan import Probe, made_up, vocabulary
+from foveate.tasks.report import Sample
+from foveate.tasks.side import Figures
+from foveate.tasks.size import Allowance, Suggestion
+from foveate.tasks.strange import Strangers
+from foveate.tasks.text import TOKENISER, TextData
+from foveate.tasks.text_side import TextSide, suggested, validation_lines
+from foveate.voice import say, shown
+
+SAMPLE_LENGTH = 200
+
+
+class LanguageModelSide(TextSide):
+    """`foveate train language_model`, `foveate generate`. Models are compared by bits for each byte of text, which no
+    tokeniser changes."""
+
+    entry, config, task = TASK, LanguageModelTaskConfig, LanguageModelTask
+    validated = VALIDATED
+    lower = frozenset({"loss", "perplexity", "bits_per_byte"})
+    names = ("read", "looked from")
+
+    def suggest(self, config: LanguageModelTaskConfig, allowance: Allowance) -> Suggestion:
+        return suggested(config.data.text, allowance, masked=False)
+
+    def probe(self, config: LanguageModelTaskConfig, lengths: Sequence[int], vocab: int | None) -> Probe:
+        """Rows of the text's blocks."""
+        size, rows, length = vocabulary(config.tokeniser, vocab), config.data.rows, config.data.block_length
+        model, text = LanguageModelTask.initial(config, size), made_up(rows, length + 1, size)
+        return Probe(
+            model=model,
+            loss=lambda: model.loss(text),
+            vocabulary=f"a vocabulary of {size:,}",
+            batch=f"{rows} rows of {length} tokens",
+            tokens=rows * length,
+            unit="tokens",
+        )
+
+    def load(self, run: Path | str, *, precision: Any = "float32", note: Note = say) -> Generator:
+        return Generator.load(run, precision=precision, note=note)
+
+    def in_use(self, task: LanguageModelTask) -> Generator:
+        return Generator(task.model, task.data.tokeniser, task.config.decode, task.config.data)
+
+    def use(self, arguments: argparse.Namespace) -> None:
+        generator = self.load(arguments.run, precision=arguments.precision)
+        config = decode_config(generator.config, arguments)
+        done = 0
+        strangers = Strangers(generator.tokeniser, say)
+        for prompt in arguments.inputs or read_lines("-"):
+            strangers.note(prompt.split("\n"))
+            continuations = generator.generate(
+                prompt, config=config, count=arguments.count, first=done, length=arguments.length, lines=arguments.lines
+            )
+            for continuation in continuations:
+                print("\n" * (done > 0), shown(strangers.broken(str(continuation))), sep="", flush=True)
+                done += 1
+
+    def finish(self, task: LanguageModelTask, folder: Path) -> None:
+        """A sample, too."""
+        [sample] = self.in_use(task).generate(length=SAMPLE_LENGTH)
+        say(f"A sample:\n{sample}\n")
+        super().finish(task, folder)
+
+    def figures(self, model: Generator, lines: Sequence[str], arguments: argparse.Namespace) -> Figures:
+        return model.evaluate(lines, context=arguments.context or 0)
+
+    def samples(self, model: Generator, data: TextData) -> list[Sample]:
+        """Halves of lines, gone on from."""
+        samples: list[Sample] = []
+        for number, line in enumerate(validation_lines(data)):
+            prompt = line[: len(line) // 2]
+            [whole] = model.generate(prompt, first=number, lines=1, length=len(line))
+            samples.append((prompt, line.removeprefix(prompt), whole.text, model.align(str(whole))))
+        return samples
+
+    def trial(self, model: Generator) -> str:
+        return '"…"'
+
+    def usual_metrics(self, task: LanguageModelTask) -> tuple[str, ...]:
+        return ("bits_per_byte", "perplexity")
+
+    def count(self, batch: Any) -> int:
+        return int(batch.num_tokens - batch.size)
+
+    def validated_on(self, task: LanguageModelTask, test: str | None) -> dict[str, float]:
+        if test is None:
+            return task.validate()
+        task.validation_bytes = text_bytes(read_lines(test))
+        try:
+            return task.validate()
+        finally:
+            del task.validation_bytes
+
+    def export(self, run: Path | str, note: Note) -> Exported:
+        """A language model, which reads prompts and goes on by the same graph."""
+        generator = self.load(run, note=note)
+        tokens = f"ids of {TOKENISER}; {EOS} stands before a text and for the end of each line"
+        if isinstance(generator.tokeniser, HuggingFaceTokeniser):
+            begin = "".join(f"{token}, " for token in generator.tokeniser.framed(""))
+            tokens = f"{begin}the ids of {TOKENISER}; a text ends with {generator.tokeniser.id_of('eos')}"
+        meanings = {
+            "tokens": f"{tokens}. A whole prompt, or what was chosen last; all rows that are gone on from are equally "
+            "long",
+            "state.": "before the first token zeros, with a past of size 0; then new.state.… of the call before",
+            "new.state.": "the state for the next call",
+            "logits": "after each token, of the ids that may come next",
+        }
+        return Exported(generator.model, saver({TOKENISER: generator.tokeniser}), meanings)
+
+
+SIDE = LanguageModelSide()

@@ -1,0 +1,138 @@
+"""What commands ask of masked language modelling."""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from foveate.data.tokeniser import Tokeniser
+from foveate.errors import UsageError
+from foveate.inspect import terminal
+from foveate.inspect.alignment import readable
+from foveate.inspect.caption import printable
+from foveate.nn.loss import cross_entropy
+from foveate.tasks.export import COUNTED, Exported, Note, saver
+from foveate.tasks.masked_language_model import TASK
+from foveate.tasks.masked_language_model.task import (
+    VALIDATED,
+    GapBatch,
+    MaskedLanguageModelConfig,
+    MaskedLanguageModelTask,
+    gap_logits,
+)
+from foveate.tasks.masked_language_model.use import GAP, Filler
+from foveate.tasks.option import chunks
+from foveate.tasks.plan import Probe, made_up, vocabulary
+from foveate.tasks.report import Sample
+from foveate.tasks.side import Figures
+from foveate.tasks.size import Allowance, Suggestion
+from foveate.tasks.strange import Strangers
+from foveate.tasks.text import TOKENISER, TextData, text_of
+from foveate.tasks.text_side import TextSide, suggested, validation_lines
+from foveate.voice import say, screen, shown
+
+
+class MaskedLanguageModelSide(TextSide):
+    """`foveate train masked_language_model`, `foveate fill`."""
+
+    entry, config, task = TASK, MaskedLanguageModelConfig, MaskedLanguageModelTask
+    validated = VALIDATED
+    names = ("read", "gap")
+
+    def suggest(self, config: MaskedLanguageModelConfig, allowance: Allowance) -> Suggestion:
+        return suggested(config.data.text, allowance, masked=True)
+
+    def probe(self, config: MaskedLanguageModelConfig, lengths: Sequence[int], vocab: int | None) -> Probe:
+        """Rows of the text's blocks, with gaps."""
+        size, rows, length = vocabulary(config.tokeniser, vocab), config.data.rows, config.data.block_length
+        model = MaskedLanguageModelTask.initial(config, size)
+        text = made_up(rows, length, size).ids.numpy()
+        batch = GapBatch.of(list(text), vocab_size=size, config=config.gaps, seed=(config.seed,))
+        return Probe(
+            model=model,
+            loss=lambda: cross_entropy(gap_logits(model, batch), batch.answer),
+            vocabulary=f"a vocabulary of {size:,} and the gap",
+            batch=f"{rows} rows of {length} tokens with {len(batch.answer):,} gaps",
+            tokens=rows * length,
+            unit="tokens",
+        )
+
+    def prepare(self, config: MaskedLanguageModelConfig, folder: Path, note: Note = lambda sentence: None) -> Any:
+        task = super().prepare(config, folder, note)
+        if task.report:
+            note(task.report)
+        return task
+
+    def load(self, run: Path | str, *, precision: str = "float32", note: Note = say) -> Filler:
+        return Filler.load(run, note=note)
+
+    def in_use(self, task: MaskedLanguageModelTask) -> Filler:
+        return Filler(task.model, task.data.tokeniser, task.config)
+
+    def use(self, arguments: argparse.Namespace) -> None:
+        if not arguments.gap:
+            raise UsageError("--gap is what gaps are written as: it cannot be empty.")
+        filler = self.load(arguments.run)
+        strangers = Strangers(filler.tokeniser, say)
+        for text in (text for chunk in chunks(arguments.inputs) for text in chunk):
+            strangers.note(filler.parts(text, arguments.gap))
+            filled = filler.fill(text, best=arguments.best or 1, gap=arguments.gap)
+            print(shown(filled.text), flush=True)
+            for number, choices in enumerate(filled.choices if arguments.best else (), start=1):
+                best = (f"{share:.4f} {printable(readable([piece])[0])}" for piece, share in choices)
+                print(number, *best, sep="\t", flush=True)
+            alignment = filler.align(text, gap=arguments.gap) if arguments.look else None
+            if alignment is not None:
+                print(terminal(alignment, **screen()), flush=True)
+
+    def parts(self, model: Filler, text: str) -> Sequence[str]:
+        return model.parts(text, GAP)
+
+    def figures(self, model: Filler, lines: Sequence[str], arguments: argparse.Namespace) -> Figures:
+        return model.evaluate(lines)
+
+    def evaluate(self, arguments: argparse.Namespace) -> Figures:
+        """Loss, perplexity and accuracy of the gaps in a text."""
+        if arguments.context is not None:
+            raise UsageError("--context is for models that read from left to right: this one fills gaps. Leave it out.")
+        if arguments.precision != "float32":
+            raise UsageError(f"--precision {arguments.precision}: gaps are scored in float32. Leave it out.")
+        return super().evaluate(arguments)
+
+    def samples(self, model: Filler, data: TextData) -> list[Sample]:
+        """Lines, of which a third token from the middle is asked for."""
+        samples: list[Sample] = []
+        for line in validation_lines(data):
+            tokens = data.tokeniser.encode(line)
+            parts = [tokens[: len(tokens) // 3], tokens[len(tokens) // 3 + 1 :]]
+            asked = GAP.join(text_of(data.tokeniser, part) for part in parts)
+            samples.append((asked, line, model.fill(asked).text, model.align(asked)))
+        return samples
+
+    def trial(self, model: Filler) -> str:
+        return f'"… {GAP} …"'
+
+    def usual_metrics(self, task: MaskedLanguageModelTask) -> tuple[str, ...]:
+        return ("accuracy", "perplexity")
+
+    def count(self, batch: Any) -> int:
+        return len(batch.answer)
+
+    def rows(self, config: MaskedLanguageModelConfig, path: str, tokeniser: Tokeniser) -> Iterator[list[int]]:
+        layout = config.layout()
+        return layout.rows(layout.read(path), tokeniser)
+
+    def export(self, run: Path | str, note: Note) -> Exported:
+        filler = self.load(run, note=note)
+        frame = filler.frame
+        text = f"{', '.join(map(str, frame.begin))}, the ids of {TOKENISER}, {frame.end}; {frame.gap} stands for a gap"
+        meanings = {
+            "tokens": f"{text}; of a pair, the second text and another {frame.end} follow",
+            "lengths": COUNTED,
+            "segments": "0; and 1 at the second text of a pair and its end",
+            "logits": "at each token, of the ids that may stand there",
+        }
+        return Exported(filler.model, saver({TOKENISER: filler.tokeniser}), meanings, extra={"gap": frame.gap})
+
+
+SIDE = MaskedLanguageModelSide()

@@ -1,0 +1,292 @@
+"""What commands ask of a task: `train`, `plan`, `evaluate`, `report`, `look`, `export`, `compare`, and its own."""
+
+import argparse
+import dataclasses
+import shlex
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+import torch
+
+from foveate.config import build, setting
+from foveate.data.text import read_lines, short
+from foveate.errors import UsageError
+from foveate.inspect import Trace
+from foveate.inspect.alignment import Alignment
+from foveate.inspect.rerun import Rerunner
+from foveate.metrics import Score
+from foveate.storage.run import read_run
+from foveate.suggestion import did_you_mean
+from foveate.tasks.entry import Entry
+from foveate.tasks.export import Exported, Note
+from foveate.tasks.option import require_used
+from foveate.tasks.plan import Probe
+from foveate.tasks.size import Allowance, Suggestion
+from foveate.tasks.strange import Reader, Strangers
+from foveate.tasks.subject import Asked, Scored
+from foveate.train import TrainConfig
+from foveate.voice import say
+
+Figures = Mapping[str, float]
+"""What `validate` of a task measures, of a text that it was not trained with."""
+NOT_DATA = frozenset({"model", "train", "seed", "label_smoothing", "decode", "gaps", "guide"})
+"""Parts of a configuration that do not change what is in a run's folder of data."""
+
+
+class Sight:
+    """What a trained model looked at in one input. A task that draws or runs again in its own way has its own."""
+
+    def __init__(self, read: Callable[[], Trace]) -> None:
+        self._read = read
+
+    @cached_property
+    def trace(self) -> Trace:
+        """All of it, read when it is first asked for."""
+        return self._read()
+
+    def alignment(self, arguments: argparse.Namespace) -> Alignment | None:
+        """What is drawn without a viewer; None for the map of the trace that opens first."""
+        return None
+
+    @property
+    def rerunner(self) -> Rerunner | None:
+        """The model behind the viewer, to run it again on changed inputs; None where it cannot."""
+        return None
+
+
+class Side(ABC):
+    """What commands ask of a task. A subclass that lacks a part cannot be made: Python names what is missing."""
+
+    lower: ClassVar[frozenset[str]] = frozenset({"loss", "perplexity"})
+    """Metrics of which less is better."""
+    per_token: ClassVar[frozenset[str]] = frozenset({"loss", "perplexity", "accuracy"})
+    """Metrics that another tokeniser would count otherwise, so that they compare nothing between tokenisers."""
+    engines: ClassVar[tuple[str, ...]] = ("onnx",)
+    """What a trained model may be exported for."""
+
+    # What it is.
+
+    @property
+    @abstractmethod
+    def entry(self) -> Entry:
+        """The task's line in the list of tasks."""
+
+    @property
+    @abstractmethod
+    def config(self) -> type[Any]:
+        """The task's configuration, without how it is trained."""
+
+    @property
+    @abstractmethod
+    def task(self) -> type[Any]:
+        """What training fits, with the class methods `prepare(config, folder)` and `open(config, folder)`."""
+
+    @property
+    @abstractmethod
+    def validated(self) -> tuple[str, ...]:
+        """What training validates by."""
+
+    @cached_property
+    def run_config(self) -> Any:
+        """The task's configuration and how to train: what `config.json` of a run holds."""
+        config, require = self.config, self.require_measured
+
+        def check(self: Any) -> None:
+            getattr(config, "__post_init__", lambda self: None)(self)
+            require(self)
+
+        return dataclasses.make_dataclass(
+            "RunConfig",
+            [("train", TrainConfig, setting(TrainConfig(), "how to train"))],
+            bases=(config,),
+            namespace={"__post_init__": check, "__doc__": f"A run of {self.entry.name}, and how to train."},
+            frozen=True,
+            kw_only=True,
+        )
+
+    def require_measured(self, config: Any) -> None:
+        """Raises ValueError when the best checkpoint is to be chosen by what is not measured."""
+        if config.train.metric not in self.validated:
+            raise ValueError(f"train.metric must be one of {', '.join(self.validated)}, got {config.train.metric!r}")
+
+    def saved_config(self, folder: Path) -> Any:
+        """The configuration of a run folder."""
+        return build(self.run_config, read_run(folder).config, where="")
+
+    # Before training.
+
+    @abstractmethod
+    def suggest(self, config: Any, allowance: Allowance) -> Suggestion:
+        """Sizes for a run without a configuration; `config` says where the data are."""
+
+    @abstractmethod
+    def probe(self, config: Any, lengths: Sequence[int], vocab: int | None) -> Probe:
+        """What `foveate plan` measures; `lengths` are those that the task's entry names."""
+
+    def prepare(self, config: Any, folder: Path, note: Note = lambda sentence: None) -> Any:
+        """The task, with its data read into a folder; `note` receives what was left out."""
+        prepared = self.task.prepare(config, folder)
+        if not isinstance(prepared, tuple):
+            return prepared
+        task, reports = prepared
+        for part, report in reports.items():
+            note(f"{part}: {report}")
+        return task
+
+    def open(self, config: Any, folder: Path) -> Any:
+        """The task of a folder that `prepare` has filled."""
+        return self.task.open(config, folder)
+
+    @abstractmethod
+    def size(self, task: Any) -> str:
+        """How much there is to train on, in words."""
+
+    # A trained model.
+
+    @abstractmethod
+    def load(self, run: Path | str, *, precision: str = "float32", note: Note = say) -> Any:
+        """What users load: the trained model of a run."""
+
+    @abstractmethod
+    def in_use(self, task: Any) -> Any:
+        """The same of a task in memory."""
+
+    @abstractmethod
+    def use(self, arguments: argparse.Namespace) -> None:
+        """The task's own command: read the inputs and print what the model makes of them."""
+
+    @abstractmethod
+    def evaluate(self, arguments: argparse.Namespace) -> Sequence[Score] | Figures | None:
+        """Scores of a run on a file of data; None where they are printed already."""
+
+    @abstractmethod
+    def export(self, run: Path | str, note: Note) -> Exported:
+        """A trained model with what is needed to use it elsewhere."""
+
+    def sight(self, arguments: argparse.Namespace, text: str) -> Sight:
+        """What the model of a run looked at in a text that it reads once."""
+        where = f"of the task {self.entry.name}"
+        require_used(arguments, dict.fromkeys(("target", "beam", "set", "when"), "runs that translate"), (), where)
+        reader = self.load(arguments.run, note=say)
+        if arguments.precision == "bfloat16":
+            reader.model.to(torch.bfloat16)
+        Strangers(self.vocabulary(reader), say).note(self.parts(reader, text))
+        return Sight(lambda: reader.trace(text))
+
+    def vocabulary(self, model: Any) -> Reader:
+        """What knows which words or characters a model has never seen."""
+        return cast(Reader, model.tokeniser)
+
+    def parts(self, model: Any, text: str) -> Sequence[str]:
+        """The parts of a text that the model reads as text."""
+        return text.split("\n")
+
+    # Reports.
+
+    @abstractmethod
+    def write_report(self, model: Any, folder: Path, path: Path, test: Any = None) -> None:
+        """Curves, scores, samples and the model card of a run. `model` is what `load` gives, `test` whatever `evaluate`
+        has measured."""
+
+    @abstractmethod
+    def trial(self, model: Any) -> str:
+        """How the arguments of the task's command go on, for a user to try, after the run folder."""
+
+    def finish(self, task: Any, folder: Path) -> None:
+        """Leave report.html in the folder of a trained run, and say what to try next."""
+        model = self.in_use(task)
+        self.write_report(model, folder, folder / "report.html")
+        say(f"The model is in {folder}, its report in {folder / 'report.html'}.")
+        say(f"Try:  {self.command(model, folder)}")
+
+    def command(self, model: Any, folder: Path) -> str:
+        """The task's command for a run, to be tried."""
+        return f"foveate {self.entry.verb.name} {shlex.quote(str(folder))} {self.trial(model)}"
+
+    def evaluation(self, folder: Path) -> str:
+        """The beginning of a command that scores a run."""
+        return f"foveate evaluate {shlex.quote(str(folder))}"
+
+    def looking(self, folder: Path) -> str:
+        """The beginning of a command that draws what a run looks at."""
+        return f"foveate look {shlex.quote(str(folder))}"
+
+    # Comparisons.
+
+    @abstractmethod
+    def metrics(self) -> tuple[str, ...]:
+        """All that a trained model can be measured by."""
+
+    @abstractmethod
+    def usual_metrics(self, task: Any) -> tuple[str, ...]:
+        """What it is measured by if nothing else is asked for, the most telling first."""
+
+    @abstractmethod
+    def hold_out(self, config: Any, folder: Path) -> dict[str, Any]:
+        """Write what is trained on and what is held out to files, if no validation file is given.
+
+        Gives settings of `data`, with the names of the files; none where there was nothing to do.
+
+        Seeds hold out different examples. A comparison holds out once.
+        """
+
+    @abstractmethod
+    def count(self, batch: Any) -> int:
+        """What the loss of a batch is the mean of: tokens, labels or gaps."""
+
+    @abstractmethod
+    def score(self, task: Any, config: Any, folder: Path, asked: Asked) -> Scored:
+        """Measure a trained task on the test data, or else on those for validation."""
+
+    def longest(self, config: Any) -> int | None:
+        """The longest example that is kept, where the model may have a say in it."""
+        return None
+
+    def whole(self, config: Any) -> Any:
+        """A configuration with what else only reading its data would tell, as the sizes of a pretrained encoder."""
+        return config
+
+    def require_given(self, task: Any, asked: Asked) -> None:
+        """Raises UsageError for a metric that these data do not give: before all the training."""
+        for name in asked.metrics:
+            if not asked.test and name in getattr(task, "unmeasured", {}):
+                raise UsageError(f"compare.metrics: {name} is not measured, for {task.unmeasured[name]}.")
+
+    def data_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """The part of a configuration, as plain data, that decides what is in the folder of data."""
+        kept = {name: part for name, part in settings.items() if name not in NOT_DATA}
+        kept["data"] = {name: part for name, part in settings["data"].items() if name != "max_tokens"}
+        return kept
+
+    def require_metrics(self, metrics: Sequence[str]) -> None:
+        """Raises UsageError for a metric that this task does not have."""
+        known = self.metrics()
+        for name in metrics:
+            if name not in known:
+                raise UsageError(
+                    f"compare.metrics: {self.entry.name} is not measured by {name!r}.{did_you_mean(name, known)} "
+                    f"There are: {', '.join(known)}."
+                )
+
+    def pick(self, values: Mapping[str, float], metrics: Sequence[str]) -> dict[str, float]:
+        """The figures that were asked for. Raises UsageError for one that these data do not give."""
+        for name in metrics:
+            if name not in values:
+                raise UsageError(
+                    f"compare.metrics: these data do not give {name}, only {', '.join(values)}. Choose among them."
+                )
+        return {name: values[name] for name in metrics}
+
+
+def said_columns(path: str, columns: tuple[int, int] | None, names: tuple[str, str]) -> str:
+    """Which columns of a table are read, with what stands there first; empty for a file without."""
+    if columns is None:
+        return ""
+    cells = next((line for line in read_lines(path) if line.strip()), "").split("\t")
+    shown = [short(cells[column]) if column < len(cells) else "missing" for column in columns]
+    taken = zip(names, columns, shown, strict=True)
+    told = "; ".join(f"{name} is column {column}, in the first line {cell}" for name, column, cell in taken)
+    return f"columns, counted from 0: {told}."

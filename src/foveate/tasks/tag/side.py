@@ -1,0 +1,191 @@
+"""What commands ask of tagging."""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from foveate.data.labelled import Tagged, read_tagged
+from foveate.data.text import require_lasting
+from foveate.data.tokeniser import BOS, EOS, SPECIALS, UNKNOWN
+from foveate.data.word import WordBatch
+from foveate.errors import DataError
+from foveate.inspect.alignment import Alignment
+from foveate.inspect.self_attention import self_attention
+from foveate.metrics import Score, accuracy, marks_spans
+from foveate.nn.loss import cross_entropy
+from foveate.suggestion import counted
+from foveate.tasks.export import COUNTED, Exported, Note
+from foveate.tasks.labelling_side import LOGITS, LabellingSide, class_rows, training
+from foveate.tasks.option import chunks
+from foveate.tasks.plan import LABELS, Probe, made_up, require_fit, vocabulary
+from foveate.tasks.report import Sample
+from foveate.tasks.size import Allowance, Reason, Suggestion, with_others
+from foveate.tasks.strange import Reader, Strangers
+from foveate.tasks.tag import TASK
+from foveate.tasks.tag.task import CHARACTERS, PIECES, WORDS, TagConfig, TagTask, Vocabulary, tags_of
+from foveate.tasks.tag.use import SentenceTagger, TaggedSentence
+from foveate.voice import say, shown
+
+SHOWN = 40
+"""Words of the longest sentence whose attention is drawn."""
+
+
+class TagSide(LabellingSide[SentenceTagger, Tagged]):
+    """`foveate train tag`, `foveate tag`."""
+
+    entry, config, task = TASK, TagConfig, TagTask
+    what, columns = "sentences", ("word", "tag")
+
+    def suggest(self, config: TagConfig, allowance: Allowance) -> Suggestion:
+        """Model, measure and steps by the tagged sentences. Raises DataError when there are none."""
+        path = config.data.data
+        require_lasting(path)
+        sentences, words, tags, different = 0, 0, set[str](), set[str]()
+        for sentence in read_tagged(path, columns=config.data.columns):
+            sentences, words = sentences + 1, words + len(sentence.words)
+            tags.update(sentence.tags)
+            different.update(sentence.words)
+        if not sentences:
+            raise DataError(f"{path} has no tagged sentences. Give a file with sentences to learn from.")
+        return with_others(lambda allowance: _suggested(sentences, words, tags, len(different), allowance), allowance)
+
+    def probe(self, config: TagConfig, lengths: Sequence[int], vocab: int | None) -> Probe:
+        """Sentences of so many made-up words, as many as the token budget allows.
+
+        Raises UsageError when the model has too few positions.
+        """
+        (length,), size = lengths, vocabulary(config, vocab)
+
+        def sentences() -> Iterator[Tagged]:
+            for number in range(size - len(SPECIALS)):
+                word, label = _word(number), f"label {number % LABELS}"
+                yield Tagged(number, (word,) * config.min_count, (label,) * config.min_count)
+
+        known = Vocabulary.of(sentences, config)
+        model = known.model(config)
+        drawn = made_up(max(config.data.max_tokens // length, 1), length, size).ids - len(SPECIALS)
+        texts = [[_word(number) for number in row] for row in drawn.tolist()]
+        require_fit(model.max_length, max(map(known.length, texts)), "--length")
+        different, places = drawn.unique(return_inverse=True)
+        batch = WordBatch.of(list(places.numpy()), [known.form(_word(number)) for number in different.tolist()])
+        labels = torch.randint(LABELS, (drawn.numel(),), generator=torch.Generator().manual_seed(0))
+        return Probe(
+            model=model,
+            loss=lambda: cross_entropy(model(batch), labels),
+            vocabulary=f"{size:,} words and {LABELS} labels",
+            batch=f"{len(drawn)} sentences of {length} words",
+            tokens=drawn.numel(),
+            unit="words",
+        )
+
+    def load(self, run: Path | str, *, precision: str = "float32", note: Note = say) -> SentenceTagger:
+        return SentenceTagger.load(run, note=note)
+
+    def in_use(self, task: TagTask) -> SentenceTagger:
+        return SentenceTagger(task.model, task.vocabulary)
+
+    def vocabulary(self, model: SentenceTagger) -> Reader:
+        return model
+
+    def use(self, arguments: argparse.Namespace) -> None:
+        tagger = self.load(arguments.run)
+        strangers = Strangers(tagger, say)
+        for chunk in chunks(arguments.inputs):
+            strangers.note(chunk)
+            for sentence in tagger.tag(chunk):
+                if not arguments.columns:
+                    print(shown(str(sentence)), flush=True)
+                    continue
+                for word, tag, sure in zip(sentence.words, sentence.tags, sentence.probabilities, strict=True):
+                    print(shown(word), shown(tag), f"{sure:.4f}", sep="\t")
+                print(flush=True)
+
+    def read(self, path: str, columns: tuple[int, int] | None) -> Iterator[Tagged]:
+        return read_tagged(path, columns=columns)
+
+    def labels(self, example: Tagged) -> Sequence[str]:
+        return tags_of(example)
+
+    def written(self, example: Tagged) -> str:
+        return "".join(f"{word}\t{tag}\n" for word, tag in zip(example.words, example.tags, strict=True)) + "\n"
+
+    def lengths(self, examples: Sequence[Tagged]) -> tuple[list[int], str]:
+        return [len(example.words) for example in examples], "words"
+
+    def lines(self, labeller: SentenceTagger, examples: Sequence[Tagged]) -> list[str]:
+        return [str(one) for one in labeller.tag([example.words for example in examples])]
+
+    def scores(self, labeller: SentenceTagger, examples: Sequence[Tagged], *, per_class: bool) -> list[Score]:
+        """Accuracy, also of unknown words alone, and F1."""
+        predicted = labeller.predict(examples)
+        words = [word for example in examples for word in example.words]
+        unknown = [pair for word, *pair in zip(words, *predicted.flat, strict=True) if not labeller.knows(word)]
+        scores = predicted.scores()
+        if unknown:
+            alone = accuracy(*(list(side) for side in zip(*unknown, strict=True)))
+            scores.insert(1, replace(alone, name="accuracy of unknown words", signature=f"words:{len(unknown)}"))
+        return scores + (class_rows(predicted) if per_class else [])
+
+    def samples(self, labeller: SentenceTagger, examples: Sequence[Tagged]) -> list[Sample]:
+        samples = list[Sample]()
+        for example, line in zip(examples, self.lines(labeller, examples), strict=True):
+            right = TaggedSentence(example.words, example.tags, ())
+            samples.append((" ".join(example.words), str(right), line, _alignment(labeller, example.words)))
+        return samples
+
+    def export(self, run: Path | str, note: Note) -> Exported:
+        """A tagger, of words with their spellings or of pieces."""
+        tagger = self.load(run, note=note)
+        spelt = f"{BOS}, the ids of {CHARACTERS} of the word's characters, {EOS}; {UNKNOWN} for a word without any"
+        meanings = {
+            "words": f"ids of {WORDS}, {UNKNOWN} for words that it lacks",
+            "lengths": COUNTED,
+            "spellings": spelt,
+            "spelling_lengths": "how many ids each spelling has, with both ends; 0 where there is no word",
+            "logits": LOGITS,
+        }
+        if tagger.vocabulary.in_pieces:
+            before = f", each after {tagger.vocabulary.before!r}" if tagger.vocabulary.before else ""
+            meanings["pieces"] = (
+                f"{BOS}, the ids of {PIECES} of every word{before}, {EOS}; {UNKNOWN} for a word without any"
+            )
+            meanings["logits"] = f"at each piece, of which a word's first one counts: {LOGITS}"
+        return Exported(tagger.model, tagger.vocabulary.save, meanings)
+
+
+def _alignment(tagger: SentenceTagger, words: Sequence[str]) -> Alignment | None:
+    """What the words of a short sentence looked at, where the encoder attends."""
+    if not 0 < len(words) <= SHOWN:
+        return None
+    return self_attention(tagger.model, lambda: tagger.tag([words]), words)
+
+
+def _suggested(sentences: int, words: int, tags: set[str], different: int, allowance: Allowance) -> Suggestion:
+    layers, size, pace = (2, 128, 0.13) if words >= 200_000 else (1, 128, 0.08) if words >= 50_000 else (1, 64, 0.05)
+    if allowance.tier == 2 and words >= 50_000:
+        layers, size, pace = 2, 256, 0.4
+    measure = "span_f1" if marks_spans(tags) else "accuracy"
+    model = {
+        "encoder": {"kind": "rnn", "hidden_dim": size, "num_layers": layers},
+        "embedding_dim": size,
+        "character_dim": size // 2,
+    }
+    return Suggestion(
+        {"model": model, "min_count": 1 if words < 10_000 else 2, "train": training(words, measure, allowance, pace)},
+        f"{counted(sentences, 'sentence')}, {counted(words, 'word')} ({different:,} different), "
+        f"{counted(len(tags), 'tag')}.",
+        (Reason("model", f"a bidirectional GRU, {layers} × {size} wide, over words and their spellings, {allowance}"),),
+        allowance.size,
+        lengths=(max(words // sentences, 1),),
+    )
+
+
+def _word(number: int) -> str:
+    """Some letters, as many as words have."""
+    return "".join(chr(ord("a") + number // 26**place % 26) for place in range(5))
+
+
+SIDE = TagSide()

@@ -1,0 +1,329 @@
+"""What commands ask of translation."""
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from foveate.data.parallel import ParallelData
+from foveate.data.text import Pair, read_lines
+from foveate.data.tokeniser import BOS, EOS
+from foveate.errors import DataError, UsageError
+from foveate.inspect import terminal
+from foveate.inspect.alignment import Alignment
+from foveate.metrics import Score, parse_pharaoh
+from foveate.metrics.corpus import evaluate, require_metrics
+from foveate.models import Seq2Seq
+from foveate.nn.loss import cross_entropy
+from foveate.storage.draft import disk_errors
+from foveate.storage.shipped import run_folder
+from foveate.suggestion import counted
+from foveate.tasks.alignment import every_head, score_heads, word_alignments
+from foveate.tasks.decoding import decode_config
+from foveate.tasks.export import COUNTED, Exported, Note, saver
+from foveate.tasks.option import chunks, metric_names, pairs_of, require_used
+from foveate.tasks.plan import Probe, made_up, require_fit, vocabulary
+from foveate.tasks.report import write_report
+from foveate.tasks.side import Sight, said_columns
+from foveate.tasks.size import Allowance, Suggestion
+from foveate.tasks.strange import Strangers
+from foveate.tasks.translate.head import Head
+from foveate.tasks.translate.paragraph import ParagraphTranslator
+from foveate.tasks.translate.rerunner import TranslationRerunner
+from foveate.tasks.translate.size import suggest, suitable_metrics
+from foveate.tasks.translate.subject import TranslationSubject
+from foveate.tasks.translate.task import TOKENISERS, TranslateConfig, TranslateTask, build_model
+from foveate.tasks.translate.use import Translation, Translator, trace_of
+from foveate.voice import say, screen, shown
+
+SAMPLES = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Test:
+    """Translations of data that a model was not trained with, and their scores."""
+
+    file: str
+    lines: int
+    scores: Sequence[Score]
+    translations: Sequence[Translation]
+    references: Sequence[str]
+
+    @property
+    def rows(self) -> list[dict[str, object]]:
+        """The rows of a table."""
+        data = f"{self.file}, {counted(self.lines, 'line')}"
+        return [
+            {
+                "metric": score.name,
+                "value": f"{score.value:.2f}",
+                "better": "higher" if score.higher_is_better else "lower",
+                "data": data,
+                "signature": score.signature or "",
+            }
+            for score in self.scores
+        ]
+
+
+class TranslationSight(Sight):
+    """What a translator looked at: an alignment in the terminal, and the model behind the viewer."""
+
+    def __init__(self, translator: Translator, translation: Translation) -> None:
+        super().__init__(lambda: trace_of(translator, translation))
+        self.translator, self.translation = translator, translation
+
+    def alignment(self, arguments: argparse.Namespace) -> Alignment:
+        return _alignment(self.translator, self.translation, arguments)
+
+    @property
+    def rerunner(self) -> TranslationRerunner:
+        return TranslationRerunner(self.translator, self.translation, self.trace)
+
+
+class TranslateSide(TranslationSubject):
+    """`foveate train translate`, `foveate translate`."""
+
+    engines = ("ctranslate2", "onnx")
+
+    def suggest(self, config: TranslateConfig, allowance: Allowance) -> Suggestion:
+        return suggest(config, allowance)
+
+    def probe(self, config: TranslateConfig, lengths: Sequence[int], vocab: int | None) -> Probe:
+        """Pairs of the given lengths, as many as the token budget allows.
+
+        Raises UsageError when the model has too few positions for these lengths, or a vocabulary has no room for text.
+        """
+        joint, first, second = config.joint_vocabulary, *lengths
+        sides = (config.source_tokeniser, config.source_tokeniser if joint else config.target_tokeniser)
+        sizes = [vocabulary(side, vocab) for side in sides]
+        model = build_model(config, *sizes)
+        require_fit(model.max_length, max(first, second + 1), "--source-length and --target-length")
+        rows = max(config.data.max_tokens // (first + second), 1)
+        source, target = made_up(rows, first, sizes[0]), made_up(rows, second + 1, sizes[1])
+        return Probe(
+            model=model,
+            loss=lambda: cross_entropy(model(source, target), Seq2Seq.predicted(target)),
+            vocabulary=f"vocabularies {sizes[0]:,} and {sizes[1]:,}",
+            batch=f"{rows} pairs of {first} and {second} tokens",
+            tokens=rows * second,
+            unit="target tokens",
+        )
+
+    def prepare(self, config: TranslateConfig, folder: Path, note: Note = lambda sentence: None) -> Any:
+        data = config.data
+        columns = "" if data.target is not None else said_columns(data.source, data.columns, ("source", "target"))
+        if columns:
+            note(columns)
+        return super().prepare(config, folder, note)
+
+    def size(self, task: TranslateTask) -> str:
+        return counted(len(task.training), "training pair")
+
+    def load(self, run: Path | str, *, precision: Any = "float32", note: Note = say) -> Translator:
+        return Translator.load(run, precision=precision, note=note)
+
+    def use(self, arguments: argparse.Namespace) -> None:
+        if arguments.n_best and arguments.split:
+            raise UsageError(
+                "--n-best prints hypotheses of whole lines, which --split takes apart. Leave one of them out."
+            )
+        if not arguments.align:
+            require_used(arguments, dict.fromkeys(("layer", "head", "when"), "--align"), (), "without")
+        translator = Translator.load(arguments.run, precision=arguments.precision, engine=arguments.engine, note=say)
+        config = decode_config(translator.config, arguments)
+        split = not arguments.n_best if arguments.split is None else arguments.split
+        folder, note = run_folder(arguments.run), None if arguments.split else say
+        paragraphs = ParagraphTranslator(translator, folder, split=split, note=note)
+        strangers = Strangers(translator.source_tokeniser, say)
+        unfinished, done = 0, 0
+        for chunk in chunks(arguments.inputs):
+            strangers.note(chunk)
+            for paragraph in paragraphs.translate(chunk, config=config, first=done):
+                done += 1
+                unfinished += not paragraph.finished
+                if arguments.n_best:
+                    (translation,) = paragraph.parts
+                    for text, hypothesis in zip(translation.texts, translation.hypotheses, strict=True):
+                        print(done, f"{hypothesis.score:.4f}", shown(strangers.broken(text)), sep="\t", flush=True)
+                else:
+                    print(shown(strangers.broken(paragraph.text)), flush=True)
+                for translation in paragraph.parts if arguments.align else ():
+                    if translation.hypotheses:
+                        alignment = _alignment(translator, translation, arguments)
+                        print(terminal(alignment, **screen()), "\n", flush=True)
+        if unfinished:
+            say(f"{unfinished} of {done} translations reached their length limit before an end.")
+
+    def sight(self, arguments: argparse.Namespace, text: str) -> TranslationSight:
+        translator = self.load(arguments.run, precision=arguments.precision)
+        Strangers(translator.source_tokeniser, say).note([text])
+        if arguments.target is not None:
+            return TranslationSight(translator, translator.forced(text, arguments.target))
+        (translation,) = translator.translate([text], config=decode_config(translator.config, arguments))
+        if not translation.hypotheses:
+            raise UsageError("The text is empty: there is nothing to look at.")
+        return TranslationSight(translator, translation)
+
+    def evaluate(self, arguments: argparse.Namespace) -> list[Score] | None:
+        """Scores of a run's translations of pairs, kept and reported where that is asked for; or of its attention."""
+        if arguments.gold:
+            _evaluate_attention(arguments)
+            return None
+        pairs = list(pairs_of(arguments))
+        if not pairs:
+            raise DataError(f"{arguments.source} has no lines. Give a file with pairs to score the model on.")
+        translator = self.load(arguments.run, precision=arguments.precision)
+        config = decode_config(translator.config, arguments)
+        names = metric_names(arguments) or suitable_metrics(translator.target_tokeniser)
+        require_metrics(names)
+        for path in filter(None, (arguments.save, arguments.report)):
+            with disk_errors(Path(path)):  # before the work rather than after it
+                Path(path).parent.mkdir(parents=True, exist_ok=True)
+                Path(path).open("a").close()
+        started = time.perf_counter()
+        translations = translator.translate([pair.source for pair in pairs], config=config)
+        seconds = time.perf_counter() - started
+        unfinished = sum(not translation.finished for translation in translations)
+        lines, cut = counted(len(pairs), "line"), f"{unfinished} reached the length limit before an end"
+        say(f"{lines} in {seconds:.1f} seconds; {cut}.")
+        hypotheses = [translation.text for translation in translations]
+        if arguments.save:
+            with disk_errors(Path(arguments.save)):
+                Path(arguments.save).write_text("".join(f"{text}\n" for text in hypotheses), encoding="utf-8")
+        references = [pair.target for pair in pairs]
+        scores = evaluate(hypotheses, references, names)
+        if arguments.report:
+            test = Test(
+                file=Path(arguments.source).name,
+                lines=len(pairs),
+                scores=scores,
+                translations=translations[:SAMPLES],
+                references=references[:SAMPLES],
+            )
+            self.write_report(translator, Path(arguments.run), Path(arguments.report), test)
+            say(f"The report is in {arguments.report}.")
+        return scores
+
+    def write_report(self, model: Translator, folder: Path, path: Path, test: Test | None = None) -> None:
+        """With translations of a test, or of the first validation pairs, and their alignments."""
+        data = self.saved_config(folder).data
+        training, validation = (ParallelData.open(folder / "data" / part) for part in ("train", "valid"))
+        if test is None:
+            rows = range(min(SAMPLES, len(validation)))
+            translations = model.translate(
+                [model.source_tokeniser.decode(validation.source[row].tolist()) for row in rows]
+            )
+            references = [model.target_tokeniser.decode(validation.target[row].tolist()) for row in rows]
+        else:
+            translations, references = list(test.translations), list(test.references)
+        alignments = model.align(translations) if model.attends else [None] * len(translations)
+        files = " and ".join(Path(file).name for file in (data.source, data.target) if file)
+        own = (
+            "from a file of their own"
+            if data.valid_source
+            else "held out by line: near-duplicates may be on both sides"
+        )
+        write_report(
+            model.model,
+            folder,
+            path,
+            tiles=[
+                ("training pairs", f"{len(training):,}"),
+                *((f"test {score.name}", f"{score.value:.2f}") for score in (test.scores if test else ())),
+            ],
+            scores=test.rows if test else [],
+            samples=[
+                (translation.source, reference, translation.text, alignment)
+                for translation, reference, alignment in zip(translations, references, alignments, strict=True)
+            ],
+            card={
+                "data": f"{counted(len(training), 'pair')} from {files}",
+                "validation": f"{counted(len(validation), 'pair')}, {own}",
+                "test": f"{counted(test.lines, 'pair')} from {test.file}"
+                if test
+                else "not yet: foveate evaluate RUN --report FILE",
+                "limits": "Only inputs like those it was trained on. Symbols never seen in training become one unknown "
+                "symbol.",
+            },
+            commands=[
+                self.command(model, folder),
+                f"{self.evaluation(folder)} --source FILE --target FILE",
+                f'{self.looking(folder)} "…" --out alignment.svg',
+            ],
+        )
+
+    def trial(self, model: Translator) -> str:
+        return '"…" --align'
+
+    def export(self, run: Path | str, note: Note) -> Exported:
+        """An encoder–decoder, whose two graphs share the names of what goes from one to the other."""
+        translator = Translator.load(run, engine="own", note=note)
+        tokenisers = (translator.source_tokeniser, translator.target_tokeniser)
+        source, target = TOKENISERS
+        meanings = {
+            "source": f"ids of {source} and the end, {EOS}",
+            "lengths": COUNTED,
+            "memory.": "what encoder.onnx gave for each sentence; rows are sentence · hypotheses + hypothesis",
+            "state.": "at first what encoder.onnx gave, once for each hypothesis; then new.state.… of the step before",
+            "new.state.": "the state for the next step",
+            "token": f"the newest ids of {target}; {BOS} begins, {EOS} ends",
+            "time": "how many steps were made before",
+            "logits": f"of the ids of {target} that may come next",
+        }
+        return Exported(translator.model, saver(dict(zip(TOKENISERS, tokenisers, strict=True))), meanings, tokenisers)
+
+
+def _alignment(translator: Translator, translation: Translation, arguments: argparse.Namespace) -> Alignment:
+    """Where the model looked, by the attention that options name."""
+    wanted = Head.wanted(arguments.layer, arguments.head, arguments.when, translator.head)
+    (alignment,) = translator.align([translation], wanted)
+    return alignment
+
+
+def _evaluate_attention(arguments: argparse.Namespace) -> None:
+    """Print alignment error rate, precision and recall of a run's attention over given translations."""
+    if not arguments.source:
+        raise UsageError("--gold with a run needs --source FILE (and --target FILE), the sentences that were linked.")
+    for option in ("report", "metrics"):
+        if getattr(arguments, option):
+            raise UsageError(f"--{option} is for translations, and --gold scores the attention. Leave one of them out.")
+    if arguments.per_head and not arguments.save:
+        require_used(arguments, dict.fromkeys(("layer", "head", "when"), "--gold alone"), (), "beside --per-head")
+    pairs = list(pairs_of(arguments))
+    gold = parse_pharaoh(read_lines(arguments.gold), arguments.gold)
+    if len(pairs) != len(gold):
+        lines, there = counted(len(gold), "line"), counted(len(pairs), "pair")
+        raise DataError(f"{arguments.gold} has {lines}, but {arguments.source} has {there} to align.")
+    translator = Translator.load(arguments.run, precision=arguments.precision, note=say)
+    chosen = Head.wanted(arguments.layer, arguments.head, arguments.when, translator.head)
+    if arguments.save:
+        _save_links(Path(arguments.save), translator, pairs, chosen)
+    heads = every_head(translator) if arguments.per_head else [chosen]
+    scores = score_heads(translator, pairs, gold, heads, where=arguments.gold)
+    if arguments.json:
+        tables = [_table(head, found) for head, found in zip(heads, scores, strict=True)]
+        print(json.dumps(tables if arguments.per_head else tables[0]))
+    elif arguments.per_head:
+        for head, found in sorted(zip(heads, scores, strict=True), key=lambda row: row[1][0].value):
+            print(head, *(f"{score.name} {score.value:.2f}" for score in found), sep="\t")
+    else:
+        print(*scores[0], sep="\n")
+
+
+def _table(head: Head, scores: list[Score]) -> dict[str, object]:
+    values = {score.name: {"value": score.value, "signature": score.signature} for score in scores}
+    return {"layer": head.layer, "head": head.head, "when": head.when, **values}
+
+
+def _save_links(path: Path, translator: Translator, pairs: list[Pair], head: Head) -> None:
+    links = [alignment.pharaoh() for (alignment,) in word_alignments(translator, pairs, [head])]
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f"{line}\n" for line in links), encoding="utf-8")
+    say(f"Wrote {path}.")
+
+
+SIDE = TranslateSide()
