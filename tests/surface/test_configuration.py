@@ -108,7 +108,7 @@ def test_a_plan_of_a_gpt_says_which_path_it_attends_by(foveate: Any) -> None:
         (("plan", "tag", "classify"), "Name one task and one configuration file at most, not 'tag classify'."),
         (("plan", "FILE", "classify"), "is for the task tag, not for classify. Name that task, or another file."),
         (("train", "classify", "FILE", "--out", "x"), "is for the task tag, not for classify."),
-        (("plan", "OTHER"), "is for the task 'tagg', which there is not. Did you mean 'tag'?"),
+        (("plan", "OTHER"), "names unknown task 'tagg'. Did you mean 'tag'?"),
         (("plan", "tag", "--vocab", "4"), "A vocabulary of 4 has no room for text beside the 4 special tokens."),
         (
             (

@@ -117,6 +117,8 @@ def run(arguments: argparse.Namespace) -> int:
         require_used(arguments, USES, modes()[mode], f"where --{mode} is scored")
     if mode == "text" and not arguments.run:
         raise UsageError("--text is for a language model to be scored on: give RUN too.")
+    if mode == "gold":
+        _require_sense_of_gold(arguments)
     scores: Sequence[Score] | Mapping[str, float] | None
     if mode == "links":
         if not arguments.gold:
@@ -142,6 +144,19 @@ def run(arguments: argparse.Namespace) -> int:
     if scores is not None:
         print(json.dumps(shown) if arguments.json else "\n".join(lines))
     return 0
+
+
+def _require_sense_of_gold(arguments: argparse.Namespace) -> None:
+    from foveate.errors import UsageError
+    from foveate.tasks.option import require_used
+
+    if not arguments.source:
+        raise UsageError("--gold with a run needs --source FILE (and --target FILE), the sentences that were linked.")
+    for name in ("report", "metrics"):
+        if getattr(arguments, name):
+            raise UsageError(f"--{name} is for translations, and --gold scores the attention. Leave one of them out.")
+    if arguments.per_head and not arguments.save:
+        require_used(arguments, dict.fromkeys(("layer", "head", "when"), "--gold alone"), (), "beside --per-head")
 
 
 def _mode(arguments: argparse.Namespace) -> str | None:

@@ -285,13 +285,6 @@ def _alignment(translator: Translator, translation: Translation, arguments: argp
 
 def _evaluate_attention(arguments: argparse.Namespace) -> None:
     """Print alignment error rate, precision and recall of a run's attention over given translations."""
-    if not arguments.source:
-        raise UsageError("--gold with a run needs --source FILE (and --target FILE), the sentences that were linked.")
-    for option in ("report", "metrics"):
-        if getattr(arguments, option):
-            raise UsageError(f"--{option} is for translations, and --gold scores the attention. Leave one of them out.")
-    if arguments.per_head and not arguments.save:
-        require_used(arguments, dict.fromkeys(("layer", "head", "when"), "--gold alone"), (), "beside --per-head")
     pairs = list(pairs_of(arguments))
     gold = parse_pharaoh(read_lines(arguments.gold), arguments.gold)
     if len(pairs) != len(gold):
