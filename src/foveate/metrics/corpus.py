@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 from foveate.errors import UsageError
 from foveate.metrics.error import character_error_rate, phone_error_rate, sentence_error_rate, word_error_rate
-from foveate.metrics.score import Score
-from foveate.metrics.text import corpus_bleu, corpus_chrf, corpus_ter
+from foveate.metrics.named_score import Score
+from foveate.metrics.translation_score import corpus_bleu, corpus_chrf, corpus_ter
 from foveate.suggestion import did_you_mean
 
 METRICS: dict[str, Callable[[Sequence[str], Sequence[str]], Score]] = {
