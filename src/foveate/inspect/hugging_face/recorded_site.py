@@ -6,10 +6,10 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from foveate.inspect.hugging_face.mask_window import biased, seen_by
 from foveate.inspect.trace.conversion import Stored, statistic
-from foveate.inspect.trace.mask import biased, seen_by
-from foveate.inspect.trace.site import Site
-from foveate.inspect.trace.trace import SAMPLED, layer_of
+from foveate.inspect.trace.site import Site, layer_of
+from foveate.inspect.trace.trace import SAMPLED
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,18 +8,18 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from jaxtyping import Bool, UInt8
 from torch import Tensor
 
 from foveate.attention import AttentionRecord, Positions, Visibility
 from foveate.attention.bias import Bias, judges_distances
 from foveate.attention.claim import claim
-from foveate.attention.normaliser import softmax_temperature, tells_place
+from foveate.attention.normaliser import Normaliser, softmax_temperature, tells_place
 from foveate.attention.paths.materialised import biased_scores
 from foveate.attention.paths.path import Formula, share_heads
-from foveate.attention.score import PairNetwork, Product, form_of
+from foveate.attention.score import PairNetwork, Product, form_of, symbol_of
 from foveate.errors import UsageError
 from foveate.inspect.trace.site import Site, SiteKind
-from foveate.inspect.trace.wording import describe
 
 Stored = Literal["float16", "float32"]
 Count = int | float
@@ -230,10 +230,14 @@ def _packed(rule: Visibility, at: Positions, heads: int, keys: int) -> Tensor:
     parts = []
     for start in range(0, at.query.shape[2], ROWS):
         here = at.rows(slice(start, start + ROWS))
-        seen = rule(here)
-        bits = seen.expand(1, seen.shape[1], here.query.shape[2], keys)[0].cpu().numpy()
-        parts.append(np.packbits(bits, axis=-1))
-    return torch.from_numpy(np.concatenate(parts, axis=1))
+        visible = rule(here)
+        parts.append(bits(visible.expand(1, visible.shape[1], here.query.shape[2], keys)[0]))
+    return torch.cat(parts, 1)
+
+
+def bits(visible: Bool[Tensor, "heads query key"]) -> UInt8[Tensor, "heads query byte"]:
+    """One bit for each pair, the first key in the highest bit of a byte."""
+    return torch.from_numpy(np.packbits(visible.cpu().numpy(), axis=-1))
 
 
 def _require_written(rule: Visibility, at: Positions, queries: int, keys: int) -> None:
@@ -273,3 +277,22 @@ def _reweight(reweight: Bias | None, at: Positions) -> tuple[dict[str, Any] | No
         centre = {} if at.centre is None else {"centre": at.centre[0, :, :, 0].detach().float().cpu()}
         return header(), centre
     return _pairwise(reweight, at, "reweight")
+
+
+def describe(formula: Formula, normaliser: Normaliser, width: int) -> str:
+    """The parts in the order in which they are computed, in one line: `softmax(q·k / √64) over causal()`."""
+    score = symbol_of(formula.score, width)
+    if formula.bias is not None:
+        score += f" + {_symbol(formula.bias)}"
+    written = f"{claim(normaliser, 'symbol', type(normaliser).__name__.lower())}({score})"
+    if formula.reweight is not None:
+        reweight = formula.reweight
+        header = claim(reweight, "header")
+        sigma = "" if header is None else f", σ = {header()['sigma']:g}"
+        written += f" · exp({_symbol(reweight)}{sigma})"
+    return f"{written} over {formula.visibility}" if formula.visibility.hides else written
+
+
+def _symbol(bias: Bias) -> str:
+    """Its own, or its name."""
+    return str(claim(bias, "symbol", getattr(bias, "__name__", type(bias).__name__)))

@@ -11,9 +11,10 @@ import zlib
 from html import escape
 from importlib.resources import files
 from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 from foveate.errors import SetupError, UsageError
-from foveate.inspect.trace.trace import Trace
+from foveate.inspect.trace.site import Site
 
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' blob:; worker-src blob:; style-src 'unsafe-inline'; "
@@ -27,7 +28,17 @@ ALIGNED = 8
 _NAMES = {"float16": "F16", "float32": "F32", "int32": "I32", "uint8": "U8", "bool": "BOOL"}
 
 
-def standalone(trace: Trace, *, title: str = "What the model attended to") -> str:
+@runtime_checkable
+class Sites(Protocol):
+    """What a page is made of: a trace, which can show itself as one."""
+
+    @property
+    def sites(self) -> tuple[Site, ...]: ...
+
+    def header(self) -> dict[str, Any]: ...
+
+
+def standalone(trace: Sites, *, title: str = "What the model attended to") -> str:
     """The page. Raises UsageError for a site that only Python can evaluate, SetupError without the built viewer."""
     for site in trace.sites:
         if site.native is None and "visible" not in site.tensors:
@@ -55,12 +66,12 @@ def _inlined(template: str, style: str, scripts: str) -> str:
     return template.replace(LINK, f"{policy}<style>{_style(style)}</style>").replace(SCRIPT, scripts)
 
 
-def packed(trace: Trace) -> bytes:
+def packed(trace: Sites) -> bytes:
     """Length and JSON of the header, then the tensors, compressed as raw deflate."""
     return deflated(stream(trace))
 
 
-def stream(trace: Trace) -> bytes:
+def stream(trace: Sites) -> bytes:
     """A 32-bit length, the JSON `{trace, tensors}`, and the tensors, whose offsets count from the end of the JSON."""
     entries, parts, offset = [], [], 0
     for number, site in enumerate(trace.sites):

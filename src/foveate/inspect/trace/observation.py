@@ -9,14 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from foveate.attention import Attention, AttentionRecord, Explanation, Recording, record
-from foveate.inspect.trace.conversion import require_small, site_of
-from foveate.inspect.trace.site import Site, SiteKind
+from foveate.inspect.trace.conversion import bits, require_small
+from foveate.inspect.trace.site import Site, SiteKind, layer_of
 from foveate.inspect.trace.track import Track
 
 CHECKED = 32
 """Queries of each call on which explain is held against run."""
-
-__all__ = ["Observation", "observe", "site_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +47,6 @@ class Observation:
 
     def explained(self, tracks: dict[str, Track], example: int) -> Iterator[Site]:
         """The mechanisms that are no `Attention`, as sites of given weights."""
-        from foveate.inspect.trace.trace import layer_of
-
         for other in self.others:
             weights = other.seen.weights[example].float().cpu()
             queries = next(iter(tracks)) if other.kind == "self" else list(tracks)[-1]
@@ -89,19 +85,12 @@ def given(
     }
     native: dict[str, Any] | None = {"left": None, "right": None}
     if visible is not None and not bool(visible.all()):
-        tensors["visible"], native = packed(visible), None
+        tensors["visible"], native = bits(visible), None
     return Site(
         name=name, kind=kind, layer=layer, heads=heads, kv_heads=heads, queries=queries, keys=keys, query=tracks[0],
         key=tracks[1], score={"kind": "dense"}, visibility={"code": "everything()", "native": native},
         normaliser={"kind": "relu", "normalised": False}, shows=shows, formula=formula, tensors=tensors,
     )  # fmt: skip
-
-
-def packed(visible: Tensor) -> Tensor:
-    """Bits of visible pairs, the first key in the highest bit."""
-    import numpy as np
-
-    return torch.from_numpy(np.packbits(visible.cpu().numpy(), axis=-1))
 
 
 @contextmanager

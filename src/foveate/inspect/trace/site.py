@@ -1,5 +1,6 @@
 """One attention of one example, kept so small that any tile of its map follows: features, one number per row, rules."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -248,6 +249,16 @@ def titled(name: str) -> str:
     ('decoder.1.cross_attention', 'layer.0.attention.self', 'attention')
     """
     return name.removesuffix(".attention") or "attention"
+
+
+def layer_of(name: str) -> int:
+    """The layer that a module's dotted name tells: its first number.
+
+    >>> layer_of("decoder.3.cross_attention.attention"), layer_of("attention")
+    (3, 0)
+    """
+    number = re.search(r"(?:^|\.)(\d+)(?:\.|$)", name)
+    return int(number[1]) if number else 0
 
 
 def _rows_of(at: Positions, rows: Rows) -> dict[str, Any]:

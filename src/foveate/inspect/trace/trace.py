@@ -1,20 +1,19 @@
 """A trace: what a model attended to in one example, at every site, with the pedigree of the numbers."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from html import escape
+from typing import Any
 
 import foveate
 from foveate.attention import AttentionRecord, Recording
 from foveate.errors import DataError, FoveateError, UsageError
 from foveate.inspect.trace.conversion import Stored, site_of
-from foveate.inspect.trace.site import Site
+from foveate.inspect.trace.html import standalone
+from foveate.inspect.trace.observation import Observation
+from foveate.inspect.trace.site import Site, layer_of
 from foveate.inspect.trace.track import SCENES, Track
-
-if TYPE_CHECKING:
-    from foveate.inspect.trace.observation import Observation
 
 FORMAT, VERSIONS = "foveate-trace", (1, 2)
 """Version 2 has pictures, sounds and places; a trace without them is written as version 1, for older readers."""
@@ -82,7 +81,7 @@ class Trace:
     @classmethod
     def of(
         cls,
-        recording: "Recording | Observation",
+        recording: Recording | Observation,
         tracks: Mapping[str, Track] | None = None,
         *,
         example: int = 0,
@@ -192,10 +191,6 @@ class Trace:
 
     def _repr_html_(self) -> str:
         """The viewer in a frame that may run scripts and nothing else; a sentence where that cannot be."""
-        from html import escape
-
-        from foveate.inspect.trace.html import standalone
-
         size = sum(tensor.nbytes for site in self.sites for tensor in site.tensors.values())
         if size > EMBEDDED:
             said = (
@@ -239,16 +234,6 @@ def outline(
 
 def file_of(number: int) -> str:
     return f"site-{number:03d}.safetensors"
-
-
-def layer_of(name: str) -> int:
-    """The layer that a module's dotted name tells: its first number.
-
-    >>> layer_of("decoder.3.cross_attention.attention"), layer_of("attention")
-    (3, 0)
-    """
-    number = re.search(r"(?:^|\.)(\d+)(?:\.|$)", name)
-    return int(number[1]) if number else 0
 
 
 def rounding_of(record: AttentionRecord, site: Site, example: int) -> float:

@@ -5,8 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from foveate.inspect.trace.conversion import BITS, require_small
-from foveate.inspect.trace.observation import packed
+from foveate.inspect.trace.conversion import BITS, bits, require_small
 
 
 def seen_by(
@@ -29,7 +28,7 @@ def seen_by(
             return window, {} if bool(real.all()) else {"real": real}
         visible = visible[:1]
     require_small("This mask", queries, keys, BITS)
-    return {"code": "given mask", "native": None}, {"visible": packed(visible)}
+    return {"code": "given mask", "native": None}, {"visible": bits(visible)}
 
 
 def _as_window(visible: Tensor, start: int) -> tuple[dict[str, Any], Tensor] | None:
