@@ -54,6 +54,7 @@ def dots(
     """What a kernel multiplies. `hide` zeroes hidden keys and values, before the score's weights could meet them."""
     form, heads = checked_form(formula.score), query.shape[1]
     key, value = share_heads(key, heads), share_heads(value, heads)
+    query = form.of_query(query)
     if form.features_at is not None:
         key_features = form.features_at(at)
     features = None if key_features is None else key_features.expand(len(query), heads, -1, -1)
@@ -61,7 +62,6 @@ def dots(
         key, value = hide(key if features is None else features, value)
         features = None if features is None else key
     features = form.of_key(key) if features is None else features
-    query = form.of_query(query)
     if query.shape[-1] != features.shape[-1]:
         require_equal_width(type(formula.score).__name__, query, features)
     return _alike(Dots(query, features, value, form.factor(query.shape[-1]) / _temperature(formula)))
