@@ -9,17 +9,21 @@ from pathlib import Path
 
 import numpy as np
 import onnxruntime
+import pytest
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from foveate.attention import Attention, Plan, Positions, Softmax, Visibility, causal, record
+from foveate.attention import Attention, Plan, Positions, Softmax, Visibility, causal, padding, record
+from foveate.attention.onnx import Graph, Places
 from foveate.attention.score import ProductScore
+from foveate.attention.visibility import EdgeList
 from foveate.data.batch import Batch
+from foveate.errors import UsageError
 from foveate.export import onnx_refusals, save_onnx
 from foveate.inspect import Trace, Track, read_trace, write_trace
 from foveate.inspect.step import steps
-from foveate.inspect.trace import observe, standalone
+from foveate.inspect.trace import conversion, observe, standalone
 from foveate.models.classifier import Classifier, ClassifierConfig
 from foveate.nn.encoder import TransformerEncoderConfig
 from foveate.nn.multihead import MultiHeadAttention
@@ -103,7 +107,7 @@ def exports(attention: Attention, folder: Path) -> list[str]:
     fed = {"tokens": tokens.numpy(), "lengths": np.array([tokens.shape[1]])}
     (logits,) = session.run(["logits"], fed)
     with torch.no_grad():
-        right = model(Batch(ids=tokens, lengths=torch.tensor([tokens.shape[1]])))
+        right = model(Batch(tokens, lengths=torch.tensor([tokens.shape[1]])))
     np.testing.assert_allclose(logits, right.numpy(), rtol=1e-4, atol=1e-5)
     return []
 
@@ -164,6 +168,65 @@ def test_a_rule_is_drawn_combined_and_obeyed_by_writing_one_class(tmp_path: Path
         assert "SameParity" in " ".join(journey.onnx)
 
 
+class WrittenParity(SameParity):
+    """The same rule, with its ONNX operators."""
+
+    def onnx(self, graph: Graph, places: Places) -> str:
+        return graph.op("Equal", graph.op("Mod", places.distance(graph), graph.single(2)), graph.single(0))
+
+
+@dataclass(frozen=True)
+class Recent(Visibility):
+    """A query sees itself and the three keys before it."""
+
+    band = (3, 0)
+
+    def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
+        return (at.key <= at.query) & (at.key >= at.query - 3)
+
+
+@dataclass(frozen=True)
+class Ring(Visibility):
+    """A node of a ring sees itself and the node before it."""
+
+    size: int
+
+    @property
+    def graph(self) -> EdgeList:
+        target = torch.arange(self.size)
+        return EdgeList(torch.stack([(target - 1) % self.size, target]), self_loops=True)
+
+    def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
+        return (at.query == at.key) | ((at.query - 1) % self.size == at.key)
+
+
+def test_a_rule_writes_its_own_operators(tmp_path: Path) -> None:
+    for rule in (WrittenParity(), WrittenParity() & causal()):
+        assert through_everything(Attention(visibility=rule), tmp_path).onnx == []
+
+
+def test_a_rule_that_states_its_band_is_small_in_a_trace_and_needs_no_operators(tmp_path: Path) -> None:
+    journey = through_everything(Attention(visibility=Recent() & padding()), tmp_path)
+    assert journey.onnx == []
+    assert journey.trace.sites[0].visibility["native"] == {"left": 3, "right": 0}
+    assert "visible" not in journey.trace.sites[0].tensors
+
+
+def test_a_rule_that_states_its_edges_is_a_graph(tmp_path: Path) -> None:
+    journey = through_everything(Attention(visibility=Ring(LENGTH)), tmp_path)
+    assert journey.trace.sites[0].kind == "graph"
+    assert [path.reasons for path in journey.plan.paths if path.name == "edges"] == [()]
+
+
+def test_a_trace_refuses_a_rule_that_it_can_neither_keep_nor_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversion, "BITS", 100)
+    site = Attention(visibility=SameParity())
+    with record(site) as seen, torch.no_grad():
+        site.run(*(torch.randn(1, 1, LENGTH, WIDTH) for _ in range(3)))
+    with pytest.raises(UsageError, match=r"SameParity\(\) has to be kept pair by pair"):
+        Trace.of(seen)
+
+
 # ---- a bias ---------------------------------------------------------------------------------------------------------
 
 
@@ -181,6 +244,50 @@ class Favourite(nn.Module):
 def test_a_bias_is_added_and_learnt_by_writing_one_class(tmp_path: Path) -> None:
     journey = through_everything(Attention(bias=Favourite(), visibility=causal()), tmp_path)
     assert "its bias is Favourite" in " ".join(journey.onnx)
+
+
+class Slope(nn.Module):
+    """bias_ij = w (j − i), which depends on the distance alone"""
+
+    by_distance, symbol = True, "w·(j−i)"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor(0.2))
+
+    def forward(self, at: Positions) -> Float[Tensor, "#batch #heads query key"]:
+        return self.weight * (at.key - at.query)
+
+    def onnx(self, graph: Graph, places: Places) -> str:
+        distance = graph.op("Cast", places.distance(graph), to=1)
+        return graph.op("Unsqueeze", graph.op("Mul", distance, graph.weight(self.weight)), graph.whole(0))
+
+
+@dataclass(frozen=True)
+class Bell:
+    """−(j − i)² / 2σ², by which weights are multiplied"""
+
+    sigma: float
+
+    def __call__(self, at: Positions) -> Float[Tensor, "#batch #heads query key"]:
+        return (at.key - at.query) ** 2 / (-2 * self.sigma**2)
+
+    def header(self) -> dict[str, object]:
+        return {"kind": "gaussian", "sigma": self.sigma}
+
+
+def test_a_bias_of_distances_is_a_table_in_a_trace_and_writes_its_operators(tmp_path: Path) -> None:
+    journey = through_everything(Attention(bias=Slope()), tmp_path)
+    assert journey.onnx == []
+    (site,) = journey.trace.sites
+    assert site.bias == {"kind": "distance", "first": 1 - LENGTH}
+    assert "q·k / √6 + w·(j−i)" in site.formula
+
+
+def test_a_reweighting_is_kept_as_the_header_that_it_states(tmp_path: Path) -> None:
+    journey = through_everything(Attention(reweight=Bell(2.0)), tmp_path)
+    assert journey.trace.sites[0].reweight == {"kind": "gaussian", "sigma": 2.0}
+    assert "it has a reweighting" in " ".join(journey.onnx)
 
 
 # ---- a normaliser ---------------------------------------------------------------------------------------------------
@@ -203,3 +310,55 @@ class SquaredSoftmax:
 def test_a_normaliser_makes_the_weights_by_writing_one_class(tmp_path: Path) -> None:
     journey = through_everything(Attention(normaliser=SquaredSoftmax(), visibility=causal()), tmp_path)
     assert "SquaredSoftmax" in " ".join(journey.onnx)
+
+
+class StatedSoftmax(SquaredSoftmax):
+    """The same weights, with what kernels, traces and ONNX need to know about them."""
+
+    softmax_temperature, symbol = 0.5, "softmax²"
+
+    def header(self) -> dict[str, object]:
+        return {"kind": "softmax", "temperature": 0.5}
+
+    def onnx(self, graph: Graph, scores: str) -> str:
+        return graph.op("Softmax", graph.op("Add", scores, scores), axis=-1)
+
+
+def test_a_normaliser_that_states_its_formula_is_fast_and_small(tmp_path: Path) -> None:
+    plain = through_everything(Attention(normaliser=SquaredSoftmax()), tmp_path)
+    journey = through_everything(Attention(normaliser=StatedSoftmax()), tmp_path)
+    assert plain.trace.sites[0].score["kind"] == "dense"
+    assert [path.reasons for path in journey.plan.paths if path.name == "sdpa"] == [()]
+    assert journey.trace.sites[0].score["kind"] == "product"
+    assert journey.trace.sites[0].formula == "softmax²(q·k / √6)"
+    assert journey.onnx == []
+
+
+# ---- a transform ----------------------------------------------------------------------------------------------------
+
+
+class Louder:
+    """q ← q (1 + i / 10), k ← 2 k"""
+
+    def query(self, query: Tensor, at: Positions) -> Tensor:
+        return query * (1 + at.query / 10)
+
+    def key(self, key: Tensor, at: Positions) -> Tensor:
+        return 2 * key
+
+
+class WrittenLouder(Louder):
+    """The same, with its ONNX operators."""
+
+    def onnx(self, graph: Graph, x: str, places: Places, *, side: str, head_dim: int) -> str:
+        if side == "key":
+            return graph.op("Add", x, x)
+        share = graph.op("Mul", graph.op("Cast", places.query, to=1), graph.number(0.1))
+        return graph.op("Mul", x, graph.op("Unsqueeze", graph.op("Add", share, graph.number(1.0)), graph.whole(1)))
+
+
+def test_a_transform_changes_queries_and_keys_by_writing_one_class(tmp_path: Path) -> None:
+    journey = through_everything(Attention(transforms=[Louder()]), tmp_path)
+    assert journey.trace.sites[0].score["kind"] == "product"
+    assert "its queries pass Louder, which has no method `onnx`" in " ".join(journey.onnx)
+    assert through_everything(Attention(transforms=[WrittenLouder()]), tmp_path).onnx == []

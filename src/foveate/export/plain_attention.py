@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from foveate.attention import Attention, Visibility, causal, padding
-from foveate.attention.claim import is_hooked
+from foveate.attention.claim import claim, is_hooked
 from foveate.attention.normaliser import softmax_temperature
 from foveate.attention.score import dot_factor
 from foveate.errors import UsageError
@@ -28,11 +28,16 @@ OURS = ("foveate.", "torch.nn.modules.")
 
 
 def exchanged(model: nn.Module) -> list[str]:
-    """The layers that compute something of their own: hooked, parametrised, or of a class that is not known here."""
+    """The layers that compute something of their own: hooked, parametrised, or of a class that is not known here. Parts
+    of an attention that write themselves as operators are known.
+    """
+    sites = [site for site in model.modules() if isinstance(site, Attention)]
+    parts = (part for site in sites for part in (site.score, site.bias, site.normaliser, *site.transforms))
+    written = {id(part) for part in parts if claim(part, "onnx") is not None}
     others = {
         name: "has a hook or a forward of its own" if is_hooked(module) else f"is a {type(module).__name__}"
         for name, module in model.named_modules()
-        if is_hooked(module) or not type(module).__module__.startswith(OURS)
+        if is_hooked(module) or not (type(module).__module__.startswith(OURS) or id(module) in written)
     }
     return [f"{name or 'the model'} {what}, whose formula nobody here knows" for name, what in others.items()]
 

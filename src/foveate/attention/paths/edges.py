@@ -22,7 +22,7 @@ from foveate.attention.position import Positions
 from foveate.attention.score import EdgeScore, form_of, is_factored
 from foveate.attention.score.form import Features
 from foveate.attention.score.score import CALLED
-from foveate.attention.visibility import Graph, Visibility
+from foveate.attention.visibility import EdgeList, Visibility
 from foveate.attention.visibility.rule import joined
 
 NODES = 64
@@ -196,7 +196,7 @@ def _edge_form(score: object) -> _EdgeForm | None:
     return None
 
 
-def split(visibility: Visibility) -> tuple[Graph | None, Visibility]:
+def split(visibility: Visibility) -> tuple[EdgeList | None, Visibility]:
     """The graph in a rule, and what is joined to it by `&`."""
     parts = visibility.parts
     for place, rule in enumerate(parts):
@@ -227,7 +227,7 @@ def _graph(visibility: Visibility, at: Positions) -> _Graph:
     return _Graph(source, target, visible, placed, at)
 
 
-def _loops(rule: Graph, at: Positions) -> Int[Tensor, "2 loops"]:
+def _loops(rule: EdgeList, at: Positions) -> Int[Tensor, "2 loops"]:
     """An edge from each node to itself, where it is both a query and a key."""
     if not rule.self_loops:
         return torch.zeros(2, 0, dtype=torch.long, device=at.device)

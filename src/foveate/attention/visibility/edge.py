@@ -11,7 +11,7 @@ from torch import Tensor
 
 from foveate.attention.check import described, refusal
 from foveate.attention.position import Positions
-from foveate.attention.visibility.rule import Graph, Visibility
+from foveate.attention.visibility.rule import EdgeList, Visibility
 
 PRINTED = 64
 """Edges up to which a graph prints as the code that makes it."""
@@ -28,8 +28,8 @@ class Edges(Visibility):
     by_pair = True
 
     @property
-    def graph(self) -> Graph:
-        return Graph(self.index, self.self_loops)
+    def graph(self) -> EdgeList:
+        return EdgeList(self.index, self.self_loops)
 
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
         visible = self._matrix(at)

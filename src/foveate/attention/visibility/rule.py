@@ -31,7 +31,7 @@ TRIANGLE: Band = (math.inf, 0)
 
 
 @dataclass(frozen=True, eq=False)
-class Graph:
+class EdgeList:
     """Edges of a graph, sources (the keys) above targets (the queries)."""
 
     index: Int[Tensor, "2 edges"]
@@ -113,7 +113,7 @@ class Visibility(ABC):
         return False
 
     @property
-    def graph(self) -> Graph | None:
+    def graph(self) -> EdgeList | None:
         """The edges, where the rule says who is linked to whom and nothing else."""
         return None
 
