@@ -11,7 +11,7 @@ Names are imported on first use, so that `import foveate` is quick and does not 
 
 import sys
 
-# `python -m foveate` puts the working folder first, where a stranger's json.py would pass for Python's own.
+# `python -m foveate` puts the working folder first on the path, where somebody's json.py would replace Python's.
 _run_by_name = sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv)].removeprefix("-m") in ("foveate", "foveate.cli")
 if _run_by_name and not sys.flags.safe_path:
     del sys.path[0]

@@ -1,13 +1,13 @@
-"""Errors a user meets: each is a sentence that says what, where and what to try.
+"""Errors for users. Each message names the problem, its place and a remedy.
 
-The command line prints the sentence alone and exits with the error's code; `--debug` adds the traceback.
+The command line prints the message without a traceback and exits with the error's code; `--debug` adds the traceback.
 """
 
 from typing import ClassVar
 
 
 class FoveateError(Exception):
-    """The base of every error the package raises on purpose."""
+    """The base class of all errors for users."""
 
     exit_code: ClassVar[int] = 1
 
@@ -19,7 +19,7 @@ class UsageError(FoveateError, ValueError):
 
 
 class DataError(FoveateError, ValueError):
-    """A file, a text or a checkpoint is not what it has to be (exit code 3)."""
+    """A file, a text or a checkpoint is missing, damaged or of the wrong kind (exit code 3)."""
 
     exit_code = 3
 

@@ -1,4 +1,4 @@
-"""Training from Python, on what is in memory: what `foveate train` does with files."""
+"""Training from Python, on data in memory."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ from foveate.train import fit
 from foveate.train.log import Progress
 
 GIVEN = "given"
-"""Folder of a run with the pairs that were given to it."""
+"""The folder within a run for the pairs that it was trained on."""
 
 
 def train_translator(
@@ -31,11 +31,11 @@ def train_translator(
     progress: Progress | None = None,
     note: Callable[[str], None] = lambda sentence: None,
 ) -> Translator:
-    """A translator trained on pairs of texts, in a run folder that every command takes.
+    """Train a translator on pairs of texts, in a run folder for all commands.
 
-    Sizes and steps are chosen for the data and this machine, as `foveate train translate` chooses them; `settings` by
-    their dotted names change any of it, and `initialise_from` begins with the weights of another run or of "en-fr".
-    Without `valid_pairs` some of the pairs are held out. `note` receives what was chosen and what was left out.
+    Sizes and steps are chosen for the data and this machine, like in `foveate train translate`. `settings`, by dotted
+    names, change them; `initialise_from` starts with the weights of another run or of "en-fr". Without `valid_pairs`
+    some of the pairs are used for validation. `note` receives messages about choices and ignored pairs.
 
     >>> from tempfile import TemporaryDirectory
     >>> pairs = [(word, word[::-1]) for word in ("ab", "abc", "bca", "cab", "ca")] * 8
@@ -45,20 +45,21 @@ def train_translator(
     ...     len(translator.translate(["abc", "cb"]))
     2
 
-    Raises DataError for a pair with a line break in it and for too few pairs, UsageError for a folder that is not empty
-    and for unknown settings.
+    Raises DataError for a pair with a line break and for too few pairs, UsageError for a folder that is not empty and
+    for unknown settings.
     """
     folder = Path(folder)
     begin_run(folder)
-    files = {**_kept(folder, pairs, ""), **_kept(folder, valid_pairs, "valid_")}
+    files = {**_written(folder, pairs, ""), **_written(folder, valid_pairs, "valid_")}
     if "source" not in files:
-        raise DataError("There is no pair to learn from. Give at least 10, or some and valid_pairs.")
+        raise DataError("There are no pairs to train on. Pass at least 10, or fewer together with valid_pairs.")
     changes = dict(settings or {})
-    begun = {name: changes[name] for name in changes if name == "initialise_from" or name.startswith("data.")}
-    chosen = SIDE.suggest(build(SIDE.run_config, _changed({"data": files}, begun)), Allowance.here(size))
-    for sentence in (chosen.facts, *(f"{reason.name}: {reason.why}" for reason in chosen.reasons if reason.why)):
+    fixed = {name: changes[name] for name in changes if name == "initialise_from" or name.startswith("data.")}
+    suggestion = SIDE.suggest(build(SIDE.run_config, _changed({"data": files}, fixed)), Allowance.here(size))
+    reasons = (f"{reason.name}: {reason.why}" for reason in suggestion.reasons if reason.why)
+    for sentence in (suggestion.facts, *reasons):
         note(sentence)
-    mapping = {**chosen.settings, "data": {**chosen.settings.get("data", {}), **files}}
+    mapping = {**suggestion.settings, "data": {**suggestion.settings.get("data", {}), **files}}
     config = build(SIDE.run_config, _changed(mapping, changes))
     task, reports = TranslateTask.prepare(config, folder)
     for part, report in reports.items():
@@ -69,8 +70,8 @@ def train_translator(
     return Translator.load(folder, note=note)
 
 
-def _kept(folder: Path, pairs: Iterable[Sequence[str]], prefix: str) -> dict[str, str]:
-    """The pairs as files of the run, by the settings that name them."""
+def _written(folder: Path, pairs: Iterable[Sequence[str]], prefix: str) -> dict[str, str]:
+    """Write the pairs as files of the run; return their paths by setting."""
     sides: tuple[list[str], list[str]] = ([], [])
     for number, pair in enumerate(pairs):
         for side, text in zip(sides, _both(pair, number), strict=True):

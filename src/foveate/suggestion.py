@@ -1,4 +1,4 @@
-"""Words of messages: what the user may have meant, and how many there are."""
+"""Phrases of messages: suggestions for misspelt names, counts, and missing files."""
 
 import difflib
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """A question with the most similar choice, and a space before it; nothing when none is similar.
+    """The question "Did you mean …?" with the most similar choice, after a space; empty without a similar choice.
 
     >>> did_you_mean("droput", ["dropout", "seed"])
     " Did you mean 'dropout'?"
@@ -18,7 +18,7 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """How many there are, in words.
+    """A number with its noun, in singular or plural.
 
     >>> counted(1, "pair"), counted(12000, "pair"), counted(2, "hypothesis")
     ('1 pair', '12,000 pairs', '2 hypotheses')
@@ -28,17 +28,17 @@ def counted(count: int, noun: str) -> str:
 
 
 def missing_file(path: Path) -> str:
-    """A sentence on a file that is not there: the similar names in its folder, or the folder that is missing."""
+    """A message about a missing file, with similar names in its folder, or about its missing folder."""
     folder = path.parent
     if not folder.is_dir():
         while not folder.is_dir() and folder != folder.parent:
             folder = folder.parent
-        return f"{path}: there is no such file, nor its folder; {folder} is the last that exists."
+        return f"{path}: there is no such file, and its folder is missing too; {folder} exists."
     names = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
     similar = difflib.get_close_matches(path.name, names, n=3, cutoff=0.5)
     if similar:
-        return f"{path}: there is no such file. The nearest names there are: {', '.join(similar)}."
+        return f"{path}: there is no such file. Similar names are: {', '.join(similar)}."
     if not names:
         return f"{path}: there is no such file; its folder is empty."
-    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-    return f"{path}: there is no such file. The folder {folder} has: {shown}."
+    listing = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return f"{path}: there is no such file. The folder {folder} has: {listing}."

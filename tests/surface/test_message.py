@@ -53,13 +53,11 @@ def training(refused: Refused, tiny: tuple[str, ...], tmp_path: Path) -> Refused
 def test_a_missing_file(training: Refused, corpus: Path) -> None:
     assert training("--source", corpus / "sources.txt", "--target", corpus / "target.txt") == (
         3,
-        f"foveate train: {corpus}/sources.txt: there is no such file. "
-        "The nearest names there are: source.txt, target.txt.",
+        f"foveate train: {corpus}/sources.txt: there is no such file. Similar names are: source.txt, target.txt.",
     )
     assert training("--source", corpus / "deeper" / "a.txt") == (
         3,
-        f"foveate train: {corpus}/deeper/a.txt: there is no such file, nor its folder; "
-        f"{corpus} is the last that exists.",
+        f"foveate train: {corpus}/deeper/a.txt: there is no such file, and its folder is missing too; {corpus} exists.",
     )
 
 
@@ -159,7 +157,7 @@ def test_nothing_to_train_on(training: Refused, tmp_path: Path) -> None:
 
 def test_an_unknown_key_in_toml(training: Refused, refused: Refused, tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_text("[train]\nstepz = 3\n")
-    sentence = f"train.stepz is not a setting. Did you mean 'steps'? There are: {TRAIN_SETTINGS}."
+    sentence = f"train.stepz is not a setting. Did you mean 'steps'? The settings are: {TRAIN_SETTINGS}."
     assert training(tmp_path / "run.toml") == (2, f"foveate train: {sentence}")
     assert refused("plan", tmp_path / "run.toml") == (2, f"foveate plan: {sentence}")
 
@@ -167,7 +165,7 @@ def test_an_unknown_key_in_toml(training: Refused, refused: Refused, tmp_path: P
 def test_an_unknown_key_in_set(training: Refused, corpus: Path) -> None:
     assert training("--source", corpus / "pairs.tsv", "--set", "train.stepz=3") == (
         2,
-        f"foveate train: train.stepz is not a setting. Did you mean 'steps'? There are: {TRAIN_SETTINGS}.",
+        f"foveate train: train.stepz is not a setting. Did you mean 'steps'? The settings are: {TRAIN_SETTINGS}.",
     )
 
 
@@ -175,7 +173,7 @@ def test_a_setting_of_another_kind(refused: Refused) -> None:
     assert refused("plan", "--set", "train.schedule=constant", "--set", "train.schedule.final=0.1") == (
         2,
         "foveate plan: train.schedule.final is not a setting. "
-        'The kind here is "constant"; "cosine" and "plateau" have it. There are: warmup.',
+        'The kind is "constant", but only "cosine" and "plateau" have this setting. The settings are: warmup.',
     )
 
 
@@ -185,10 +183,10 @@ def test_a_setting_of_another_kind(refused: Refused) -> None:
         (
             "model.kind=bahdanow",
             'model.kind cannot be "bahdanow". Did you mean \'bahdanau\'? '
-            'There are: "fixed_context", "bahdanau", "luong", "transformer".',
+            'Choose one of: "fixed_context", "bahdanau", "luong", "transformer".',
         ),
         ("model=mine:Model", "model.kind: cannot import 'mine' (No module named 'mine'). "
-            "Run from the folder that holds mine.py, or install it."),
+            "Run from the folder that contains mine.py, or install it."),
         ("train.steps=many", 'train.steps must be a whole number, got "many".'),
         ("train.steps.x=1", '--set train.steps.x=1: train.steps is 2000, not a table with settings of its own.'),
         ("train", "--set train: write a dotted name, = and a value, like train.steps=2000."),
@@ -196,7 +194,7 @@ def test_a_setting_of_another_kind(refused: Refused) -> None:
         ("train.betas=[0.9, 1.5]", "train.betas must be at least 0 and less than 1, got [0.9, 1.5]."),
         ("train.learning_rate=-1", "train.learning_rate must be more than 0, got -1.0."),
         ("train.precision=float16", 'train.precision cannot be "float16". Did you mean \'bfloat16\'? '
-            'There are: "float32", "bfloat16".'),
+            'Choose one of: "float32", "bfloat16".'),
         ("train.metric=bleu", "train.metric must be one of loss, perplexity, accuracy, alignment, got 'bleu'."),
         ("train.metric=alignment", "train.metric cannot be alignment: there are no links of validation pairs. "
             "Give --links FILE (data.links), of whose pairs some are held out, or --valid-links FILE "
@@ -240,13 +238,13 @@ def test_a_file_that_is_no_toml(training: Refused, tmp_path: Path) -> None:
     assert training(path) == (
         2,
         f"foveate train: {path} is not TOML: Invalid value (at line 2, column 9). "
-        "Text needs quotes, true and false are small.",
+        "Text needs quotes; true and false are lower-case.",
     )
     path.write_bytes(b"# caf\xe9\n")
     assert training(path) == (2, f"foveate train: {path}:1: byte 5 is not UTF-8. Save the file as UTF-8.")
     assert training(tmp_path / "ran.toml") == (
         2,
-        f"foveate train: {tmp_path}/ran.toml: there is no such file. The nearest names there are: run.toml.",
+        f"foveate train: {tmp_path}/ran.toml: there is no such file. Similar names are: run.toml.",
     )
 
 
@@ -325,8 +323,8 @@ def test_a_run_of_another_version(refused: Refused, run: Path) -> None:
     path.write_text(json.dumps(content))
     assert refused("translate", run, "abc", "--no-tune") == (
         2,
-        f"foveate translate: {path}: glow is not a setting. There are: data, source_tokeniser, target_tokeniser, "
-        "joint_vocabulary, model, guide, label_smoothing, decode, seed, initialise_from.",
+        f"foveate translate: {path}: glow is not a setting. The settings are: data, source_tokeniser, "
+        "target_tokeniser, joint_vocabulary, model, guide, label_smoothing, decode, seed, initialise_from.",
     )
     path.write_text("{")
     assert refused("translate", run, "abc", "--no-tune") == (
@@ -466,12 +464,12 @@ def test_a_layer_a_head_or_an_ending_that_there_is_not(refused: Refused, trained
     ("assignment", "sentence"),
     [
         ("kind=sampel", "decode.kind cannot be \"sampel\". Did you mean 'sample'? "
-            'There are: "greedy", "beam", "sample".'),
+            'Choose one of: "greedy", "beam", "sample".'),
         ("decode.kind=sampel", "decode.kind cannot be \"sampel\". Did you mean 'sample'? "
-            'There are: "greedy", "beam", "sample".'),
-        ("temperature=0.5", 'decode.temperature is not a setting. The kind here is "beam"; "sample" has it. '
-            f"There are: {BEAM_SETTINGS}."),
-        ("baem=3", f"decode.baem is not a setting. Did you mean 'beam'? There are: {BEAM_SETTINGS}."),
+            'Choose one of: "greedy", "beam", "sample".'),
+        ("temperature=0.5", 'decode.temperature is not a setting. The kind is "beam", but only "sample" has this '
+            f"setting. The settings are: {BEAM_SETTINGS}."),
+        ("baem=3", f"decode.baem is not a setting. Did you mean 'beam'? The settings are: {BEAM_SETTINGS}."),
         ("beam", "--set beam: write a dotted name, = and a value, like train.steps=2000."),
         ("no_repeat_ngram=-1", "decode.no_repeat_ngram is a number of tokens and cannot be negative, got -1."),
         ("forbid=[900]", "decode: token 900 is forbidden, but the model's tokens are 0 to 19."),
@@ -503,7 +501,7 @@ def no_translation(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_unknown_metric(refused: Refused, evaluation: tuple[object, ...]) -> None:
     assert refused(*evaluation, "--metrics", "chrf, blue") == (
         2,
-        "foveate evaluate: There is no metric 'blue'. Did you mean 'bleu'? There are: bleu, chrf, ter, word_error, "
+        "foveate evaluate: There is no metric 'blue'. Did you mean 'bleu'? Choose one of: bleu, chrf, ter, word_error, "
         "phone_error, character_error, sentence_error.",
     )
 

@@ -103,13 +103,13 @@ def test_translations_take_what_they_use(foveate: Any, trained: Path) -> None:
     said = foveate("translate", trained, "abc", "--beam", "4", "--set", "kind=sample", "--no-tune")
     assert "--beam 4 and --set kind=sample both say how to search" in said.err
     said = foveate("translate", trained, "abc", "--set", "length_penalty=wu", "--set", "kind=greedy", "--no-tune")
-    assert 'decode.length_penalty is not a setting. The kind here is "greedy"' in said.err
+    assert 'decode.length_penalty is not a setting. The kind is "greedy"' in said.err
 
 
 def test_a_folder_that_is_not_there_gets_the_nearest_names(foveate: Any, tmp_path: Path) -> None:
     (tmp_path / "tagger").mkdir()
     said = foveate("tag", tmp_path / "tager", "a b", "--no-tune")
-    sentence = f"{tmp_path}/tager: there is no such folder. The nearest names there are: tagger.\n"
+    sentence = f"{tmp_path}/tager: there is no such folder. Similar names are: tagger.\n"
     assert (said.code, said.err) == (3, f"foveate tag: {sentence}")
 
 

@@ -129,7 +129,7 @@ def test_coarse_tiles_are_guessed_first_and_statistics_of_long_inputs_too(
     ("path", "said"),
     [
         ("api/tile/0/0/0/1/0", "There is no row 1 of tiles at level 0: there are 1, from 0."),
-        ("api/tile/0/0/x/0/0", "'x' is no number."),
+        ("api/tile/0/0/x/0/0", "'x' is not a number."),
         ("api/tile/5/0/0/0/0", "There is no site 5: there are 1, counted from 0."),
         ("api/row/0/2/0", "There is no head 2: there are 2, counted from 0."),
         ("api/row/0/0/70", "There is no query 70: there are 70, counted from 0."),

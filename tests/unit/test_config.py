@@ -102,10 +102,10 @@ def test_unions_of_values_take_each_of_them() -> None:
 
 def test_an_unknown_key_gets_its_path_a_suggestion_and_the_list() -> None:
     assert refusal({"model": {"droput": 0.2}}) == (
-        "model.droput is not a setting. Did you mean 'dropout'? There are: score, cell, dropout, num_layers."
+        "model.droput is not a setting. Did you mean 'dropout'? The settings are: score, cell, dropout, num_layers."
     )
     assert refusal({"model": {"score": {"kind": "scaled_dot", "size": 1}}}) == (
-        "model.score.size is not a setting. There are none to set here."
+        "model.score.size is not a setting. It does not have settings."
     )
 
 
@@ -122,9 +122,9 @@ def test_a_setting_of_a_table_inside_is_named_with_its_path() -> None:
 def test_an_unknown_kind_gets_a_suggestion_and_the_list() -> None:
     assert refusal({"model": {"score": {"kind": "aditive"}}}) == (
         "model.score.kind cannot be \"aditive\". Did you mean 'additive'? "
-        'There are: "scaled_dot", "additive", "another_name".'
+        'Choose one of: "scaled_dot", "additive", "another_name".'
     )
-    assert refusal({"penalty": {}}) == 'penalty.kind is missing. There are: "scaled_dot", "additive".'
+    assert refusal({"penalty": {}}) == 'penalty.kind is missing. Choose one of: "scaled_dot", "additive".'
 
 
 @pytest.mark.parametrize(
@@ -137,22 +137,25 @@ def test_an_unknown_kind_gets_a_suggestion_and_the_list() -> None:
         ({"source": 2024}, 'source must be text, got 2024. Write it in quotes: "2024".'),
         ({"model": {"dropout": False}}, "model.dropout must be a number, got false."),
         ({"model": {"dropout": float("nan")}}, "model.dropout must be a finite number, got nan."),
-        ({"model": {"cell": "gruu"}}, 'model.cell cannot be "gruu". Did you mean \'gru\'? There are: "gru", "lstm".'),
+        (
+            {"model": {"cell": "gruu"}},
+            'model.cell cannot be "gruu". Did you mean \'gru\'? Choose one of: "gru", "lstm".',
+        ),
         ({"model": 3}, "model must be a table of settings, got 3."),
         (
             {"model": "additive"},
-            'model must be a table of settings, got "additive". Did you mean model.score=additive? It has no kinds of '
-            "its own; its parts have: model.score (scaled_dot, additive, another_name).",
+            'model must be a table of settings, got "additive". Did you mean model.score=additive? This table does '
+            "not have kinds, but its parts do: model.score (scaled_dot, additive, another_name).",
         ),
         (
             {"model": "transformer"},
-            'model must be a table of settings, got "transformer". It has no kinds of its own; its parts have: '
+            'model must be a table of settings, got "transformer". This table does not have kinds, but its parts do: '
             "model.score (scaled_dot, additive, another_name).",
         ),
         (
             {"model": {"kind": "scaled_dot"}},
-            "model.kind is not a setting. Did you mean model.score=scaled_dot? It has no kinds of its own; its parts "
-            "have: model.score (scaled_dot, additive, another_name).",
+            "model.kind is not a setting. Did you mean model.score=scaled_dot? This table does not have kinds, but its "
+            "parts do: model.score (scaled_dot, additive, another_name).",
         ),
         ({"betas": 0.9}, "betas must be a list, got 0.9."),
         ({"betas": [0.9]}, "betas must be a list of 2, got 1: [0.9]."),
@@ -184,8 +187,8 @@ def test_a_class_of_the_user_is_imported_only_when_allowed(tmp_path: Path, monke
     monkeypatch.chdir(tmp_path)
     mapping = {"model": {"score": {"kind": "score_of_mine:Mine", "size": 2}}}
     assert refusal(mapping) == (
-        "model.score.kind: 'score_of_mine:Mine' names a class to import, which runs its code. That is allowed in a "
-        "TOML file of yours and in --set, never from a checkpoint or a request."
+        "model.score.kind: 'score_of_mine:Mine' names a class to import, which runs its code. Your TOML files "
+        "and --set may do that, but not a checkpoint or a request."
     )
     assert "score_of_mine" not in sys.modules
     run = build(Run, {"steps": 1, **mapping}, imports=True)
@@ -195,11 +198,12 @@ def test_a_class_of_the_user_is_imported_only_when_allowed(tmp_path: Path, monke
         "penalty.kind: the module 'score_of_mine' has no 'Yours'."
     )
     assert refusal({"penalty": "score_of_mine:wrong"}, imports=True) == (
-        "penalty.kind: 'score_of_mine:wrong' is no dataclass. Decorate it with @dataclass(frozen=True, kw_only=True)."
+        "penalty.kind: 'score_of_mine:wrong' is not a dataclass. Decorate it with @dataclass(frozen=True, "
+        "kw_only=True)."
     )
     assert refusal({"penalty": "score_of_yours:Mine"}, imports=True) == (
         "penalty.kind: cannot import 'score_of_yours' (No module named 'score_of_yours'). Run from the folder that "
-        "holds score_of_yours.py, or install it."
+        "contains score_of_yours.py, or install it."
     )
 
 
@@ -290,11 +294,11 @@ def test_a_missing_toml_file_gets_the_nearest_names(tmp_path: Path) -> None:
     assert read_toml(tmp_path / "run.toml") == {"a": 1}
     with pytest.raises(UsageError) as caught:
         read_toml(tmp_path / "rum.toml")
-    assert str(caught.value) == f"{tmp_path}/rum.toml: there is no such file. The nearest names there are: run.toml."
+    assert str(caught.value) == f"{tmp_path}/rum.toml: there is no such file. Similar names are: run.toml."
     with pytest.raises(UsageError) as caught:
         read_toml(tmp_path / "configs" / "de" / "run.toml")
     assert str(caught.value) == (
-        f"{tmp_path}/configs/de/run.toml: there is no such file, nor its folder; {tmp_path} is the last that exists."
+        f"{tmp_path}/configs/de/run.toml: there is no such file, and its folder is missing too; {tmp_path} exists."
     )
 
 
@@ -304,7 +308,7 @@ def test_a_broken_toml_file_is_named_with_the_place(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         read_toml(path)
     assert str(caught.value) == (
-        f"{path} is not TOML: Invalid value (at line 2, column 5). Text needs quotes, true and false are small."
+        f"{path} is not TOML: Invalid value (at line 2, column 5). Text needs quotes; true and false are lower-case."
     )
     path.write_bytes(b"a = 1\nb = '\xe9'\n")
     with pytest.raises(UsageError) as caught:

@@ -41,15 +41,15 @@ def test_its_run_folder_is_moved_and_gone_on_with_like_any_other(tmp_path: Path)
     assert translator.translate(["ab"])
 
 
-def test_what_is_no_pair_of_lines_is_named(tmp_path: Path) -> None:
-    for pairs, said in (
+def test_a_wrong_pair_of_lines_is_named(tmp_path: Path) -> None:
+    for pairs, message in (
         ([*PAIRS, ("a\nb", "c")], r"Pair 42 \(counted from 0\) has a line break"),
         ([("a", "b"), "ab"], r"Pair 1 \(counted from 0\) is 'ab'"),
         ([("a", "b", "c")], "Give a source text and a target text"),
         (PAIRS[:5], "5 pairs: too few to hold some out"),
-        ([], "There is no pair"),
+        ([], "There are no pairs"),
     ):
-        with pytest.raises(DataError, match=said):
+        with pytest.raises(DataError, match=message):
             train_translator(pairs, tmp_path / "run", settings=TINY)
     with pytest.raises(UsageError, match="Did you mean"):
         train_translator(PAIRS, tmp_path / "run", settings={"train.step": 3})

@@ -158,7 +158,7 @@ class Design:
 def side_of(task: str) -> Side:
     """What a comparison asks of a task. Raises UsageError for one that is unknown."""
     if task not in TASKS:
-        raise UsageError(f"There is no task {task!r}.{did_you_mean(task, TASKS)} There are: {', '.join(TASKS)}.")
+        raise UsageError(f"There is no task {task!r}.{did_you_mean(task, TASKS)} Choose one of: {', '.join(TASKS)}.")
     return TASKS[task].side
 
 
@@ -230,7 +230,8 @@ def _test(side: Side, test: Any) -> dict[str, str]:
         raise UsageError(f"compare.test must be a table of files: {', '.join(side.entry.tests)}.")
     for name in test:
         if name not in side.entry.tests:
-            raise UsageError(f"compare.test.{name} is not a setting. There are: {', '.join(side.entry.tests)}.")
+            names = ", ".join(side.entry.tests)
+            raise UsageError(f"compare.test.{name} is not a setting. The settings are: {names}.")
     if test and next(iter(side.entry.tests)) not in test:
         raise UsageError(f"compare.test.{next(iter(side.entry.tests))} is missing. Give the file to measure on.")
     return dict(test)

@@ -1,7 +1,7 @@
-"""The one door for configuration: TOML files, `--set a.b=c`, a checkpoint's config.json, an HTTP body.
+"""Reads all configurations: TOML files, `--set a.b=c`, a checkpoint's config.json, an HTTP body.
 
-Configurations are frozen dataclasses beside the component they configure. Here plain data becomes them, with one set of
-messages, and they become plain data and commented TOML again.
+Configurations are frozen dataclasses beside the component that they configure. This package converts plain data to
+them, with one set of messages, and converts them back to plain data and commented TOML.
 """
 
 from foveate.config.builder import build, chosen

@@ -1,4 +1,4 @@
-"""From plain data to configuration, with one set of messages."""
+"""Converts plain data to configurations, with one set of messages."""
 
 import dataclasses
 import importlib
@@ -20,12 +20,12 @@ T = TypeVar("T")
 
 
 def build(cls: type[T], mapping: Mapping[str, Any], *, where: str = "", imports: bool = False) -> T:
-    """Makes the configuration `cls`, a frozen dataclass, from nested plain data. Keys left out keep their defaults.
+    """Makes the configuration `cls`, a frozen dataclass, from nested plain data. Missing keys have their defaults.
 
     Fields may be bool, int, float, str, Literal, tuples, tables, dataclasses, `X | None` and unions of dataclasses,
-    chosen by `kind`: the class name in snake case without "Config" (`ScaledDot` is "scaled_dot"). `where` is the dotted
-    path that messages begin with, or a place ending in a colon ("run.toml:"). Only with `imports`, for local files, a
-    kind may name a user's class as "module:Class".
+    selected by `kind`: the class name in snake case without "Config" (`ScaledDot` is "scaled_dot"). `where` is the
+    dotted path at the beginning of messages, or a place that ends with a colon ("run.toml:"). Only with `imports`, for
+    local files, a kind may name a user's class as "module:Class".
 
     >>> @dataclasses.dataclass(frozen=True, kw_only=True)
     ... class Decoder:
@@ -34,17 +34,17 @@ def build(cls: type[T], mapping: Mapping[str, Any], *, where: str = "", imports:
     Decoder(beam=8)
     >>> build(Decoder, {"baem": 8}, where="decode")
     Traceback (most recent call last):
-    foveate.errors.UsageError: decode.baem is not a setting. Did you mean 'beam'? There are: beam.
+    foveate.errors.UsageError: decode.baem is not a setting. Did you mean 'beam'? The settings are: beam.
 
-    Raises UsageError, which says the dotted path, what was expected and what was given.
+    Raises UsageError with the dotted path, the expected and the actual value.
     """
     return cast(T, _Builder(imports).convert(cls, mapping, where))
 
 
 def chosen(cls: type, name: str, value: Any) -> Any:
-    """The value of a configuration's field where Python gives the name of a kind, or its settings, in place of one.
+    """The value of a configuration's field, from an object, the name of a kind or its settings.
 
-    Raises UsageError, with the kinds that there are, for anything else that builds nothing.
+    Raises UsageError with the available kinds for anything else.
     """
     if isinstance(value, tuple | list):
         (annotation, *_) = typing.get_args(hints_of(cls)[name])
@@ -59,7 +59,7 @@ def _one(annotation: Any, value: Any, where: str) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class _Builder:
-    """Converts plain data to annotated types; knows whether it may import."""
+    """Converts plain data to annotated types; `imports` allows users' classes."""
 
     imports: bool
 
@@ -86,26 +86,26 @@ class _Builder:
     def _dataclass(
         self, cls: type, value: Any, where: str, default: Any, kinds: Mapping[str, Any] = types.MappingProxyType({})
     ) -> Any:
-        """`kinds` are the classes that could have been chosen here instead."""
+        """Build one dataclass; `kinds` are the alternatives, for messages."""
         if not isinstance(value, Mapping):
             kind = _kind_inside(value, cls, where)
             raise UsageError(f"{_name(where)} must be a table of settings, got {shown(value)}.{kind}")
         fields = {field.name: field for field in dataclasses.fields(cls) if field.init}
-        given = dict(value)
-        if "kind" not in fields and given.get("kind") == kind_of(cls):
-            del given["kind"]
-        for key in given:
+        settings = dict(value)
+        if "kind" not in fields and settings.get("kind") == kind_of(cls):
+            del settings["kind"]
+        for key in settings:
             if key not in fields:
                 instead = (
-                    (_kind_inside(given[key], cls, where) if key == "kind" else "")
-                    or _inside(str(key), cls, given, default, where)
+                    (_kind_inside(settings[key], cls, where) if key == "kind" else "")
+                    or _inside(str(key), cls, settings, default, where)
                     or _instead(str(key), cls, fields, kinds)
                 )
                 raise UsageError(f"{_join(where, str(key))} is not a setting.{instead}")
-        # A default such as `Cosine(warmup=400)` keeps its warm-up when only another of its settings is given.
+        # A default such as `Cosine(warmup=400)` keeps its warm-up if only other settings change.
         defaults = {name: getattr(default, name) for name in fields} if type(default) is cls else defaults_of(cls)
         hints, arguments = hints_of(cls), dict(defaults)
-        for key, part in given.items():
+        for key, part in settings.items():
             arguments[key] = self.convert(hints[key], part, _join(where, key), defaults.get(key))
         for name in fields:
             if name not in arguments:
@@ -135,13 +135,13 @@ class _Builder:
         raise UsageError(f"{_name(where)} must be {_expected(members)}, got {shown(value)}.")
 
     def _choice(self, classes: list[Any], value: Any, where: str, default: Any) -> Any:
-        """One of several dataclasses: by `kind`, by its name alone, or the default's class when no kind is given."""
+        """One of several dataclasses, by `kind`, by its name alone, or the default's class without a kind."""
         if isinstance(value, str):
             value = {"kind": value}
         kinds = {kind_of(cls): cls for cls in classes}
-        known = ", ".join(f'"{kind}"' for kind in kinds)
+        choices = ", ".join(f'"{kind}"' for kind in kinds)
         if not isinstance(value, Mapping):
-            raise UsageError(f"{_name(where)} must be a table with a kind ({known}), got {shown(value)}.")
+            raise UsageError(f"{_name(where)} must be a table with a kind ({choices}), got {shown(value)}.")
         settings = {key: part for key, part in value.items() if key != "kind"}
         if "kind" not in value and default is not None:
             return self._dataclass(type(default), settings, where, default, kinds)
@@ -149,10 +149,11 @@ class _Builder:
         if isinstance(kind, str) and ":" in kind:
             return self._dataclass(self._imported(kind, where), settings, where, default)
         if kind is None:
-            raise UsageError(f"{_join(where, 'kind')} is missing. There are: {known}.")
+            raise UsageError(f"{_join(where, 'kind')} is missing. Choose one of: {choices}.")
         if not isinstance(kind, str) or kind not in kinds:
             raise UsageError(
-                f"{_join(where, 'kind')} cannot be {shown(kind)}.{did_you_mean(str(kind), kinds)} There are: {known}."
+                f"{_join(where, 'kind')} cannot be {shown(kind)}.{did_you_mean(str(kind), kinds)} "
+                f"Choose one of: {choices}."
             )
         return self._dataclass(kinds[kind], settings, where, default, kinds)
 
@@ -160,23 +161,23 @@ class _Builder:
         place, (module, _, name) = _join(where, "kind"), kind.partition(":")
         if not self.imports:
             raise UsageError(
-                f"{place}: '{kind}' names a class to import, which runs its code. That is allowed in a TOML file of "
-                "yours and in --set, never from a checkpoint or a request."
+                f"{place}: '{kind}' names a class to import, which runs its code. Your TOML files and --set may do "
+                "that, but not a checkpoint or a request."
             )
         try:
-            found = getattr(_import(module), name)
+            imported = getattr(_import(module), name)
         except ImportError as error:
             raise UsageError(
                 f"{place}: cannot import '{module}' ({error}). "
-                f"Run from the folder that holds {module}.py, or install it."
+                f"Run from the folder that contains {module}.py, or install it."
             ) from error
         except AttributeError:
             raise UsageError(f"{place}: the module '{module}' has no '{name}'.") from None
-        if not (isinstance(found, type) and dataclasses.is_dataclass(found)):
+        if not (isinstance(imported, type) and dataclasses.is_dataclass(imported)):
             raise UsageError(
-                f"{place}: '{kind}' is no dataclass. Decorate it with @dataclass(frozen=True, kw_only=True)."
+                f"{place}: '{kind}' is not a dataclass. Decorate it with @dataclass(frozen=True, kw_only=True)."
             )
-        return found
+        return imported
 
     def _mapping(self, annotation: Any, value: Any, where: str) -> dict[str, Any]:
         if not isinstance(value, Mapping):
@@ -194,31 +195,31 @@ class _Builder:
         return tuple(self.convert(annotation, part, f"{where}[{i}]") for i, (annotation, part) in parts)
 
 
-def _inside(key: str, cls: type, given: Mapping[str, Any], default: Any, where: str) -> str:
-    """Which tables in this one have a setting of this name, as they are given or by default."""
+def _inside(key: str, cls: type, settings: Mapping[str, Any], default: Any, where: str) -> str:
+    """A suggestion of the tables in this one that have a setting of this name."""
     defaults = defaults_of(cls) if type(default) is not cls else vars(default)
-    path, found = "" if where.endswith(":") else where.rpartition(": ")[2], []
+    path, paths = "" if where.endswith(":") else where.rpartition(": ")[2], []
     for name, annotation in hints_of(cls).items():
         classes: list[Any] = [member for member in _members(annotation) if dataclasses.is_dataclass(member)]
-        said = given.get(name)
-        kind = said.get("kind") if isinstance(said, Mapping) else said
+        value = settings.get(name)
+        kind = value.get("kind") if isinstance(value, Mapping) else value
         here: Any = next((one for one in classes if kind_of(one) == kind), type(defaults.get(name)))
         if dataclasses.is_dataclass(here) and key in {field.name for field in dataclasses.fields(here)}:
-            found.append(_join(_join(path, name), key))
-    return f" Did you mean {' or '.join(found)}?" if found else ""
+            paths.append(_join(_join(path, name), key))
+    return f" Did you mean {' or '.join(paths)}?" if paths else ""
 
 
 def _kind_inside(value: Any, cls: type, where: str) -> str:
-    """For the kind of a table that has none: the parts of it that have one, and which of them can be what was given."""
+    """A suggestion for a table without kinds: its parts that have kinds, and those with the kind `value`."""
     choices = {name: [kind_of(one) for one in dataclasses_in(hint)] for name, hint in hints_of(cls).items()}
     choices = {name: kinds for name, kinds in choices.items() if len(kinds) > 1}
     if not isinstance(value, str) or not choices:
         return ""
     path = "" if where.endswith(":") else where.rpartition(": ")[2]
-    meant = [f"{_join(path, name)}={value}" for name, kinds in choices.items() if value in kinds]
+    matches = [f"{_join(path, name)}={value}" for name, kinds in choices.items() if value in kinds]
     listed = [f"{_join(path, name)} ({', '.join(kinds)})" for name, kinds in choices.items()]
-    hint = f" Did you mean {' or '.join(meant)}?" if meant else ""
-    return f"{hint} It has no kinds of its own; its parts have: {'; '.join(listed)}."
+    hint = f" Did you mean {' or '.join(matches)}?" if matches else ""
+    return f"{hint} This table does not have kinds, but its parts do: {'; '.join(listed)}."
 
 
 def _members(annotation: Any) -> tuple[Any, ...]:
@@ -228,19 +229,20 @@ def _members(annotation: Any) -> tuple[Any, ...]:
 
 
 def _instead(key: str, cls: type, fields: Iterable[str], kinds: Mapping[str, Any]) -> str:
-    """What may have been meant: a similar setting, or one that another kind has."""
+    """A suggestion of a similar setting, or of the kinds that have this one."""
     elsewhere = [kind for kind, other in kinds.items() if key in {field.name for field in dataclasses.fields(other)}]
     if elsewhere:
         others = " and ".join(f'"{kind}"' for kind in elsewhere)
-        hint = f' The kind here is "{kind_of(cls)}"; {others} {"has" if len(elsewhere) == 1 else "have"} it.'
+        has = "has" if len(elsewhere) == 1 else "have"
+        hint = f' The kind is "{kind_of(cls)}", but only {others} {has} this setting.'
     else:
         hint = did_you_mean(key, fields)
     names = ", ".join(fields)
-    return f"{hint} There are: {names}." if names else f"{hint} There are none to set here."
+    return f"{hint} The settings are: {names}." if names else f"{hint} It does not have settings."
 
 
 LARGEST = 2**63 - 1
-"""Larger whole numbers are none to tensors, files and the C library."""
+"""Tensors, files and the C library do not support larger whole numbers."""
 _NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
 
@@ -260,7 +262,7 @@ def _scalar(annotation: Any, value: Any, where: str) -> Any:
 
 
 def _read(cls: Any, value: Any, where: str) -> Any:
-    """A value that is written as text, by the class's own `parse`."""
+    """A value of a class that parses text."""
     if not isinstance(value, str):
         raise UsageError(f"{_name(where)} must be text, got {shown(value)}.")
     try:
@@ -274,7 +276,7 @@ def _literal(choices: tuple[Any, ...], value: Any, where: str) -> Any:
         if type(choice) is type(value) and choice == value:
             return value
     hint = did_you_mean(value, [c for c in choices if isinstance(c, str)]) if isinstance(value, str) else ""
-    raise UsageError(f"{_name(where)} cannot be {shown(value)}.{hint} There are: {', '.join(map(shown, choices))}.")
+    raise UsageError(f"{_name(where)} cannot be {shown(value)}.{hint} Choose one of: {', '.join(map(shown, choices))}.")
 
 
 def _expected(members: Iterable[Any]) -> str:
@@ -296,7 +298,9 @@ def _join(where: str, key: str) -> str:
 
 
 def _located(message: str, where: str, fields: Iterable[str]) -> str:
-    """The message of a `__post_init__` with its dotted path in front, which joins the field's name if it begins so."""
+    """The message of a `__post_init__` after its dotted path, which includes the field if the message begins with
+    it.
+    """
     message = message if message.endswith((".", "?", "!")) else message + "."
     first = re.split(r"\W", message, maxsplit=1)[0]
     if first in fields:
@@ -305,7 +309,7 @@ def _located(message: str, where: str, fields: Iterable[str]) -> str:
 
 
 def _import(module: str) -> types.ModuleType:
-    """Imports with the working folder on the path, last, so that it hides no installed module."""
+    """Imports with the working folder last on the path, so that it does not hide installed modules."""
     sys.path.append(os.getcwd())
     try:
         return importlib.import_module(module)

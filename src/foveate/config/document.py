@@ -1,11 +1,11 @@
-"""JSON from a file or a request, read strictly: what two readers could understand differently is refused."""
+"""Reads JSON from a file or a request strictly, and refuses everything that is ambiguous."""
 
 import json
 import math
 from typing import Any
 
 DEEPEST = 100
-"""Tables and lists within each other. None of ours has ten; many more end Python's stack where they are visited."""
+"""The maximum depth of tables and lists. Ours have fewer than ten levels; many more would exhaust Python's stack."""
 
 
 def parse_json(content: bytes | str) -> Any:
@@ -15,9 +15,9 @@ def parse_json(content: bytes | str) -> Any:
     {'steps': 2000}
     >>> parse_json('{"steps": 1, "steps": 2}')
     Traceback (most recent call last):
-    ValueError: 'steps' stands there twice
+    ValueError: 'steps' occurs twice
 
-    Raises ValueError, with the reason: no UTF-8, no JSON, a name twice in one table, numbers that are not finite, half
+    Raises ValueError with the reason: not UTF-8, not JSON, a name twice in one table, numbers that are not finite, half
     of a surrogate pair, more than 100 levels.
     """
     try:
@@ -34,9 +34,9 @@ def parse_json(content: bytes | str) -> Any:
 def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
     if len(table) < len(pairs):
-        seen: set[str] = set()
-        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise ValueError(f"{twice!r} stands there twice")
+        names: set[str] = set()
+        twice = next(name for name, _ in pairs if name in names or names.add(name))  # type: ignore[func-returns-value]
+        raise ValueError(f"{twice!r} occurs twice")
     return table
 
 
@@ -45,7 +45,7 @@ def _no_number(name: str) -> Any:
 
 
 def _require_sound(value: Any, *, surrogates: bool) -> None:
-    """Goes through the value without calling itself."""
+    """Check a value without recursion."""
     level, inside = 0, [value]
     while inside:
         if level > DEEPEST:
@@ -60,9 +60,9 @@ def _require_sound(value: Any, *, surrogates: bool) -> None:
                 below += part
             elif isinstance(part, float):
                 if not math.isfinite(part):
-                    raise ValueError("it has a number beyond all bounds")
+                    raise ValueError("it has a number that is too large")
             elif surrogates and isinstance(part, str) and not _is_whole(part):
-                raise ValueError("a text has half of a surrogate pair, which is no character")
+                raise ValueError("a text has half of a surrogate pair, which is not a character")
         inside = below
 
 

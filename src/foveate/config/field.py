@@ -1,4 +1,4 @@
-"""What a configuration class says of itself: its fields' types, defaults and documentation, and its `kind`."""
+"""The metadata of a configuration class: its fields' types, defaults and documentation, and its `kind`."""
 
 import ast
 import dataclasses
@@ -23,16 +23,16 @@ def setting(default: T, help: str) -> T:
 
 
 def kind_of(cls: type) -> str:
-    """The name by which a configuration chooses a class.
+    """The name that selects a class in a configuration.
 
     >>> class RNNConfig: pass
     >>> class ScaledDot: pass
     >>> kind_of(RNNConfig), kind_of(ScaledDot)
     ('rnn', 'scaled_dot')
     """
-    named = cls.__dict__.get("kind")
-    if isinstance(named, str):
-        return named
+    kind = cls.__dict__.get("kind")
+    if isinstance(kind, str):
+        return kind
     name = cls.__name__.removesuffix("Config") or cls.__name__
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
@@ -49,7 +49,7 @@ def is_choice(annotation: Any) -> bool:
 
 
 def is_written(annotation: Any) -> bool:
-    """Whether values of this class stand in a configuration as text: `parse` reads what `repr` writes."""
+    """Whether configurations contain values of this class as text: `parse` is the inverse of `repr`."""
     return isinstance(annotation, type) and hasattr(annotation, "parse")
 
 
@@ -70,21 +70,21 @@ def defaults_of(cls: type) -> dict[str, Any]:
 
 
 def help_for(cls: type, name: str) -> str:
-    """What a field's `help` says, or the string that stands below it in the class."""
-    found = next((f.metadata.get("help") for f in dataclasses.fields(cls) if f.name == name), None)
-    return " ".join(str(found or _strings_below(cls).get(name, "")).split())
+    """The `help` of a field, or the string below it in the class."""
+    help = next((f.metadata.get("help") for f in dataclasses.fields(cls) if f.name == name), None)
+    return " ".join(str(help or _strings_below(cls).get(name, "")).split())
 
 
 @functools.cache
 def _strings_below(cls: type) -> dict[str, str]:
     try:
         body = cast(ast.ClassDef, ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]).body
-    except (OSError, TypeError, SyntaxError):  # classes typed into an interpreter have no source
+    except (OSError, TypeError, SyntaxError):  # the source of classes in an interactive session is not available
         return {}
-    found = {}
+    strings = {}
     for field, below in itertools.pairwise(body):
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(below, ast.Expr):
             text = below.value.value if isinstance(below.value, ast.Constant) else None
             if isinstance(text, str):
-                found[field.target.id] = text
-    return found
+                strings[field.target.id] = text
+    return strings

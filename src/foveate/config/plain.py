@@ -1,4 +1,4 @@
-"""From configuration to plain data and to TOML that explains itself."""
+"""Converts configurations to plain data and to commented TOML."""
 
 import dataclasses
 import textwrap
@@ -10,17 +10,17 @@ from foveate.config.toml import inline, key_text, shown
 
 
 def to_dict(value: Any) -> dict[str, Any]:
-    """Nested plain data, fit for JSON, from which `build` makes an equal configuration."""
+    """Nested plain data for JSON, from which `build` makes an equal configuration."""
     return _plain(type(value), value)
 
 
 def to_toml(value: Any, *, comments: bool = True) -> str:
-    """A TOML file from which `read_toml` and `build` make an equal configuration; comments say what each key is."""
+    """A TOML file from which `read_toml` and `build` make an equal configuration, with a comment for each key."""
     return "\n".join(_toml_table(type(value), value, (), comments)).strip("\n") + "\n"
 
 
 def _plain(annotation: Any, value: Any) -> Any:
-    """Plain data of a value that stands where `annotation` does."""
+    """The plain data of a value with this annotation."""
     if isinstance(value, (tuple, list)):
         inner = [member for member in typing.get_args(_tuple_in(annotation)) if member is not Ellipsis] or [Any]
         return [_plain(inner[min(i, len(inner) - 1)], part) for i, part in enumerate(value)]
@@ -80,12 +80,12 @@ def _comment(cls: type, field: "dataclasses.Field[Any]", annotation: Any) -> lis
 
 
 def _kinds_left_out(annotation: Any) -> list[str]:
-    """The kinds of what may be none, or of what a list holds: each is a table, and none of them is written."""
+    """The kinds of an optional value or of a list's elements, which are tables and therefore not in the file."""
     parts = typing.get_args(annotation)
-    held = parts[0] if typing.get_origin(annotation) is tuple and parts else annotation
-    if held is annotation and type(None) not in parts:
+    element = parts[0] if typing.get_origin(annotation) is tuple and parts else annotation
+    if element is annotation and type(None) not in parts:
         return []
-    return [kind_of(member) for member in dataclasses_in(held) if not is_written(member)]
+    return [kind_of(member) for member in dataclasses_in(element) if not is_written(member)]
 
 
 def _is_literal(annotation: Any) -> bool:

@@ -1,4 +1,4 @@
-"""TOML text: reading files and assignments, writing values."""
+"""Reads TOML files and assignments, and writes TOML values."""
 
 import copy
 import json
@@ -13,7 +13,7 @@ from foveate.suggestion import missing_file
 
 
 def read_toml(path: Path | str) -> dict[str, Any]:
-    """The plain data of a TOML file. Raises UsageError when it is missing, not UTF-8 or not TOML, with the line."""
+    """The plain data of a TOML file. Raises UsageError, with the line, if it is missing, not UTF-8 or not TOML."""
     path = Path(path)
     try:
         text = path.read_bytes().decode("utf-8")
@@ -26,16 +26,16 @@ def read_toml(path: Path | str) -> dict[str, Any]:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise UsageError(f"{path}:{line}: byte {error.start} is not UTF-8. Save the file as UTF-8.") from None
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is not TOML: {error}. Text needs quotes, true and false are small.") from None
+        raise UsageError(f"{path} is not TOML: {error}. Text needs quotes; true and false are lower-case.") from None
 
 
 def override(mapping: Mapping[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
-    """A copy of plain data with assignments `a.b=c` made in it. Values are TOML, or else text; "none" is None.
+    """A copy of plain data with assignments `a.b=c`. Values are TOML, or else text; "none" is None.
 
     >>> override({"train": {"steps": 10}}, ["train.steps=20", "model.cell=lstm", "train.betas=[0.9, 0.98]"])
     {'train': {'steps': 20, 'betas': [0.9, 0.98]}, 'model': {'cell': 'lstm'}}
 
-    Raises UsageError, which names the assignment.
+    Raises UsageError naming the assignment.
     """
     result = copy.deepcopy(dict(mapping))
     for assignment in assignments:
@@ -111,7 +111,7 @@ def key_text(key: str) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as TOML would write it, cut to a readable length."""
+    """A value in TOML, shortened to a readable length."""
     if isinstance(value, Mapping):
         return "a table"
     text = inline(value) if isinstance(value, (str, bool, int, float, list, tuple)) else repr(value)

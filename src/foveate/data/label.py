@@ -46,7 +46,7 @@ class Labels:
             place = f"{where}: " if where else ""
             raise DataError(
                 f"{place}the label {name!r} is not in the training data.{did_you_mean(name, self.names)} "
-                f"There are: {shown}."
+                f"Choose one of: {shown}."
             )
         return self._numbers[name]
 

@@ -6,7 +6,7 @@
     hugging_face.attend(model)                                                # the same results, by our paths
     hugging_face.attend(model, {"*.layers.[01].*": AttentionConfig(visibility=window(left=128, right=0))})
 
-The library is imported when it is needed: this package depends on nothing but `foveate.attention`.
+The transformers library is imported on first use; this package depends only on `foveate.attention`.
 """
 
 from foveate.hugging_face.guest_formula import Guest, SoftCapped, Sunk

@@ -1,4 +1,4 @@
-"""Does a model give the same numbers with attention of ours? A small padded batch tells."""
+"""Compares a model's results with its own attention and with ours, on a small padded batch."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -16,25 +16,26 @@ from foveate.hugging_face.guest_formula import Guest
 from foveate.hugging_face.interface import CHILD, NAME
 
 LENGTH, WRITTEN = 12, 9
-"""Tokens of the batch, and of what a decoder beside an encoder has written: two numbers, which masks are told by."""
+"""The lengths of the batch and of a decoder's input beside an encoder; they differ, so that masks can be told apart."""
 LONGEST = 300
-"""Tokens of the batch where a model makes one key of many, which shows only beyond that many tokens."""
+"""The maximum length of the batch for a model that compresses many tokens into one key."""
 NARROW = 4
-"""To what windows are cut that are longer than the batch."""
+"""The length of windows that are longer than the batch, for the second comparison."""
 WINDOWS = ("sliding_window", "attention_chunk_size", "local_attention")
 TOLERANCE = {torch.float64: 3e-4, torch.float32: 3e-4, torch.float16: 3e-2, torch.bfloat16: 1e-1}
-"""Of the largest number at a real position. Float32 rounds to about 1e-6 here; half types are asked in float32 where
-that is affordable."""
+"""Relative to the largest number at a real position. Float32 rounds to about 1e-6 here; models of a half type are
+compared in float32 if that is affordable.
+"""
 AFFORDABLE = 2**32
-"""Bytes of float32 weights up to which a model of a half type is asked in float32."""
+"""The bytes of float32 weights up to which a model of a half type is compared in float32."""
 OUTPUTS = ("past_key_values", "loss", "aux_loss", "mems")
-"""What a model returns that is no answer."""
+"""Outputs of models that are not compared."""
 Inputs = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What a model is asked, and the masks that say where its answers are real, by the lengths that they have."""
+    """A model's inputs, and masks of the real positions of its outputs, by length."""
 
     inputs: Inputs
     real: tuple[Tensor, ...] = ()
@@ -52,46 +53,46 @@ class Batch:
 
 @torch.no_grad()
 def require_agreement(model: Any, sites: Mapping[str, nn.Module], inputs: Mapping[str, Any] | None = None) -> None:
-    """Run a small padded batch with the model's eager attention and with ours; then again with its windows cut to a few
-    tokens, where it has any. The model, its buffers and the random numbers are as they were afterwards.
+    """Run a small padded batch with the model's eager attention and with ours, and again with windows of a few tokens
+    if the model has windows. The model, its buffers and the random generators are unchanged afterwards.
 
-    Raises UsageError where real positions differ, where ours cannot run, and where no batch can be made; warns of
-    attentions that no batch reached.
+    Raises UsageError if real positions differ, if ours cannot run, or if no batch suits the model; warns of attentions
+    that no batch reached.
     """
     kind = type(model).__name__
     if any(weight.is_meta for weight in model.parameters()):
         raise UsageError(f"This {kind} has no weights yet (they are on the device 'meta'). Load them first.")
     with _unchanged(model), _precise(model):
-        reached = _asked(model, model, sites, inputs)
+        reached = _compare_all(model, model, sites, inputs)
         if inputs is None:
             for name, part in _parts(model):
                 below = {site: module for site, module in sites.items() if site.startswith(f"{name}.")}
                 if below and not reached & below.keys():
-                    reached |= _asked(model, part, below, None)
+                    reached |= _compare_all(model, part, below, None)
     if not reached:
         raise UsageError(
-            f"Whether attention of ours gives what {kind} gives could not be asked: no small batch of "
-            f"{_main_input(model)} that it takes is known here. Pass one: attend(model, inputs={{…}}), with padding "
-            "where the model knows any."
+            f"The attention of {kind} could not be compared with ours: foveate knows no small batch of "
+            f"{_main_input(model)} for it. Pass one, with padding if the model supports it: "
+            "attend(model, inputs={…})."
         )
-    left = [name for name in sites if name not in reached]
-    if left:
+    rest = [name for name in sites if name not in reached]
+    if rest:
         warn(
-            f"{len(left)} of {len(sites)} attentions of {kind} did not run on the batch that compares ours with "
-            f"theirs: {', '.join(left[:3])}{' …' if len(left) > 3 else ''}. To have them compared, pass a batch that "
+            f"{len(rest)} of {len(sites)} attentions of {kind} did not run on the batch that compares ours with "
+            f"theirs: {', '.join(rest[:3])}{' …' if len(rest) > 3 else ''}. To compare them, pass a batch that "
             "reaches them: attend(model, inputs={…}).",
             stacklevel=4,
         )
 
 
-def _asked(model: Any, part: Any, sites: Mapping[str, nn.Module], given: Mapping[str, Any] | None) -> set[str]:
-    """The sites that ran on a batch, which agreed; none where no batch is known."""
-    for batch in [Batch.of(given)] if given is not None else list(_batches(part)):
+def _compare_all(model: Any, part: Any, sites: Mapping[str, nn.Module], inputs: Mapping[str, Any] | None) -> set[str]:
+    """Compare on the first batch that the model accepts; return the sites that ran, none without such a batch."""
+    for batch in [Batch.of(inputs)] if inputs is not None else list(_batches(part)):
         try:
             theirs = _answers(model, part, batch, "eager")
-        except Exception as error:  # whatever a model says to inputs that it does not take
-            if given is not None:
-                raise UsageError(f"{type(model).__name__} does not take these inputs: {error}") from error
+        except Exception as error:  # models raise any error for unsuitable inputs
+            if inputs is not None:
+                raise UsageError(f"{type(model).__name__} does not accept these inputs: {error}") from error
             continue
         reached = _compared(model, part, sites, batch, theirs, "a small padded batch")
         with _narrow(part) as narrow:
@@ -105,40 +106,42 @@ def _compared(
     model: Any, part: Any, sites: Mapping[str, nn.Module], batch: Batch, theirs: Mapping[str, Tensor], where: str
 ) -> set[str]:
     kind, reached = type(model).__name__, set[str]()
-    way_out = "Nothing was changed. Leave the model its own attention, or give it ours where it agrees."
+    way_out = "The model is unchanged. Keep its own attention, or use ours only where both agree."
     with _guests(sites, reached):
         try:
             ours = _answers(model, part, batch, NAME)
         except UsageError as error:
-            raise UsageError(f"{kind} cannot attend here: {error}") from error
+            raise UsageError(f"{kind} cannot use attention of ours: {error}") from error
         except Exception as error:
             raise UsageError(
-                f"{kind} fails on {where} with attention of ours, and runs with its own: {type(error).__name__}: "
+                f"{kind} fails on {where} with attention of ours, but runs with its own: {type(error).__name__}: "
                 f"{error}. {way_out}"
             ) from error
     for name, expected in theirs.items():
-        largest, found = float(expected.abs().max()) if expected.numel() else 0.0, ours.get(name)
-        apart = math.inf if found is None or found.shape != expected.shape else _apart(found, expected)
+        largest, actual = float(expected.abs().max()) if expected.numel() else 0.0, ours.get(name)
+        apart = math.inf if actual is None or actual.shape != expected.shape else _apart(actual, expected)
         if not apart <= _tolerance(model) * max(largest, 1e-6):
             raise UsageError(
-                f"{kind} does not give the same with attention of ours: on {where} its {name} differ by "
-                f"{apart / max(largest, 1e-6):.1%} of the largest. It reads its masks, or scores, in a way that is "
-                f"not known here. {way_out}"
+                f"{kind} gives other results with attention of ours: on {where} its {name} differ by "
+                f"{apart / max(largest, 1e-6):.1%} of the largest value. It uses masks or scores in an unknown way. "
+                f"{way_out}"
             )
     return reached
 
 
-def _apart(found: Tensor, expected: Tensor) -> float:
-    """The largest difference; numbers that are no numbers in both are the same."""
-    same = (found == expected) | (found.isnan() & expected.isnan())
-    return float(torch.where(same, 0.0, (found - expected).abs().nan_to_num(nan=math.inf)).max()) if same.numel() else 0
+def _apart(actual: Tensor, expected: Tensor) -> float:
+    """The largest difference; NaN equals NaN."""
+    same = (actual == expected) | (actual.isnan() & expected.isnan())
+    difference = (actual - expected).abs().nan_to_num(nan=math.inf)
+    return float(torch.where(same, 0.0, difference).max()) if same.numel() else 0
 
 
 def _answers(model: Any, part: Any, batch: Batch, implementation: str) -> dict[str, Tensor]:
-    """What a model says at real positions, by the names of its outputs."""
+    """A model's outputs at real positions, by name."""
     model.set_attn_implementation(implementation)
-    said = part(**batch.inputs)
-    named = said.items() if isinstance(said, Mapping) else enumerate(said if isinstance(said, tuple) else (said,))
+    output = part(**batch.inputs)
+    parts = output if isinstance(output, tuple) else (output,)
+    named = output.items() if isinstance(output, Mapping) else enumerate(parts)
     return {
         str(name): batch.kept(value)
         for name, value in named
@@ -147,7 +150,7 @@ def _answers(model: Any, part: Any, batch: Batch, implementation: str) -> dict[s
 
 
 class Noting(Guest):
-    """An attention that says that it ran."""
+    """An attention that notes that it ran."""
 
     def __init__(self, name: str, reached: set[str]) -> None:
         super().__init__()
@@ -160,7 +163,7 @@ class Noting(Guest):
 
 @contextmanager
 def _guests(sites: Mapping[str, nn.Module], reached: set[str]) -> Iterator[None]:
-    """Plain attentions of ours in every place, whatever stood there."""
+    """Put plain attentions of ours at all sites, and restore the former ones on exit."""
     before = {name: module._modules.get(CHILD) for name, module in sites.items()}
     try:
         for name, module in sites.items():
@@ -179,7 +182,7 @@ def _parts(model: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _batches(model: Any) -> Iterator[Batch]:
-    """Small batches that a model may take, the most telling first."""
+    """Small batches that a model may accept, the most informative first."""
     takes = signature(unwrap(type(model).forward)).parameters
     device = _device(model)
     text = _text(model, takes, device) if "input_ids" in takes else {}
@@ -199,10 +202,10 @@ def _batches(model: Any) -> Iterator[Batch]:
 
 
 def _text(model: Any, takes: Mapping[str, Any], device: torch.device) -> Inputs:
-    """Three rows: whole, padded behind, padded in front."""
+    """Three rows: without padding, padded at the end, padded at the beginning."""
     length = _length(model.config)
     ids = _ids(model, 3, length, device)
-    # What is read off at the end of a text, or at the largest number, is read off at a real token.
+    # Some models read the output at the end token or at the largest id, which must therefore be at a real token.
     end, rows, lasts = _end(model), torch.arange(3), torch.tensor([length - 1, length - 5, length - 1])
     largest = int(ids.max())
     ids[ids == largest] = int(ids.min())
@@ -219,7 +222,7 @@ def _text(model: Any, takes: Mapping[str, Any], device: torch.device) -> Inputs:
 
 
 def _length(config: Any) -> int:
-    """How many tokens show all that a model does with keys."""
+    """The length of a batch that is long enough for models that compress tokens into keys."""
     rates = [0]
     for part in (config, config.get_text_config()):
         for name, value in vars(part).items():
@@ -242,7 +245,7 @@ def _decoded(model: Any, takes: Mapping[str, Any], device: torch.device) -> Inpu
 
 
 def _ids(model: Any, rows: int, length: int, device: torch.device) -> Tensor:
-    """Tokens that are ordinary ones, as far as the configuration tells."""
+    """Random tokens that are not special according to the configuration."""
     config = model.config.get_text_config()
     count = _vocab_size(model)
     special = {
@@ -299,7 +302,7 @@ FEATURES: dict[str, Callable[[Any, torch.device], Iterator[Tensor]]] = {
     "input_features": _filterbank,
     "input_values": _values,
 }
-"""Inputs that are no tokens, and what makes them."""
+"""The functions that make inputs other than tokens."""
 
 
 def _drawn(shape: tuple[int, ...], device: torch.device) -> Tensor:
@@ -308,7 +311,7 @@ def _drawn(shape: tuple[int, ...], device: torch.device) -> Tensor:
 
 @contextmanager
 def _narrow(model: Any) -> Iterator[bool]:
-    """Windows that a few tokens leave, in every configuration of a model; False where there are none."""
+    """Shorten the windows in every configuration of a model; yields False without windows."""
     before: list[tuple[Any, str, Any]] = []
     configs = {id(part.config): part.config for part in model.modules() if hasattr(part, "config")}
     for config in configs.values():
@@ -329,10 +332,10 @@ def _narrow(model: Any) -> Iterator[bool]:
 
 @contextmanager
 def _unchanged(model: Any) -> Iterator[None]:
-    """Evaluation mode for a while; afterwards modes, buffers, what passes keep and random numbers are as they were."""
+    """Set evaluation mode; on exit restore modes, attributes, buffers and random generators."""
     modules = list(model.modules())
     configs = {id(module.config): module.config for module in modules if hasattr(module, "config")}
-    kept = [(each, _kept(each)) for each in (*modules, *configs.values())]
+    snapshots = [(each, _attributes(each)) for each in (*modules, *configs.values())]
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
     devices = {weight.device for weight in (*model.parameters(), *model.buffers()) if weight.is_cuda}
     model.eval()
@@ -341,14 +344,14 @@ def _unchanged(model: Any) -> Iterator[None]:
             with torch.autocast(_device(model).type, enabled=False):
                 yield
         finally:
-            for each, attributes in kept:
+            for each, attributes in snapshots:
                 _restore(each, attributes)
             for buffer, values in buffers:
                 buffer.copy_(values)
 
 
-def _kept(thing: Any) -> dict[str, tuple[Any, Any]]:
-    """Every attribute, and a copy of those that are dictionaries: modules and hooks are in such."""
+def _attributes(thing: Any) -> dict[str, tuple[Any, Any]]:
+    """Every attribute, with a copy of those that are dictionaries, because they hold modules and hooks."""
     return {name: (value, value.copy() if isinstance(value, dict) else None) for name, value in vars(thing).items()}
 
 
@@ -364,7 +367,7 @@ def _restore(thing: Any, attributes: Mapping[str, tuple[Any, Any]]) -> None:
 
 @contextmanager
 def _precise(model: Any) -> Iterator[None]:
-    """Weights and buffers in float32 for a while, where they are of a half type and few enough."""
+    """Convert weights and buffers of a half type to float32 if they are few enough, and restore them on exit."""
     halves = [each for each in model.parameters() if each.dtype in (torch.float16, torch.bfloat16)]
     if not halves or 4 * sum(each.numel() for each in model.parameters()) > AFFORDABLE:
         yield

@@ -1,4 +1,4 @@
-"""Attentions whose rule, scale and bias come with each call, as a guest model demands them."""
+"""Attentions whose rule, scale and bias come from each call of a guest model."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,7 +16,7 @@ from foveate.hugging_face.standing import Demand, Standing
 
 @dataclass(frozen=True)
 class Given(Visibility):
-    """A rule that was worked out elsewhere, pair by pair: `Standing.shown`."""
+    """A rule with precomputed values for all pairs, from `Standing.shown`."""
 
     def __call__(self, at: Positions) -> Tensor:
         if not isinstance(at, Standing) or at.shown is None:
@@ -29,7 +29,7 @@ class Given(Visibility):
 
 @dataclass(frozen=True, kw_only=True)
 class SoftCapped:
-    """score(q, k) = c tanh(µ q·k / c), which stays between −c and c
+    """score(q, k) = c tanh(µ q·k / c), which is between −c and c
 
     Bello et al. 2017, section 3.2, squeeze logits so; the Gemma 2 models squeeze scores, with c = 50.
 
@@ -50,7 +50,7 @@ class SoftCapped:
 
 @dataclass(frozen=True, eq=False)
 class Sunk:
-    """α_ij = exp(e_ij) / (exp(s_h) + Σ_j' exp(e_ij')) over the visible j': weight may go to a sink s_h, and is lost
+    """α_ij = exp(e_ij) / (exp(s_h) + Σ_j' exp(e_ij')) over the visible j'; the weight of the sink s_h is lost
 
     Reference: the learned sinks of gpt-oss (OpenAI 2025); Xiao et al. 2024 describe what they are for.
 
@@ -80,7 +80,7 @@ class Sunk:
 
 
 class Beside(nn.Module):
-    """The floats that a call was given, beside a bias of the attention's own."""
+    """The floats of a call, added to the attention's own bias."""
 
     def __init__(self, own: Bias | None) -> None:
         super().__init__()
@@ -93,18 +93,18 @@ class Beside(nn.Module):
 
 
 FORMULAS = 64
-"""How many demands of calls one guest keeps an attention for."""
+"""The number of attentions, for different demands of calls, that one guest keeps."""
 
 
 class Guest(Attention):
-    """An attention inside somebody else's model. A call says in its `Standing` who may look at whom, what scales the
-    scores and what is added to them; the parts given here are joined to that, or stand in its place:
+    """An attention inside another library's model. The `Standing` of a call contains its rule, scale and bias, which
+    are combined with this attention's parts:
 
     * the rule is the call's rule & `visibility`; biases are summed;
-    * `ScaledDot()` without a scale of its own takes the call's, and caps; any other score takes neither;
-    * `Softmax()` takes the call's sinks; any other normaliser does not.
+    * `ScaledDot()` without its own scale uses the scale and cap of the call; any other score uses neither;
+    * `Softmax()` uses the call's sinks; any other normaliser does not.
 
-    What cannot be joined is refused. Records bear this module's name.
+    Other combinations are refused. Records have this module's name.
     """
 
     def __init__(self, **parts: Any) -> None:
@@ -113,7 +113,7 @@ class Guest(Attention):
 
     @classmethod
     def of(cls, attention: Attention, kind: Literal["self", "cross"] = "self") -> "Guest":
-        """A guest with the parts of an attention, which are shared with it."""
+        """A guest that shares the parts of an attention."""
         return cls(
             score=attention.score,
             visibility=attention.visibility,
@@ -146,20 +146,20 @@ class Guest(Attention):
         return self.formula(at).plan(query, key, at=at)
 
     def formula(self, at: Positions | None) -> Attention:
-        """The attention that a call demands; made once for calls that demand the same."""
+        """The attention for the demands of a call, made once for equal demands."""
         if not isinstance(at, Standing):
             at = Standing.between(0, 0)
         parts = (self.score, self.normaliser, self.bias, self.reweight, self.centre, self.paths, *self.transforms)
         kind = (at.demand, self.visibility, *map(id, parts))
         if kind not in self._formulas:
-            if len(self._formulas) >= FORMULAS:  # sinks that are made for each call would pile up
+            if len(self._formulas) >= FORMULAS:  # sinks that are new in each call would accumulate
                 self._formulas.clear()
-            made = self._made(at.demand, at.sinks)
-            object.__setattr__(made, "site", self)  # not a part of it: whose name its records bear
-            self._formulas[kind] = (made, parts)  # the parts stay alive, so that their ids stay theirs
+            attention = self._combined(at.demand, at.sinks)
+            object.__setattr__(attention, "site", self)  # not a submodule; records get the name of this site
+            self._formulas[kind] = (attention, parts)  # the parts stay alive, so that their ids are not reused
         return self._formulas[kind][0]
 
-    def _made(self, demand: Demand, sinks: Tensor | None) -> Attention:
+    def _combined(self, demand: Demand, sinks: Tensor | None) -> Attention:
         return Attention(
             self._score(demand),
             visibility=demand.rule & self.visibility,

@@ -1,4 +1,4 @@
-"""Mechanisms put in the place of a model's attentions, by the names of its modules."""
+"""Replaces attentions of a model by mechanisms, by the names of its modules."""
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
@@ -27,54 +27,54 @@ def attend(
     *,
     inputs: Mapping[str, Any] | None = None,
 ) -> dict[str, nn.Module]:
-    """Let the attentions of a model of the transformers library run here, and return them by their names.
+    """Replace the attentions of a model of the transformers library by ours, and return ours by name.
 
-    Without a mechanism the results are the model's own. With one, or with one for each of some patterns of names
-    ("*" fits anything; of several that fit, the last counts), those layers attend by it: an `AttentionConfig`, the
-    configuration of another formula, which every layer builds for itself, or an `Attention`. This one is the first
-    layer's that it fits; every other layer gets a copy, which begins with the same weights and learns its own. What the
-    model demands stays: its rule is joined to the new one, its scale and bias to a score and a bias. Mechanisms with
-    weights are part of the model from now on, are trained with it and saved with it.
+    Without a mechanism the results are the same as before. With a mechanism, or with a mapping from patterns of names
+    to mechanisms ("*" matches anything; the last matching pattern counts), the matching layers use it. A mechanism is
+    an `AttentionConfig`, the configuration of another formula, which every layer builds for itself, or an `Attention`.
+    The first matching layer gets this `Attention`, every other layer a copy with its own weights. The model's own
+    demands remain: its rule is combined with the new one, its scale and bias with the new score and bias. Mechanisms
+    with weights become part of the model and are trained and saved with it.
 
-    First a small padded batch runs with the model's eager attention and with ours, always, and a model whose numbers
-    differ is refused and left as it was. `inputs` is that batch for models that take something unusual.
+    First a small padded batch always runs with the model's eager attention and with ours. A model whose results differ
+    is refused and unchanged. `inputs` is that batch, for models with unusual inputs.
 
-    Raises UsageError for a model whose attention does not pass the library's interface, for one that gives other
-    numbers here, and for a pattern that fits nothing; ValueError where a mechanism cannot stand in such a place.
+    Raises UsageError for a model whose attention does not use the library's interface, for one that gives other results
+    here, and for a pattern without a match; ValueError for a mechanism that does not suit its layer.
     """
     register()
     names = sites_of(model)
     if not names:
         kind = getattr(getattr(model, "config", None), "model_type", type(model).__name__)
         raise UsageError(
-            f"The attention of {kind} does not pass the library's attention interface, so that nothing can stand in "
-            "its place. Such are Longformer, BigBird, Reformer and LED."
+            f"The attention of {kind} does not use the library's attention interface and cannot be replaced. The same "
+            "holds for Longformer, BigBird, Reformer and LED."
         )
-    chosen = mechanism if isinstance(mechanism, Mapping) else {} if mechanism is None else {"*": mechanism}
-    for pattern in chosen:
+    choices = mechanism if isinstance(mechanism, Mapping) else {} if mechanism is None else {"*": mechanism}
+    for pattern in choices:
         if not any(fits(name, pattern, model) for name in names):
             some = ", ".join(list(names)[:4])
             raise UsageError(
-                f"No attention is called {pattern!r}.{did_you_mean(pattern, names)} There are {len(names)}: {some} …"
+                f"No attention matches {pattern!r}.{did_you_mean(pattern, names)} The model has {len(names)}: {some} …"
             )
-    made: dict[str, nn.Module] = {}
+    guests: dict[str, nn.Module] = {}
     used: list[Chosen] = []
     for name, module in names.items():
-        choice = next((chosen[pattern] for pattern in reversed(list(chosen)) if fits(name, pattern, model)), None)
+        choice = next((choices[pattern] for pattern in reversed(list(choices)) if fits(name, pattern, model)), None)
         if isinstance(choice, nn.Module) and any(choice is one for one in used):
-            made[name] = _built(name, module, deepcopy(choice))
+            guests[name] = _built(name, module, deepcopy(choice))
         else:
-            made[name] = _built(name, module, choice)
+            guests[name] = _built(name, module, choice)
             used += [] if choice is None else [choice]
     require_agreement(model, names, inputs)
     for name, module in names.items():
-        setattr(module, CHILD, made[name])
+        setattr(module, CHILD, guests[name])
     model.set_attn_implementation(NAME)  # type: ignore[operator]
-    return made
+    return guests
 
 
 def release(model: nn.Module, implementation: str = "sdpa") -> None:
-    """Take our attentions out of a model again, with their weights, and leave it to one of the library's."""
+    """Remove our attentions from a model, with their weights, and select one of the library's implementations."""
     for module in sites_of(model).values():
         if CHILD in module._modules:
             delattr(module, CHILD)
@@ -82,21 +82,21 @@ def release(model: nn.Module, implementation: str = "sdpa") -> None:
 
 
 def sites_of(model: nn.Module) -> dict[str, nn.Module]:
-    """The modules of a model whose `forward` passes the library's attention interface, by their names."""
+    """The modules of a model whose `forward` uses the library's attention interface, by name."""
     return {name: module for name, module in model.named_modules() if _passes(type(module))}
 
 
 def fits(name: str, pattern: str, model: nn.Module) -> bool:
-    """Whether a pattern names a module, counted from the model or from the encoder or decoder that its head stands on:
-    `encoder.layer.1.*` is one layer of a BertModel and of a BertForMaskedLM alike."""
+    """Whether a pattern matches the name of a module, in the model or in its base model: `encoder.layer.1.*` matches a
+    layer of a BertModel and of a BertForMaskedLM."""
     inner = name.removeprefix(f"{getattr(model, 'base_model_prefix', '')}.")
     return fnmatchcase(name, pattern) or fnmatchcase(inner, pattern)
 
 
 def kind_of(name: str, module: nn.Module) -> Literal["self", "cross"]:
-    """Whether an attention looks across to an encoder, by what it is called: the library has no other sign of it."""
-    said = f"{name} {type(module).__name__}".lower()
-    return "cross" if any(mark in said for mark in CROSS) else "self"
+    """Whether an attention attends to an encoder, judged by its name, because the library does not tell otherwise."""
+    names = f"{name} {type(module).__name__}".lower()
+    return "cross" if any(mark in names for mark in CROSS) else "self"
 
 
 def _passes(kind: type[nn.Module]) -> bool:
@@ -117,7 +117,7 @@ def _built(name: str, module: nn.Module, choice: Chosen | None) -> nn.Module:
         sizes: dict[str, Any] = {"query_dim": head_dim, "key_dim": head_dim, "num_heads": num_heads, "kind": kind}
         own = choice.build(**sizes, visibility=plain)
         choice = own if type(own) is Attention else choice.build(**sizes, visibility=demanded)
-    # A subclass has a formula of its own, which its parts alone do not tell.
+    # A subclass may have its own formula, which its parts do not determine.
     if isinstance(choice, Attention) and type(choice) in (Attention, Guest):
         return Guest.of(choice, kind)
     assert isinstance(choice, nn.Module)
@@ -125,7 +125,7 @@ def _built(name: str, module: nn.Module, choice: Chosen | None) -> nn.Module:
 
 
 def _number(name: str, module: nn.Module, names: tuple[str, ...]) -> int:
-    """A size that the module or its configuration tells by one of these names."""
+    """A size that the module or its configuration has under one of these names."""
     for place in (module, getattr(module, "config", None)):
         for each in names:
             if isinstance(number := getattr(place, each, None), int):
@@ -135,6 +135,5 @@ def _number(name: str, module: nn.Module, names: tuple[str, ...]) -> int:
     if names is WIDTHS and isinstance(hidden, int) and isinstance(heads, int):
         return hidden // heads
     raise UsageError(
-        f"{name} does not say its {names[0]}, which the mechanism needs to be built. Build an Attention yourself "
-        "and pass that."
+        f"{name} does not have {names[0]}, which the mechanism needs. Build an Attention yourself and pass that."
     )

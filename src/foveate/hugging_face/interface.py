@@ -1,4 +1,4 @@
-"""What the transformers library calls: one function for masks, one for attention."""
+"""The two functions that the transformers library calls: one for masks, one for attention."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,23 +16,24 @@ from foveate.hugging_face.mask import GIVEN, Sight, sight
 from foveate.hugging_face.standing import Standing
 
 NAME = "foveate"
-"""What to call our attention: `model.set_attn_implementation("foveate")`."""
+"""The name of our attention: `model.set_attn_implementation("foveate")`."""
 CHILD = "foveate"
-"""Under which name a mechanism is part of a model's attention module."""
+"""The name of a mechanism as a submodule of a model's attention module."""
 REFUSED = {
-    "indices": "keys chosen by number",
-    "block_indices": "blocks of keys chosen by number",
+    "indices": "keys selected by index",
+    "block_indices": "blocks of keys selected by index",
     "sinks": "sinks that are vectors",
-    "cache": "a cache in pages",
+    "cache": "a paged cache",
 }
-"""Arguments of attentions that mean something which is not computed here."""
+"""Arguments of attentions that are not supported, with their meaning."""
 _unnamed: "WeakKeyDictionary[nn.Module, Guest]" = WeakKeyDictionary()
 
 
 def register() -> str:
-    """Make our attention known to the library, for masks and for attention, and return its name.
+    """Register our attention with the library, for masks and for attention, and return its name.
 
-    This compares nothing: `attend` also runs a small padded batch both ways, and refuses a model that it would change.
+    This does not compare results. `attend` also runs a small padded batch with both attentions and refuses a model
+    whose results would change.
 
     >>> register()
     'foveate'
@@ -49,7 +50,7 @@ def register() -> str:
 
 
 def mask(**demands: Any) -> Sight:
-    """A mask of the library, as a rule."""
+    """A mask of the library as a rule."""
     from transformers.masking_utils import sdpa_mask
 
     return sight(exact=sdpa_mask, **demands)
@@ -69,14 +70,14 @@ def attention(
     s_aux: Tensor | None = None,
     **others: Any,
 ) -> tuple[Float[Tensor, "batch query heads value_head_dim"], Float[Tensor, "batch heads query key"] | None]:
-    """What the library calls for every attention. Weights come along where the caller asks for `output_attentions`."""
+    """The function that the library calls for every attention. It returns weights if the caller asks for them."""
     for name, meaning in REFUSED.items():
         if others.get(name) is not None:
             raise UsageError(
-                f"{type(module).__name__} has {meaning}, which is not computed here. "
+                f"{type(module).__name__} has {meaning}, which foveate does not support. "
                 "Set its attention to the library's: model.set_attn_implementation('eager')."
             )
-    query = query.expand(key.shape[0], -1, -1, -1)  # learnt queries may be one for all examples
+    query = query.expand(key.shape[0], -1, -1, -1)  # trained queries may be shared by all examples
     looks = getattr(module, "is_causal", True) if is_causal is None else is_causal
     at = _standing(query, key, attention_mask, bool(looks))
     added = _sum(at.added, None if position_bias is None else position_bias[..., : key.shape[2]])
@@ -92,36 +93,38 @@ def attention(
 
 
 def _standing(query: Tensor, key: Tensor, mask: Tensor | None, looks_back: bool) -> Standing:
-    """Where queries and keys stand, and the rule, from whatever kind of mask."""
+    """The positions and the rule of a call, from any kind of mask."""
     lengths = (query.shape[2], key.shape[2])
     if isinstance(mask, Sight) and (mask.at.query.shape[2], mask.at.key.shape[3]) == lengths:
         return mask.at
     if mask is None:
-        # One query without a mask is a decoder's next step: it stands behind all that is kept.
+        # One query without a mask is a decoder's next step: its position is the last.
         start = 0 if lengths[0] > 1 else lengths[1] - 1
         rule = causal() if looks_back else everything()
         return Standing.between(*lengths, query_start=start, rule=rule, device=key.device).simplified()
-    given = mask.visible() if isinstance(mask, Sight) else mask
-    given = given[..., : lengths[1]]
+    pairs = mask.visible() if isinstance(mask, Sight) else mask
+    pairs = pairs[..., : lengths[1]]
     at = Standing.between(*lengths, query_start=max(lengths[1] - lengths[0], 0), rule=GIVEN, device=key.device)
-    if given.dtype == torch.bool:
-        return replace(at, shown=given)
-    shown = given > torch.finfo(given.dtype).min / 2
-    floats = torch.where(shown, given, 0.0)
+    if pairs.dtype == torch.bool:
+        return replace(at, shown=pairs)
+    shown = pairs > torch.finfo(pairs.dtype).min / 2
+    floats = torch.where(shown, pairs, 0.0)
     return replace(at, shown=shown, added=floats if bool(floats.any()) else None)
 
 
 def _plain(module: nn.Module, mechanism: Mechanism, query: Tensor, at: Standing) -> tuple[Tensor, Standing]:
-    """For mechanisms with another formula: a scale is put into the queries, what they cannot honour is refused."""
+    """The queries, multiplied by a scale, for mechanisms with another formula. Refuses demands that they do not
+    support.
+    """
     beyond = {"floats added to its scores": at.added, "capped scores": at.cap, "sinks": at.sinks}
     reasons = [what for what, part in beyond.items() if part is not None]
     rule = at.rule if at.whole is None else at.whole
     if rule & padding() != mechanism.visibility & padding():
-        reasons.append(f"the rule {rule}, where {type(mechanism).__name__} was built for {mechanism.visibility}")
+        reasons.append(f"the rule {rule}, but {type(mechanism).__name__} was built for {mechanism.visibility}")
     if reasons:
         raise UsageError(
-            f"{type(module).__name__} has {', '.join(reasons)}: {type(mechanism).__name__} does not compute that. "
-            "Give it to other layers, or give this layer an Attention."
+            f"{type(module).__name__} has {', '.join(reasons)}: {type(mechanism).__name__} does not support that. "
+            "Use it in other layers, or use an Attention in this layer."
         )
     if at.scale is None:
         return query, at

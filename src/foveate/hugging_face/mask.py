@@ -1,8 +1,8 @@
-"""Masks of the transformers library as rules.
+"""Converts masks of the transformers library to rules.
 
-The library describes a mask by functions of an index of query and key, nested in one another. Those that are known by
-name become rules of ours, which kernels know natively; what such a reading says is compared with the functions on a
-sample of pairs. Functions that are not known are evaluated for every pair.
+The library describes a mask by nested functions of the indices of query and key. Functions with readings names become
+rules of ours, which kernels support natively; the rule is compared with the functions on a sample of pairs. Unknown
+functions are evaluated for every pair.
 """
 
 import inspect
@@ -22,14 +22,14 @@ from foveate.hugging_face.guest_formula import Given
 from foveate.hugging_face.standing import Standing
 
 SAMPLED = 8
-"""Queries, keys and examples on which a reading is compared with the functions it was read from."""
+"""The number of queries, keys and examples on which a rule is compared with the library's functions."""
 GIVEN = Given()
 
 
 class Sight(Tensor):
-    """A mask that is only worked out when something other than our attention looks at it.
+    """A mask that is computed only if something other than our attention reads it.
 
-    To a model it is a Bool tensor `batch 1 query key`, True where a query may look. `at` says the same as a rule.
+    It behaves like a Bool tensor `batch 1 query key`, True where a query may look. `at` has the same content as a rule.
     """
 
     at: Standing
@@ -37,9 +37,10 @@ class Sight(Tensor):
     @staticmethod
     def __new__(cls, at: Standing, batch: int) -> "Sight":
         shape = (batch, 1, at.query.shape[2], at.key.shape[3])
-        seen: Sight = torch.Tensor._make_subclass(cls, torch.ones((), dtype=torch.bool, device=at.device).expand(shape))
-        seen.at = at
-        return seen
+        ones = torch.ones((), dtype=torch.bool, device=at.device).expand(shape)
+        mask: Sight = torch.Tensor._make_subclass(cls, ones)
+        mask.at = at
+        return mask
 
     def visible(self) -> Bool[Tensor, "batch 1 query key"]:
         """The mask, pair by pair."""
@@ -51,8 +52,8 @@ class Sight(Tensor):
         if function in _PASSIVE:
             with torch._C.DisableTorchFunctionSubclass():
                 return function(*args, **(kwargs or {}))
-        seen = tree_map(lambda part: part.visible() if isinstance(part, Sight) else part, (args, kwargs or {}))
-        return function(*seen[0], **seen[1])
+        tensors = tree_map(lambda part: part.visible() if isinstance(part, Sight) else part, (args, kwargs or {}))
+        return function(*tensors[0], **tensors[1])
 
 
 _PASSIVE = {
@@ -63,7 +64,7 @@ _PASSIVE = {
 
 @dataclass(frozen=True)
 class _Reading:
-    """A rule, and which of several packed sequences each position belongs to."""
+    """A rule, and the packed sequence of each position."""
 
     rule: Visibility
     segment: Tensor | None = None
@@ -82,7 +83,7 @@ def sight(
     exact: Callable[..., Tensor | None],
     **others: Any,
 ) -> Sight:
-    """What the library asks of an `AttentionMaskInterface`. `exact` is its own function that makes a Bool mask."""
+    """An `AttentionMaskInterface` of the library. `exact` is the library's function that makes a Bool mask."""
     start, first = int(q_offset), int(kv_offset)
     at = Standing.between(q_length, kv_length, query_start=start, key_start=first, device=device)
     reading = _read(mask_function)
@@ -91,21 +92,21 @@ def sight(
     if reading is None or not _agrees(mask_function, at, batch_size):
         where = {"q_length": q_length, "kv_length": kv_length, "q_offset": start, "kv_offset": first}
         skip = {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
-        shown = exact(
+        visible = exact(
             batch_size=batch_size,
             **where,
             mask_function=mask_function,
             device=device,
             **{**others, **skip},
         )
-        at = replace(at, rule=GIVEN, shown=shown)
+        at = replace(at, rule=GIVEN, shown=visible)
     at = at.simplified()
     real = _real(attention_mask, first, kv_length)
     return Sight(at if real is None else replace(at, rule=at.rule & padding(), real=real), batch_size)
 
 
 def _real(attention_mask: Tensor | None, first: int, length: int) -> Tensor | None:
-    """Which keys are no padding; None where none is."""
+    """Which keys are real; None without padding."""
     if attention_mask is None:
         return None
     missing = first + length - attention_mask.shape[-1]
@@ -123,44 +124,44 @@ def _segments(reading: _Reading, at: Standing) -> dict[str, Any]:
 
 
 def _read(function: Callable[..., Any]) -> _Reading | None:
-    """The rule that a function of indices says, by the names of the functions that made it."""
+    """The rule of a function of indices, recognised by the names of the functions that made it."""
     name = getattr(function, "__qualname__", "").removesuffix(".<locals>.inner_mask")
-    kept = inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else {}
+    variables = inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else {}
     match name:
         case "causal_mask_function":
             return _Reading(causal())
         case "bidirectional_mask_function":
             return _Reading(everything())
-        case "sliding_window_overlay" if kept["sliding_window"] < 1:
-            return _Reading(nothing())  # what a model says that has no windows, and asks for none
+        case "sliding_window_overlay" if variables["sliding_window"] < 1:
+            return _Reading(nothing())  # a model without windows passes 0
         case "sliding_window_overlay":
-            return _Reading(window(left=kept["sliding_window"] - 1, right=math.inf))
-        case "sliding_window_bidirectional_overlay" if kept["sliding_window"] >= 0:
-            return _Reading(window(left=kept["sliding_window"], right=kept["sliding_window"]))
-        case "chunked_overlay" if not bool(kept["left_padding"].any()):
-            return _Reading(block(kept["chunk_size"]))
+            return _Reading(window(left=variables["sliding_window"] - 1, right=math.inf))
+        case "sliding_window_bidirectional_overlay" if variables["sliding_window"] >= 0:
+            return _Reading(window(left=variables["sliding_window"], right=variables["sliding_window"]))
+        case "chunked_overlay" if not bool(variables["left_padding"].any()):
+            return _Reading(block(variables["chunk_size"]))
         case "packed_sequence_mask_function":
-            return _Reading(same_segment(), kept["packed_sequence_mask"])
+            return _Reading(same_segment(), variables["packed_sequence_mask"])
         case "remap_positions_for_packed_sequence":
-            inner = _read(kept["mask_function"])
-            # Positions begin anew in each sequence; rules about distances do not notice.
+            inner = _read(variables["mask_function"])
+            # Positions restart in each sequence, which does not affect rules of distances.
             return inner if inner is not None and inner.rule.band is not None else None
         case "and_masks.<locals>.and_mask":
-            return _joined([_read(part) for part in kept["mask_functions"]])
+            return _joined([_read(part) for part in variables["mask_functions"]])
     return None
 
 
 def _joined(parts: list[_Reading | None]) -> _Reading | None:
-    known = [part for part in parts if part is not None]
-    segments = [part.segment for part in known if part.segment is not None]
-    if len(known) < len(parts) or len(segments) > 1:
+    readings = [part for part in parts if part is not None]
+    segments = [part.segment for part in readings if part.segment is not None]
+    if len(readings) < len(parts) or len(segments) > 1:
         return None
-    rule = reduce(lambda one, other: one & other, (part.rule for part in known), everything())
+    rule = reduce(lambda one, other: one & other, (part.rule for part in readings), everything())
     return _Reading(rule, segments[0] if segments else None)
 
 
 def _agrees(function: Callable[..., Tensor], at: Standing, batch: int) -> bool:
-    """Whether a rule and the functions it was read from say the same about some pairs."""
+    """Whether a rule agrees with the library's functions on a sample of pairs."""
     rows, columns, examples = (_some(length) for length in (at.query.shape[2], at.key.shape[3], batch))
     query, key = at.query[:, :, rows], at.key[..., columns]
     segments: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""What one call of a guest model demands: positions, and the rule and numbers that come with them."""
+"""The demands of one call of a guest model: positions, rule, scale, cap and added floats."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,19 +13,19 @@ from foveate.attention import Positions, Visibility, everything, window
 
 
 class Demand(NamedTuple):
-    """What is part of the formula, and not a number of this call."""
+    """The demands that determine the formula, without the tensors of one call."""
 
     rule: Visibility
     scale: float | None
     cap: float | None
     biased: bool
     sunk: int | None
-    """Which tensor of sinks."""
+    """The id of the tensor of sinks."""
 
 
 @dataclass(frozen=True, eq=False)
 class Standing(Positions):
-    """Positions with the demands of a call. What is given pair by pair is cut as positions are cut.
+    """Positions with the demands of a call. Slicing positions also slices the demands for pairs.
 
     >>> at = Standing.between(query=2, key=3, query_start=1, rule=everything())
     >>> at.rows(slice(1, 2)).query.item(), at.demand.rule
@@ -34,15 +34,15 @@ class Standing(Positions):
 
     rule: Visibility = everything()
     whole: Visibility | None = None
-    """The rule at every length, where `rule` is the simpler one that says the same at this one."""
+    """The rule for all lengths, if `rule` is a simpler one that is equal at this length."""
     scale: float | None = None
-    """What multiplies q · k; None: 1/√d."""
+    """The factor of q · k; None means 1/√d."""
     cap: float | None = None
-    """Scores are squeezed into (−cap, cap) by tanh."""
+    """The limit of scores: tanh maps them into (−cap, cap)."""
     sinks: Float[Tensor, " heads"] | None = None
-    """A score for each head that stands beside the keys' and leads nowhere."""
+    """For each head, the score of an additional key without a value."""
     shown: Bool[Tensor, "#batch #heads #query #key"] | None = None
-    """Where a query may look, given pair by pair: what the rule `given()` reads."""
+    """Where a query may look, for every pair, as read by the rule `given()`."""
     added: Float[Tensor, "#batch #heads #query #key"] | None = None
     """Floats added to scores."""
 
@@ -50,14 +50,14 @@ class Standing(Positions):
     def between(
         cls, query: int, key: int, *, query_start: int = 0, key_start: int = 0, device: Any = None, **demands: Any
     ) -> "Standing":
-        """Queries and keys one after the other."""
+        """Consecutive queries and consecutive keys."""
         queries = torch.arange(query_start, query_start + query, device=device)[None, None, :, None]
         keys = torch.arange(key_start, key_start + key, device=device)[None, None, None]
         aligned = query == key and query_start == key_start == 0
         return cls(queries, keys, aligned=aligned, **demands)
 
     def simplified(self) -> "Standing":
-        """Windows that reach as far as there are keys are none: a decoder's step under causal() sees everything.
+        """A simpler rule for windows that contain all keys: a decoder's step under causal() sees everything.
 
         >>> Standing.between(query=1, key=5, query_start=4, rule=window(left=9, right=0)).simplified().rule
         everything()
@@ -69,7 +69,7 @@ class Standing(Positions):
         first, last = (int(self.query[0, 0, place, 0]) for place in (0, -1))
         low, high = (int(self.key[0, 0, 0, place]) for place in (0, -1))
         if left < last - low:
-            return self  # a band, whose other side must stay
+            return self  # a band, which needs both sides
         return replace(self, rule=window(left=math.inf, right=right if right < high - first else math.inf), whole=rule)
 
     @property
@@ -101,7 +101,7 @@ class Standing(Positions):
 
     @property
     def _bare(self) -> "Standing":
-        """Without what is given pair by pair: positions are cut first, and pairs then."""
+        """The positions without the demands for pairs, which are sliced separately."""
         return replace(self, shown=None, added=None)
 
 
@@ -116,7 +116,7 @@ def _with(at: Positions, before: Standing, cut: Callable[[Tensor], Tensor]) -> S
 
 
 def _below(earlier: Tensor | None, later: Tensor | None, one: Standing, other: Standing) -> Tensor | None:
-    """The pairs of earlier queries above those of later ones; the keys that are new were hidden from the earlier."""
+    """Concatenate the pairs of earlier and later queries. New keys are hidden from the earlier queries."""
     if earlier is None or later is None:
         return None
     keys = other.key.shape[3]

@@ -1,4 +1,4 @@
-"""A model run again with something changed, beside what it said before: what the viewer asks for."""
+"""The protocol for running a model again with a change, and the result beside the former output, for the viewer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from foveate.inspect.trace.trace import Trace
 
 @dataclass(frozen=True, kw_only=True)
 class Rerun:
-    """What a model made of an edited text, or with something switched off."""
+    """The result of a model for an edited text, or with heads or tokens switched off."""
 
     trace: Trace
     output: tuple[str, ...]
     before: tuple[str, ...]
     """The output with everything on."""
     log_probability: float | None = None
-    """Of what was the output before: how much the change costs it."""
+    """The log-probability of the former output after the change."""
     log_probability_before: float | None = None
 
     @property
@@ -26,7 +26,7 @@ class Rerun:
 
 @runtime_checkable
 class Rerunner(Protocol):
-    """A model at hand."""
+    """A model that can run again."""
 
     def __call__(
         self,

@@ -1,4 +1,4 @@
-"""Metrics: scores of whole corpora, by the programs that papers name, with the signature that makes them comparable."""
+"""Metrics score whole corpora with the programs that papers use; their signatures make scores comparable."""
 
 from foveate.metrics.alignment_error import Links, alignment_error_rate, link_scores, parse_naacl, parse_pharaoh
 from foveate.metrics.classification import ClassScore, accuracy, class_scores, macro_f1

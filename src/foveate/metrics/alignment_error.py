@@ -1,4 +1,4 @@
-"""Alignment error rate against alignments that people made, and the two formats these come in."""
+"""Alignment error rate against manual alignments, and their two file formats."""
 
 import re
 from collections.abc import Iterable, Sequence, Set
@@ -13,7 +13,7 @@ _PHARAOH = re.compile(r"(\d+)([-?p])(\d+)")
 
 @dataclass(frozen=True)
 class Links:
-    """The links (source, target) of one sentence pair, counted from 0. `possible` holds the sure ones too.
+    """The links (source, target) of one sentence pair, counted from 0. `possible` includes the sure ones.
 
     >>> links = Links.of(sure={(0, 0)}, possible={(1, 2)})
     >>> str(links), sorted(links.possible)
@@ -35,34 +35,34 @@ class Links:
 def alignment_error_rate(predicted: Sequence[Set[Link]], gold: Sequence[Links]) -> Score:
     """AER = 100 · (1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|)), summed over the corpus: A predicted, S sure, P possible.
 
-    A predicted link that is only possible costs nothing; a sure link that is missing does.
+    A predicted link that is only possible costs nothing; a missing sure link does.
 
     >>> gold = [Links.of(sure={(0, 0), (1, 1)}, possible={(1, 2)})]
     >>> print(alignment_error_rate([{(0, 0), (1, 2)}], gold))
     AER|links:sure+possible = 25.00
 
-    Reference: Och & Ney 2003, equation 6. Raises `DataError` for unequal counts or where there are no links at all.
+    Reference: Och & Ney 2003, equation 6. Raises `DataError` for unequal counts or without any links.
     """
     require_pairs("AER", predicted, gold)
     pairs = list(zip(predicted, gold, strict=True))
-    agreed = sum(len(links & right.sure) + len(links & right.possible) for links, right in pairs)
+    matches = sum(len(links & right.sure) + len(links & right.possible) for links, right in pairs)
     total = sum(len(links) + len(right.sure) for links, right in pairs)
     if total == 0:
         raise DataError(
             "AER: neither the prediction nor the gold alignment has a link. Check that the files are the right ones."
         )
     kind = "sure" if all(right.sure == right.possible for right in gold) else "sure+possible"
-    return Score(name="AER", value=100 * (1 - agreed / total), signature=f"links:{kind}", higher_is_better=False)
+    return Score(name="AER", value=100 * (1 - matches / total), signature=f"links:{kind}", higher_is_better=False)
 
 
 def link_scores(predicted: Sequence[Set[Link]], gold: Sequence[Links]) -> list[Score]:
-    """AER with its two sides: precision |A ∩ P| / |A| of the predicted links, recall |A ∩ S| / |S| of the sure ones.
+    """AER, precision |A ∩ P| / |A| of the predicted links, and recall |A ∩ S| / |S| of the sure links.
 
     >>> gold = [Links.of(sure={(0, 0), (1, 1)}, possible={(1, 2)})]
     >>> [round(score.value) for score in link_scores([{(0, 0), (1, 2), (2, 2)}], gold)]
     [40, 67, 50]
 
-    Reference: Och & Ney 2003, equations 4 to 6. Raises as `alignment_error_rate` does.
+    Reference: Och & Ney 2003, equations 4 to 6. Raises like `alignment_error_rate`.
     """
     error = alignment_error_rate(predicted, gold)
     pairs = list(zip(predicted, gold, strict=True))
@@ -77,12 +77,12 @@ def link_scores(predicted: Sequence[Set[Link]], gold: Sequence[Links]) -> list[S
 
 
 def parse_pharaoh(lines: Iterable[str], where: str = "alignment", *, first: int = 1) -> list[Links]:
-    """One line a sentence pair: `0-0` is a sure link, `1?2` or `1p2` a possible one; source first, counted from 0.
+    """Parse one line per sentence pair: `0-0` is a sure link, `1?2` or `1p2` a possible one; source-target, from 0.
 
     >>> [str(links) for links in parse_pharaoh(["0-0 1p2 2-1", ""])]
     ['0-0 1?2 2-1', '']
 
-    Raises `DataError` naming the line, `first` being the number of the first.
+    Raises `DataError` naming the line; `first` is the number of the first line.
     """
     return [_parse_line(line, f"{where}:{number}") for number, line in enumerate(lines, start=first)]
 
@@ -100,9 +100,9 @@ def _parse_line(line: str, where: str) -> Links:
 
 
 def parse_naacl(lines: Iterable[str], sentences: int, where: str = "alignment") -> list[Links]:
-    """One line a link: `sentence source target [S|P]`, all counted from 1; without a letter the link is sure.
+    """Parse one line per link: `sentence source target [S|P]`, counted from 1; without a letter the link is sure.
 
-    Position 0 stands for the empty word; its links are left out, as in the shared task's scores without null links.
+    Position 0 is the empty word; its links are ignored, as in the shared task's scores without null links.
 
     >>> [str(links) for links in parse_naacl(["0001 1 1 S", "0001 2 3 P", "0002 1 0"], sentences=2)]
     ['0-0 1?2', '']
@@ -126,7 +126,7 @@ def parse_naacl(lines: Iterable[str], sentences: int, where: str = "alignment") 
         sentence, source, target = (int(field) for field in fields[:3])
         if not 1 <= sentence <= sentences:
             raise DataError(
-                f"{where}:{number}: there is no sentence {sentence}; they are counted from 1 to {sentences}."
+                f"{where}:{number}: sentence {sentence} does not exist; sentences are counted from 1 to {sentences}."
             )
         if source and target:
             (possible if fields[3:] == ["P"] else sure)[sentence - 1].add((source - 1, target - 1))

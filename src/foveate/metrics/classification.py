@@ -1,4 +1,4 @@
-"""Labels against labels: accuracy, precision, recall and F1 of every class."""
+"""Metrics of classification: accuracy, and precision, recall and F1 of every class."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from foveate.metrics.named_score import Score, require_pairs
 
 @dataclass(frozen=True)
 class ClassScore:
-    """How well one class was found: `right` of those `predicted` and of those `there`.
+    """The counts of one class: `right` predictions, all that were `predicted`, and all in the reference (`there`).
 
     >>> score = ClassScore("NOUN", right=3, predicted=4, there=6)
     >>> score.precision, score.recall, score.f1
@@ -23,12 +23,12 @@ class ClassScore:
 
     @property
     def precision(self) -> float:
-        """100 · right / predicted, 0 where nothing was predicted."""
+        """100 · right / predicted, or 0 without predictions."""
         return 100 * self.right / self.predicted if self.predicted else 0.0
 
     @property
     def recall(self) -> float:
-        """100 · right / there, 0 where nothing is there."""
+        """100 · right / there, or 0 if the reference does not contain the class."""
         return 100 * self.right / self.there if self.there else 0.0
 
     @property
@@ -39,12 +39,12 @@ class ClassScore:
 
 
 def accuracy(predicted: Sequence[str], gold: Sequence[str]) -> Score:
-    """100 · labels that are right / labels.
+    """100 · right labels / all labels.
 
     >>> print(accuracy(["N", "V", "N"], ["N", "V", "V"]))
     accuracy = 66.67
 
-    Raises DataError for unequal counts, or nothing to score.
+    Raises DataError for unequal counts or without labels.
     """
     require_pairs("accuracy", predicted, gold)
     right = sum(a == b for a, b in zip(predicted, gold, strict=True))
@@ -52,16 +52,16 @@ def accuracy(predicted: Sequence[str], gold: Sequence[str]) -> Score:
 
 
 def class_scores(predicted: Sequence[str], gold: Sequence[str]) -> list[ClassScore]:
-    """Every class of the reference or the prediction, the most frequent in the reference first."""
+    """The counts of every class, the most frequent in the reference first."""
     require_pairs("F1", predicted, gold)
     right = Counter(b for a, b in zip(predicted, gold, strict=True) if a == b)
-    said, there = Counter(predicted), Counter(gold)
-    names = sorted(said | there, key=lambda name: (-there[name], name))
-    return [ClassScore(name, right[name], said[name], there[name]) for name in names]
+    guesses, there = Counter(predicted), Counter(gold)
+    names = sorted(guesses | there, key=lambda name: (-there[name], name))
+    return [ClassScore(name, right[name], guesses[name], there[name]) for name in names]
 
 
 def macro_f1(predicted: Sequence[str], gold: Sequence[str]) -> Score:
-    """The mean F1 of the classes of the reference, rare ones weighing as much as frequent ones.
+    """The mean F1 of the classes of the reference, with equal weight for rare and frequent classes.
 
     >>> print(macro_f1(["N", "N", "N"], ["N", "N", "V"]))
     F1|mean:classes = 40.00

@@ -35,6 +35,6 @@ def require_metrics(names: Sequence[str]) -> None:
     for name in names:
         if name not in METRICS:
             raise UsageError(
-                f"There is no metric {name!r}.{did_you_mean(name, METRICS)} There are: {', '.join(METRICS)}."
+                f"There is no metric {name!r}.{did_you_mean(name, METRICS)} Choose one of: {', '.join(METRICS)}."
             )
         METRICS[name](["a"], ["a"])

@@ -1,4 +1,4 @@
-"""Error rates: how much of the reference has to be edited, by jiwer."""
+"""Error rates of words, phones, characters and sentences, by jiwer."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,10 +8,9 @@ from foveate.metrics.named_score import Score, require_pairs
 
 
 def word_error_rate(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """100 · (substitutions + deletions + insertions) / words of the references, over the corpus as a whole.
+    """100 · (substitutions + deletions + insertions) / words of the references, over the whole corpus.
 
-    Words are what stands between white space; case and punctuation count. An empty reference is silence: all words of
-    its hypothesis are insertions.
+    Words are separated by white space; case and punctuation count. All words against an empty reference are insertions.
 
     >>> print(word_error_rate(["the cat sat"], ["the cat sat down"]))
     WER|unit:word|jiwer:... = 25.00
@@ -22,7 +21,7 @@ def word_error_rate(hypotheses: Sequence[str], references: Sequence[str]) -> Sco
 
 
 def phone_error_rate(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """The same over phones, or any tokens, that are written with spaces between them.
+    """The error rate of phones, or any tokens, separated by spaces.
 
     >>> round(phone_error_rate(["F OW V IY EY T"], ["F OW V IY EH T"]).value, 2)
     16.67
@@ -31,12 +30,13 @@ def phone_error_rate(hypotheses: Sequence[str], references: Sequence[str]) -> Sc
 
 
 def character_error_rate(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """The same over characters (Unicode code points); one space between words counts as a character."""
+    """The error rate of characters (Unicode code points); one space between words counts as a character."""
     return _rate("CER", "character", hypotheses, references)
 
 
 def sentence_error_rate(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """100 · lines that are not exactly the reference / lines; white space apart. For pronunciations, the words missed.
+    """100 · lines that differ from the reference / lines, ignoring white space. For pronunciations, the word error
+    rate.
 
     >>> sentence_error_rate(["K AE T", "D AO G"], ["K AE T", "D AA G"]).value
     50.0
@@ -50,17 +50,17 @@ def _rate(name: str, unit: str, hypotheses: Sequence[str], references: Sequence[
     require_pairs(name, hypotheses, references)
     jiwer, version = _jiwer()
     count = jiwer.process_characters if unit == "character" else jiwer.process_words
-    said = _spaced(references)
-    if not any(said):
+    lines = _spaced(references)
+    if not any(lines):
         raise DataError(f"{name}: no reference has a {unit}. Check that the file of references is the right one.")
-    edits = count(said, _spaced(hypotheses))
+    edits = count(lines, _spaced(hypotheses))
     wrong = edits.substitutions + edits.deletions + edits.insertions
     total = edits.substitutions + edits.deletions + edits.hits
     return Score(name=name, value=100 * wrong / total, signature=f"unit:{unit}|jiwer:{version}", higher_is_better=False)
 
 
 def _spaced(lines: Sequence[str]) -> list[str]:
-    """Lines with single spaces: jiwer knows the ordinary space only."""
+    """Lines with single spaces, because jiwer splits at the ordinary space only."""
     return [" ".join(line.split()) for line in lines]
 
 

@@ -1,4 +1,4 @@
-"""Spans: names, places, dates … written as a tag on every word, and scored as wholes."""
+"""Spans (names, places, dates …) are written as a tag on every word and scored as a whole."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +12,7 @@ OUTSIDE = "O"
 
 
 class Span(NamedTuple):
-    """Words `begin` to `end` (not included), and what they are."""
+    """The words from `begin` to `end` (exclusive), with their kind."""
 
     kind: str
     begin: int
@@ -20,7 +20,7 @@ class Span(NamedTuple):
 
 
 def marks_spans(tags: Iterable[str]) -> bool:
-    """Whether these tags are spans: B-, I- (perhaps E-, S-, L-, U-) with a kind, and O, if some words are in none.
+    """Whether tags mark spans: B-, I- (optionally E-, S-, L-, U-) with a kind, and O for words outside.
 
     >>> marks_spans(["O", "B-PER", "I-PER"]), marks_spans(["B-PER", "I-PER"]), marks_spans(["NOUN", "O"])
     (True, True, False)
@@ -32,8 +32,8 @@ def marks_spans(tags: Iterable[str]) -> bool:
 def spans(tags: Sequence[str]) -> list[Span]:
     """The spans of one sentence.
 
-    A span begins with B, S or U, and also with I, E or L where nothing of its kind is open; it ends after E, S or L, U.
-    These are the rules of the CoNLL-2000 evaluation, so that no sequence of tags is without a reading.
+    A span begins with B, S or U, and also with I, E or L if no span of its kind is open; it ends after E, S, L or U.
+    These are the rules of the CoNLL-2000 evaluation, which interpret every sequence of tags.
 
     >>> spans(["B-PER", "I-PER", "O", "I-LOC", "I-PER", "B-PER"])
     [Span(kind='PER', begin=0, end=2), Span(kind='LOC', begin=3, end=4), Span(kind='PER', begin=4, end=5),
@@ -60,13 +60,13 @@ def _spans(tags: Sequence[str]) -> Iterator[Span]:
 
 
 def span_scores(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> list[ClassScore]:
-    """How well each kind of span was found: the same words, no fewer and no more, and the same kind."""
+    """The counts of each kind of span. A prediction is right if its words and its kind are those of the reference."""
     require_pairs("span F1", predicted, gold)
-    found = {(number, span) for number, tags in enumerate(predicted) for span in spans(tags)}
+    guesses = {(number, span) for number, tags in enumerate(predicted) for span in spans(tags)}
     there = {(number, span) for number, tags in enumerate(gold) for span in spans(tags)}
     scores = []
-    for kind in sorted({span.kind for _, span in found | there}):
-        both = [{one for one in side if one[1].kind == kind} for side in (found, there)]
+    for kind in sorted({span.kind for _, span in guesses | there}):
+        both = [{one for one in side if one[1].kind == kind} for side in (guesses, there)]
         scores.append(ClassScore(kind, len(both[0] & both[1]), len(both[0]), len(both[1])))
     return scores
 

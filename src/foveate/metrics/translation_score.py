@@ -1,4 +1,4 @@
-"""BLEU, chrF and TER of translations, by sacrebleu, so that numbers can be compared with published ones."""
+"""BLEU, chrF and TER of translations, by sacrebleu, so that they can be compared with published scores."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from foveate.metrics.named_score import Score, require_pairs
 def corpus_bleu(
     hypotheses: Sequence[str], *references: Sequence[str], tokenise: str = "13a", lowercase: bool = False
 ) -> Score:
-    """BLEU = brevity penalty · exp(mean of the logs of the 1- to 4-gram precisions), over the corpus as a whole.
+    """BLEU = brevity penalty · exp(mean of the logs of the 1- to 4-gram precisions), over the whole corpus.
 
     `tokenise` is sacrebleu's: 13a, intl, zh, ja-mecab, ko-mecab, char, flores200, none … Give detokenised text.
 
@@ -20,9 +20,9 @@ def corpus_bleu(
     Reference: Papineni et al. 2002; Post 2018 (sacreBLEU). Raises `DataError` for unequal counts or empty references.
     """
     metrics = _sacrebleu()
-    known = metrics.BLEU.TOKENIZERS
-    if tokenise not in known:
-        raise UsageError(f"BLEU: there is no tokeniser {tokenise!r}. There are: {', '.join(known)}.")
+    names = metrics.BLEU.TOKENIZERS
+    if tokenise not in names:
+        raise UsageError(f"BLEU: unknown tokeniser {tokenise!r}. Choose one of: {', '.join(names)}.")
     try:
         metric = metrics.BLEU(tokenize=tokenise, lowercase=lowercase)
     except (ImportError, RuntimeError) as error:
@@ -35,7 +35,7 @@ def corpus_bleu(
 def corpus_chrf(hypotheses: Sequence[str], *references: Sequence[str], word_order: int = 0) -> Score:
     """chrF2: the F-score, recall weighing twice, of character n-grams up to 6; chrF2++ with `word_order=2`.
 
-    It needs no tokeniser, which makes it the fairer score for languages without spaces or with rich endings.
+    It does not depend on a tokeniser, and is therefore fairer to languages without spaces or with rich morphology.
 
     Reference: Popović 2015, 2017. Raises `DataError` for unequal counts or empty references.
     """
@@ -71,12 +71,12 @@ def _scored(
 
 
 def _require_text(name: str, references: Sequence[str]) -> None:
-    """sacrebleu would leave an empty reference out of chrF without a word, whatever the hypothesis says."""
+    """Raise DataError for an empty reference, which sacrebleu would silently exclude from chrF."""
     empty = [line for line, reference in enumerate(references, start=1) if not reference.strip()]
     if empty:
-        shown = ", ".join(str(line) for line in empty[:5]) + (" …" if len(empty) > 5 else "")
+        lines = ", ".join(str(line) for line in empty[:5]) + (" …" if len(empty) > 5 else "")
         raise DataError(
-            f"{name}: {len(empty)} of {len(references)} references are empty (line {shown}). "
+            f"{name}: {len(empty)} of {len(references)} references are empty (line {lines}). "
             "Remove these lines from the source, the references and the hypotheses."
         )
 

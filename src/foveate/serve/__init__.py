@@ -1,4 +1,4 @@
-"""The viewer's server: one trace, and perhaps its model, for one person on this machine."""
+"""The viewer's server: one trace, optionally with its model, for one person on this machine."""
 
 from foveate.inspect.rerun import Rerun, Rerunner
 from foveate.serve.app import application

@@ -1,4 +1,4 @@
-"""The server's addresses: the viewer's files, and the provider's questions as paths under `t/TOKEN/`."""
+"""The routes of the server: the viewer's files, and the provider's methods as paths under `t/TOKEN/`."""
 
 import asyncio
 import threading
@@ -27,28 +27,28 @@ Answer = TypeVar("Answer")
 FILES = {"": "index.html", "index.html": "index.html", "viewer.css": "viewer.css", "viewer.js": "viewer.js"}
 FILES["worker.js"] = "worker.js"
 SMALL = 1 << 24
-"""Weights of all heads of a site up to which its statistics are made while one waits."""
+"""The number of weights of a site up to which its statistics are exact at once."""
 WATCH = 0.1
-"""Seconds between two looks whether somebody still waits."""
+"""Seconds between two checks whether the client is still connected."""
 
 
 def application(session: Session, *, token: str, port: int) -> Starlette:
     """The server of one session, at 127.0.0.1:`port` only."""
     hosts = frozenset(f"{host}:{port}" for host in ("127.0.0.1", "localhost"))
-    asked = _Questions(session)
+    api = _Endpoints(session)
     paths: dict[str, Callable[..., Any]] = {
-        "trace": asked.trace,
-        "tile/{site:int}/{head:int}/{level}/{row:int}/{column:int}": asked.tile,
-        "row/{site:int}/{head:int}/{query:int}": asked.row,
-        "value/{site:int}/{head:int}/{query:int}/{key:int}": asked.value,
-        "counts/{site:int}/{head:int}": asked.counts,
-        "statistics/{site:int}": asked.statistics,
-        "overview/{site:int}/{head:int}": asked.overview,
-        "steps/{site:int}/{head:int}/{query:int}": asked.steps,
+        "trace": api.trace,
+        "tile/{site:int}/{head:int}/{level}/{row:int}/{column:int}": api.tile,
+        "row/{site:int}/{head:int}/{query:int}": api.row,
+        "value/{site:int}/{head:int}/{query:int}/{key:int}": api.value,
+        "counts/{site:int}/{head:int}": api.counts,
+        "statistics/{site:int}": api.statistics,
+        "overview/{site:int}/{head:int}": api.overview,
+        "steps/{site:int}/{head:int}/{query:int}": api.steps,
     }
     base = f"/t/{token}/"
     routes = [Route(f"{base}api/{path}", endpoint) for path, endpoint in paths.items()]
-    routes.append(Route(f"{base}api/rerun", asked.rerun, methods=["POST"]))
+    routes.append(Route(f"{base}api/rerun", api.rerun, methods=["POST"]))
     routes.append(Route(f"{base}{{name}}", _file))
     routes.append(Route(base, _file))
     guard = Middleware(Guard, token=token, hosts=hosts)
@@ -59,7 +59,7 @@ async def _file(request: Request) -> Response:
     name = request.path_params.get("name", "")
     path = static_folder() / FILES.get(name, "-")
     if name not in FILES:
-        return PlainTextResponse("There is no such page.", 404)
+        return PlainTextResponse("This page does not exist.", 404)
     if not path.exists():
         return PlainTextResponse("The viewer is not built: run `npm ci && npm run build` in viewer/.", 503)
     return FileResponse(path, headers={"cache-control": "no-cache"})
@@ -69,8 +69,8 @@ async def _refused(request: Request, error: Exception) -> Response:
     return PlainTextResponse(str(error), 400)
 
 
-class _Questions:
-    """Each answers one address; `?trace=` names a trace that a rerun made."""
+class _Endpoints:
+    """One method for each route; `?trace=` names the trace of a rerun."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -113,14 +113,14 @@ class _Questions:
         small = here.queries * here.keys * here.heads <= SMALL
         exact = small or all(provider.is_built(site, head) for head in range(here.heads))
         if exact or request.query_params.get("wait") == "1":
-            found = await _waited(request, lambda cancelled: provider.statistics(site, cancelled=cancelled))
+            heads = await _waited(request, lambda cancelled: provider.statistics(site, cancelled=cancelled))
         else:
-            found = await run_in_threadpool(provider.estimated, site)
-        answer: dict[str, Any] = {"heads": [each.means() for each in found], "estimate": not exact}
+            heads = await run_in_threadpool(provider.estimated, site)
+        answer: dict[str, Any] = {"heads": [each.means() for each in heads], "estimate": not exact}
         if "head" in request.query_params:
-            chosen = found[_within("head", _number(request.query_params["head"]), here.heads)]
-            answer["rows"] = {name: _finite(row.tolist()) for name, row in chosen.rows.items()}
-            answer["keys"] = {"received": chosen.received.tolist()}
+            one = heads[_within("head", _number(request.query_params["head"]), here.heads)]
+            answer["rows"] = {name: _finite(row.tolist()) for name, row in one.rows.items()}
+            answer["keys"] = {"received": one.received.tolist()}
         return JSONResponse(answer)
 
     async def overview(self, request: Request) -> Response:
@@ -132,13 +132,13 @@ class _Questions:
     async def steps(self, request: Request) -> Response:
         provider, site, head = self._place(request)
         query = request.path_params["query"]
-        found = await run_in_threadpool(steps, provider.trace, site, head, query)
-        return JSONResponse([step.header() for step in found])
+        lines = await run_in_threadpool(steps, provider.trace, site, head, query)
+        return JSONResponse([step.header() for step in lines])
 
     async def rerun(self, request: Request) -> Response:
-        asked = _asked(await _body(request))
+        arguments = _rerun(await _body(request))
         async with self.running:  # switching heads off changes the model while it runs
-            return JSONResponse(await run_in_threadpool(self.session.rerun, *asked))
+            return JSONResponse(await run_in_threadpool(self.session.rerun, *arguments))
 
     def _place(self, request: Request) -> tuple[TraceProvider, int, int]:
         provider = self.session.provider(request.query_params.get("trace"))
@@ -148,16 +148,16 @@ class _Questions:
 
 
 async def _waited(request: Request, work: Callable[[Cancelled], Answer]) -> Answer:
-    """Work in a thread, which is told to stop when the page has gone on."""
-    gone = threading.Event()
-    task = asyncio.ensure_future(run_in_threadpool(work, gone.is_set))
+    """Do work in a thread, which stops if the client disconnects."""
+    disconnected = threading.Event()
+    task = asyncio.ensure_future(run_in_threadpool(work, disconnected.is_set))
     while not (await asyncio.wait({task}, timeout=WATCH))[0]:
         if await request.is_disconnected():
-            gone.set()
+            disconnected.set()
     try:
         return task.result()
     except CancelledError:
-        raise UsageError("Nobody waits for this any more.") from None
+        raise UsageError("The request was cancelled.") from None
 
 
 async def _body(request: Request) -> dict[str, Any]:
@@ -165,17 +165,17 @@ async def _body(request: Request) -> dict[str, Any]:
     async for chunk in request.stream():
         content += chunk
         if len(content) > LARGEST:
-            raise UsageError(f"At most {LARGEST:,} bytes can be sent.")
+            raise UsageError(f"A request can have at most {LARGEST:,} bytes.")
     try:
         body = parse_json(bytes(content))
     except ValueError as error:
         raise UsageError(f"The request is not JSON: {error}.") from error
     if not isinstance(body, dict):
-        raise UsageError('The request has to be a mapping with "source".')
+        raise UsageError('The request must be a mapping with "source".')
     return body
 
 
-def _asked(body: dict[str, Any]) -> tuple[str, str | None, list[tuple[int, int]], list[int]]:
+def _rerun(body: dict[str, Any]) -> tuple[str, str | None, list[tuple[int, int]], list[int]]:
     """The four parts of a rerun; raises UsageError for anything else."""
     source, target = body.get("source"), body.get("target")
     heads, tokens = body.get("heads_off") or [], body.get("tokens_off") or []
@@ -202,7 +202,7 @@ def _level(text: str) -> Level:
 
 def _number(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or len(text) > 9:
-        raise UsageError(f"{text!r} is no number.")
+        raise UsageError(f"{text!r} is not a number.")
     return int(text)
 
 
@@ -213,7 +213,7 @@ def _within(what: str, number: int, count: int) -> int:
 
 
 def _finite(value: Any) -> Any:
-    """JSON knows neither NaN nor infinity."""
+    """A value with None instead of NaN and infinity, which JSON does not have."""
     if isinstance(value, dict):
         return {name: _finite(part) for name, part in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Who may ask: pages that this server sent to this machine, with the token of this run, and nobody else."""
+"""Access control: only pages from this server, on this machine, with the token of this run."""
 
 import hmac
 
@@ -19,13 +19,13 @@ HEADERS = {
     "x-frame-options": "DENY",
 }
 LARGEST = 1_000_000
-"""Bytes of a request's body."""
+"""The maximum size of a request's body in bytes."""
 
 
 class Guard:
-    """Checks Host against name rebinding, Origin against other pages, and the token in the path in constant time.
+    """Checks Host against DNS rebinding, Origin against other pages, and the token in the path in constant time.
 
-    Every answer carries a strict content security policy.
+    Every response has a strict content security policy.
     """
 
     def __init__(self, app: ASGIApp, *, token: str, hosts: frozenset[str]) -> None:
@@ -39,9 +39,9 @@ class Guard:
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                kept = [(name, value) for name, value in message["headers"] if name.decode().lower() != "server"]
+                headers = [(name, value) for name, value in message["headers"] if name.decode().lower() != "server"]
                 extra = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-                message = {**message, "headers": [*kept, *extra]}
+                message = {**message, "headers": [*headers, *extra]}
             await send(message)
 
         refusal = self._refusal(Request(scope))
@@ -57,9 +57,9 @@ class Guard:
         if request.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
             return PlainTextResponse("Another page may not ask this server.", 403)
         parts = request.url.path.split("/", 3)
-        given = parts[2] if len(parts) > 2 and parts[1] == "t" else ""
-        if not hmac.compare_digest(given.encode(), self.token.encode()):
+        token = parts[2] if len(parts) > 2 and parts[1] == "t" else ""
+        if not hmac.compare_digest(token.encode(), self.token.encode()):
             return PlainTextResponse("The address lacks the token that was printed with it.", 404)
         if int(request.headers.get("content-length") or 0) > LARGEST:
-            return PlainTextResponse(f"At most {LARGEST:,} bytes can be sent.", 413)
+            return PlainTextResponse(f"A request can have at most {LARGEST:,} bytes.", 413)
         return None

@@ -1,4 +1,4 @@
-"""Opens the viewer: a port that is free, a token that nobody can guess, an address that is printed."""
+"""Opens the viewer at a free port, with a random token, and prints its address."""
 
 import secrets
 import socket
@@ -17,7 +17,7 @@ def open_viewer(
 ) -> None:
     """Serve until Ctrl-C. Only this machine can connect, and only with the printed address.
 
-    Raises SetupError when the port is taken.
+    Raises SetupError if the port is in use.
     """
     import uvicorn
 
@@ -36,9 +36,9 @@ def open_viewer(
 
 
 def listening(port: int) -> socket.socket:
-    """A socket of this machine at a port, or at a free one for 0. Raises SetupError when the port is taken."""
+    """A local socket at a port, or at a free one for 0. Raises SetupError if the port is in use."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    if sys.platform != "win32":  # there it would share a port that somebody uses; here it frees one that nobody uses
+    if sys.platform != "win32":  # on Windows it would share a port in use; elsewhere it reuses a released one
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((HOST, port))

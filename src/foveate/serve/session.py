@@ -1,4 +1,4 @@
-"""What a server shows: traces by name, their tiles, and a model to run again."""
+"""The state of a server: traces by name, and a model for running them again."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from foveate.inspect.alignment import readable
 from foveate.inspect.rerun import Rerunner
 
 KEPT = 8
-"""Traces of reruns that stay open."""
+"""The number of reruns whose traces are kept."""
 
 
 class Session:
-    """One trace and what becomes of it."""
+    """One trace, and the traces of its reruns."""
 
     def __init__(self, trace: Trace, rerunner: Rerunner | None = None) -> None:
         self.main, self.rerunner = TraceProvider(trace), rerunner
@@ -24,7 +24,7 @@ class Session:
         self._lock = Lock()
 
     def provider(self, name: str | None) -> TraceProvider:
-        """The provider of the trace, or of one that a rerun made. Raises UsageError for one that is gone."""
+        """The provider of the trace, or of a rerun. Raises UsageError for one that was discarded."""
         if not name:
             return self.main
         with self._lock:
@@ -38,15 +38,15 @@ class Session:
     def rerun(
         self, source: str, target: str | None, heads_off: Sequence[tuple[int, int]], tokens_off: Sequence[int]
     ) -> dict[str, Any]:
-        """Run the model again; its trace is kept under the name in the answer."""
+        """Run the model again and keep its trace under the name in the result."""
         if self.rerunner is None:
             raise UsageError("No model is attached: this is a stored trace. Open a run folder to run it again.")
         sites = self.main.trace.sites
         for site, head in heads_off:
             if not (0 <= site < len(sites) and 0 <= head < sites[site].heads):
                 raise UsageError(f"There is no head {head} at site {site} to switch off.")
-        named = [(sites[site].name, head) for site, head in heads_off]
-        done = self.rerunner(source, target, heads_off=named, tokens_off=tokens_off)
+        names = [(sites[site].name, head) for site, head in heads_off]
+        done = self.rerunner(source, target, heads_off=names, tokens_off=tokens_off)
         with self._lock:
             self._made += 1
             name = f"rerun-{self._made}"

@@ -268,7 +268,7 @@ class Side(ABC):
             if name not in known:
                 raise UsageError(
                     f"compare.metrics: {self.entry.name} is not measured by {name!r}.{did_you_mean(name, known)} "
-                    f"There are: {', '.join(known)}."
+                    f"Choose one of: {', '.join(known)}."
                 )
 
     def pick(self, values: Mapping[str, float], metrics: Sequence[str]) -> dict[str, float]:

@@ -104,7 +104,7 @@ def test_gaps_of_a_masked_language_model_are_its_data() -> None:
         ({"seeds": [-1]}, "seeds must be different whole numbers"),
         ({"seeds": 0}, "at least one"),
         ({"lengths": [4, 2]}, "lengths must rise"),
-        ({"test": {"text": "a.txt"}}, "compare.test.text is not a setting. There are: source, target"),
+        ({"test": {"text": "a.txt"}}, "compare.test.text is not a setting. The settings are: source, target"),
         ({"test": {"target": "a.txt"}}, "compare.test.source is missing"),
         ({"test": "a.txt"}, "must be a table of files"),
         ({"budgte": "steps=3"}, "compare.budgte is not a setting. Did you mean 'budget'"),

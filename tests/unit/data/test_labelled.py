@@ -75,5 +75,7 @@ def test_labels_come_back_and_damage_is_seen(tmp_path: Path) -> None:
 def test_an_unknown_label_is_named_with_those_there_are() -> None:
     with pytest.raises(DataError) as caught:
         Labels.of(["NOUN", "VERB"]).encode("NOUM", "test.txt:7")
-    expected = "test.txt:7: the label 'NOUM' is not in the training data. Did you mean 'NOUN'? There are: NOUN, VERB."
+    expected = (
+        "test.txt:7: the label 'NOUM' is not in the training data. Did you mean 'NOUN'? Choose one of: NOUN, VERB."
+    )
     assert str(caught.value) == expected

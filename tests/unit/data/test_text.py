@@ -53,13 +53,13 @@ def test_a_missing_file_gets_the_nearest_names(tmp_path: Path) -> None:
     for name in ("train.en", "train.fr", "notes"):
         (tmp_path / name).touch()
     assert refusal(tmp_path / "trian.en") == (
-        f"{tmp_path}/trian.en: there is no such file. The nearest names there are: train.en, train.fr."
+        f"{tmp_path}/trian.en: there is no such file. Similar names are: train.en, train.fr."
     )
     assert refusal(tmp_path / "zzz") == (
         f"{tmp_path}/zzz: there is no such file. The folder {tmp_path} has: notes, train.en, train.fr."
     )
     assert refusal(tmp_path / "data" / "train.en") == (
-        f"{tmp_path}/data/train.en: there is no such file, nor its folder; {tmp_path} is the last that exists."
+        f"{tmp_path}/data/train.en: there is no such file, and its folder is missing too; {tmp_path} exists."
     )
     (tmp_path / "empty").mkdir()
     assert refusal(tmp_path / "empty" / "a") == f"{tmp_path}/empty/a: there is no such file; its folder is empty."
@@ -68,7 +68,7 @@ def test_a_missing_file_gets_the_nearest_names(tmp_path: Path) -> None:
 def test_a_relative_missing_file_is_named_as_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "train.en").touch()
     monkeypatch.chdir(tmp_path)
-    assert refusal("train.em") == "train.em: there is no such file. The nearest names there are: train.en."
+    assert refusal("train.em") == "train.em: there is no such file. Similar names are: train.en."
 
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:

@@ -142,12 +142,12 @@ def same(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
 
 
 @pytest.mark.parametrize(
-    "made",
+    "make",
     [bert, mistral, crossing, clip, llava, bart, unpadded_gpt2, vit, whisper, wav2vec2],
-    ids=lambda made: made.__name__,
+    ids=lambda make: make.__name__,
 )
-def test_every_attention_of_a_model_is_compared(made: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    model, reached = made().train(), set[str]()
+def test_every_attention_of_a_model_is_compared(make: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    model, reached = make().train(), set[str]()
     noise, run = torch.get_rng_state(), agreement.Noting.run
 
     def noting(self: Any, *tensors: Any, **others: Any) -> Any:
@@ -167,27 +167,27 @@ def test_every_attention_of_a_model_is_compared(made: Callable[[], Any], monkeyp
 def test_deepseek_v4_is_refused_and_left_as_it_was(kind: str) -> None:
     model = deepseek(kind).train()
     before, noise = facts(model), torch.get_rng_state()
-    with pytest.raises(UsageError, match=r"DeepseekV4ForCausalLM does not give the same .* differ by [\d.]+%"):
+    with pytest.raises(UsageError, match=r"DeepseekV4ForCausalLM gives other results .* differ by [\d.]+%"):
         attend(model)
     assert same(before, facts(model))
     assert torch.equal(torch.get_rng_state(), noise)
 
 
 def test_a_model_is_refused_whatever_mechanism_it_is_to_get() -> None:
-    with pytest.raises(UsageError, match="does not give the same"):
+    with pytest.raises(UsageError, match="gives other results"):
         attend(deepseek(), AttentionConfig(visibility=window(left=3, right=0)))
 
 
-@pytest.mark.parametrize("made", [bert, mistral, crossing, bart, llava], ids=lambda made: made.__name__)
-def test_a_fault_in_masks_is_found(made: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("make", [bert, mistral, crossing, bart, llava], ids=lambda make: make.__name__)
+def test_a_fault_in_masks_is_found(make: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     def standing(query: Any, key: Any, mask: Any, looks_back: bool) -> Any:
         return right(query, key, None, looks_back)
 
     right = interface._standing
     monkeypatch.setattr(interface, "_standing", standing)
-    model = made()
+    model = make()
     before = facts(model)
-    with pytest.raises(UsageError, match="does not give the same with attention of ours: on a small padded batch"):
+    with pytest.raises(UsageError, match="gives other results with attention of ours: on a small padded batch"):
         attend(model)
     assert same(before, facts(model))
 
@@ -206,29 +206,31 @@ def test_a_fault_in_windows_longer_than_the_batch_is_found(monkeypatch: pytest.M
 def test_half_types_are_compared_in_float32_and_keep_their_bits(
     dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: set[torch.dtype] = set()
+    dtypes: set[torch.dtype] = set()
     run = agreement.Noting.run
 
     def noting(self: Any, query: Any, *tensors: Any, **others: Any) -> Any:
-        seen.add(query.dtype)
+        dtypes.add(query.dtype)
         return run(self, query, *tensors, **others)
 
     monkeypatch.setattr(agreement.Noting, "run", noting)
     model = bert().to(dtype)
     before = facts(model)[0]
     attend(model)
-    assert seen == {torch.float32}
+    assert dtypes == {torch.float32}
     assert same((before,), (facts(model)[0],))
     monkeypatch.setattr(agreement, "AFFORDABLE", 0)
     attend(model)
-    assert seen == {torch.float32, dtype}
+    assert dtypes == {torch.float32, dtype}
 
 
 def test_inputs_that_are_not_known_are_asked_for() -> None:
     model = patches()
-    with pytest.raises(UsageError, match=r"PatchTSTModel gives could not be asked: no small batch of past_values"):
+    with pytest.raises(
+        UsageError, match=r"PatchTSTModel could not be compared with ours: foveate knows no small batch of past_values"
+    ):
         attend(model)
-    with pytest.raises(UsageError, match="PatchTSTModel does not take these inputs"):
+    with pytest.raises(UsageError, match="PatchTSTModel does not accept these inputs"):
         attend(model, inputs={"past_values": torch.randn(2, 3, 2)})
     assert len(attend(model, inputs={"past_values": torch.randn(2, 16, 2)})) == 2
 
@@ -260,7 +262,7 @@ def test_a_model_that_names_a_window_of_nothing_and_asks_for_none_attends_here()
 def test_patterns_may_leave_the_heads_prefix_out() -> None:
     near = AttentionConfig(visibility=window(left=1, right=1))
     model = bert()
-    made = attend(model, {"encoder.layer.1.*": near})
-    assert [str(each.visibility) for each in made.values()] == ["everything()", "window(left=1, right=1)"]
-    with pytest.raises(UsageError, match=r"No attention is called 'encoder\.layer\.7"):
+    guests = attend(model, {"encoder.layer.1.*": near})
+    assert [str(each.visibility) for each in guests.values()] == ["everything()", "window(left=1, right=1)"]
+    with pytest.raises(UsageError, match=r"No attention matches 'encoder\.layer\.7"):
         attend(model, {"encoder.layer.7.*": near})

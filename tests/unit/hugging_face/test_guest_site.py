@@ -61,8 +61,8 @@ def ids() -> torch.Tensor:
 @torch.no_grad()
 def test_layers_attend_by_what_is_named_and_the_others_stay(bert: Any, ids: torch.Tensor) -> None:
     plain = bert(ids, output_attentions=True).attentions if bert.set_attn_implementation("eager") is None else None
-    made = attend(bert, {"*": NEAR, "*.2.*": AttentionConfig(normaliser=Sparsemax()), "*.0.*": AttentionConfig()})
-    assert list(made) == [f"encoder.layer.{layer}.attention.self" for layer in range(3)]
+    guests = attend(bert, {"*": NEAR, "*.2.*": AttentionConfig(normaliser=Sparsemax()), "*.0.*": AttentionConfig()})
+    assert list(guests) == [f"encoder.layer.{layer}.attention.self" for layer in range(3)]
     first, second, third = bert(ids, attention_mask=PADDED, output_attentions=True).attentions
     assert plain is not None
     torch.testing.assert_close(first[0], plain[0][0], atol=1e-6, rtol=0)
@@ -101,9 +101,9 @@ def test_weights_of_a_mechanism_are_the_models_and_learn(bert: Any, ids: torch.T
 
 def test_an_attention_of_ones_own_is_the_first_layers_and_the_others_learn_copies(bert: Any, ids: torch.Tensor) -> None:
     mine = Attention(General(query_dim=4, key_dim=4))
-    made = [guest for guest in attend(bert, mine).values() if isinstance(guest, Guest)]
-    weights = [weight for guest in made for weight in guest.score.parameters()]
-    assert len(weights) == len(made) > 1
+    guests = [guest for guest in attend(bert, mine).values() if isinstance(guest, Guest)]
+    weights = [weight for guest in guests for weight in guest.score.parameters()]
+    assert len(weights) == len(guests) > 1
     assert weights[0] is next(mine.score.parameters())
     assert len({weight.data_ptr() for weight in weights}) == len(weights)
     assert all(torch.equal(weight, weights[0]) for weight in weights)
@@ -137,15 +137,15 @@ def test_a_cap_is_kept_or_refused(ids: torch.Tensor) -> None:
 
 
 def test_a_pattern_that_fits_nothing_is_told(bert: Any) -> None:
-    with pytest.raises(UsageError, match=r"No attention is called 'encoder.layers.\*'"):
+    with pytest.raises(UsageError, match=r"No attention matches 'encoder.layers.\*'"):
         attend(bert, {"encoder.layers.*": NEAR})
     assert not any(isinstance(module, Guest) for module in bert.modules())
 
 
-def test_a_model_that_passes_no_interface_is_told() -> None:
+def test_a_model_without_the_interface_is_refused() -> None:
     model = LongformerModel(LongformerConfig(**SMALL, attention_window=4))
     assert not sites_of(model)
-    with pytest.raises(UsageError, match="The attention of longformer does not pass"):
+    with pytest.raises(UsageError, match="The attention of longformer does not use"):
         attend(model)
 
 
@@ -158,23 +158,23 @@ def test_without_the_library_its_absence_is_told(monkeypatch: pytest.MonkeyPatch
 @torch.no_grad()
 def test_masks_that_callers_make_are_honoured(bert: Any, ids: torch.Tensor) -> None:
     bert.set_attn_implementation("eager")
-    seen = (torch.rand(2, 1, 9, 9) > 0.5) | torch.eye(9).bool()
-    floats = torch.where(seen, torch.randn(2, 1, 9, 9), torch.finfo(torch.float32).min)
+    visible = (torch.rand(2, 1, 9, 9) > 0.5) | torch.eye(9).bool()
+    floats = torch.where(visible, torch.randn(2, 1, 9, 9), torch.finfo(torch.float32).min)
     expected = bert(ids, attention_mask=floats).last_hidden_state
     attend(bert)
     torch.testing.assert_close(bert(ids, attention_mask=floats).last_hidden_state, expected, atol=1e-5, rtol=0)
-    bools = bert(ids, attention_mask=seen).last_hidden_state
+    bools = bert(ids, attention_mask=visible).last_hidden_state
     bert.set_attn_implementation("sdpa")
-    torch.testing.assert_close(bools, bert(ids, attention_mask=seen).last_hidden_state, atol=1e-5, rtol=0)
+    torch.testing.assert_close(bools, bert(ids, attention_mask=visible).last_hidden_state, atol=1e-5, rtol=0)
 
 
 @torch.no_grad()
 def test_recordings_traces_and_switches_know_the_sites(bert: Any, ids: torch.Tensor) -> None:
     attend(bert, {"*.1.*": AttentionConfig(normaliser=Sparsemax(), bias=AlibiConfig())})
-    with record(bert) as seen:
+    with record(bert) as recording:
         weights = bert(ids, attention_mask=PADDED, output_attentions=True).attentions
-    assert [each.name for each in seen] == [f"encoder.layer.{layer}.attention.self.foveate" for layer in range(3)]
-    for each, expected in zip(seen, weights, strict=True):
+    assert [each.name for each in recording] == [f"encoder.layer.{layer}.attention.self.foveate" for layer in range(3)]
+    for each, expected in zip(recording, weights, strict=True):
         torch.testing.assert_close(each.weights(), expected, atol=1e-6, rtol=0)
     with observe(bert) as observed:
         plain = bert(ids, attention_mask=PADDED).last_hidden_state
@@ -195,15 +195,15 @@ def test_a_model_with_guests_can_be_copied_and_pickled(bert: Any, ids: torch.Ten
     attend(bert, NEAR)
     expected = bert(ids).last_hidden_state
     for other in (copy.deepcopy(bert), pickle.loads(pickle.dumps(bert))):
-        with record(other) as seen:
+        with record(other) as recording:
             assert torch.equal(other(ids).last_hidden_state, expected)
-        assert len(seen) == 3
+        assert len(recording) == 3
 
 
 @torch.no_grad()
 def test_a_plan_tells_the_path(llama: Any, ids: torch.Tensor) -> None:
-    made = attend(llama, AttentionConfig(visibility=window(left=64, right=0)))
-    guest = made["model.layers.0.self_attn"]
+    guests = attend(llama, AttentionConfig(visibility=window(left=64, right=0)))
+    guest = guests["model.layers.0.self_attn"]
     assert isinstance(guest, Guest)
     query, key = torch.randn(1, 4, 2048, 8), torch.randn(1, 2, 2048, 8)
     plan = guest.plan(query, key, at=Standing.between(2048, 2048, rule=causal() & padding()))

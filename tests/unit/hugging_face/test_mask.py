@@ -50,10 +50,10 @@ RULES = {
 @pytest.mark.parametrize("padding", [None, PADDED], ids=["whole", "padded"])
 def test_a_rule_says_what_the_functions_say(function: Any, says: str, padding: Tensor | None) -> None:
     demands = {"batch_size": 2, "q_length": 7, "kv_length": 7, "mask_function": function, "attention_mask": padding}
-    found = sight(exact=sdpa_mask, **demands)
+    mask = sight(exact=sdpa_mask, **demands)
     expected = sdpa_mask(**demands, allow_is_causal_skip=False)
-    assert torch.equal(found.visible(), expected)
-    assert str(found.at.rule) == (says if padding is None else f"{says} & padding()")
+    assert torch.equal(mask.visible(), expected)
+    assert str(mask.at.rule) == (says if padding is None else f"{says} & padding()")
 
 
 @pytest.mark.parametrize(("start", "first"), [(4, 0), (4, 2)])
@@ -61,9 +61,9 @@ def test_caches_stand_where_they_stand(start: int, first: int) -> None:
     function = sliding_window_causal_mask_function(4)
     demands = {"batch_size": 2, "q_length": 2, "kv_length": 6 - first, "mask_function": function}
     places = {"q_offset": start, "kv_offset": first}
-    found = sight(exact=sdpa_mask, **demands, **places, attention_mask=PADDED[:, :6])
+    mask = sight(exact=sdpa_mask, **demands, **places, attention_mask=PADDED[:, :6])
     expected = sdpa_mask(**demands, **places, attention_mask=PADDED[:, :6], allow_is_causal_skip=False)
-    assert torch.equal(found.visible(), expected)
+    assert torch.equal(mask.visible(), expected)
 
 
 @pytest.mark.parametrize(
@@ -72,11 +72,11 @@ def test_caches_stand_where_they_stand(start: int, first: int) -> None:
 )
 def test_windows_that_reach_everything_are_told_simply(start: int, length: int, width: int, says: str) -> None:
     function = sliding_window_causal_mask_function(width)
-    found = sight(exact=sdpa_mask, batch_size=1, q_length=length, kv_length=7, q_offset=start, mask_function=function)
-    assert str(found.at.rule) == says
-    assert str(found.at.rule if found.at.whole is None else found.at.whole) == f"window(left={width - 1}, right=0)"
+    mask = sight(exact=sdpa_mask, batch_size=1, q_length=length, kv_length=7, q_offset=start, mask_function=function)
+    assert str(mask.at.rule) == says
+    assert str(mask.at.rule if mask.at.whole is None else mask.at.whole) == f"window(left={width - 1}, right=0)"
     expected = sdpa_mask(1, length, 7, start, mask_function=function, allow_is_causal_skip=False)
-    assert torch.equal(found.visible(), expected)
+    assert torch.equal(mask.visible(), expected)
 
 
 def test_a_function_that_only_bears_a_known_name_is_evaluated_for_every_pair() -> None:
@@ -84,9 +84,9 @@ def test_a_function_that_only_bears_a_known_name_is_evaluated_for_every_pair() -
         return key < query
 
     causal_mask_function.__qualname__ = "causal_mask_function"
-    found = sight(exact=sdpa_mask, batch_size=1, q_length=4, kv_length=4, mask_function=causal_mask_function)
-    assert str(found.at.rule) == "given()"
-    assert torch.equal(found.visible()[0, 0], torch.ones(4, 4).tril(-1).bool())
+    mask = sight(exact=sdpa_mask, batch_size=1, q_length=4, kv_length=4, mask_function=causal_mask_function)
+    assert str(mask.at.rule) == "given()"
+    assert torch.equal(mask.visible()[0, 0], torch.ones(4, 4).tril(-1).bool())
 
 
 def test_a_sight_takes_no_memory_and_is_a_mask_to_everybody_else() -> None:
@@ -98,9 +98,15 @@ def test_a_sight_takes_no_memory_and_is_a_mask_to_everybody_else() -> None:
     small = sight(exact=sdpa_mask, batch_size=2, q_length=3, kv_length=3, mask_function=causal_mask_function)
     assert (small.dtype, small.ndim, len(small), small.device.type) == (torch.bool, 4, 2, "cpu")
     triangle = torch.ones(3, 3).tril().bool()
-    for seen in (small & True, small[:, :, :, :3], small.clone(), torch.cat([small, small])[:2], small.to(torch.bool)):
-        assert type(seen) is Tensor
-        assert torch.equal(seen, triangle.expand(2, 1, 3, 3))
+    for tensor in (
+        small & True,
+        small[:, :, :, :3],
+        small.clone(),
+        torch.cat([small, small])[:2],
+        small.to(torch.bool),
+    ):
+        assert type(tensor) is Tensor
+        assert torch.equal(tensor, triangle.expand(2, 1, 3, 3))
     assert math.isinf(torch.zeros(3, 3).masked_fill(~small, -math.inf)[0, 0, 0, 1])
 
 

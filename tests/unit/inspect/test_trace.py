@@ -313,7 +313,9 @@ def test_a_site_has_one_name_and_its_dotted_one_serves_as_well() -> None:
     for called in ("decoder.1.cross_attention", "decoder.1.cross_attention.attention"):
         assert trace.index(called) == 1
         assert steps(trace, called, 0, 0)[-1].numbers == steps(trace, 1, 0, 0)[-1].numbers
-    with pytest.raises(UsageError, match=r"There are: decoder\.0\.cross_attention, decoder\.1\.cross_attention, att"):
+    with pytest.raises(
+        UsageError, match=r"Choose one of: decoder\.0\.cross_attention, decoder\.1\.cross_attention, att"
+    ):
         trace.index("encoder")
 
 

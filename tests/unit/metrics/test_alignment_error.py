@@ -56,7 +56,8 @@ def test_what_is_no_pharaoh_link_is_named_with_its_line(text):
 
 
 @pytest.mark.parametrize(
-    ("line", "message"), [("1 2", "is not a link"), ("1 2 3 X", "is not a link"), ("4 1 1", "no sentence 4")]
+    ("line", "message"),
+    [("1 2", "is not a link"), ("1 2 3 X", "is not a link"), ("4 1 1", "sentence 4 does not exist")],
 )
 def test_what_is_no_naacl_link_is_named_with_its_line(line, message):
     with pytest.raises(DataError, match=f"gold.txt:2: .*{message}"):

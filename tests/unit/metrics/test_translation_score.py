@@ -76,7 +76,7 @@ def test_a_text_that_is_no_list_is_refused():
 
 
 def test_an_unknown_tokeniser_is_refused_with_those_there_are():
-    with pytest.raises(UsageError, match=r"no tokeniser 'moses'. There are: .*13a"):
+    with pytest.raises(UsageError, match=r"unknown tokeniser 'moses'. Choose one of: .*13a"):
         corpus_bleu(HYPOTHESES, REFERENCES, tokenise="moses")
 
 

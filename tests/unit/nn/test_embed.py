@@ -68,10 +68,10 @@ def test_an_encoder_decoder_reads_unit_vectors_as_it_reads_tokens(config: Any) -
     torch.testing.assert_close(of_vectors(vectors(), target), of_tokens(Batch.of(IDS), target))
     token = torch.tensor([1, 1])
     states = of_vectors.start(vectors()), of_tokens.start(Batch.of(IDS))
-    found, expected = (
+    logits, expected = (
         model.step(state, token)[1] for model, state in zip((of_vectors, of_tokens), states, strict=True)
     )
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(logits, expected)
 
 
 @pytest.mark.parametrize("config", CLASSIFIERS.values(), ids=CLASSIFIERS.keys())

@@ -51,7 +51,8 @@ class _Reader:
                 return RULES[name](*map(_literal, arguments), **named)
             case ast.Call(func=ast.Name(id=name)):
                 raise ValueError(
-                    f"there is no visibility rule {name!r}.{did_you_mean(name, RULES)} There are: {', '.join(RULES)}."
+                    f"there is no visibility rule {name!r}.{did_you_mean(name, RULES)} "
+                    f"Choose one of: {', '.join(RULES)}."
                 )
         raise ValueError(f"{ast.unparse(node)!r} is no visibility rule. {_EXAMPLE}")
 

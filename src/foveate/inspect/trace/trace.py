@@ -151,7 +151,7 @@ class Trace:
                     if getattr(self.sites[number], called) == site:
                         return number
             names = ", ".join(dict.fromkeys(each.title for each in self.sites)) or "none"
-            raise UsageError(f"There is no attention {site!r} in this trace. There are: {names}.")
+            raise UsageError(f"There is no attention {site!r} in this trace. Choose one of: {names}.")
         if not -len(self.sites) <= site < len(self.sites):
             raise UsageError(f"There is no site {site}: the trace has {len(self.sites)}, counted from 0.")
         return site % len(self.sites)

@@ -1,4 +1,4 @@
-"""A translation model behind the viewer: run again with another text, without some heads, without some tokens."""
+"""A translation model behind the viewer, which can run again with another text or without some heads or tokens."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from foveate.tasks.translate.use import END, Translation, Translator, trace_of
 
 
 class TranslationRerunner:
-    """Compares with what the model said to the first text."""
+    """Runs a translator again and compares the result with its first translation."""
 
     def __init__(self, translator: Translator, translation: Translation, trace: Trace) -> None:
         self.translator, self.first = translator, translation
@@ -30,17 +30,17 @@ class TranslationRerunner:
         hidden = [token for token in tokens_off if token < length]
         if len(set(hidden)) == length:
             raise UsageError("All tokens are off: leave one on.")
-        said = self.first.text
+        output = self.first.text
         with switched_off(self.translator.model, heads=heads_off, keys=hidden, sites=self.reading):
             done = self._translated(source, target)
-            cost = self._probability(source, said)
+            cost = self._probability(source, output)
             trace = trace_of(self.translator, done)
         return Rerun(
             trace=trace,
             output=self._pieces(done),
             before=self._pieces(self.first),
             log_probability=cost,
-            log_probability_before=self._probability(source, said),
+            log_probability_before=self._probability(source, output),
         )
 
     def _translated(self, source: str, target: str | None) -> Translation:
