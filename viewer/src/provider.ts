@@ -27,7 +27,7 @@ export interface Sequence {
   places?: (readonly [number, number])[] | null;
 }
 
-export type Score = { kind: "product"; factor: number } | { kind: "additive" } | { kind: "dense" };
+export type Score = { kind: "product"; factor: number } | { kind: "additive" } | { kind: "leaky"; slope: number } | { kind: "dense" };
 export interface Native {
   left: number | null;
   right: number | null;

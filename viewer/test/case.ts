@@ -77,7 +77,7 @@ export function made(choice: Partial<Choice>, seed = 1): Made {
   tensors.set("query", half([heads, queries, size], numbers(heads * queries * size)));
   tensors.set("key", half([kv_heads, keys, size], numbers(kv_heads * keys * size)));
   if (score.kind === "dense") tensors.set("scores", half([heads, queries, keys], numbers(heads * queries * keys)));
-  if (score.kind === "additive") tensors.set("vector", float([1, feature], random.array(feature)));
+  if (score.kind === "additive" || score.kind === "leaky") tensors.set("vector", float([1, feature], random.array(feature)));
   tensors.set("query_position", whole(Array.from({ length: queries }, (_, i) => i + of.offset)));
   tensors.set("key_position", whole(Array.from({ length: keys }, (_, j) => j)));
   const real = Array.from({ length: keys }, (_, j) => (j < of.real ? 1 : 0));
@@ -134,6 +134,7 @@ function plainScores({ queries, keys, heads, kv_heads, feature, score, bias, off
     let value = 0;
     if (score.kind === "dense") value = s![(h * queries + i) * keys + j]!;
     else if (score.kind === "additive") value = pairs.reduce((sum, [x, y], f) => sum + v![f]! * Math.tanh(x + y), 0);
+    else if (score.kind === "leaky") value = pairs.reduce((sum, [x, y], f) => sum + v![f]! * (x + y < 0 ? score.slope * (x + y) : x + y), 0);
     else value = score.factor * pairs.reduce((sum, [x, y]) => sum + x * y, 0);
     if (bias?.kind === "dense") value += b![i * keys + j]!;
     if (bias?.kind === "distance") value += b![h * (queries + keys - 1) + Math.min(Math.max(j - i - offset + queries - 1, 0), queries + keys - 2)]!;

@@ -21,7 +21,7 @@ test("every sentence of the engine is known in every language", async () => {
     if (sentences.some(({ others }) => !others.fa || !others.ru || !others.zh)) unknown.add(about);
   };
   for (const normaliser of NORMALISERS)
-    for (const score of [{ kind: "product", factor: 0.354 }, { kind: "additive" }, { kind: "dense" }] as const)
+    for (const score of [{ kind: "product", factor: 0.354 }, { kind: "additive" }, { kind: "leaky", slope: 0.2 }, { kind: "dense" }] as const)
       for (const native of [{ left: null, right: null }, { left: 3, right: 0 }] as Native[])
         for (const kind of [null, "dense", "distance"] as const) {
           const reweight = kind === "distance" ? ({ kind: "gaussian", sigma: 2 } as const) : kind && { kind };

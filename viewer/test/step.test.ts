@@ -45,7 +45,7 @@ test("the lectures' table of positions: d = 4, base 100", () => {
 
 test("every mechanism can be told step by step, and ends at its weights", async () => {
   for (const normaliser of [{ kind: "sigmoid" }, { kind: "sparsemax" }, { kind: "entmax" }, { kind: "hard" }, { kind: "softmax", temperature: 2 }] as const)
-    for (const score of [{ kind: "product", factor: 1 }, { kind: "additive" }, { kind: "dense" }] as const) {
+    for (const score of [{ kind: "product", factor: 1 }, { kind: "additive" }, { kind: "leaky", slope: 0.2 }, { kind: "dense" }] as const) {
       const it = made({ normaliser, score, bias: { kind: "distance" }, reweight: { kind: "gaussian", sigma: 2 }, native: { left: 3, right: 0 } });
       const steps = await new Engine(it.payload).steps(0, 0, 5);
       (numbers(steps, "α₅ⱼ") as number[]).forEach((value, j) => expect(value).toBeCloseTo(it.weights[0]![5]![j]!, 5));

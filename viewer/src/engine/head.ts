@@ -162,11 +162,18 @@ export class Head {
     const { key, feature } = this;
     const vector = this.vector!;
     const base = query * feature;
+    const activated = this.activation();
     for (let j = from; j < to; j++) {
       let sum = 0;
-      for (let f = 0, at = j * feature; f < feature; f++, at++) sum += vector[f]! * Math.tanh(this.query[base + f]! + key[at]!);
+      for (let f = 0, at = j * feature; f < feature; f++, at++) sum += vector[f]! * activated(this.query[base + f]! + key[at]!);
       out[j - from] = sum;
     }
+  }
+
+  /** What a network over pairs applies to each hidden unit. */
+  activation(): (x: number) => number {
+    const { score } = this.site;
+    return score.kind === "leaky" ? (x) => (x < 0 ? score.slope * x : x) : Math.tanh;
   }
 
   biasOf(query: number, key: number): number {

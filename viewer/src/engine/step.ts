@@ -95,13 +95,17 @@ function productSteps(here: Row, before: (key: number) => number): Step[] {
 function additiveSteps(here: Row, before: (key: number) => number): Step[] {
   const { head, query: i, keys } = here;
   const { feature } = head;
-  const term = (j: number, f: number): number => Math.tanh(head.query[i * feature + f]! + head.key[j * feature + f]!);
+  const { score } = head.site;
+  const name = score.kind === "leaky" ? "LeakyReLU" : "tanh";
+  const bent = score.kind === "leaky" ? `What is negative is multiplied by ${short(score.slope)}.` : "Bent into −1 to 1.";
+  const activated = head.activation();
+  const term = (j: number, f: number): number => activated(head.query[i * feature + f]! + head.key[j * feature + f]!);
   const shown = Math.min(FEATURES, feature);
   const terms = keys.map((j) => range(0, shown).map((f) => term(j, f)));
-  const inside = call("tanh", q(i), mo("+"), k);
+  const inside = call(name, q(i), mo("+"), k);
   return [
     ...vectors(here),
-    step("tanh(q+k)", math(inside), terms, "The projected query and key, added. Bent into −1 to 1."),
+    step(`${name}(q+k)`, math(inside), terms, `The projected query and key, added. ${bent}`),
     step("v", math(mi("v")), Array.from(head.vector!.subarray(0, shown)), "The trained vector v."),
     step(`e${subscript(i)}ⱼ`, math(e(i), mo("="), sup(mi("v"), mi("⊤")), inside), keys.map(before), "Weighed by the trained vector v. Their sum: how well query and key match."),
   ];

@@ -50,9 +50,15 @@ def dots(
     at: Positions,
     key_features: Float[Tensor, "batch #heads key feature"] | None,
     hide: Callable[..., tuple[Tensor, ...]] | None,
+    *,
+    reads_hidden: bool = True,
 ) -> Dots:
-    """What a kernel multiplies. `hide` zeroes hidden keys and values, before the score's weights could meet them."""
+    """What a kernel multiplies. `hide` zeroes hidden keys and values, before the score's weights could meet them; a
+    kernel that does not read what is hidden needs it only there.
+    """
     form, heads = checked_form(formula.score), query.shape[1]
+    if not reads_hidden and hide is not None and (form.is_plain or finite(key)):
+        hide = None
     key, value = share_heads(key, heads), share_heads(value, heads)
     query = form.of_query(query)
     if form.features_at is not None:
@@ -62,9 +68,10 @@ def dots(
         key, value = hide(key if features is None else features, value)
         features = None if features is None else key
     features = form.of_key(key) if features is None else features
-    if query.shape[-1] != features.shape[-1]:
+    width = query.shape[-1]
+    if width != features.shape[-1]:
         require_equal_width(type(formula.score).__name__, query, features)
-    return _alike(Dots(query, features, value, form.factor(query.shape[-1]) / _temperature(formula)))
+    return _alike(Dots(query, features, value, form.factor(width) / _temperature(formula)))
 
 
 def safe_dots(

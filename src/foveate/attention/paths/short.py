@@ -16,12 +16,11 @@ from torch.autograd import forward_ad
 from foveate import native
 from foveate.attention.paths.derivative import by_definition
 from foveate.attention.paths.dot import Dots, attended, dot_product_reasons, dots
-from foveate.attention.paths.hidden import finite, silence
+from foveate.attention.paths.hidden import silence
 from foveate.attention.paths.path import Cost, Formula, asked
 from foveate.attention.paths.product import ProductPath
 from foveate.attention.paths.rule_mask import mask_of
 from foveate.attention.position import Positions, traced
-from foveate.attention.score import checked_form
 from foveate.attention.visibility import TRIANGLE, Visibility
 
 LONGEST = 512
@@ -71,10 +70,8 @@ class ShortPath:
         rule = formula.visibility
         causal = at.aligned and rule.band == TRIANGLE
         shown = None if causal else mask_of(rule, at)
-        # A kernel that does not read what is hidden is not enough where weights of a score would meet it.
-        meets = shown is not None and not checked_form(formula.score).is_plain and not finite(key)
-        hide = partial(silence, shown.visible) if shown is not None and meets else None
-        given = dots(formula, query, key, value, at, key_features, hide)
+        hide = None if shown is None else partial(silence, shown.visible)
+        given = dots(formula, query, key, value, at, key_features, hide, reads_hidden=False)
         ranges = None if shown is None else shown.stretches
         if dropout or (shown is not None and ranges is None) or not _fits(given):
             # Dropped weights, padding with gaps and values of another width are others' business.

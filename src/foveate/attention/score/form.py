@@ -145,7 +145,7 @@ class PairNetwork(NamedTuple):
 
     def header(self, width: int) -> dict[str, Any]:
         """What a trace says of it, beside the features of both sides."""
-        return {"kind": "additive"} if self.slope is None else {"kind": "additive", "slope": self.slope}
+        return {"kind": "additive"} if self.slope is None else {"kind": "leaky", "slope": self.slope}
 
     def tensors(self) -> dict[str, Tensor]:
         """What a trace keeps beside the features of both sides."""

@@ -53,7 +53,7 @@ class Dot:
         return self.compare(self.query_features(query), self.key_features(key))
 
     def form(self) -> Product:
-        return Product(scale=self.factor)
+        return Product(None, None, self.factor)
 
     def symbol(self, head_dim: int) -> str:
         return "q·k"

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from foveate.attention.score import PairNetwork
 from foveate.errors import UsageError
 from foveate.inspect.alignment import join_pieces
 from foveate.inspect.figure.pdf import pdf
@@ -226,15 +227,19 @@ class _Walk:
     def _sums(self, query: Tensor, key: Tensor) -> Iterator[Step]:
         vector = self.site.tensors["vector"]
         vector = vector[0] if len(vector) == 1 else vector[self.head]
-        bent = torch.tanh(query + key)
+        form = self.site.form(self.head)
+        assert isinstance(form, PairNetwork)
+        name = "tanh" if form.slope is None else "LeakyReLU"
         inside = m.row(_plain("q", "d"), m.sign("+"), m.sub(m.name("k"), m.name("j"), m.name("d")))
         yield self._of_keys("q+k", m.math(inside), (query + key)[:, :DIMS], "The projected query and key, added.")
-        yield self._of_keys("tanh", m.math(m.call("tanh", inside)), bent[:, :DIMS], "Bent into −1 to 1.")
-        weighed = m.math(m.row(m.sub(m.name("v"), m.name("d")), m.call("tanh", inside)))
-        yield self._of_keys("v·tanh terms", weighed, _with_rest(bent * vector), "Weighed by the trained vector v.")
-        total = m.math(_e(), m.sign("="), m.total(m.name("d"), m.row(m.sub(m.name("v"), m.name("d")),
-                                                                     m.call("tanh", inside))))  # fmt: skip
-        yield self._of_keys(f"e{self.i}", total, bent @ vector, "Their sum: how well query and key match.")
+        hidden = form.activated(query + key)
+        about = "Bent into −1 to 1." if form.slope is None else f"What is negative is multiplied by {form.slope:.4g}."
+        yield self._of_keys(name, m.math(m.call(name, inside)), hidden[:, :DIMS], about)
+        weighed = m.row(m.sub(m.name("v"), m.name("d")), m.call(name, inside))
+        terms = _with_rest(hidden * vector)
+        yield self._of_keys(f"v·{name} terms", m.math(weighed), terms, "Weighed by the trained vector v.")
+        total = m.math(_e(), m.sign("="), m.total(m.name("d"), weighed))
+        yield self._of_keys(f"e{self.i}", total, hidden @ vector, "Their sum: how well query and key match.")
 
     def _bias(self) -> Iterator[Step]:
         bias = self.site._bias(self.head, self.row, self.keys)

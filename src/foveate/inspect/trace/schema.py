@@ -53,8 +53,9 @@ class PedigreeHeader:
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreHeader:
-    kind: Literal["product", "additive", "dense"]
+    kind: Literal["product", "additive", "leaky", "dense"]
     factor: float = 1.0
+    slope: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +173,7 @@ def require_tensors(site: Site, where: str) -> None:
         asked["scores"] = _is_float, [[heads], [queries], [keys]]
     else:
         asked |= {"query": (_is_float, [[heads], [queries], None]), "key": (_is_float, [[kv_heads], [keys], None])}
-    if site.score["kind"] == "additive":
+    if site.score["kind"] in ("additive", "leaky"):
         asked["vector"] = _is_float, [one, None]
     if site.bias is not None:
         dense = site.bias["kind"] == "dense"
