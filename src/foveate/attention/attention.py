@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from foveate import machine
 from foveate.attention import check, display, planner, record
 from foveate.attention.bias import Bias
+from foveate.attention.claim import is_hooked
 from foveate.attention.normaliser import Normaliser, Softmax, softmax_temperature
 from foveate.attention.paths import PATHS
 from foveate.attention.paths.additive import looked_back
@@ -303,7 +304,9 @@ class Attention(nn.Module):
             self._tuned = machine.current()
             self._chosen.clear()
         remembered = self._chosen.get(kind)
-        if remembered is not None and (_by_kind(remembered) or not remembered.refuses(self, query, key, at)):
+        if remembered is not None and (
+            _by_kind(remembered, self.score) or not remembered.refuses(self, query, key, at)
+        ):
             return remembered
         if not traced():
             self._require_parts(query, key, at)
@@ -406,6 +409,8 @@ class Attention(nn.Module):
             )
 
 
-def _by_kind(path: Path) -> bool:
-    """Whether a path's refusal depends on nothing but the attention's parts and what `_choose` remembers choices by."""
-    return getattr(path, "by_kind", False)
+def _by_kind(path: Path, score: object) -> bool:
+    """Whether a path's refusal depends on nothing but the attention's parts and what `_choose` remembers choices by. A
+    hook may have been put on a part since.
+    """
+    return getattr(path, "by_kind", False) and not is_hooked(score)

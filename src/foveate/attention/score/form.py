@@ -217,8 +217,8 @@ class _FeatureScore(nn.Module):
 
     def compare(
         self,
-        query_features: Float[Tensor, "batch heads query feature"],
-        key_features: Float[Tensor, "batch heads key feature"],
+        query_features: Float[Tensor, "batch heads query query_feature"],
+        key_features: Float[Tensor, "batch heads key key_feature"],
     ) -> Float[Tensor, "batch heads query key"]:
         require_equal_width(type(self).__name__, query_features, key_features)
         return self.form().compare(query_features, key_features)

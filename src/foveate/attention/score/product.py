@@ -41,15 +41,15 @@ class Dot:
 
     def compare(
         self,
-        query_features: Float[Tensor, "batch heads query dim"],
-        key_features: Float[Tensor, "batch heads key dim"],
+        query_features: Float[Tensor, "batch heads query query_dim"],
+        key_features: Float[Tensor, "batch heads key key_dim"],
     ) -> Float[Tensor, "batch heads query key"]:
+        require_equal_width(type(self).__name__, query_features, key_features)
         return query_features @ key_features.mT
 
     def __call__(
         self, query: Float[Tensor, "batch heads query query_dim"], key: Float[Tensor, "batch heads key key_dim"]
     ) -> Float[Tensor, "batch heads query key"]:
-        require_equal_width(type(self).__name__, query, key)
         return self.compare(self.query_features(query), self.key_features(key))
 
     def form(self) -> Product:
