@@ -4,8 +4,8 @@ import argparse
 
 FILES, FOLDERS = {"FILE", "TOML", "TASK TOML"}, {"FOLDER", "RUN", "OUT"}
 """Placeholders of what is completed by names of files, and of folders."""
-NAMED = {"translate", "look", "evaluate", "export"}
-"""Commands that know the models that come with the package."""
+NAMED = {"look", "evaluate", "export"}
+"""Commands that know the models that come with the package, beside those of the models' tasks."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,16 +24,19 @@ def run(arguments: argparse.Namespace) -> int:
     import shtab
 
     from foveate.cli.program import build_parser
-    from foveate.storage.shipped import SHIPPED
+    from foveate.storage.run import read_run
+    from foveate.storage.shipped import SHIPPED, run_folder
+    from foveate.tasks import task_of
 
     program = build_parser((), whole=True)
+    known = NAMED | {task_of(read_run(run_folder(model))).verb.name for model in SHIPPED}
     for name, parser in program.commands.items():
         for action in parser._actions:
             if action.metavar in FILES:
                 action.complete = shtab.FILE  # type: ignore[attr-defined]
             elif action.metavar in FOLDERS:
                 action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
-            if action.metavar == "RUN" and name in NAMED:
+            if action.metavar == "RUN" and name in known:
                 action.complete = {**shtab.DIRECTORY, "bash": "_foveate_dirs"}  # type: ignore[attr-defined]
     named = f"_foveate_dirs() {{ compgen -d -- $1; compgen -W '{' '.join(SHIPPED)}' -- $1; }}"
     _split_by_task(program.commands["train"])

@@ -32,8 +32,8 @@ from foveate.voice import say
 
 Figures = Mapping[str, float]
 """What `validate` of a task measures, of a text that it was not trained with."""
-NOT_DATA = frozenset({"model", "train", "seed", "label_smoothing", "decode", "gaps", "guide"})
-"""Parts of a configuration that do not change what is in a run's folder of data."""
+NOT_DATA = frozenset({"model", "train", "seed", "label_smoothing", "decode"})
+"""Parts of a configuration that do not change what is in a run's folder of data, whatever the task."""
 
 
 class Sight:
@@ -64,6 +64,8 @@ class Side(ABC):
     """Metrics of which less is better."""
     per_token: ClassVar[frozenset[str]] = frozenset({"loss", "perplexity", "accuracy"})
     """Metrics that another tokeniser would count otherwise, so that they compare nothing between tokenisers."""
+    not_data: ClassVar[frozenset[str]] = NOT_DATA
+    """Parts of its configuration that do not change what is in a run's folder of data."""
     engines: ClassVar[tuple[str, ...]] = ("onnx",)
     """What a trained model may be exported for."""
 
@@ -257,7 +259,7 @@ class Side(ABC):
 
     def data_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The part of a configuration, as plain data, that decides what is in the folder of data."""
-        kept = {name: part for name, part in settings.items() if name not in NOT_DATA}
+        kept = {name: part for name, part in settings.items() if name not in self.not_data}
         kept["data"] = {name: part for name, part in settings["data"].items() if name != "max_tokens"}
         return kept
 

@@ -8,9 +8,6 @@ from foveate.data.text import require_texts
 from foveate.errors import UsageError
 from foveate.inspect import Trace, Track
 from foveate.inspect.trace import Observation, Pedigree
-from foveate.models.classifier import Classifier
-from foveate.models.recurrent_language_model import RecurrentLanguageModel
-from foveate.models.tagger import Tagger
 
 
 def require_text(text: str) -> None:
@@ -20,11 +17,19 @@ def require_text(text: str) -> None:
         raise UsageError("The text is empty: there is nothing to look at.")
 
 
-def traced(model: nn.Module, seen: Observation, pieces: Sequence[str], text: str, label: str | None = None) -> Trace:
+def traced(
+    model: nn.Module,
+    seen: Observation,
+    pieces: Sequence[str],
+    text: str,
+    label: str | None = None,
+    *,
+    attending: str = "Look at a model that attends.",
+) -> Trace:
     """The observation along the pieces, where they are as many as the model looked at, or along their numbers.
 
     Tracks: `source`, the pieces of the text as the model reads them; of a classifier whose pooling attends, `target`,
-    the label. Raises UsageError for a model without attention.
+    the label. Raises UsageError for a model without attention; `attending` is a sentence on how to get one with it.
     """
     tracks, lengths = {}, {record.shape[3] for record in seen} | {one.seen.weights.shape[2] for one in seen.others}
     if len(pieces) in lengths:
@@ -37,19 +42,6 @@ def traced(model: nn.Module, seen: Observation, pieces: Sequence[str], text: str
     if not trace.sites:
         raise UsageError(
             f"This {type(model).__name__} has no attention, so there is nothing to look at: a recurrent network keeps "
-            f"what it has read in its state. {_attending(model)}"
+            f"what it has read in its state. {attending}"
         )
     return trace
-
-
-def _attending(model: nn.Module) -> str:
-    """The command with which the same task trains a model that attends."""
-    settings = {
-        Tagger: ("tag", "model.encoder=transformer"),
-        Classifier: ("classify", "model.encoder=transformer"),
-        RecurrentLanguageModel: ("language_model", "model=gpt"),
-    }
-    found = next((ways for kind, ways in settings.items() if isinstance(model, kind)), None)
-    if found is None:
-        return "Look at a model that attends."
-    return f"`foveate train {found[0]}` with --set {found[1]} trains one that attends."

@@ -1,6 +1,7 @@
 """A model without attention is refused with the command that trains one of the same task that attends."""
 
 import shlex
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ def test_the_refusal_names_what_attends(task: str, config: Any, sizes: tuple[int
     with observe(model) as seen:
         pass
     with pytest.raises(UsageError, match=f"`foveate train {task}` with --set .* trains one that attends") as refused:
-        traced(model, seen, ["a"], "a")
+        traced(model, seen, ["a"], "a", attending=import_module(f"foveate.tasks.{task}.use").ATTENDING)
     assignment = shlex.split(str(refused.value).partition("--set ")[2])[0]
     kind = TASKS[task].side.run_config
     attends = build(kind, assign({}, [assignment])).model.build(*sizes)

@@ -37,6 +37,8 @@ from foveate.tasks.hugging_face import require_kind
 from foveate.tasks.labelling import LABELS, Predicted, require_digests
 from foveate.tasks.sight import require_text, traced
 
+ATTENDING = "`foveate train classify` with --set model.encoder=transformer trains one that attends."
+
 
 @dataclass(frozen=True)
 class Classified:
@@ -120,7 +122,7 @@ class TextClassifier(Looking):
         read = self.ids(text, "The text")
         seen = observed(self.model, lambda: self._logits([read]))
         label = self.classify(text).label if self.attends else None
-        return traced(self.model, seen, self._labels(read, text), text, label)
+        return traced(self.model, seen, self._labels(read, text), text, label, attending=ATTENDING)
 
     @torch.inference_mode()
     def align(self, text: str) -> Alignment:

@@ -27,6 +27,7 @@ from foveate.tasks.language_model.task import LanguageModelTask, LanguageModelTa
 from foveate.tasks.sight import require_text, traced
 from foveate.tasks.text import TextConfig, load_text_model, text_of, tokens_of
 
+ATTENDING = "`foveate train language_model` with --set model=gpt trains one that attends."
 NEVER = (PAD, BOS, UNKNOWN)
 """Tokens that are no text."""
 
@@ -189,7 +190,7 @@ class Generator(Looking):
         require_text(text)
         read = self.fitting(text)
         seen = observed(self.model, lambda: self.model(Batch.of([read])))
-        return traced(self.model, seen, self._labels(read, text), text)
+        return traced(self.model, seen, self._labels(read, text), text, attending=ATTENDING)
 
     @torch.inference_mode()
     def align(self, text: str, *, layer: int | None = None) -> Alignment | None:

@@ -24,7 +24,7 @@ from foveate.tasks.masked_language_model.use import GAP, Filler
 from foveate.tasks.option import chunks
 from foveate.tasks.plan import Probe, made_up, vocabulary
 from foveate.tasks.report import Sample
-from foveate.tasks.side import Figures
+from foveate.tasks.side import NOT_DATA, Figures
 from foveate.tasks.size import Allowance, Suggestion
 from foveate.tasks.strange import Strangers
 from foveate.tasks.text import TOKENISER, TextData, text_of
@@ -37,6 +37,7 @@ class MaskedLanguageModelSide(TextSide):
 
     entry, config, task = TASK, MaskedLanguageModelConfig, MaskedLanguageModelTask
     validated = VALIDATED
+    not_data = NOT_DATA | {"gaps"}
     names = ("read", "gap")
 
     def suggest(self, config: MaskedLanguageModelConfig, allowance: Allowance) -> Suggestion:

@@ -26,6 +26,8 @@ from foveate.tasks.labelling import Predicted
 from foveate.tasks.sight import require_text, traced
 from foveate.tasks.tag.task import TagConfig, Vocabulary
 
+ATTENDING = "`foveate train tag` with --set model.encoder=transformer trains one that attends."
+
 
 @dataclass(frozen=True)
 class TaggedSentence:
@@ -109,7 +111,7 @@ class SentenceTagger(Looking):
         words = self._words(text)
         self._require_positions(words, 1)
         seen = observed(self.model, lambda: self.model(self._batch([words])))
-        return traced(self.model, seen, self.vocabulary.labels_of(words), text)
+        return traced(self.model, seen, self.vocabulary.labels_of(words), text, attending=ATTENDING)
 
     def strange(self, text: str) -> list[str]:
         """The words of a text that the model has no way to read whole, each once: its vocabulary lacks the word, and

@@ -9,7 +9,7 @@ from foveate.data.text import Pair, read_pairs
 from foveate.errors import DataError, UsageError
 from foveate.metrics.corpus import METRICS, evaluate, require_metrics
 from foveate.storage.draft import disk_errors
-from foveate.tasks.side import Side
+from foveate.tasks.side import NOT_DATA, Side
 from foveate.tasks.subject import Asked, Bucket, Scored, grouped, in_percent, measured_lengths
 from foveate.tasks.translate import TASK
 from foveate.tasks.translate.pair import Pairs
@@ -30,6 +30,7 @@ class TranslationSubject(Side):
 
     entry, config, task = TASK, TranslateConfig, TranslateTask
     validated = VALIDATED
+    not_data = NOT_DATA | {"guide"}
     lower = frozenset(
         {"loss", "perplexity", "alignment"} | {name for name in METRICS if name.endswith("error") or name == "ter"}
     )
