@@ -9,10 +9,10 @@ PYRIGHT := 1.1.414
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types viewer clean
+.PHONY: help demo test lint types viewer dist release clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.user ## train on a pronunciation dictionary (for some minutes), score, draw alignments, write demo/report.html
 	@$(BIN)/python examples/pronunciation/run.py --out demo
@@ -38,6 +38,15 @@ types: $(VENV)/.developer ## check the Python of README and pages as their reade
 viewer: ## check that the committed viewer is what viewer/ builds, and test it; needs node 20 and chromium
 	@echo "== viewer"
 	@cd viewer && npm ci --no-audit --no-fund --loglevel=error && ./check-build && npm test && npm run e2e
+
+dist: $(VENV)/.developer ## build the source distribution and, from it, the wheel into dist/
+	@echo "== building"
+	@rm -rf dist
+	@$(BIN)/python -m build --outdir dist . >/dev/null
+	@ls dist
+
+release: dist ## install the wheel into a fresh environment outside the repository, and use it there
+	@.ci/release "$(PYTHON)" dist/foveate-*.whl
 
 clean: ## remove what demo, examples, tests and builds leave behind; .venv stays
 	rm -rf demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
