@@ -7,8 +7,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from foveate.attention import Attention, Explanation, Plan, Positions, ScaledDot, Softmax, Visibility
+from foveate.attention import Attention, Explanation, Plan, Positions, ScaledDot, Visibility
 from foveate.attention.bias import Bias
+from foveate.attention.normaliser import softmax_temperature
 from foveate.attention.normaliser.normaliser import Rows, Scores, Visible, Weights, precise
 from foveate.errors import UsageError
 from foveate.hugging_face.standing import Demand, Standing
@@ -184,7 +185,7 @@ class Guest(Attention):
         return SoftCapped(cap=demand.cap, scale=demand.scale)
 
     def _sunk(self, sinks: Tensor) -> Sunk:
-        if self.normaliser != Softmax():
+        if softmax_temperature(self.normaliser) != 1.0:
             raise UsageError(
                 f"The model has sinks beside its keys, which {self.normaliser} does not know. "
                 "Leave this layer its softmax, or give another layer the new normaliser."

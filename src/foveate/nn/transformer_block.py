@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from foveate.attention import (
     AnyMechanismConfig,
     AttentionConfig,
-    HardConfig,
     LocationAwareConfig,
     MechanismConfig,
     Positions,
@@ -142,7 +141,7 @@ def require_parallel(site: str, attention: MechanismConfig) -> None:
             "computes all positions at once. Choose another score, or a recurrent decoder"
         )
     normaliser = getattr(attention, "normaliser", None)
-    if isinstance(normaliser, HardConfig) and normaliser.mode == "sample":
+    if getattr(normaliser, "learns_from_reward", False):
         raise ValueError(
             f'{site}.normaliser.mode cannot be "sample": only recurrent decoders learn from sampled weights. '
             'Choose "straight_through" or "gumbel"'

@@ -108,7 +108,7 @@ class Hard(nn.Module):
         log_probability = torch.where(drawn, logs.gather(-1, place)[..., 0], 0.0)
         tell(Choice(log_probability, -(distribution * logs).sum(-1)))
 
-    symbol = "hard"
+    symbol, is_hard = "hard", True
 
     @property
     def is_drawn(self) -> bool:
@@ -123,7 +123,11 @@ class Hard(nn.Module):
     @property
     def undivided(self) -> bool:
         """A draw is told of once, and its `expectation` decides for whole examples; Gumbel noise is each pair's own."""
-        return self.training and self.mode == "sample"
+        return self.training and self.learns_from_reward
+
+    @property
+    def learns_from_reward(self) -> bool:
+        return self.mode == "sample"
 
     def header(self) -> dict[str, str | float]:
         return self._distribution.header() if self.is_drawn else {"kind": "hard"}
@@ -165,6 +169,10 @@ class HardConfig:
     def __post_init__(self) -> None:
         require_real(positive=True, temperature=self.temperature)
         _require_expectation(self.expectation)
+
+    @property
+    def learns_from_reward(self) -> bool:
+        return self.mode == "sample"
 
     def build(self) -> Hard:
         return Hard(

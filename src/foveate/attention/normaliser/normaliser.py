@@ -34,6 +34,8 @@ class Normaliser(Protocol):
     * `sums_to_one = False`: a row that sees something need not sum to 1.
     * `undivided = True`: all queries have to be normalised by one call.
     * `is_drawn = True`: tiles show the distribution that one key is drawn from.
+    * `is_hard = True`: a query looks at one key, and weights have no gradient of their own. With
+      `learns_from_reward = True`, `reward_weight` and `entropy_weight` say how `Reinforce` teaches it.
     * `header()`: the kind and the parameters by which a trace names a normaliser of this package that makes the same
       weights. Without one, a trace keeps weights one by one.
     * `symbol`: how it is written in a formula.
