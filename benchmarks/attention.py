@@ -2,7 +2,7 @@
 
 python benchmarks/attention.py --threads 1                                # an hour or more
 python benchmarks/attention.py --work additive window --sizes 256 1024 --dtypes float32
-python benchmarks/attention.py --device cuda                              # first: foveate doctor --calibrate
+python benchmarks/attention.py --device cuda
 
 Each row of a work computes the same numbers (checked first). Variants take turns in one process; the fastest of the
 rounds counts. Memory is what one call adds to the peak of a fresh process, or of what is allocated on the GPU. On a GPU
@@ -112,7 +112,7 @@ def dots(rule: Visibility | None, bias: Any = None) -> Callable[..., dict[str, R
 
 
 def ours(attention: Attention, query: Tensor, key: Tensor, value: Tensor, at: Positions) -> dict[str, Run]:
-    """The planner's choice, and every path by itself."""
+    """The path that is chosen, and every path by itself."""
     found: dict[str, Run] = {"foveate": lambda: attention.run(query, key, value, at=at)}
     for path in attention.paths:
         if not path.refuses(attention, query, key, at) and path.cost(attention, query, key, at).bytes < LARGEST:

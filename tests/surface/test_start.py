@@ -54,7 +54,6 @@ def test_no_command_measures_the_machine_unless_it_is_asked_to(
         raise AssertionError("a race")
 
     monkeypatch.setattr("foveate.machine.measure.race", refuse)
-    monkeypatch.setattr("foveate.attention.calibration.machine.race", refuse)
     files = ("--source", corpus / "source.txt", "--target", corpus / "target.txt")
     for words in (
         ("translate", trained, "abc", "--align"),

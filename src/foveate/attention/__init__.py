@@ -1,6 +1,6 @@
 """The algebra of attention: scores, visibility and normalisers are values; an `Attention` joins them."""
 
-from foveate.attention.attention import Attention, Explanation, Plan
+from foveate.attention.attention import Attention, Explanation
 from foveate.attention.bias import (
     Alibi,
     AlibiConfig,
@@ -26,6 +26,7 @@ from foveate.attention.normaliser import (
     Sparsemax,
 )
 from foveate.attention.paths import PATHS, Cost, EdgeWeights, Formula, MaterialisedPath, Path, edge_weights
+from foveate.attention.plan import Plan
 from foveate.attention.position import Positions
 from foveate.attention.record import AttentionRecord, Recording, record
 from foveate.attention.reinforce import Reinforce, choices

@@ -1,5 +1,6 @@
 """One attention: score → bias → visibility → normaliser → context, with three verbs: explain, run and plan."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -8,15 +9,16 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from foveate import machine
-from foveate.attention import check, display, planner, record
+from foveate.attention import check, display, record
 from foveate.attention.bias import Bias
+from foveate.attention.chooser import Choice, choose
 from foveate.attention.claim import is_hooked
 from foveate.attention.normaliser import Normaliser, Softmax, softmax_temperature
 from foveate.attention.paths import PATHS
 from foveate.attention.paths.additive import looked_back
 from foveate.attention.paths.materialised import biased_scores, materialise
 from foveate.attention.paths.path import Path, share_heads
+from foveate.attention.plan import Plan, PlannedPath
 from foveate.attention.position import Positions, require_facts, require_places, traced
 from foveate.attention.score import FeedbackScore, KeyedScore, PlacedScore, ScaledDot, Score
 from foveate.attention.transform import Transform
@@ -59,54 +61,6 @@ class Explanation:
         odd = int((~self.weights.isfinite()).sum())
         lost = f", {display.counted(odd, 'weight')} not a number" if odd else ""
         return f"{self.shows} weights, {seen:.3g} % of the pairs visible{lost}; context {tuple(self.context.shape)}"
-
-
-@dataclass(frozen=True)
-class PlannedPath:
-    """What one path says to an attention of this size."""
-
-    name: str
-    reasons: tuple[str, ...]
-    """Why it refuses; empty when it would do."""
-    flops: float
-    bytes: float
-    """Memory beyond inputs and output, at the peak."""
-    seconds: float
-    """The planner's estimate; forward and backward when gradients are wanted. Without what an additive score makes of
-    the keys, which takes every path the same.
-    """
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Which path runs, and why not the others."""
-
-    chosen: str
-    because: str
-    paths: tuple[PlannedPath, ...]
-
-    def __str__(self) -> str:
-        mine = next(path for path in self.paths if path.name == self.chosen)
-        others = [
-            f"{path.name} refused: {', '.join(path.reasons)}"
-            if path.reasons
-            else f"{path.name} would take {path.seconds / mine.seconds:.1f} times as long"
-            for path in self.paths
-            if path.name != self.chosen
-        ]
-        return f"{self.chosen} ({'; '.join([self.because, *others])})"
-
-    def table(self) -> str:
-        """A line for each path, the fastest first: estimated time, arithmetic and memory, or why it refuses."""
-        ranked = sorted(self.paths, key=lambda path: (bool(path.reasons), path.seconds))
-        width = max(len(path.name) for path in ranked)
-        lines = []
-        for path in ranked:
-            numbers = f"{path.seconds * 1e3:10.3f} ms  {path.flops / 1e6:10.1f} MFLOP  {path.bytes / 2**20:8.1f} MiB"
-            mark = "→" if path.name == self.chosen else " "
-            answer = f"refuses: {', '.join(path.reasons)}" if path.reasons else numbers
-            lines.append(f"{mark} {path.name:{width}}  {answer}")
-        return "\n".join(lines)
 
 
 class Attention(nn.Module):
@@ -153,8 +107,8 @@ class Attention(nn.Module):
     ) -> None:
         """`transforms` change queries and keys first, in their order. `centre` says where in the keys each query wants
         to look, for rules and biases that read `Positions.centre`. Normalised weights are multiplied by exp(reweight).
-        `kind` only labels records. `paths` may be extended by your own; of those that accept, the one that should be
-        the fastest runs.
+        `kind` only labels records. `paths` may be extended by your own; of those that accept, one of your own runs, or
+        else the one that should be the fastest.
         """
         super().__init__()
         self.score: Score | PlacedScore = ScaledDot() if score is None else score
@@ -177,8 +131,7 @@ class Attention(nn.Module):
         self.paths: tuple[Path, ...] = check.require_parts("paths", paths, Path)
         if not self.paths:
             raise ValueError("`paths` is empty, so nothing could run. Leave it out for all, or give one at least.")
-        self._chosen: dict[object, Path] = {}
-        self._tuned = machine.current()
+        self._chosen: dict[object, Choice] = {}
 
     def key_features(self, key: Float[Tensor, "batch heads key key_dim"]) -> Tensor | None:
         """The key's part of the score, to be computed once and passed to every `run` on the same keys; None where
@@ -225,7 +178,8 @@ class Attention(nn.Module):
         if dropout != 0.0:
             check.require_probability(dropout=dropout)
         record.note(self, self.kind, query, key, at, source=source)
-        path = self._choose(query, key, at, training=self._trains(query, key, value, key_features), kept=key_features)
+        training = self._trains(query, key, value, key_features)
+        path = self._choose(query, key, at, training=training, kept=key_features).path
         return path.run(self, query, key, value, at=at, key_features=key_features, dropout=dropout)
 
     def step(
@@ -258,12 +212,11 @@ class Attention(nn.Module):
     ) -> Plan:
         """Which path `run` would take for inputs of this size, and what the others answer."""
         query, key, at = self._placed(query, key, key, at)
-        training = self._trains(query, key)
-        chosen = self._choose(query, key, at, training=training)
+        choice = self._choose(query, key, at, training=self._trains(query, key))
         self._require_score(query, key, at)
-        answers = tuple(self._answer(path, query, key, at, training=training) for path in self.paths)
+        answers = tuple(self._answer(path, query, key, at) for path in self.paths)
         because = f"{type(self.score).__name__} + {self.visibility} + {type(self.normaliser).__name__}"
-        return Plan(chosen.name, because, answers)
+        return Plan(choice.path.name, because, answers, choice.because)
 
     @property
     def max_length(self) -> int | None:
@@ -291,53 +244,45 @@ class Attention(nn.Module):
             return True
         return any(weight.requires_grad for weight in self.parameters())
 
-    def _choose(self, query: Tensor, key: Tensor, at: Positions, *, training: bool, kept: Tensor | None = None) -> Path:
-        """The path that should be the fastest. The choice is remembered for calls of the same kind and size."""
-        if torch.compiler.is_compiling():  # tables of rates are nothing to trace, and choices nothing to keep
-            plain = (path for path in self.paths if getattr(path, "traceable", False))
-            for path in plain:
-                if not path.refuses(self, query, key, at):
-                    return path
+    def _choose(
+        self, query: Tensor, key: Tensor, at: Positions, *, training: bool, kept: Tensor | None = None
+    ) -> Choice:
+        """The path that should be the fastest. A choice is kept for what it depends on beside the parts."""
+        if torch.compiler.is_compiling():  # rules and what is kept are nothing to trace
+            for path in self.paths:
+                if getattr(path, "traceable", False) and not path.refuses(self, query, key, at):
+                    return Choice(path, "the first path of torch's own operations that accepts is compiled")
         made = None if kept is None else kept.shape
-        kind = (query.shape, key.shape, query.dtype, query.device, training, at.aligned, traced(), made)
-        if self._tuned is not machine.current():
-            self._tuned = machine.current()
-            self._chosen.clear()
-        remembered = self._chosen.get(kind)
-        if remembered is not None and (
-            _by_kind(remembered, self.score) or not remembered.refuses(self, query, key, at)
-        ):
-            return remembered
+        draws = getattr(self.normaliser, "training", False)
+        state = (training, traced(), is_hooked(self.score), draws)
+        places = (at.aligned, at.real is None, at.previous is None, at.query_bucket is None)
+        kind = (query.shape, key.shape, query.dtype, query.device, places, made, state)
+        earlier = self._chosen.get(kind)
+        if earlier is not None and (_by_kind(earlier.path) or not earlier.path.refuses(self, query, key, at)):
+            return earlier
         if not traced():
             self._require_parts(query, key, at)
             if kept is not None:
                 self._require_kept(query, key, kept)
-        accepting = [path for path in self.paths if not path.refuses(self, query, key, at)]
-        if not accepting:
-            reasons = "; ".join(f"{path.name}: {', '.join(path.refuses(self, query, key, at))}" for path in self.paths)
-            raise ValueError(
-                f"No path accepts this attention ({reasons}). Add `materialised`, which accepts every one."
-            )
+        choice = choose(self.paths, self, query, key, at, training=training)
         if len(self._chosen) > REMEMBERED:
             self._chosen.clear()
-        self._chosen[kind] = min(
-            accepting, key=lambda path: planner.seconds(path, self, query, key, at, training=training)
-        )
-        return self._chosen[kind]
+        self._chosen[kind] = choice
+        return choice
 
     def __setattr__(self, name: str, value: Any) -> None:
         """A part that is exchanged makes every choice anew."""
         if name in self.__dict__.get("_modules", {}) and not isinstance(value, nn.Module):
             del self._modules[name]  # a part with weights may make room for one without
         super().__setattr__(name, value)
-        if (chosen := self.__dict__.get("_chosen")) and name != "_tuned":
+        if chosen := self.__dict__.get("_chosen"):
             chosen.clear()
 
-    def _answer(self, path: Path, query: Tensor, key: Tensor, at: Positions, *, training: bool) -> PlannedPath:
+    def _answer(self, path: Path, query: Tensor, key: Tensor, at: Positions) -> PlannedPath:
         reasons = tuple(path.refuses(self, query, key, at))
-        cost = path.cost(self, query, key, at)
-        took = planner.seconds(path, self, query, key, at, training=training)
-        return PlannedPath(path.name, reasons, cost.flops, cost.bytes, took)
+        cost = getattr(path, "cost", None)
+        flops, held = (math.nan, math.nan) if cost is None else cost(self, query, key, at)
+        return PlannedPath(path.name, reasons, flops, held)
 
     def _placed(
         self, query: Tensor, key: Tensor, value: Tensor, at: Positions | None
@@ -409,8 +354,6 @@ class Attention(nn.Module):
             )
 
 
-def _by_kind(path: Path, score: object) -> bool:
-    """Whether a path's refusal depends on nothing but the attention's parts and what `_choose` remembers choices by. A
-    hook may have been put on a part since.
-    """
-    return getattr(path, "by_kind", False) and not is_hooked(score)
+def _by_kind(path: Path) -> bool:
+    """Whether a path's refusal depends on nothing but the attention's parts and what `_choose` remembers choices by."""
+    return getattr(path, "by_kind", False)

@@ -150,7 +150,7 @@ NEEDS = {
 }
 NEEDS_EACH = {
     "transforms": "Each needs `query` and `key`, as Rotary() has.",
-    "paths": "Each needs `refuses`, `cost` and `run`, as SDPAPath() has.",
+    "paths": "Each needs `refuses` and `run`, as SDPAPath() has.",
 }
 
 

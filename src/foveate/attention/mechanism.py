@@ -5,7 +5,8 @@ from typing import Literal, Protocol, runtime_checkable
 from jaxtyping import Float
 from torch import Tensor
 
-from foveate.attention.attention import Explanation, Plan
+from foveate.attention.attention import Explanation
+from foveate.attention.plan import Plan
 from foveate.attention.position import Positions
 from foveate.attention.visibility import Visibility, same_segment
 

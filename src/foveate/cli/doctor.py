@@ -3,7 +3,6 @@
 import argparse
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 
 from foveate import __version__
 from foveate.errors import UsageError
@@ -22,15 +21,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--calibrate",
         action="store_true",
-        help="measure the switches and every way to execute an attention, and keep both for all later runs",
+        help="measure which switches of torch gain on this machine, and keep them for all later commands",
     )
     parser.add_argument(
         "--minutes",
         type=float,
         metavar="M",
-        help="how long to calibrate (default 2): longer finds the fastest way, or one within 10 %% of it, more often",
+        help="how long to measure (default: some seconds): other programs mislead a longer measurement less",
     )
-    parser.add_argument("--threads", type=int, metavar="N", help="calibrate for this many threads")
+    parser.add_argument("--threads", type=int, metavar="N", help="use this many threads, and keep switches for as many")
     parser.epilog = "Exit code 4 when the self-test fails. Paste the output into a bug report."
 
 
@@ -41,15 +40,13 @@ def run(arguments: argparse.Namespace) -> int:
     import torch
 
     from foveate import machine, native
-    from foveate.attention import calibration
     from foveate.attention.paths import pairwise_triton
     from foveate.attention.selftest import self_test
 
     if arguments.minutes is not None and not arguments.calibrate:
-        raise UsageError("--minutes says how long to calibrate, and would change nothing. Add --calibrate.")
+        raise UsageError("--minutes says how long to measure, and nothing is measured. Add --calibrate.")
     if arguments.minutes is not None and not 0 < arguments.minutes < math.inf:
         raise UsageError(f"--minutes {arguments.minutes:g}: write how long to measure, such as 2 or 13.")
-    minutes = arguments.minutes or 2.0
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     print(f"foveate {__version__}, Python {platform.python_version()}, {platform.platform()}")
@@ -65,14 +62,9 @@ def run(arguments: argparse.Namespace) -> int:
         missing = pairwise_triton.unavailable(torch.device("cuda"))
         print(f"kernels for the GPU: {f'none, {missing}' if missing else 'in use'}")
     if arguments.calibrate:
-        print(f"calibrating for {minutes:g} minutes …", flush=True)
-        machine.use(machine.measured())
-        found = calibration.calibrate(patience=60 * minutes)
-        if torch.cuda.is_available():
-            print(f"calibrated on the CPU: {found}; now the GPU, as long …", flush=True)
-            found = calibration.joined(found, calibration.calibrate(patience=60 * minutes, device="cuda"))
-        file = machine.keep(replace(machine.current(), rates=found.rates))
-        print(f"calibrated: {found}; kept in {file}")
+        print("measuring the switches …", flush=True)
+        file = machine.keep(machine.measured(patience=60 * (arguments.minutes or 0.0)))
+        print(f"measured, and kept in {file}")
     for line in _switches():
         print(line)
     passed = True

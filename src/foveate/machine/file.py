@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, fields
@@ -14,9 +13,7 @@ from foveate import native
 from foveate.machine.switch import Tuning
 
 VERSION = 2
-"""Raised when the numbers of a rate mean something else: what was kept before is then not used."""
-NUMBERS = 7
-"""How many a rate begins with, one for each of the planner's features, and how many each point behind them has."""
+"""Raised when a switch means something else: what was kept before is then not used."""
 
 
 def own_file() -> Path:
@@ -31,10 +28,8 @@ def keep(tuning: Tuning) -> Path:
     file = own_file()
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)  # compiled kernels, which lie there too, ask for it
     partial = file.with_suffix(f".{os.getpid()}")
-    rates = {name: [float(f"{number:.4g}") for number in numbers] for name, numbers in tuning.rates.items()}
     told = {"version": VERSION, "torch": torch.__version__, "threads": torch.get_num_threads()}
-    written = json.dumps({**told, **asdict(tuning), "rates": rates}).replace("], ", "],\n")
-    partial.write_text(written + "\n", encoding="utf-8")
+    partial.write_text(json.dumps({**told, **asdict(tuning)}) + "\n", encoding="utf-8")
     partial.replace(file)
     return file
 
@@ -55,20 +50,11 @@ def _read(told: object) -> Tuning | None:
     if not isinstance(told, Mapping) or told.get("version") != VERSION:
         return None
     switches = {field.name: told.get(field.name) for field in fields(Tuning)}
-    rates, rows = switches["rates"], switches["packed_rows"]
-    on = [value for name, value in switches.items() if name not in ("rates", "packed_rows")]
-    if not (isinstance(rates, Mapping) and all(map(is_rates, rates.values()))):
-        return None
+    rows = switches["packed_rows"]
+    on = [value for name, value in switches.items() if name != "packed_rows"]
     if type(rows) is not int or rows < 0 or not all(isinstance(value, bool) for value in on):
         return None
     return Tuning(**switches)  # type: ignore[arg-type]
-
-
-def is_rates(numbers: object) -> bool:
-    """Whether these can be the rates of a path: numbers, and as many as the planner asks for."""
-    if not isinstance(numbers, list | tuple) or not numbers or len(numbers) % NUMBERS:
-        return False
-    return all(type(one) in (int, float) and math.isfinite(one) for one in numbers)
 
 
 def _folder() -> Path:

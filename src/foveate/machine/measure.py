@@ -8,20 +8,28 @@ import torch
 
 from foveate.machine.switch import Tuning, current, use
 
+ROUNDS = 15
+RACES = 5
+"""At most, among all switches."""
 
-def measured() -> Tuning:
-    """Measure the switches on this machine (about two seconds), put the gains in force, and return them."""
+
+def measured(patience: float = 0.0) -> Tuning:
+    """Measure the switches on this machine (about two seconds, or `patience`), put the gains in force, and return them.
+
+    A longer measurement is less likely to be misled by what else the machine does.
+    """
     use(Tuning(allocator=True))
-    use(replace(current(), onednn_matmul=_onednn_gains()))
-    use(replace(current(), packed_rows=_packed_rows(), flush_denormals=_denormals_are_slow()))
+    use(replace(current(), onednn_matmul=_onednn_gains(patience / RACES)))
+    slow = _denormals_are_slow(patience / RACES)
+    use(replace(current(), packed_rows=_packed_rows(patience / RACES), flush_denormals=slow))
     return current()
 
 
-def _denormals_are_slow() -> bool:
+def _denormals_are_slow(patience: float) -> bool:
     """Whether numbers too small for float32's whole precision take at least 1.5 times as long, and can be made zero."""
     few = 2**14  # too few for a second thread
     normal, denormal = torch.full((few,), 1.0), torch.full((few,), 1e-39)
-    normal_seconds, denormal_seconds = race(lambda: normal * 0.5, lambda: denormal * 0.5)
+    normal_seconds, denormal_seconds = race(lambda: normal * 0.5, lambda: denormal * 0.5, patience=patience)
     return denormal_seconds > 1.5 * normal_seconds and torch.set_flush_denormal(True)
 
 
@@ -40,12 +48,12 @@ def onednn_is_exact() -> bool:
     return error(_through_onednn(a, b)) <= max(4 * error(a @ b), 1e-6)
 
 
-def _onednn_gains() -> bool:
+def _onednn_gains(patience: float) -> bool:
     """Whether oneDNN multiplies float32 matrices at least 1.05 times as fast, with float32 accuracy."""
     if not onednn_is_exact():
         return False
     a, b = _factors()
-    onednn_seconds, default_seconds = race(lambda: _through_onednn(a, b), lambda: a @ b)
+    onednn_seconds, default_seconds = race(lambda: _through_onednn(a, b), lambda: a @ b, patience=patience)
     return onednn_seconds * 1.05 <= default_seconds
 
 
@@ -63,7 +71,7 @@ def _through_onednn(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 @torch.inference_mode()
-def _packed_rows() -> int:
+def _packed_rows(patience: float) -> int:
     """The least number of rows from which products with packed weights are faster and as exact; 0 if there is none.
 
     Several weights in turn, because decoding streams all weights of a model through the cache at every step.
@@ -84,31 +92,25 @@ def _packed_rows() -> int:
 
         exact = x.double() @ weights[0].double().mT
         errors = [float((products()[0] - exact).abs().max() / exact.abs().max()) for products in (ours, theirs)]
-        packed_seconds, plain_seconds = race(ours, theirs)
+        packed_seconds, plain_seconds = race(ours, theirs, patience=patience)
         if errors[0] <= max(4 * errors[1], 1e-6) and packed_seconds * 1.05 < plain_seconds:
             return rows
     return 0
 
 
-def race(*works: Callable[[], object], repeats: int = 15, device: str = "cpu") -> list[float]:
-    """The fastest run of each in seconds. They take turns, so that a busy moment of the machine hits all alike; on one
-    thread of a CPU its own time counts, not what others take of the core. A GPU is waited for before and after.
+def race(*works: Callable[[], object], patience: float = 0.0) -> list[float]:
+    """The fastest run of each in seconds, over 15 rounds, or more in so many seconds. They take turns, so that a busy
+    moment of the machine hits all alike; on one thread its own time counts, not what others take of the core.
     """
-    alone = device == "cpu" and torch.get_num_threads() == 1
-    clock = time.process_time if alone else time.perf_counter
+    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
     fastest = [float("inf")] * len(works)
-    for turn in range(repeats + 1):
+    for work in works:
+        work()  # warms up
+    rounds, begun = 0, time.monotonic()
+    while rounds < ROUNDS or time.monotonic() - begun < patience:
         for index, work in enumerate(works):
-            _settle(device)
             start = clock()
             work()
-            _settle(device)
-            if turn:  # the first turn warms up
-                fastest[index] = min(fastest[index], clock() - start)
+            fastest[index] = min(fastest[index], clock() - start)
+        rounds += 1
     return fastest
-
-
-def _settle(device: str) -> None:
-    """Wait until everything that was asked of a GPU is done."""
-    if device == "cuda":
-        torch.cuda.synchronize()

@@ -6,14 +6,12 @@
 3. Weights in oneDNN's own layout for inference, where the default BLAS is slow at a few dozen rows.
 4. Numbers below 1e-38 (denormal ones) become zero, where the processor is slow at them. Weights far below a row's
    largest, as unscaled scores and ALiBi make, and their gradients are full of them.
-5. Which way to execute an attention is the fastest: `attention.calibration` measures that, the rates are kept here.
 """
 
 import ctypes
 import os
-from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -27,18 +25,15 @@ class Tuning:
     packed_rows: int = 0
     """From this many rows on, inference multiplies with weights in oneDNN's own layout; 0: never."""
     flush_denormals: bool = False
-    rates: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """How fast each way to execute an attention is here, for the planner; empty: as on a processor like this one."""
 
     def __str__(self) -> str:
         onednn = "oneDNN" if self.onednn_matmul else "torch's default"
         allocator = "large tensors keep their pages" if self.allocator else "system default"
         packed = f"from {self.packed_rows} rows on" if self.packed_rows else "never"
         denormals = "made zero" if self.flush_denormals else "kept"
-        attention = f"measured {len(self.rates)} path variants" if self.rates else "by default rates"
         return (
             f"float32 products: {onednn}; allocator: {allocator}; packed weights in inference: {packed}; "
-            f"denormal numbers: {denormals}; choice of attention paths: {attention}"
+            f"denormal numbers: {denormals}"
         )
 
 

@@ -8,7 +8,6 @@ from typing import Any
 from foveate.config import build
 from foveate.errors import UsageError
 from foveate.machine import Tuning
-from foveate.machine.file import is_rates
 from foveate.storage.manifest import DamagedError
 from foveate.train.history import Validation, from_json, metrics_from_json
 
@@ -39,7 +38,7 @@ class OpenWindow:
 class State:
     """The state of training without the weights and the moments.
 
-    `native` is missing in checkpoints of earlier versions.
+    `native` is missing in checkpoints of earlier versions, and these have `tuning.rates`, which chose attention paths.
     """
 
     format: int
@@ -59,12 +58,12 @@ class State:
         for name in ("step", "tokens", "seconds", "log_bytes", "threads"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be below 0, got {getattr(self, name)}")
-        if not all(map(is_rates, self.tuning.rates.values())):
-            raise ValueError("tuning.rates are not rates of the planner")
 
     @classmethod
     def read(cls, values: Mapping[str, Any], step: int, path: Path) -> "State":
         """The state of a checkpoint. Raises DamagedError if training cannot have written it, or for another step."""
+        if isinstance(tuning := values.get("tuning"), Mapping):
+            values = {**values, "tuning": {name: value for name, value in tuning.items() if name != "rates"}}
         try:
             state = build(cls, values, where=f"{path}:")
         except UsageError as error:

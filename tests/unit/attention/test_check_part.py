@@ -102,7 +102,7 @@ WRONG: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: Attention(paths=["sdpa"]),
         TypeError,
-        "`paths` has 'sdpa'. Each needs `refuses`, `cost` and `run`, as SDPAPath() has.",
+        "`paths` has 'sdpa'. Each needs `refuses` and `run`, as SDPAPath() has.",
     ),
     (
         lambda: Attention(paths="sdpa"),

@@ -43,10 +43,10 @@ def test_the_calls_of_a_plan_are_those_of_a_step_of_training(
     run = Attention._choose
 
     def spied(self: Attention, query: Any, key: Any, at: Any, **how: Any) -> Any:
-        path = run(self, query, key, at, **how)
+        choice = run(self, query, key, at, **how)
         if how["training"] and not traced():  # as while operations are counted
-            chosen[(*query.shape[:3], key.shape[2], query.dtype, path.name)] += 1
-        return path
+            chosen[(*query.shape[:3], key.shape[2], query.dtype, choice.path.name)] += 1
+        return choice
 
     with monkeypatch.context() as patch:
         patch.setattr(Attention, "_choose", spied)

@@ -112,6 +112,11 @@ class KernelPath:
                 reasons.append("running sums need query i and key i in one place")
         return reasons
 
+    def pays(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> bool:
+        """Sums of features pay where there are more keys than features: with fewer, weights are smaller than sums."""
+        score, dim = formula.score, query.shape[-1]
+        return isinstance(score, KernelScore) and key.shape[2] > max(score.num_features(dim), 1.5 * dim)
+
     def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
         (batch, heads, queries, dim), keys = query.shape, key.shape[2]
         score = formula.score

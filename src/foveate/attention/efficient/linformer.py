@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from foveate.attention.attention import Attention, Explanation, Plan
+from foveate.attention.attention import Attention, Explanation
 from foveate.attention.check import (
     require_choice,
     require_equal_width,
@@ -18,6 +18,7 @@ from foveate.attention.check import (
 )
 from foveate.attention.efficient.demand import demand_of, require
 from foveate.attention.paths.path import share_heads
+from foveate.attention.plan import Plan
 from foveate.attention.position import Positions, require_places
 from foveate.attention.score import ScaledDot
 from foveate.attention.visibility import Visibility, everything, padding

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from foveate.attention.attention import Explanation, Plan, PlannedPath
+from foveate.attention.attention import Explanation
 from foveate.attention.check import (
     require_equal_width,
     require_made_for,
@@ -20,8 +20,8 @@ from foveate.attention.check import (
 from foveate.attention.efficient.demand import Demand, demand_of, require
 from foveate.attention.normaliser import Softmax
 from foveate.attention.paths.hidden import weigh
-from foveate.attention.paths.path import Cost, share_heads
-from foveate.attention.planner import features, is_training, rates_of
+from foveate.attention.paths.path import share_heads
+from foveate.attention.plan import Plan, PlannedPath
 from foveate.attention.position import Positions, require_places
 from foveate.attention.visibility import Visibility, everything
 
@@ -337,11 +337,9 @@ class SinkhornAttention(nn.Module):
         pairs = float(batch * heads * queries * 2 * self.block)
         mixing = 4.0 * batch * heads * count * count * self.block * dim
         room = max(query.element_size(), 4) * (3 * pairs + 2.0 * batch * heads * keys * dim)
-        cost = Cost(4.0 * pairs * dim + mixing, room, pairs=pairs)
-        rates = rates_of("sinkhorn", query, training=is_training(query, key))
-        took = sum(rate * much for rate, much in zip(rates, features(cost, query, key), strict=True))
         because = f"{count} blocks of {self.block} and their mixtures + {self.visibility}"
-        return Plan("sinkhorn", because, (PlannedPath("sinkhorn", (), cost.flops, cost.bytes, took),))
+        only = PlannedPath("sinkhorn", (), 4.0 * pairs * dim + mixing, room)
+        return Plan("sinkhorn", because, (only,), "there is one way: block by block")
 
     def sort(self, blocks: Blocks) -> Sorted:
         """Each block's mixture of blocks."""

@@ -1,4 +1,4 @@
-"""Ways to execute an attention; the planner chooses among those that accept."""
+"""Ways to execute an attention; `chooser.py` says which of those that accept runs."""
 
 from foveate.attention.paths.additive import AdditivePath
 from foveate.attention.paths.banded import BandedPath

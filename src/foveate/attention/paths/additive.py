@@ -59,7 +59,7 @@ class AdditivePath:
         rows = min(_rows(query, key), query.shape[2])
         features = 2.0 * matrices * (query.shape[2] + key.shape[2]) * hidden
         held = 4.0 * (features + 3.0 * matrices * rows * key.shape[2])
-        return Cost(5.0 * pairs * hidden, held, float(max(1, -(-query.shape[2] // max(rows, 1)))), float(pairs))
+        return Cost(5.0 * pairs * hidden, held)
 
     def run(
         self,

@@ -47,7 +47,7 @@ def cost(formula: Formula, query: Tensor, key: Tensor, *, training: bool) -> Cos
     held += 0.0 if knows(formula.visibility) else float(query.shape[0] * query.shape[2] * key.shape[2])
     held += 0.0 if formula.bias is None else 4.0 * query.shape[1] * query.shape[2] * key.shape[2]
     held += min(float(pairwise_triton.ROOM), 8.0 * pairs) if training else 0.0
-    return Cost(5.0 * pairs * hidden, held, 1.0, pairs)
+    return Cost(5.0 * pairs * hidden, held)
 
 
 def knows(rule: Visibility) -> bool:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from foveate.attention.paths.hidden import nothing_to_silence, silence
 from foveate.attention.paths.materialised import materialise, terms
-from foveate.attention.paths.path import Cost, Formula, asked, cutting_reasons, share_heads
+from foveate.attention.paths.path import Cost, Formula, cutting_reasons, share_heads
 from foveate.attention.paths.recomputation import by_rows
 from foveate.attention.position import Positions
 from foveate.attention.score import KeyedScore
@@ -35,10 +35,7 @@ class ChunkedPath:
         pairs = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
         rows = rows_in(formula, query, key)
         held = 3.0 * bytes_of_row(formula, query, key) * min(rows, query.shape[2])
-        tiles = float(max(1, -(-query.shape[2] // rows)))
-        # The forward pass runs twice when training: a third more of forward and backward together.
-        told = 4 / 3 * asked(formula, query, at)
-        return Cost(4 / 3 * 4.0 * pairs * key.shape[3], held, tiles, 4 / 3 * pairs * terms(formula), told)
+        return Cost(4.0 * pairs * key.shape[3], held)
 
     def run(
         self,

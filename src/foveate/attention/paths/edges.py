@@ -88,9 +88,7 @@ class EdgesPath:
         number += 0 if graph is None else graph.index.shape[1]
         pairs = float(query.shape[0] * query.shape[1] * number)
         # Every edge moves two rows and a value, where a dense product would use each many times.
-        return Cost(
-            4.0 * pairs * key.shape[3], 4.0 * pairs * key.shape[3] * query.element_size(), 1.0, pairs * key.shape[3]
-        )
+        return Cost(4.0 * pairs * key.shape[3], 4.0 * pairs * key.shape[3] * query.element_size())
 
     def run(
         self,

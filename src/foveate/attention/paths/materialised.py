@@ -9,7 +9,7 @@ from torch import Tensor
 from foveate.attention.bias import told
 from foveate.attention.check import described
 from foveate.attention.paths.hidden import finite, nothing_to_silence, silence, weigh
-from foveate.attention.paths.path import Cost, Formula, asked, share_heads
+from foveate.attention.paths.path import Cost, Formula, share_heads
 from foveate.attention.position import Positions, traced
 from foveate.attention.score import PairNetwork, PlacedScore, is_factored
 
@@ -124,9 +124,7 @@ class MaterialisedPath:
 
     def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
         pairs = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
-        numbers = float(pairs * terms(formula))
-        held, told = 3.0 * numbers * query.element_size(), asked(formula, query, at)
-        return Cost(4.0 * pairs * key.shape[3], held, pairs=numbers, told=told)
+        return Cost(4.0 * pairs * key.shape[3], 3.0 * pairs * terms(formula) * query.element_size())
 
     def run(
         self,

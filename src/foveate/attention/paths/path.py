@@ -14,18 +14,12 @@ from foveate.attention.visibility import Visibility
 
 
 class Cost(NamedTuple):
-    """What one call does, for the planner to estimate its time."""
+    """What one call takes, for `plan` to show."""
 
     flops: float
     """Of the forward pass."""
     bytes: float
     """Memory beyond inputs and output, at the peak."""
-    tiles: float = 1.0
-    """How many pieces are computed one after the other."""
-    pairs: float | None = None
-    """Scores computed, over all heads; None: as many as `flops` of dot products."""
-    told: float = 0.0
-    """Pairs that the rule is asked about, each example and head for itself where the rule tells them apart."""
 
 
 @runtime_checkable
@@ -44,10 +38,15 @@ class Formula(Protocol):
 class Path(Protocol):
     """One way to execute: it computes exactly the attention it is given, or says why not. It never drops a part.
 
-    Queries and keys reach a path as they are scored: the attention's transforms are behind them. A path may say
-    `by_kind = True`: then it refuses by nothing but the parts of the formula and by shapes, number types, the device
-    and whether gradients are wanted, so that a choice that is remembered by these need not ask again. One that says
-    `traceable = True` is made of torch's operations alone: the first of these that accepts runs under torch.compile.
+    Queries and keys reach a path as they are scored: the attention's transforms are behind them. Beside the methods
+    below a path may have
+
+    * `cost(formula, query, key, at)`, a `Cost` for `plan` to show;
+    * `pays(formula, query, key, at)`: False where it accepts, and others take less time;
+    * `by_kind = True`: it refuses by nothing but the parts of the formula and by shapes, number types, the device and
+      whether gradients are wanted, so that a choice that is remembered by these need not ask again;
+    * `traceable = True`: it is made of torch's operations alone. The first of these that accepts runs under
+      torch.compile.
     """
 
     name: str
@@ -55,8 +54,6 @@ class Path(Protocol):
     def refuses(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
         """Why this path does not serve this attention; empty when it does."""
         ...
-
-    def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost: ...
 
     def run(
         self,
@@ -69,12 +66,6 @@ class Path(Protocol):
         key_features: Float[Tensor, "batch #heads key feature"] | None,
         dropout: float,
     ) -> Float[Tensor, "batch heads query value_head_dim"]: ...
-
-
-def asked(formula: Formula, query: Tensor, at: Positions) -> float:
-    """About how many pairs a rule is asked about: examples or queries may share its answers."""
-    row = formula.visibility(at.rows(slice(0, 1)))
-    return float(row.numel() * (query.shape[2] if formula.visibility.reads_query_position else 1))
 
 
 def cutting_reasons(formula: Formula) -> list[str]:

@@ -17,7 +17,7 @@ from foveate.attention.normaliser.normaliser import undecided
 from foveate.attention.paths.derivative import by_definition
 from foveate.attention.paths.dot import attended, dot_product_reasons, dots, safe_dots
 from foveate.attention.paths.materialised import materialise
-from foveate.attention.paths.path import Cost, Formula, asked
+from foveate.attention.paths.path import Cost, Formula
 from foveate.attention.paths.rule_mask import RuleMask, flat, mask_of
 from foveate.attention.position import Positions
 
@@ -36,8 +36,7 @@ class ProductPath:
 
     def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
         pairs = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
-        told = asked(formula, query, at)
-        return Cost(4.0 * pairs * key.shape[3], pairs * (4.0 + query.element_size()), told=told)
+        return Cost(4.0 * pairs * key.shape[3], pairs * (4.0 + query.element_size()))
 
     def run(
         self,

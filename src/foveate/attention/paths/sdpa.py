@@ -14,7 +14,7 @@ from foveate.attention.bias import told
 from foveate.attention.paths.derivative import by_definition, refused
 from foveate.attention.paths.dot import attended, dot_product_reasons, dots, safe_dots
 from foveate.attention.paths.materialised import materialise
-from foveate.attention.paths.path import Cost, Formula, asked
+from foveate.attention.paths.path import Cost, Formula
 from foveate.attention.paths.rule_mask import RuleMask, mask_of
 from foveate.attention.position import Positions
 from foveate.attention.visibility import TRIANGLE
@@ -43,7 +43,7 @@ class SDPAPath:
         if at.aligned and formula.visibility.band == TRIANGLE and formula.bias is None:
             return Cost(flops / 2, 0.0)
         held = float(pairs // query.shape[1]) * (1 if formula.bias is None else query.element_size())
-        return Cost(flops, held, told=asked(formula, query, at))
+        return Cost(flops, held)
 
     def run(
         self,

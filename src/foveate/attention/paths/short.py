@@ -17,7 +17,7 @@ from foveate import native
 from foveate.attention.paths.derivative import by_definition
 from foveate.attention.paths.dot import Dots, attended, dot_product_reasons, dots
 from foveate.attention.paths.hidden import silence
-from foveate.attention.paths.path import Cost, Formula, asked
+from foveate.attention.paths.path import Cost, Formula
 from foveate.attention.paths.product import ProductPath
 from foveate.attention.paths.rule_mask import mask_of
 from foveate.attention.position import Positions, traced
@@ -54,7 +54,7 @@ class ShortPath:
     def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
         pairs = query.shape[0] * query.shape[1] * query.shape[2] * _seen_by_each(formula.visibility, key.shape[2], at)
         held = 4.0 * (query.numel() + 4 * key.numel()) / max(query.shape[0], 1)
-        return Cost(4.0 * pairs * key.shape[3], held, told=asked(formula, query, at))
+        return Cost(4.0 * pairs * key.shape[3], held)
 
     def run(
         self,

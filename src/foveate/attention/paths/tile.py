@@ -6,11 +6,10 @@ from torch import Tensor, nn
 
 from foveate.attention.bias import told
 from foveate.attention.normaliser.normaliser import tells_place
-from foveate.attention.paths import fused
 from foveate.attention.paths.hidden import finite, silence, weigh
 from foveate.attention.paths.layout import Tile, between, over_keys, pieces_between, placed, tiles, visible_in
 from foveate.attention.paths.materialised import apart_scores, biased_scores, reweighing, terms
-from foveate.attention.paths.path import Cost, Formula, asked, share_heads
+from foveate.attention.paths.path import Cost, Formula, share_heads
 from foveate.attention.paths.recomputation import by_rows
 from foveate.attention.position import Positions
 from foveate.attention.score import is_factored
@@ -24,11 +23,8 @@ more are made in float32, for which the forward pass runs once more.
 def by_layout(layout: list[Tile], formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
     """What it takes to compute these tiles."""
     batch, heads = query.shape[:2]
-    inside, largest = sum(tile.pairs for tile in layout), max([1, *(tile.pairs for tile in layout)])
-    pairs = float(batch * heads * inside)
-    numbers, number = pairs * terms(formula), float(len(layout) * fused.pieces(batch, heads, largest))
-    told = asked(formula, query, at) * inside / max(query.shape[2] * key.shape[2], 1)
-    return Cost(4.0 * pairs * key.shape[3], numbers * max(4, query.element_size()), number, numbers, told)
+    pairs = float(batch * heads * sum(tile.pairs for tile in layout))
+    return Cost(4.0 * pairs * key.shape[3], pairs * terms(formula) * max(4, query.element_size()))
 
 
 def by_tile(

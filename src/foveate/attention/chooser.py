@@ -1,0 +1,161 @@
+"""Which path runs: the first rule that applies and whose path accepts. Nothing is measured while a program runs.
+
+The figures are ratios of CPU time, all cases of a rule together, on one thread of an AMD EPYC (AVX-512) or, where AMX
+is named, of an Intel Xeon: `benchmarks/chooser.py`, 22 November 2026. Rules for GPUs follow from what kernels skip, and
+have not been measured.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from foveate import native
+from foveate.attention.paths import PATHS
+from foveate.attention.paths.materialised import terms
+from foveate.attention.paths.path import Formula, Path
+from foveate.attention.position import Positions
+from foveate.attention.visibility import TRIANGLE
+
+FEW = 512
+"""Keys up to which a path may keep all scores."""
+LARGE = 50_000
+"""Pairs from which products of matrices outweigh what is done around them."""
+ROOM = 2**29
+"""Bytes that scores may take in training where another path keeps none."""
+
+
+class Call:
+    """What the rules ask about one call, as far as sizes and the names of the parts tell."""
+
+    def __init__(self, formula: Formula, query: Tensor, key: Tensor, at: Positions, *, training: bool) -> None:
+        batch, heads, self.queries, dim = query.shape
+        rule = formula.visibility
+        self.keys, self.training, self.width = key.shape[2], training, rule.width
+        self.few = self.keys <= FEW
+        self.learns_bias = training and isinstance(formula.bias, nn.Module)
+        """Whether tiles would keep all weights for the backward pass."""
+        self.pairs = batch * heads * self.queries * self.keys
+        self.fits = self.pairs * terms(formula) * (4 + query.element_size()) <= ROOM
+        self.large = self.pairs >= LARGE and dim >= 64
+        self.light, self.on_cpu = query.dtype == torch.bfloat16, query.device.type == "cpu"
+        self.amx = self.light and self.on_cpu and native.has_tiles()
+        self.dense = not rule.reads_query_position
+        """Whether nothing but padding is hidden."""
+        known = not rule.hides or (at.aligned and rule.band == TRIANGLE)
+        self.masked = formula.bias is not None or not known
+        """Whether torch's kernel would read a number for every pair."""
+        self.band = min(self.width / max(self.keys, 1), 1.0)
+        """The share of pairs that lie in the rule's band."""
+        self.half = not self.few and self.queries == self.keys and (self.fits or not self.learns_bias)
+        self.narrow = not self.few and self.band < (0.15 if self.amx else 0.5)
+
+
+class Rule(NamedTuple):
+    """The path that should be the fastest for the calls that the rule applies to."""
+
+    path: str
+    because: str
+    applies: Callable[[Call], bool] = lambda call: True
+
+
+class Choice(NamedTuple):
+    """The path that runs, and why."""
+
+    path: Path
+    because: str
+
+
+RULES = (
+    Rule("edges", "few pairs of more than 500 nodes are edges", lambda call: call.keys > 500),
+    Rule("additive", "one kernel sums the hidden units of each pair, without a tensor of them"),
+    Rule(
+        "flex",
+        "it skips blocks that nobody sees, where SDPA reads a mask",
+        lambda call: call.on_cpu or (call.masked and not call.dense and not call.few),
+    ),
+    Rule(
+        "sdpa",
+        "AMX multiplies bfloat16 in torch's kernel",
+        lambda call: call.amx and not call.training and call.keys >= 256 and call.band > 0.25,
+    ),
+    Rule(
+        "product",
+        "AMX multiplies bfloat16 in plain products",
+        lambda call: call.amx and call.training and call.few and call.large and call.band > 0.3,
+    ),
+    Rule(
+        "product",
+        "products of large matrices, with little hidden",
+        lambda call: call.few and call.large and call.dense and (call.light if call.training else not call.masked),
+    ),
+    Rule("short", f"up to {FEW} keys, one kernel reads only what is visible", lambda call: call.few),
+    Rule("sdpa", "a thousand pairs take less time than several calls of torch", lambda call: call.pairs <= 1000),
+    Rule("banded", "a query sees few keys, in a narrow band", lambda call: call.narrow and call.width <= 128),
+    Rule("tiled", "a query sees less than half of the keys", lambda call: call.narrow),
+    Rule("banded", "a query sees less than half of the keys", lambda call: call.narrow),
+    Rule(
+        "tiled",
+        "about half of the pairs are hidden, and torch's kernel reads them, or has slow gradients in bfloat16",
+        lambda call: call.half and not call.amx and (call.masked or (call.light and call.training)),
+    ),
+    Rule(
+        "product",
+        "gradients of few queries are faster as plain products",
+        lambda call: call.training and call.queries <= 128 and call.fits,
+    ),
+    Rule(
+        "product",
+        "torch's kernel has slow gradients in bfloat16",
+        lambda call: call.training and call.light and not call.amx and call.fits,
+    ),
+    Rule(
+        "product",
+        f"up to {FEW} keys, products are faster than torch's kernel with a mask",
+        lambda call: call.few and call.fits,
+    ),
+    Rule("sdpa", "torch's kernel keeps no scores"),
+    Rule("materialised", f"up to {FEW} keys, all weights are small", lambda call: call.few and call.fits),
+    Rule("tiled", "pairs that nobody sees are left out"),
+    Rule("banded", "pairs that nobody sees are left out"),
+    Rule("materialised", "all weights are small", lambda call: call.fits),
+    Rule("chunked", "all weights at once would take too much memory"),
+    Rule("materialised", "it accepts every attention"),
+)
+OWN = "it was added for such attentions, and accepts"
+REST = "no rule names another path that accepts"
+
+
+def choose(
+    paths: Sequence[Path], formula: Formula, query: Tensor, key: Tensor, at: Positions, *, training: bool
+) -> Choice:
+    """The path that runs: one that is not among `PATHS`, if it accepts and pays, or else by the first rule.
+
+    Raises ValueError, with the reasons of all, where no path accepts.
+    """
+
+    def accepts(path: Path) -> bool:
+        return not path.refuses(formula, query, key, at)
+
+    for path in paths:
+        pays = getattr(path, "pays", _always)
+        if type(path) not in SHIPPED and accepts(path) and pays(formula, query, key, at):
+            return Choice(path, OWN)
+    named, call = {path.name: path for path in paths}, Call(formula, query, key, at, training=training)
+    for rule in RULES:
+        if rule.path in named and rule.applies(call) and accepts(named[rule.path]):
+            return Choice(named[rule.path], rule.because)
+    for path in paths:
+        if accepts(path):
+            return Choice(path, REST)
+    reasons = "; ".join(f"{path.name}: {', '.join(path.refuses(formula, query, key, at))}" for path in paths)
+    raise ValueError(f"No path accepts this attention ({reasons}). Add `materialised`, which accepts every one.")
+
+
+def _always(*_: object) -> bool:
+    return True
+
+
+SHIPPED = frozenset(map(type, PATHS))
+"""Paths that the rules know."""
