@@ -5,7 +5,7 @@ makes vectors of them. A new kind of input is one more such value: models ask no
 """
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
@@ -19,6 +19,14 @@ from foveate.nn.position_vector import LearnedPosition
 class Input(Protocol):
     """What the rows of a model's batches hold."""
 
+    @property
+    def width(self) -> int | None:
+        """Numbers of a vector; None for ids."""
+
+    @property
+    def axes(self) -> int | None:
+        """Axes of the rows' places; None where they stand in the order of the row."""
+
     def build(self, dim: int, *, deviation: float | None = None) -> nn.Module:
         """What makes vectors of `dim` numbers: a module of the rows' values, side by side without padding or in a
         padded batch, and, for rows with places, of their places. `deviation` is that of initial weights where they are
@@ -31,6 +39,8 @@ class Tokens:
     """Ids below `vocab`: each has a vector of its own."""
 
     vocab: int
+    width: ClassVar[None] = None
+    axes: ClassVar[None] = None
 
     def build(self, dim: int, *, deviation: float | None = None) -> nn.Embedding:
         embedding = nn.Embedding(self.vocab, dim)
@@ -44,6 +54,7 @@ class Vectors:
     """Vectors of `width` numbers, which are projected: frames of speech, nodes of a graph, whatever was measured."""
 
     width: int
+    axes: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         require_positive(width=self.width)
@@ -59,6 +70,7 @@ class Patches:
     size: int
     channels: int
     grid: tuple[int, int]
+    axes: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         rows, columns = self.grid

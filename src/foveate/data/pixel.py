@@ -1,0 +1,123 @@
+"""Pixels of PNG, JPEG and GIF files, by the renderer that draws our own figures.
+
+resvg, written in Rust, reads them as parts of a drawing and gives a PNG of 8 bits a channel, which is all that has to
+be read here. A picture's size is taken from its header, and limited, before anything is unpacked.
+"""
+
+import base64
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import UInt8
+
+from foveate.errors import DataError
+from foveate.suggestion import missing_file
+
+LARGEST = 1 << 24
+"""Pixels of a picture."""
+_MEDIA = {b"\x89PNG\r\n\x1a\n": "png", b"\xff\xd8": "jpeg", b"GIF8": "gif"}
+SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".gif"})
+_FRAMES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
+
+
+def read_pixels(path: Path) -> UInt8[np.ndarray, "rows columns 3"]:
+    """Red, green and blue of a file, transparent parts on white. Raises DataError for what is no such picture."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise DataError(missing_file(path)) from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}.") from None
+    return pixels_of(data, str(path))
+
+
+def pixels_of(data: bytes, name: str) -> UInt8[np.ndarray, "rows columns 3"]:
+    """The same from a file's bytes; `name` is what messages call it."""
+    media = next((kind for start, kind in _MEDIA.items() if data.startswith(start)), None)
+    size = None if media is None else size_of(data)
+    if media is None or size is None or not all(size):
+        raise DataError(f"{name} is no whole PNG, JPEG or GIF file. Save it anew, or leave it out.")
+    width, height = size
+    if width * height > LARGEST:
+        raise DataError(f"{name} has {width} × {height} pixels, and at most {LARGEST:,} are read. Scale it down.")
+    import resvg_py  # only who reads pictures needs it
+
+    svg = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"><image width="{width}" '
+        f'height="{height}" image-rendering="optimizeSpeed" '
+        f'href="data:image/{media};base64,{base64.b64encode(data).decode("ascii")}"/></svg>'
+    )
+    drawn = bytes(resvg_py.svg_to_bytes(svg_string=svg, skip_system_fonts=True))
+    pixels = _decoded(drawn)
+    if pixels.shape[2] == 4:
+        opacity = pixels[..., 3:].astype(np.float32) / 255
+        if not opacity.any():
+            raise DataError(f"{name} is damaged, or transparent throughout. Save it anew, or leave it out.")
+        pixels = np.rint(pixels[..., :3] * opacity + 255 * (1 - opacity)).astype(np.uint8)
+    return pixels
+
+
+def size_of(data: bytes) -> tuple[int, int] | None:
+    """Columns and rows, as a file's header says; None where there is none.
+
+    >>> size_of(b"GIF89a" + struct.pack("<HH", 3, 2))
+    (3, 2)
+    """
+    if data.startswith(b"GIF8") and len(data) >= 10:
+        return struct.unpack("<HH", data[6:10])
+    if data.startswith(b"\x89PNG\r\n\x1a\n"):
+        whole = len(data) >= 33 and data[12:16] == b"IHDR" and data[-8:-4] == b"IEND"
+        return struct.unpack(">II", data[16:24]) if whole else None
+    at = 2 if data.startswith(b"\xff\xd8") else len(data)
+    while at + 9 <= len(data) and data[at] == 0xFF:  # from segment to segment up to the one that says the size
+        if data[at + 1] in _FRAMES:
+            height, width = struct.unpack(">HH", data[at + 5 : at + 9])
+            return width, height
+        at += 2 + int(struct.unpack(">H", data[at + 2 : at + 4])[0])
+    return None
+
+
+def _decoded(data: bytes) -> UInt8[np.ndarray, "rows columns channels"]:
+    """A PNG as resvg writes them: 8 bits a channel, not interlaced. Reference: PNG, third edition, section 9."""
+    width, height, bits, colour, _, _, interlaced = struct.unpack(">IIBBBBB", data[16:29])
+    channels = {0: 1, 2: 3, 4: 2, 6: 4}[colour]
+    assert (bits, interlaced) == (8, 0)
+    packed, at = b"", 8
+    while at < len(data):
+        (length,) = struct.unpack(">I", data[at : at + 4])
+        if data[at + 4 : at + 8] == b"IDAT":
+            packed += data[at + 8 : at + 8 + length]
+        at += 12 + length
+    lines = np.frombuffer(zlib.decompress(packed), np.uint8).reshape(height, 1 + width * channels)
+    return _unfiltered(lines[:, 0], lines[:, 1:].reshape(height, width, channels))
+
+
+def _unfiltered(
+    filters: UInt8[np.ndarray, " rows"], lines: UInt8[np.ndarray, "rows columns channels"]
+) -> UInt8[np.ndarray, "rows columns channels"]:
+    """Undo the prediction of each pixel from those to the left, above, and between.
+
+    A pixel needs only these three, so pixels on a diagonal from right above to left below are worked out together:
+    `skewed[d, r]` is pixel (r, d − r).
+    """
+    rows, columns, channels = lines.shape
+    row, column = np.arange(rows)[:, None], np.arange(columns)
+    skewed = np.zeros((rows + columns - 1, rows, channels), np.int16)
+    skewed[row + column, row] = lines
+    real = np.zeros((rows + columns - 1, rows, 1), np.int16)
+    real[row + column, row] = 255
+    by = [np.where(filters == number, np.int16(1), np.int16(0))[:, None] for number in (1, 2, 3, 4)]
+    # One row more above, and two diagonals before: what lies outside of the picture counts as 0.
+    before, last = np.zeros((2, rows + 1, channels), np.int16)
+    for new, inside in zip(skewed, real, strict=True):
+        left, above, between = last[1:], last[:-1], before[:-1]
+        to_left, to_above = np.abs(above - between), np.abs(left - between)
+        to_between = np.abs(left + above - 2 * between)
+        nearest = np.where(to_above <= to_between, above, between)
+        nearest = np.where((to_left <= to_above) & (to_left <= to_between), left, nearest)
+        new += by[0] * left + by[1] * above + by[2] * ((left + above) >> 1) + by[3] * nearest
+        new &= inside
+        before, last = last, np.concatenate([np.zeros((1, channels), np.int16), new])
+    return skewed[row + column, row].astype(np.uint8)

@@ -1,0 +1,199 @@
+"""Labelled vectors from `.npz` files and lists of `.npy` files: what sensors, other models or programs have measured.
+
+An `.npz` file holds `inputs`, numbers of shape (examples, width) or (examples, length, width), and `labels`, one name
+or whole number an example. With `lengths`, whole numbers that sum to the rows of `inputs`, the shape is
+(vectors, width), and each example is so many vectors, one after the other. A list is a text file with the path of an
+`.npy` file, a tab and a label on each line; paths begin at the list's folder, and shapes are (width,) or
+(length, width).
+"""
+
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from jaxtyping import Float
+
+from foveate.data.reader import Example, KeptRows
+from foveate.data.row import Row
+from foveate.data.text import read_cells
+from foveate.errors import DataError
+from foveate.nn.embed import Vectors
+from foveate.suggestion import missing_file
+
+LARGEST = 1 << 33
+"""Bytes that an `.npz` file may unpack to."""
+_FORM = "(examples, width) or (examples, length, width), or (vectors, width) with `lengths`"
+
+
+@dataclass(frozen=True, eq=False)
+class Vector:
+    """What was measured of one example, and where it comes from."""
+
+    name: str
+    values: Float[np.ndarray, "length width"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class VectorReader:
+    """Labelled vectors, or sequences of them, from an `.npz` file or a list of `.npy` files."""
+
+    kind: ClassVar[str] = "vector"
+    what: ClassVar[str] = "vectors"
+
+    def read(self, path: str) -> Iterator[Example]:
+        """Raises DataError for a file that cannot be read, an example without a label, and shapes that do not fit."""
+        if Path(path).suffix == ".npz":
+            arrays = _unpacked(path, "inputs", "labels")
+            yield from _labelled(path, _sequences(path, arrays), arrays["labels"])
+            return
+        folder = Path(path).parent
+        write = "write the path of an .npy file, a tab and its label"
+        for line, (name, label) in read_cells(path, (0, 1), otherwise=write, only=("path", "label")):
+            if name.strip() or label.strip():
+                if not (name.strip() and label.strip()):
+                    raise DataError(f"{path}:{line}: there is no {'label' if name.strip() else 'path'}: {write}.")
+                yield Example(line, one_vector(folder / name.strip()), label.strip())
+
+    def learn(self, examples: Iterable[Example]) -> "VectorRows":
+        """The mean and the deviation of each of the numbers, by which rows are scaled."""
+        total, mean, squares = 0, np.zeros(0), np.zeros(0)
+        for _, thing, _ in examples:
+            values = thing.values.astype(np.float64)
+            if not total:
+                mean, squares = np.zeros(values.shape[1]), np.zeros(values.shape[1])
+            _require_width(thing, len(mean))
+            here, away = values.mean(0), values.mean(0) - mean
+            squares += ((values - here) ** 2).sum(0) + away**2 * total * len(values) / (total + len(values))
+            total += len(values)
+            mean = mean + away * len(values) / total
+        if not total:
+            raise DataError("There is no vector to learn from. Look at the data.")
+        deviation = np.sqrt(squares / total)
+        # What never varies stays as it is: it is scaled by nothing, and only its mean is taken away.
+        deviation[deviation <= 1e-6 * np.maximum(np.abs(mean), 1e-30)] = 1.0
+        return VectorRows(mean=tuple(mean.tolist()), deviation=tuple(deviation.tolist()))
+
+    def open(self, folder: Path) -> "VectorRows":
+        return VectorRows.open(folder)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VectorRows(KeptRows):
+    """(v − mean) / deviation, number by number."""
+
+    kind: ClassVar[str] = "vector"
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.mean or len(self.mean) != len(self.deviation) or min(self.deviation) <= 0:
+            raise ValueError("mean and deviation need as many numbers as a vector has, deviations above 0")
+
+    @property
+    def input(self) -> Vectors:
+        return Vectors(len(self.mean))
+
+    def row(self, thing: Vector) -> Row:
+        _require_width(thing, len(self.mean))
+        scaled = (thing.values - np.array(self.mean)) / np.array(self.deviation)
+        return Row(scaled.astype(np.float32))
+
+    def track(self, thing: Vector) -> Mapping[str, Any]:
+        return {"labels": tuple(str(number) for number in range(len(thing.values))), "kind": "frames"}
+
+    def things(self, path: str) -> Iterator[Vector]:
+        """All of an `.npz` file, which needs no labels, or the one of an `.npy` file."""
+        if Path(path).suffix == ".npz":
+            return iter(_sequences(path, _unpacked(path, "inputs")))
+        return iter([one_vector(Path(path))])
+
+
+def one_vector(path: Path) -> Vector:
+    """A vector or a sequence of them from an `.npy` file. Raises DataError for anything else."""
+    try:
+        values = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        raise DataError(missing_file(path)) from None
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"{path} is no .npy file of numbers: {error} Save it with numpy.save.") from None
+    if not isinstance(values, np.ndarray) or values.ndim not in (1, 2):
+        raise DataError(f"{path} has no array of shape (width,) or (length, width). Save one with numpy.save.")
+    return Vector(str(path), _numbers(str(path), np.atleast_2d(values)))
+
+
+def _unpacked(path: str, *needed: str) -> dict[str, np.ndarray]:
+    """The arrays of an `.npz` file. Raises DataError when it is damaged, too large, or lacks one that is needed."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            size = sum(member.file_size for member in archive.infolist())
+        if size > LARGEST:
+            raise DataError(
+                f"{path} unpacks to {size / 2**30:.1f} GiB, and at most {LARGEST >> 30} are read. Give a list of .npy "
+                "files, which are not read as a whole."
+            )
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in ("inputs", "labels", "lengths") if name in archive.files}
+            others = ", ".join(archive.files)
+    except FileNotFoundError:
+        raise DataError(missing_file(Path(path))) from None
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path} is no .npz file of numbers and names: {error}. Save it with numpy.savez.") from None
+    for name in needed:
+        if name not in arrays:
+            raise DataError(f"{path} has no array {name!r}; it has: {others or 'none'}. Save {' and '.join(needed)}.")
+    return arrays
+
+
+def _sequences(path: str, arrays: Mapping[str, np.ndarray]) -> list[Vector]:
+    inputs, lengths = arrays["inputs"], arrays.get("lengths")
+    if lengths is not None:
+        whole = lengths.ndim == 1 and lengths.dtype.kind in "iu" and (not len(lengths) or int(lengths.min()) > 0)
+        if not whole or inputs.ndim != 2 or int(lengths.sum()) != len(inputs):
+            raise DataError(
+                f"{path}: `lengths` must be whole numbers above 0 that sum to the {len(inputs):,} vectors of `inputs`, "
+                f"whose shape must be (vectors, width); it is {inputs.shape}."
+            )
+        parts: Iterable[np.ndarray] = np.split(inputs, np.cumsum(lengths)[:-1])
+    elif inputs.ndim == 2:
+        parts = inputs[:, None]
+    elif inputs.ndim == 3:
+        parts = inputs
+    else:
+        raise DataError(f"{path}: `inputs` has the shape {inputs.shape}; it must be {_FORM}.")
+    names = (f"{path}, example {number}" for number in range(1, len(inputs) + 1))
+    return [Vector(name, _numbers(name, part)) for name, part in zip(names, parts, strict=False)]
+
+
+def _labelled(path: str, things: list[Vector], labels: np.ndarray) -> Iterator[Example]:
+    if labels.ndim != 1 or labels.dtype.kind not in "iuU":
+        raise DataError(f"{path}: `labels` must be a list of names or whole numbers, not {labels.dtype.name}.")
+    if len(labels) != len(things):
+        raise DataError(f"{path} has {len(things):,} examples but {len(labels):,} labels. Save one for each.")
+    for line, (thing, label) in enumerate(zip(things, labels.tolist(), strict=True), start=1):
+        if not str(label).strip():
+            raise DataError(f"{thing} has an empty label. Name it, or leave the example out.")
+        yield Example(line, thing, str(label).strip())
+
+
+def _numbers(name: str, values: np.ndarray) -> np.ndarray:
+    if values.dtype.kind not in "iufb":
+        raise DataError(f"{name} holds {values.dtype.name}, not numbers.")
+    if not values.size:
+        raise DataError(f"{name} is empty: its shape is {values.shape}. Leave it out.")
+    if not np.isfinite(values).all():
+        raise DataError(f"{name} has a number that is not finite (NaN or infinite). Replace it, or leave it out.")
+    return values
+
+
+def _require_width(thing: Vector, width: int) -> None:
+    if thing.values.shape[1] != width:
+        raise DataError(
+            f"{thing} has vectors of {thing.values.shape[1]} numbers, and {width} are needed, as in the first of the "
+            "training data. Give vectors of one width."
+        )
