@@ -95,7 +95,7 @@ def test_what_stands_in_padding_changes_no_class(encoder: str, files: Path, tmp_
     task = prepared("classify", encoder, files, tmp_path)
     assert isinstance(task, ClassifyTask)
     task.model.double().eval()
-    texts = task.training.texts([1, 5]).texts
+    texts = task.training.rows([1, 5]).rows
     ids = torch.nn.functional.pad(texts.ids, (0, 3), value=5)
     ids[0, int(texts.lengths[0]) :] = 6
     torch.testing.assert_close(task.model(Batch(ids, texts.lengths)), task.model(texts), rtol=0, atol=1e-10)

@@ -1,13 +1,22 @@
 """Text with labels: sentences with a tag on every word, and texts with one label each."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import Any, ClassVar, NamedTuple, NoReturn
 
+import numpy as np
+
+from foveate.data.row import Row
+from foveate.data.segment import TAB, joined
 from foveate.data.text import free_columns, read_cells, read_lines, require_only
+from foveate.data.tokeniser import BOS, EOS, SPECIALS, UNKNOWN, Tokeniser, TokeniserConfig, load_tokeniser
 from foveate.errors import DataError
+from foveate.nn.embed import Tokens
 
+TOKENISER = "text.tokeniser.json"
+"""The file of a run folder that holds the tokeniser of its texts."""
 _LOOK = 100
 """Lines that say how a file is written."""
 
@@ -29,9 +38,70 @@ class LabelledText(NamedTuple):
     second: str = ""
 
     @property
+    def thing(self) -> tuple[str, ...]:
+        """The text, or both."""
+        return (self.text, self.second) if self.second else (self.text,)
+
+    @property
     def whole(self) -> str:
         """All that is read: the text, or the pair with a tab between its texts."""
         return f"{self.text}\t{self.second}" if self.second else self.text
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextReader:
+    """Labelled texts, or pairs of texts, from the columns of a table."""
+
+    what: ClassVar[str] = "texts"
+    tokeniser: TokeniserConfig
+    columns: tuple[int, int] | None = None
+    second: int | None = None
+
+    def read(self, path: str) -> Iterator[LabelledText]:
+        return read_labelled(path, columns=self.columns, second=self.second)
+
+    def learn(self, examples: Iterable[LabelledText]) -> "TextRows":
+        """The vocabulary."""
+        texts = (text for example in examples for text in example.thing if text)
+        return self.rows(self.tokeniser.train(texts))
+
+    def open(self, folder: Path) -> "TextRows":
+        return self.rows(load_tokeniser(folder / TOKENISER))
+
+    def rows(self, tokeniser: Tokeniser) -> "TextRows":
+        return TextRows(tokeniser, pairs=self.second is not None)
+
+
+@dataclass(frozen=True)
+class TextRows:
+    """Tokens between begin and end; of a pair of texts with an end between them too. Texts without any are no row."""
+
+    tokeniser: Tokeniser
+    pairs: bool = False
+
+    @property
+    def input(self) -> Tokens:
+        return Tokens(self.tokeniser.vocab_size)
+
+    def row(self, thing: Sequence[str]) -> Row:
+        ids = joined(thing, self.tokeniser)
+        return Row(np.array([BOS, *ids] if ids else [], dtype=np.int64))
+
+    def unknown(self, row: Row) -> int:
+        return int((row.values == UNKNOWN).sum())
+
+    def track(self, thing: Sequence[str]) -> Mapping[str, Any]:
+        parts = [[*self.tokeniser.labels(text), SPECIALS[EOS]] for text in thing if text.strip()]
+        return {"labels": (SPECIALS[BOS], *chain.from_iterable(parts)), "text": TAB.join(thing)}
+
+    def things(self, path: str) -> Iterator[tuple[str, ...]]:
+        return (tuple(line.split(TAB)) for line in read_lines(path))
+
+    def save(self, folder: Path) -> None:
+        self.tokeniser.save(folder / TOKENISER)
+
+    def digests(self) -> dict[str, str]:
+        return {TOKENISER: self.tokeniser.digest()}
 
 
 def read_tagged(path: Path | str, *, columns: tuple[int, int] | None = None) -> Iterator[Tagged]:

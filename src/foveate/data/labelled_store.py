@@ -1,9 +1,10 @@
-"""Labelled sentences and texts as stored rows, and a report on those that were left out."""
+"""Labelled sentences, and whatever else makes rows, as stored rows; and a report on those that were left out."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,23 +13,25 @@ from torch import Tensor
 
 from foveate.data.batch import Batch
 from foveate.data.label import Labels
-from foveate.data.labelled import LabelledText, Tagged
+from foveate.data.labelled import Tagged
 from foveate.data.parallel import LeftOut
-from foveate.data.segment import joined
-from foveate.data.store import TokenStore, TokenWriter
-from foveate.data.tokeniser import BOS, UNKNOWN, Tokeniser
+from foveate.data.reader import RowMaker
+from foveate.data.row import Row
+from foveate.data.store import FeatureStore, TokenStore, TokenWriter, open_rows
+from foveate.data.tokeniser import UNKNOWN
 from foveate.data.word import WordBatch
 from foveate.errors import DataError
+from foveate.nn.embed import Input
 from foveate.storage.draft import draft_folder
 
 _NAMED = 10
 
 
 @dataclass(frozen=True, eq=False)
-class TextBatch:
-    """Texts, each between begin and end, with their labels."""
+class RowBatch:
+    """Rows, each with its label."""
 
-    texts: Batch
+    rows: Batch
     labels: Int[Tensor, " batch"]
     examples: tuple[int, ...]
 
@@ -78,35 +81,63 @@ class LabelledReport:
 class LabelledData:
     """Rows with their labels: one label a row for texts; for sentences one a word, and the forms of the words."""
 
-    inputs: TokenStore
+    inputs: TokenStore | FeatureStore
     labels: TokenStore
     lines: UInt32[np.ndarray, " rows"]
-    forms: TokenStore | None
+    forms: TokenStore | None = None
+    places: TokenStore | None = None
+    """Where the vectors of each row stand, axis by axis; None where they stand in the order of the row."""
 
     @classmethod
     def open(cls, folder: Path | str) -> "LabelledData":
         """Maps what was prepared. Raises DataError when it is missing or damaged."""
         folder = Path(folder)
-        inputs, labels, lines = (TokenStore.open(folder / name) for name in ("inputs", "labels", "lines"))
+        inputs = open_rows(folder / "inputs")
+        labels, lines = (TokenStore.open(folder / name) for name in ("labels", "lines"))
         if not len(inputs) == len(labels) == len(lines) == lines.num_tokens:
             raise DataError(f"{folder} is damaged: rows, labels and lines differ in number. Prepare the data anew.")
-        forms = TokenStore.open(folder / "forms") if (folder / "forms").exists() else None
-        return cls(inputs, labels, lines.tokens, forms)
+        more = {name: TokenStore.open(folder / name) for name in ("forms", "places") if (folder / name).exists()}
+        return cls(inputs, labels, lines.tokens, **more)
 
-    def require(self, labels: Labels, *, words: int | None = None, pieces: int) -> "LabelledData":
-        """These data. Raises DataError where they have labels, words, pieces or characters beyond the vocabulary: of
-        texts there are so many `pieces`; of sentences so many `words`, whose forms have so many `pieces`.
+    def require_sentences(self, labels: Labels, *, words: int, pieces: int) -> "LabelledData":
+        """These data. Raises DataError where they have labels or words beyond those many, or pieces of words beyond so
+        many.
+        """
+        forms = self.forms
+        if forms is None or not isinstance(self.inputs, TokenStore):
+            raise DataError(f"{self.labels.folder.parent} has no words. Prepare the data anew.")
+        self.labels.require(below=len(labels), shortest=1)
+        self.inputs.require(below=len(forms), shortest=1)
+        self._require_labels(self.inputs.lengths)
+        first = forms.require(below=max(words, pieces), shortest=3).starts
+        if len(first) and int(first.max()) >= words:
+            raise DataError(f"{forms.folder} has words that the vocabulary has not. Prepare the data anew.")
+        return self
+
+    def require_rows(self, labels: Labels, source: Input) -> "LabelledData":
+        """These data. Raises DataError where they have labels beyond those, or rows that a model of this input cannot
+        read.
         """
         self.labels.require(below=len(labels), shortest=1)
-        self.inputs.require(below=pieces if self.forms is None else len(self.forms), shortest=1)
-        right = 1 if words is None else self.inputs.lengths
-        if (words is None) != (self.forms is None) or (self.labels.lengths != right).any():
-            raise DataError(f"{self.labels.folder} does not have a label for each input. Prepare the data anew.")
-        if self.forms is not None:
-            first = self.forms.require(below=max(words or 0, pieces), shortest=3).starts
-            if len(first) and int(first.max()) >= (words or 0):
-                raise DataError(f"{self.forms.folder} has words that the vocabulary has not. Prepare the data anew.")
+        if isinstance(self.inputs, TokenStore) != (source.width is None):
+            raise DataError(f"{self.inputs.folder} has rows of another kind than {source}. Prepare the data anew.")
+        if isinstance(self.inputs, TokenStore):
+            self.inputs.require(below=getattr(source, "vocab", None), shortest=1)
+        elif source.width is not None:
+            self.inputs.require(width=source.width, shortest=1)
+        self._require_labels(1)
+        placed = self.places is not None
+        if placed != (source.axes is not None) or (
+            self.places is not None and (self.places.lengths != self.inputs.lengths * (source.axes or 0)).any()
+        ):
+            raise DataError(
+                f"{self.inputs.folder.parent} does not say where each vector stands. Prepare the data anew."
+            )
         return self
+
+    def _require_labels(self, counts: int | np.ndarray) -> None:
+        if (self.labels.lengths != counts).any():
+            raise DataError(f"{self.labels.folder} does not have a label for each input. Prepare the data anew.")
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -118,11 +149,15 @@ class LabelledData:
         rows, labels = ([store[example] for example in chosen] for store in (self.inputs, self.labels))
         return WordBatch.of(rows, self.forms, labels, chosen)
 
-    def texts(self, examples: Sequence[int] | np.ndarray) -> TextBatch:
-        """Labelled texts of these numbers."""
+    def rows(self, examples: Sequence[int] | np.ndarray) -> RowBatch:
+        """Labelled rows of these numbers."""
         chosen = tuple(int(example) for example in examples)
         labels = torch.tensor([int(self.labels[example][0]) for example in chosen])
-        return TextBatch(Batch.of([self.inputs[example] for example in chosen]), labels, chosen)
+        rows: list[Any] = [self.inputs[example] for example in chosen]
+        if self.places is not None:
+            placed = (self.places[example].reshape(len(row), -1) for row, example in zip(rows, chosen, strict=True))
+            rows = [Row(row, places=places) for row, places in zip(rows, placed, strict=True)]
+        return RowBatch(Batch.of(rows), labels, chosen)
 
 
 def prepare_sentences(
@@ -163,46 +198,57 @@ def prepare_sentences(
     return LabelledData.open(folder), tally.report(rare)
 
 
-def prepare_texts(
+def prepare_rows(
     folder: Path | str,
-    texts: Iterable[LabelledText],
-    tokeniser: Tokeniser,
+    examples: Iterable[Any],
+    rows: RowMaker,
     labels: Labels,
     *,
+    what: str,
     max_length: int,
     path: str = "",
     given: bool = False,
     rare: str = "",
 ) -> tuple[LabelledData, LabelledReport]:
-    """Store labelled texts between begin and end, pairs with an end between them too.
+    """Store examples as rows; `what` they are is said in the report.
 
-    Raises DataError for a label that `labels` lacks; in a `given` file of validation examples such a text is left out
+    Raises DataError for a label that `labels` lacks; in a `given` file of validation examples such a one is left out
     and reported, unless most are such.
     """
-    tally = _Tally("texts", max_length, labels, path, given)
-    with _writing(Path(folder)) as (_, finish):
-        for line, text, label, second in texts:
-            row = joined((text, second) if second else (text,), tokeniser)
-            numbers = tally.labels(line, len(row) + 1 if row else 0, (label,))
-            if numbers is not None:
-                tally.unknown += row.count(UNKNOWN)
-                finish([BOS, *row], numbers, line)
+    tally, source = _Tally(what, max_length, labels, path, given), rows.input
+    more = () if source.axes is None else ("places",)
+    with _writing(Path(folder), *more, width=source.width) as (writers, finish):
+        for example in examples:
+            row = rows.row(example.thing)
+            numbers = tally.labels(example.line, len(row), (example.label,))
+            if numbers is None:
+                continue
+            tally.unknown += rows.unknown(row)
+            if row.places is not None:
+                writers["places"].append(Row.flat(row.places).tolist())
+            finish(row.values.tolist() if source.width is None else row.values, numbers, example.line)
     return LabelledData.open(folder), tally.report(rare)
 
 
-Finish = Callable[[list[int], list[int], int], None]
+Finish = Callable[[Any, list[int], int], None]
 
 
 @contextlib.contextmanager
-def _writing(folder: Path, *more: str) -> Iterator[tuple[dict[str, TokenWriter], Finish]]:
-    """Writers of a folder that appears whole or not at all, and what ends an example."""
+def _writing(folder: Path, *more: str, width: int | None = None) -> Iterator[tuple[dict[str, TokenWriter], Finish]]:
+    """Writers of a folder that appears whole or not at all, and what ends an example; its inputs are vectors of so many
+    numbers, or ids.
+    """
     with contextlib.ExitStack() as stack:
         draft = stack.enter_context(draft_folder(folder))
-        names = ("inputs", "labels", "lines", *more)
+        names = ("labels", "lines", *more)
         writers = {name: stack.enter_context(TokenStore.writer(draft / name, "")) for name in names}
+        inputs: Any = TokenStore.writer(draft / "inputs", "")
+        if width is not None:
+            inputs = FeatureStore.writer(draft / "inputs", width)
+        taking = stack.enter_context(inputs)
 
-        def finish(row: list[int], labels: list[int], line: int) -> None:
-            writers["inputs"].append(row)
+        def finish(row: Any, labels: list[int], line: int) -> None:
+            taking.append(row)
             writers["labels"].append(labels)
             writers["lines"].append([line])
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from foveate.config import build, parse_json
 from foveate.data.row import Row
@@ -32,6 +32,7 @@ class Example(NamedTuple):
     label: str
 
 
+@runtime_checkable
 class RowMaker(Protocol):
     """Makes rows of things."""
 
@@ -58,6 +59,7 @@ class RowMaker(Protocol):
         """SHA-256 by the names of the files that `save` writes."""
 
 
+@runtime_checkable
 class Reader(Protocol):
     """Reads the files of a modality."""
 

@@ -229,6 +229,11 @@ class FeatureStore(RowStore):
         return self
 
 
+def open_rows(folder: Path | str) -> TokenStore | FeatureStore:
+    """The store of a folder, whatever its rows hold. Raises DataError as `RowStore.open` does."""
+    return FeatureStore.open(folder) if (Path(folder) / FeatureStore.file).exists() else TokenStore.open(folder)
+
+
 class RowWriter(ABC):
     """Appends rows to the files of a store that is being written, keeping one chunk in memory."""
 

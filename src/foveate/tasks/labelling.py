@@ -197,7 +197,8 @@ class Parts(Generic[Example]):
         self.data, self.read = config.data, read
         self.drawn: frozenset[int] = frozenset()
         self.rare: tuple[str, ...] = ()
-        require_lasting(self.data.data, self.data.valid_data)
+        if getattr(config, "reader", None) is None:
+            require_lasting(self.data.data, self.data.valid_data)
         if self.data.valid_data is None:
             found = [frozenset(labels(example)) for example in read(self.data.data)]
             total = len(found)

@@ -20,20 +20,21 @@ def require_text(text: str) -> None:
 def traced(
     model: nn.Module,
     seen: Observation,
-    pieces: Sequence[str],
-    text: str,
+    pieces: Sequence[str] | Track,
+    text: str = "",
     label: str | None = None,
     *,
     attending: str = "Look at a model that attends.",
 ) -> Trace:
-    """The observation along the pieces, where they are as many as the model looked at, or along their numbers.
+    """The observation along a track, or the pieces of a text, where they are as many as the model looked at, or along
+    their numbers.
 
     Tracks: `source`, the pieces of the text as the model reads them; of a classifier whose pooling attends, `target`,
     the label. Raises UsageError for a model without attention; `attending` is a sentence on how to get one with it.
     """
     tracks, lengths = {}, {record.shape[3] for record in seen} | {one.seen.weights.shape[2] for one in seen.others}
     if len(pieces) in lengths:
-        tracks["source"] = Track.of_pieces(pieces, text=text)
+        tracks["source"] = pieces if isinstance(pieces, Track) else Track.of_pieces(pieces, text=text)
         if label is not None:
             tracks["target"] = Track(labels=(label,))
     weight = next(model.parameters())

@@ -181,7 +181,7 @@ def test_settings_that_leave_no_room_for_pairs_are_refused(
 def test_labels_of_pairs_are_the_same_alone_and_together(encoder: EncoderConfig | BERTConfig, tmp_path: Path) -> None:
     task, _ = ClassifyTask.prepare(label_config(tmp_path, encoder), run := tmp_path / "run")
     batch = task.batch(0)
-    assert ((batch.texts.ids == EOS).sum(1) == 2).all()
+    assert ((batch.rows.ids == EOS).sum(1) == 2).all()
     create_run(run, "classify", to_dict(task.config), task.digests)
     fit(task, TRAIN, run)
     classifier = TextClassifier.load(run)
@@ -199,7 +199,7 @@ def test_labels_of_pairs_are_the_same_alone_and_together(encoder: EncoderConfig 
 def test_a_bert_tells_the_texts_of_a_pair_apart_by_segments(tmp_path: Path) -> None:
     task, _ = ClassifyTask.prepare(label_config(tmp_path), tmp_path / "run")
     model: Any = task.model.eval()
-    pairs, alone = task.batch(0).texts, Batch.of([[BOS, 5, EOS]])
+    pairs, alone = task.batch(0).rows, Batch.of([[BOS, 5, EOS]])
     before = model(pairs), model(alone)
     model.encoder.segment.weight[1] += torch.linspace(-1, 1, 16)
     assert not torch.allclose(before[0], model(pairs))

@@ -1,19 +1,25 @@
-"""Classify: one label for a whole text. Its language, its subject, whether it praises or blames."""
+"""Classify: one label for a whole text, a picture, a sequence of vectors."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
 from foveate.config import setting
+from foveate.data.image import ImageReader
 from foveate.data.label import Labels
-from foveate.data.labelled import LabelledText, read_labelled
-from foveate.data.labelled_store import LabelledData, LabelledReport, TextBatch, prepare_texts
-from foveate.data.tokeniser import CharacterConfig, Tokeniser, TokeniserConfig, load_tokeniser
+from foveate.data.labelled import TOKENISER as TOKENISER
+from foveate.data.labelled import TextReader, TextRows
+from foveate.data.labelled_store import LabelledData, LabelledReport, RowBatch, prepare_rows
+from foveate.data.reader import Reader, RowMaker
+from foveate.data.tokeniser import CharacterConfig, Tokeniser, TokeniserConfig
+from foveate.data.vector import VectorReader
 from foveate.models.classifier import Classifier, ClassifierConfig
+from foveate.nn.embed import Input
 from foveate.storage.run import read_run
 from foveate.tasks.initial import seeded, within_run
 from foveate.tasks.labelling import (
@@ -28,8 +34,6 @@ from foveate.tasks.labelling import (
     require_examples,
 )
 
-TOKENISER = "text.tokeniser.json"
-
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifyConfig(LabellingConfig):
@@ -42,6 +46,10 @@ class ClassifyConfig(LabellingConfig):
     second_column: int | None = setting(
         None, "column of a second text, counted from 0, where what has a label is a pair of texts; none: single texts"
     )
+    reader: VectorReader | ImageReader | None = setting(
+        None,
+        "vector: .npz, or a list of .npy files; image: a folder of pictures for each label; none: a table of texts",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -53,16 +61,28 @@ class ClassifyConfig(LabellingConfig):
                 + f"got {self.second_column}"
             )
 
-    def read(self, path: str) -> Iterator[LabelledText]:
-        """The labelled texts, or pairs of texts, of a file. Raises DataError as `read_labelled` does."""
-        return read_labelled(path, columns=self.data.columns, second=self.second_column)
+        texts = ("data.columns", columns), ("second_column", self.second_column)
+        for name, value in (*texts, ("initialise_from", self.initialise_from)):
+            if self.reader is not None and value is not None:
+                raise ValueError(f"reader does not read texts, which {name} is for. Leave one of them out.")
 
-    def classifier(self, vocab: int, labels: int) -> Classifier:
+    @property
+    def files(self) -> Reader:
+        """What reads the files."""
+        if self.reader is not None:
+            return self.reader
+        return TextReader(tokeniser=self.tokeniser, columns=self.data.columns, second=self.second_column)
+
+    def read(self, path: str) -> Iterator[Any]:
+        """The labelled examples of a file or a folder. Raises DataError as the reader does."""
+        return self.files.read(path)
+
+    def classifier(self, source: int | Input, labels: int) -> Classifier:
         """The configured model with its initial weights, a function of the seed."""
-        return seeded(lambda: self.model.build(vocab, labels), self.seed)
+        return seeded(lambda: self.model.build(source, labels), self.seed)
 
 
-def label_of(example: LabelledText) -> Sequence[str]:
+def label_of(example: Any) -> Sequence[str]:
     """Its only label."""
     return (example.label,)
 
@@ -71,62 +91,70 @@ class ClassifyTask(LabellingTask[Classifier]):
     """A classifier with its data: what training fits."""
 
     def __init__(
-        self,
-        config: ClassifyConfig,
-        tokeniser: Tokeniser,
-        labels: Labels,
-        training: LabelledData,
-        validation: LabelledData,
+        self, config: ClassifyConfig, rows: RowMaker, labels: Labels, training: LabelledData, validation: LabelledData
     ) -> None:
-        self.tokeniser, self.pairs = tokeniser, config.second_column is not None
-        model = config.classifier(tokeniser.vocab_size, len(labels))
-        super().__init__(config, model, labels, training, validation, {TOKENISER: tokeniser.digest()})
+        self.rows = rows
+        model = config.classifier(rows.input, len(labels))
+        super().__init__(config, model, labels, training, validation, rows.digests())
+
+    @property
+    def tokeniser(self) -> Tokeniser:
+        """That of a task of texts."""
+        assert isinstance(self.rows, TextRows)
+        return self.rows.tokeniser
+
+    @property
+    def pairs(self) -> bool:
+        """Whether what has a label is a pair of texts."""
+        return isinstance(self.rows, TextRows) and self.rows.pairs
 
     @classmethod
     def prepare(cls, config: ClassifyConfig, run: Path) -> tuple["ClassifyTask", dict[str, LabelledReport]]:
-        """Read the texts, train the tokeniser, find the labels, and store all in the run folder.
+        """Read the examples, learn what makes rows of them, find the labels, and store all in the run folder.
 
-        Raises DataError when files are missing or unreadable, a text has no label, or nothing is left to train on.
+        Raises DataError when files are missing or unreadable, an example has no label, or nothing is left to train on.
         """
         pretrained, config = beginning(config)
-        parts = Parts(config, config.read, label_of)
-        texts = (text for example in parts("train") for text in (example.text, example.second) if text)
-        tokeniser = pretrained.tokeniser if pretrained else config.tokeniser.train(texts)
+        reader, parts = config.files, Parts(config, config.read, label_of)
+        if pretrained and isinstance(reader, TextReader):
+            rows: RowMaker = reader.rows(pretrained.tokeniser)
+        else:
+            rows = reader.learn(parts("train"))
         labels = Labels.of(example.label for example in parts("train"))
         clear(run, pretrained)
-        tokeniser.save(run / TOKENISER)
+        rows.save(run)
         labels.save(run / LABELS)
         data, reports = {}, {}
         for part in ("train", "valid"):
             folder, limit = run / "data" / part, longest(config)
-            data[part], reports[part] = prepare_texts(
+            data[part], reports[part] = prepare_rows(
                 folder,
                 parts(part),
-                tokeniser,
+                rows,
                 labels,
+                what=reader.what,
                 max_length=limit,
                 path=parts.path(part),
                 given=part == "valid" and config.data.valid_data is not None,
                 rare=parts.warning if part == "train" else "",
             )
             require_examples(data[part], part, reports[part])
-        return cls(config, tokeniser, labels, data["train"], data["valid"]).begun(run), reports
+        return cls(config, rows, labels, data["train"], data["valid"]).begun(run), reports
 
     @classmethod
     def open(cls, config: ClassifyConfig, run: Path) -> "ClassifyTask":
         """The task of a run folder that `prepare` has filled."""
-        tokeniser, labels = load_tokeniser(run / TOKENISER), Labels.load(run / LABELS)
+        rows, labels = config.files.open(run), Labels.load(run / LABELS)
         training, validation = (
-            LabelledData.open(run / "data" / part).require(labels, pieces=tokeniser.vocab_size)
-            for part in ("train", "valid")
+            LabelledData.open(run / "data" / part).require_rows(labels, rows.input) for part in ("train", "valid")
         )
         with within_run(run):
-            task = cls(config, tokeniser, labels, training, validation)
+            task = cls(config, rows, labels, training, validation)
         require_digests(run, task.digests, read_run(run).tokenisers)
         return task.begun(run)
 
-    def read(self, data: LabelledData, examples: Sequence[int] | np.ndarray) -> TextBatch:
-        return data.texts(examples)
+    def read(self, data: LabelledData, examples: Sequence[int] | np.ndarray) -> RowBatch:
+        return data.rows(examples)
 
-    def logits(self, batch: TextBatch) -> Float[Tensor, "batch labels"]:
-        return self.model(batch.texts)
+    def logits(self, batch: RowBatch) -> Float[Tensor, "batch labels"]:
+        return self.model(batch.rows)

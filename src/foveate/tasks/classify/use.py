@@ -1,4 +1,5 @@
-"""A trained classifier in use: the label of a text. Ours, and those of Hugging Face: BERT, RoBERTa and DistilBERT."""
+"""A trained classifier in use: the label of a text, a picture, a sequence of vectors. Ours, and of Hugging Face those
+of BERT, RoBERTa and DistilBERT."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,12 +15,14 @@ from foveate.config import build
 from foveate.data.batch import Batch
 from foveate.data.batching import groups
 from foveate.data.label import Labels
-from foveate.data.labelled import LabelledText
+from foveate.data.labelled import LabelledText, TextRows
+from foveate.data.reader import RowMaker
+from foveate.data.row import Row
 from foveate.data.segment import TAB, joined, segments, split
 from foveate.data.text import require_texts
-from foveate.data.tokeniser import BOS, EOS, SPECIALS, HuggingFaceTokeniser, Tokeniser, load_tokeniser
+from foveate.data.tokeniser import BOS, HuggingFaceTokeniser, Tokeniser
 from foveate.errors import DataError, UsageError
-from foveate.inspect import Trace
+from foveate.inspect import Picture, Trace, Track
 from foveate.inspect.alignment import Alignment
 from foveate.inspect.look import Looking
 from foveate.inspect.self_attention import self_attention
@@ -32,7 +35,7 @@ from foveate.nn.pooling import AttentionPooling
 from foveate.nn.room import within_tensors
 from foveate.storage.checkpoint import load_weights, restore_model
 from foveate.storage.run import CLASSIFIER, class_of, model_type_of, read_run, tells_a_label
-from foveate.tasks.classify.task import TOKENISER, ClassifyConfig
+from foveate.tasks.classify.task import ClassifyConfig
 from foveate.tasks.hugging_face import require_kind
 from foveate.tasks.labelling import LABELS, Predicted, require_digests
 from foveate.tasks.sight import require_text, traced
@@ -42,7 +45,9 @@ ATTENDING = "`foveate train classify` with --set model.encoder=transformer train
 
 @dataclass(frozen=True)
 class Classified:
-    """A text, and how probable the model finds each label, the most probable first; none for an empty text."""
+    """A text, or the name of a thing, and how probable the model finds each label, the most probable first; none for an
+    empty text.
+    """
 
     text: str
     probabilities: dict[str, float]
@@ -53,19 +58,18 @@ class Classified:
         return next(iter(self.probabilities), "")
 
 
-class TextClassifier(Looking):
-    """Classifies with a trained model. A result depends neither on the batch size nor on its neighbours in a batch.
-
-    With `pairs`, a text is two with a tab between them.
+class RowClassifier(Looking):
+    """Classifies pictures, vectors, whatever makes rows. A result depends neither on the batch size nor on its
+    neighbours in a batch.
     """
 
-    def __init__(self, model: Any, tokeniser: Tokeniser, labels: Labels, *, pairs: bool = False) -> None:
-        self.model, self.tokeniser, self.labels, self.pairs = model.eval(), tokeniser, labels, pairs
+    def __init__(self, model: Any, rows: RowMaker, labels: Labels) -> None:
+        self.model, self.rows, self.labels = model.eval(), rows, labels
 
     @classmethod
-    def load(cls, run: Path | str, *, note: Callable[[str], None] = lambda sentence: None) -> "TextClassifier":
+    def load(cls, run: Path | str, *, note: Callable[[str], None] = lambda sentence: None) -> "RowClassifier":
         """The trained model of a run folder; of an unfinished run, its best checkpoint. Or the classifier in a folder
-        of Hugging Face.
+        of Hugging Face. A model of texts is a `TextClassifier`.
 
         Raises UsageError for a run of another task, DataError when it has no weights or is damaged.
         """
@@ -74,38 +78,28 @@ class TextClassifier(Looking):
         folder = Path(run)
         saved = read_run(folder).require("classify")
         settings = {name: value for name, value in saved.config.items() if name != "train"}
-        tokeniser, labels = load_tokeniser(folder / TOKENISER), Labels.load(folder / LABELS)
-        require_digests(folder, {TOKENISER: tokeniser.digest(), LABELS: labels.digest()}, saved.tokenisers)
         config = build(ClassifyConfig, settings, where=f"{folder / 'config.json'}:")
+        rows, labels = config.files.open(folder), Labels.load(folder / LABELS)
+        require_digests(folder, {**rows.digests(), LABELS: labels.digest()}, saved.tokenisers)
         tensors, _ = load_weights(folder, note)
         with within_tensors(tensors, config=folder / "config.json", file=folder / "model.safetensors"):
-            model = config.classifier(tokeniser.vocab_size, len(labels))
+            model = config.classifier(rows.input, len(labels))
         restore_model(model, tensors, source=folder)
-        return cls(model, tokeniser, labels, pairs=config.second_column is not None)._of(folder)
-
-    @overload
-    def classify(self, texts: str) -> Classified: ...  # type: ignore[overload-overlap]
-
-    @overload
-    def classify(self, texts: Sequence[str]) -> list[Classified]: ...
+        return classifier_of(model, rows, labels)._of(folder)
 
     @torch.inference_mode()
-    def classify(self, texts: str | Sequence[str]) -> Classified | list[Classified]:
-        """Label a text, or each of several; a text may be a pair.
-
-        Raises DataError for one with more tokens than the model has positions, and for one text where it reads two.
+    def classify(self, things: Any) -> Any:
+        """Label several things, as the reader gives them: paths of pictures, or what `rows.things(path)` finds in a
+        file. Raises DataError for one that the model cannot read.
         """
-        require_texts(texts)
-        if isinstance(texts, str):
-            return self.classify([texts])[0]
-        rows = [self.ids(text, f"Text {number}") for number, text in enumerate(texts, start=1)]
-        results = [Classified(text, {}) for text in texts]
-        for group in groups([len(row) for row in rows]):
-            shares = self._logits([rows[index] for index in group]).float().softmax(-1)
+        read = [self.row(thing, f"Text {number}") for number, thing in enumerate(things, start=1)]
+        results = [Classified(str(thing), {}) for thing in things]
+        for group in groups([len(row) for row in read]):
+            shares = self._logits([read[index] for index in group]).float().softmax(-1)
             for index, share in zip(group, shares, strict=True):
                 order = share.argsort(descending=True, stable=True).tolist()
                 chances = {self.labels.names[label]: float(share[label]) for label in order}
-                results[index] = Classified(texts[index], chances)
+                results[index] = Classified(str(things[index]), chances)
         return results
 
     @property
@@ -114,36 +108,108 @@ class TextClassifier(Looking):
         return isinstance(getattr(self.model, "pooling", None), AttentionPooling)
 
     @torch.inference_mode()
-    def trace(self, text: str) -> Trace:
-        """What each token of a text looked at, and the pooling, where it attends. Raises UsageError for an empty text
-        and for a model without attention, DataError as `classify` does.
+    def trace(self, text: Any) -> Trace:
+        """What each vector of a thing looked at, and the pooling, where it attends. Raises UsageError for a model
+        without attention, DataError as `classify` does.
         """
-        require_text(text)
-        read = self.ids(text, "The text")
+        read = self.row(text, "The text")
         seen = observed(self.model, lambda: self._logits([read]))
-        label = self.classify(text).label if self.attends else None
-        return traced(self.model, seen, self._labels(read, text), text, label, attending=ATTENDING)
+        label = self.classify([text])[0].label if self.attends else None
+        return traced(self.model, seen, self.track(text), label=label, attending=ATTENDING)
 
     @torch.inference_mode()
-    def align(self, text: str) -> Alignment:
-        """Where the pooling looked for the label: one row, with a column for each token.
+    def align(self, text: Any) -> Alignment:
+        """Where the pooling looked for the label: one row, with a column for each vector.
 
         Raises UsageError for an empty text, or a model that pools without attention.
         """
         if not self.attends:
             raise UsageError("This model pools without attention: there is no weight to look at. Train with attention.")
-        row = self.ids(text, "The text")
-        if not row:
+        row = self.row(text, "The text")
+        if not len(row):
             raise UsageError("The text is empty: there is nothing to look at.")
         with record(self.model.pooling) as seen:
             logits = self.model(Batch.of([row]))
         weights = seen["attention"].weights()[0, 0].float().numpy()
-        return Alignment.of(self._labels(row, text), [self.labels.names[int(logits.argmax())]], weights)
+        return Alignment.of(self.track(text).labels, [self.labels.names[int(logits.argmax())]], weights)
 
-    def predict(self, examples: Sequence[LabelledText]) -> Predicted:
+    def predict(self, examples: Sequence[Any]) -> Predicted:
         """Labels beside the right ones, to be scored."""
-        found = [[one.label] for one in self.classify([example.whole for example in examples])]
-        return Predicted(labels=found, gold=[[example.label] for example in examples])
+        labels = [[one.label] for one in self.classify([self.thing(example) for example in examples])]
+        return Predicted(labels=labels, gold=[[example.label] for example in examples])
+
+    def thing(self, example: Any) -> Any:
+        """What of an example is classified."""
+        return example.thing
+
+    def row(self, thing: Any, name: str) -> Row | list[int]:
+        """The row of a thing. Raises DataError for one that the model cannot read."""
+        row, limit = self.rows.row(thing), self.model.max_length
+        if limit is not None and len(row) > limit:
+            raise DataError(
+                f"{thing} has {len(row)} vectors, but the model has {limit} positions. Shorten it; nothing is cut off "
+                "silently."
+            )
+        return row
+
+    def track(self, thing: Any) -> Track:
+        """What a trace draws beneath its maps."""
+        settings = dict(self.rows.track(thing))
+        if settings.get("picture") is not None:
+            settings["picture"] = Picture.of(settings["picture"])
+        return Track(**settings)
+
+    def _logits(self, rows: list[Any]) -> Float[Tensor, "batch labels"]:
+        return self.model(Batch.of(rows))
+
+
+class TextClassifier(RowClassifier):
+    """Classifies texts with a trained model. With `pairs`, a text is two with a tab between them."""
+
+    def __init__(self, model: Any, tokeniser: Tokeniser, labels: Labels, *, pairs: bool = False) -> None:
+        super().__init__(model, TextRows(tokeniser, pairs), labels)
+        self.tokeniser, self.pairs = tokeniser, pairs
+
+    @classmethod
+    def load(cls, run: Path | str, *, note: Callable[[str], None] = lambda sentence: None) -> "TextClassifier":
+        """The trained model of a run folder, or of one of Hugging Face. Raises as `RowClassifier.load` does, and
+        UsageError for a model that does not read texts.
+        """
+        classifier = RowClassifier.load(run, note=note)
+        if not isinstance(classifier, TextClassifier):
+            raise UsageError(f"The model in {run} does not read texts. Load it with RowClassifier.load.")
+        return classifier
+
+    @overload
+    def classify(self, things: str) -> Classified: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def classify(self, things: Sequence[str]) -> list[Classified]: ...
+
+    def classify(self, things: str | Sequence[str]) -> Classified | list[Classified]:
+        """Label a text, or each of several; a text may be a pair.
+
+        Raises DataError for one with more tokens than the model has positions, and for one text where it reads two.
+        """
+        require_texts(things)
+        labelled: list[Classified] = super().classify([things] if isinstance(things, str) else things)
+        return labelled[0] if isinstance(things, str) else labelled
+
+    def trace(self, text: str) -> Trace:
+        """What each token of a text looked at, and the pooling, where it attends. Raises UsageError for an empty text
+        and for a model without attention, DataError as `classify` does.
+        """
+        require_text(text)
+        return super().trace(text)
+
+    def thing(self, example: LabelledText) -> str:
+        return example.whole
+
+    def row(self, thing: str, name: str) -> list[int]:
+        return self.ids(thing, name)
+
+    def track(self, thing: str) -> Track:
+        return Track.of_pieces(self._labels(self.ids(thing, "The text"), thing), text=thing)
 
     def ids(self, text: str, name: str) -> list[int]:
         """The tokens of a text, or of a pair with a tab between its texts; `name` is what an error calls it."""
@@ -158,15 +224,18 @@ class TextClassifier(Looking):
             )
         return [BOS, *tokens] if tokens else []
 
-    def _logits(self, rows: list[list[int]]) -> Float[Tensor, "batch labels"]:
-        return self.model(Batch.of(rows))
-
     def _labels(self, row: list[int], text: str) -> list[str]:
         """What the tokens are called; what the vocabulary lacks stands as it was written."""
         texts = split(text) if self.pairs else (text,)
-        parts = [[*self.tokeniser.labels(one), SPECIALS[EOS]] for one in texts if one.strip()]
-        labels = [SPECIALS[BOS], *(label for part in parts for label in part)]
+        labels = list(self.rows.track(texts)["labels"])
         return labels if len(labels) == len(row) else self.tokeniser.pieces(row)
+
+
+def classifier_of(model: Any, rows: RowMaker, labels: Labels) -> RowClassifier:
+    """A trained model in use."""
+    if isinstance(rows, TextRows):
+        return TextClassifier(model, rows.tokeniser, labels, pairs=rows.pairs)
+    return RowClassifier(model, rows, labels)
 
 
 class GuestHead(nn.Module):

@@ -186,7 +186,8 @@ class TagTask(LabellingTask[Tagger | PieceTagger]):
         vocabulary = Vocabulary.open(run, read_run(run).tokenisers)
         sizes = {"words": vocabulary.words.vocab_size, "pieces": vocabulary.spelling.vocab_size}
         training, validation = (
-            LabelledData.open(run / "data" / part).require(vocabulary.labels, **sizes) for part in ("train", "valid")
+            LabelledData.open(run / "data" / part).require_sentences(vocabulary.labels, **sizes)
+            for part in ("train", "valid")
         )
         with within_run(run):
             task = cls(config, vocabulary, training, validation)
