@@ -10,7 +10,7 @@ from jaxtyping import UInt8
 
 from foveate.attention.check import require_positive
 from foveate.config import setting
-from foveate.data.pixel import SUFFIXES, read_pixels
+from foveate.data.image_file import SUFFIXES, read_pixels
 from foveate.data.reader import Example, KeptRows
 from foveate.data.row import Row
 from foveate.errors import DataError

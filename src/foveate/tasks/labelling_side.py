@@ -78,6 +78,10 @@ class LabellingSide(Side, Generic[Labeller, Example]):
         predicted = labeller.predict(examples)
         return predicted.scores() + (class_rows(predicted) if per_class else [])
 
+    def called(self, config: Any) -> str:
+        """What the examples of a run are, in the plural."""
+        return self.what
+
     def prepare(self, config: Any, folder: Path, note: Note = lambda sentence: None) -> Any:
         if columns := said_columns(config.data.data, config.data.columns, self.columns):
             note(columns)
@@ -111,7 +115,7 @@ class LabellingSide(Side, Generic[Labeller, Example]):
     def write_report(self, model: Any, folder: Path, path: Path, test: Test | None = None) -> None:
         config = self.saved_config(folder)
         data, examples = test or ("validation", list(self._parts(config)("valid")))
-        network, about = model.model, f"{data}, {len(examples):,} {self.what}"
+        network, about = model.model, f"{data}, {len(examples):,} {self.called(config)}"
         kind = f"{type(network).__name__} over a {type(network.encoder).__name__}"
         card = {"limits": "Only inputs like those it was trained on, and only the labels that it was trained with."}
         if config.initialise_from:

@@ -1,4 +1,4 @@
-"""Classify: one label for a whole text. Its language, its subject, whether it praises or blames."""
+"""Classify: one label for a whole text, a picture or a sequence of vectors."""
 
 import argparse
 
@@ -15,7 +15,7 @@ TASK = Entry(
     home=__name__,
     summary="a label for every text",
     files={
-        "data": "text, tab, label (.gz and .xz too)",
+        "data": "text, tab, label (.gz and .xz too); .npz of vectors; or a folder with a folder of pictures a label",
         "valid_data": "labelled validation examples; without, some examples are held out",
     },
     tests={"data": "labelled examples to measure on"},
@@ -23,13 +23,14 @@ TASK = Entry(
     verb=Verb(
         name="classify",
         summary="label texts with a trained model",
-        input="texts to classify; by default the lines of standard input",
+        input="texts, or files of what was trained on, to classify; by default the lines of standard input",
         options=options,
         epilog="""
 examples:
   foveate classify run/ "Im Anfang war das Wort"
   foveate classify run/ "Im Anfang war das Wort" --probabilities --look
   foveate classify run/ < texts.txt > labels.txt
+  foveate classify shapes/ picture.png vectors.npz
 
 One line of output for each line of input: the label; with --probabilities all labels, each after its probability.
 A model of pairs reads two texts with a tab between them.

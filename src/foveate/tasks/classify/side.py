@@ -15,17 +15,20 @@ from foveate.errors import DataError, UsageError
 from foveate.inspect import terminal
 from foveate.inspect.alignment import readable
 from foveate.inspect.caption import printable
+from foveate.metrics import Score
 from foveate.nn.loss import cross_entropy
 from foveate.suggestion import counted
 from foveate.tasks.classify import TASK
-from foveate.tasks.classify.task import TOKENISER, ClassifyConfig, ClassifyTask, label_of
-from foveate.tasks.classify.use import Classified, TextClassifier
+from foveate.tasks.classify.row_side import probe_rows, suggest_rows
+from foveate.tasks.classify.task import TOKENISER, ClassifyConfig, ClassifyTask, label_of, reader_of
+from foveate.tasks.classify.use import RowClassifier, TextClassifier, classifier_of
 from foveate.tasks.export import COUNTED, Exported, Note
 from foveate.tasks.labelling import LABELS as LABEL_FILE
 from foveate.tasks.labelling_side import BATCH, LOGITS, LabellingSide, training
 from foveate.tasks.option import chunks
 from foveate.tasks.plan import LABELS, Probe, made_up, require_fit, vocabulary
 from foveate.tasks.report import Sample
+from foveate.tasks.side import Sight
 from foveate.tasks.size import SAMPLE, Allowance, Reason, Suggestion, with_others
 from foveate.tasks.strange import Strangers
 from foveate.tasks.subject import measured_lengths
@@ -35,15 +38,18 @@ MOST = 6
 """Pieces that are named with their weights: over a long text, no weight is dark enough for a picture."""
 
 
-class ClassifySide(LabellingSide[TextClassifier, LabelledText]):
+class ClassifySide(LabellingSide[RowClassifier, Any]):
     """`foveate train classify`, `foveate classify`."""
 
     entry, config, task = TASK, ClassifyConfig, ClassifyTask
     what, columns = "texts", ("text", "label")
 
     def suggest(self, config: ClassifyConfig, allowance: Allowance) -> Suggestion:
-        """Tokeniser, model and steps by the labelled texts. Raises DataError when there are none."""
+        """Reader, tokeniser, model and steps by the labelled examples. Raises DataError when there are none."""
         path = config.data.data
+        reader = config.reader or reader_of(path)
+        if reader is not None:
+            return suggest_rows(reader, path, allowance, chosen=config.reader is not None)
         require_lasting(path)
         examples = config.read(path)
         sample = list(islice(examples, SAMPLE))
@@ -53,7 +59,11 @@ class ClassifySide(LabellingSide[TextClassifier, LabelledText]):
         return with_others(lambda allowance: _suggested(sample, total, allowance), allowance)
 
     def probe(self, config: ClassifyConfig, lengths: Sequence[int], vocab: int | None) -> Probe:
-        """Texts of so many tokens, as many as the token budget allows. Raises UsageError for too few positions."""
+        """Texts of so many tokens, as many as the token budget allows; of other things the first of the data. Raises
+        UsageError for too few positions.
+        """
+        if config.reader is not None:
+            return probe_rows(config)
         (length,), size = lengths, vocabulary(config.tokeniser, vocab)
         model = config.classifier(size, LABELS)
         require_fit(model.max_length, length, "--length")
@@ -68,30 +78,51 @@ class ClassifySide(LabellingSide[TextClassifier, LabelledText]):
             unit="tokens",
         )
 
-    def load(self, run: Path | str, *, precision: str = "float32", note: Note = say) -> TextClassifier:
-        return TextClassifier.load(run, note=note)
+    def load(self, run: Path | str, *, precision: str = "float32", note: Note = say) -> RowClassifier:
+        return RowClassifier.load(run, note=note)
 
-    def in_use(self, task: ClassifyTask) -> TextClassifier:
-        return TextClassifier(task.model, task.tokeniser, task.labels, pairs=task.pairs)
+    def in_use(self, task: ClassifyTask) -> RowClassifier:
+        return classifier_of(task.model, task.rows, task.labels)
 
     def use(self, arguments: argparse.Namespace) -> None:
         classifier = self.load(arguments.run)
-        strangers = Strangers(classifier.tokeniser, say)
+        strangers = Strangers(classifier.tokeniser, say) if isinstance(classifier, TextClassifier) else None
         for chunk in chunks(arguments.inputs):
-            strangers.note(chunk)
-            for text in classifier.classify(chunk):
-                shares = (f"{share:.4f} {label}" for label, share in text.probabilities.items())
-                print(shown("\t".join(shares) if arguments.probabilities else text.label), flush=True)
-                if arguments.look and text.label:
-                    _draw(classifier, text)
+            things: list[Any] = chunk
+            if strangers is None:
+                things = [thing for path in chunk for thing in classifier.rows.things(path)]
+            else:
+                strangers.note(chunk)
+            for thing, answer in zip(things, classifier.classify(things), strict=True):
+                shares = (f"{share:.4f} {label}" for label, share in answer.probabilities.items())
+                print(shown("\t".join(shares) if arguments.probabilities else answer.label), flush=True)
+                if arguments.look and answer.label:
+                    _draw(classifier, thing)
+
+    def sight(self, arguments: argparse.Namespace, text: str) -> Sight:
+        """What the model looked at in a text, or in the first thing that a file holds."""
+        reader = self.load(arguments.run)
+        if isinstance(reader, TextClassifier):
+            return super().sight(arguments, text)
+        if arguments.precision == "bfloat16":
+            reader.model.to(torch.bfloat16)
+        return Sight(lambda: reader.trace(next(reader.rows.things(text))))
+
+    def evaluate(self, arguments: argparse.Namespace) -> list[Score]:
+        if arguments.columns and self.saved_config(Path(arguments.run)).reader is not None:
+            raise UsageError("--columns chooses columns of a table, and this run does not read tables. Leave it out.")
+        return super().evaluate(arguments)
+
+    def called(self, config: ClassifyConfig) -> str:
+        return config.files.what
 
     def read(self, path: str, columns: tuple[int, int] | None) -> Iterator[LabelledText]:
         return read_labelled(path, columns=columns)
 
-    def examples(self, config: ClassifyConfig, path: str) -> Iterator[LabelledText]:
+    def examples(self, config: ClassifyConfig, path: str) -> Iterator[Any]:
         return config.read(path)
 
-    def labels(self, example: LabelledText) -> Sequence[str]:
+    def labels(self, example: Any) -> Sequence[str]:
         return label_of(example)
 
     def written(self, example: LabelledText) -> str:
@@ -100,22 +131,26 @@ class ClassifySide(LabellingSide[TextClassifier, LabelledText]):
     def lengths(self, examples: Sequence[LabelledText]) -> tuple[list[int], str]:
         return measured_lengths([example.text for example in examples])
 
-    def lines(self, labeller: TextClassifier, examples: Sequence[LabelledText]) -> list[str]:
+    def lines(self, labeller: RowClassifier, examples: Sequence[Any]) -> list[str]:
         return labeller.predict(examples).flat[0]
 
-    def samples(self, labeller: TextClassifier, examples: Sequence[LabelledText]) -> list[Sample]:
+    def samples(self, labeller: RowClassifier, examples: Sequence[Any]) -> list[Sample]:
         samples = list[Sample]()
         for example, label in zip(examples, self.lines(labeller, examples), strict=True):
-            alignment = labeller.align(example.whole) if labeller.attends and example.text.strip() else None
-            samples.append((example.whole, example.label, label, alignment))
+            thing = labeller.thing(example)
+            alignment = labeller.align(thing) if labeller.attends and label else None
+            samples.append((str(thing), example.label, label, alignment))
         return samples
 
-    def trial(self, model: TextClassifier) -> str:
-        return '"…" --look' if model.attends else '"…"'
+    def trial(self, model: RowClassifier) -> str:
+        given = '"…"' if isinstance(model, TextClassifier) else "FILE"
+        return f"{given} --look" if model.attends else given
 
     def whole(self, config: ClassifyConfig) -> Any:
         if config.second_column is not None:
             raise UsageError("compare does not read pairs of texts. Leave second_column out, or train each run alone.")
+        if config.reader is not None:
+            raise UsageError(f"compare reads tables of texts, not {config.files.what}. Train each run alone.")
         return super().whole(config)
 
     def export(self, run: Path | str, note: Note) -> Exported:
@@ -128,14 +163,14 @@ class ClassifySide(LabellingSide[TextClassifier, LabelledText]):
         }
 
         def save(folder: Path) -> None:
-            classifier.tokeniser.save(folder / TOKENISER)
+            classifier.rows.save(folder)
             classifier.labels.save(folder / LABEL_FILE)
 
         return Exported(classifier.model, save, meanings)
 
 
-def _draw(classifier: TextClassifier, text: Classified) -> None:
-    alignment = classifier.align(text.text)
+def _draw(classifier: RowClassifier, thing: Any) -> None:
+    alignment = classifier.align(thing)
     print(terminal(alignment, **screen()))
     weighed = zip(alignment.weights[0].tolist(), readable(alignment.source), strict=True)
     most = sorted(weighed, key=lambda one: -one[0])[:MOST]

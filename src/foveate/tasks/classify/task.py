@@ -10,14 +10,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from foveate.config import setting
+from foveate.data.feature import VectorReader
 from foveate.data.image import ImageReader
 from foveate.data.label import Labels
 from foveate.data.labelled import TOKENISER as TOKENISER
 from foveate.data.labelled import TextReader, TextRows
 from foveate.data.labelled_store import LabelledData, LabelledReport, RowBatch, prepare_rows
 from foveate.data.reader import Reader, RowMaker
+from foveate.data.text import read_lines
 from foveate.data.tokeniser import CharacterConfig, Tokeniser, TokeniserConfig
-from foveate.data.vector import VectorReader
 from foveate.models.classifier import Classifier, ClassifierConfig
 from foveate.nn.embed import Input
 from foveate.storage.run import read_run
@@ -80,6 +81,19 @@ class ClassifyConfig(LabellingConfig):
     def classifier(self, source: int | Input, labels: int) -> Classifier:
         """The configured model with its initial weights, a function of the seed."""
         return seeded(lambda: self.model.build(source, labels), self.seed)
+
+
+def reader_of(path: str) -> VectorReader | ImageReader | None:
+    """What reads a file or a folder by its kind: `.npz` and lists of `.npy` files, folders; None for a table of texts.
+
+    Raises DataError for a table that cannot be read.
+    """
+    if Path(path).is_dir():
+        return ImageReader()
+    listed = Path(path).suffix == ".npz" or (
+        Path(path).is_file() and next(read_lines(path), "").partition("\t")[0].strip().endswith(".npy")
+    )
+    return VectorReader() if listed else None
 
 
 def label_of(example: Any) -> Sequence[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Shaped
 
 from foveate.data.reader import Example, KeptRows
 from foveate.data.row import Row
@@ -33,7 +33,7 @@ class Vector:
     """What was measured of one example, and where it comes from."""
 
     name: str
-    values: Float[np.ndarray, "length width"]
+    values: Shaped[np.ndarray, "length width"]
 
     def __str__(self) -> str:
         return self.name

@@ -1,0 +1,161 @@
+"""Vectors and pictures on the command line: trained, resumed, used, measured, planned, drawn; bad ones named."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import foveate
+from foveate.data.synthetic import SHAPES, shapes
+from foveate.inspect import read_trace
+from foveate.inspect.figure.pixel import encode
+from foveate.tasks.classify.use import RowClassifier, TextClassifier
+
+KINDS = ("disc", "frame", "bars")
+QUICK = ("--no-tune", "--threads", "1", "--quiet")
+FEW = (*QUICK, "--set", "train.steps=6", "--set", "train.save_every=3", "--set", "train.validate_every=3")
+SMALL = ("--set", "model.encoder.block.model_dim=16", "--set", "model.encoder.block.feedforward_dim=32")
+
+
+def pictures(folder: Path, count: int = 40, side: int = 12) -> Path:
+    """Grey pictures of shapes, in a folder for each."""
+    grey = tuple((level, level, level) for level in range(256))
+    drawn = 0
+    for example in shapes(100 * count, seed=1, side=side, noise=0.05):
+        name = SHAPES[example.label]
+        if name in KINDS and drawn < count:
+            (folder / name).mkdir(parents=True, exist_ok=True)
+            pixels = (np.array(example.ids) - 1).astype(np.uint8).reshape(side, side)
+            (folder / name / f"{drawn:03}.png").write_bytes(encode(pixels, grey))
+            drawn += 1
+    return folder
+
+
+def vectors(path: Path, count: int = 60) -> Path:
+    """Short sequences that rise or fall."""
+    generator = np.random.default_rng(0)
+    lengths, falls = generator.integers(2, 6, count), generator.integers(0, 2, count)
+    slopes = [np.linspace(0, 1, length)[:: -1 if fall else 1] for length, fall in zip(lengths, falls, strict=True)]
+    inputs = np.column_stack([np.concatenate(slopes), generator.normal(5, 100, lengths.sum())])
+    np.savez(path, inputs=inputs, lengths=lengths, labels=np.array(["rises", "falls"])[falls])
+    return path
+
+
+@pytest.fixture
+def data(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    return pictures(tmp_path / "pictures") if request.param == "pictures" else vectors(tmp_path / "data.npz")
+
+
+BOTH = pytest.mark.parametrize("data", ["pictures", "vectors"], indirect=True)
+
+
+@BOTH
+def test_a_run_is_trained_used_measured_planned_and_reported(data: Path, tmp_path: Path, foveate: Any) -> None:
+    run = tmp_path / "run"
+    trained = foveate("train", "classify", "--data", str(data), "--out", str(run), *FEW)
+    assert trained.code == 0, trained.err
+    assert (run / "report.html").exists()
+    config = json.loads((run / "config.json").read_text())["config"]
+    assert config["reader"]["kind"] == ("image" if data.is_dir() else "vector")
+
+    one = next(iter(sorted(data.rglob("*.png")))) if data.is_dir() else data
+    used = foveate("classify", str(run), str(one), "--probabilities", "--look")
+    assert used.code == 0, used.err
+    assert used.out.splitlines()[0].count("\t") == (2 if data.is_dir() else 1)
+    assert "most:" in used.out
+    measured = foveate("evaluate", str(run), "--data", str(data), "--save", str(tmp_path / "labels.txt"))
+    assert measured.out.startswith("accuracy = ")
+    assert len((tmp_path / "labels.txt").read_text().splitlines()) == (40 if data.is_dir() else 60)
+    planned = foveate("plan", "classify", "--data", str(data), *QUICK[:3])
+    assert planned.code == 0, planned.err
+    assert ("Patches(size=2" if data.is_dir() else "Vectors(width=2)") in planned.out
+    (run / "report.html").unlink()
+    assert foveate("report", str(run)).code == 0
+    assert (run / "report.html").exists()
+    drawn = foveate("look", str(run), str(one), "--out", str(tmp_path / "look.svg"))
+    assert drawn.code == 0, drawn.err
+
+
+@BOTH
+def test_a_resumed_run_ends_with_the_same_bits(data: Path, tmp_path: Path, foveate: Any) -> None:
+    start = ("train", "classify", "--data", str(data), *FEW, "--set", "train.schedule=constant", "--out")
+    assert foveate(*start, str(tmp_path / "whole")).code == 0
+    assert foveate(*start, str(tmp_path / "part"), "--set", "train.steps=3").code == 0
+    assert foveate("resume", str(tmp_path / "part"), "--set", "train.steps=6", *QUICK[:3]).code == 0
+    whole, part = (
+        load_file(tmp_path / name / "checkpoints" / "step-00000006" / "model.safetensors") for name in ("whole", "part")
+    )
+    assert whole.keys() == part.keys()
+    assert all(torch.equal(whole[name], part[name]) for name in whole)
+
+
+def test_a_trace_of_a_picture_has_its_patches_and_the_picture(tmp_path: Path, foveate: Any) -> None:
+    data, run = pictures(tmp_path / "pictures"), tmp_path / "run"
+    assert foveate("train", "classify", "--data", str(data), "--out", str(run), *FEW, *SMALL).code == 0
+    one = next(iter(sorted(data.rglob("*.png"))))
+    assert foveate("look", str(run), str(one), "--trace", str(tmp_path / "kept")).code == 0
+    trace = read_trace(tmp_path / "kept")
+    track = trace.tracks["source"]
+    assert (track.kind, track.grid, len(track)) == ("patches", (6, 6), 36)
+    assert track.picture is not None
+    assert track.picture.size == (12, 12)
+    assert {site.kind for site in trace.sites} == {"self", "cross"}
+
+
+def test_python_loads_what_the_command_line_has_trained(tmp_path: Path, foveate: Any) -> None:
+    data, run = vectors(tmp_path / "data.npz"), tmp_path / "run"
+    assert foveate("train", "classify", "--data", str(data), "--out", str(run), *FEW).code == 0
+    classifier = RowClassifier.load(run)
+    things = list(classifier.rows.things(str(data)))
+    together = classifier.classify(things)
+    assert {one.label for one in together} <= {"rises", "falls"}
+    (alone,) = classifier.classify(things[3:4])
+    assert alone.probabilities == pytest.approx(together[3].probabilities, abs=1e-6)
+    trace = classifier.trace(things[0])
+    assert (trace.tracks["source"].kind, len(trace.tracks["source"])) == ("frames", len(things[0].values))
+    with pytest.raises(Exception, match=r"does not read texts. Load it with RowClassifier"):
+        TextClassifier.load(run)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--set", "reader=image"), "data.npz is a file. Give a folder that has a folder of pictures for each label."),
+        (("--columns", "0,1"), "reader does not read texts, which data.columns is for. Leave one of them out."),
+        (("--set", "reader=pixels"), 'reader.kind cannot be "pixels". Choose one of: "vector", "image".'),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    arguments: tuple[str, ...], message: str, tmp_path: Path, foveate: Any
+) -> None:
+    data = vectors(tmp_path / "data.npz")
+    said = foveate("train", "classify", "--data", str(data), "--out", str(tmp_path / "run"), *FEW, *arguments)
+    assert said.code in (2, 3)
+    assert message in said.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_file_of_another_kind_is_refused_in_use(tmp_path: Path, foveate: Any) -> None:
+    data, run = pictures(tmp_path / "pictures"), tmp_path / "run"
+    assert foveate("train", "classify", "--data", str(data), "--out", str(run), *FEW, *SMALL).code == 0
+    (tmp_path / "a.png").write_bytes(b"no picture")
+    larger = next(iter(sorted(pictures(tmp_path / "larger", 9, side=14).rglob("*.png"))))
+    for path, message in (
+        (tmp_path / "a.png", "is no whole PNG, JPEG or GIF file. Save it anew, or leave it out."),
+        (tmp_path / "none.png", "none.png"),
+        (larger, "has 14 × 14 pixels, and 12 × 12 are needed"),
+    ):
+        said = foveate("classify", str(run), str(path))
+        assert (said.code, message in said.err) == (3, True), said.err
+    rows = run / "rows.json"
+    rows.write_text(rows.read_text().replace('"patch": 2', '"patch": 3'))
+    said = foveate("classify", str(run), str(larger))
+    assert (said.code, "rows.json is damaged" in said.err) == (3, True)
+
+
+def test_the_public_classifiers_are_these() -> None:
+    assert foveate.TextClassifier is TextClassifier
