@@ -2,8 +2,8 @@
 
 from foveate.attention.normaliser.gate import ReLU, Sigmoid
 from foveate.attention.normaliser.hard import Choice, Hard, HardConfig
-from foveate.attention.normaliser.normaliser import Normaliser, softmax_temperature, tells_place
-from foveate.attention.normaliser.softmax import Softmax
+from foveate.attention.normaliser.normaliser import Normaliser, tells_place
+from foveate.attention.normaliser.softmax import Softmax, softmax_temperature
 from foveate.attention.normaliser.sparse import Entmax, Sparsemax
 
 NormaliserConfig = Softmax | ReLU | Sigmoid | Sparsemax | Entmax | HardConfig

@@ -76,12 +76,6 @@ def tells_place(normaliser: Normaliser) -> bool:
     return bool(claim(getattr(normaliser, "inner", normaliser), "tells_place", False))
 
 
-def softmax_temperature(normaliser: Normaliser) -> float | None:
-    """T where the weights are softmax(e / T); None for every other formula."""
-    temperature: float | None = claim(normaliser, "softmax_temperature")
-    return temperature
-
-
 def undecided(weights: Float[Tensor, "*rows key"]) -> bool:
     """Whether a softmax of finite scores and −∞ may have left rows of NaN: those of −∞ alone. One number of a row tells
     it, for a softmax is NaN everywhere or nowhere.

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 import torch
 
 from foveate.attention.check import require_real
+from foveate.attention.claim import claim
 from foveate.attention.normaliser.normaliser import (
+    Normaliser,
     Rows,
     Scores,
     Visible,
@@ -78,3 +80,11 @@ class Softmax:
 
     def __repr__(self) -> str:
         return "Softmax()" if self.temperature == 1.0 else f"Softmax(temperature={self.temperature!r})"
+
+
+def softmax_temperature(normaliser: Normaliser) -> float | None:
+    """T where the weights are softmax(e / T); None for every other formula."""
+    if type(normaliser) is Softmax:  # as `claim` would find in ten times the time, and every call asks
+        return normaliser.temperature
+    temperature: float | None = claim(normaliser, "softmax_temperature")
+    return temperature
