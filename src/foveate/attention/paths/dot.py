@@ -56,7 +56,9 @@ def dots(
     """What a kernel multiplies. `hide` zeroes hidden keys and values, before the score's weights could meet them; a
     kernel that does not read what is hidden needs it only there.
     """
-    form, heads = checked_form(formula.score), query.shape[1]
+    form, (_, heads, _, width), shape = checked_form(formula.score), query.shape, key.shape
+    if hide is None and key_features is None and form.is_plain and shape[1] == heads and shape[3] == width:
+        return _alike(Dots(query, key, value, form.factor(width) / _temperature(formula)))
     if not reads_hidden and hide is not None and (form.is_plain or finite(key)):
         hide = None
     key, value = share_heads(key, heads), share_heads(value, heads)
