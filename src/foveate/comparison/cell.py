@@ -103,22 +103,22 @@ def make(folder: Folder, variant: str, seed: int, progress: Progress, memory: in
 
 def asked_digest(folder: Folder) -> str:
     """A digest of what is measured, and on what."""
-    asked = {**asdict(folder.design.asked), "test": folder.test_digests}
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
+    content = {**asdict(folder.design.asked), "test": folder.test_digests}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def with_usual_metrics(design: Design, folder: Folder) -> Design:
     """The design with metrics that suit the task, where none are asked for; checked against the tokenisers."""
-    asked, task = design.asked, folder.open(design.first, design.seeds[0])
-    if not asked.metrics:
+    settings, task = design.asked, folder.open(design.first, design.seeds[0])
+    if not settings.metrics:
         metrics = design.side.usual_metrics(task)
         different = {str(design.side.data_settings(to_dict(one))) for one in design.variants.values()}
         if len(different) > 1:
             metrics = tuple(name for name in metrics if name not in design.side.per_token) or metrics
-        asked = replace(asked, metrics=metrics)
-    design.side.require_given(task, asked)
-    design.require_comparable(asked.metrics)
-    return replace(design, asked=asked)
+        settings = replace(settings, metrics=metrics)
+    design.side.require_given(task, settings)
+    design.require_comparable(settings.metrics)
+    return replace(design, asked=settings)
 
 
 def _begun(folder: Folder, variant: str, seed: int) -> Any:
@@ -140,11 +140,11 @@ def _begun(folder: Folder, variant: str, seed: int) -> Any:
 
 def steps_of_tokens(side: Side, task: Any, tokens: int, accumulate: int) -> int:
     """The updates that read so many tokens, and less than a batch more."""
-    seen = 0
+    count = 0
     for number in itertools.count():
-        if seen >= tokens:
+        if count >= tokens:
             return -(-number // accumulate)
-        seen += side.count(task.batch(number))
+        count += side.count(task.batch(number))
     raise AssertionError("batches have no end")
 
 

@@ -53,8 +53,8 @@ def compare(
     Raises UsageError for variants that cannot be compared, and for a folder whose results are of other data, another
     budget or other settings; KeyboardInterrupt after Ctrl-C, when everything is saved.
     """
-    asked = {"seeds": seeds, "budget": budget, "metrics": metrics, "test": test, "lengths": lengths}
-    design = design_of(task, base, variants, **{name: part for name, part in asked.items() if part is not None})
+    options = {"seeds": seeds, "budget": budget, "metrics": metrics, "test": test, "lengths": lengths}
+    design = design_of(task, base, variants, **{name: part for name, part in options.items() if part is not None})
     out = Path(out)
     Folder.begin(out, design, write=False)  # what is refused leaves nothing behind
     with disk_errors(out):
@@ -69,7 +69,7 @@ def compare(
 
 
 def design_of(
-    task: str, base: Mapping[str, Any], variants: Mapping[str, Changes] | None = None, **asked: Any
+    task: str, base: Mapping[str, Any], variants: Mapping[str, Changes] | None = None, **options: Any
 ) -> Design:
     """The design of a base with its table `compare`; what is asked for here wins over the table.
 
@@ -77,16 +77,16 @@ def design_of(
     """
     if base.get("task") not in (None, task):
         raise UsageError(f"The configuration is for the task {base['task']}, not for {task}. Name that task.")
-    settings = {**base.get("compare", {}), **asked}
+    settings = {**base.get("compare", {}), **options}
     if isinstance(settings.get("seeds"), int) and not isinstance(settings["seeds"], bool):
         settings["seeds"] = list(range(settings["seeds"]))
     for name in ("seeds", "metrics", "lengths"):
         if isinstance(settings.get(name), tuple):
             settings[name] = list(settings[name])
     config = build(CompareConfig, settings, where="compare")
-    found = dict(variants) if variants is not None else _variants(config)
+    changes = dict(variants) if variants is not None else _variants(config)
     return Design.of(
-        task, {name: part for name, part in base.items() if name not in ("compare", "task")}, found, config
+        task, {name: part for name, part in base.items() if name not in ("compare", "task")}, changes, config
     )
 
 
@@ -107,9 +107,9 @@ def _all(folder: Folder, progress: Callable[[], Progress], note: Callable[[str],
     """Every cell, one after the other."""
     design, done, failures = folder.design, dict[tuple[str, int], Cell](), dict[str, str]()
     for variant, seed in design.cells:
-        found = cells.finished(folder, variant, seed)
-        if found:
-            done[variant, seed] = found
+        cell = cells.finished(folder, variant, seed)
+        if cell:
+            done[variant, seed] = cell
     if done:
         are = "is" if len(done) == 1 else "are"
         note(f"{len(done)} of {counted(len(design.cells), 'cell')} {are} finished already.")
@@ -119,16 +119,16 @@ def _all(folder: Folder, progress: Callable[[], Progress], note: Callable[[str],
         note(f"{variant}, seed {seed} ({number} of {len(design.cells)}{_left(folder, done)})")
         memory = next((cell.memory_bytes for cell in done.values() if cell.variant == variant), None)
         try:
-            made = cells.make(folder, variant, seed, progress(), memory)
+            cell = cells.make(folder, variant, seed, progress(), memory)
         except DataError as error:
             failures[f"{variant}, seed {seed}"] = str(error)
             note(f"{variant}, seed {seed}: {error}")
             continue
-        if made is None:
+        if cell is None:
             raise KeyboardInterrupt
-        _require_spent(folder, made)
-        done[variant, seed] = made
-        note("  " + ", ".join(f"{name} {value:.4g}" for name, value in made.scores.items()))
+        _require_spent(folder, cell)
+        done[variant, seed] = cell
+        note("  " + ", ".join(f"{name} {value:.4g}" for name, value in cell.scores.items()))
     if not done:
         raise DataError("No cell came to anything:\n" + "\n".join(f"  {cell}: {why}" for cell, why in failures.items()))
     return Result.of(folder, [done[key] for key in design.cells if key in done], failures)
@@ -175,12 +175,12 @@ def plan(design: Design, out: Path | None = None) -> list[Planned]:
 
     What is done in the folder `out` counts as done; nothing is written there.
     """
-    with _looked_at(design, out) as (folder, kept):
+    with _looked_at(design, out) as (folder, stored):
         planned = []
         for variant in design.variants:
             parameters, seconds = _probed(folder, variant)
             for seed in design.seeds:
-                state, left = _state(kept, variant, seed, design)
+                state, left = _state(stored, variant, seed, design)
                 planned.append(
                     Planned(variant=variant, seed=seed, state=state, parameters=parameters, seconds=left * seconds)
                 )

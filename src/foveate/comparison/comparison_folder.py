@@ -72,8 +72,8 @@ class Folder:
             remove_stale(path)
         folder._hold_out()
         folder._require_same_examples()
-        kept = {name: folder._plain(config) for name, config in design.variants.items()}
-        write_json(path / DESIGN, {**folder._common, "variants": {**before.get("variants", {}), **kept}})
+        variants = {name: folder._plain(config) for name, config in design.variants.items()}
+        write_json(path / DESIGN, {**folder._common, "variants": {**before.get("variants", {}), **variants}})
         return folder
 
     def cell(self, variant: str, seed: int) -> Path:
@@ -104,14 +104,14 @@ class Folder:
 
     def _require_same_examples(self) -> None:
         """Raises UsageError where tokenisers that cut otherwise have left out other examples."""
-        found = {}
+        examples = {}
         for name, config in self.design.variants.items():
             task = self.open(name, self.design.seeds[0])
             with _naming(name):
                 require_measured(task, config.train)
-            found[name] = _examples(task)
-        first = found[self.design.first]
-        for name, count in found.items():
+            examples[name] = _examples(task)
+        first = examples[self.design.first]
+        for name, count in examples.items():
             if count != first:
                 raise UsageError(
                     f"{self.design.first} is trained on {first} examples, {name} on {count}: its tokeniser makes other "
@@ -133,10 +133,10 @@ class Folder:
 
     def require_own(self, variant: str, seed: int, config: Mapping[str, Any]) -> None:
         """Raises UsageError where the run in a cell's folder is not that of the cell."""
-        expected, found = self._plain(self.config(variant, seed)), self._without_files(config)
+        expected, actual = self._plain(self.config(variant, seed)), self._without_files(config)
         if self.design.budget.kind == "tokens":  # how many steps that is, its own batches say
-            found = {**found, "train": {**found["train"], "steps": expected["train"]["steps"]}}
-        changed = differences(found, expected)
+            actual = {**actual, "train": {**actual["train"], "steps": expected["train"]["steps"]}}
+        changed = differences(actual, expected)
         if changed:
             listed = "\n".join(f"  {path}: {change}" for path, change in changed.items())
             raise UsageError(
@@ -167,8 +167,8 @@ class Folder:
                 f"{self.path / DESIGN} has format {before.get('format')!r}, but this version of foveate reads "
                 f"{FORMAT}. Compare anew in another folder."
             )
-        kept = before.get("variants")
-        if not isinstance(kept, dict) or not all(isinstance(variant, dict) for variant in kept.values()):
+        variants = before.get("variants")
+        if not isinstance(variants, dict) or not all(isinstance(variant, dict) for variant in variants.values()):
             raise DataError(f"{self.path / DESIGN} is not what was written. Restore it, or compare anew elsewhere.")
         shared = [name for name in self.design.variants if name in before["variants"]]
         now = {**self._common, "variants": {name: self._plain(self.design.variants[name]) for name in shared}}
@@ -184,16 +184,16 @@ class Folder:
     def _hold_out(self) -> None:
         """Fix what is held out, before seeds could draw it each in their way."""
         marker = self.path / "data" / HELD_OUT
-        kept = read_json(marker) if marker.exists() else {}
-        if kept.get("of") != self._common:
+        record = read_json(marker) if marker.exists() else {}
+        if record.get("of") != self._common:
             settings = self.design.side.hold_out(self.design.base, self.path / "data")
-            kept = {"of": self._common, "settings": settings}
+            record = {"of": self._common, "settings": settings}
             if settings:
-                write_json(marker, kept)
-        if kept["settings"]:
+                write_json(marker, record)
+        if record["settings"]:
             place = (self.path / "data").absolute()
-            files = {name: str(place / part) for name, part in kept["settings"].items() if isinstance(part, str)}
-            settings = {**kept["settings"], **files, "columns": tuple(kept["settings"]["columns"])}
+            files = {name: str(place / part) for name, part in record["settings"].items() if isinstance(part, str)}
+            settings = {**record["settings"], **files, "columns": tuple(record["settings"]["columns"])}
             variants = {
                 name: replace(config, data=replace(config.data, **settings))
                 for name, config in self.design.variants.items()
@@ -205,8 +205,8 @@ class Folder:
 
     def _without_files(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Plain data without the places of files: what is in them counts, and their digests are kept."""
-        gone = {*self.design.side.entry.files, "columns", "held_out"}
-        return {**config, "data": {name: part for name, part in config["data"].items() if name not in gone}}
+        excluded = {*self.design.side.entry.files, "columns", "held_out"}
+        return {**config, "data": {name: part for name, part in config["data"].items() if name not in excluded}}
 
 
 @contextmanager

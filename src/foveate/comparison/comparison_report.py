@@ -51,7 +51,7 @@ def report(result: Result) -> str:
 
 def quality(result: Result) -> dict[str, str]:
     """For each metric a graph of all starts, their means and the 95 % intervals of the means, by its title."""
-    found = {}
+    graphs = {}
     for metric in result.metrics:
         lines = []
         for name in result.variants:
@@ -60,8 +60,8 @@ def quality(result: Result) -> dict[str, str]:
                 figures = [cell.scores[metric] for cell in result.of_variant(name)]
                 lines.append((name, figures, estimate.mean, estimate.interval))
         better = "lower" if metric in result.lower else "higher"
-        found[title_of(metric)] = ranges(lines, title=f"{title_of(metric)} ({better} is better)")
-    return found
+        graphs[title_of(metric)] = ranges(lines, title=f"{title_of(metric)} ({better} is better)")
+    return graphs
 
 
 def lengths(result: Result) -> dict[str, str]:
@@ -82,33 +82,33 @@ def lengths(result: Result) -> dict[str, str]:
 def curves(result: Result) -> dict[str, str]:
     """What validation said by step and by time: means over seeds, with a band of a standard error to both sides."""
     rows_of = {(cell.variant, cell.seed): result.curves(cell) for cell in result.cells}
-    measured = {name for found in rows_of.values() for row in found for name, value in row.items() if _is_figure(value)}
-    found = {}
+    measured = {name for start in rows_of.values() for row in start for name, value in row.items() if _is_figure(value)}
+    graphs = {}
     for metric in [name for name in ("loss", *result.metrics) if name in measured]:
         series = [Series(name, tuple(_curve(rows_of, name, metric, "step"))) for name in result.variants]
         by_time = [Series(name, tuple(_curve(rows_of, name, metric, "seconds"))) for name in result.variants]
         if max(len(one.points) for one in series) < 2:
             continue
         words = f"Validation {title_of(metric).lower()}"
-        found[f"{words} by step"] = graph(series, x_title="step", y_title=words, band=True)
+        graphs[f"{words} by step"] = graph(series, x_title="step", y_title=words, band=True)
         if metric == "loss":
-            found[f"{words} by time"] = graph(by_time, x_title="seconds of training", y_title=words, band=True)
-    return {name: drawn for name, drawn in found.items() if drawn}
+            graphs[f"{words} by time"] = graph(by_time, x_title="seconds of training", y_title=words, band=True)
+    return {name: drawn for name, drawn in graphs.items() if drawn}
 
 
 def _curve(rows_of: Mapping[tuple[str, int], list[dict[str, Any]]], name: str, metric: str, by: str) -> Iterator[Point]:
     """The mean over the seeds of a variant at each step, placed at the step or at the mean time it was reached."""
     at: dict[int, list[tuple[float, float]]] = {}
-    starts = [found for (variant, _), found in rows_of.items() if variant == name]
-    for row in (row for found in starts for row in found if _is_figure(row.get(metric))):
+    starts = [start for (variant, _), start in rows_of.items() if variant == name]
+    for row in (row for start in starts for row in start if _is_figure(row.get(metric))):
         at.setdefault(row["step"], []).append((row[metric], row[by]))
-    for _, seen in sorted(at.items()):
-        if len(seen) < len(starts):  # a mean of fewer starts would jump
+    for _, points in sorted(at.items()):
+        if len(points) < len(starts):  # a mean of fewer starts would jump
             continue
-        values = [value for value, _ in seen]
+        values = [value for value, _ in points]
         mean = statistics.fmean(values)
         error = statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
-        yield Point(statistics.fmean(place for _, place in seen), mean, *whisker(mean, error))
+        yield Point(statistics.fmean(place for _, place in points), mean, *whisker(mean, error))
 
 
 def _is_figure(value: object) -> bool:

@@ -43,7 +43,8 @@ def _notes(result: Result) -> Iterator[str]:
         yield "± is the standard error of the mean over seeds; differences are paired by seed."
     else:
         yield "One start says nothing of how much starts scatter: give more seeds."
-    if any((found := result.difference(name, result.metrics[0])) and found.is_clear for name in result.variants):
+    differences = (result.difference(name, result.metrics[0]) for name in result.variants)
+    if any(difference and difference.is_clear for difference in differences):
         yield f"{MARK} the 95 % interval of the difference (Student's t) leaves out 0."
     if len(counts) > 1:
         done = ", ".join(f"{name} {len(result.of_variant(name))}" for name in result.variants)
@@ -54,14 +55,14 @@ def _notes(result: Result) -> Iterator[str]:
 
 def _lengths(result: Result) -> Iterator[str]:
     """Quality by the length of the input, where the task has it."""
-    found = {name: result.by_length(name) for name in result.variants}
-    ends = sorted({end for lengths in found.values() for end in lengths})
+    estimates = {name: result.by_length(name) for name in result.variants}
+    ends = sorted({end for lengths in estimates.values() for end in lengths})
     if len(ends) < 2:
         return
     yield ""
     yield f"{result.metrics[0]} by {result.unit} of the input:"
     head = ["variant", *(f"≤ {end}" for end in ends)]
-    body = [[name, *(_shown(found[name].get(end)) for end in ends)] for name in result.variants]
+    body = [[name, *(_shown(estimates[name].get(end)) for end in ends)] for name in result.variants]
     yield from aligned([head, *body])
 
 

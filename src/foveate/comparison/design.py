@@ -35,7 +35,7 @@ class Budget:
 
     @classmethod
     def parse(cls, words: str) -> "Budget":
-        """Raises UsageError for what is no budget."""
+        """The budget of a string such as "steps=1000". Raises UsageError for any other string."""
         match = re.fullmatch(r"\s*(steps|tokens|seconds)\s*=\s*(\d+(?:\.\d+)?(?:e\d+)?)\s*", words.replace("_", ""))
         if not match or not float(match[2]) == int(float(match[2])) >= 1:
             raise UsageError(f"A budget is steps=N, tokens=N or seconds=N with a whole N from 1, got {words!r}.")
@@ -111,14 +111,14 @@ class Design:
                 "file or with --vary A.B=VALUE,VALUE."
             )
         budget = Budget.parse(compare.budget) if compare.budget else Budget("steps", root.train.steps)
-        found = {name: _variant(side, base, name, change, budget, root) for name, change in variants.items()}
-        _require_different(found)
-        _require_same_data(side, found)
+        configs = {name: _variant(side, base, name, change, budget, root) for name, change in variants.items()}
+        _require_different(configs)
+        _require_same_data(side, configs)
         side.require_metrics(compare.metrics)
         return cls(
             side=side,
             base=root,
-            variants=found,
+            variants=configs,
             seeds=compare.seeds,
             budget=budget,
             asked=Asked(
@@ -130,7 +130,7 @@ class Design:
             set_aside=tuple(
                 f"train.{name}" for name in ("max_minutes", "patience") if getattr(root.train, name) is not None
             ),
-            changes=_changes(to_dict(root), {name: to_dict(config) for name, config in found.items()}),
+            changes=_changes(to_dict(root), {name: to_dict(config) for name, config in configs.items()}),
         )
 
     @property
@@ -209,10 +209,10 @@ def _require_same_data(side: Side, variants: Mapping[str, Any]) -> None:
     """Raises UsageError where one model would leave out long examples that another keeps."""
     limits = {name: side.longest(config) for name, config in variants.items()}
     if len(set(limits.values())) > 1:
-        said = ", ".join(f"{name}: {limit}" for name, limit in limits.items())
+        listing = ", ".join(f"{name}: {limit}" for name, limit in limits.items())
         shortest = min(limit for limit in limits.values() if limit is not None)
         raise UsageError(
-            f"The variants keep examples of different lengths ({said}), so they would not have the same data. "
+            f"The variants keep examples of different lengths ({listing}), so they would not have the same data. "
             f"Give all models as many positions, or set data.max_length = {shortest}."
         )
 
@@ -239,13 +239,13 @@ def _test(side: Side, test: Any) -> dict[str, str]:
 
 def _changes(base: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
     """What distinguishes the variants, and not what the budget does to all of them."""
-    found = {}
+    changes = {}
     for name, config in variants.items():
         ours = {**config, "train": {**config["train"], "steps": None, "max_minutes": None, "patience": None}}
         theirs = {**base, "train": {**base["train"], "steps": None, "max_minutes": None, "patience": None}}
         changed = differences(theirs, ours)
-        found[name] = {path: change for path, change in changed.items() if change != "not set → None"}
-    return found
+        changes[name] = {path: change for path, change in changed.items() if change != "not set → None"}
+    return changes
 
 
 def _listed(paths: Iterable[str], changed: Mapping[str, str]) -> str:

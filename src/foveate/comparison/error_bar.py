@@ -96,10 +96,10 @@ def graph(series: Sequence[Series], *, x_title: str, y_title: str, band: bool = 
         body += _band(frame, one, number) if band else _bars(frame, one, number)
     for number, one in enumerate(drawn):
         body += _line(frame, one, number, dots=not band)
-    said = f"{y_title} by {x_title}: " + "; ".join(
+    description = f"{y_title} by {x_title}: " + "; ".join(
         f"{one.name} ends at {figure_text(one.points[-1].y)}" for one in drawn
     )
-    return _whole(body, HEIGHT, said)
+    return _whole(body, HEIGHT, description)
 
 
 def ranges(rows: Sequence[tuple[str, Sequence[float], float, tuple[float, float] | None]], *, title: str) -> str:
@@ -112,8 +112,8 @@ def ranges(rows: Sequence[tuple[str, Sequence[float], float, tuple[float, float]
         return ""
     left = 24 + max(len(printable(name)) for name, *_ in rows) * LETTER
     height = TOP + 30 * len(rows) + BOTTOM
-    seen = [figure for _, figures, _, interval in rows for figure in (*figures, *_near(interval, figures))]
-    ticks = nice_ticks(min(seen), max(seen))
+    figures_of_rows = [figure for _, figures, _, interval in rows for figure in (*figures, *_near(interval, figures))]
+    ticks = nice_ticks(min(figures_of_rows), max(figures_of_rows))
 
     def x(value: float) -> float:
         inside = min(max(value, ticks[0]), ticks[-1])
@@ -137,8 +137,8 @@ def ranges(rows: Sequence[tuple[str, Sequence[float], float, tuple[float, float]
         body += [f'<g class="c{colour}"><circle class="one" cx="{x(one):.1f}" cy="{y}" r="4"/></g>' for one in figures]
         hint = f"<title>{_text(name)}: {figure_text(mean)}</title>"
         body.append(f'<g class="c{colour}"><circle class="dot" cx="{x(mean):.1f}" cy="{y}" r="4.5">{hint}</circle></g>')
-    said = f"{title}: " + "; ".join(f"{name} {figure_text(mean)}" for name, _, mean, _ in rows)
-    return _whole(body, height, said)
+    description = f"{title}: " + "; ".join(f"{name} {figure_text(mean)}" for name, _, mean, _ in rows)
+    return _whole(body, height, description)
 
 
 def _near(interval: tuple[float, float] | None, figures: Sequence[float]) -> Iterator[float]:
@@ -149,10 +149,10 @@ def _near(interval: tuple[float, float] | None, figures: Sequence[float]) -> Ite
         yield min(interval[1], max(figures) + room)
 
 
-def _whole(body: Sequence[str], height: int, said: str) -> str:
+def _whole(body: Sequence[str], height: int, description: str) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="graph" viewBox="0 0 {WIDTH} {height}" role="img" '
-        f'aria-label="{escape(printable(said))}">',
+        f'aria-label="{escape(printable(description))}">',
         f"<style>{_style()}</style>",
         f'<rect class="ground" width="{WIDTH}" height="{height}"/>',
     ]

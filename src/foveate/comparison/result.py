@@ -23,7 +23,7 @@ class Result:
     budget: str
     metrics: tuple[str, ...]
     lower: frozenset[str]
-    """The metrics of which less is better."""
+    """The metrics for which lower is better."""
     variants: tuple[str, ...]
     seeds: tuple[int, ...]
     cells: tuple[Cell, ...]
@@ -72,11 +72,11 @@ class Result:
 
     def by_length(self, variant: str) -> dict[int, Estimate]:
         """The first metric by the length of the input."""
-        found: dict[int, list[float]] = {}
+        values_of: dict[int, list[float]] = {}
         for cell in self.of_variant(variant):
             for bucket in cell.buckets:
-                found.setdefault(bucket.longest, []).append(bucket.value)
-        return {longest: Estimate.of(values) for longest, values in found.items()}
+                values_of.setdefault(bucket.longest, []).append(bucket.value)
+        return {longest: Estimate.of(values) for longest, values in values_of.items()}
 
     @property
     def unit(self) -> str:
@@ -116,15 +116,15 @@ class Result:
         return {
             "changes": dict(self.changes.get(name, {})),
             "scores": {metric: estimate.to_dict() for metric, estimate in scores.items() if estimate},
-            "difference_from_first": {metric: found.to_dict() for metric, found in against.items() if found},
+            "difference_from_first": {metric: estimate.to_dict() for metric, estimate in against.items() if estimate},
             "by_length": {str(longest): one.to_dict() for longest, one in self.by_length(name).items()},
         }
 
     def _cells(self) -> Iterator[dict[str, Any]]:
         for cell in self.cells:
             figures = asdict(cell)
-            kept = ("variant", "seed", "parameters", "memory_bytes", "steps", "tokens", "seconds", "cpu_seconds")
-            yield {**{name: figures[name] for name in kept}, **cell.scores}
+            names = ("variant", "seed", "parameters", "memory_bytes", "steps", "tokens", "seconds", "cpu_seconds")
+            yield {**{name: figures[name] for name in names}, **cell.scores}
 
     def _curves(self) -> Iterator[dict[str, Any]]:
         for cell in self.cells:

@@ -22,7 +22,7 @@ def lay_over(base: Any, change: Any) -> Any:
     """
     if not isinstance(change, Mapping) or "kind" in change:
         return change
-    if isinstance(base, str):  # `model = "luong"`, of which a setting is changed
+    if isinstance(base, str):  # `model = "luong"`, with a change of one of its settings
         base = {"kind": base}
     if not isinstance(base, Mapping):
         return dict(change)
@@ -37,7 +37,7 @@ def varied(vary: Sequence[str]) -> dict[str, Changes]:
     >>> list(varied(["model.block.num_heads=1,8", "model.position=none,learned"]))
     ['num_heads 1, none', 'num_heads 1, learned', 'num_heads 8, none', 'num_heads 8, learned']
 
-    Raises UsageError for what is no such list.
+    Raises UsageError for any other string.
     """
     axes = [list(_axis(words)) for words in vary]
     variants: dict[str, Changes] = {}
@@ -56,12 +56,12 @@ def _axis(words: str) -> Iterator[tuple[str, Changes]]:
     path, equals, values = words.partition("=")
     if not equals or not all(key.strip() for key in path.split(".")):
         raise UsageError(f"--vary {words}: write a setting, = and its values, like model.attention.score=dot,general.")
-    found = [value.strip() for value in _split(values)]
-    if not all(found):
+    choices = [value.strip() for value in _split(values)]
+    if not all(choices):
         raise UsageError(f"--vary {words}: there is an empty value. Write values with one comma between.")
     path = path.strip().removesuffix(".kind")
     last = path.rpartition(".")[2]
-    for value in found:
+    for value in choices:
         # "none" may be a kind, such as no positions; where it is not, building a configuration reads it as nothing.
         change = override({}, [f'{path}="none"' if value == "none" else f"{path}={value}"])
         text = re.fullmatch(r"[A-Za-z_][\w:]*", value) and value not in ("true", "false")
@@ -104,7 +104,7 @@ def folder_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def tabled(variants: Any) -> dict[str, Changes]:
-    """The variants of a file. Raises UsageError where they are no tables."""
+    """The variants of a file. Raises UsageError unless they are tables."""
     if not isinstance(variants, Mapping) or not all(isinstance(change, Mapping) for change in variants.values()):
         raise UsageError(
             "compare.variants must be tables of settings by name, such as [compare.variants.dot] with "

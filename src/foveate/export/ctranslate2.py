@@ -139,7 +139,7 @@ class CTranslate2Engine:
         """
         longest = max(limits, default=1)
         fitting = [len(source) <= self.longest and longest < self.longest for source in sources]
-        asked = [
+        pieces = [
             [self._source[token] for token in source[:-1]]
             for source, fits in zip(sources, fitting, strict=True)
             if fits
@@ -147,7 +147,7 @@ class CTranslate2Engine:
         beam = config.beam if isinstance(config, BeamConfig) else 1
         answers = iter(
             self._translator.translate_batch(
-                asked,
+                pieces,
                 beam_size=beam,
                 num_hypotheses=config.num_best if isinstance(config, BeamConfig) else 1,
                 length_penalty=_alpha(config),
@@ -164,7 +164,7 @@ class CTranslate2Engine:
         ]
 
     def _hypotheses(self, answer: Any, limit: int, config: DecodeConfig) -> list[Hypothesis] | None:
-        found, alone = [], isinstance(config, GreedyConfig)
+        hypotheses, alone = [], isinstance(config, GreedyConfig)
         for names, score in zip(answer.hypotheses, answer.scores, strict=True):
             tokens = [self._ids[name] for name in names]
             finished = tokens[-1:] == [EOS]
@@ -172,8 +172,8 @@ class CTranslate2Engine:
             if len(tokens) > limit or not stopped or set(tokens) & set(config.forbid):
                 return None
             total = score * len(tokens) ** _alpha(config)
-            found.append(Hypothesis(tuple(tokens[: len(tokens) - finished]), score, total, finished))
-        return found
+            hypotheses.append(Hypothesis(tuple(tokens[: len(tokens) - finished]), score, total, finished))
+        return hypotheses
 
 
 def _alpha(config: DecodeConfig) -> float:
@@ -252,9 +252,9 @@ def _parts(*layers: nn.Linear) -> tuple[list[Tensor], list[Tensor | None]]:
 
 def _linear(theirs: Any, weights: list[Float[Tensor, "outputs inputs"]], biases: list[Tensor | None]) -> None:
     theirs.weight = torch.cat(weights).detach().numpy()
-    given = [bias for bias in biases if bias is not None]
-    if given:
-        theirs.bias = torch.cat(given).detach().numpy()
+    present = [bias for bias in biases if bias is not None]
+    if present:
+        theirs.bias = torch.cat(present).detach().numpy()
 
 
 def _norm(theirs: Any, norm: nn.Module) -> None:

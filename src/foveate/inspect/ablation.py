@@ -50,14 +50,14 @@ def switched_off(
     >>> context[0, 1].abs().max().item(), torch.allclose(context[0, 0], whole[0, 0], atol=1e-6)
     (0.0, True)
 
-    Raises UsageError for what is no attention of the algebra: its heads cannot be switched off one by one.
+    Raises UsageError for a site that is not an `Attention`, whose heads cannot be switched off one by one.
     """
     modules, off = dict(model.named_modules()), defaultdict(list)
     for name, head in heads:
         off[name].append(head)
     for name in off:
         if not isinstance(modules.get(name), Attention):
-            raise UsageError(f"{name!r} is no attention whose heads can be switched off one by one.")
+            raise UsageError(f"{name!r} is not an Attention, so its heads cannot be switched off one by one.")
     hidden = sorted(set(keys))
     with ExitStack() as stack:
         for name, numbers in off.items():

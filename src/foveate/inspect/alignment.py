@@ -78,8 +78,8 @@ class Alignment:
         """An alignment of any array of numbers: nested lists, another precision, a tensor on the CPU."""
         source, target, array = tuple(source), tuple(target), np.asarray(weights, dtype=np.float32)
         empty = not array.size and not (source and target)  # `[]` has no second axis to tell its length
-        seen = None if visible is None else np.asarray(visible, dtype=bool)
-        return cls(source, target, array.reshape(len(target), len(source)) if empty else array, seen)
+        shown = None if visible is None else np.asarray(visible, dtype=bool)
+        return cls(source, target, array.reshape(len(target), len(source)) if empty else array, shown)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Alignment):
@@ -167,20 +167,20 @@ class Alignment:
         """
         source, target = ([printable(label) for label in readable(side)] for side in (self.source, self.target))
         links = sorted(self.hard(), key=lambda link: link[1])
-        said = [f"{target[t]} looks at {source[s]} ({self.weights[t, s]:.2f})" for s, t in links[:most]]
+        phrases = [f"{target[t]} looks at {source[s]} ({self.weights[t, s]:.2f})" for s, t in links[:most]]
         if len(links) > most:
-            said.append(f"and so on for {len(links) - most} more")
+            phrases.append(f"and so on for {len(links) - most} more")
         rows, columns = (
             f"{n} {word}{'s' * (n != 1)}" for n, word in zip(self.weights.shape, ("row", "column"), strict=True)
         )
         if np.isnan(self.weights).any():
-            said.append(f"{int(np.isnan(self.weights).sum())} of the weights are not numbers")
-        return f"{rows} (target) by {columns} (source). {'; '.join(said) or 'Nothing is looked at'}."
+            phrases.append(f"{int(np.isnan(self.weights).sum())} of the weights are not numbers")
+        return f"{rows} (target) by {columns} (source). {'; '.join(phrases) or 'Nothing is looked at'}."
 
     def without_specials(self) -> "Alignment":
-        """The same weights without the rows and columns of `<s>`, `</s>` and `<pad>`; nothing is normalised anew.
+        """The same weights without the rows and columns of `<s>`, `</s>` and `<pad>`, without normalising again.
 
-        Do this before `pharaoh()`: otherwise links may point at the end symbol, which is no word of the sentence.
+        Do this before `pharaoh()`; otherwise links may point at the end symbol, which is not a word of the sentence.
         """
         rows = [i for i, label in enumerate(self.target) if label not in SPECIAL]
         columns = [j for j, label in enumerate(self.source) if label not in SPECIAL]
@@ -223,9 +223,10 @@ class Alignment:
     def _gist(self, most: int = 6) -> str:
         """The first links in few words."""
         links = sorted(self.hard(), key=lambda link: link[1])
-        said = [f"{printable(self.target[t])}-{printable(self.source[s])} ({self.weights[t, s]:.2f})" for s, t in links]
-        more = [f"and {len(said) - most} more"] if len(said) > most else []
-        return ", ".join([*said[:most], *more]) or "nothing is looked at"
+        names = [(printable(self.target[t]), printable(self.source[s]), self.weights[t, s]) for s, t in links]
+        phrases = [f"{target}-{source} ({weight:.2f})" for target, source, weight in names]
+        more = [f"and {len(phrases) - most} more"] if len(phrases) > most else []
+        return ", ".join([*phrases[:most], *more]) or "nothing is looked at"
 
 
 def _counted(labels: Sequence[str], side: str) -> str:
@@ -233,16 +234,16 @@ def _counted(labels: Sequence[str], side: str) -> str:
 
 
 def _seen(visible: Bool[np.ndarray, "..."], weights: Float32[np.ndarray, "target source"]) -> np.ndarray:
-    """A copy of what is visible, checked against the weights, whose hidden cells become 0 where they are no number."""
-    seen = _same_shape("visible", np.array(visible, dtype=bool), weights)
-    if (weights[~seen] > 0).any():
-        row, column = np.argwhere(~seen & (weights > 0))[0]
+    """A copy of `visible`, checked against the weights. Hidden cells of the weights become 0, also from NaN."""
+    shown = _same_shape("visible", np.array(visible, dtype=bool), weights)
+    if (weights[~shown] > 0).any():
+        row, column = np.argwhere(~shown & (weights > 0))[0]
         raise UsageError(
             f"Alignment: target {row} may not look at source {column}, but has the weight {weights[row, column]}. "
             "Hidden pairs weigh 0."
         )
-    weights[~seen] = 0
-    return seen
+    weights[~shown] = 0
+    return shown
 
 
 def _same_shape(name: str, array: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -301,9 +302,9 @@ def _of_bytes(piece: str) -> str:
 
 def _alphabet() -> dict[str, int]:
     """GPT-2's letter of each byte: its own where it can be seen, and one from 256 on where not."""
-    seen = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    unseen = [byte for byte in range(256) if byte not in seen]
-    return {chr(byte): byte for byte in seen} | {chr(256 + place): byte for place, byte in enumerate(unseen)}
+    latin = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    unseen = [byte for byte in range(256) if byte not in latin]
+    return {chr(byte): byte for byte in latin} | {chr(256 + place): byte for place, byte in enumerate(unseen)}
 
 
 BYTES = _alphabet()

@@ -92,13 +92,13 @@ def clusters(text: str) -> list[str]:
     >>> len(clusters("e\\u0301a")), len(clusters("\\U0001f469\\u200d\\U0001f4bb"))
     (2, 1)
     """
-    found: list[str] = []
+    texts: list[str] = []
     for character in text:
-        if found and (unicodedata.category(character)[0] == "M" or character in _JOINERS or found[-1][-1] == "\u200d"):
-            found[-1] += character
+        if texts and (unicodedata.category(character)[0] == "M" or character in _JOINERS or texts[-1][-1] == "\u200d"):
+            texts[-1] += character
         else:
-            found.append(character)
-    return found
+            texts.append(character)
+    return texts
 
 
 def cell_width(text: str) -> int:
@@ -130,10 +130,10 @@ def fit(text: str, width: int, ellipsis: str = "…") -> str:
     """
     if cell_width(text) <= width:
         return text
-    kept, used = "", 1
+    line, used = "", 1
     for cluster in clusters(text):
         used += _cluster_width(cluster)
         if used > width:
             break
-        kept += cluster
-    return kept + ellipsis
+        line += cluster
+    return line + ellipsis

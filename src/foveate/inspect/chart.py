@@ -40,21 +40,21 @@ class Curve:
 def curves_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Curve]]:
     """The rows of `metrics.jsonl` as curves, by what they measure: training before validation, the loss first.
 
-    Values that are missing or not finite leave a gap; a figure with a single point is no curve and is left out.
+    Values that are missing or not finite leave a gap; figures with a single point are left out.
 
     >>> rows = [{"kind": kind, "step": step, "loss": 1 / step} for step in (1, 2) for kind in ("train", "valid")]
     >>> {name: [curve.name for curve in curves] for name, curves in curves_of(rows).items()}
     {'loss': ['training', 'validation']}
     """
-    found: dict[str, dict[str, dict[float, float]]] = {}
+    values_of: dict[str, dict[str, dict[float, float]]] = {}
     for row in rows:
         kind = _KINDS.get(str(row.get("kind", "train")), str(row.get("kind")))
         for name, value in row.items():
             if name not in _NOT_DRAWN and _is_number(value) and _is_number(row.get("step")):
-                found.setdefault(name, {}).setdefault(kind, {})[float(row["step"])] = float(value)
+                values_of.setdefault(name, {}).setdefault(kind, {})[float(row["step"])] = float(value)
     drawn = {
         name: [Curve(kind, tuple(sorted(points.items()))) for kind, points in sorted(kinds.items()) if len(points) > 1]
-        for name, kinds in found.items()
+        for name, kinds in values_of.items()
     }
     order = sorted(drawn, key=lambda name: (name != "loss", _LAST.index(name) if name in _LAST else -1))
     return {name: drawn[name] for name in order if drawn[name]}
@@ -109,8 +109,8 @@ def chart(name: str, curves: Sequence[Curve], last: float) -> str:
     ys = [y for curve in curves for _, y in curve.points]
     low = 0.0 if 0 <= min(ys) < 0.4 * max(ys) else min(ys)
     frame = Frame(last, nice_ticks(low, max(ys)))
-    said = "; ".join(f"{curve.name} ends at {figure_text(curve.last)}" for curve in curves)
-    label = escape(f"{title_of(name)} by step: {said}.")
+    description = "; ".join(f"{curve.name} ends at {figure_text(curve.last)}" for curve in curves)
+    label = escape(f"{title_of(name)} by step: {description}.")
     parts = [
         f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">',
         *_axes(frame),

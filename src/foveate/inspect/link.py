@@ -70,33 +70,33 @@ def symmetrise(forward: Set[Link], backward: Set[Link], how: Symmetry = "grow_di
     union = set(forward) | set(backward)
     if how == "union":
         return union
-    found = _grown(set(forward) & set(backward), union)
+    links = _grown(set(forward) & set(backward), union)
     if how != "grow_diag":
         for direction in (forward, backward):
-            _finish(found, direction, both=how == "grow_diag_final_and")
-    return found
+            _finish(links, direction, both=how == "grow_diag_final_and")
+    return links
 
 
-def _grown(found: set[Link], union: set[Link]) -> set[Link]:
+def _grown(links: set[Link], union: set[Link]) -> set[Link]:
     added = True
     while added:
         added = False
-        for source, target in sorted(found):
+        for source, target in sorted(links):
             for down, right in _NEIGHBOURS:
                 new = (source + down, target + right)
-                if new in union and new not in found and not all(_taken(found, new)):
-                    found.add(new)
+                if new in union and new not in links and not all(_taken(links, new)):
+                    links.add(new)
                     added = True
-    return found
+    return links
 
 
-def _finish(found: set[Link], direction: Set[Link], *, both: bool) -> None:
+def _finish(links: set[Link], direction: Set[Link], *, both: bool) -> None:
     for link in sorted(direction):
-        taken = _taken(found, link)
+        taken = _taken(links, link)
         if not (any(taken) if both else all(taken)):
-            found.add(link)
+            links.add(link)
 
 
-def _taken(found: Set[Link], link: Link) -> tuple[bool, bool]:
+def _taken(links: Set[Link], link: Link) -> tuple[bool, bool]:
     """Whether the source and the target of a link have one already."""
-    return any(s == link[0] for s, _ in found), any(t == link[1] for _, t in found)
+    return any(s == link[0] for s, _ in links), any(t == link[1] for _, t in links)

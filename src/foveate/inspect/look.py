@@ -14,7 +14,7 @@ Reader = TypeVar("Reader", bound="Looking")
 
 
 class Looking:
-    """Whatever has a trace of a text can be looked at, and says of which folder it is."""
+    """A base class for readers of models with traces of texts, which know the folder of their model."""
 
     model: Any
     origin = ""

@@ -52,21 +52,21 @@ class Answers:
             if stopped:
                 stopped.set()
             return None
-        name, gone = str(question.get("id")), Event()
+        name, cancelled = str(question.get("id")), Event()
         with self._lock:
-            self._asked[name] = gone
-        return self._threads.submit(self._answered, name, question, gone, say)
+            self._asked[name] = cancelled
+        return self._threads.submit(self._answered, name, question, cancelled, say)
 
-    def _answered(self, name: str, question: Mapping[str, Any], gone: Event, say: Say) -> None:
+    def _answered(self, name: str, question: Mapping[str, Any], cancelled: Event, say: Say) -> None:
         try:
             method, args = str(question.get("method")), question.get("args")
             if method not in _METHODS or not isinstance(args, Sequence):
-                raise UsageError(f"The viewer asked for {method!r}, which is no question.")
+                raise UsageError(f"The viewer asked for the unknown method {method!r}.")
 
             def guess(codes: np.ndarray) -> None:
                 say({"id": name, "array": "uint16", "guess": True}, [_bytes(codes, "<u2")])
 
-            answer, buffers = getattr(self, f"_{method}")(*args, gone=gone, guess=guess)
+            answer, buffers = getattr(self, f"_{method}")(*args, cancelled=cancelled, guess=guess)
             say({"id": name, **answer}, buffers)
         except CancelledError:
             say({"id": name, "error": "called off", "aborted": True}, [])
@@ -81,12 +81,12 @@ class Answers:
     def _meta(self, **_: Any) -> tuple[dict[str, Any], list[bytes]]:
         return {"value": {**self.provider.meta(), "attached": False}}, []
 
-    def _tile(self, request: Mapping[str, Any], *, gone: Event, guess: Callable[[np.ndarray], None]) -> Any:
+    def _tile(self, request: Mapping[str, Any], *, cancelled: Event, guess: Callable[[np.ndarray], None]) -> Any:
         place = tuple(request[name] for name in ("site", "head", "level", "row", "column", "pool"))
         site, head, level = self._within(place[0], place[1]), place[1], place[2]
         if isinstance(level, int) and level >= BASE and not self.provider.is_built(site, head):
             guess(self.provider.estimate(*place))
-        return {"array": "uint16"}, [_bytes(self.provider.tile(*place, cancelled=gone.is_set), "<u2")]
+        return {"array": "uint16"}, [_bytes(self.provider.tile(*place, cancelled=cancelled.is_set), "<u2")]
 
     def _row(self, site: int, head: int, query: int, **_: Any) -> Any:
         return {"array": "float32"}, [_bytes(self.provider.row(self._within(site, head), head, query), "<f4")]
@@ -97,12 +97,13 @@ class Answers:
     def _value(self, site: int, head: int, query: int, key: int, **_: Any) -> Any:
         return {"value": _finite(asdict(self.provider.value(self._within(site, head), head, query, key)))}, []
 
-    def _statistics(self, site: int, *, gone: Event, **_: Any) -> Any:
+    def _statistics(self, site: int, *, cancelled: Event, **_: Any) -> Any:
         here = self.provider.trace.sites[self._within(site, 0)]
         small = here.queries * here.keys * here.heads <= SMALL
         exact = small or all(self.provider.is_built(site, head) for head in range(here.heads))
-        found = self.provider.statistics(site, cancelled=gone.is_set) if exact else self.provider.estimated(site)
-        means = [{name: value or 0 for name, value in _finite(each.means()).items()} for each in found]
+        provider = self.provider
+        heads = provider.statistics(site, cancelled=cancelled.is_set) if exact else provider.estimated(site)
+        means = [{name: value or 0 for name, value in _finite(each.means()).items()} for each in heads]
         return {"value": {"heads": means, "estimate": not exact}}, []
 
     def _overview(self, site: int, head: int, **_: Any) -> Any:
@@ -187,14 +188,14 @@ def _there(trace: Trace, site: int, name: str, value: Any) -> Any:
     here = trace.sites[site] if name != "site" else None
     called = here.title if here else ""
     if here is None:
-        there, said = 0 <= value < len(trace.sites), f"the trace has {len(trace.sites)}"
+        there, extent = 0 <= value < len(trace.sites), f"the trace has {len(trace.sites)}"
     elif name == "head":
-        there, said = 0 <= value < here.heads, f"{called} has {here.heads}"
+        there, extent = 0 <= value < here.heads, f"{called} has {here.heads}"
     else:
         there = value is None or (0 <= value[0] < here.queries and 0 <= value[1] < here.keys)
-        said = f"{called} has {here.queries} queries and {here.keys} keys"
+        extent = f"{called} has {here.queries} queries and {here.keys} keys"
     if not there:
-        raise UsageError(f"There is no {name} {value}: {said}, counted from 0.")
+        raise UsageError(f"There is no {name} {value}: {extent}, counted from 0.")
     return value
 
 

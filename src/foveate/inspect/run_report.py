@@ -78,14 +78,14 @@ def _rank(entry: tuple[str, int]) -> int:
 
 def _caption(name: str, curves: Sequence[Curve]) -> str:
     """What a reader would look for in the chart: where it ended and, for a loss, where it was best."""
-    said = []
+    sentences = []
     for curve in curves:
         words = f"{curve.name} ends at {figure_text(curve.last, 3)}"
         if name == "loss" and curve.name == "validation":
             step, value = curve.lowest
             words += f", lowest {figure_text(value, 3)} at step {step:,.0f}"
-        said.append(words)
-    return "; ".join(said).capitalize() + "."
+        sentences.append(words)
+    return "; ".join(sentences).capitalize() + "."
 
 
 def _scores(rows: Sequence[Mapping[str, object]]) -> str:
@@ -129,7 +129,8 @@ def _samples(samples: Sequence[Sample], names: tuple[str, str]) -> str:
     if any(sample[3] is not None and sample[3].weights.size for sample in samples):
         note = (
             '<p class="note">Each row of a picture is one piece of the output, each column one piece of the input: '
-            "the stronger a square, the more the model looked there. What it looks at is no proof of why.</p>"
+            "the stronger a square, the more the model looked there. "
+            "Attention does not prove the reason for an output.</p>"
         )
     return f'{note}\n<div class="samples">\n{cards}\n</div>'
 

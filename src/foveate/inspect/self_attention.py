@@ -25,10 +25,10 @@ def self_attention(
      [0.5  0.5  0.  ]
      [0.33 0.33 0.33]]
     """
-    with record(model) as seen:
+    with record(model) as recording:
         run()
     square = (1, len(pieces), len(pieces))
-    sites = [site for site in seen.of_kind("self") if (site.shape[0], *site.shape[2:]) == square]
+    sites = [site for site in recording.of_kind("self") if (site.shape[0], *site.shape[2:]) == square]
     if not sites:
         return None
     chosen = sites[max(len(sites) - 2, 0) if layer is None else layer]

@@ -19,17 +19,17 @@ def observed(model: nn.Module, run: Callable[[], Tensor]) -> Observation:
     Attention that runs in one piece with what surrounds it shows no values; the pass is then made once more without
     such shortcuts, which also tells how far explain is from run.
     """
-    with observe(model) as seen:
+    with observe(model) as observation:
         ran = run()
-    records = list(seen)
+    records = list(observation)
     longest = max((max(record.shape[2:]) for record in records), default=0)
-    if longest > LONGEST or all(id(record) in seen.values for record in records):
-        return seen
+    if longest > LONGEST or all(id(record) in observation.values for record in records):
+        return observation
     with explained(model), observe(model, check=False) as again:
         slowly = run()
     for record, other in zip(records, again, strict=True):
         if id(other) in again.values:
-            seen.values.setdefault(id(record), again.values[id(other)])
+            observation.values.setdefault(id(record), again.values[id(other)])
     far = float((slowly - ran).abs().max())
-    seen.difference = far if seen.difference is None else max(seen.difference, far)
-    return seen
+    observation.difference = far if observation.difference is None else max(observation.difference, far)
+    return observation

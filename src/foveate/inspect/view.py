@@ -92,9 +92,9 @@ def _exact(trace: "Trace", site: "Site", heads: Sequence[int]) -> Alignment:
     weights, shares = np.zeros((2, site.queries, site.keys), dtype=np.float32)
     visible = np.zeros(weights.shape, dtype=bool)
     for head in heads:
-        found, seen = site.weights(head)
-        may = np.ones(weights.shape, dtype=bool) if seen is None else seen.numpy()
-        weights += np.where(may, found.numpy(), np.float32(0)) / len(heads)
+        of_head, rule = site.weights(head)
+        may = np.ones(weights.shape, dtype=bool) if rule is None else rule.numpy()
+        weights += np.where(may, of_head.numpy(), np.float32(0)) / len(heads)
         shares += equal(may) / len(heads)
         visible |= may
     rows, columns = trace.tracks[site.query].labels, trace.tracks[site.key].labels

@@ -86,8 +86,8 @@ def from_bert(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> BERT:
     with within_tensors(tensors, config=CONFIG, file=WEIGHTS):
         model = ours.build(setting(config, "vocab_size")).eval()
     names = {theirs: own for own, theirs in _names(ours.num_layers).items()}
-    found = {_modern(name): tensor for name, tensor in tensors.items()}
-    renamed = {names.get(name, name): tensor for name, tensor in found.items()}
+    modern = {_modern(name): tensor for name, tensor in tensors.items()}
+    renamed = {names.get(name, name): tensor for name, tensor in modern.items()}
     heads = [name for name in renamed if name.startswith(TASK_HEADS)]
     load(model, renamed, optional=SPARE, ignored=(*COPIES, *NEXT_SENTENCE, *heads))
     return model
@@ -163,8 +163,8 @@ def _modern(name: str) -> str:
 def _require_bert(config: BERTConfig) -> None:
     plain = AttentionConfig()
     block = replace(config.block, decoder_attention=plain, cross_attention=plain)
-    wanted = replace(block, norm="post", bias=True, encoder_attention=plain, feedforward_dropout=0.0)
-    if block != wanted:
+    standard = replace(block, norm="post", bias=True, encoder_attention=plain, feedforward_dropout=0.0)
+    if block != standard:
         raise ValueError(
             "BERT has post-norm blocks with biases and scaled dot-product attention, and this model differs. "
             "Save it as a run, or train one of BERT's shape: BERTConfig.base()."

@@ -140,18 +140,18 @@ def to_gpt2(model: GPT) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 def _block(tensors: dict[str, Tensor], prefix: str) -> list[tuple[str, Tensor]]:
     """One block's tensors, taken out of theirs, under our names."""
-    found = []
+    renamed = []
     for kind in ("weight", "bias"):
         for name, theirs in (TRANSPOSED | NORMS).items():
             tensor = tensors.pop(f"{prefix}{theirs}.{kind}", None)
             if tensor is not None:
-                found.append((f"{name}.{kind}", _turned(tensor) if name in TRANSPOSED else tensor))
+                renamed.append((f"{name}.{kind}", _turned(tensor) if name in TRANSPOSED else tensor))
         joined = tensors.pop(f"{prefix}attn.c_attn.{kind}", None)
         if joined is not None:
-            found += [
+            renamed += [
                 (f"{name}.{kind}", part) for name, part in zip(PROJECTIONS, _turned(joined).chunk(3), strict=True)
             ]
-    return found
+    return renamed
 
 
 def _turned(tensor: Tensor) -> Tensor:
@@ -160,8 +160,8 @@ def _turned(tensor: Tensor) -> Tensor:
 
 def _require_gpt2(config: GPTConfig) -> None:
     block = replace(config.block, encoder_attention=AttentionConfig(), cross_attention=AttentionConfig())
-    wanted = replace(block, norm="pre", bias=True, decoder_attention=AttentionConfig(), feedforward_dropout=0.0)
-    if block != wanted or not isinstance(config.position, LearnedConfig):
+    standard = replace(block, norm="pre", bias=True, decoder_attention=AttentionConfig(), feedforward_dropout=0.0)
+    if block != standard or not isinstance(config.position, LearnedConfig):
         raise ValueError(
             "GPT-2 has pre-norm blocks with biases, scaled dot-product attention and learned positions, and this model "
             "differs. Save it as a run, or train one of GPT-2's shape: GPTConfig.gpt2()."

@@ -100,10 +100,10 @@ def described() -> Iterator[None]:
 
 def require(config: Mapping[str, Any], name: str, value: Any, default: Any = None) -> None:
     """Raises DataError when a setting asks for another architecture."""
-    found = config.get(name, default)
-    if found != value:
+    actual = config.get(name, default)
+    if actual != value:
         raise DataError(
-            f"config.json has {name}={_brief(found)}, which this model does not support; it needs {value!r}."
+            f"config.json has {name}={_brief(actual)}, which this model does not support; it needs {value!r}."
         )
 
 

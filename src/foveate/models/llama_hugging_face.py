@@ -85,7 +85,9 @@ def configuration(config: Mapping[str, Any]) -> LlamaConfig:
     require(config, "mlp_bias", False, False)
     rotary = config.get("rope_parameters") or config.get("rope_scaling") or {}
     if not isinstance(rotary, Mapping):
-        raise DataError("config.json has rope_parameters that are no table. Pass the one that belongs to the weights.")
+        raise DataError(
+            "config.json has rope_parameters that are not a table. Pass the one that belongs to the weights."
+        )
     require({"rope_type": rotary.get("rope_type", rotary.get("type", "default"))}, "rope_type", "default")
     for settings in (config, rotary):
         require(settings, "partial_rotary_factor", 1.0, 1.0)

@@ -69,9 +69,9 @@ def from_marian(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Tra
 
     Raises DataError when a setting asks for another architecture, or when tensors are missing, unknown or misshapen.
     """
-    asked, sizes = configuration(config), _vocabularies(config)
+    own_config, sizes = configuration(config), _vocabularies(config)
     with within_tensors(tensors, config=CONFIG, file=WEIGHTS):
-        model = asked.build(*sizes).eval()
+        model = own_config.build(*sizes).eval()
     own = model.state_dict()
     names = {ours: _on_disk(ours, config) for ours in own}
     _require_same_names(set(names.values()), tensors, config)
@@ -199,18 +199,18 @@ def _on_disk(ours: str, config: Mapping[str, Any]) -> str:
     return f"model.{stack}.layers.{layer}.{MODULES[module]}.{kind}"
 
 
-def _require_same_names(wanted: set[str], tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
+def _require_same_names(required: set[str], tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
     """Tied matrices may be stored again under their other names; nothing else may be left over."""
     copies = {"lm_head.weight"}
     if _share(config) == "all":
         copies |= {"model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"}
-    missing = sorted(wanted - tensors.keys())
-    unknown = sorted(name for name in tensors.keys() - wanted - copies if not POSITIONS.fullmatch(name))
-    for what, found in (("lack", missing), ("hold unknown tensors:", unknown)):
-        if found:
-            more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+    missing = sorted(required - tensors.keys())
+    unknown = sorted(name for name in tensors.keys() - required - copies if not POSITIONS.fullmatch(name))
+    for what, names in (("lack", missing), ("hold unknown tensors:", unknown)):
+        if names:
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
             raise DataError(
-                f"Marian weights {what} {', '.join(found[:3])}{more}. Check that config.json and model.safetensors "
+                f"Marian weights {what} {', '.join(names[:3])}{more}. Check that config.json and model.safetensors "
                 "come from one folder, and that it holds a translation model."
             )
 
@@ -236,11 +236,11 @@ def _setting(config: Mapping[str, Any], name: str) -> Any:
 
 
 def _require(config: Mapping[str, Any], name: str, value: object) -> None:
-    if (found := _setting(config, name)) != value:
-        raise _unsupported(name, found, repr(value))
+    if (actual := _setting(config, name)) != value:
+        raise _unsupported(name, actual, repr(value))
 
 
-def _unsupported(name: str, found: object, supported: str) -> DataError:
+def _unsupported(name: str, actual: object, supported: str) -> DataError:
     return DataError(
-        f"Marian config.json has {name}={found!r:.60}, which this model does not support; it needs {supported}."
+        f"Marian config.json has {name}={actual!r:.60}, which this model does not support; it needs {supported}."
     )

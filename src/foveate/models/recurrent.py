@@ -93,12 +93,12 @@ class RecurrentSeq2Seq(Seq2Seq[RecurrentState]):
         """Cross-entropy; where attention draws what it looks at, also what teaches it to draw well."""
         if self.reinforce is None or not self.training:
             return super().loss(source, target, label_smoothing=label_smoothing)
-        with choices() as made:
+        with choices() as samples:
             logits = self(source, target)
         predicted = self.predicted(target)
         earned = torch.stack([-cross_entropy(*words) for words in _by_sentence(logits, predicted, target)])
         spoken = torch.arange(target.ids.shape[1] - 1, device=logits.device) < target.lengths[:, None] - 1
-        drawn = Choice(*(torch.cat(parts, -1) * spoken[:, None] for parts in zip(*made, strict=True)))
+        drawn = Choice(*(torch.cat(parts, -1) * spoken[:, None] for parts in zip(*samples, strict=True)))
         taught = self.reinforce(earned.detach(), [drawn])
         return cross_entropy(logits, predicted, label_smoothing=label_smoothing) + taught
 

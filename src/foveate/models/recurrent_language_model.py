@@ -124,17 +124,17 @@ def gradient_by_distance(model: RecurrentLanguageModel, text: Batch, *, layer: i
     require_equal_lengths(text)
     read = model.read(text)
     with torch.enable_grad():
-        embedded, seen = model.embedding(read.ids), []
+        embedded, states = model.embedding(read.ids), []
         hidden, state = embedded[:, 0], model._zeros(embedded, text.size)
         for here in embedded.unbind(1):
             hidden, state = model.decoder.step(here, state)
             # h is made from c: without a copy, what c could learn through h of the same time would count twice.
             state = tuple((h, *(c.clone() for c in cell)) for h, *cell in state)
-            seen.append(state[layer])
+            states.append(state[layer])
         loss = nn.functional.cross_entropy(model.logits(hidden), text.ids[:, -1], reduction="sum")
-        parts = [part for step in seen for part in step]
-        found = torch.autograd.grad(loss, parts, allow_unused=True)  # an LSTM's last cell is read by nothing
-    gradients = [torch.zeros_like(part) if g is None else g for part, g in zip(parts, found, strict=True)]
-    width = len(seen[0])
+        parts = [part for step in states for part in step]
+        slopes = torch.autograd.grad(loss, parts, allow_unused=True)  # nothing reads an LSTM's last cell
+    gradients = [torch.zeros_like(part) if g is None else g for part, g in zip(parts, slopes, strict=True)]
+    width = len(states[0])
     steps = [torch.cat(gradients[first : first + width], -1) for first in range(0, len(gradients), width)]
     return torch.stack([each.norm(dim=-1).mean() for each in reversed(steps)])

@@ -38,14 +38,14 @@ def renumbered(
                 "belong to different models: take all from one folder."
             )
     orders = {"source": torch.tensor(source), "target": torch.tensor(target)}
-    found = dict(tensors)
+    result = dict(tensors)
     for name, sides in TABLES.items():
-        if name in found:
-            found[name] = found[name][orders[sides[0]]]
-    bias = found["final_logits_bias"].reshape(-1)[orders["target"]].clone()
+        if name in result:
+            result[name] = result[name][orders[sides[0]]]
+    bias = result["final_logits_bias"].reshape(-1)[orders["target"]].clone()
     first: dict[int, int] = {}
     for ours, theirs in enumerate(target):
         if first.setdefault(theirs, ours) != ours:
             bias[ours] = NEVER
-    found["final_logits_bias"] = bias[None]
-    return {**config, "vocab_size": len(source), "decoder_vocab_size": len(target)}, found
+    result["final_logits_bias"] = bias[None]
+    return {**config, "vocab_size": len(source), "decoder_vocab_size": len(target)}, result

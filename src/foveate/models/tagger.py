@@ -66,8 +66,8 @@ class Spelling(nn.Module):
 
     def forward(self, spellings: Batch) -> Float[Tensor, "forms dim"]:
         packing = Packing(spellings.lengths, spellings.length)
-        found = relu(self.window(self.embedding(packing.pack(spellings.ids)), packing=packing))
-        return packing.unpack(found).amax(1)  # nothing found is zero, as padding is
+        features = relu(self.window(self.embedding(packing.pack(spellings.ids)), packing=packing))
+        return packing.unpack(features).amax(1)  # nothing found is zero, as padding is
 
 
 class Tagger(nn.Module):

@@ -189,7 +189,7 @@ class Transformer(Seq2Seq[TransformerState]):
         source = source.widened(ROOM_STEP)
         encoded, packing = self.encode(source)
         projected = (block.cross_attention.remember(encoded, packing=packing) for block in self._decoder)
-        memory = tuple(KeyValue(*(kept.contiguous() for kept in layer)) for layer in projected)
+        memory = tuple(KeyValue(*(part.contiguous() for part in layer)) for layer in projected)
         rows = source.size * beam
         cache = tuple(no_past(block.attention, rows) for block in self._decoder)
         plain = not torch.is_grad_enabled() and not self.training
@@ -217,8 +217,8 @@ class Transformer(Seq2Seq[TransformerState]):
     ) -> Float[Tensor, "rows vocab"]:
         [position] = self.target_position(torch.tensor([state.time])).to(whole.dtype)
         watched_at = _standing(state) if is_recording() else None
-        kept = (_stored(state), state.memory, state.memory_lengths)
-        return whole(token, position, *kept, time=state.time, watched_at=watched_at)
+        inputs = (_stored(state), state.memory, state.memory_lengths)
+        return whole(token, position, *inputs, time=state.time, watched_at=watched_at)
 
     def _step_blocks(
         self, state: TransformerState, x: Float[Tensor, "rows model_dim"]
@@ -234,7 +234,7 @@ class Transformer(Seq2Seq[TransformerState]):
         sentences = selected_sentences(rows, state.beam, len(state.memory[0].key))
         memory, memory_at, lengths = state.memory, state.memory_at, state.memory_lengths
         if sentences is not None:
-            memory = tuple(KeyValue(*(kept.index_select(0, sentences) for kept in layer)) for layer in memory)
+            memory = tuple(KeyValue(*(part.index_select(0, sentences) for part in layer)) for layer in memory)
             memory_at, lengths = memory_at.select(sentences), lengths[sentences]
         cache = tuple(selected(past, rows) for past in state.cache)
         return replace(state, memory=memory, memory_at=memory_at, memory_lengths=lengths, cache=cache)

@@ -102,7 +102,7 @@ def test_a_trace_with_a_picture_reads_back_whole(tmp_path: Path) -> None:
         (lambda picture: picture | {"width": 13}, "not what it says"),
         (lambda picture: picture | {"data": picture["data"][:40]}, "damaged"),
         (lambda picture: picture | {"data": "€"}, "damaged"),
-        (lambda picture: 3, "no sequence of labels"),
+        (lambda picture: 3, "not a sequence of labels"),
     ],
 )
 def test_a_damaged_picture_is_refused(change: object, said: str) -> None:

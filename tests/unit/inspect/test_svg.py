@@ -108,7 +108,7 @@ def test_the_scale_goes_to_one_unless_asked_or_needed() -> None:
     assert "0.5 largest here" in svg(half, top=None)
     assert "0.6 attention weight" in svg(half, top=0.6)
     assert "2.5 largest here" in svg(Alignment.of("ab", "x", [[2.5, 0]]))
-    with pytest.raises(UsageError, match=r"top=-1.0 is no scale"):
+    with pytest.raises(UsageError, match=r"top=-1.0 is not a scale"):
         svg(half, top=-1.0)
 
 

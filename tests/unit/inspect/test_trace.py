@@ -97,7 +97,7 @@ def test_another_version_is_refused_with_a_way_out(trace: Trace, tmp_path: Path)
     path.write_text(path.read_text().replace('"version": 1', '"version": 3'))
     with pytest.raises(DataError, match=r"has trace version 3, but this version of foveate reads 1 and 2\. Install"):
         read_trace(tmp_path / "a.trace")
-    with pytest.raises(DataError, match=r"is no trace: it has no trace\.json"):
+    with pytest.raises(DataError, match=r"is not a trace: it has no trace\.json"):
         read_trace(tmp_path)
 
 

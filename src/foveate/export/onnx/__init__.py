@@ -67,12 +67,12 @@ def save_onnx(model: nn.Module, folder: Path | str) -> dict[str, Signature]:
 
     Raises UsageError for a model that has no graphs, SetupError where the package onnx is not installed.
     """
-    made = graphs(model)
-    found = {name: graph.SerializeToString() for name, graph in made.items()}
-    with draft_folder(Path(folder), size=sum(map(len, found.values()))) as draft:
-        for name, content in found.items():
+    named = graphs(model)
+    content_of = {name: graph.SerializeToString() for name, graph in named.items()}
+    with draft_folder(Path(folder), size=sum(map(len, content_of.values()))) as draft:
+        for name, content in content_of.items():
             (draft / name).write_bytes(content)
-    return {name: signature(graph) for name, graph in made.items()}
+    return {name: signature(graph) for name, graph in named.items()}
 
 
 def signature(model: Any) -> Signature:
@@ -83,8 +83,8 @@ def signature(model: Any) -> Signature:
 
 def onnx_engine(model: Seq2Seq) -> OnnxEngine:
     """An encoder–decoder as ONNX Runtime runs it: start, step and select, as `foveate.decode` wants them."""
-    found = {name: graph.SerializeToString() for name, graph in graphs(model).items()}
-    return OnnxEngine(found["encoder.onnx"], found["step.onnx"], max_length(model))
+    content_of = {name: graph.SerializeToString() for name, graph in graphs(model).items()}
+    return OnnxEngine(content_of["encoder.onnx"], content_of["step.onnx"], max_length(model))
 
 
 def _described(tensor: Any) -> str:

@@ -21,7 +21,7 @@ def graphs(model: BERT) -> dict[str, Graph]:
     graph = Graph("model")
     texts, vocab = Texts.given(graph, "tokens", "texts"), model.embedding.num_embeddings
     hidden = encoder_graph.bert(graph, model, texts, graph.input("segments", ["texts", "length"], integer=True))
-    asked = block_graph.activated(graph, graph.linear(hidden, model.head.dense), model.head.activation)
-    logits = graph.product(graph.norm(asked, model.head.norm), model.embedding.weight, model.head.bias)
+    transformed = block_graph.activated(graph, graph.linear(hidden, model.head.dense), model.head.activation)
+    logits = graph.product(graph.norm(transformed, model.head.norm), model.embedding.weight, model.head.bias)
     graph.output("logits", texts.padded(graph, logits, vocab), ["texts", "length", vocab])
     return {"model.onnx": graph}

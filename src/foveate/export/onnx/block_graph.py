@@ -63,8 +63,8 @@ def encoded(graph: Graph, blocks: Iterable[Any], x: str, batch: str, places: Pla
     return x
 
 
-def _look(graph: Graph, x: str, *given: Any) -> str:
-    return attention.attended(graph, x, *given)[0]
+def _look(graph: Graph, x: str, *rest: Any) -> str:
+    return attention.attended(graph, x, *rest)[0]
 
 
 def pasts(graph: Graph, blocks: Iterable[Any]) -> Iterator[tuple[str, ...]]:
@@ -79,16 +79,16 @@ def pasts(graph: Graph, blocks: Iterable[Any]) -> Iterator[tuple[str, ...]]:
 def past(graph: Graph, x: str, block: Any, before: tuple[str, ...], rows: str, places: Places) -> str:
     """Self-attention of new positions to themselves and all before: they join the state."""
     own = block.attention
-    looked, kept = attention.attended(graph, x, own, rows, places, before)
-    for name, value in zip(before, kept, strict=True):
+    output, present = attention.attended(graph, x, own, rows, places, before)
+    for name, value in zip(before, present, strict=True):
         graph.output(f"new.{name}", value, ["rows", own.num_kv_heads, "present", own.head_dim])
-    return looked
+    return output
 
 
-def residual(graph: Graph, residual: Any, x: str, f: Callable[..., str], *given: Any) -> str:
+def residual(graph: Graph, residual: Any, x: str, f: Callable[..., str], *rest: Any) -> str:
     if getattr(residual, "place", "pre") == "pre":
-        return graph.op("Add", x, f(graph, graph.norm(x, residual.norm), *given))
-    return graph.norm(graph.op("Add", x, f(graph, x, *given)), residual.norm)
+        return graph.op("Add", x, f(graph, graph.norm(x, residual.norm), *rest))
+    return graph.norm(graph.op("Add", x, f(graph, x, *rest)), residual.norm)
 
 
 def feedforward(graph: Graph, x: str, block: Any) -> str:

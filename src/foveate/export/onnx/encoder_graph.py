@@ -26,7 +26,7 @@ AnyEncoder = Encoder | BERTEncoder
 
 @dataclass(frozen=True)
 class Texts:
-    """What a graph reads: ids [batch, length], of which the first ones of each row are real."""
+    """The inputs of a graph: ids [batch, length], and the number of real ones at the beginning of each row."""
 
     ids: str
     lengths: str
@@ -43,8 +43,8 @@ class Texts:
     @classmethod
     def given(cls, graph: Graph, ids: str, batch: str) -> "Texts":
         """As inputs of the graph."""
-        found = graph.input(ids, [batch, "length"], integer=True)
-        return cls.of(graph, found, graph.input("lengths", [batch], integer=True))
+        tokens = graph.input(ids, [batch, "length"], integer=True)
+        return cls.of(graph, tokens, graph.input("lengths", [batch], integer=True))
 
     def embedded(self, graph: Graph, embedding: nn.Module) -> str:
         """Rows [batch · length, dim]."""
@@ -104,8 +104,8 @@ def neighbours(graph: Graph, layer: Neighbours, texts: Texts, x: str) -> str:
     weight = layer.joined.weight.unflatten(1, (width, -1)).mT.contiguous()  # [outputs, inputs, width]
     channels = graph.turned(texts.silent(graph, texts.padded(graph, x, weight.shape[1])), 0, 2, 1)
     parts = [graph.weight(weight), graph.weight(layer.joined.bias)]
-    found = graph.op("Conv", channels, *parts, pads=[layer.left, layer.right])
-    return graph.shaped(graph.turned(found, 0, 2, 1), -1, weight.shape[0])
+    sums = graph.op("Conv", channels, *parts, pads=[layer.left, layer.right])
+    return graph.shaped(graph.turned(sums, 0, 2, 1), -1, weight.shape[0])
 
 
 def segments(graph: Graph, encoder: BERTEncoder, texts: Texts) -> str:

@@ -61,8 +61,8 @@ def _spelt(graph: Graph, spelling: Spelling) -> str:
     lengths = graph.input("spelling_lengths", ["sentences", "length"], integer=True)
     spelt = Texts.of(graph, graph.shaped(ids, -1, graph.size(ids, 2)), graph.shaped(lengths, -1))
     x = encoder_graph.neighbours(graph, spelling.window, spelt, spelt.embedded(graph, spelling.embedding))
-    found = spelt.silent(graph, spelt.padded(graph, graph.op("Relu", x), spelling.window.joined.out_features))
-    return graph.op("ReduceMax", found, graph.whole(1), keepdims=0)
+    features = spelt.silent(graph, spelt.padded(graph, graph.op("Relu", x), spelling.window.joined.out_features))
+    return graph.op("ReduceMax", features, graph.whole(1), keepdims=0)
 
 
 def _classifier(graph: Graph, model: Classifier) -> None:

@@ -42,20 +42,20 @@ class OnnxEngine:
         """Read the sources. Rows are `sentence · beam + hypothesis`."""
         lengths = source.lengths.long().numpy()
         names = [output.name for output in self._encoder.get_outputs()]
-        found = dict(
+        outputs = dict(
             zip(names, self._encoder.run(names, {"source": source.ids.numpy(), "lengths": lengths}), strict=True)
         )
-        rows = {name: np.repeat(value, beam, axis=0) for name, value in found.items() if name.startswith("state.")}
-        memory = {name: value for name, value in found.items() if not name.startswith("state.")}
+        rows = {name: np.repeat(value, beam, axis=0) for name, value in outputs.items() if name.startswith("state.")}
+        memory = {name: value for name, value in outputs.items() if not name.startswith("state.")}
         return OnnxState({**memory, "lengths": lengths}, rows, beam, 0)
 
     def step(self, state: OnnxState, token: Int[Tensor, " rows"]) -> tuple[OnnxState, Float[Tensor, "rows vocab"]]:
         """The logits of the token after `token` in every row."""
-        given = {**state.memory, **state.rows, "token": token.contiguous().numpy(), "time": np.int64(state.time)}
-        given = {name: np.asarray(value) for name, value in given.items() if name in self._takes}
-        found = dict(zip(self._wanted, self._step.run(self._wanted, given), strict=True))
-        logits = torch.from_numpy(found.pop("logits"))
-        rows = {name.removeprefix("new."): value for name, value in found.items()}
+        inputs = {**state.memory, **state.rows, "token": token.contiguous().numpy(), "time": np.int64(state.time)}
+        inputs = {name: np.asarray(value) for name, value in inputs.items() if name in self._takes}
+        outputs = dict(zip(self._wanted, self._step.run(self._wanted, inputs), strict=True))
+        logits = torch.from_numpy(outputs.pop("logits"))
+        rows = {name.removeprefix("new."): value for name, value in outputs.items()}
         return replace(state, rows=rows, time=state.time + 1), logits
 
     def select(self, state: OnnxState, rows: Int[Tensor, " new_rows"]) -> OnnxState:

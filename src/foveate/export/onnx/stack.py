@@ -18,8 +18,8 @@ Sizes = list[tuple[int, int]]
 
 def sizes(layers: Iterable[nn.Module]) -> Sizes:
     """Those of these layers' states."""
-    found = cast(Iterable[RecurrentLayer], layers)
-    return [(2 if layer.cell == "lstm" else 1, layer.hidden_dim) for layer in found]
+    recurrent = cast(Iterable[RecurrentLayer], layers)
+    return [(2 if layer.cell == "lstm" else 1, layer.hidden_dim) for layer in recurrent]
 
 
 def named(layers: Layers, widths: Sizes) -> list[tuple[str, str, int]]:
@@ -108,10 +108,10 @@ def _arranged(layer: RecurrentLayer) -> tuple[Tensor, Tensor, Tensor]:
     rnn: Any = layer.rnn
     if isinstance(rnn, LectureGRU):
         bias = torch.cat([rnn.bias, torch.zeros_like(rnn.bias)])
-        given = [rnn.weight_input, rnn.weight_hidden, *bias.chunk(2)]
-        arranged = [torch.cat([-update, reset, new]) for reset, update, new in (part.chunk(3) for part in given)]
+        weights = [rnn.weight_input, rnn.weight_hidden, *bias.chunk(2)]
+        arranged = [torch.cat([-update, reset, new]) for reset, update, new in (part.chunk(3) for part in weights)]
     else:
         order = {"rnn": [0], "gru": [1, 0, 2], "lstm": [0, 3, 1, 2]}[layer.cell]
-        given = [rnn.weight_ih_l0, rnn.weight_hh_l0, rnn.bias_ih_l0, rnn.bias_hh_l0]
-        arranged = [torch.cat([part.chunk(len(order))[gate] for gate in order]) for part in given]
+        weights = [rnn.weight_ih_l0, rnn.weight_hh_l0, rnn.bias_ih_l0, rnn.bias_hh_l0]
+        arranged = [torch.cat([part.chunk(len(order))[gate] for gate in order]) for part in weights]
     return arranged[0], arranged[1], torch.cat(arranged[2:])

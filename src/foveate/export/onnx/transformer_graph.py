@@ -83,12 +83,12 @@ def _remember(graph: Graph, number: int, layer: Any, x: str, sentences: str) -> 
     attention: MultiHeadAttention = layer.cross_attention
     key, value = graph.ops("Split", 2, graph.linear(x, attention.key, attention.value), axis=1, num_outputs=2)
     turned = graph.turned(graph.shaped(key, sentences, -1, attention.num_heads, attention.head_dim), 0, 2, 3, 1)
-    for (part, shape), kept in zip(
+    for (part, shape), value_of_part in zip(
         _memory(layer).items(),
         (turned, heads(graph, value, attention.num_heads, attention.head_dim, sentences)),
         strict=True,
     ):
-        graph.output(f"memory.{number}.{part}", kept, shape)
+        graph.output(f"memory.{number}.{part}", value_of_part, shape)
     own = layer.attention
     nothing = graph.op("Concat", sentences, graph.whole(own.num_heads, 0, own.head_dim), axis=0)
     for part in block_graph.STATE:

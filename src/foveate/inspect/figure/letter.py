@@ -91,9 +91,9 @@ def width(text: str, *, bold: bool = False) -> float:
 
 @cache
 def _advance(letter: str, bold: bool) -> float:
-    found = (BOLD if bold else REGULAR).advance(letter)
-    if found is not None:
-        return 0.0 if unicodedata.category(letter) == "Mn" else found
+    advance = (BOLD if bold else REGULAR).advance(letter)
+    if advance is not None:
+        return 0.0 if unicodedata.category(letter) == "Mn" else advance
     return {0: 0.0, 1: 0.64}.get(cell_width(letter), 1.05)
 
 
@@ -104,8 +104,8 @@ def faces(text: str, *, bold: bool = False, outlined: bool = True) -> dict[str, 
     """
     own, letters = BOLD if bold else REGULAR, sorted({letter for letter in text if _drawn(letter)})
     missing = tuple(letter for letter in letters if not own.has(letter))
-    found = dict.fromkeys(letters, own) | _elsewhere(missing, outlined)
-    lost = [letter for letter in letters if letter not in found or (found[letter] is own and letter in missing)]
+    faces_of = dict.fromkeys(letters, own) | _elsewhere(missing, outlined)
+    lost = [letter for letter in letters if letter not in faces_of or (faces_of[letter] is own and letter in missing)]
     if lost:
         scripts = sorted({unicodedata.name(letter, "UNNAMED").split()[0].title() for letter in lost})
         raise SetupError(
@@ -113,7 +113,7 @@ def faces(text: str, *, bold: bool = False, outlined: bool = True) -> dict[str, 
             f"{' '.join(lost)} ({', '.join(scripts)}) of {text!r}. Install a font that has them, such as one of the "
             "Noto fonts, or write an .svg: its text stays text, and a browser draws it with the fonts of its reader."
         )
-    return found
+    return faces_of
 
 
 def _drawn(letter: str) -> bool:
@@ -124,9 +124,9 @@ def _drawn(letter: str) -> bool:
 @cache
 def _elsewhere(letters: tuple[str, ...], outlined: bool) -> dict[str, Face]:
     """Installed fonts for these letters, as few as it takes."""
-    found: dict[str, Face] = {}
+    face_of: dict[str, Face] = {}
     if not letters:
-        return found
+        return face_of
     partly: list[tuple[Face, list[str]]] = []
     for face in _installed(letters):
         if outlined and not face.outlined:
@@ -137,12 +137,12 @@ def _elsewhere(letters: tuple[str, ...], outlined: bool) -> dict[str, Face]:
         if here:
             partly.append((face, here))
     while partly:
-        face, here = max(partly, key=lambda entry: len(set(entry[1]) - found.keys()))
-        new = set(here) - found.keys()
+        face, here = max(partly, key=lambda entry: len(set(entry[1]) - face_of.keys()))
+        new = set(here) - face_of.keys()
         if not new:
             break
-        found |= dict.fromkeys(sorted(new), face)
-    return found
+        face_of |= dict.fromkeys(sorted(new), face)
+    return face_of
 
 
 def _installed(letters: Iterable[str]) -> Iterator[Face]:
@@ -161,21 +161,21 @@ def _installed(letters: Iterable[str]) -> Iterator[Face]:
 def _foreign(face: Face, letters: Iterable[str]) -> bool:
     """Whether a font of Chinese, Japanese and Korean signs is drawn for another of the three."""
     names = {unicodedata.name(letter, "").split()[0] for letter in letters if unicodedata.name(letter, "")}
-    wanted = "KR" if "HANGUL" in names else "JP" if names & {"HIRAGANA", "KATAKANA"} else "SC"
-    return not face.family.endswith(wanted)
+    region = "KR" if "HANGUL" in names else "JP" if names & {"HIRAGANA", "KATAKANA"} else "SC"
+    return not face.family.endswith(region)
 
 
 @cache
 def installed_files() -> tuple[Path, ...]:
     """The files of fonts that the machine has, in an order that does not change: plain ones first."""
-    found = [
+    paths = [
         path
         for folder in _folders()
         if folder.is_dir()
         for path in folder.rglob("*")
         if path.suffix.lower() in _KINDS and path.is_file()
     ]
-    return tuple(sorted(found, key=lambda path: (*_plainness(path.stem.lower()), str(path))))
+    return tuple(sorted(paths, key=lambda path: (*_plainness(path.stem.lower()), str(path))))
 
 
 def _plainness(name: str) -> tuple[int, bool]:

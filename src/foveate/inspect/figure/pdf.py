@@ -70,10 +70,10 @@ class _Font:
         em = self.face.face.upem
         clusters = sorted({info.cluster for info in buffer.glyph_infos})
         ends = dict(zip(clusters, [*clusters[1:], len(run.text)], strict=True))
-        glyphs, told = [], set()
+        glyphs, done = [], set()
         for info, place in zip(buffer.glyph_infos, buffer.glyph_positions, strict=True):
-            text = "" if info.cluster in told else run.text[info.cluster : ends[info.cluster]]
-            told.add(info.cluster)
+            text = "" if info.cluster in done else run.text[info.cluster : ends[info.cluster]]
+            done.add(info.cluster)
             glyphs.append(_Glyph(info.codepoint, text, place.x_offset / em, place.y_offset / em, place.x_advance / em))
             self.used[info.codepoint] = self.used.get(info.codepoint) or text
         return glyphs
@@ -177,11 +177,11 @@ class _Page:
         names, numbers = "", dict[str, str]()
         for font in self.fonts.values():
             names += f"/{font.name} {first + len(embedded)} 0 R "
-            data, kept = _subset(font)
-            numbers |= {f"{font.name}:{old}": f"{new:04x}" for old, new in kept.items()}
-            embedded += _embedded(font, data, kept, first + len(embedded))
+            data, glyphs_of = _subset(font)
+            numbers |= {f"{font.name}:{old}": f"{new:04x}" for old, new in glyphs_of.items()}
+            embedded += _embedded(font, data, glyphs_of, first + len(embedded))
         veils = "".join(f"/{name} << /CA {opacity} >> " for opacity, name in self.veils.items())
-        drawing = _GLYPH.sub(lambda found: f"<{numbers[found[1]]}>", "\n".join(self.operators))
+        drawing = _GLYPH.sub(lambda match: f"<{numbers[match[1]]}>", "\n".join(self.operators))
         drawn = "".join(f"/I{at + 1} {first + len(embedded) + at} 0 R " for at in range(len(self.images)))
         width, height = (_n(side * _POINT) for side in self.size)
         page = (
@@ -216,14 +216,14 @@ def _shown(font: _Font, glyphs: list[_Glyph], size: float) -> str:
     return "".join(parts) + "] TJ"
 
 
-def _embedded(font: _Font, data: bytes, kept: Mapping[int, int], first: int) -> list[bytes]:
+def _embedded(font: _Font, data: bytes, glyphs_of: Mapping[int, int], first: int) -> list[bytes]:
     """The font as five objects from the number `first` on: the whole, its glyphs, their look, the file, their text."""
     tag = "".join(chr(65 + byte % 26) for byte in hashlib.sha256(data).digest()[:6])
     name = f"{tag}+{re.sub('[^A-Za-z0-9-]', '', str(font.face.face.get_name(6) or font.face.family))}"
     outlines = "glyf" in font.face.face.table_tags
     em, extents = font.face.face.upem, font.face.font.get_font_extents("ltr")
     up, down = (round(1000 * part / em) for part in (extents.ascender, extents.descender))
-    widths = " ".join(f"{new} [{font.width(old)}]" for old, new in sorted(kept.items(), key=lambda pair: pair[1]))
+    widths = " ".join(f"{new} [{font.width(old)}]" for old, new in sorted(glyphs_of.items(), key=lambda pair: pair[1]))
     whole = (
         f"<< /Type /Font /Subtype /Type0 /BaseFont /{name} /Encoding /Identity-H /DescendantFonts [{first + 1} 0 R] "
         f"/ToUnicode {first + 4} 0 R >>"
@@ -239,7 +239,7 @@ def _embedded(font: _Font, data: bytes, kept: Mapping[int, int], first: int) -> 
         f"/FontFile{'2' if outlines else '3'} {first + 3} 0 R >>"
     )
     kind = b"/Length1 %d" % len(data) if outlines else b"/Subtype /CIDFontType0C"
-    meaning = _meaning({kept[old]: text for old, text in font.used.items() if text})
+    meaning = _meaning({glyphs_of[old]: text for old, text in font.used.items() if text})
     return [whole.encode(), glyphs.encode(), look.encode(), _stream(kind, data), _stream(b"", meaning.encode())]
 
 
@@ -247,18 +247,18 @@ def _subset(font: _Font) -> tuple[bytes, dict[int, int]]:
     """The outlines of the glyphs that occur, and their new numbers by the old ones."""
     import uharfbuzz
 
-    wanted = uharfbuzz.SubsetInput()
+    settings = uharfbuzz.SubsetInput()
     flags = uharfbuzz.SubsetFlags
-    wanted.flags = flags.NO_HINTING | flags.NO_LAYOUT_CLOSURE | flags.CFF_IDENTITY_CHARSET
+    settings.flags = flags.NO_HINTING | flags.NO_LAYOUT_CLOSURE | flags.CFF_IDENTITY_CHARSET
     for glyph in sorted(font.used):
-        wanted.glyph_set.add(glyph)
+        settings.glyph_set.add(glyph)
     for table in _UNUSED:
-        wanted.drop_table_tag_set.add(int.from_bytes(table.encode(), "big"))
-    plan = uharfbuzz.SubsetPlan(font.face.face, wanted)
+        settings.drop_table_tag_set.add(int.from_bytes(table.encode(), "big"))
+    plan = uharfbuzz.SubsetPlan(font.face.face, settings)
     cut = plan.execute()
-    kept = {old: plan.old_to_new_glyph_mapping[old] for old in sorted(font.used)}
+    numbers = {old: plan.old_to_new_glyph_mapping[old] for old in sorted(font.used)}
     outlines = "glyf" in font.face.face.table_tags
-    return bytes(cut.blob.data if outlines else cut.reference_table("CFF ").data), kept
+    return bytes(cut.blob.data if outlines else cut.reference_table("CFF ").data), numbers
 
 
 def _meaning(texts: Mapping[int, str]) -> str:

@@ -189,7 +189,7 @@ def top_of(weights: Float32[np.ndarray, "target source"], top: float | None) -> 
     if top is None:
         return largest or 1.0
     if not top > 0:
-        raise UsageError(f"top={top} is no scale for weights. Give the weight to draw strongest, above 0, or None.")
+        raise UsageError(f"top={top} is not a scale for weights. Give the weight to draw strongest, above 0, or None.")
     return top if largest <= top * (1 + 1e-3) else largest
 
 

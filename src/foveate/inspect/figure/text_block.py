@@ -23,7 +23,7 @@ from foveate.inspect.figure.scale import HIDDEN, INKS, NAN, STEPS, ZERO, Hue, Th
 CELL = 2  # columns of a cell, so that it is about square and holds a wide character
 SHADES = " ░▒▓█"
 BESIDE = {HIDDEN: "··", NAN: "××"}
-"""What is no weight, with colours and without."""
+"""The cells that are hidden or not a number."""
 TALLEST = 12  # characters of a column label that stand on one another; longer ones are numbered
 WIDEST = 24  # columns of a row label
 LEFT_TO_RIGHT = "\u200e"  # the mark keeps the next number of a list from joining right-to-left text before it

@@ -103,11 +103,11 @@ def _draw(
     alignment = alignment.readable()
     title, names = printable(title) if title else None, (printable(names[0]), printable(names[1]))
     place = arrange(alignment, title, names, reading, shading)
-    said = f"{title or 'Alignment'}. {alignment.describe()}"
+    description = f"{title or 'Alignment'}. {alignment.describe()}"
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_n(place.width)}" height="{_n(place.height)}" '
         f'viewBox="0 0 {_n(place.width)} {_n(place.height)}" role="img" '
-        f'aria-label="{escape(said)}" font-family="{escape(FONTS)}">',
+        f'aria-label="{escape(description)}" font-family="{escape(FONTS)}">',
         style,
         f'<rect width="100%" height="100%" {paint.ink("paper")}/>',
         *_heading(place, paint, title),
@@ -245,10 +245,10 @@ def _captions(place: Layout, paint: Paint, names: tuple[str, str]) -> Iterator[s
     """The name of each axis after a small arrow that shows which way it reads."""
     y = place.below + 18
     begin, way = (place.right, -1) if place.mirrored else (place.left, 1)
-    said = f"{names[0]}, read right to left" if place.mirrored else names[0]
+    description = f"{names[0]}, read right to left" if place.mirrored else names[0]
     yield _arrow(paint, begin, y, begin + way * 24, y)
     quiet = f'font-size="{CAPTION}"'
-    yield _text(begin + way * 31, y + 4, said, "right" if place.mirrored else "left", paint.ink("quiet"), quiet)
+    yield _text(begin + way * 31, y + 4, description, "right" if place.mirrored else "left", paint.ink("quiet"), quiet)
     x = place.left - 14 if place.mirrored else place.right + 14
     yield _arrow(paint, x, place.top + 1, x, place.top + 25)
     turn = f'transform="translate({_n(x - 4)} {_n(place.top + 32)}) rotate(90)"'

@@ -40,13 +40,13 @@ def record(model: nn.Module, *, values: bool = False, check: bool = True) -> Ite
             "This model's attention runs here (`foveate.hugging_face.attend`), and is recorded as any of ours is: "
             "`with foveate.inspect.observe(model) as seen: …`, then `Trace.of(seen, tracks)`."
         )
-    seen = HuggingFaceRecording(model, values)
-    seen.names = {id(module): name for name, module in model.named_modules()}
+    recording = HuggingFaceRecording(model, values)
+    recording.names = {id(module): name for name, module in model.named_modules()}
     with implementation(model, NAME):
-        hook = model.register_forward_hook(Check(seen, kind, check), with_kwargs=True)
-        token = active.set(seen)
+        hook = model.register_forward_hook(Check(recording, kind, check), with_kwargs=True)
+        token = active.set(recording)
         try:
-            yield seen
+            yield recording
         finally:
             active.reset(token)
             hook.remove()

@@ -20,8 +20,8 @@ SHORT = 64
 class Check:
     """After the first call: was anything recorded, and is it what eager attention computes?"""
 
-    def __init__(self, seen: HuggingFaceRecording, kind: str, check: bool) -> None:
-        self.seen, self.kind, self.check = seen, kind, check
+    def __init__(self, recording: HuggingFaceRecording, kind: str, check: bool) -> None:
+        self.seen, self.kind, self.check = recording, kind, check
 
     def __call__(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         if not self.seen.records:
@@ -43,9 +43,9 @@ class Check:
 
 
 @torch.no_grad()
-def _against_eager(seen: HuggingFaceRecording, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:
+def _against_eager(recording: HuggingFaceRecording, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:
     """The largest difference of a weight, over all sites and examples of a short input."""
-    model, mine = seen.model, HuggingFaceRecording(seen.model, names=seen.names)
+    model, mine = recording.model, HuggingFaceRecording(recording.model, names=recording.names)
     training = model.training
     model.eval()
     token = active.set(mine)
@@ -71,13 +71,13 @@ def _forward(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     model.forward(*args, **kwargs)
 
 
-def _keeping(kept: dict[int, Tensor]) -> Any:
+def _keeping(outputs: dict[int, Tensor]) -> Any:
     """Keeps the weights among a module's outputs: the four-dimensional ones whose rows sum to 1."""
 
     def hook(module: nn.Module, args: Any, output: Any) -> None:
         for part in output if isinstance(output, tuple) else ():
             if isinstance(part, Tensor) and part.dim() == 4 and bool(((part.float().sum(-1) - 1).abs() < 0.02).all()):
-                kept[id(module)] = part.float().cpu()
+                outputs[id(module)] = part.float().cpu()
 
     return hook
 

@@ -22,9 +22,9 @@ def seen_by(
     visible = (mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2).cpu()
     visible = visible[..., :queries, :keys].expand(-1, queries, keys)
     if len(visible) == 1 or bool((visible == visible[:1]).all()):
-        found = _as_window(visible[0], start)
-        if found is not None:
-            window, real = found
+        both = _as_window(visible[0], start)
+        if both is not None:
+            window, real = both
             return window, {} if bool(real.all()) else {"real": real}
         visible = visible[:1]
     require_small("This mask", queries, keys, BITS)

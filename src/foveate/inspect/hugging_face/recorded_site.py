@@ -41,8 +41,8 @@ class HuggingFaceRecord:
         mask = None if self.mask is None else self.mask[example if len(self.mask) > 1 else 0]
         visibility, visible = seen_by(mask, self.causal, query.shape[1], key.shape[1], self.start)
         bias, added = biased(mask, self.bias, example, query.shape[1], key.shape[1], self.start)
-        kept = {} if self.value is None else {"value": self.value[example].cpu().to(dtype)}
-        said = _scaled(self.scaling) + ("" if bias is None else " + b")
+        tensors = {} if self.value is None else {"value": self.value[example].cpu().to(dtype)}
+        formula = _scaled(self.scaling) + ("" if bias is None else " + b")
         site = Site(
             name=self.name,
             kind=self.kind,
@@ -57,7 +57,7 @@ class HuggingFaceRecord:
             visibility=visibility,
             bias=bias,
             normaliser={"kind": "softmax", "temperature": 1.0},
-            formula=f"softmax({said})"
+            formula=f"softmax({formula})"
             + ("" if visibility["code"] == "everything()" else f" over {visibility['code']}"),
             tensors={
                 "query": query.cpu().to(dtype),
@@ -65,7 +65,7 @@ class HuggingFaceRecord:
                 **positions,
                 **visible,
                 **added,
-                **kept,
+                **tensors,
             },
         )
         return site.with_statistic(statistic(site))
@@ -84,12 +84,12 @@ class HuggingFaceRecord:
         for row in range(0, site.queries, max(1, site.queries // SAMPLED)):
             rows = slice(row, row + 1)
             for head in range(site.heads):
-                kept, visible = site.weights(head, rows)
+                own, visible = site.weights(head, rows)
                 scores = exact.scores(head, rows)
                 if visible is not None and not bool(visible.any()):
                     continue
                 weights = (scores if visible is None else scores.masked_fill(~visible, -torch.inf)).softmax(-1)
-                largest = max(largest, float((kept - weights).abs().max()))
+                largest = max(largest, float((own - weights).abs().max()))
         return largest
 
 

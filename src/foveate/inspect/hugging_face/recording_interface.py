@@ -34,22 +34,22 @@ def attend(
     """What the library calls for every attention."""
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-    seen = active.get()
-    name = None if seen is None else seen.names.get(id(module))
-    if seen is not None and name is not None:
+    recording = active.get()
+    name = None if recording is None else recording.names.get(id(module))
+    if recording is not None and name is not None:
         for keyword, meaning in UNKNOWN.items():
             if keywords.get(keyword) is not None:
                 raise UsageError(
                     f"{name} has {meaning}, which neither SDPA nor this recording computes. "
                     "Load the model with attn_implementation='eager' and record given weights instead."
                 )
-        seen.note(noted(seen, name, module, (query, key, value), attention_mask, keywords))
+        recording.note(noted(recording, name, module, (query, key, value), attention_mask, keywords))
     answer: tuple[Tensor, Tensor | None] = sdpa_attention_forward(module, query, key, value, attention_mask, **keywords)
     return answer
 
 
 def noted(
-    seen: HuggingFaceRecording,
+    recording: HuggingFaceRecording,
     name: str,
     module: nn.Module,
     tensors: tuple[Tensor, Tensor, Tensor],
@@ -69,7 +69,7 @@ def noted(
         module=module,
         query=query,
         key=key,
-        value=value if seen.values else None,
+        value=value if recording.values else None,
         scaling=float(query.shape[-1] ** -0.5 if scaling is None else scaling),
         causal=causal and mask is None,
         mask=None if mask is None else mask.detach(),

@@ -53,10 +53,10 @@ def drawing(steps: Sequence[Shown], title: str = "", remark: str = "") -> str:
         parts.append(_words(PAD, y, line, SMALL, ink.quiet))
         wide, y = max(wide, width(line) * SMALL), y + LINE
     high, wide = math.ceil(y - GAP + PAD), math.ceil(wide + 2 * PAD)
-    said = escape(f"{title or 'Steps'}: {'; '.join(f'{step.symbol}. {step.about}' for step in steps)}")
+    description = escape(f"{title or 'Steps'}: {'; '.join(f'{step.symbol}. {step.about}' for step in steps)}")
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" viewBox="0 0 {wide} {high}" '
-        f'role="img" aria-label="{said}" font-family="{escape(FONTS)}">'
+        f'role="img" aria-label="{description}" font-family="{escape(FONTS)}">'
     )
     return "\n".join([head, f'<rect width="100%" height="100%" fill="{ink.paper}"/>', *parts, "</svg>"]) + "\n"
 

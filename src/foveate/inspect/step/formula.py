@@ -108,8 +108,8 @@ def _latex(element: ElementTree.Element) -> str:
 
 
 def _command(letter: str) -> str:
-    found = _COMMANDS.get(letter)
-    return escaped(letter) if found is None else f"{found} " if found[0] == "\\" else found
+    symbol = _COMMANDS.get(letter)
+    return escaped(letter) if symbol is None else f"{symbol} " if symbol[0] == "\\" else symbol
 
 
 def escaped(text: str) -> str:

@@ -40,7 +40,7 @@ class Step:
     labels: tuple[str, ...] | None = None
     """What these keys are called."""
     hidden: tuple[bool, ...] | None = None
-    """Which of these keys the query may not look at, once that counts: their numbers are no zeros."""
+    """Which of these keys are hidden from the query, from the step on in which visibility applies."""
 
     def header(self) -> dict[str, Any]:
         """Plain data for JSON, where NaN and infinity are words; the viewer knows by itself what keys are called and
@@ -283,8 +283,8 @@ class _Walk:
         inside += [m.sign("−"), m.number(shift)] if shift else []
         powers = (scores - shift).exp()
         exponential = m.power(m.name("e"), m.row(*inside))
-        said = f" {shift:.4g} is taken from every score first, which changes no weight." if shift else ""
-        yield self._of_keys("exp", m.math(exponential), powers, f"Exponentials: all positive.{said}")
+        note = f" {shift:.4g} is taken from every score first, which changes no weight." if shift else ""
+        yield self._of_keys("exp", m.math(exponential), powers, f"Exponentials: all positive.{note}")
         summed = m.total(m.name("j"), exponential)
         yield Step("Σ", m.math(summed), _rounded(float(powers.sum())), "Their sum over the visible keys.")
         formula = m.math(_alpha(), m.sign("="), m.fraction(exponential, summed))

@@ -87,9 +87,9 @@ class DenseProvider:
         site = self.trace.sites[number]
         parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         for head in range(site.heads):
-            made, seen = site.weights(head)
-            shown = np.ones(made.shape, bool) if seen is None else seen.numpy()
-            parts.append((made.numpy(), shown, site.scores(head).numpy()))
+            of_head, rule = site.weights(head)
+            shown = np.ones(of_head.shape, bool) if rule is None else rule.numpy()
+            parts.append((of_head.numpy(), shown, site.scores(head).numpy()))
         weights, visible, scores = (np.stack(part) for part in zip(*parts, strict=True))
         return weights, visible, scores
 
@@ -103,7 +103,7 @@ class DenseProvider:
     def _statistics(self, number: int, head: int) -> Statistics:
         site, maps = self.trace.sites[number], self.maps[number]
         weights, visible = maps[0][head].astype(np.float64), maps[1][head]
-        found = {name: np.full(site.queries, np.nan, dtype=np.float32) for name in MEASURES}
+        measures = {name: np.full(site.queries, np.nan, dtype=np.float32) for name in MEASURES}
         labels = numbered(self.trace, site)
         places = np.arange(site.keys)
         for i, row in enumerate(weights):
@@ -111,17 +111,17 @@ class DenseProvider:
                 continue
             p = row / row.sum()
             away = site.key_position.numpy() - int(site.query_position[i])
-            found["entropy"][i] = -(p[p > 0] * np.log(p[p > 0])).sum()
-            found["distance"][i] = (p * abs(away)).sum()
-            found["sink"][i] = p[0]
+            measures["entropy"][i] = -(p[p > 0] * np.log(p[p > 0])).sum()
+            measures["distance"][i] = (p * abs(away)).sum()
+            measures["sink"][i] = p[0]
             off = abs(i / max(site.queries - 1, 1) - places / max(site.keys - 1, 1))
-            found["diagonality"][i] = (p * (1 - off)).sum()
+            measures["diagonality"][i] = (p * (1 - off)).sum()
             just = (away == -1) & visible[i]
             if just.any():
-                found["previous"][i] = p[just].sum()
+                measures["previous"][i] = p[just].sum()
             if labels is not None:
                 follows = np.zeros(site.keys, dtype=bool)
                 follows[1:] = (labels[:-1] == labels[i]).numpy() & (places[:-1] < i)
                 if (follows & visible[i]).any():
-                    found["induction"][i] = p[follows & visible[i]].sum()
-        return Statistics(found, (weights.sum(0) / max(site.queries, 1)).astype(np.float32))
+                    measures["induction"][i] = p[follows & visible[i]].sum()
+        return Statistics(measures, (weights.sum(0) / max(site.queries, 1)).astype(np.float32))

@@ -97,13 +97,13 @@ class TraceProvider:
                 return known
         site, head, level, row, column, how = place
         with self._turn:
-            made = _coded(_fine(self.trace.sites[site], head, level, row, column, how, cancelled), how)
-        made.setflags(write=False)
+            tile = _coded(_fine(self.trace.sites[site], head, level, row, column, how, cancelled), how)
+        tile.setflags(write=False)
         with self._lock:
-            self._tiles[place] = made
+            self._tiles[place] = tile
             while len(self._tiles) > TILES:
                 self._tiles.popitem(last=False)
-        return made
+        return tile
 
     def estimate(self, site: int, head: int, level: int, row: int, column: int, pool: Pool = "peak") -> Tile:
         """A coarse tile from some of its rows: quick, and blind to needles between them."""
@@ -148,13 +148,13 @@ class TraceProvider:
             key, query = here.key_position.double(), here.query_position.double()
             low, high = torch.searchsorted(key, query - left), torch.searchsorted(key, query + right, right=True)
             return (high - low).numpy().astype(np.uint32)
-        found = np.zeros(here.queries, dtype=np.uint32)
+        counts = np.zeros(here.queries, dtype=np.uint32)
         step = max(1, WIDE // max(here.keys, 1))
         for start in range(0, here.queries, step):
             rows = slice(start, min(start + step, here.queries))
             visible = here.visible(head, rows)
-            found[rows] = here.keys if visible is None else visible.sum(1).numpy()
-        return found
+            counts[rows] = here.keys if visible is None else visible.sum(1).numpy()
+        return counts
 
     def overview(self, site: int, head: int) -> UInt16[np.ndarray, "64 64"]:
         here = self.trace.sites[site]
@@ -170,15 +170,15 @@ class TraceProvider:
         while not gate.acquire(timeout=0.05):  # somebody makes it already
             stop_if(cancelled)
         try:
-            found = self._pyramids.get((site, head))
-            if found is None:
+            pyramid = self._pyramids.get((site, head))
+            if pyramid is None:
                 waits = self._turn.before(cancelled)
                 cells, statistics = sweep(self.trace, self.trace.sites[site], head, cancelled=waits)
-                found = Pyramid(cells, statistics)
-                self._keep((site, head), found)
+                pyramid = Pyramid(cells, statistics)
+                self._keep((site, head), pyramid)
         finally:
             gate.release()
-        return found
+        return pyramid
 
     def _keep(self, place: tuple[int, int], pyramid: Pyramid) -> None:
         with self._lock:

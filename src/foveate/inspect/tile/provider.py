@@ -46,8 +46,8 @@ class Statistics:
 
     def means(self) -> dict[str, float]:
         """Over the rows in which a measure has a meaning; 0 where it has none in any."""
-        kept = {name: row[~np.isnan(row)] for name, row in self.rows.items()}
-        return {name: float(row.mean(dtype=np.float64)) if len(row) else 0.0 for name, row in kept.items()}
+        numbers = {name: row[~np.isnan(row)] for name, row in self.rows.items()}
+        return {name: float(row.mean(dtype=np.float64)) if len(row) else 0.0 for name, row in numbers.items()}
 
 
 @runtime_checkable
@@ -119,9 +119,9 @@ def cell_of(
     score: float,
     key: int,
 ) -> Cell:
-    seen = True if visible is None else bool(visible[key])
+    sees = True if visible is None else bool(visible[key])
     count = len(row) if visible is None else int(visible.sum())
     weight = float(row[key])
     return Cell(
-        weight, 1 + int((row > row[key]).sum()), count, float(lift(weight, count)), seen, score if seen else None
+        weight, 1 + int((row > row[key]).sum()), count, float(lift(weight, count)), sees, score if sees else None
     )

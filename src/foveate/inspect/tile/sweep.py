@@ -44,7 +44,7 @@ def sweep(trace: Trace, site: Site, head: int, *, cancelled: Cancelled | None = 
             _add(sums, site, head, rows, slice(left, min(left + COLUMNS, last)))
     cells = Cells(sums.peak, sums.mass, None if bool(sums.visible.all()) else sums.visible)
     total = torch.where(sums.total > NOTHING, sums.total, torch.nan)
-    found = {
+    measures = {
         # −Σ p ln p of p = α / t, from −Σ α ln α
         "entropy": sums.entropy / total + total.log(),
         "distance": sums.distance / total,
@@ -54,7 +54,7 @@ def sweep(trace: Trace, site: Site, head: int, *, cancelled: Cancelled | None = 
         "induction": _induction(trace, site, head, cancelled) / total,
     }
     received = (sums.received / max(site.queries, 1)).numpy().astype(np.float32)
-    return cells, Statistics({name: row.numpy().astype(np.float32) for name, row in found.items()}, received)
+    return cells, Statistics({name: row.numpy().astype(np.float32) for name, row in measures.items()}, received)
 
 
 def _sink(site: Site, head: int) -> Tensor:
@@ -110,24 +110,24 @@ def _apart(weights: Tensor, query: Tensor, key: Tensor) -> Tensor:
 
 def _previous(site: Site, head: int, cancelled: Cancelled | None) -> Tensor:
     """The weight of the key just before; NaN where the query sees none."""
-    found = torch.full((site.queries,), torch.nan)
+    result = torch.full((site.queries,), torch.nan)
     for start in range(0, site.queries, ROWS):
         stop_if(cancelled)
         rows = slice(start, min(start + ROWS, site.queries))
-        wanted = site.query_position[rows] - 1
-        keys = torch.isin(site.key_position, wanted).nonzero()[:, 0]
+        previous = site.query_position[rows] - 1
+        keys = torch.isin(site.key_position, previous).nonzero()[:, 0]
         weights, visible = site.weights(head, rows, keys)
-        just = site.key_position[keys] == wanted[:, None]
+        just = site.key_position[keys] == previous[:, None]
         just = just if visible is None else just & visible
-        found[rows] = torch.where(just.any(1), (weights * just).sum(1), torch.nan)
-    return found
+        result[rows] = torch.where(just.any(1), (weights * just).sum(1), torch.nan)
+    return result
 
 
 def _induction(trace: Trace, site: Site, head: int, cancelled: Cancelled | None) -> Tensor:
     """Label by label: the queries that carry it, and the keys that follow it. NaN where a query sees no such key."""
-    labels, found = numbered(trace, site), torch.full((site.queries,), torch.nan)
+    labels, result = numbered(trace, site), torch.full((site.queries,), torch.nan)
     if labels is None:
-        return found
+        return result
     order = labels.argsort(stable=True)
     for rows in order.split(labels.bincount().tolist()):
         keys = rows[rows + 1 < site.keys] + 1
@@ -138,5 +138,5 @@ def _induction(trace: Trace, site: Site, head: int, cancelled: Cancelled | None)
             weights, visible = site.weights(head, part, keys)
             follows = keys - 1 < part[:, None]
             follows = follows if visible is None else follows & visible
-            found[part] = torch.where(follows.any(1), (weights * follows).sum(1), torch.nan)
-    return found
+            result[part] = torch.where(follows.any(1), (weights * follows).sum(1), torch.nan)
+    return result

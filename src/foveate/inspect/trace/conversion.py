@@ -60,7 +60,7 @@ def site_of(
         "query_position": at.query[0, 0, :, 0].int(),
         "key_position": at.key[0, 0, 0].int(),
     }
-    kept = {} if value is None else {"value": value[example, :, : key.shape[1]].to(getattr(torch, stored))}
+    values = {} if value is None else {"value": value[example, :, : key.shape[1]].to(getattr(torch, stored))}
     if header is None:
         header, score, tensors, reweight, weighed = _given(record, example, query.shape[1], key.shape[1])
         bias, added = None, {}
@@ -82,7 +82,7 @@ def site_of(
         shows=getattr(formula, "shows", "exact"),
         formula=describe(formula, normaliser, query.shape[-1]),
         drawn=bool(claim(normaliser, "is_drawn", False)),
-        tensors={**tensors, **visible, **added, **weighed, **positions, **kept},
+        tensors={**tensors, **visible, **added, **weighed, **positions, **values},
     )
     return site.with_statistic(statistic(site))
 
@@ -99,8 +99,8 @@ def statistic(site: Site) -> Tensor:
                 continue
             scores = site.scores(head, here, slice(first, last))
             visible = site.visible(head, here, slice(first, last))
-            seen = torch.ones_like(scores, dtype=torch.bool) if visible is None else visible
-            rows[head, here] = _of_rows(site, scores, seen, first)
+            shown = torch.ones_like(scores, dtype=torch.bool) if visible is None else visible
+            rows[head, here] = _of_rows(site, scores, shown, first)
     return rows
 
 
@@ -122,11 +122,11 @@ def _logsumexp(site: Site, head: int, rows: slice, reach: tuple[int, int], tempe
     return (torch.stack(tops) + torch.stack(sums).log()).logsumexp(0)
 
 
-def _of_rows(site: Site, scores: Tensor, seen: Tensor, first: int) -> Tensor:
+def _of_rows(site: Site, scores: Tensor, visible: Tensor, first: int) -> Tensor:
     if not scores.shape[1]:  # a row that reaches nothing: what an empty row has
-        scores, seen = scores.new_zeros(len(scores), 1), torch.zeros(len(scores), 1, dtype=torch.bool)
-    found = site.built.statistic(scores[None, None], seen[None, None])[0, 0]
-    return torch.where(found >= 0, found + first, found) if tells_place(site.built) else found
+        scores, visible = scores.new_zeros(len(scores), 1), torch.zeros(len(scores), 1, dtype=torch.bool)
+    statistic = site.built.statistic(scores[None, None], visible[None, None])[0, 0]
+    return torch.where(statistic >= 0, statistic + first, statistic) if tells_place(site.built) else statistic
 
 
 def _example(
@@ -162,13 +162,13 @@ def _features(
 
 
 def _kept(query: Tensor, key: Tensor, dtype: torch.dtype) -> dict[str, Tensor]:
-    kept = {"query": query[0].detach().to(dtype), "key": key[0].detach().to(dtype)}
-    if not all(bool(part.isfinite().all()) for part in kept.values()):
+    tensors = {"query": query[0].detach().to(dtype), "key": key[0].detach().to(dtype)}
+    if not all(bool(part.isfinite().all()) for part in tensors.values()):
         raise UsageError(
             f"Queries or keys are not finite, or too large for {dtype}. "
             'Record with stored="float32", or look for the NaN with `attention.explain`.'
         )
-    return kept
+    return tensors
 
 
 def _dense(
@@ -190,8 +190,8 @@ def _given(record: AttentionRecord, example: int, queries: int, keys: int) -> tu
     """Weights of a normaliser that only its own code knows, kept one by one."""
     require_small(f"The normaliser {type(record.formula.normaliser).__name__}", queries, keys)
     weights = record.weights()[example, :, :queries, :keys].detach().cpu()
-    kept = {"scores": weights.float()}
-    return {"kind": "relu", "normalised": False}, {"kind": "dense"}, kept, None, {}
+    tensors = {"scores": weights.float()}
+    return {"kind": "relu", "normalised": False}, {"kind": "dense"}, tensors, None, {}
 
 
 def require_small(what: str, queries: int, keys: int, limit: int = DENSE) -> None:
@@ -216,9 +216,9 @@ def _visibility(rule: Visibility, at: Positions, heads: int) -> tuple[dict[str, 
     queries, keys = at.query.shape[2], at.key.shape[3]
     if queries * keys > BITS:
         _require_written(rule, at, queries, keys)
-        kept = {} if at.real is None else {"real": at.real[0, 0, 0].cpu()}
+        tensors = {} if at.real is None else {"real": at.real[0, 0, 0].cpu()}
         centre = {} if at.centre is None else {"centre": at.centre[0, :, :, 0].float().cpu()}
-        return {"code": str(rule), "native": None}, {**kept, **centre}
+        return {"code": str(rule), "native": None}, {**tensors, **centre}
     return {"code": str(rule), "native": None}, {"visible": _packed(rule, at, heads, keys)}
 
 
@@ -266,8 +266,8 @@ def _bias(bias: Bias | None, at: Positions, name: str) -> tuple[dict[str, Any] |
 def _pairwise(bias: Bias, at: Positions, name: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
     queries, keys = at.query.shape[2], at.key.shape[3]
     require_small("This bias", queries, keys)
-    found = bias(replace(at, aligned=False))
-    return {"kind": "dense"}, {name: found.expand(1, found.shape[1], queries, keys)[0].detach().float().cpu()}
+    values = bias(replace(at, aligned=False))
+    return {"kind": "dense"}, {name: values.expand(1, values.shape[1], queries, keys)[0].detach().float().cpu()}
 
 
 def _reweight(reweight: Bias | None, at: Positions) -> tuple[dict[str, Any] | None, dict[str, Tensor]]:

@@ -73,12 +73,12 @@ def is_trace(path: Path | str) -> bool:
 def read_trace(path: Path | str) -> Trace:
     """A trace from its folder.
 
-    Raises DataError when it is no trace, another version's, or differs in one bit from what was written.
+    Raises DataError if the folder is not a trace, belongs to another version, or is damaged.
     """
     folder = Path(path)
     if not is_trace(folder):
         raise DataError(
-            f"{folder} is no trace: it has no {HEADER}. Give the folder that `foveate look … --trace` wrote."
+            f"{folder} is not a trace: it has no {HEADER}. Give the folder that `foveate look … --trace` wrote."
         )
     header = read_json(folder / HEADER)
     require_header(header, str(folder / HEADER))

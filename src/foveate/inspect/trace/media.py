@@ -56,12 +56,12 @@ class Picture:
     @property
     def size(self) -> tuple[int, int]:
         """Columns and rows of pixels, as the file says. Raises UsageError for anything but PNG and JPEG."""
-        found = _size_of_png(self.data) if self.data.startswith(SIGNATURE) else _size_of_jpeg(self.data)
-        if found is None or not all(found):
+        size = _size_of_png(self.data) if self.data.startswith(SIGNATURE) else _size_of_jpeg(self.data)
+        if size is None or not all(size):
             raise UsageError(
                 "The picture is neither a whole PNG nor a whole JPEG file. Give an array, or save it as one."
             )
-        return found
+        return size
 
     def header(self) -> dict[str, Any]:
         width, height = self.size
@@ -72,12 +72,12 @@ class Picture:
     def read(cls, header: Mapping[str, Any]) -> "Picture":
         """From plain data. Raises ValueError for what is not the picture that its own header says."""
         try:
-            found = cls(base64.b64decode(header["data"], validate=True))
+            picture = cls(base64.b64decode(header["data"], validate=True))
         except (KeyError, ValueError, UsageError) as error:
             raise ValueError(f"its picture is damaged: {error}") from error
-        if found.header() != dict(header):
+        if picture.header() != dict(header):
             raise ValueError("its picture is not what it says of itself")
-        return found
+        return picture
 
 
 @dataclass(frozen=True)

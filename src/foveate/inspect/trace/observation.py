@@ -32,7 +32,7 @@ class Observation:
     values: dict[int, Tensor] = field(default_factory=dict)
     """The values of records, by the record's id."""
     others: list[_Explained] = field(default_factory=list)
-    """Weights of mechanisms that are no `Attention`: they follow from the formula, pair by pair."""
+    """Explanations of mechanisms other than `Attention`, whose weights follow from their own formula."""
     difference: float | None = None
 
     def __repr__(self) -> str:
@@ -46,7 +46,7 @@ class Observation:
         return iter(self.recording.records)
 
     def explained(self, tracks: dict[str, Track], example: int) -> Iterator[Site]:
-        """The mechanisms that are no `Attention`, as sites of given weights."""
+        """The mechanisms other than `Attention`, as sites with stored weights."""
         for other in self.others:
             weights = other.seen.weights[example].float().cpu()
             queries = next(iter(tracks)) if other.kind == "self" else list(tracks)[-1]
@@ -108,12 +108,12 @@ def observe(model: nn.Module, *, values: bool = True, check: bool = True) -> Ite
     True
     """
     with record(model) as recording:
-        seen = Observation(recording)
+        observation = Observation(recording)
         watched = [(name, module) for name, module in model.named_modules() if _runs(module)]
         for name, module in watched:
-            module.run = _watching(seen, name, module, values, check)
+            module.run = _watching(observation, name, module, values, check)
         try:
-            yield seen
+            yield observation
         finally:
             for _, module in watched:
                 del module.run
@@ -123,7 +123,9 @@ def _runs(module: nn.Module) -> bool:
     return callable(getattr(module, "run", None)) and callable(getattr(module, "explain", None))
 
 
-def _watching(seen: Observation, name: str, module: nn.Module, values: bool, check: bool) -> Callable[..., Tensor]:
+def _watching(
+    observation: Observation, name: str, module: nn.Module, values: bool, check: bool
+) -> Callable[..., Tensor]:
     run: Callable[..., Tensor] = module.run  # type: ignore[assignment]
 
     def watched(query: Tensor, key: Tensor, value: Tensor, **keywords: Any) -> Tensor:
@@ -132,13 +134,13 @@ def _watching(seen: Observation, name: str, module: nn.Module, values: bool, che
             if not isinstance(module, Attention):
                 kind: SiteKind = "self" if query.shape[2] == key.shape[2] else "cross"
                 explain: Callable[..., Explanation] = module.explain  # type: ignore[assignment]
-                seen.others.append(_Explained(name, kind, explain(query, key, value, at=keywords.get("at"))))
+                observation.others.append(_Explained(name, kind, explain(query, key, value, at=keywords.get("at"))))
             else:
-                if values and seen.recording.records:
-                    seen.values[id(seen.recording.records[-1])] = value.detach()
+                if values and observation.recording.records:
+                    observation.values[id(observation.recording.records[-1])] = value.detach()
                 if check and not keywords.get("dropout"):
                     far = _difference(module, query, key, value, context, keywords)
-                    seen.difference = far if seen.difference is None else max(seen.difference, far)
+                    observation.difference = far if observation.difference is None else max(observation.difference, far)
         return context
 
     return watched

@@ -164,35 +164,36 @@ def require_tensors(site: Site, where: str) -> None:
     """Raises DamagedError for a tensor that is missing, or of another type or size than the header says."""
     heads, kv_heads, queries, keys = site.heads, site.kv_heads, site.queries, site.keys
     one = (1, heads)
-    asked: dict[str, tuple[Kind, Sequence[Sequence[int] | None]]] = {
+    requirements: dict[str, tuple[Kind, Sequence[Sequence[int] | None]]] = {
         "statistic": (_is_float, [[heads], [queries]]),
         "query_position": (_is_whole, [[queries]]),
         "key_position": (_is_whole, [[keys]]),
     }
     if site.score["kind"] == "dense":
-        asked["scores"] = _is_float, [[heads], [queries], [keys]]
+        requirements["scores"] = _is_float, [[heads], [queries], [keys]]
     else:
-        asked |= {"query": (_is_float, [[heads], [queries], None]), "key": (_is_float, [[kv_heads], [keys], None])}
+        requirements["query"] = _is_float, [[heads], [queries], None]
+        requirements["key"] = _is_float, [[kv_heads], [keys], None]
     if site.score["kind"] in ("additive", "leaky"):
-        asked["vector"] = _is_float, [one, None]
+        requirements["vector"] = _is_float, [one, None]
     if site.bias is not None:
         dense = site.bias["kind"] == "dense"
-        asked["bias"] = _is_float, [one, [queries], [keys]] if dense else [one, None]
+        requirements["bias"] = _is_float, [one, [queries], [keys]] if dense else [one, None]
     if site.reweight is not None and site.reweight["kind"] == "dense":
-        asked["reweight"] = _is_float, [one, [queries], [keys]]
+        requirements["reweight"] = _is_float, [one, [queries], [keys]]
     optional: dict[str, tuple[Kind, Sequence[Sequence[int] | None]]] = {
         "visible": (_is_bytes, [one, [queries], [(keys + 7) // 8]]),
         "real": (_is_bool, [[keys]]),
         "centre": (_is_float, [one, [queries]]),
         "value": (_is_float, [[kv_heads, heads], [keys], None]),
     }
-    for name, (kind, sizes) in {**optional, **asked}.items():
+    for name, (kind, sizes) in {**optional, **requirements}.items():
         tensor = site.tensors.get(name)
-        if tensor is None and name in asked:
+        if tensor is None and name in requirements:
             raise DamagedError(f"{where}: {site.name} has no tensor {name!r}.")
         if tensor is not None and not (kind(tensor) and _fits(tensor, sizes)):
-            told = f"{name!r} of {tuple(tensor.shape)} and {tensor.dtype}"
-            raise DamagedError(f"{where}: {site.name} has {told}, which does not fit its header.")
+            description = f"{name!r} of {tuple(tensor.shape)} and {tensor.dtype}"
+            raise DamagedError(f"{where}: {site.name} has {description}, which does not fit its header.")
     _require_together(site, where)
 
 

@@ -130,15 +130,15 @@ class Site:
         if not len(query) or not len(key):
             return torch.zeros(len(query), len(key), dtype=torch.bool)
         left, right = self.native
-        seen = None
+        visible = None
         if int(query.max()) - int(key.min()) > left:
-            seen = query[:, None] - key <= left
+            visible = query[:, None] - key <= left
         if int(key.max()) - int(query.min()) > right:
             near = key - query[:, None] <= right
-            seen = near if seen is None else seen & near
+            visible = near if visible is None else visible & near
         if real is not None and not bool(real.all()):
-            seen = real.expand(len(query), -1) if seen is None else seen & real
-        return seen
+            visible = real.expand(len(query), -1) if visible is None else visible & real
+        return visible
 
     def weights(
         self, head: int, rows: Rows = slice(None), columns: Rows = slice(None)
@@ -223,12 +223,12 @@ class Site:
         at = self._at(slice(head, head + 1))
         at = replace(at.rows(slice(None)), **_rows_of(at, rows))
         if isinstance(columns, slice):
-            seen = self.rule(at.columns(columns))
+            visible = self.rule(at.columns(columns))
         else:
-            seen = self.rule(at)
-            seen = seen.expand(*seen.shape[:3], self.keys)[..., columns]
+            visible = self.rule(at)
+            visible = visible.expand(*visible.shape[:3], self.keys)[..., columns]
         width = len(torch.arange(self.keys)[columns])
-        return seen[0, 0].expand(at.query.shape[2], width)
+        return visible[0, 0].expand(at.query.shape[2], width)
 
     def _at(self, heads: slice) -> Positions:
         centre = self.tensors.get("centre")
@@ -311,8 +311,8 @@ def _tile(
         logs = scores.div_(temperature).sub_(finite(statistic)[:, None])
         weights = logs.exp_()
         return weights if visible is None else weights.masked_fill_(~visible, 0.0)
-    seen = torch.ones(1, 1, dtype=torch.bool) if visible is None else visible
-    return normaliser.tile(scores[None, None], seen[None, None], statistic[None, None], first=first)[0, 0]
+    shown = torch.ones(1, 1, dtype=torch.bool) if visible is None else visible
+    return normaliser.tile(scores[None, None], shown[None, None], statistic[None, None], first=first)[0, 0]
 
 
 def finite(statistic: Float[Tensor, " query"]) -> Float[Tensor, " query"]:

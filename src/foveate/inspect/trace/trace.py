@@ -95,7 +95,7 @@ class Trace:
         the keys' ("source") and the last the queries' ("target"). Without tracks, positions are numbered.
         """
         sites, named = [], dict(tracks or {})
-        found = pedigree or Pedigree()
+        facts = pedigree or Pedigree()
         observed = recording if not isinstance(recording, Recording) else None
         for record in recording:
             names = _tracks_of(record, named)
@@ -112,15 +112,15 @@ class Trace:
                 value=None if observed is None else observed.values.get(id(record)),
                 stored=stored,
             )
-            found = replace(found, rounding=max(found.rounding or 0.0, rounding_of(record, site, example)))
+            facts = replace(facts, rounding=max(facts.rounding or 0.0, rounding_of(record, site, example)))
             sites.append(site)
         if observed is not None:
-            found = found if found.difference is not None else replace(found, difference=observed.difference)
+            facts = facts if facts.difference is not None else replace(facts, difference=observed.difference)
             sites += [
                 site for site in observed.explained(named, example) if layers is None or site.layer in set(layers)
             ]
         links = None if gold is None else tuple((int(t), int(s)) for t, s in gold)
-        trace = cls(tracks=named, sites=tuple(sites), pedigree=found, gold=links)
+        trace = cls(tracks=named, sites=tuple(sites), pedigree=facts, gold=links)
         return trace if heads is None else trace.select(heads=heads)
 
     @property
@@ -165,23 +165,23 @@ class Trace:
         rows: slice | None = None,
     ) -> "Trace":
         """Some layers or sites, some heads of each, some of the queries."""
-        wanted = None if sites is None else {self.index(site) for site in sites}
+        indices = None if sites is None else {self.index(site) for site in sites}
         levels = None if layers is None else set(layers)
-        kept = [
+        chosen = [
             site
             for number, site in enumerate(self.sites)
-            if (wanted is None or number in wanted) and (levels is None or site.layer in levels)
+            if (indices is None or number in indices) and (levels is None or site.layer in levels)
         ]
         tracks = dict(self.tracks)
         opens = self.opens
         if heads is not None:
-            kept = [_with_heads(site, heads) for site in kept]
+            chosen = [_with_heads(site, heads) for site in chosen]
             if opens is not None and opens[1] is not None:
                 opens = opens[0], list(heads).index(opens[1]) if opens[1] in heads else None
         if rows is not None:
-            tracks |= {f"{site.query} (part)": self.tracks[site.query].cut(rows) for site in kept}
-            kept = [_with_rows(site, rows) for site in kept]
-        return replace(self, sites=tuple(kept), tracks=tracks, opens=opens)
+            tracks |= {f"{site.query} (part)": self.tracks[site.query].cut(rows) for site in chosen}
+            chosen = [_with_rows(site, rows) for site in chosen]
+        return replace(self, sites=tuple(chosen), tracks=tracks, opens=opens)
 
     def header(self) -> dict[str, Any]:
         """What viewers are told: trace.json, with labels without the marks of pieces."""
@@ -193,10 +193,10 @@ class Trace:
         """The viewer in a frame that may run scripts and nothing else; a sentence where that cannot be."""
         size = sum(tensor.nbytes for site in self.sites for tensor in site.tensors.values())
         if size > EMBEDDED:
-            said = (
+            sentence = (
                 f"{self!r} holds {size / 1e6:,.0f} MB, too much for a notebook: select(…) heads or rows, or write it."
             )
-            return f"<p>{escape(said)}</p>"
+            return f"<p>{escape(sentence)}</p>"
         try:
             page = escape(standalone(self), quote=True)
         except FoveateError as error:
@@ -307,9 +307,9 @@ def _with_rows(site: Site, rows: slice) -> Site:
 
 
 def require_header(header: Mapping[str, Any], where: str) -> None:
-    """Raises DataError for what is no trace, or one of another version."""
+    """Raises DataError for the header of something else or of another version."""
     if header.get("format") != FORMAT:
-        raise DataError(f"{where} is no trace: its format is {header.get('format')!r}. A trace says {FORMAT!r}.")
+        raise DataError(f"{where} is not a trace: its format is {header.get('format')!r} instead of {FORMAT!r}.")
     if header.get("version") not in VERSIONS:
         raise DataError(
             f"{where} has trace version {header.get('version')!r}, but this version of foveate reads "

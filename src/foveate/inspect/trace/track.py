@@ -124,7 +124,7 @@ class Track:
                     parts[name] = kind.read(parts[name])
             return cls(**{**parts, "places": _places(parts.get("places"))})
         except (AttributeError, KeyError, TypeError, ValueError, UsageError) as error:
-            raise DataError(f"{where} is no sequence of labels: {error}") from error
+            raise DataError(f"{where} is not a sequence of labels: {error}") from error
 
 
 def sentence_spans(pieces: Sequence[str], words: Sequence[Span]) -> tuple[Span, ...]:
