@@ -24,6 +24,7 @@ from foveate.attention import (
     record,
     window,
 )
+from foveate.attention.efficient.linear import LinearAttention
 from foveate.attention.score import form_of
 from foveate.data.batch import Batch
 from foveate.errors import UsageError
@@ -389,3 +390,16 @@ def test_a_pair_network_needs_no_base_class() -> None:
     attention, tensors = Attention(Sum(), visibility=GRAPH), given()
     assert refusing(attention, *tensors[:2])["edges"] == ()
     torch.testing.assert_close(attention.run(*tensors), attention.explain(*tensors).context, atol=1e-5, rtol=1e-4)
+
+
+@torch.no_grad()
+def test_linear_attention_is_kept_as_its_features() -> None:
+    attention, (query, key, value) = LinearAttention(visibility=causal()), given()
+    with record(attention) as seen:
+        attention.run(query, key, value)
+    (site,) = Trace.of(seen, {"words": Track.numbered(LENGTH)}).sites
+    assert site.score == {"kind": "product", "factor": 1.0}
+    assert site.formula == "proportional(φ(q)·φ(k)) over causal()"
+    weights = attention.explain(query, key, value).weights
+    for head in range(HEADS):
+        torch.testing.assert_close(site.weights(head)[0], weights[0, head], atol=2e-3, rtol=1e-2)

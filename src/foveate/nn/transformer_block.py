@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from foveate.attention import (
     AnyMechanismConfig,
     AttentionConfig,
-    LocationAwareConfig,
     MechanismConfig,
     Positions,
     Visibility,
@@ -19,6 +18,7 @@ from foveate.attention import (
 )
 from foveate.attention.check import require_positive, require_rates
 from foveate.attention.mechanism import require_no_segments, shortest
+from foveate.config.field import kind_of
 from foveate.nn.dropout import add_dropped, add_dropped_and_norm
 from foveate.nn.feedforward import Activation, FeedForward
 from foveate.nn.multihead import KeyValue, MultiHeadAttention, PackedKeyValue
@@ -135,9 +135,10 @@ def require_parallel(site: str, attention: MechanismConfig) -> None:
     before, one that learns from a reward for each step, or one that separates several texts in a row.
     """
     require_no_segments(**{site: attention})
-    if isinstance(getattr(attention, "score", None), LocationAwareConfig):
+    score = getattr(attention, "score", None)
+    if getattr(score, "needs_step_before", False):
         raise ValueError(
-            f'{site}.score cannot be "location_aware": it needs the weights of the step before, and a Transformer '
+            f'{site}.score cannot be "{kind_of(type(score))}": it needs the weights of the step before, and a Transformer '
             "computes all positions at once. Choose another score, or a recurrent decoder"
         )
     normaliser = getattr(attention, "normaliser", None)

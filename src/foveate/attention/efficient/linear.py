@@ -9,6 +9,7 @@ from torch import Tensor
 
 from foveate.attention.check import require_equal_width, require_one_width
 from foveate.attention.efficient.kernel import KernelAttention, Proportional
+from foveate.attention.score import Product
 from foveate.attention.visibility import Visibility
 
 
@@ -40,6 +41,12 @@ class Elu:
     ) -> Float[Tensor, "batch heads query key"]:
         require_equal_width("Linear attention", query_features, key_features)
         return query_features @ key_features.mT
+
+    def form(self) -> Product:
+        return Product(self.query_features, self.key_features)
+
+    def symbol(self, head_dim: int) -> str:
+        return "φ(q)·φ(k)"
 
     def __call__(
         self, query: Float[Tensor, "batch heads query dim"], key: Float[Tensor, "batch heads key dim"]

@@ -1,7 +1,7 @@
 """Scores that look at places: where the query alone points, and where the step before looked."""
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -217,6 +217,8 @@ class LocationAwareConfig:
     channels: int = 10
     width: int = 101
     """Places that a filter covers: odd."""
+    needs_step_before: ClassVar[bool] = True
+    """Only decoders that take one step after the other have the weights of the step before."""
 
     def __post_init__(self) -> None:
         require_hidden(self.hidden_dim)
