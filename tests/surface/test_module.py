@@ -16,10 +16,7 @@ TOGETHER = {
     "foveate.tasks": "the list of tasks and what a task is",
 }
 """Rooms in which modules still need each other, and why."""
-SHARED = {
-    *("attention", "additive", "product", "position", "score", "rule", "segment", "export", "look", "plan", "report"),
-    *("labelled", "pair", "text", "bert", "hugging_face", "marian", "word", "alignment", "size", "subject"),
-}
+SHARED = {"export", "plan", "report", "text", "alignment", "size", "subject"}
 """Names that more than one module still has."""
 
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from foveate.attention import Attention, ScaledDot
 from foveate.cli.command import commands
 from foveate.config import build, setting
-from foveate.inspect.look import Looking
+from foveate.inspect.looking import Looking
 from foveate.inspect.trace import Trace
 from foveate.inspect.value import observed
 from foveate.metrics import Score

@@ -15,7 +15,7 @@ from foveate.attention.chooser import Choice, choose
 from foveate.attention.claim import is_hooked
 from foveate.attention.normaliser import Normaliser, Softmax, softmax_temperature
 from foveate.attention.paths import PATHS
-from foveate.attention.paths.additive import looked_back
+from foveate.attention.paths.additive_cpu import looked_back
 from foveate.attention.paths.materialised import biased_scores, materialise
 from foveate.attention.paths.path import Path, share_heads
 from foveate.attention.plan import Plan, PlannedPath

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, NamedTuple, NoReturn
 import numpy as np
 
 from foveate.data.row import Row
-from foveate.data.segment import TAB, joined
 from foveate.data.text import free_columns, read_cells, read_lines, require_only
+from foveate.data.text_pair import TAB, joined
 from foveate.data.tokeniser import BOS, EOS, SPECIALS, UNKNOWN, Tokeniser, TokeniserConfig, load_tokeniser
 from foveate.errors import DataError
 from foveate.nn.embed import Tokens

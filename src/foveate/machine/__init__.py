@@ -6,8 +6,8 @@ the processor says of itself. No command measures at its start.
 
 from foveate.machine.file import keep, kept, own_file
 from foveate.machine.measure import measured, race
-from foveate.machine.rule import Choice, Processor, by_rules, choices
 from foveate.machine.switch import Tuning, current, small_products, use
+from foveate.machine.switch_rule import Choice, Processor, by_rules, choices
 
 __all__ = [
     "Choice",

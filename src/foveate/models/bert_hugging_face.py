@@ -10,7 +10,7 @@ from torch import Tensor
 from foveate.attention import AttentionConfig
 from foveate.models.bert import BERT, BERTConfig
 from foveate.models.bert_kin import as_bert
-from foveate.models.hugging_face import (
+from foveate.models.hugging_face_folder import (
     CONFIG,
     WEIGHTS,
     activation_of,

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from foveate.models.hugging_face import setting
+from foveate.models.hugging_face_folder import setting
 
 BERTS = ("bert", "roberta", "distilbert")
 """The kinds of models that are encoders of BERT's formula."""

@@ -9,7 +9,7 @@ from foveate.attention.check import require_positive, require_rates
 from foveate.attention.mechanism import shortest
 from foveate.config.field import setting
 from foveate.data.batch import Batch
-from foveate.data.segment import segments
+from foveate.data.text_pair import segments
 from foveate.models.bert import BERTConfig, BERTEncoder
 from foveate.nn.dropout import dropout
 from foveate.nn.embed import Input, Tokens, embed, input_of

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from foveate.attention import AttentionConfig, Rotary
 from foveate.errors import DataError
-from foveate.models.hugging_face import (
+from foveate.models.hugging_face_folder import (
     CONFIG,
     WEIGHTS,
     described,

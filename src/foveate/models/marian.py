@@ -11,7 +11,7 @@ from torch import Tensor
 
 from foveate.attention import AttentionConfig
 from foveate.errors import DataError
-from foveate.models.hugging_face import (
+from foveate.models.hugging_face_folder import (
     CONFIG,
     WEIGHTS,
     described,

@@ -17,7 +17,7 @@ from foveate.data.text import require_texts
 from foveate.data.tokeniser import HuggingFaceTokeniser
 from foveate.errors import DataError, UsageError
 from foveate.inspect import Trace, Track
-from foveate.inspect.look import Looking
+from foveate.inspect.looking import Looking
 from foveate.inspect.trace import Pedigree
 from foveate.inspect.value import observed
 from foveate.models import BERT

@@ -25,7 +25,7 @@ from foveate.data.tokeniser import (
     WordTokeniser,
     load_tokeniser,
 )
-from foveate.data.tokeniser.marian import MarianTokeniser
+from foveate.data.tokeniser.marian_tokeniser import MarianTokeniser
 from foveate.errors import DataError, SetupError, UsageError
 
 LINES = ["the cat sat on the mat", "the dog sat on the log", "naïve café", "кот и собака", "a cat and a dog"] * 4

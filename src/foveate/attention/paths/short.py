@@ -18,7 +18,7 @@ from foveate.attention.paths.derivative import by_definition
 from foveate.attention.paths.dot import Dots, attended, dot_product_reasons, dots
 from foveate.attention.paths.hidden import silence
 from foveate.attention.paths.path import Cost, Formula
-from foveate.attention.paths.product import ProductPath
+from foveate.attention.paths.plain_product import ProductPath
 from foveate.attention.paths.rule_mask import mask_of
 from foveate.attention.position import Positions, traced
 from foveate.attention.visibility import TRIANGLE, Visibility

@@ -1,10 +1,10 @@
 """Data made by rules: always the same for a seed, and with the right answer known."""
 
 from foveate.data.synthetic.curve import curves
-from foveate.data.synthetic.labelled import Labelled
+from foveate.data.synthetic.labelled_sequence import Labelled
 from foveate.data.synthetic.list_operation import LIST_TOKENS, list_operations
 from foveate.data.synthetic.opinion import opinions
-from foveate.data.synthetic.pair import Rule, synthetic
+from foveate.data.synthetic.rule_pair import Rule, synthetic
 from foveate.data.synthetic.shape import SHAPES, shapes
 from foveate.data.synthetic.tagged import tagged_sentences
 

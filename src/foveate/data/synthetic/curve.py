@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from foveate.data.synthetic.labelled import Labelled
+from foveate.data.synthetic.labelled_sequence import Labelled
 
 GROUND, DASH, MARK = 1, 2, 3
 """The three levels of grey, as ids."""

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from foveate.data.synthetic.labelled import Labelled
+from foveate.data.synthetic.labelled_sequence import Labelled
 
 OPERATIONS: dict[str, Callable[[list[int]], int]] = {
     "[MIN": min,

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterator
 
-from foveate.data.synthetic.labelled import Labelled
+from foveate.data.synthetic.labelled_sequence import Labelled
 
 GOOD = ("brilliant", "charming", "clever", "delightful", "gripping", "moving", "splendid", "witty")
 BAD = ("boring", "clumsy", "dreadful", "dull", "feeble", "hollow", "tedious", "wooden")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from foveate.data.synthetic.labelled import Labelled
+from foveate.data.synthetic.labelled_sequence import Labelled
 
 Field = np.ndarray
 """A number for every pixel."""

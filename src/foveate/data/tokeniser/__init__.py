@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from foveate.config import build
-from foveate.data.tokeniser.bert import BERTTokeniser
+from foveate.data.tokeniser.bert_tokeniser import BERTTokeniser
 from foveate.data.tokeniser.byte import ByteConfig, ByteTokeniser
 from foveate.data.tokeniser.character import CharacterConfig, CharacterTokeniser
-from foveate.data.tokeniser.hugging_face import HuggingFaceTokeniser
-from foveate.data.tokeniser.marian import MarianTokeniser
+from foveate.data.tokeniser.hugging_face_tokeniser import HuggingFaceTokeniser
+from foveate.data.tokeniser.marian_tokeniser import MarianTokeniser
 from foveate.data.tokeniser.subword import SentencePieceConfig, SentencePieceTokeniser
 from foveate.data.tokeniser.tokeniser import BOS, EOS, PAD, SPECIALS, UNKNOWN, Tokeniser, read_content
-from foveate.data.tokeniser.word import WordConfig, WordTokeniser
+from foveate.data.tokeniser.word_tokeniser import WordConfig, WordTokeniser
 from foveate.errors import DataError, SetupError
 
 TokeniserConfig = ByteConfig | CharacterConfig | WordConfig | SentencePieceConfig

@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from foveate.attention.onnx import Places
-from foveate.export.onnx import attention
+from foveate.export.onnx import attention_graph
 from foveate.export.onnx.operator_graph import Graph
 from foveate.export.plain_attention import POSITIONS, position_table
 from foveate.nn.position_vector import NoPosition, UnitInterval
@@ -21,14 +21,14 @@ def refusals(name: str, blocks: Iterable[nn.Module]) -> list[str]:
     return [
         reason
         for number, block in enumerate(blocks)
-        for reason in attention.refusals(f"{name} {number}", block.attention)  # type: ignore[arg-type]
+        for reason in attention_graph.refusals(f"{name} {number}", block.attention)  # type: ignore[arg-type]
     ]
 
 
 def limit(max_length: int | None, position: nn.Module | None, blocks: Iterable[nn.Module]) -> int | None:
     """The most positions that graphs of such blocks represent; None when there is no limit."""
     endless = position is None or type(position) in (NoPosition, UnitInterval)
-    if endless and not any(attention.uses_tables(block.attention) for block in blocks):  # type: ignore[arg-type]
+    if endless and not any(attention_graph.uses_tables(block.attention) for block in blocks):  # type: ignore[arg-type]
         return max_length
     return max_length or POSITIONS
 
@@ -64,7 +64,7 @@ def encoded(graph: Graph, blocks: Iterable[Any], x: str, batch: str, places: Pla
 
 
 def _look(graph: Graph, x: str, *rest: Any) -> str:
-    return attention.attended(graph, x, *rest)[0]
+    return attention_graph.attended(graph, x, *rest)[0]
 
 
 def pasts(graph: Graph, blocks: Iterable[Any]) -> Iterator[tuple[str, ...]]:
@@ -79,7 +79,7 @@ def pasts(graph: Graph, blocks: Iterable[Any]) -> Iterator[tuple[str, ...]]:
 def past(graph: Graph, x: str, block: Any, before: tuple[str, ...], rows: str, places: Places) -> str:
     """Self-attention of new positions to themselves and all before: they join the state."""
     own = block.attention
-    output, present = attention.attended(graph, x, own, rows, places, before)
+    output, present = attention_graph.attended(graph, x, own, rows, places, before)
     for name, value in zip(before, present, strict=True):
         graph.output(f"new.{name}", value, ["rows", own.num_kv_heads, "present", own.head_dim])
     return output

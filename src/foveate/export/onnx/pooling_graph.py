@@ -5,7 +5,7 @@ from typing import Any
 from torch import nn
 
 from foveate.attention import Attention, padding
-from foveate.export.onnx import score
+from foveate.export.onnx import score_graph
 from foveate.export.onnx.encoder_graph import Texts
 from foveate.export.onnx.operator_graph import Graph
 from foveate.export.plain_attention import rule_refusals
@@ -19,7 +19,7 @@ def refusals(pooling: nn.Module) -> list[str]:
     attention = pooling.attention
     if not isinstance(attention, Attention):
         return [f"pooling: {type(attention).__name__} is a formula of its own"]
-    return [f"pooling: {why}" for why in (*score.refusals(attention.score), *rule_refusals(attention, padding()))]
+    return [f"pooling: {why}" for why in (*score_graph.refusals(attention.score), *rule_refusals(attention, padding()))]
 
 
 def pooled(graph: Graph, pooling: nn.Module, texts: Texts, x: str, dim: int) -> tuple[str, str]:
@@ -42,7 +42,7 @@ def _attended(graph: Graph, pooling: AttentionPooling, texts: Texts, padded: str
     asks: Any = pooling.attention.score  # type: ignore[attr-defined]
     keys = graph.op("Unsqueeze", padded, graph.whole(1))
     query = graph.table(pooling.query[None, None, None])
-    scores = score.compared(graph, asks, query, score.key_features(graph, asks, keys), head_dim=dim)
+    scores = score_graph.compared(graph, asks, query, score_graph.key_features(graph, asks, keys), head_dim=dim)
     weights = graph.op("Softmax", graph.op("Add", scores, graph.hidden(texts.real, 1, 2)), axis=-1)
     context = graph.op("Squeeze", graph.op("MatMul", weights, keys), graph.whole(1, 2))
     return context, graph.op("Squeeze", weights, graph.whole(1, 2))

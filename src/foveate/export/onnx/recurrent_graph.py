@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from foveate.attention import Attention, padding
-from foveate.export.onnx import score, stack
+from foveate.export.onnx import score_graph, stack
 from foveate.export.onnx.operator_graph import Graph
 from foveate.export.onnx.stack import Layers, Sizes
 from foveate.export.plain_attention import rule_refusals
@@ -22,7 +22,7 @@ def refusals(model: RecurrentSeq2Seq) -> list[str]:
     attention = model.attention
     if not isinstance(attention, Attention):
         return [f"its attention, {type(attention).__name__}, is a formula of its own"]
-    reasons = [*score.refusals(attention.score), *rule_refusals(attention, padding())]
+    reasons = [*score_graph.refusals(attention.score), *rule_refusals(attention, padding())]
     return [f"attention: {reason}" for reason in reasons]
 
 
@@ -133,7 +133,7 @@ def _memory(graph: Graph, model: RecurrentSeq2Seq) -> Callable[[str], str]:
 
     def context(query: str) -> str:
         grouped = graph.shaped(query, sentences, 1, -1, _query_dim(model))
-        scores = score.compared(graph, asks, grouped, keys, head_dim=_query_dim(model))
+        scores = score_graph.compared(graph, asks, grouped, keys, head_dim=_query_dim(model))
         weights = graph.op("Softmax", graph.op("Add", scores, bias), axis=-1)
         return graph.shaped(graph.op("MatMul", weights, values), -1, model.encoder.output_dim)
 
@@ -142,13 +142,15 @@ def _memory(graph: Graph, model: RecurrentSeq2Seq) -> Callable[[str], str]:
 
 def _features(graph: Graph, model: RecurrentSeq2Seq, hidden: str) -> str:
     head = graph.whole(1)
-    return graph.op("Squeeze", score.key_features(graph, _score(model), graph.op("Unsqueeze", hidden, head)), head)
+    return graph.op(
+        "Squeeze", score_graph.key_features(graph, _score(model), graph.op("Unsqueeze", hidden, head)), head
+    )
 
 
 def _feature_dim(model: RecurrentSeq2Seq) -> int:
     """The width of what the score makes of the keys; 0 where it takes them as they are."""
     asks = _score(model)
-    return score.feature_dim(asks, model.encoder.output_dim) if score.changes_keys(asks) else 0
+    return score_graph.feature_dim(asks, model.encoder.output_dim) if score_graph.changes_keys(asks) else 0
 
 
 def _score(model: RecurrentSeq2Seq) -> Any:

@@ -7,7 +7,7 @@ from torch import nn
 from foveate.attention import padding
 from foveate.attention.onnx import Places
 from foveate.export.onnx import block_graph
-from foveate.export.onnx.attention import heads, joined_heads
+from foveate.export.onnx.attention_graph import heads, joined_heads
 from foveate.export.onnx.operator_graph import Graph
 from foveate.export.plain_attention import POSITIONS, multihead_refusals, score_factor
 from foveate.models import Transformer

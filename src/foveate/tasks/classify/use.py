@@ -18,19 +18,19 @@ from foveate.data.label import Labels
 from foveate.data.labelled import LabelledText, TextRows
 from foveate.data.reader import RowMaker
 from foveate.data.row import Row
-from foveate.data.segment import TAB, joined, segments, split
 from foveate.data.text import require_texts
+from foveate.data.text_pair import TAB, joined, segments, split
 from foveate.data.tokeniser import BOS, HuggingFaceTokeniser, Tokeniser
 from foveate.errors import DataError, UsageError
 from foveate.inspect import Picture, Trace, Track
 from foveate.inspect.alignment import Alignment
-from foveate.inspect.look import Looking
+from foveate.inspect.looking import Looking
 from foveate.inspect.self_attention import self_attention
 from foveate.inspect.value import observed
 from foveate.models import BERT
 from foveate.models.bert_hugging_face import from_bert
 from foveate.models.bert_kin import BERTS
-from foveate.models.hugging_face import read_folder
+from foveate.models.hugging_face_folder import read_folder
 from foveate.nn.pooling import AttentionPooling
 from foveate.nn.room import within_tensors
 from foveate.storage.checkpoint import load_weights, restore_model

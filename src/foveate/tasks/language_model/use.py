@@ -15,7 +15,7 @@ from foveate.decode import DecodeConfig, Hypothesis, SampleConfig, beam_size, de
 from foveate.errors import DataError, UsageError
 from foveate.inspect import Trace
 from foveate.inspect.alignment import Alignment
-from foveate.inspect.look import Looking
+from foveate.inspect.looking import Looking
 from foveate.inspect.self_attention import self_attention
 from foveate.inspect.value import observed
 from foveate.models import GPT, LanguageModel, Llama

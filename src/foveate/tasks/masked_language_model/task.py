@@ -16,8 +16,8 @@ from foveate.data.batch import Batch
 from foveate.data.batching import BatchPlan, groups
 from foveate.data.block import blocks_in_turn
 from foveate.data.gap import GapConfig, Gaps
-from foveate.data.segment import SegmentedRows, read_segmented, segments
 from foveate.data.store import TokenStore
+from foveate.data.text_pair import SegmentedRows, read_segmented, segments
 from foveate.data.tokeniser import BOS, EOS, CharacterConfig, TokeniserConfig
 from foveate.models import BERT, BERTConfig
 from foveate.nn.loss import Loss, cross_entropy

@@ -11,19 +11,19 @@ from jaxtyping import Float
 from torch import Tensor
 
 from foveate.data.batch import Batch
-from foveate.data.segment import TAB, SegmentedRows, segmented, segments, split
 from foveate.data.text import require_texts
+from foveate.data.text_pair import TAB, SegmentedRows, segmented, segments, split
 from foveate.data.tokeniser import BOS, EOS, SPECIALS, HuggingFaceTokeniser, Tokeniser
 from foveate.errors import DataError, UsageError
 from foveate.inspect import Trace
 from foveate.inspect.alignment import Alignment
-from foveate.inspect.look import Looking
+from foveate.inspect.looking import Looking
 from foveate.inspect.self_attention import self_attention
 from foveate.inspect.value import observed
 from foveate.models import BERT
 from foveate.models.bert_hugging_face import GAP_HEAD, from_bert
 from foveate.models.bert_kin import BERTS, as_bert
-from foveate.models.hugging_face import read_folder
+from foveate.models.hugging_face_folder import read_folder
 from foveate.storage.run import class_of, model_type_of
 from foveate.tasks.hugging_face import require_kind
 from foveate.tasks.masked_language_model.task import MaskedLanguageModelConfig, MaskedLanguageModelTask, score

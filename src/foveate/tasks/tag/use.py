@@ -16,7 +16,7 @@ from foveate.data.tokeniser import UNKNOWN, Tokeniser
 from foveate.data.word import WordBatch
 from foveate.errors import DataError
 from foveate.inspect import Trace
-from foveate.inspect.look import Looking
+from foveate.inspect.looking import Looking
 from foveate.inspect.value import observed
 from foveate.models.tagger import PieceTagger, Tagger
 from foveate.nn.room import within_tensors

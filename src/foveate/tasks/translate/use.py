@@ -13,16 +13,16 @@ from foveate.data.batch import Batch
 from foveate.data.batching import groups
 from foveate.data.text import normalise, require_texts
 from foveate.data.tokeniser import BOS, EOS, PAD, MarianTokeniser, Tokeniser
-from foveate.data.tokeniser.marian import order_of, vocabulary
+from foveate.data.tokeniser.marian_tokeniser import order_of, vocabulary
 from foveate.decode import BeamConfig, DecodeConfig, Hypothesis, beam_size
 from foveate.errors import DataError, UsageError
 from foveate.inspect import Trace, Track
 from foveate.inspect.alignment import Alignment
-from foveate.inspect.look import Looking
+from foveate.inspect.looking import Looking
 from foveate.inspect.trace import Observation, Pedigree
 from foveate.inspect.value import observed
 from foveate.models import Seq2Seq, Transformer
-from foveate.models.hugging_face import CONFIG, read_folder, setting
+from foveate.models.hugging_face_folder import CONFIG, read_folder, setting
 from foveate.models.marian import from_marian
 from foveate.models.renumbering import renumbered
 from foveate.nn.loss import cross_entropy

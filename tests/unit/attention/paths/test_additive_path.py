@@ -23,7 +23,7 @@ from foveate.attention import (
     everything,
     padding,
 )
-from foveate.attention.paths import AdditivePath, ChunkedPath, MaterialisedPath, Path, additive, pairwise
+from foveate.attention.paths import AdditivePath, ChunkedPath, MaterialisedPath, Path, additive_cpu, pairwise
 from foveate.attention.paths.materialised import materialise
 from foveate.attention.paths.pairwise import pair_weights
 
@@ -204,7 +204,7 @@ def test_blocks_of_queries_give_what_one_piece_gives(monkeypatch: pytest.MonkeyP
         return [context, *torch.autograd.grad(context.square().sum(), [*tensors, *site.parameters()])]
 
     whole = outcome()
-    monkeypatch.setattr(additive, "ROOM", 4 * 3 * 4 * 9 * 2)
+    monkeypatch.setattr(additive_cpu, "ROOM", 4 * 3 * 4 * 9 * 2)
     for one, other in zip(outcome(), whole, strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
 
@@ -235,10 +235,10 @@ def test_a_step_that_sees_where_the_last_one_looked_runs_on_the_kernel(kept: boo
         seen = materialise(*args, **rest)
         return seen.context, seen.weights
 
-    assert additive.looked_back(site, *leaves[:3], at=at, key_features=None) is not None
+    assert additive_cpu.looked_back(site, *leaves[:3], at=at, key_features=None) is not None
     for one, other in zip(outcome(Attention.step), outcome(whole), strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
-    assert additive.looked_back(site.double(), *(x.double() for x in leaves[:3]), at=at, key_features=None) is None
+    assert additive_cpu.looked_back(site.double(), *(x.double() for x in leaves[:3]), at=at, key_features=None) is None
 
 
 def test_draws_that_would_fall_into_blocks_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,7 +246,7 @@ def test_draws_that_would_fall_into_blocks_are_refused(monkeypatch: pytest.Monke
         return
     site, (query, key, _) = attention(normaliser=Hard(mode="sample")), inputs()
     assert not PATH.refuses(site, query, key, Positions.of(9, 9))
-    monkeypatch.setattr(additive, "ROOM", 4 * 3 * 4 * 9 * 2)
+    monkeypatch.setattr(additive_cpu, "ROOM", 4 * 3 * 4 * 9 * 2)
     assert PATH.refuses(site, query, key, Positions.of(9, 9)) == [f"{site.normaliser} draws for all queries at once"]
     assert not PATH.refuses(site, query[:, :, :2], key, Positions.of(2, 9))
 

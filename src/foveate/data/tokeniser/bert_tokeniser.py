@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from foveate.data.tokeniser.hugging_face import HuggingFaceTokeniser, Role
+from foveate.data.tokeniser.hugging_face_tokeniser import HuggingFaceTokeniser, Role
 from foveate.data.tokeniser.tokeniser import SPECIALS, UNKNOWN, Tokeniser, require_known
 from foveate.errors import DataError
 

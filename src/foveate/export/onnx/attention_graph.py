@@ -7,7 +7,7 @@ from typing import Any
 from foveate.attention import Attention, Visibility
 from foveate.attention.claim import claim
 from foveate.attention.onnx import Places
-from foveate.export.onnx import score
+from foveate.export.onnx import score_graph
 from foveate.export.onnx.operator_graph import Graph
 from foveate.export.plain_attention import extra_refusals
 from foveate.nn.multihead import MultiHeadAttention
@@ -20,7 +20,7 @@ def refusals(site: str, attention: MultiHeadAttention) -> list[str]:
         return [f"{site}: {type(inner).__name__} is a formula of its own"]
     parts: list[tuple[str, object]] = [("its normaliser is", inner.normaliser), ("its bias is", inner.bias)]
     parts += [("its queries pass", transform) for transform in inner.transforms]
-    reasons = [*score.refusals(inner.score), *extra_refusals(inner)]
+    reasons = [*score_graph.refusals(inner.score), *extra_refusals(inner)]
     reasons += [f"its visibility is {part}" for part in inner.visibility.split().rest if part.onnx is None]
     reasons += [
         f"{what} {getattr(part, '__name__', type(part).__name__)}, which has no method `onnx`"
@@ -49,8 +49,10 @@ def attended(
     if past:
         key, value = (graph.op("Concat", old, new, axis=2) for old, new in zip(past, (key, value), strict=True))
     shared_key, shared_value = (_shared(graph, part, attention) for part in (key, value))
-    features = score.key_features(graph, inner.score, shared_key)
-    scores = score.compared(graph, inner.score, query, features, heads=attention.num_heads, head_dim=attention.head_dim)
+    features = score_graph.key_features(graph, inner.score, shared_key)
+    scores = score_graph.compared(
+        graph, inner.score, query, features, heads=attention.num_heads, head_dim=attention.head_dim
+    )
     if inner.bias is not None:
         scores = graph.op("Add", scores, inner.bias.onnx(graph, places))
     if visible := visible_pairs(graph, inner.visibility, places):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from foveate.data.labelled import LabelledText, read_labelled
-from foveate.data.segment import Segmented, SegmentedRows, joined, read_segmented, segments, split
+from foveate.data.text_pair import Segmented, SegmentedRows, joined, read_segmented, segments, split
 from foveate.data.tokeniser import CharacterTokeniser
 from foveate.errors import DataError
 
