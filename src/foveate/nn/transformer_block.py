@@ -138,8 +138,8 @@ def require_parallel(site: str, attention: MechanismConfig) -> None:
     score = getattr(attention, "score", None)
     if getattr(score, "needs_step_before", False):
         raise ValueError(
-            f'{site}.score cannot be "{kind_of(type(score))}": it needs the weights of the step before, and a Transformer '
-            "computes all positions at once. Choose another score, or a recurrent decoder"
+            f'{site}.score cannot be "{kind_of(type(score))}": it needs the weights of the step before, and a '
+            "Transformer computes all positions at once. Choose another score, or a recurrent decoder"
         )
     normaliser = getattr(attention, "normaliser", None)
     if getattr(normaliser, "learns_from_reward", False):
