@@ -82,16 +82,16 @@ OTHER_NOISE_WITHOUT = (
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
-    """The settings that differ, by dotted path.
+    """The settings that differ, by dotted path. One that earlier versions did not have is None, and no difference.
 
-    >>> differences({"train": {"steps": 10, "seed": 0}}, {"train": {"steps": 20, "seed": 0}})
+    >>> differences({"train": {"steps": 10, "seed": 0}}, {"train": {"steps": 20, "seed": 0}, "reader": None})
     {'train.steps': '10 → 20'}
     """
     old, new = dict(_flatten(before)), dict(_flatten(now))
     absent = "not set"
     return {
         path: f"{old.get(path, absent)} → {new.get(path, absent)}"
-        for path in [*old, *(path for path in new if path not in old)]
+        for path in [*old, *(path for path, value in new.items() if path not in old and value is not None)]
         if old.get(path, absent) != new.get(path, absent)
     }
 
