@@ -265,7 +265,7 @@ def test_what_the_data_do_not_give_is_refused_before_training(
     (tmp_path / "links").write_text("\n" * 300)
     linked = ("--valid-source", corpus / "pairs.tsv", "--valid-links", tmp_path / "links")
     for words, sentence in (
-        (("--set", "train.metric=alignment"), "variant dot: train.metric cannot be alignment: there are no links"),
+        (("--set", "train.metric=alignment"), "foveate compare: train.metric cannot be alignment: there are no links"),
         ((*linked, "--set", "train.metric=alignment"), "variant dot: train.metric cannot be alignment: there are no "),
         (("--metrics", "alignment,bleu"), "compare.metrics: alignment is not measured, for there are no links"),
         (("--metrics", "alignment", "--test-source", corpus / "pairs.tsv"), "alignment is measured by links, and test"),

@@ -28,7 +28,7 @@ from foveate.storage.run import read_run
 from foveate.tasks import TASKS
 from foveate.tasks.entry import Entry, Verb
 from foveate.tasks.export import Exported, Note
-from foveate.tasks.plan import Probe
+from foveate.tasks.probe import Probe
 from foveate.tasks.report import write_report
 from foveate.tasks.side import Side
 from foveate.tasks.sight import traced

@@ -1,9 +1,11 @@
-"""An entry of the list of tasks: what commands have to know before they import torch."""
+"""An entry of the list of tasks: what commands have to know before they import torch.
+
+These are plain classes: to import `dataclasses` takes as long as the rest of `foveate --help`.
+"""
 
 import argparse
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -11,24 +13,27 @@ if TYPE_CHECKING:
     from foveate.tasks.side import Side
 
 
-@dataclass(frozen=True, kw_only=True)
 class Verb:
     """The command that uses a trained model of the task."""
 
-    name: str
-    summary: str
-    input: str
-    """What the inputs are, for the help."""
-    epilog: str = ""
-    """Examples, and what is printed."""
-    run: str = "the run folder"
-    placeholder: str = "TEXT"
-    """How the help writes an input."""
-    options: Callable[[argparse.ArgumentParser], None] = lambda parser: None
-    """Adds the options that only this command takes."""
+    def __init__(
+        self,
+        *,
+        name: str,
+        summary: str,
+        input: str,
+        epilog: str = "",
+        run: str = "the run folder",
+        placeholder: str = "TEXT",
+        options: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
+    ) -> None:
+        """`input` and `run` are the help of the inputs and of the model's folder, `placeholder` is how the help writes
+        an input, `epilog` has examples and says what is printed, `options` adds what only this command takes.
+        """
+        self.name, self.summary, self.epilog, self.options = name, summary, epilog, options
+        self.input, self.run, self.placeholder = input, run, placeholder
 
 
-@dataclass(frozen=True, kw_only=True)
 class Entry:
     """A task: its name, what it is about, the files that it reads, and its command.
 
@@ -36,19 +41,29 @@ class Entry:
     and is imported when a command first asks for it.
     """
 
-    name: str
-    home: str
-    summary: str
-    files: Mapping[str, str]
-    """Settings of `data` that name files, and options of the same names, each with its help. The first is the one
-    without which there is nothing to train on; `foveate evaluate` takes it too."""
-    verb: Verb
-    tests: Mapping[str, str] = field(default_factory=dict)
-    """Files that `foveate compare` may measure on, by the setting of `data` that they stand for, each with its help."""
-    lengths: Mapping[str, str] = field(default_factory=dict)
-    """Lengths of an example that `foveate plan` may be given, each with its help."""
-    reads_columns: bool = True
-    """Whether a file may be a table, of which `--columns` are read."""
+    def __init__(
+        self,
+        *,
+        name: str,
+        home: str,
+        summary: str,
+        files: Mapping[str, str],
+        verb: Verb,
+        tests: Mapping[str, str] | None = None,
+        lengths: Mapping[str, str] | None = None,
+        reads_columns: bool = True,
+    ) -> None:
+        self.name, self.home, self.summary, self.verb = name, home, summary, verb
+        self.files = files
+        """Settings of `data` that name files, and options of the same names, each with its help. The first is the one
+        without which there is nothing to train on; `foveate evaluate` takes it too."""
+        self.tests = tests or {}
+        """Files that `foveate compare` may measure on, by the setting of `data` that they stand for, each with its
+        help."""
+        self.lengths = lengths or {}
+        """Lengths of an example that `foveate plan` may be given, each with its help."""
+        self.reads_columns = reads_columns
+        """Whether a file may be a table, of which `--columns` are read."""
 
     @property
     def first(self) -> str:

@@ -1,8 +1,8 @@
 """Options that several commands take. No torch here: `--help` has to be quick."""
 
 import argparse
+import os
 from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 CHUNK = 512
@@ -52,7 +52,7 @@ def require_ending(option: str, path: str, kind: str) -> None:
     """Raises UsageError for a file whose name promises another kind than is written."""
     from foveate.errors import UsageError
 
-    promised = ENDINGS.get(Path(path).suffix.lower(), kind)
+    promised = ENDINGS.get(os.path.splitext(path)[1].lower(), kind)
     if promised != kind:
         raise UsageError(f"{option} writes {kind}, and the ending of {path} promises {promised}. Name another file.")
 

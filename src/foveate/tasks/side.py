@@ -23,7 +23,7 @@ from foveate.suggestion import did_you_mean
 from foveate.tasks.entry import Entry
 from foveate.tasks.export import Exported, Note
 from foveate.tasks.option import require_used
-from foveate.tasks.plan import Probe
+from foveate.tasks.probe import Probe
 from foveate.tasks.size import Allowance, Suggestion
 from foveate.tasks.strange import Reader, Strangers
 from foveate.tasks.subject import Asked, Scored

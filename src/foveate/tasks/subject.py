@@ -1,8 +1,9 @@
 """What a comparison asks of a task and what it gets: metrics, test data, scores by length."""
 
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 FEWEST = 20
 """Examples that a length must have to be shown alone."""
@@ -93,6 +94,6 @@ def measured_lengths(texts: Sequence[str]) -> tuple[list[int], str]:
     (([2, 3], 'words'), ([9], 'characters'))
     """
     words = [len(text.split()) for text in texts]
-    if statistics.median(words) > 1:
+    if np.median(words) > 1:
         return words, "words"
     return [len(text) for text in texts], "characters"

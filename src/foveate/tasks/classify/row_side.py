@@ -16,7 +16,7 @@ from foveate.nn.loss import cross_entropy
 from foveate.suggestion import counted
 from foveate.tasks.classify.task import ClassifyConfig
 from foveate.tasks.labelling_side import BATCH, training
-from foveate.tasks.plan import LABELS, Probe, require_fit
+from foveate.tasks.probe import LABELS, Probe, require_fit
 from foveate.tasks.size import Allowance, Reason, Suggestion, with_others
 
 SAMPLE = 100

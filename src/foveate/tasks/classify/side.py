@@ -26,7 +26,7 @@ from foveate.tasks.export import COUNTED, Exported, Note
 from foveate.tasks.labelling import LABELS as LABEL_FILE
 from foveate.tasks.labelling_side import BATCH, LOGITS, LabellingSide, training
 from foveate.tasks.option import chunks
-from foveate.tasks.plan import LABELS, Probe, made_up, require_fit, vocabulary
+from foveate.tasks.probe import LABELS, Probe, made_up, require_fit, vocabulary
 from foveate.tasks.report import Sample
 from foveate.tasks.side import Sight
 from foveate.tasks.size import SAMPLE, Allowance, Reason, Suggestion, with_others

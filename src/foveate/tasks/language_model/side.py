@@ -12,7 +12,7 @@ from foveate.tasks.export import Exported, Note, saver
 from foveate.tasks.language_model import TASK
 from foveate.tasks.language_model.task import VALIDATED, LanguageModelTask, LanguageModelTaskConfig, text_bytes
 from foveate.tasks.language_model.use import Generator
-from foveate.tasks.plan import Probe, made_up, vocabulary
+from foveate.tasks.probe import Probe, made_up, vocabulary
 from foveate.tasks.report import Sample
 from foveate.tasks.side import Figures
 from foveate.tasks.size import Allowance, Suggestion

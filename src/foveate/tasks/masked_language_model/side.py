@@ -22,7 +22,7 @@ from foveate.tasks.masked_language_model.task import (
 )
 from foveate.tasks.masked_language_model.use import GAP, Filler
 from foveate.tasks.option import chunks
-from foveate.tasks.plan import Probe, made_up, vocabulary
+from foveate.tasks.probe import Probe, made_up, vocabulary
 from foveate.tasks.report import Sample
 from foveate.tasks.side import NOT_DATA, Figures
 from foveate.tasks.size import Allowance, Suggestion

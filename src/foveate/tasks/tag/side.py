@@ -20,7 +20,7 @@ from foveate.suggestion import counted
 from foveate.tasks.export import COUNTED, Exported, Note
 from foveate.tasks.labelling_side import LOGITS, LabellingSide, class_rows, training
 from foveate.tasks.option import chunks
-from foveate.tasks.plan import LABELS, Probe, made_up, require_fit, vocabulary
+from foveate.tasks.probe import LABELS, Probe, made_up, require_fit, vocabulary
 from foveate.tasks.report import Sample
 from foveate.tasks.size import Allowance, Reason, Suggestion, with_others
 from foveate.tasks.strange import Reader, Strangers

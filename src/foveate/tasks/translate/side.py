@@ -25,7 +25,7 @@ from foveate.tasks.alignment import every_head, score_heads, word_alignments
 from foveate.tasks.decoding import decode_config
 from foveate.tasks.export import COUNTED, Exported, Note, saver
 from foveate.tasks.option import chunks, metric_names, pairs_of, require_used
-from foveate.tasks.plan import Probe, made_up, require_fit, vocabulary
+from foveate.tasks.probe import Probe, made_up, require_fit, vocabulary
 from foveate.tasks.report import write_report
 from foveate.tasks.side import Sight, said_columns
 from foveate.tasks.size import Allowance, Suggestion
