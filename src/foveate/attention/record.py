@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from foveate.attention import display
 from foveate.attention.paths.edges import EdgesPath, edge_statistic
 from foveate.attention.paths.layout import tiles
-from foveate.attention.paths.materialised import biased_scores
+from foveate.attention.paths.materialised import biased_scores, visible_keys
 from foveate.attention.paths.path import Formula, share_heads
-from foveate.attention.paths.tile import row_statistic
+from foveate.attention.paths.tiled import row_statistic
 from foveate.attention.position import Positions, traced
 
 LISTED = 24
@@ -347,12 +347,7 @@ def _follows(earlier: AttentionRecord, entry: AttentionRecord) -> bool:
 
 def _looked_at(formula: Formula, at: Positions) -> Bool[Tensor, "#batch #heads 1 key"]:
     """Which keys some query sees."""
-    queries, any_sees = at.query.shape[2], None
-    for start in range(0, queries, ROWS):
-        part = formula.visibility(at.rows(slice(start, start + ROWS))).any(-2, keepdim=True)
-        any_sees = part if any_sees is None else any_sees | part
-    assert any_sees is not None
-    return any_sees.expand(-1, -1, -1, at.key.shape[-1])
+    return visible_keys(formula.visibility, at, ROWS).expand(-1, -1, -1, at.key.shape[-1])
 
 
 def _joined(earlier: AttentionRecord, at: Positions, query: Tensor, key: Tensor, rows: Tensor) -> AttentionRecord:

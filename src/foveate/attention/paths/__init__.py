@@ -1,16 +1,14 @@
 """Ways to execute an attention; `chooser.py` says which of those that accept runs."""
 
 from foveate.attention.paths.additive_cpu import AdditivePath
-from foveate.attention.paths.banded import BandedPath
-from foveate.attention.paths.chunked import ChunkedPath
 from foveate.attention.paths.edges import EdgesPath, EdgeWeights, edge_weights
 from foveate.attention.paths.flex import FlexPath
-from foveate.attention.paths.materialised import MaterialisedPath
+from foveate.attention.paths.materialised import ChunkedPath, MaterialisedPath
 from foveate.attention.paths.path import Cost, Formula, Path
 from foveate.attention.paths.plain_product import ProductPath
 from foveate.attention.paths.sdpa import SDPAPath
 from foveate.attention.paths.short import ShortPath
-from foveate.attention.paths.tiled import TiledPath
+from foveate.attention.paths.tiled import BandedPath, TiledPath
 
 PATHS: tuple[Path, ...] = (
     ProductPath(),

@@ -6,9 +6,8 @@ from torch import Tensor
 
 from foveate.attention.normaliser import softmax_temperature
 from foveate.attention.paths import additive_gpu
-from foveate.attention.paths.chunked import seen_keys
 from foveate.attention.paths.hidden import nothing_to_silence, silence, suits_few, weigh, weigh_few
-from foveate.attention.paths.materialised import terms
+from foveate.attention.paths.materialised import terms, visible_keys
 from foveate.attention.paths.pairwise import pair_weights, unavailable
 from foveate.attention.paths.path import Cost, Formula, cutting_reasons, share_heads
 from foveate.attention.paths.recomputation import by_rows
@@ -79,7 +78,7 @@ class AdditivePath:
         visible = formula.visibility(at) if hides and once else None
         values = share_heads(value, query.shape[1])
         if hides and not nothing_to_silence(formula.visibility, at):
-            seen = seen_keys(formula.visibility, at, rows) if visible is None else visible
+            seen = visible_keys(formula.visibility, at, rows) if visible is None else visible
             values = values if suits_few(query, values) else silence(seen, values)[0]
             key = key if key_features is not None else silence(seen, share_heads(key, query.shape[1]))[0]
         if key_features is None:

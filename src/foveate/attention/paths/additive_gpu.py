@@ -9,9 +9,8 @@ from torch import Tensor
 
 from foveate.attention.normaliser import softmax_temperature
 from foveate.attention.paths import pairwise_triton
-from foveate.attention.paths.chunked import ChunkedPath, seen_keys
 from foveate.attention.paths.hidden import nothing_to_silence, silence
-from foveate.attention.paths.materialised import terms
+from foveate.attention.paths.materialised import ChunkedPath, terms, visible_keys
 from foveate.attention.paths.pairwise_triton import Seen
 from foveate.attention.paths.path import Cost, Formula, share_heads
 from foveate.attention.position import Positions, traced
@@ -88,7 +87,7 @@ def context(
     keys, values = share_heads(key, heads) if key_features is None else None, share_heads(value, heads)
     shown = None
     if not nothing_to_silence(rule, at):
-        shown = seen_keys(rule, at, max(1, pairwise_triton.ROOM // max(1, query.shape[0] * heads * key.shape[2])))
+        shown = visible_keys(rule, at, max(1, pairwise_triton.ROOM // max(1, query.shape[0] * heads * key.shape[2])))
         (values,) = silence(shown, values)
         keys = None if keys is None else silence(shown, keys)[0]
     if dropout or (rule.reads_query_position and not bool(values.detach().isfinite().all())):

@@ -1,5 +1,10 @@
-"""The reference: every score and every weight exists. It accepts any attention, and defines what is right."""
+"""The reference: every score and every weight exists. It accepts any attention, and defines what is right.
 
+`chunked` is the same in blocks of queries, one after the other, which are computed again in the backward pass. Rows are
+whole, so that every normaliser and all gradients are exact.
+"""
+
+from functools import reduce
 from typing import NamedTuple
 
 import torch
@@ -9,9 +14,14 @@ from torch import Tensor
 from foveate.attention.bias import told
 from foveate.attention.check import described
 from foveate.attention.paths.hidden import finite, nothing_to_silence, silence, weigh
-from foveate.attention.paths.path import Cost, Formula, share_heads
+from foveate.attention.paths.path import Cost, Formula, cutting_reasons, share_heads
+from foveate.attention.paths.recomputation import by_rows
 from foveate.attention.position import Positions, traced
-from foveate.attention.score import PairNetwork, PlacedScore, is_factored
+from foveate.attention.score import KeyedScore, PairNetwork, PlacedScore, is_factored
+from foveate.attention.visibility import Visibility
+
+ROOM = 2**24
+"""Bytes that the scores of a block may take, with all that is made on the way to them."""
 
 
 class Materialised(NamedTuple):
@@ -32,8 +42,8 @@ def biased_scores(
     """score(q, k) + bias, before anything is hidden."""
     score = formula.score
     if isinstance(score, PlacedScore):
-        kept = {} if key_features is None else {"key_features": key_features}
-        scores = score.scores_at(query, key, at, **kept)
+        features = {} if key_features is None else {"key_features": key_features}
+        scores = score.scores_at(query, key, at, **features)
     elif key_features is not None and is_factored(score):
         scores = score.compare(score.query_features(query), key_features)
     else:
@@ -138,3 +148,62 @@ class MaterialisedPath:
         dropout: float = 0.0,
     ) -> Float[Tensor, "batch heads query value_head_dim"]:
         return materialise(formula, query, key, value, at=at, key_features=key_features, dropout=dropout).context
+
+
+class ChunkedPath:
+    """Accepts everything but draws that would need several blocks; O(key) memory per block of queries, at least one
+    row. Worth it where scores are large.
+    """
+
+    name = "chunked"
+
+    def refuses(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
+        return cutting_reasons(formula) if query.shape[2] > rows_in(formula, query, key) else []
+
+    def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
+        pairs = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
+        rows = rows_in(formula, query, key)
+        block = 3.0 * bytes_of_row(formula, query, key) * min(rows, query.shape[2])
+        return Cost(4.0 * pairs * key.shape[3], block)
+
+    def run(
+        self,
+        formula: Formula,
+        query: Float[Tensor, "batch heads query query_dim"],
+        key: Float[Tensor, "batch kv_heads key key_dim"],
+        value: Float[Tensor, "batch kv_heads key value_head_dim"],
+        *,
+        at: Positions,
+        key_features: Float[Tensor, "batch #heads key feature"] | None = None,
+        dropout: float = 0.0,
+    ) -> Float[Tensor, "batch heads query value_head_dim"]:
+        key, value = share_heads(key, query.shape[1]), share_heads(value, query.shape[1])
+        rows = rows_in(formula, query, key)
+        if not nothing_to_silence(formula.visibility, at):
+            key, value = silence(visible_keys(formula.visibility, at, rows), key, value)
+        if key_features is None and isinstance(formula.score, KeyedScore):
+            key_features = formula.score.key_features(key)
+
+        def block(
+            query: Tensor, at: Positions, key: Tensor, value: Tensor, key_features: Tensor | None = None
+        ) -> Tensor:
+            return materialise(formula, query, key, value, at=at, key_features=key_features, dropout=dropout).context
+
+        return by_rows(block, query, at, rows, key, value, key_features)
+
+
+def visible_keys(visibility: Visibility, at: Positions, rows: int) -> Bool[Tensor, "#batch #heads 1 #key"]:
+    """Keys that some query sees, found for `rows` queries at a time."""
+    starts = range(0, max(at.query.shape[2], 1), rows)
+    parts = (visibility(at.rows(slice(start, start + rows))).any(2, keepdim=True) for start in starts)
+    return reduce(torch.logical_or, parts)
+
+
+def rows_in(formula: Formula, query: Tensor, key: Tensor) -> int:
+    """The number of queries in a block; at least one."""
+    return max(1, int(ROOM / max(1.0, bytes_of_row(formula, query, key))))
+
+
+def bytes_of_row(formula: Formula, query: Tensor, key: Tensor) -> float:
+    """What the scores of one query take in every example and head."""
+    return float(query.shape[0] * query.shape[1] * key.shape[2] * query.element_size() * terms(formula))

@@ -41,8 +41,7 @@ from foveate.attention import (
 )
 from foveate.attention.normaliser import Hard, ReLU, Sigmoid, Softmax, Sparsemax
 from foveate.attention.paths import fused, gather
-from foveate.attention.paths.banded import BandedPath
-from foveate.attention.paths.tiled import TiledPath
+from foveate.attention.paths.tiled import BandedPath, TiledPath
 
 RULES = (
     window(left=3, right=0),

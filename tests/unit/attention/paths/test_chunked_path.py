@@ -17,7 +17,7 @@ from foveate.attention import (
     choices,
     padding,
 )
-from foveate.attention.paths import ChunkedPath, Path, chunked
+from foveate.attention.paths import ChunkedPath, Path, materialised
 
 PATH = ChunkedPath()
 
@@ -25,7 +25,7 @@ PATH = ChunkedPath()
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two queries, or for scores with hidden units one."""
-    monkeypatch.setattr(chunked, "ROOM", 2 * 2 * 2 * 7 * 4)
+    monkeypatch.setattr(materialised, "ROOM", 2 * 2 * 2 * 7 * 4)
 
 
 class Learnt(nn.Module):
@@ -161,7 +161,7 @@ def test_blocks_leave_no_graph_behind() -> None:
 
 
 def test_the_cost_counts_blocks_and_their_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunked, "ROOM", 2**24)
+    monkeypatch.setattr(materialised, "ROOM", 2**24)
     site, at = Attention(), Positions.of(4096, 4096)
     x = torch.zeros(1, 8, 4096, 64)
     cost = PATH.cost(site, x, x, at)
@@ -181,9 +181,9 @@ def test_no_queries_and_no_keys_are_no_trouble() -> None:
 
 
 def test_a_third_derivative_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunked, "ROOM", 1)
+    monkeypatch.setattr(materialised, "ROOM", 1)
     x = torch.randn(1, 1, 3, 4, dtype=torch.float64, requires_grad=True)
-    path, attention = chunked.ChunkedPath(), Attention()
+    path, attention = ChunkedPath(), Attention()
     context = path.run(attention, x, x, x, at=Positions.of(3, 3), key_features=None, dropout=0.0)
     (first,) = torch.autograd.grad(context.sin().sum(), x, create_graph=True)
     (second,) = torch.autograd.grad(first.square().sum(), x, create_graph=True)
