@@ -5,10 +5,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from foveate.attention.normaliser import softmax_temperature
-from foveate.attention.paths import additive_gpu
+from foveate.attention.paths import additive_triton
 from foveate.attention.paths.hidden import nothing_to_silence, silence, suits_few, weigh, weigh_few
 from foveate.attention.paths.materialised import terms, visible_keys
-from foveate.attention.paths.pairwise import pair_weights, unavailable
+from foveate.attention.paths.pairwise_cpp import pair_weights, unavailable
 from foveate.attention.paths.path import Cost, Formula, cutting_reasons, share_heads
 from foveate.attention.paths.recomputation import by_rows
 from foveate.attention.position import Positions, traced
@@ -39,7 +39,7 @@ class AdditivePath:
         if reasons:
             return reasons
         if key.device.type == "cuda":
-            return additive_gpu.reasons(formula, query)
+            return additive_triton.reasons(formula, query)
         if query.dtype not in (torch.float32, torch.bfloat16):
             reasons.append(f"computes in float32, not in {query.dtype}")
         if traced():
@@ -52,7 +52,7 @@ class AdditivePath:
 
     def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
         if key.device.type == "cuda":
-            return additive_gpu.cost(formula, query, key, training=torch.is_grad_enabled())
+            return additive_triton.cost(formula, query, key, training=torch.is_grad_enabled())
         matrices, hidden = query.shape[0] * query.shape[1], terms(formula)
         pairs = matrices * query.shape[2] * key.shape[2]
         rows = min(_rows(query, key), query.shape[2])
@@ -72,7 +72,9 @@ class AdditivePath:
         dropout: float = 0.0,
     ) -> Float[Tensor, "batch heads query value_head_dim"]:
         if key.device.type == "cuda":
-            return additive_gpu.context(formula, query, key, value, at=at, key_features=key_features, dropout=dropout)
+            return additive_triton.context(
+                formula, query, key, value, at=at, key_features=key_features, dropout=dropout
+            )
         form, rows = checked_form(formula.score), _rows(query, key)
         hides, once = formula.visibility.hides, query.shape[2] <= rows
         visible = formula.visibility(at) if hides and once else None

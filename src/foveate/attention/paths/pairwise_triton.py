@@ -300,9 +300,9 @@ def _power(count: int) -> int:
 
 @cache
 def _kernels() -> ModuleType:
-    from foveate.attention.paths import pairwise_kernel
+    from foveate.attention.paths import pairwise_triton_kernel
 
-    return pairwise_kernel
+    return pairwise_triton_kernel
 
 
 def _agrees(device: torch.device) -> bool:

@@ -23,9 +23,9 @@ from foveate.attention import (
     everything,
     padding,
 )
-from foveate.attention.paths import AdditivePath, ChunkedPath, MaterialisedPath, Path, additive_cpu, pairwise
+from foveate.attention.paths import AdditivePath, ChunkedPath, MaterialisedPath, Path, additive_cpu, pairwise_cpp
 from foveate.attention.paths.materialised import materialise
-from foveate.attention.paths.pairwise import pair_weights
+from foveate.attention.paths.pairwise_cpp import pair_weights
 
 PATH = AdditivePath()
 PATHS: tuple[Path, ...] = (PATH, ChunkedPath(), MaterialisedPath())
@@ -34,12 +34,12 @@ Pair = Callable[[Tensor], Tensor]
 
 @pytest.fixture(autouse=True)
 def _compiled() -> None:
-    assert pairwise.unavailable() in ("", "no native kernels: FOVEATE_NATIVE=0")
+    assert pairwise_cpp.unavailable() in ("", "no native kernels: FOVEATE_NATIVE=0")
 
 
 def served() -> bool:
     """Whether there are kernels: without, the path refuses and there is nothing to see."""
-    return not pairwise.unavailable()
+    return not pairwise_cpp.unavailable()
 
 
 def plain(query: Tensor, key: Tensor, vector: Tensor, pair: Pair = torch.tanh) -> Tensor:
@@ -320,13 +320,13 @@ def test_a_traced_program_takes_another_path(config: object) -> None:
     def context(query: Tensor) -> Tensor:
         return site.run(query, key, value, at=at)
 
-    pairwise.unavailable.cache_clear()  # a kernel's first check of itself must not be traced either
+    pairwise_cpp.unavailable.cache_clear()  # a kernel's first check of itself must not be traced either
     mapped = torch.func.vmap(context)(query[None])[0]
     slope = torch.func.grad(lambda query: context(query).square().sum())(query)
     torch.testing.assert_close(mapped, site.explain(query, key, value, at=at).context)
     (expected,) = torch.autograd.grad(context(query.requires_grad_()).square().sum(), query)
     torch.testing.assert_close(slope, expected, atol=1e-5, rtol=1e-4)
-    assert pairwise.unavailable() in ("", "no native kernels: FOVEATE_NATIVE=0")
+    assert pairwise_cpp.unavailable() in ("", "no native kernels: FOVEATE_NATIVE=0")
 
 
 def test_what_it_cannot_do_it_refuses_with_a_reason() -> None:
@@ -341,7 +341,7 @@ def test_what_it_cannot_do_it_refuses_with_a_reason() -> None:
 def test_without_kernels_it_refuses_and_blocks_run_instead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FOVEATE_NATIVE", "0")
     native.forget()
-    pairwise.unavailable.cache_clear()
+    pairwise_cpp.unavailable.cache_clear()
     try:
         torch.manual_seed(0)
         site = Attention(AdditiveConfig(hidden_dim=256).build(query_dim=8, key_dim=8), paths=PATHS)
@@ -354,7 +354,7 @@ def test_without_kernels_it_refuses_and_blocks_run_instead(monkeypatch: pytest.M
     finally:
         monkeypatch.undo()
         native.forget()
-        pairwise.unavailable.cache_clear()
+        pairwise_cpp.unavailable.cache_clear()
 
 
 def test_with_kernels_it_is_chosen_for_many_pairs() -> None:

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from foveate.attention import AdditiveConfig, Attention, Positions, Sparsemax, causal, padding, window
-from foveate.attention.paths import AdditivePath, additive_gpu, pairwise_triton
+from foveate.attention.paths import AdditivePath, additive_triton, pairwise_triton
 
 HERE = Path(__file__).parent
 HAS_TRITON = importlib.util.find_spec("triton") is not None
@@ -34,7 +34,7 @@ def told_by(script: str, cache: Path, *, interpret: bool) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def interpreted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return told_by("interpreted.py", tmp_path_factory.mktemp("triton"), interpret=True)
+    return told_by("triton_interpreted.py", tmp_path_factory.mktemp("triton"), interpret=True)
 
 
 def test_without_triton_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +42,7 @@ def test_without_triton_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     pairwise_triton.unavailable.cache_clear()
     x = torch.zeros(1, 1, 2, 4)
     site = Attention(AdditiveConfig().build(query_dim=4, key_dim=4))
-    assert additive_gpu.reasons(site, x) == ["triton is not installed"]
+    assert additive_triton.reasons(site, x) == ["triton is not installed"]
     pairwise_triton.unavailable.cache_clear()
 
 
@@ -70,7 +70,7 @@ def test_they_compile_for_gpus_with_one_reciprocal_for_two_terms(tmp_path: Path)
     """A thread's loop takes as many reciprocals as the thread has pairs; each iteration is two hidden units or keys.
     Graph attention takes none.
     """
-    told = told_by("compiled.py", tmp_path, interpret=False)
+    told = told_by("triton_compiled.py", tmp_path, interpret=False)
     assert bool(told) == HAS_TRITON
     assert {name: answer for name, answer in told.items() if answer["shared"] > 99 * 1024} == {}
     wanted = {name: 0 if name.startswith("graph") else answer["pairs"] for name, answer in told.items()}
@@ -80,13 +80,13 @@ def test_they_compile_for_gpus_with_one_reciprocal_for_two_terms(tmp_path: Path)
 def test_what_the_kernels_cannot_do_is_refused_with_a_reason() -> None:
     x = torch.zeros(1, 1, 2, 4)
     score = AdditiveConfig().build(query_dim=4, key_dim=4)
-    assert additive_gpu.reasons(Attention(score, normaliser=Sparsemax()), x) == [
+    assert additive_triton.reasons(Attention(score, normaliser=Sparsemax()), x) == [
         "on a GPU only softmax, not Sparsemax()"
     ]
-    assert additive_gpu.reasons(Attention(score, reweight=lambda at: at.key), x) == [
+    assert additive_triton.reasons(Attention(score, reweight=lambda at: at.key), x) == [
         "weights are reweighted after softmax"
     ]
-    assert additive_gpu.reasons(Attention(score), x.double()) == ["computes in float32, not in torch.float64"]
+    assert additive_triton.reasons(Attention(score), x.double()) == ["computes in float32, not in torch.float64"]
     elsewhere = x.to("meta")
     assert AdditivePath().refuses(Attention(score), elsewhere, elsewhere, Positions.of(2, 2)) == [
         "made for CPUs and CUDA, not for meta"
@@ -95,22 +95,22 @@ def test_what_the_kernels_cannot_do_is_refused_with_a_reason() -> None:
 
 def test_windows_and_padding_need_no_mask_of_all_pairs() -> None:
     at = Positions.of(5, 5, key_lengths=torch.tensor([5, 2]))
-    seen = additive_gpu.seen_under(causal() & window(left=2, right=1) & padding(), at)
+    seen = additive_triton.seen_under(causal() & window(left=2, right=1) & padding(), at)
     assert (seen.left, seen.right) == (2, 0)
     assert seen.mask is not None
     assert seen.mask.shape == (2, 1, 1, 5)
-    assert additive_gpu.seen_under(padding(), at).query_at is None
-    general = additive_gpu.seen_under(causal() & ~window(left=1, right=0), at)
+    assert additive_triton.seen_under(padding(), at).query_at is None
+    general = additive_triton.seen_under(causal() & ~window(left=1, right=0), at)
     assert general.mask is not None
     assert general.mask.shape[-2:] == (5, 5)
-    assert general.left == additive_gpu.UNBOUNDED
+    assert general.left == additive_triton.UNBOUNDED
 
 
 def test_the_cost_tells_of_a_mask_of_all_pairs() -> None:
     x, score = torch.zeros(2, 1, 100, 4), AdditiveConfig().build(query_dim=4, key_dim=4)
     known, general = (
-        additive_gpu.cost(Attention(score, visibility=rule), x, x, training=False) for rule in (causal(), ~causal())
+        additive_triton.cost(Attention(score, visibility=rule), x, x, training=False) for rule in (causal(), ~causal())
     )
     assert general.bytes - known.bytes == 2 * 100 * 100
-    trained = additive_gpu.cost(Attention(score), x, x, training=True)
+    trained = additive_triton.cost(Attention(score), x, x, training=True)
     assert trained.bytes > known.bytes
