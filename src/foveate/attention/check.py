@@ -1,4 +1,4 @@
-"""Checks of what users give, each with one message that names the argument, what was given and what to give instead.
+"""Checks of arguments, each with one message that names the argument, its value and what to give instead.
 
 Numbers, words and parts are checked where an attention is made; tensors, places and answers where it first runs.
 """
@@ -16,34 +16,34 @@ from torch import Tensor
 from foveate.suggestion import did_you_mean
 
 LONGEST = 60
-"""Characters that are shown of what was given."""
+"""Characters of a value that a message shows."""
 WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 """Types of tensors that hold whole numbers."""
 
 
-def described(given: object) -> str:
-    """What was given, in a few words: the shape of a tensor rather than its numbers."""
-    if isinstance(given, Tensor):
-        return f"a tensor of shape {tuple(given.shape)}" if given.dim() else repr(given)
-    if isinstance(given, np.ndarray):
-        return f"an array of shape {given.shape}"
-    if isinstance(given, type):
-        return f"the class {given.__name__}"
-    if inspect.isfunction(given):
-        return f"the function {given.__name__}"
-    shown = repr(given)
+def described(value: object) -> str:
+    """A value in a few words: the shape of a tensor rather than its numbers."""
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {tuple(value.shape)}" if value.dim() else repr(value)
+    if isinstance(value, np.ndarray):
+        return f"an array of shape {value.shape}"
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if inspect.isfunction(value):
+        return f"the function {value.__name__}"
+    shown = repr(value)
     return shown if len(shown) <= LONGEST else f"{shown[:LONGEST]} …"
 
 
-def refusal(name: str, given: Any, needs: str, *, among: bool = False) -> TypeError:
+def refusal(name: str, value: Any, needs: str, *, among: bool = False) -> TypeError:
     """The error for a part of the wrong type; `among` others where it stands in a sequence."""
     verb = "has" if among else "is"
-    if hasattr(given, "build") and type(given).__name__.endswith("Config") and not isinstance(given, type):
-        kind = type(given).__name__
+    if hasattr(value, "build") and type(value).__name__.endswith("Config") and not isinstance(value, type):
+        kind = type(value).__name__
         return TypeError(f"`{name}` {verb} the configuration {kind}. Build it first: {kind}(...).build(...).")
-    if isinstance(given, type):
-        needs = f"Make one of it: {given.__name__}(...)."
-    return TypeError(f"`{name}` {verb} {described(given)}. {needs}")
+    if isinstance(value, type):
+        needs = f"Make one of it: {value.__name__}(...)."
+    return TypeError(f"`{name}` {verb} {described(value)}. {needs}")
 
 
 def is_whole(number: object) -> TypeGuard[int]:
@@ -66,31 +66,31 @@ def require_hidden(hidden_dim: int | None) -> None:
         require_whole(hidden_dim=hidden_dim)
 
 
-def whole_numbers(name: str, given: object) -> int | tuple[int, ...]:
+def whole_numbers(name: str, value: object) -> int | tuple[int, ...]:
     """One whole number or several, as Python has them, from a number, a list, a tensor or an array of them."""
-    plain: Any = given.tolist() if hasattr(given, "tolist") else given
+    plain: Any = value.tolist() if hasattr(value, "tolist") else value
     if is_whole(plain):
         return int(plain)
     if isinstance(plain, str) or not isinstance(plain, Iterable):
-        raise TypeError(f"{name}={described(given)} must be a whole number, or a list of them.")
+        raise TypeError(f"{name}={described(value)} must be a whole number, or a list of them.")
     numbers = tuple(plain)
     require_whole(-math.inf, **{f"{name}[{index}]": number for index, number in enumerate(numbers)})
     return tuple(map(int, numbers))
 
 
-def lengths(name: str, given: object) -> Tensor:
+def lengths(name: str, value: object) -> Tensor:
     """The length of each example as a tensor, from a tensor or a list; its numbers are left unread.
 
     Raises TypeError for anything but one row of whole numbers.
     """
-    row = given
-    if not isinstance(given, Tensor) and isinstance(numbers := whole_numbers(name, given), tuple):
+    row = value
+    if not isinstance(value, Tensor) and isinstance(numbers := whole_numbers(name, value), tuple):
         row = torch.tensor(numbers, dtype=torch.long)
     if isinstance(row, Tensor) and row.dim() == 1 and row.dtype in WHOLE:
         return row
     kind = f" and {_type_name(row)}" if isinstance(row, Tensor) else ""
     raise TypeError(
-        f"`{name}` is {described(given)}{kind}. Give the length of each example, as whole numbers: "
+        f"`{name}` is {described(value)}{kind}. Give the length of each example, as whole numbers: "
         "torch.tensor([5, 3]), or mask.sum(-1) where a mask of `batch key` is True at real keys."
     )
 
@@ -106,11 +106,11 @@ def require_real(*, positive: bool = False, **numbers: object) -> None:
             raise ValueError(f"{name}={number} must be finite.")
 
 
-def require_choice(name: str, given: object, choices: Sequence[str]) -> None:
+def require_choice(name: str, value: object, choices: Sequence[str]) -> None:
     """Raise ValueError for a value that is not among the words."""
-    if given not in choices:
-        hint = did_you_mean(given, choices) if isinstance(given, str) else ""
-        raise ValueError(f"{name}={described(given)} is none of {', '.join(map(repr, choices))}.{hint}")
+    if value not in choices:
+        hint = did_you_mean(value, choices) if isinstance(value, str) else ""
+        raise ValueError(f"{name}={described(value)} is none of {', '.join(map(repr, choices))}.{hint}")
 
 
 MOST, MOST_LAYERS = 2**24, 10_000
@@ -194,12 +194,12 @@ def require_tensors(query: Tensor, key: Tensor, value: Tensor) -> None:
             and query.dtype == key.dtype == value.dtype
         ):
             return
-    for name, given in (("query", query), ("key", key), ("value", value)):
-        if not isinstance(given, Tensor):
+    for name, tensor in (("query", query), ("key", key), ("value", value)):
+        if not isinstance(tensor, Tensor):
             way_out = f"Try torch.as_tensor({name})."
-            if given is None and name == "value":
+            if tensor is None and name == "value":
                 way_out = "Attention weighs values: give the keys again, or others."
-            raise TypeError(f"`{name}` is not a tensor, but {type(given).__name__}. {way_out}")
+            raise TypeError(f"`{name}` is not a tensor, but {type(tensor).__name__}. {way_out}")
     for name, tensor in (("query", query), ("key", key), ("value", value)):
         if tensor.dim() != 4:
             raise ValueError(
@@ -230,16 +230,16 @@ def require_one_device(**devices: torch.device) -> None:
         raise ValueError(f"Attention takes tensors of one device, and {listed}. Pass tensor.to(query.device).")
 
 
-def require_kept(score: object, features: Tensor, wanted: tuple[int, ...]) -> None:
+def require_kept(score: object, features: Tensor, sizes: tuple[int, ...]) -> None:
     """Raise ValueError for key features of another shape than the score makes of these keys."""
-    if not stands(features, wanted):
+    if not stands(features, sizes):
         raise ValueError(
-            f"`key_features` is {described(features)}, and of these keys {type(score).__name__} makes {wanted}, where "
+            f"`key_features` is {described(features)}, and of these keys {type(score).__name__} makes {sizes}, where "
             "batch and heads may be 1. Pass what attention.key_features(key) gives."
         )
 
 
-def require_answer(name: str, answer: Any, wanted: tuple[int, ...]) -> None:
+def require_answer(name: str, answer: Any, sizes: tuple[int, ...]) -> None:
     """Raise TypeError or ValueError where a rule or a bias answers for other heads, examples or keys, or in the wrong
     type.
     """
@@ -249,22 +249,22 @@ def require_answer(name: str, answer: Any, wanted: tuple[int, ...]) -> None:
     if hides != (answer.dtype == torch.bool):
         needs = "Bools, True where a query may look" if hides else "numbers; what hides is a rule: visibility=..."
         raise ValueError(f"`{name}` answers with {_type_name(answer)}, and must give {needs}.")
-    if answer.dim() != len(wanted) or any(
-        size not in (1, full) for size, full in zip(answer.shape, wanted, strict=True)
+    if answer.dim() != len(sizes) or any(
+        size not in (1, full) for size, full in zip(answer.shape, sizes, strict=True)
     ):
         raise ValueError(
-            f"`{name}` answers one query with shape {tuple(answer.shape)}, and {wanted} is needed, `batch heads query "
-            f"key`, where an axis may be 1. Build it for {wanted[1]} heads and a batch of {wanted[0]}; a function of "
+            f"`{name}` answers one query with shape {tuple(answer.shape)}, and {sizes} is needed, `batch heads query "
+            f"key`, where an axis may be 1. Build it for {sizes[1]} heads and a batch of {sizes[0]}; a function of "
             "yours must read the positions that it is given: tensor[..., at.query, at.key]."
         )
 
 
-def stands(part: object, wanted: tuple[int, ...]) -> bool:
-    """Whether it is a tensor of this shape, where batch and heads may be 1."""
+def stands(part: object, sizes: tuple[int, ...]) -> bool:
+    """Whether it is a tensor of these sizes, where batch and heads may be 1."""
     if not isinstance(part, Tensor) or len(shape := part.shape) != 4:
         return False
-    alike = (shape[0] == 1 or shape[0] == wanted[0]) and (shape[1] == 1 or shape[1] == wanted[1])
-    return alike and shape[2] == wanted[2] and shape[3] == wanted[3]
+    alike = (shape[0] == 1 or shape[0] == sizes[0]) and (shape[1] == 1 or shape[1] == sizes[1])
+    return alike and shape[2] == sizes[2] and shape[3] == sizes[3]
 
 
 def require_one_width(mechanism: str, query_dim: int, key_dim: int) -> None:

@@ -47,7 +47,7 @@ class Positions:
     previous: Float[Tensor, "batch heads query all_keys"] | None = None
     """Weights of the step before each query, over all keys: what location-aware scores look at."""
     query_bucket: Int[Tensor, "#batch #heads query rounds"] | None = None
-    """Which chunk of which bucket each query looks into, in each round of hashing."""
+    """The bucket and the chunk in it that each query looks into, in one number, for each round of hashing."""
     key_bucket: Int[Tensor, "#batch #heads rounds key"] | None = None
     first_key: int = 0
     """How many keys were cut off in front: rules about the place in the batch, not the position, need it."""
@@ -229,10 +229,10 @@ def require_places(at: Positions, query: Tensor, key: Tensor) -> None:
         if (name == "real" and part is None) or (stands(part, shape) and (name != "real" or part.dtype == torch.bool)):
             continue
         if not isinstance(part, Tensor) or part.dim() != 4 or (name == "real" and part.dtype != torch.bool):
-            given = f"{described(part)}{f', {part.dtype}' if isinstance(part, Tensor) else ''}"
+            what = f"{described(part)}{f', {part.dtype}' if isinstance(part, Tensor) else ''}"
             kind = "Bools" if name == "real" else "whole numbers"
             raise ValueError(
-                f"`at.{name}` is {given}, but it holds {kind} of shape {shape}, where batch and heads may be 1. "
+                f"`at.{name}` is {what}, but it holds {kind} of shape {shape}, where batch and heads may be 1. "
                 "Positions.of(query=..., key=..., key_lengths=...) makes them."
             )
         axis = 3 if name != "query" else 2
