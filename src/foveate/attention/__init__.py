@@ -11,9 +11,8 @@ from foveate.attention.bias import (
     RelativeBuckets,
     RelativeBucketsConfig,
 )
-from foveate.attention.configuration import AnyMechanismConfig, AttentionConfig
 from foveate.attention.local import LocalMonotonicConfig, LocalPredictiveConfig, PredictedCentre
-from foveate.attention.mechanism import Mechanism, MechanismConfig
+from foveate.attention.mechanism import AnyMechanismConfig, AttentionConfig, Mechanism, MechanismConfig
 from foveate.attention.normaliser import (
     Entmax,
     Hard,
@@ -25,11 +24,11 @@ from foveate.attention.normaliser import (
     Softmax,
     Sparsemax,
 )
+from foveate.attention.normaliser.hard import Reinforce, choices
 from foveate.attention.paths import PATHS, Cost, EdgeWeights, Formula, MaterialisedPath, Path, edge_weights
 from foveate.attention.plan import Plan
 from foveate.attention.position import Positions
 from foveate.attention.record import AttentionRecord, Recording, record
-from foveate.attention.reinforce import Reinforce, choices
 from foveate.attention.score import (
     Additive,
     AdditiveConfig,

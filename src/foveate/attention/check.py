@@ -249,9 +249,7 @@ def require_answer(name: str, answer: Any, sizes: tuple[int, ...]) -> None:
     if hides != (answer.dtype == torch.bool):
         needs = "Bools, True where a query may look" if hides else "numbers; what hides is a rule: visibility=..."
         raise ValueError(f"`{name}` answers with {_type_name(answer)}, and must give {needs}.")
-    if answer.dim() != len(sizes) or any(
-        size not in (1, full) for size, full in zip(answer.shape, sizes, strict=True)
-    ):
+    if answer.dim() != len(sizes) or any(size not in (1, full) for size, full in zip(answer.shape, sizes, strict=True)):
         raise ValueError(
             f"`{name}` answers one query with shape {tuple(answer.shape)}, and {sizes} is needed, `batch heads query "
             f"key`, where an axis may be 1. Build it for {sizes[1]} heads and a batch of {sizes[0]}; a function of "

@@ -1,14 +1,23 @@
 """What every attention offers, whatever its formula: three verbs, and a configuration that builds it."""
 
-from typing import Literal, Protocol, runtime_checkable
+import inspect
+from dataclasses import dataclass, fields
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from jaxtyping import Float
 from torch import Tensor
 
-from foveate.attention.attention import Explanation
+from foveate.attention.attention import Attention, Explanation
+from foveate.attention.bias import BiasConfig
+from foveate.attention.efficient import EfficientConfig
+from foveate.attention.local import LocalMonotonicConfig, LocalPredictiveConfig
+from foveate.attention.normaliser import NormaliserConfig, Softmax
 from foveate.attention.plan import Plan
 from foveate.attention.position import Positions
-from foveate.attention.visibility import Visibility, same_segment
+from foveate.attention.score import ScaledDot, ScoreConfig
+from foveate.attention.transform import TransformConfig
+from foveate.attention.visibility import Visibility, causal, everything, same_segment
+from foveate.config import chosen
 
 
 @runtime_checkable
@@ -68,6 +77,82 @@ class MechanismConfig(Protocol):
         visibility: Visibility,
         kind: Literal["self", "cross"],
     ) -> Mechanism: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionConfig:
+    """score → bias → visibility → normaliser → context."""
+
+    score: ScoreConfig = ScaledDot()
+    normaliser: NormaliserConfig = Softmax()
+    visibility: Visibility = everything()
+    """Who may look at whom, as code, beside what the model demands: "window(left=128, right=0)"."""
+    bias: BiasConfig | None = None
+    transforms: tuple[TransformConfig, ...] = ()
+    """What happens to queries and keys before they are scored, in this order."""
+
+    def __post_init__(self) -> None:
+        """Kinds by name, as configurations on disk say them: AttentionConfig(normaliser="sparsemax")."""
+        for field in fields(self):
+            object.__setattr__(self, field.name, chosen(type(self), field.name, getattr(self, field.name)))
+
+    @property
+    def max_length(self) -> int | None:
+        """The most positions that the score has numbers for; None where there is no limit."""
+        return getattr(self.score, "max_length", None)
+
+    def build(
+        self,
+        *,
+        query_dim: int,
+        key_dim: int,
+        num_heads: int = 1,
+        visibility: Visibility | None = None,
+        kind: Literal["self", "cross"] = "self",
+    ) -> Attention:
+        if self.transforms and query_dim != key_dim:
+            names = " and ".join(type(transform).__name__.removesuffix("Config") for transform in self.transforms)
+            raise ValueError(
+                f"{names} changes queries and keys alike and needs one width, got {query_dim} and {key_dim}. "
+                "Choose equal widths, or leave the transforms out."
+            )
+        demanded = everything() if visibility is None else visibility
+        if kind == "self" and self.visibility.reads_length and demanded & causal() == demanded:
+            raise ValueError(
+                f"{self.visibility} needs the length of the whole sequence, which a decoder has not written yet. "
+                "Choose a rule that counts from its own position, such as window(left=64, right=0), or another site."
+            )
+        return Attention(
+            made(self.score, query_dim=query_dim, key_dim=key_dim, num_heads=num_heads),
+            visibility=demanded & self.visibility,
+            bias=None if self.bias is None else made(self.bias, num_heads=num_heads, head_dim=key_dim),
+            transforms=[made(transform, head_dim=key_dim, num_heads=num_heads) for transform in self.transforms],
+            normaliser=made(self.normaliser),
+            kind=kind,
+        )
+
+
+def made(part: Any, **sizes: int) -> Any:
+    """What a part's configuration builds. Raises ValueError for a user's class that builds nothing, or cannot."""
+    kind = type(part)
+    if kind.__module__.partition(".")[0] == "foveate":
+        return part.build(**sizes)
+    asked = ", ".join(f"{name}=" for name in sizes)
+    name = f"{kind.__module__}:{kind.__qualname__}"
+    if not callable(getattr(part, "build", None)):
+        raise ValueError(f"{name} has no method build({asked}), which returns the part itself. Write one.")
+    try:
+        inspect.signature(part.build).bind(**sizes)
+    except TypeError as error:
+        raise ValueError(f"{name}.build cannot be called as build({asked}): {error}. Let it take these.") from None
+    built = part.build(**sizes)
+    if built is None:
+        raise ValueError(f"{name}.build returned nothing. Let it return the part itself, which is called or has verbs.")
+    return built
+
+
+AnyMechanismConfig = AttentionConfig | LocalMonotonicConfig | LocalPredictiveConfig | EfficientConfig
+"""The mechanisms that a configuration can name."""
 
 
 def shortest(*parts: object) -> int | None:

@@ -10,7 +10,6 @@ from torch import Tensor
 from foveate.attention.attention import Attention
 from foveate.attention.check import require_equal_width, require_real
 from foveate.attention.efficient.demand import demand_of
-from foveate.attention.mechanism import Mechanism
 from foveate.attention.normaliser import Normaliser, Softmax, softmax_temperature
 from foveate.attention.normaliser.normaliser import possible
 from foveate.attention.paths.hidden import finite
@@ -310,7 +309,7 @@ class RunningSum:
 
 
 def running_sum(
-    attention: Mechanism,
+    attention: object,
     key: Float[Tensor, "rows kv_heads key key_dim"],
     value: Float[Tensor, "rows kv_heads key value_head_dim"],
 ) -> RunningSum | None:

@@ -1,21 +1,31 @@
 """Every query with keys of its own: decoders whose examples look at different places."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from foveate.attention.bias import judges_pairs
-from foveate.attention.paths.layout import Rows, Tile, stretches
+from foveate.attention.paths.layout import Tile, consecutive
 from foveate.attention.paths.materialised import materialise
 from foveate.attention.paths.path import Formula
 from foveate.attention.position import Positions
 from foveate.attention.score import PlacedScore
+from foveate.attention.visibility import Visibility
 
 ONE_QUERY, MANY_QUERIES = 4, 50
 """Gathering pays where tiles hold so many times the pairs. A tile of many queries is a product of matrices, which is
 some ten times as fast per pair.
 """
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A stretch of keys for each query, of one width for all of them."""
+
+    first: Int[Tensor, "#batch #heads query 1"]
+    width: int
 
 
 def worth_gathering(formula: Formula, at: Positions, layout: list[Tile]) -> Rows | None:
@@ -29,6 +39,19 @@ def worth_gathering(formula: Formula, at: Positions, layout: list[Tile]) -> Rows
     if rows is None or worth * rows.width * queries > sum(tile.pairs for tile in layout):
         return None
     return rows
+
+
+def stretches(visibility: Visibility, at: Positions) -> Rows | None:
+    """The keys of each query on its own, where the keys stand one after the other; None where they do not."""
+    keys = at.key.shape[-1]
+    if not keys or not consecutive(at.key):
+        return None
+    first, last = visibility.bounds(at)
+    low = at.key[..., :1]
+    start = (first - low).ceil().clamp(0, keys)
+    stop = (last - low).floor().clamp(-1, keys - 1) + 1
+    width = int((stop - start).amax().clamp(min=1))
+    return Rows(start.clamp(max=keys - width).long(), width)
 
 
 def _only_positions(formula: Formula) -> bool:

@@ -31,14 +31,6 @@ class Tile:
         return (self.rows.stop - self.rows.start) * sum(piece.stop - piece.start for piece in self.columns)
 
 
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """A stretch of keys for each query, of one width for all of them."""
-
-    first: Int[Tensor, "#batch #heads query 1"]
-    width: int
-
-
 def tiles(visibility: Visibility, at: Positions, size: int) -> list[Tile]:
     """Tiles of `size` queries with their keys."""
     if not visibility.lasting:
@@ -60,19 +52,6 @@ def _tiles(visibility: Visibility, at: Positions, size: int) -> list[Tile]:
         Tile(slice(start, min(start + size, queries)), _merged(piece, keys))
         for start, piece in zip(starts, pieces, strict=True)
     ]
-
-
-def stretches(visibility: Visibility, at: Positions) -> Rows | None:
-    """The keys of each query on its own, where the keys stand one after the other; None where they do not."""
-    keys = at.key.shape[-1]
-    if not keys or not _consecutive(at.key):
-        return None
-    first, last = visibility.bounds(at)
-    low = at.key[..., :1]
-    start = (first - low).ceil().clamp(0, keys)
-    stop = (last - low).floor().clamp(-1, keys - 1) + 1
-    width = int((stop - start).amax().clamp(min=1))
-    return Rows(start.clamp(max=keys - width).long(), width)
 
 
 def joined(tensor: Float[Tensor, "batch heads key dim"], columns: tuple[slice, ...]) -> Tensor:
@@ -134,7 +113,7 @@ def _columns(span: Span, at: Positions, size: int) -> list[tuple[int, int]]:
     empty = first > last
     first = _by_tile(first.masked_fill(empty, math.inf), count, size, math.inf).amin(-1)
     last = _by_tile(last.masked_fill(empty, -math.inf), count, size, -math.inf).amax(-1)
-    if at.key.shape[:2] == (1, 1) and _consecutive(at.key):
+    if at.key.shape[:2] == (1, 1) and consecutive(at.key):
         low = float(at.key[0, 0, 0, 0])
         start = (first - low).ceil().clamp(0, keys).flatten(0, 1).amin(0)
         stop = ((last - low).floor() + 1).clamp(0, keys).flatten(0, 1).amax(0)
@@ -168,5 +147,6 @@ def _merged(pieces: list[tuple[int, int]], keys: int) -> tuple[slice, ...]:
     return tuple(slice(start, stop) for start, stop in merged)
 
 
-def _consecutive(key: Int[Tensor, "#batch #heads 1 key"]) -> bool:
+def consecutive(key: Int[Tensor, "#batch #heads 1 key"]) -> bool:
+    """Whether keys stand one after the other."""
     return bool((key.diff() == 1).all())
