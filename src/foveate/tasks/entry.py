@@ -72,9 +72,7 @@ class Entry:
     @cached_property
     def side(self) -> "Side":
         """What commands ask of the task. Raises TypeError where a part of it is missing."""
-        from foveate.tasks.side import Side
-
-        side = getattr(importlib.import_module(f"{self.home}.side"), "SIDE", None)
-        if not isinstance(side, Side):
+        side: Side | None = getattr(importlib.import_module(f"{self.home}.side"), "SIDE", None)
+        if side is None:
             raise TypeError(f"{self.home}.side needs SIDE, an instance of a subclass of foveate.tasks.side.Side.")
         return side

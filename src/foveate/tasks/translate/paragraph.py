@@ -7,6 +7,7 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
+from foveate.data.parallel import ParallelData
 from foveate.decode import DecodeConfig
 from foveate.errors import DataError, SetupError
 from foveate.tasks.translate.use import Translation, Translator
@@ -117,8 +118,6 @@ def _between(parts: Sequence[str]) -> tuple[str, ...]:
 
 def _training_lines(translator: Translator, run: Path) -> Iterator[str]:
     """Sources of a run's training data, spread over all of it; none where they are not kept."""
-    from foveate.data.parallel import ParallelData
-
     folder = run / "data" / "train"
     if not folder.exists():
         return
