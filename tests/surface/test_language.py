@@ -20,6 +20,7 @@ ROOMS = sorted(
     for path in folder.iterdir()
     if path.name not in {*others, "__pycache__"} and (path.suffix == ".py" or any(path.rglob("*.py")))
 )
+ROOMS += [f"src/foveate/attention/{part}" for part in ("visibility", "bias.py", "claim.py", "onnx.py", "transform.py")]
 PAGES = ("CONTRIBUTING.md", "docs/commands.md", "docs/examples.md", "docs/python.md", "docs/scope.md")
 PARTICIPLES = {
     "asked",

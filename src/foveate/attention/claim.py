@@ -59,12 +59,12 @@ def describes(part: object, name: str, about: tuple[str, ...]) -> bool:
         if each in own:
             return False
     methods = tuple([getattr(kind, each, None) for each in about])  # one may be put into a class later
-    known = _DESCRIBED.get((kind, name, methods))
-    if known is None:
+    answer = _DESCRIBED.get((kind, name, methods))
+    if answer is None:
         if len(_DESCRIBED) >= CLASSES:
             _DESCRIBED.clear()
-        known = _DESCRIBED[kind, name, methods] = follows(part, about, (name,))
-    return known and not is_hooked(part)
+        answer = _DESCRIBED[kind, name, methods] = follows(part, about, (name,))
+    return answer and not is_hooked(part)
 
 
 CLASSES = 1024

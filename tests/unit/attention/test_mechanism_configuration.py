@@ -104,11 +104,11 @@ def test_a_configuration_comes_back_from_what_it_writes() -> None:
     ("text", "message"),
     [
         ("casual()", "there is no visibility rule 'casual'. Did you mean 'causal'?"),
-        ("causal() + window(left=1, right=0)", "is no visibility rule. Write one as code"),
+        ("causal() + window(left=1, right=0)", "is not a visibility rule. Write one as code"),
         ("causal(", "cannot be read as a visibility rule"),
         ("window(left=1)", "cannot be read as a visibility rule"),
         ("window(left=-1, right=0)", "neither may be negative"),
-        ("__import__('os').system('true')", "is no visibility rule"),
+        ("__import__('os').system('true')", "is not a visibility rule"),
     ],
 )
 def test_a_rule_that_cannot_be_read_says_why(text: str, message: str) -> None:

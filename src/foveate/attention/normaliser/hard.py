@@ -88,25 +88,25 @@ class Hard(nn.Module):
 
     def _sampled(self, scores: Scores, visible: Visible) -> Weights:
         distribution = self._softmax(precise(scores), visible)
-        seen = visible.any(-1)
+        sees_some = visible.any(-1)
         with torch.no_grad():
             # An empty row draws among all keys, and nothing of it is kept.
-            drawn_from = torch.where(seen[..., None], distribution, 1.0).flatten(0, -2)
+            drawn_from = torch.where(sees_some[..., None], distribution, 1.0).flatten(0, -2)
             place = drawn_from.multinomial(1).view(*scores.shape[:-1], 1)
             chosen = torch.where(visible, torch.zeros_like(scores).scatter(-1, place, 1.0), 0.0)
         soft = torch.zeros(len(scores), 1, 1, dtype=torch.bool, device=scores.device)
         if self.expectation:
             soft = torch.rand(soft.shape, device=scores.device) < self.expectation
-        self._tell(distribution, place, seen & ~soft)
+        self._tell(distribution, place, sees_some & ~soft)
         return torch.where(soft[..., None], distribution.to(scores.dtype), chosen)
 
-    def _tell(self, distribution: Weights, place: Tensor, drawn: Tensor) -> None:
+    def _tell(self, distribution: Weights, place: Tensor, is_draw: Tensor) -> None:
         tell = listener.get()
         if tell is None:
             return
         positive = distribution > 0
         logs = torch.where(positive, distribution, 1.0).log()
-        log_probability = torch.where(drawn, logs.gather(-1, place)[..., 0], 0.0)
+        log_probability = torch.where(is_draw, logs.gather(-1, place)[..., 0], 0.0)
         tell(Choice(log_probability, -(distribution * logs).sum(-1)))
 
     symbol, is_hard = "hard", True

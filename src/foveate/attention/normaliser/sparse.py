@@ -138,9 +138,9 @@ def _found(scores: Scores, visible: Visible, alpha: float) -> Weights:
 def _changed(weights: Weights, change: Scores, alpha: float) -> Weights:
     """J de = s ∘ (de − (s · de) / Σ s) with s = α^{2−a} on the support."""
     if not torch.is_grad_enabled() and _kernel(weights, alpha) is not None:
-        found = torch.empty_like(weights)
-        _call("backward", weights, alpha, None, weights, change.contiguous(), found)
-        return found
+        answer = torch.empty_like(weights)
+        _call("backward", weights, alpha, None, weights, change.contiguous(), answer)
+        return answer
     support = weights != 0
     slope = torch.where(support, torch.where(support, weights, 1.0) ** (2 - alpha), 0.0)
     total = slope.sum(-1, keepdim=True)
@@ -158,22 +158,22 @@ def _threshold(below: Tensor, alpha: float) -> Tensor:
     scaled, power = below * (alpha - 1), 1 / (alpha - 1)
     if power < 1 or traced():
         return _halved(scaled, alpha)
-    found, before = torch.full_like(below[..., :1], -1.0), torch.zeros_like(below[..., :1])
+    threshold, before = torch.full_like(below[..., :1], -1.0), torch.zeros_like(below[..., :1])
     for _ in range(64):
-        above = (scaled - found).relu()
+        above = (scaled - threshold).relu()
         if power == 1:
             count = above.sign().sum(-1, keepdim=True)
-            found, ends = found + (above.sum(-1, keepdim=True) - 1) / count, torch.equal(count, before)
+            threshold, ends = threshold + (above.sum(-1, keepdim=True) - 1) / count, torch.equal(count, before)
             before = count
         else:
             lower = above if power == 2 else above ** (power - 1)
             norm = (above * lower).sum(-1, keepdim=True) ** (1 / power)
             step = (norm - 1) * norm ** (power - 1) / lower.sum(-1, keepdim=True)
             # The next error is the square of this one.
-            found, ends = found + step, not bool((step > torch.finfo(below.dtype).eps ** 0.5 / 8).any())
+            threshold, ends = threshold + step, not bool((step > torch.finfo(below.dtype).eps ** 0.5 / 8).any())
         if ends:
             break
-    return found
+    return threshold
 
 
 def _halved(scaled: Tensor, alpha: float) -> Tensor:

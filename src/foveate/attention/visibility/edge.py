@@ -138,21 +138,21 @@ def edges(
         return Edges(sources.clone(), self_loops)
 
 
-def _numbered(name: str, given: Any) -> Int[Tensor, "*shape"]:
-    """Numbers of nodes as a tensor. Raises TypeError for what holds others, ValueError for negative ones."""
+def _numbered(name: str, numbers: Any) -> Int[Tensor, "*shape"]:
+    """Numbers of nodes as a tensor. Raises TypeError for other numbers, ValueError for negative ones."""
     try:
-        found = torch.as_tensor(given)
+        nodes = torch.as_tensor(numbers)
     except (TypeError, ValueError, RuntimeError):
-        raise refusal(name, given, "Give two rows of whole numbers, such as [[0, 1], [1, 2]].") from None
-    if found.numel() and (found.is_floating_point() or found.is_complex() or found.dtype == torch.bool):
-        kind = str(found.dtype).removeprefix("torch.")
+        raise refusal(name, numbers, "Give two rows of whole numbers, such as [[0, 1], [1, 2]].") from None
+    if nodes.numel() and (nodes.is_floating_point() or nodes.is_complex() or nodes.dtype == torch.bool):
+        kind = str(nodes.dtype).removeprefix("torch.")
         raise TypeError(
             f"`{name}` holds {kind}, and nodes are numbered with whole numbers. Edges of an adjacency matrix "
             "`target source` are matrix.nonzero().T.flip(0)."
         )
-    if found.numel() and int(found.amin()) < 0:
-        raise ValueError(f"`{name}` holds {int(found.amin())}: nodes are numbered from 0 on.")
-    return found.long()
+    if nodes.numel() and int(nodes.amin()) < 0:
+        raise ValueError(f"`{name}` holds {int(nodes.amin())}: nodes are numbered from 0 on.")
+    return nodes.long()
 
 
 def predicate(function: Callable[[Positions], Tensor]) -> Visibility:

@@ -54,7 +54,7 @@ class _Reader:
                     f"there is no visibility rule {name!r}.{did_you_mean(name, RULES)} "
                     f"Choose one of: {', '.join(RULES)}."
                 )
-        raise ValueError(f"{ast.unparse(node)!r} is no visibility rule. {_EXAMPLE}")
+        raise ValueError(f"{ast.unparse(node)!r} is not a visibility rule. {_EXAMPLE}")
 
 
 LARGEST = 2**53
@@ -87,7 +87,7 @@ def _literal(node: ast.expr) -> object:
     try:
         value = ast.literal_eval(node)
     except (ValueError, TypeError) as error:
-        raise ValueError(f"{ast.unparse(node)!r} is no number, text or list of them") from error
+        raise ValueError(f"{ast.unparse(node)!r} is not a number, a text or a list of them") from error
     for part in ast.walk(node):
         if isinstance(part, ast.Constant) and type(part.value) is int and part.value > LARGEST:
             raise ValueError(f"{part.value} is not a position: {LARGEST} is the largest")

@@ -166,8 +166,8 @@ class Visibility(ABC):
         """Whether what the rule says at some positions may be kept with them: it reads nothing else that changes. A
         rule of your own that does not may say so; it is compared by `==` and `hash`.
         """
-        made = type(self).__dict__.get("__dataclass_params__")
-        return made is not None and bool(made.frozen)
+        parameters = type(self).__dict__.get("__dataclass_params__")
+        return parameters is not None and bool(parameters.frozen)
 
     @property
     def reads_length(self) -> bool:
@@ -180,7 +180,7 @@ class Visibility(ABC):
         return float("inf")
 
     def reach(self, at: Positions) -> Reach:
-        """Spans of positions outside of which a query sees nothing; inside it may or may not."""
+        """Spans of positions: a query sees nothing outside them, and may or may not see what lies inside."""
         return EVERYWHERE
 
     def bounds(self, at: Positions) -> tuple[Tensor, Tensor]:
@@ -230,7 +230,7 @@ class Visibility(ABC):
         return parts[0] if len(parts) == 1 else Or(parts)
 
     def __rand__(self, other: object) -> "Visibility":
-        """Only what is no rule comes here: rules know `&` themselves."""
+        """Python asks this only for objects that are not rules: rules know `&` themselves."""
         require_visibility(other)
         return NotImplemented
 
@@ -245,7 +245,7 @@ class Visibility(ABC):
 
 
 def require_visibility(rule: object) -> None:
-    """Raise TypeError for what is no rule."""
+    """Raise TypeError for anything but a rule."""
     if isinstance(rule, Visibility):
         return
     if isinstance(rule, Tensor | np.ndarray):
@@ -453,20 +453,20 @@ Simplify = Callable[[Visibility, Visibility], Visibility | None]
 
 def _simplified(rules: tuple[Visibility, ...], simplify: Simplify) -> tuple[Visibility, ...]:
     """The fewest rules that pairwise simplification leaves; each stands where the first of its parts stood."""
-    kept: list[Visibility] = []
+    simplest: list[Visibility] = []
     for rule in rules:
-        place = len(kept)
+        place = len(simplest)
         index = 0
-        while index < len(kept):
-            simpler = simplify(kept[index], rule)
+        while index < len(simplest):
+            simpler = simplify(simplest[index], rule)
             if simpler is None:
                 index += 1
                 continue
             rule, place = simpler, min(place, index)
-            del kept[index]
+            del simplest[index]
             index = 0
-        kept.insert(place, rule)
-    return tuple(kept)
+        simplest.insert(place, rule)
+    return tuple(simplest)
 
 
 def _meet(one: Visibility, other: Visibility) -> Visibility | None:

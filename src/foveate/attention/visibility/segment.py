@@ -145,10 +145,10 @@ def prefix(length: int | Sequence[int]) -> Visibility:
 
     Reference: Raffel et al. 2020 (T5), figure 4, "causal with prefix".
     """
-    found = whole_numbers("length", length)
-    if found == () or min((found,) if isinstance(found, int) else found) < 0:
+    lengths = whole_numbers("length", length)
+    if lengths == () or min((lengths,) if isinstance(lengths, int) else lengths) < 0:
         raise ValueError(f"A prefix has {length} positions: give 0 or more, or one such number for each example.")
-    return Prefix(found)
+    return Prefix(lengths)
 
 
 def same_segment() -> Visibility:

@@ -177,7 +177,7 @@ class RandomBlocks(Visibility):
         return None if (counts := self._counts(other)) is None else RandomBlocks(self.block, max(counts), self.seed)
 
     def _counts(self, other: Visibility) -> tuple[int, int] | None:
-        """Those of two draws of which the longer begins with the shorter."""
+        """The counts of both, where the longer draw begins with the shorter one."""
         if isinstance(other, RandomBlocks) and (self.block, self.seed) == (other.block, other.seed):
             return self.count, other.count
         return None

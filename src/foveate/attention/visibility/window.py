@@ -257,8 +257,8 @@ def neighbourhood(*, columns: int, reach: int | tuple[int, int]) -> Visibility:
     >>> visible.reshape(3, 3).int().tolist()
     [[1, 1, 1], [1, 1, 1], [0, 0, 0]]
     """
-    found = whole_numbers("reach", reach)
-    both = (found, found) if isinstance(found, int) else found
+    numbers = whole_numbers("reach", reach)
+    both = (numbers, numbers) if isinstance(numbers, int) else numbers
     require_whole(-math.inf, columns=columns)
     if columns < 1 or len(both) != 2 or min(both) < 0:
         raise ValueError(
@@ -281,7 +281,7 @@ def _window(left: Count, right: Count) -> Visibility:
 
 
 def _band_of_both(one: Visibility, other: Visibility, which: Callable[[Count, Count], Count]) -> Visibility | None:
-    """The smaller or the larger of two bands; None where the other rule is no band."""
+    """The smaller or the larger of two bands; None where one of the rules is not a band."""
     if (mine := one.band) is None or (theirs := other.band) is None:
         return None
     return _window(which(mine[0], theirs[0]), which(mine[1], theirs[1]))

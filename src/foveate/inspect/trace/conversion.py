@@ -259,7 +259,9 @@ def _bias(bias: Bias | None, at: Positions, name: str) -> tuple[dict[str, Any] |
         last = max(int(key.max() - query.min()), len(key) - 1)
         place = torch.arange(first, last + 1, device=query.device)
         along = Positions(query=torch.zeros_like(query[:1])[None, None, :, None], key=place[None, None, None])
-        return {"kind": "distance", "first": first}, {name: bias(along)[0, :, 0].detach().float().cpu()}
+        numbers = bias(along)
+        table = numbers.expand(*numbers.shape[:3], len(place))[0, :, 0]
+        return {"kind": "distance", "first": first}, {name: table.detach().float().cpu()}
     return _pairwise(bias, at, name)
 
 
