@@ -4,6 +4,7 @@ Every addition is defined here, as somebody would write it who has read ARCHITEC
 many files as that page promises: one, or one for each layer.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,16 +20,30 @@ from foveate.attention.onnx import Graph, Places
 from foveate.attention.score import ProductScore
 from foveate.attention.visibility import EdgeList
 from foveate.data.batch import Batch
+from foveate.data.feature import VectorReader
+from foveate.data.reader import Example
+from foveate.data.row import Row
+from foveate.decode import BeamConfig
 from foveate.errors import UsageError
 from foveate.export import onnx_refusals, save_onnx
 from foveate.inspect import Trace, Track, read_trace, write_trace
 from foveate.inspect.step import steps
 from foveate.inspect.trace import conversion, observe, standalone
+from foveate.models import FixedContextConfig, Seq2Seq
 from foveate.models.classifier import Classifier, ClassifierConfig
+from foveate.nn.embed import Input, embed, input_of
 from foveate.nn.encoder import TransformerEncoderConfig
 from foveate.nn.multihead import MultiHeadAttention
+from foveate.nn.packing import Packing
 from foveate.nn.pooling import MeanPoolingConfig
 from foveate.nn.transformer_block import BlockConfig
+from foveate.tasks.classify.task import ClassifyConfig, ClassifyTask
+from foveate.tasks.classify.use import classifier_of
+from foveate.tasks.labelling import LabelledDataConfig
+from foveate.tasks.translate.pair import DataConfig
+from foveate.tasks.translate.task import TranslateConfig, TranslateTask
+from foveate.tasks.translate.use import Translator
+from foveate.train import TrainConfig, fit
 
 HEADS, LENGTH, WIDTH = 2, 11, 6
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
@@ -362,3 +377,169 @@ def test_a_transform_changes_queries_and_keys_by_writing_one_class(tmp_path: Pat
     assert journey.trace.sites[0].score["kind"] == "product"
     assert "its queries pass Louder, which has no method `onnx`" in " ".join(journey.onnx)
     assert through_everything(Attention(transforms=[WrittenLouder()]), tmp_path).onnx == []
+
+
+# ---- a modality -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Notes:
+    """Pitches and durations: what a model of melodies is built from."""
+
+    width, axes = 2, None
+
+    def build(self, dim: int, *, deviation: float | None = None) -> nn.Module:
+        return NoteEmbedding(dim)
+
+
+class NoteEmbedding(nn.Module):
+    """A vector for each of the twelve pitch classes, and one times the duration."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.pitch, self.duration = nn.Embedding(12, dim), nn.Linear(1, dim)
+
+    def forward(self, values: Tensor, places: Tensor | None = None) -> Tensor:
+        return self.pitch(values[..., 0].long() % 12) + self.duration(values[..., 1:])
+
+
+@dataclass(frozen=True, kw_only=True)
+class MelodyReader(VectorReader):
+    """Lines of pitch/duration, a tab and a label: `60/1 64/1 67/2<tab>major`. Reads like any reader."""
+
+    what = "melodies"
+
+    def read(self, path: str) -> Iterator[Example]:
+        for line, text in enumerate(Path(path).read_text().splitlines(), start=1):
+            melody, label = text.split("\t")
+            yield Example(line, melody, label)
+
+    def learn(self, examples: Iterable[Example]) -> "MelodyRows":  # type: ignore[override]
+        return MelodyRows()
+
+
+class MelodyRows:
+    """A note, a vector."""
+
+    input = Notes()
+
+    def row(self, thing: str) -> Row:
+        return Row(np.array([note.split("/") for note in thing.split()], dtype=np.float32))
+
+    def unknown(self, row: Row) -> int:
+        return 0
+
+    def track(self, thing: str) -> dict[str, object]:
+        return {"labels": tuple(thing.split()), "kind": "frames"}
+
+    def things(self, path: str) -> Iterator[str]:
+        return iter(Path(path).read_text().splitlines())
+
+    def save(self, folder: Path) -> None:
+        """There is nothing to keep."""
+
+    def digests(self) -> dict[str, str]:
+        return {}
+
+
+def test_a_modality_is_a_reader_and_an_embedding(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    chords = {"major": (0, 4, 7), "minor": (0, 3, 7)}
+    melodies = [
+        (" ".join(f"{60 + note}/{beats}" for note, beats in zip(chord, generator.integers(1, 4, 3), strict=True)), name)
+        for name, chord in chords.items()
+        for _ in range(20)
+    ]
+    (tmp_path / "melodies.tsv").write_text("".join(f"{melody}\t{label}\n" for melody, label in melodies))
+    block = BlockConfig(model_dim=16, num_heads=2, feedforward_dim=16, dropout=0.0)
+    config = ClassifyConfig(
+        reader=MelodyReader(),
+        data=LabelledDataConfig(data=str(tmp_path / "melodies.tsv"), max_tokens=512),
+        model=ClassifierConfig(encoder=TransformerEncoderConfig(block=block, num_layers=1), embedding_dim=16),
+    )
+    run = tmp_path / "run"
+    task, reports = ClassifyTask.prepare(config, run)
+    assert str(reports["train"]) == "All 36 melodies are used."
+    fit(task, TrainConfig(steps=30, validate_every=30, save_every=30, learning_rate=1e-2), run)
+    with torch.inference_mode():
+        assert task.validate()["accuracy"] == 1.0
+
+    classifier = classifier_of(task.model, task.rows, task.labels)
+    answers = classifier.classify(["60/1 64/2 67/1", "67/3 63/1 60/1"])
+    assert [answer.label for answer in answers] == ["major", "minor"]
+    trace = read_trace(write_trace(classifier.trace("60/1 64/2 67/1"), tmp_path / "trace"))
+    assert trace.tracks["source"].labels == ("60/1", "64/2", "67/1")
+    assert {site.kind for site in trace.sites} == {"self", "cross"}
+    assert standalone(trace).startswith("<!doctype html>")
+
+
+# ---- a model --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class PointerConfig(FixedContextConfig):
+    """Words and places, and one attention: the smallest model that can copy."""
+
+    def build(self, source: int | Input, target_vocab: int) -> "Pointer":  # type: ignore[override]
+        return Pointer(self.embedding_dim, source, target_vocab)
+
+
+@dataclass(frozen=True)
+class PointerState:
+    memory: Tensor
+    lengths: Tensor
+    time: int
+
+
+class Pointer(Seq2Seq[PointerState]):
+    """c_t = attention(p_t; k_j = p_j, v_j = E x_j);  p(y_t) = softmax(W [c_t; E y_{t−1}])"""
+
+    def __init__(self, dim: int, source: int | Input, vocab: int) -> None:
+        super().__init__()
+        self.source, self.target = input_of(source).build(dim), nn.Embedding(vocab, dim)
+        self.place, self.output = nn.Embedding(32, dim), nn.Linear(2 * dim, vocab)
+        self.attention = Attention(visibility=padding(), kind="cross")
+
+    def look(self, memory: Tensor, lengths: Tensor, words: Tensor, start: int) -> Tensor:
+        keys, count = self.place.weight[: memory.shape[1]].expand(len(memory), 1, -1, -1), words.shape[1]
+        queries = self.place.weight[start : start + count].expand(len(memory), 1, -1, -1)
+        at = Positions.of(count, memory.shape[1], query_start=start, key_lengths=lengths)
+        context = self.attention.run(queries, keys, memory[:, None], at=at)[:, 0]
+        return self.output(torch.cat([context, self.target(words)], -1))
+
+    def forward(self, source: Batch, target: Batch) -> Tensor:
+        read = target.ids[:, :-1]
+        logits = self.look(embed(self.source, source.values, source.places), source.lengths, read, 0)
+        return Packing(target.lengths - 1, read.shape[1]).pack(logits)
+
+    def start(self, source: Batch, beam: int = 1) -> PointerState:
+        rows = torch.arange(source.size).repeat_interleave(beam)
+        return PointerState(embed(self.source, source.values, source.places)[rows], source.lengths[rows], 0)
+
+    def step(self, state: PointerState, token: Tensor) -> tuple[PointerState, Tensor]:
+        logits = self.look(state.memory, state.lengths, token[:, None], state.time)[:, 0]
+        return PointerState(state.memory, state.lengths, state.time + 1), logits
+
+    def select(self, state: PointerState, rows: Tensor) -> PointerState:
+        return PointerState(state.memory[rows], state.lengths[rows], state.time)
+
+
+def test_a_model_is_one_file(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    lines = ["".join(generator.choice(list("abcde"), 3 + number % 3)) for number in range(60)]
+    (tmp_path / "pairs.tsv").write_text("".join(f"{line}\t{line.upper()}\n" for line in lines))
+    config = TranslateConfig(
+        data=DataConfig(source=str(tmp_path / "pairs.tsv")),
+        model=PointerConfig(embedding_dim=24),
+        decode=BeamConfig(beam=2),
+        label_smoothing=0.0,
+    )
+    run = tmp_path / "run"
+    task, _ = TranslateTask.prepare(config, run)
+    fit(task, TrainConfig(steps=150, validate_every=150, save_every=150, learning_rate=2e-2), run)
+    translator = Translator(task.model, task.source_tokeniser, task.target_tokeniser, config.decode)
+    assert [one.text for one in translator.translate(["abcd", "eda"])] == ["ABCD", "EDA"]
+    trace = read_trace(write_trace(translator.trace("abcd"), tmp_path / "trace"))
+    (site,) = trace.sites
+    assert (site.kind, site.queries, site.keys) == ("cross", 5, 5)
+    assert site.weights(0)[0].argmax(-1).tolist() == [0, 1, 2, 3, 4]
