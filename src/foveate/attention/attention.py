@@ -236,12 +236,15 @@ class Attention(nn.Module):
         own = {name: part for name, part in parts.items() if part not in (None, ()) and not isinstance(part, nn.Module)}
         return ", ".join(f"{name}={part}" for name, part in own.items())
 
-    def _trains(self, *given: Tensor | None) -> bool:
-        """Whether a backward pass will follow: to what was given, or to weights of the attention's own."""
+    def _trains(self, *tensors: Tensor | None) -> bool:
+        """Whether a backward pass will follow: to these tensors, or to weights of the attention."""
         if not torch.is_grad_enabled():
             return False
-        if any(tensor is not None and tensor.requires_grad for tensor in given):
-            return True
+        for tensor in tensors:
+            if tensor is not None and tensor.requires_grad:
+                return True
+        if not self._modules and not self._parameters:  # looking for weights where there are none takes microseconds
+            return False
         return any(weight.requires_grad for weight in self.parameters())
 
     def _choose(

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from foveate import native
 from foveate.attention.paths import PATHS
-from foveate.attention.paths.materialised import terms
 from foveate.attention.paths.path import Formula, Path
 from foveate.attention.position import Positions
+from foveate.attention.score.form import terms
 from foveate.attention.visibility import TRIANGLE
 
 FEW = 512
@@ -37,7 +37,7 @@ class Call:
         self.learns_bias = training and isinstance(formula.bias, nn.Module)
         """Whether tiles would keep all weights for the backward pass."""
         self.pairs = batch * heads * self.queries * self.keys
-        self.fits = self.pairs * terms(formula) * (4 + query.element_size()) <= ROOM
+        self.fits = self.pairs * terms(formula.score) * (4 + query.element_size()) <= ROOM
         self.large = self.pairs >= LARGE and dim >= 64
         self.light, self.on_cpu = query.dtype == torch.bfloat16, query.device.type == "cpu"
         self.amx = self.light and self.on_cpu and native.has_tiles()

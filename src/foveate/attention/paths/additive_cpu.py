@@ -7,12 +7,13 @@ from torch import Tensor
 from foveate.attention.normaliser import softmax_temperature
 from foveate.attention.paths import additive_triton
 from foveate.attention.paths.hidden import nothing_to_silence, silence, suits_few, weigh, weigh_few
-from foveate.attention.paths.materialised import terms, visible_keys
+from foveate.attention.paths.materialised import visible_keys
 from foveate.attention.paths.pairwise_cpp import pair_weights, unavailable
 from foveate.attention.paths.path import Cost, Formula, cutting_reasons, share_heads
 from foveate.attention.paths.recomputation import by_rows
 from foveate.attention.position import Positions, traced
 from foveate.attention.score import PairNetwork, checked_form, form_of
+from foveate.attention.score.form import terms
 
 ROOM = 2**26
 """Bytes that the weights may take; where they would take more, blocks of queries come one after the other."""
@@ -53,7 +54,7 @@ class AdditivePath:
     def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
         if key.device.type == "cuda":
             return additive_triton.cost(formula, query, key, training=torch.is_grad_enabled())
-        matrices, hidden = query.shape[0] * query.shape[1], terms(formula)
+        matrices, hidden = query.shape[0] * query.shape[1], terms(formula.score)
         pairs = matrices * query.shape[2] * key.shape[2]
         rows = min(_rows(query, key), query.shape[2])
         features = 2.0 * matrices * (query.shape[2] + key.shape[2]) * hidden

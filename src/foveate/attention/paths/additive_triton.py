@@ -10,11 +10,12 @@ from torch import Tensor
 from foveate.attention.normaliser import softmax_temperature
 from foveate.attention.paths import pairwise_triton
 from foveate.attention.paths.hidden import nothing_to_silence, silence
-from foveate.attention.paths.materialised import ChunkedPath, terms, visible_keys
+from foveate.attention.paths.materialised import ChunkedPath, visible_keys
 from foveate.attention.paths.pairwise_triton import Seen
 from foveate.attention.paths.path import Cost, Formula, share_heads
 from foveate.attention.position import Positions, traced
 from foveate.attention.score import checked_form
+from foveate.attention.score.form import terms
 from foveate.attention.visibility import Visibility
 
 UNBOUNDED = 2**30
@@ -39,7 +40,7 @@ def reasons(formula: Formula, query: Tensor) -> list[str]:
 
 def cost(formula: Formula, query: Tensor, key: Tensor, *, training: bool) -> Cost:
     """Features twice, as they are and transposed; a mask or a bias in full where the kernels do not know the rule."""
-    matrices, hidden, least = query.shape[0] * query.shape[1], terms(formula), 16
+    matrices, hidden, least = query.shape[0] * query.shape[1], terms(formula.score), 16
     queries = -(-query.shape[2] // least) * least
     pairs = float(matrices * queries * key.shape[2])
     held = 8.0 * matrices * (queries + key.shape[2]) * hidden

@@ -17,7 +17,8 @@ from foveate.attention.paths.hidden import finite, nothing_to_silence, silence, 
 from foveate.attention.paths.path import Cost, Formula, cutting_reasons, share_heads
 from foveate.attention.paths.recomputation import by_rows
 from foveate.attention.position import Positions, traced
-from foveate.attention.score import KeyedScore, PairNetwork, PlacedScore, is_factored
+from foveate.attention.score import KeyedScore, PlacedScore, is_factored
+from foveate.attention.score.form import terms
 from foveate.attention.visibility import Visibility
 
 ROOM = 2**24
@@ -116,13 +117,6 @@ def reweighing(weights: Tensor) -> torch.dtype:
     return torch.promote_types(weights.dtype, torch.float32)
 
 
-def terms(formula: Formula) -> int:
-    """How many numbers a plain score makes of each pair before it sums them: the hidden units of an additive one."""
-    form = getattr(formula.score, "form", None)
-    made = None if form is None else form()
-    return made.num_terms if isinstance(made, PairNetwork) else 1
-
-
 class MaterialisedPath:
     """Accepts everything; O(query · key) memory."""
 
@@ -134,7 +128,7 @@ class MaterialisedPath:
 
     def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
         pairs = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
-        return Cost(4.0 * pairs * key.shape[3], 3.0 * pairs * terms(formula) * query.element_size())
+        return Cost(4.0 * pairs * key.shape[3], 3.0 * pairs * terms(formula.score) * query.element_size())
 
     def run(
         self,
@@ -206,4 +200,4 @@ def rows_in(formula: Formula, query: Tensor, key: Tensor) -> int:
 
 def bytes_of_row(formula: Formula, query: Tensor, key: Tensor) -> float:
     """What the scores of one query take in every example and head."""
-    return float(query.shape[0] * query.shape[1] * key.shape[2] * query.element_size() * terms(formula))
+    return float(query.shape[0] * query.shape[1] * key.shape[2] * query.element_size() * terms(formula.score))

@@ -18,11 +18,12 @@ from foveate.attention.paths.fused import fusing_reasons
 from foveate.attention.paths.gather import gathered, worth_gathering
 from foveate.attention.paths.hidden import finite, silence, weigh
 from foveate.attention.paths.layout import Tile, between, over_keys, pieces_between, placed, tiles, visible_in
-from foveate.attention.paths.materialised import apart_scores, biased_scores, reweighing, terms
+from foveate.attention.paths.materialised import apart_scores, biased_scores, reweighing
 from foveate.attention.paths.path import Cost, Formula, cutting_reasons, empty_reasons, share_heads
 from foveate.attention.paths.recomputation import by_rows
 from foveate.attention.position import Positions, traced
 from foveate.attention.score import is_factored
+from foveate.attention.score.form import terms
 from foveate.attention.visibility import Visibility
 
 WORTH = 0.6
@@ -133,7 +134,7 @@ def _pairs(layout: list[Tile]) -> int:
 def cost_of(layout: list[Tile], formula: Formula, query: Tensor, key: Tensor) -> Cost:
     batch, heads = query.shape[:2]
     pairs = float(batch * heads * sum(tile.pairs for tile in layout))
-    return Cost(4.0 * pairs * key.shape[3], pairs * terms(formula) * max(4, query.element_size()))
+    return Cost(4.0 * pairs * key.shape[3], pairs * terms(formula.score) * max(4, query.element_size()))
 
 
 def in_tiles(

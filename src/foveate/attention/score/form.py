@@ -201,6 +201,13 @@ def form_from(header: Mapping[str, Any], vector: Tensor | None) -> Form:
     return PairNetwork(vector=vector, slope=header.get("slope"))
 
 
+def terms(score: object) -> int:
+    """Numbers that a score makes of each pair before it adds them up: the hidden units of a network over pairs."""
+    form = getattr(score, "form", None)
+    named = None if form is None else form()
+    return named.num_terms if isinstance(named, PairNetwork) else 1
+
+
 class _FeatureScore(nn.Module):
     """A score of features: compare(query_features(q), key_features(k)), where `form` says how they are compared."""
 
