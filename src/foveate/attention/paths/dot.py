@@ -57,10 +57,10 @@ def dots(
     kernel that does not read what is hidden needs it only there.
     """
     form, (_, heads, _, width), shape = checked_form(formula.score), query.shape, key.shape
-    if hide is None and key_features is None and form.is_plain and shape[1] == heads and shape[3] == width:
-        return _alike(Dots(query, key, value, form.factor(width) / _temperature(formula)))
     if not reads_hidden and hide is not None and (form.is_plain or finite(key)):
         hide = None
+    if hide is None and key_features is None and form.is_plain and shape[1] == heads and shape[3] == width:
+        return _alike(Dots(query, key, value, form.factor(width) / _temperature(formula)))
     key, value = share_heads(key, heads), share_heads(value, heads)
     query = form.of_query(query)
     if form.features_at is not None:
