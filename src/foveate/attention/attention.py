@@ -257,7 +257,8 @@ class Attention(nn.Module):
                     return Choice(path, "the first path of torch's own operations that accepts is compiled")
         made = None if kept is None else kept.shape
         draws = getattr(self.normaliser, "training", False)
-        state = (training, traced(), is_hooked(self.score), draws)
+        score = self._modules.get("score")  # only a module can be hooked
+        state = (training, traced(), score is not None and is_hooked(score), draws)
         places = (at.aligned, at.real is None, at.previous is None, at.query_bucket is None)
         kind = (query.shape, key.shape, query.dtype, query.device, places, made, state)
         earlier = self._chosen.get(kind)
