@@ -12,7 +12,6 @@ TASK_ROLES = {"task", "use", "side"}
 """The same, in the folder of a task."""
 
 TOGETHER = {
-    "foveate.inspect": "an alignment prints itself as the figure that takes an alignment",
     "foveate.tasks": "the list of tasks and what a task is",
 }
 """Rooms in which modules still need each other, and why."""

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from jaxtyping import Float, Float32, Int
 
 from foveate.errors import UsageError
-from foveate.inspect.alignment import Alignment
+
+if TYPE_CHECKING:
+    from foveate.inspect.alignment import Alignment
 
 Theme = Literal["light", "dark"]
 Hue = Literal["blue", "grey"]
@@ -135,7 +137,7 @@ class Shading:
 
 
 def shaded(
-    alignment: Alignment,
+    alignment: "Alignment",
     *,
     scale: Scale = "linear",
     top: float | None = 1.0,
@@ -145,6 +147,7 @@ def shaded(
     """Each weight's place on the scale. `lift` gives the numbers for that scale, whatever the cells are; without it a
     cell is a pair of pieces, and 1 is the share of a row that looks alike at everything it may look at.
 
+    >>> from foveate.inspect import Alignment
     >>> shading = shaded(Alignment.of("ab", "x", [[1, 0]], [[True, False]]))
     >>> shading.levels, [words for _, words in shading.beside()]
     (array([[100, 103]]), ['may not be looked at'])

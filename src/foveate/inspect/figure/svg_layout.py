@@ -4,12 +4,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from foveate.inspect.alignment import Alignment
 from foveate.inspect.caption import Direction, Reading, fit, printable, reading_direction
 from foveate.inspect.figure.letter import width as text_width
 from foveate.inspect.figure.scale import Shading
+
+if TYPE_CHECKING:
+    from foveate.inspect.alignment import Alignment
 
 Pixels = int | float
 
@@ -72,7 +74,7 @@ class Layout:
 
 
 def arrange(
-    alignment: Alignment, title: str | None, names: tuple[str, str], reading: Reading, shading: Shading
+    alignment: "Alignment", title: str | None, names: tuple[str, str], reading: Reading, shading: Shading
 ) -> Layout:
     """Find room for everything, from the number of pieces and the length of their labels."""
     rows, columns = alignment.weights.shape

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Int
 
 from foveate.errors import UsageError
-from foveate.inspect.alignment import Alignment
 from foveate.inspect.caption import (
     Reading,
     cell_width,
@@ -20,6 +20,9 @@ from foveate.inspect.caption import (
 )
 from foveate.inspect.figure.scale import HIDDEN, INKS, NAN, STEPS, ZERO, Hue, Theme, hexadecimal, ramp, shaded
 
+if TYPE_CHECKING:
+    from foveate.inspect.alignment import Alignment
+
 CELL = 2  # columns of a cell, so that it is about square and holds a wide character
 SHADES = " ░▒▓█"
 BESIDE = {HIDDEN: "··", NAN: "××"}
@@ -31,7 +34,7 @@ _RESET = "\x1b[0m"
 
 
 def terminal(
-    alignment: Alignment,
+    alignment: "Alignment",
     *,
     colour: bool = False,
     width: int | None = None,
@@ -46,6 +49,7 @@ def terminal(
     or their letters join, columns are numbered and listed below. Pieces that do not fit into `width` terminal columns
     follow in further panels. A source that reads from right to left has its columns mirrored, and a line says so.
 
+    >>> from foveate.inspect import Alignment
     >>> print(terminal(Alignment.of("cat", ["K", "AE1", "T"], [[1, 0, 0], [0.3, 0.7, 0], [0, 0.4, 0.6]])))
         c a t
       K ██

@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from html import escape
 from math import ceil
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from jaxtyping import Bool, Int
 
 from foveate.errors import UsageError
-from foveate.inspect.alignment import Alignment
 from foveate.inspect.caption import Direction, Reading, first_strong, printable
 from foveate.inspect.figure.letter import width
 from foveate.inspect.figure.paint import Classed, Fixed, Paint, stylesheet
@@ -30,6 +29,9 @@ from foveate.inspect.figure.svg_layout import (
     keys_width,
 )
 
+if TYPE_CHECKING:
+    from foveate.inspect.alignment import Alignment
+
 FONTS = (
     "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', 'Noto Sans Arabic', Vazirmatn, "
     "'PingFang SC', 'Microsoft YaHei', 'Noto Sans CJK SC', sans-serif"
@@ -37,7 +39,7 @@ FONTS = (
 
 
 def svg(
-    alignment: Alignment,
+    alignment: "Alignment",
     *,
     title: str | None = None,
     names: tuple[str, str] = ("source", "target"),
@@ -64,13 +66,13 @@ def svg(
     )
 
 
-def picture(alignment: Alignment, *, names: tuple[str, str] = ("source", "target")) -> str:
+def picture(alignment: "Alignment", *, names: tuple[str, str] = ("source", "target")) -> str:
     """The SVG element for a page that has its own headings and carries `stylesheet()`."""
     return _draw(alignment, shaded(alignment), Classed(), "", None, names, "auto", False)
 
 
 def drawn(
-    alignment: Alignment,
+    alignment: "Alignment",
     shading: Shading,
     title: str | None,
     names: tuple[str, str],
@@ -86,7 +88,7 @@ def drawn(
 
 
 def _draw(
-    alignment: Alignment,
+    alignment: "Alignment",
     shading: Shading,
     paint: Paint,
     style: str,
@@ -129,7 +131,9 @@ def _heading(place: Layout, paint: Paint, title: str | None) -> Iterator[str]:
         yield _text(x, PAD + TITLE - 2, title, side, paint.ink("text"), f'font-size="{TITLE}" font-weight="600"')
 
 
-def _cells(place: Layout, paint: Paint, alignment: Alignment, steps: Int[np.ndarray, "target source"]) -> Iterator[str]:
+def _cells(
+    place: Layout, paint: Paint, alignment: "Alignment", steps: Int[np.ndarray, "target source"]
+) -> Iterator[str]:
     """Hidden cells are left out: the hatching below shows through."""
     wide, high = place.right - place.left, place.bottom - place.top
     frame = f'x="{_n(place.left)}" y="{_n(place.top)}" width="{_n(wide)}" height="{_n(high)}"'
@@ -182,7 +186,7 @@ def _cross(paint: Paint, x: Pixels, y: Pixels, side: Pixels) -> str:
     return f'<path d="{both}" fill="none" stroke-width="1.6" {paint.ink("cross")}/>'
 
 
-def _cell(place: Layout, paint: Paint, alignment: Alignment, row: int, column: int, step: int) -> str:
+def _cell(place: Layout, paint: Paint, alignment: "Alignment", row: int, column: int, step: int) -> str:
     x, y, pitch = _n(place.column(column)), _n(place.top + row * place.pitch), _n(place.pitch)
     weight = alignment.weights[row, column]
     number = "not a number" if np.isnan(weight) else f"{weight:.3f}"
@@ -206,7 +210,7 @@ def _lines(place: Layout, paint: Paint) -> str:
     return f'<path d="{down}{across}" {look} {paint.ink("grid")}/>'
 
 
-def _links(place: Layout, paint: Paint, alignment: Alignment) -> Iterator[str]:
+def _links(place: Layout, paint: Paint, alignment: "Alignment") -> Iterator[str]:
     inset = min(2.0, place.pitch / 4)
     for source, target in sorted(alignment.hard()):
         x, y, side = place.column(source) + inset, place.top + target * place.pitch + inset, place.pitch - 2 * inset
