@@ -29,6 +29,7 @@ class AdditivePath:
     """
 
     name = "additive"
+    by_kind = True
 
     def refuses(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
         reasons = []
