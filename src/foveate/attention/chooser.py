@@ -33,12 +33,9 @@ class Call:
     def __init__(self, formula: Formula, query: Tensor, key: Tensor, at: Positions, *, training: bool) -> None:
         batch, heads, self.queries, dim = query.shape
         rule = formula.visibility
-        self.keys, self.training = key.shape[2], training
+        self.formula, self.keys, self.training = formula, key.shape[2], training
         self.few = self.keys <= FEW
-        self.learns_bias = training and isinstance(formula.bias, nn.Module)
-        """Whether tiles would keep all weights for the backward pass."""
         self.pairs = batch * heads * self.queries * self.keys
-        self.fits = self.pairs * terms(formula.score) * (4 + query.element_size()) <= ROOM
         self.large = self.pairs >= LARGE and dim >= 64
         self.light, self.on_cpu = query.dtype == torch.bfloat16, query.device.type == "cpu"
         self.amx = self.light and self.on_cpu and native.has_tiles()
@@ -51,8 +48,18 @@ class Call:
         """Whether little is hidden, such as padding."""
         self.by_key = not rule.reads_query_position
         """Whether the rule hides the same keys from all queries."""
-        self.half = not self.few and self.queries == self.keys and (self.fits or not self.learns_bias)
         self.narrow = not self.few and self.band < (0.15 if self.amx else 0.5)
+
+    @property
+    def fits(self) -> bool:
+        """Whether all scores, and what they are made of, may be kept."""
+        return self.pairs * terms(self.formula.score) * (6 if self.light else 8) <= ROOM
+
+    @property
+    def halved(self) -> bool:
+        """Whether tiles may compute half of the pairs only. With a bias that learns they keep all weights."""
+        learns = self.training and isinstance(self.formula.bias, nn.Module)
+        return not self.few and self.queries == self.keys and (self.fits or not learns)
 
 
 class Rule(NamedTuple):
@@ -75,13 +82,6 @@ class Choice(NamedTuple):
 
 RULES = (
     Rule("edges", 9.4, "few pairs of more than 500 nodes are edges", lambda call: call.keys > 500),
-    Rule("additive", 24, "one kernel sums the hidden units of each pair, without a tensor of them"),
-    Rule(
-        "flex",
-        None,
-        "it skips blocks that nobody sees, where SDPA reads a mask",
-        lambda call: call.on_cpu or (call.masked and not call.by_key and not call.few),
-    ),
     Rule(
         "sdpa",
         2.3,
@@ -101,13 +101,20 @@ RULES = (
         lambda call: call.few and call.large and call.dense and ((call.light and call.training) or not call.masked),
     ),
     Rule("short", 1.8, f"up to {FEW} keys, one kernel reads only what is visible", lambda call: call.few),
+    Rule("additive", 24, "one kernel sums the hidden units of each pair, without a tensor of them"),
     Rule("sdpa", 1.2, "a thousand pairs take less time than several calls of torch", lambda call: call.pairs <= 1000),
+    Rule(
+        "flex",
+        None,
+        "it skips blocks that nobody sees, where SDPA reads a mask",
+        lambda call: call.on_cpu or (call.masked and not call.by_key and not call.few),
+    ),
     Rule("banded", 2.0, "a query sees less than half of the keys", lambda call: call.narrow),
     Rule(
         "tiled",
         1.2,
         "about half of the pairs are hidden, and torch's kernel reads them, or has slow gradients in bfloat16",
-        lambda call: call.half and not call.amx and (call.masked or (call.light and call.training)),
+        lambda call: call.halved and not call.amx and (call.masked or (call.light and call.training)),
     ),
     Rule(
         "product",
