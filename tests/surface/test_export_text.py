@@ -199,7 +199,7 @@ def test_the_example_of_a_language_model_runs_as_it_is_written(
     (tmp_path / "model").symlink_to(out)
     monkeypatch.chdir(tmp_path)
     prompt = [2, 4, 5]
-    exec(documented("A language model goes on").replace("[2, 101, 102]", str(prompt)), {})
+    exec(documented("A language model continues a text").replace("[2, 101, 102]", str(prompt)), {})
     model, read = Generator.load(run).model, list(prompt)
     with torch.inference_mode():
         for _ in range(5):

@@ -21,7 +21,10 @@ ROOMS = sorted(
     if path.name not in {*others, "__pycache__"} and (path.suffix == ".py" or any(path.rglob("*.py")))
 )
 ROOMS += [f"src/foveate/attention/{part}" for part in ("visibility", "bias.py", "claim.py", "onnx.py", "transform.py")]
-PAGES = ("CONTRIBUTING.md", "docs/commands.md", "docs/examples.md", "docs/python.md", "docs/scope.md")
+PAGES = [
+    "CONTRIBUTING.md",
+    *sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/**/*.md") if page.name != "log.md"),
+]
 PARTICIPLES = {
     "asked",
     "found",

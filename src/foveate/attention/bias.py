@@ -50,8 +50,7 @@ class Alibi:
     """bias_ij = −m_h · |i − j|, with a slope m_h for each head: 2^(−8/H), 2^(−16/H), …
 
     Press et al. 2022, section 3. When the number of heads H is not a power of two, the remaining slopes come from
-    between those of the next larger power, as in the paper's code. The paper is causal; here both sides are punished
-    alike.
+    between those of the next larger power, as in the paper's code. The paper is causal; here both sides are penalised.
 
     >>> Alibi(num_heads=2)(Positions.of(1, 3, query_start=2)).flatten(1)
     tensor([[-0.1250, -0.0625, -0.0000, -0.0078, -0.0039, -0.0000]])
