@@ -86,7 +86,9 @@ class LabelledData:
     lines: UInt32[np.ndarray, " rows"]
     forms: TokenStore | None = None
     places: TokenStore | None = None
-    """Where the vectors of each row stand, axis by axis; None where they stand in the order of the row."""
+    """Where the vectors of each row stand, axis by axis; None where they stand in the order of the row, or nowhere."""
+    edges: TokenStore | None = None
+    """Of rows that stand nowhere: sources of the edges, then their targets."""
 
     @classmethod
     def open(cls, folder: Path | str) -> "LabelledData":
@@ -96,7 +98,9 @@ class LabelledData:
         labels, lines = (TokenStore.open(folder / name) for name in ("labels", "lines"))
         if not len(inputs) == len(labels) == len(lines) == lines.num_tokens:
             raise DataError(f"{folder} is damaged: rows, labels and lines differ in number. Prepare the data anew.")
-        more = {name: TokenStore.open(folder / name) for name in ("forms", "places") if (folder / name).exists()}
+        more = {
+            name: TokenStore.open(folder / name) for name in ("forms", "places", "edges") if (folder / name).exists()
+        }
         return cls(inputs, labels, lines.tokens, **more)
 
     def require_sentences(self, labels: Labels, *, words: int, pieces: int) -> "LabelledData":
@@ -126,14 +130,19 @@ class LabelledData:
         elif source.width is not None:
             self.inputs.require(width=source.width, shortest=1)
         self._require_labels(1)
-        placed = self.places is not None
-        if placed != (source.axes is not None) or (
-            self.places is not None and (self.places.lengths != self.inputs.lengths * (source.axes or 0)).any()
-        ):
-            raise DataError(
-                f"{self.inputs.folder.parent} does not say where each vector stands. Prepare the data anew."
-            )
+        self._require_places(source.axes)
         return self
+
+    def _require_places(self, axes: int | None) -> None:
+        lengths, folder = self.inputs.lengths, self.inputs.folder
+        if (self.places is not None) != bool(axes) or (self.edges is not None) != (axes == 0):
+            raise DataError(f"{folder} does not go with its places or edges. Prepare the data anew.")
+        if self.places is not None and (self.places.lengths != lengths * (axes or 0)).any():
+            raise DataError(f"{folder} has vectors without places. Prepare the data anew.")
+        if self.edges is not None:
+            nodes = np.repeat(lengths, self.edges.lengths)
+            if (self.edges.lengths % 2).any() or (self.edges.tokens >= nodes).any():
+                raise DataError(f"{self.edges.folder} joins nodes that its rows do not have. Prepare the data anew.")
 
     def _require_labels(self, counts: int | np.ndarray) -> None:
         if (self.labels.lengths != counts).any():
@@ -154,10 +163,15 @@ class LabelledData:
         chosen = tuple(int(example) for example in examples)
         labels = torch.tensor([int(self.labels[example][0]) for example in chosen])
         rows: list[Any] = [self.inputs[example] for example in chosen]
-        if self.places is not None:
-            placed = (self.places[example].reshape(len(row), -1) for row, example in zip(rows, chosen, strict=True))
-            rows = [Row(row, places=places) for row, places in zip(rows, placed, strict=True)]
+        if self.places is not None or self.edges is not None:
+            rows = [self._placed(row, example) for row, example in zip(rows, chosen, strict=True)]
         return RowBatch(Batch.of(rows), labels, chosen)
+
+    def _placed(self, row: np.ndarray, example: int) -> Row:
+        if self.places is not None:
+            return Row(row, places=self.places[example].reshape(len(row), -1))
+        assert self.edges is not None
+        return Row(row, places=np.empty((len(row), 0), np.int64), edges=self.edges[example].reshape(2, -1))
 
 
 def prepare_sentences(
@@ -216,7 +230,7 @@ def prepare_rows(
     and reported, unless most are such.
     """
     tally, source = _Tally(what, max_length, labels, path, given), rows.input
-    more = () if source.axes is None else ("places",)
+    more = () if source.axes is None else ("places",) if source.axes else ("edges",)
     with _writing(Path(folder), *more, width=source.width) as (writers, finish):
         for example in examples:
             row = rows.row(example.thing)
@@ -224,8 +238,9 @@ def prepare_rows(
             if numbers is None:
                 continue
             tally.unknown += rows.unknown(row)
-            if row.places is not None:
-                writers["places"].append(Row.flat(row.places).tolist())
+            for name, part in (("places", row.places), ("edges", row.edges)):
+                if name in writers:
+                    writers[name].append([] if part is None else Row.flat(part).tolist())
             finish(row.values.tolist() if source.width is None else row.values, numbers, example.line)
     return LabelledData.open(folder), tally.report(rare)
 

@@ -25,7 +25,7 @@ class Input(Protocol):
 
     @property
     def axes(self) -> int | None:
-        """Axes of the rows' places; None where they stand in the order of the row."""
+        """Axes of the rows' places; None where they stand in the order of the row, 0 for nodes, which edges join."""
 
     def build(self, dim: int, *, deviation: float | None = None) -> nn.Module:
         """What makes vectors of `dim` numbers: a module of the rows' values, side by side without padding or in a
