@@ -252,6 +252,9 @@ def test_a_subclass_keeps_the_form_only_where_it_still_holds(kind, kept: bool) -
 def test_a_method_that_is_put_into_a_score_or_its_class_ends_its_form() -> None:
     score = Metric()
     assert form_of(score) is not None
+    score.form = lambda: None  # type: ignore[method-assign]
+    assert form_of(score) is None
+    del score.form
     score.compare = lambda query, key: torch.zeros(1)  # type: ignore[method-assign]
     assert form_of(score) is None
 
@@ -403,3 +406,12 @@ def test_linear_attention_is_kept_as_its_features() -> None:
     weights = attention.explain(query, key, value).weights
     for head in range(HEADS):
         torch.testing.assert_close(site.weights(head)[0], weights[0, head], atol=2e-3, rtol=1e-2)
+
+
+def test_an_attribute_that_happens_to_be_called_form_is_no_form() -> None:
+    class Poem(Distance):
+        form = "sonnet"
+
+    assert form_of(Poem()) is None
+    tensors, attention = given(), Attention(Poem())
+    torch.testing.assert_close(attention.run(*tensors), attention.explain(*tensors).context, atol=1e-5, rtol=1e-4)

@@ -165,8 +165,10 @@ Form = Product | PairNetwork
 
 
 def form_of(score: object) -> Form | None:
-    """The form that a score answers with; None where it has none, or where a subclass, a hook or a method that was put
-    into the object computes something else.
+    """The form of a score; None where it has none, or where a subclass, a hook or a method that was put into the object
+    computes something else.
+
+    A form is a promise: paths compute it in place of the score.
 
     >>> from foveate.attention import Dot, GATScore
     >>> class Capped(Dot):
@@ -175,16 +177,18 @@ def form_of(score: object) -> Form | None:
     >>> form_of(Dot()).is_plain, form_of(GATScore(dim=4)).num_terms, form_of(Capped())
     (True, 1, None)
     """
-    kind: Any = type(score)
-    if not hasattr(kind, "form"):
+    method = getattr(type(score), "form", None)
+    if not callable(method):
         return None
-    if kind.form is ProductScore.form or kind.form is PairScore.form:
-        return score.form() if describes(score, "form", SCORED) else None  # type: ignore[attr-defined]
-    return score.form() if describes(score, "form", (*SCORED, *FEATURES)) else None  # type: ignore[attr-defined]
+    reads_features = method is ProductScore.form or method is PairScore.form
+    if not describes(score, "form", SCORED if reads_features else (*SCORED, *FEATURES)):
+        return None
+    form = checked_form(score)
+    return form if isinstance(form, (Product, PairNetwork)) else None
 
 
 def checked_form(score: Any) -> Any:
-    """The form of a score that a path has accepted: what `form_of` looks at is not looked at again in every call."""
+    """The form of a score that a path has accepted: `form_of` has checked it, and calls do not check it again."""
     return score.form()
 
 
@@ -204,7 +208,7 @@ def form_from(header: Mapping[str, Any], vector: Tensor | None) -> Form:
 def terms(score: object) -> int:
     """Numbers that a score makes of each pair before it adds them up: the hidden units of a network over pairs."""
     form = getattr(score, "form", None)
-    named = None if form is None else form()
+    named = form() if callable(form) else None
     return named.num_terms if isinstance(named, PairNetwork) else 1
 
 
