@@ -1,24 +1,26 @@
-"""Initial weights: a function of the configuration's seed, or those of a model that a run begins with."""
+"""Weights of a task's model: a function of the seed at first, those that a run begins with, and trained ones."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from foveate.config import build
 from foveate.errors import UsageError
-from foveate.nn.room import within_file, within_machine
+from foveate.nn.room import within_file, within_machine, within_tensors
 from foveate.storage.checkpoint import load_weights, restore_model, save_final, stored_weights
 from foveate.storage.draft import disk_errors
+from foveate.storage.run import Run, read_run
 
 Model = TypeVar("Model", bound=nn.Module)
 INITIAL = "initial"
 """Folder of a run with the weights that it began with: a run does not depend on another's folder."""
 
 
-def seeded(build: Callable[[], Model], seed: int) -> Model:
+def seeded(make: Callable[[], Model], seed: int) -> Model:
     """A model with its initial weights, a function of the seed.
 
     Raises UsageError when settings do not go together, or the machine has no memory for them.
@@ -26,7 +28,7 @@ def seeded(build: Callable[[], Model], seed: int) -> Model:
     with torch.random.fork_rng(devices=[]), within_machine():
         torch.manual_seed(seed)
         try:
-            return require_model(build())
+            return require_model(make())
         except (ValueError, RuntimeError, ArithmeticError) as error:  # torch's own checks of sizes raise all three
             raise UsageError(f"The model cannot be built as configured: {error}") from error
 
@@ -67,3 +69,25 @@ def require_seed(seed: int) -> None:
     """Raises ValueError for a seed that torch and numpy would not both take."""
     if not 0 <= seed < 1 << 63:
         raise ValueError(f"seed must be at least 0 and less than 2 to the power of 63, got {seed}")
+
+
+def saved(folder: Path, task: str, kind: type[Any]) -> tuple[Any, Run]:
+    """The configuration of a run, without how it was trained, and the run.
+
+    Raises UsageError for a run of another task, DataError when there is none.
+    """
+    run = read_run(folder).require(task)
+    settings = {name: value for name, value in run.config.items() if name != "train"}
+    return build(kind, settings, where=f"{folder / 'config.json'}:"), run
+
+
+def trained(folder: Path, make: Callable[[], Model], note: Callable[[str], None]) -> Model:
+    """What `make` builds, with the trained weights of a run; of an unfinished run, those of its best checkpoint.
+
+    Raises DataError when it has no weights or is damaged.
+    """
+    tensors, _ = load_weights(folder, note)
+    with within_tensors(tensors, config=folder / "config.json", file=folder / "model.safetensors"):
+        model = make()
+    restore_model(model, tensors, source=folder)
+    return model

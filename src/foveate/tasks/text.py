@@ -10,18 +10,15 @@ import numpy as np
 from jaxtyping import Int
 from torch import nn
 
-from foveate.config import build, setting
+from foveate.config import setting
 from foveate.data.block import BlockPlan
 from foveate.data.store import TokenStore
 from foveate.data.text import read_lines, require_lasting
 from foveate.data.tokeniser import EOS, Tokeniser, TokeniserConfig, load_tokeniser
 from foveate.errors import DataError
-from foveate.nn.room import within_tensors
-from foveate.storage.checkpoint import load_weights, restore_model
 from foveate.storage.draft import disk_errors, remove_stale
-from foveate.storage.run import read_run
 from foveate.suggestion import counted
-from foveate.tasks.initial import within_run
+from foveate.tasks.initial import saved, trained, within_run
 
 TOKENISER = "text.tokeniser.json"
 Model = TypeVar("Model", bound=nn.Module)
@@ -189,15 +186,9 @@ def load_text_model(
     Raises DataError when the folder is not a run, has no trained weights, or is damaged, and UsageError for a run of
     another task.
     """
-    saved = read_run(run).require(task)
-    settings = {name: value for name, value in saved.config.items() if name != "train"}
-    config = build(kind, settings, where=f"{run / 'config.json'}:")
-    tokeniser = load_text_tokeniser(run, saved.tokenisers)
-    tensors, _ = load_weights(run, note)
-    with within_tensors(tensors, config=run / "config.json", file=run / "model.safetensors"):
-        model = initial(config, tokeniser.vocab_size)
-    restore_model(model, tensors, source=run)
-    return config, tokeniser, model
+    config, stored = saved(run, task, kind)
+    tokeniser = load_text_tokeniser(run, stored.tokenisers)
+    return config, tokeniser, trained(run, lambda: initial(config, tokeniser.vocab_size), note)
 
 
 def load_text_tokeniser(run: Path, digests: Mapping[str, str]) -> Tokeniser:

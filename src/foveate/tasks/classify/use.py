@@ -11,7 +11,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from foveate.attention import record
-from foveate.config import build
 from foveate.data.batch import Batch
 from foveate.data.batching import groups
 from foveate.data.label import Labels
@@ -32,11 +31,10 @@ from foveate.models.bert_hugging_face import from_bert
 from foveate.models.bert_kin import BERTS
 from foveate.models.hugging_face_folder import read_folder
 from foveate.nn.pooling import AttentionPooling
-from foveate.nn.room import within_tensors
-from foveate.storage.checkpoint import load_weights, restore_model
 from foveate.storage.run import CLASSIFIER, class_of, model_type_of, read_run, tells_a_label
 from foveate.tasks.classify.task import ClassifyConfig
 from foveate.tasks.hugging_face import require_kind
+from foveate.tasks.initial import saved, trained
 from foveate.tasks.labelling import LABELS, Predicted, require_digests
 from foveate.tasks.sight import require_text, traced
 
@@ -76,15 +74,10 @@ class RowClassifier(Looking):
         if model_type_of(run) is not None:
             return GuestClassifier.read(run)
         folder = Path(run)
-        saved = read_run(folder).require("classify")
-        settings = {name: value for name, value in saved.config.items() if name != "train"}
-        config = build(ClassifyConfig, settings, where=f"{folder / 'config.json'}:")
+        config, stored = saved(folder, "classify", ClassifyConfig)
         rows, labels = config.files.open(folder), Labels.load(folder / LABELS)
-        require_digests(folder, {**rows.digests(), LABELS: labels.digest()}, saved.tokenisers)
-        tensors, _ = load_weights(folder, note)
-        with within_tensors(tensors, config=folder / "config.json", file=folder / "model.safetensors"):
-            model = config.classifier(rows.input, len(labels))
-        restore_model(model, tensors, source=folder)
+        require_digests(folder, {**rows.digests(), LABELS: labels.digest()}, stored.tokenisers)
+        model = trained(folder, lambda: config.classifier(rows.input, len(labels)), note)
         return classifier_of(model, rows, labels)._of(folder)
 
     @torch.inference_mode()

@@ -8,7 +8,6 @@ from typing import overload
 import numpy as np
 import torch
 
-from foveate.config import build
 from foveate.data.batching import groups
 from foveate.data.labelled import Tagged
 from foveate.data.text import normalise, require_texts
@@ -19,9 +18,7 @@ from foveate.inspect import Trace
 from foveate.inspect.looking import Looking
 from foveate.inspect.value import observed
 from foveate.models.tagger import PieceTagger, Tagger
-from foveate.nn.room import within_tensors
-from foveate.storage.checkpoint import load_weights, restore_model
-from foveate.storage.run import read_run
+from foveate.tasks.initial import saved, trained
 from foveate.tasks.labelling import Predicted
 from foveate.tasks.sight import require_text, traced
 from foveate.tasks.tag.task import TagConfig, Vocabulary
@@ -63,15 +60,9 @@ class SentenceTagger(Looking):
         Raises UsageError for a run of another task, DataError when it has no weights or is damaged.
         """
         folder = Path(run)
-        saved = read_run(folder).require("tag")
-        settings = {name: value for name, value in saved.config.items() if name != "train"}
-        vocabulary = Vocabulary.open(folder, saved.tokenisers)
-        config = build(TagConfig, settings, where=f"{folder / 'config.json'}:")
-        tensors, _ = load_weights(folder, note)
-        with within_tensors(tensors, config=folder / "config.json", file=folder / "model.safetensors"):
-            model = vocabulary.model(config)
-        restore_model(model, tensors, source=folder)
-        return cls(model, vocabulary)._of(folder)
+        config, stored = saved(folder, "tag", TagConfig)
+        vocabulary = Vocabulary.open(folder, stored.tokenisers)
+        return cls(trained(folder, lambda: vocabulary.model(config), note), vocabulary)._of(folder)
 
     @overload
     def tag(self, sentences: str) -> TaggedSentence: ...  # type: ignore[overload-overlap]

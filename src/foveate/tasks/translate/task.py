@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from foveate.attention import record
-from foveate.config import build, setting
+from foveate.config import setting
 from foveate.data.batch import PairBatch
 from foveate.data.batching import BatchPlan
 from foveate.data.parallel import ParallelData, Report, prepare
@@ -20,9 +20,9 @@ from foveate.models import BahdanauConfig, ModelConfig, Seq2Seq
 from foveate.nn.loss import Loss, cross_entropy
 from foveate.storage.checkpoint import load_weights
 from foveate.storage.draft import disk_errors, remove_stale
-from foveate.storage.run import model_type_of, read_run
+from foveate.storage.run import model_type_of
 from foveate.storage.shipped import run_folder
-from foveate.tasks.initial import begin_with, keep, seeded, within_run
+from foveate.tasks.initial import begin_with, keep, saved, seeded, within_run
 from foveate.tasks.translate.guide import GuideConfig, guidance, guided_weights, linked_tokens, require_guidable
 from foveate.tasks.translate.pair import DataConfig, Pairs
 
@@ -274,10 +274,8 @@ class Forerunner:
                 f"{run} is a folder of Hugging Face, whose vocabulary a run cannot take over. Name a translator that "
                 "`foveate train translate` made, or en-fr."
             )
-        saved = read_run(folder).require("translate")
-        settings = {name: value for name, value in saved.config.items() if name != "train"}
-        config = build(TranslateConfig, settings, where=f"{folder / 'config.json'}:")
-        return cls(config, *load_tokenisers(folder, saved.tokenisers), load_weights(folder)[0])
+        config, stored = saved(folder, "translate", TranslateConfig)
+        return cls(config, *load_tokenisers(folder, stored.tokenisers), load_weights(folder)[0])
 
     @property
     def parameters(self) -> int:

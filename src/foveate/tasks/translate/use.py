@@ -8,7 +8,7 @@ from typing import Any, Literal, overload
 import torch
 
 from foveate.attention import record
-from foveate.config import build, to_dict
+from foveate.config import to_dict
 from foveate.data.batch import Batch
 from foveate.data.batching import groups
 from foveate.data.text import normalise, require_texts
@@ -26,12 +26,11 @@ from foveate.models.hugging_face_folder import CONFIG, read_folder, setting
 from foveate.models.marian import from_marian
 from foveate.models.renumbering import renumbered
 from foveate.nn.loss import cross_entropy
-from foveate.nn.room import within_tensors
-from foveate.storage.checkpoint import load_weights, restore_model
 from foveate.storage.manifest import read_json
-from foveate.storage.run import model_type_of, read_run
+from foveate.storage.run import model_type_of
 from foveate.storage.shipped import run_folder
 from foveate.tasks.hugging_face import require_kind
+from foveate.tasks.initial import saved, trained
 from foveate.tasks.translate.engine import Engine, EngineName
 from foveate.tasks.translate.head import Head, choose, crossings
 from foveate.tasks.translate.task import TranslateConfig, build_model, load_tokenisers
@@ -100,14 +99,9 @@ class Translator(Looking):
         folder = run_folder(run, note)
         if model_type_of(folder) is not None:
             return cls.read(folder, precision=precision, engine=engine)
-        saved = read_run(folder).require("translate")
-        settings = {name: value for name, value in saved.config.items() if name != "train"}
-        config = build(TranslateConfig, settings, where=f"{folder / 'config.json'}:")
-        source, target = load_tokenisers(folder, saved.tokenisers)
-        tensors, _ = load_weights(folder, note)
-        with within_tensors(tensors, config=folder / "config.json", file=folder / "model.safetensors"):
-            model = build_model(config, source.vocab_size, target.vocab_size)
-        restore_model(model, tensors, source=folder)
+        config, stored = saved(folder, "translate", TranslateConfig)
+        source, target = load_tokenisers(folder, stored.tokenisers)
+        model = trained(folder, lambda: build_model(config, source.vocab_size, target.vocab_size), note)
         if precision == "bfloat16":
             model.to(torch.bfloat16)
         return cls(model, source, target, config.decode, engine=engine, head=config.guide.place)._of(folder)
