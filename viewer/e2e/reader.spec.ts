@@ -132,7 +132,7 @@ test("text says how much of it is shown, answers the pointer, and lets a query g
 test("every view explains its colours", async ({ page }) => {
   for (const [name, hash, words] of [
     ["lecture", "view=overview", "from nothing to all of the attention"],
-    ["lecture", "view=map", "hidden: may not be looked at"],
+    ["lecture", "view=map", "hidden from the query"],
     ["lecture", "view=text", "blue lines: weights"],
     ["persian", "view=alignment", "orange: links by the chosen rulegreen: gold links"],
     ["lecture", "view=steps", "from nothing to all of the attention"],
@@ -229,7 +229,7 @@ test("what is printed has no switches, and its lines end at their words", async 
 
 test("a trace without attention says so", async ({ page }) => {
   await page.goto(address("empty"));
-  await expect(page.getByRole("alert")).toHaveText("This trace holds no attention: there is nothing to look at.");
+  await expect(page.getByRole("alert")).toHaveText("This trace does not contain attention, so there is nothing to show.");
 });
 
 test("when the server ends, the page says so and nothing computes for ever", async ({ page }) => {

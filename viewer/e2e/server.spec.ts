@@ -36,7 +36,7 @@ test("the model runs again with a head switched off, and both maps can be compar
   await expect(page.locator(".answer mark")).toHaveText(["read", "bought"]);
   await expect(page.locator(".answer")).toContainText("log-probability −1.25 as it ran and −3.5 now");
   expect(server.reruns).toEqual([{ source: "من کتاب را خریدم .", target: null, heads_off: [[0, 0]], tokens_off: [2, 3] }]);
-  const alone = page.locator(".answer").getByRole("link", { name: "Open this run by itself" });
+  const alone = page.locator(".answer").getByRole("link", { name: "Open this run separately" });
   await expect(alone).toHaveAttribute("href", "?trace=second#view=map");
   await page.locator(".answer").getByRole("button", { name: "Compare" }).click();
   await expect(page.getByLabel("Compare with")).toHaveValue("1");

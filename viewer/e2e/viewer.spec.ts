@@ -203,7 +203,7 @@ test("axe finds nothing in any view, light or dark, in any language", async ({ p
 test("the page says where its numbers come from", async ({ page }) => {
   await visit(page, "lecture", "#view=map");
   await page.getByRole("button", { name: "Where these numbers come from" }).click();
-  await expect(page.getByRole("dialog")).toContainText("largest difference from what ran");
+  await expect(page.getByRole("dialog")).toContainText("largest difference between run and explain");
   await expect(page.getByRole("dialog")).toContainText("softmax(q·k)");
   await page.keyboard.press("Escape");
   await expect(page.getByRole("dialog")).toBeHidden();
