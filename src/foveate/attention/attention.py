@@ -57,10 +57,10 @@ class Explanation:
 
     def _facts(self) -> str:
         pairs = self.visible.numel()
-        seen = 100 * float(self.visible.sum()) / pairs if pairs else 0.0
+        share = 100 * float(self.visible.sum()) / pairs if pairs else 0.0
         odd = int((~self.weights.isfinite()).sum())
         lost = f", {display.counted(odd, 'weight')} not a number" if odd else ""
-        return f"{self.shows} weights, {seen:.3g} % of the pairs visible{lost}; context {tuple(self.context.shape)}"
+        return f"{self.shows} weights, {share:.3g} % of the pairs visible{lost}; context {tuple(self.context.shape)}"
 
 
 class Attention(nn.Module):
@@ -156,8 +156,8 @@ class Attention(nn.Module):
         """
         query, key, at = self._placed(query, key, value, at)
         self._require_parts(query, key, at)
-        seen = materialise(self, query, key, value, at=at)
-        return Explanation(seen.scores, seen.visible.expand_as(seen.scores), seen.weights, seen.context, self.shows)
+        scores, visible, weights, context = materialise(self, query, key, value, at=at)
+        return Explanation(scores, visible.expand_as(scores), weights, context, self.shows)
 
     def run(
         self,
@@ -179,7 +179,7 @@ class Attention(nn.Module):
             check.require_probability(dropout=dropout)
         record.note(self, self.kind, query, key, at, source=source)
         training = self._trains(query, key, value, key_features)
-        path = self._choose(query, key, at, training=training, kept=key_features).path
+        path = self._choose(query, key, at, training=training, key_features=key_features).path
         return path.run(self, query, key, value, at=at, key_features=key_features, dropout=dropout)
 
     def step(
@@ -198,10 +198,10 @@ class Attention(nn.Module):
         source = key
         query, key, at = self._placed(query, key, value, at)
         record.note(self, self.kind, query, key, at, source=source)
-        if (looked := looked_back(self, query, key, value, at=at, key_features=key_features)) is not None:
-            return looked
-        seen = materialise(self, query, key, value, at=at, key_features=key_features)
-        return seen.context, seen.weights
+        if (result := looked_back(self, query, key, value, at=at, key_features=key_features)) is not None:
+            return result
+        _, _, weights, context = materialise(self, query, key, value, at=at, key_features=key_features)
+        return context, weights
 
     def plan(
         self,
@@ -248,26 +248,26 @@ class Attention(nn.Module):
         return any(weight.requires_grad for weight in self.parameters())
 
     def _choose(
-        self, query: Tensor, key: Tensor, at: Positions, *, training: bool, kept: Tensor | None = None
+        self, query: Tensor, key: Tensor, at: Positions, *, training: bool, key_features: Tensor | None = None
     ) -> Choice:
         """The path that should be the fastest. A choice is kept for what it depends on beside the parts."""
-        if torch.compiler.is_compiling():  # rules and what is kept are nothing to trace
+        if torch.compiler.is_compiling():  # rules and earlier choices are nothing to trace
             for path in self.paths:
                 if getattr(path, "traceable", False) and not path.refuses(self, query, key, at):
                     return Choice(path, "the first path of torch's own operations that accepts is compiled")
-        made = None if kept is None else kept.shape
+        features = None if key_features is None else key_features.shape
         draws = getattr(self.normaliser, "training", False)
         score = self._modules.get("score")  # only a module can be hooked
         state = (training, traced(), score is not None and is_hooked(score), draws)
         places = (at.aligned, at.real is None, at.previous is None, at.query_bucket is None)
-        kind = (query.shape, key.shape, query.dtype, query.device, places, made, state)
+        kind = (query.shape, key.shape, query.dtype, query.device, places, features, state)
         earlier = self._chosen.get(kind)
         if earlier is not None and (_by_kind(earlier.path) or not earlier.path.refuses(self, query, key, at)):
             return earlier
         if not traced():
             self._require_parts(query, key, at)
-            if kept is not None:
-                self._require_kept(query, key, kept)
+            if key_features is not None:
+                self._require_features(query, key, key_features)
         choice = choose(self.paths, self, query, key, at, training=training)
         if len(self._chosen) > REMEMBERED:
             self._chosen.clear()
@@ -285,8 +285,8 @@ class Attention(nn.Module):
     def _answer(self, path: Path, query: Tensor, key: Tensor, at: Positions) -> PlannedPath:
         reasons = tuple(path.refuses(self, query, key, at))
         cost = getattr(path, "cost", None)
-        flops, held = (math.nan, math.nan) if cost is None else cost(self, query, key, at)
-        return PlannedPath(path.name, reasons, flops, held)
+        flops, room = (math.nan, math.nan) if cost is None else cost(self, query, key, at)
+        return PlannedPath(path.name, reasons, flops, room)
 
     def _placed(
         self, query: Tensor, key: Tensor, value: Tensor, at: Positions | None
@@ -319,10 +319,10 @@ class Attention(nn.Module):
         require_facts(at, query, key)
         if not query.shape[2] or not key.shape[2]:
             return
-        first, wanted = at.rows(slice(0, 1)), (*query.shape[:2], 1, key.shape[2])
+        first, sizes = at.rows(slice(0, 1)), (*query.shape[:2], 1, key.shape[2])
         for name, part in (("bias", self.bias), ("reweight", self.reweight), ("visibility", self.visibility)):
             if part is not None:
-                check.require_answer(name, part(first), wanted)
+                check.require_answer(name, part(first), sizes)
 
     @torch.no_grad()
     def _require_score(self, query: Tensor, key: Tensor, at: Positions) -> None:
@@ -332,7 +332,7 @@ class Attention(nn.Module):
             biased_scores(self, query[:, :, :1], share_heads(key[:, :, :1], query.shape[1]), at=pair)
 
     @torch.no_grad()
-    def _require_kept(self, query: Tensor, key: Tensor, kept: Tensor) -> None:
+    def _require_features(self, query: Tensor, key: Tensor, key_features: Tensor) -> None:
         """Raise ValueError for key features that this score did not make of these keys."""
         if self.transforms or not isinstance(self.score, KeyedScore):
             why = f"{type(self.score).__name__} makes none"
@@ -341,8 +341,8 @@ class Attention(nn.Module):
                 f"`key_features` are given, but {why}: nothing can be kept. Leave them out, or pass what "
                 "attention.key_features(key) gives."
             )
-        made = self.score.key_features(share_heads(key[:1, :, :1], query.shape[1]))
-        check.require_kept(self.score, kept, (*query.shape[:2], key.shape[2], made.shape[-1]))
+        width = self.score.key_features(share_heads(key[:1, :, :1], query.shape[1])).shape[-1]
+        check.require_features(self.score, key_features, (*query.shape[:2], key.shape[2], width))
 
     def _require_no_comparison(self, queries: int, keys: int) -> None:
         """Where queries and keys stand may be left unsaid only if nothing asks."""
@@ -350,7 +350,7 @@ class Attention(nn.Module):
         placed["A transform"] = self.transforms
         if isinstance(self.score, PlacedScore):
             placed[type(self.score).__name__] = self.score
-        rule = next((name for name, given in placed.items() if given), str(self.visibility))
+        rule = next((name for name, part in placed.items() if part), str(self.visibility))
         if self.visibility.reads_query_position or any(placed.values()):
             raise ValueError(
                 f"{rule} compares positions, but {queries} queries and {keys} keys do not say "

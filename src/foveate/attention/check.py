@@ -230,7 +230,7 @@ def require_one_device(**devices: torch.device) -> None:
         raise ValueError(f"Attention takes tensors of one device, and {listed}. Pass tensor.to(query.device).")
 
 
-def require_kept(score: object, features: Tensor, sizes: tuple[int, ...]) -> None:
+def require_features(score: object, features: Tensor, sizes: tuple[int, ...]) -> None:
     """Raise ValueError for key features of another shape than the score makes of these keys."""
     if not stands(features, sizes):
         raise ValueError(

@@ -123,32 +123,32 @@ class AttentionConfig:
                 "Choose a rule that counts from its own position, such as window(left=64, right=0), or another site."
             )
         return Attention(
-            made(self.score, query_dim=query_dim, key_dim=key_dim, num_heads=num_heads),
+            built(self.score, query_dim=query_dim, key_dim=key_dim, num_heads=num_heads),
             visibility=demanded & self.visibility,
-            bias=None if self.bias is None else made(self.bias, num_heads=num_heads, head_dim=key_dim),
-            transforms=[made(transform, head_dim=key_dim, num_heads=num_heads) for transform in self.transforms],
-            normaliser=made(self.normaliser),
+            bias=None if self.bias is None else built(self.bias, num_heads=num_heads, head_dim=key_dim),
+            transforms=[built(transform, head_dim=key_dim, num_heads=num_heads) for transform in self.transforms],
+            normaliser=built(self.normaliser),
             kind=kind,
         )
 
 
-def made(part: Any, **sizes: int) -> Any:
+def built(part: Any, **sizes: int) -> Any:
     """What a part's configuration builds. Raises ValueError for a user's class that builds nothing, or cannot."""
     kind = type(part)
     if kind.__module__.partition(".")[0] == "foveate":
         return part.build(**sizes)
-    asked = ", ".join(f"{name}=" for name in sizes)
+    arguments = ", ".join(f"{name}=" for name in sizes)
     name = f"{kind.__module__}:{kind.__qualname__}"
     if not callable(getattr(part, "build", None)):
-        raise ValueError(f"{name} has no method build({asked}), which returns the part itself. Write one.")
+        raise ValueError(f"{name} has no method build({arguments}), which returns the part itself. Write one.")
     try:
         inspect.signature(part.build).bind(**sizes)
     except TypeError as error:
-        raise ValueError(f"{name}.build cannot be called as build({asked}): {error}. Let it take these.") from None
-    built = part.build(**sizes)
-    if built is None:
+        raise ValueError(f"{name}.build cannot be called as build({arguments}): {error}. Let it take these.") from None
+    result = part.build(**sizes)
+    if result is None:
         raise ValueError(f"{name}.build returned nothing. Let it return the part itself, which is called or has verbs.")
-    return built
+    return result
 
 
 AnyMechanismConfig = AttentionConfig | LocalMonotonicConfig | LocalPredictiveConfig | EfficientConfig

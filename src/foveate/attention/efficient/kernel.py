@@ -120,8 +120,8 @@ class KernelPath:
         (batch, heads, queries, dim), keys = query.shape, key.shape[2]
         score = formula.score
         features = score.num_features(dim) if isinstance(score, KernelScore) else dim
-        made = 0.0 if features == dim else 2.0 * dim
-        flops = batch * heads * features * (queries + keys) * (made + 2.0 * dim)
+        per_feature = 0.0 if features == dim else 2.0 * dim
+        flops = batch * heads * features * (queries + keys) * (per_feature + 2.0 * dim)
         states = keys / CHUNK if demand_of(formula.visibility).causal else 1.0
         size = max(query.element_size(), 4)
         return Cost(flops, size * batch * heads * features * (queries + keys + states * (dim + 1.0)))

@@ -59,8 +59,8 @@ class AdditivePath:
         pairs = matrices * query.shape[2] * key.shape[2]
         rows = min(_rows(query, key), query.shape[2])
         features = 2.0 * matrices * (query.shape[2] + key.shape[2]) * hidden
-        held = 4.0 * (features + 3.0 * matrices * rows * key.shape[2])
-        return Cost(5.0 * pairs * hidden, held)
+        room = 4.0 * (features + 3.0 * matrices * rows * key.shape[2])
+        return Cost(5.0 * pairs * hidden, room)
 
     def run(
         self,
@@ -82,9 +82,9 @@ class AdditivePath:
         visible = formula.visibility(at) if hides and once else None
         values = share_heads(value, query.shape[1])
         if hides and not nothing_to_silence(formula.visibility, at):
-            seen = visible_keys(formula.visibility, at, rows) if visible is None else visible
-            values = values if suits_few(query, values) else silence(seen, values)[0]
-            key = key if key_features is not None else silence(seen, share_heads(key, query.shape[1]))[0]
+            shown = visible_keys(formula.visibility, at, rows) if visible is None else visible
+            values = values if suits_few(query, values) else silence(shown, values)[0]
+            key = key if key_features is not None else silence(shown, share_heads(key, query.shape[1]))[0]
         if key_features is None:
             key_features = form.of_key(share_heads(key, query.shape[1]))
 

@@ -24,18 +24,18 @@ UNBOUNDED = 2**30
 
 def reasons(formula: Formula, query: Tensor) -> list[str]:
     """Why the kernels do not serve this attention on this GPU; empty when they do."""
-    found = []
+    reasons_against = []
     if query.dtype not in (torch.float32, torch.bfloat16, torch.float16):
-        found.append(f"computes in float32, not in {query.dtype}")
+        reasons_against.append(f"computes in float32, not in {query.dtype}")
     if softmax_temperature(formula.normaliser) is None:
-        found.append(f"on a GPU only softmax, not {formula.normaliser}")
+        reasons_against.append(f"on a GPU only softmax, not {formula.normaliser}")
     if formula.reweight is not None:
-        found.append("weights are reweighted after softmax")
+        reasons_against.append("weights are reweighted after softmax")
     if traced():
-        found.append("a kernel cannot be written into a traced program")
-    if not found and (missing := pairwise_triton.unavailable(query.device)):
-        found.append(missing)
-    return found
+        reasons_against.append("a kernel cannot be written into a traced program")
+    if not reasons_against and (missing := pairwise_triton.unavailable(query.device)):
+        reasons_against.append(missing)
+    return reasons_against
 
 
 def cost(formula: Formula, query: Tensor, key: Tensor, *, training: bool) -> Cost:
@@ -43,11 +43,11 @@ def cost(formula: Formula, query: Tensor, key: Tensor, *, training: bool) -> Cos
     matrices, hidden, least = query.shape[0] * query.shape[1], terms(formula.score), 16
     queries = -(-query.shape[2] // least) * least
     pairs = float(matrices * queries * key.shape[2])
-    held = 8.0 * matrices * (queries + key.shape[2]) * hidden
-    held += 0.0 if knows(formula.visibility) else float(query.shape[0] * query.shape[2] * key.shape[2])
-    held += 0.0 if formula.bias is None else 4.0 * query.shape[1] * query.shape[2] * key.shape[2]
-    held += min(float(pairwise_triton.ROOM), 8.0 * pairs) if training else 0.0
-    return Cost(5.0 * pairs * hidden, held)
+    room = 8.0 * matrices * (queries + key.shape[2]) * hidden
+    room += 0.0 if knows(formula.visibility) else float(query.shape[0] * query.shape[2] * key.shape[2])
+    room += 0.0 if formula.bias is None else 4.0 * query.shape[1] * query.shape[2] * key.shape[2]
+    room += min(float(pairwise_triton.ROOM), 8.0 * pairs) if training else 0.0
+    return Cost(5.0 * pairs * hidden, room)
 
 
 def knows(rule: Visibility) -> bool:

@@ -94,8 +94,8 @@ def safe_dots(
         return dots(formula, query, key, value, at, key_features, None)
     if nothing or visible is None:
         return None
-    given = dots(formula, query, key, value, at, key_features, partial(silence, visible))
-    return given if alike or finite(given.key, given.value) else None
+    inputs = dots(formula, query, key, value, at, key_features, partial(silence, visible))
+    return inputs if alike or finite(inputs.key, inputs.value) else None
 
 
 def attended(
@@ -119,19 +119,19 @@ def attended(
     return weigh(Softmax()(scores, visible), values, visible).to(value.dtype)
 
 
-def _alike(given: Dots) -> Dots:
+def _alike(inputs: Dots) -> Dots:
     """In the number type of autocast, as for torch's own kernel: a backward pass of ours runs without autocast.
 
     A scale that is not positive is multiplied in: kernels that hide by −∞ before they scale would show what is hidden,
     and products by 0 may be skipped, so that what the memory held before is taken for scores.
     """
-    if given.scale <= 0:
-        given = given._replace(query=given.query * given.scale, scale=1.0)
-    device = given.query.device.type
-    if not torch.is_autocast_enabled(device) or given.query.dtype == torch.float64:
-        return given
-    query, key, value = (tensor.to(torch.get_autocast_dtype(device)) for tensor in given[:3])
-    return Dots(query, key, value, given.scale)
+    if inputs.scale <= 0:
+        inputs = inputs._replace(query=inputs.query * inputs.scale, scale=1.0)
+    device = inputs.query.device.type
+    if not torch.is_autocast_enabled(device) or inputs.query.dtype == torch.float64:
+        return inputs
+    query, key, value = (tensor.to(torch.get_autocast_dtype(device)) for tensor in inputs[:3])
+    return Dots(query, key, value, inputs.scale)
 
 
 def _temperature(formula: Formula) -> float:

@@ -68,7 +68,7 @@ class EdgesPath:
     def refuses(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
         graph, beside = split(formula.visibility)
         if graph is None:
-            return [f"{formula.visibility} is no graph"]
+            return [f"{formula.visibility} is not a graph"]
         reasons = cutting_reasons(formula) + empty_reasons(query, key)
         if not beside.by_pair:
             reasons.append(f"{beside} does not judge single pairs")
@@ -148,18 +148,18 @@ def edge_weights(
     graph = _graph(formula.visibility, at)
     weights = _weights(formula, query, key, graph, None).to(query.dtype)
     first, low, keys = int(at.query[0, 0, 0, 0]), int(at.key[0, 0, 0, 0]), key.shape[2]
-    given = rule.index.to(at.device)
+    own = rule.index.to(at.device)
     loops = _loops(rule, at)
-    index = torch.cat([given, loops[:, ~torch.isin(loops[0], given[0][given[0] == given[1]])]], dim=1)
+    index = torch.cat([own, loops[:, ~torch.isin(loops[0], own[0][own[0] == own[1]])]], dim=1)
     source, target = index[0] - low, index[1] - first
     here = (source >= 0) & (source < keys) & (target >= 0) & (target < query.shape[2])
-    wanted = (target * keys + source) * here
-    codes = torch.cat([graph.target * keys + graph.source, wanted.new_full((1,), torch.iinfo(torch.int64).max)])
-    place = torch.searchsorted(codes, wanted)
-    place = torch.where(here & (codes[place] == wanted), place, len(codes) - 1)
-    found = torch.cat([weights, weights.new_zeros(*weights.shape[:2], 1)], dim=2)[:, :, place]
-    added = torch.arange(index.shape[1], device=at.device) >= given.shape[1]
-    return EdgeWeights(index, found, added)
+    pairs = (target * keys + source) * here
+    codes = torch.cat([graph.target * keys + graph.source, pairs.new_full((1,), torch.iinfo(torch.int64).max)])
+    place = torch.searchsorted(codes, pairs)
+    place = torch.where(here & (codes[place] == pairs), place, len(codes) - 1)
+    of_edges = torch.cat([weights, weights.new_zeros(*weights.shape[:2], 1)], dim=2)[:, :, place]
+    added = torch.arange(index.shape[1], device=at.device) >= own.shape[1]
+    return EdgeWeights(index, of_edges, added)
 
 
 @torch.no_grad()
@@ -173,15 +173,15 @@ def edge_statistic(
     graph, normaliser = _graph(formula.visibility, at), formula.normaliser
     scores = _biased(formula, query, key, graph, None)
     nothing = torch.zeros(1, 1, 1, 1, dtype=torch.bool, device=query.device)
-    found = normaliser.statistic(scores.new_zeros(*query.shape[:3], 1), nothing)
+    numbers = normaliser.statistic(scores.new_zeros(*query.shape[:3], 1), nothing)
     for rows, place, _, visible in _tables(graph, query.shape[2]):
         here = normaliser.statistic(scores[:, :, place], visible)
         if tells_place(normaliser):
             sources = graph.source[place].expand(*here.shape, -1)
             chosen = sources.gather(-1, here.long().clamp(min=0)[..., None])[..., 0]
             here = torch.where(here >= 0, chosen.to(here.dtype), here)
-        found[:, :, rows] = here
-    return found
+        numbers[:, :, rows] = here
+    return numbers
 
 
 def _edge_form(score: object) -> _EdgeForm | None:
@@ -219,8 +219,8 @@ def _graph(visibility: Visibility, at: Positions) -> _Graph:
         return _Graph(source, target, None, placed, at)
     visible = _of_edges(beside(placed), len(source))
     if visible.shape[0] == visible.shape[1] == 1:
-        kept = visible[0, 0]
-        source, target = source[kept], target[kept]
+        shown = visible[0, 0]
+        source, target = source[shown], target[shown]
         return _Graph(source, target, None, _by_edge(at, source, target), at)
     return _Graph(source, target, visible, placed, at)
 
@@ -355,9 +355,9 @@ def _scores(formula: Formula, query: Tensor, key: Tensor, graph: _Graph, key_fea
     form, heads = _edge_form(formula.score), query.shape[1]
     assert form is not None
     # Rows that nobody sees may hold anything, and what is made of them must not reach the weights' gradients.
-    seen = torch.zeros(key.shape[2], dtype=torch.bool, device=key.device)
-    seen[graph.source] = True
-    clean = torch.where(seen[:, None], share_heads(key, heads), 0.0)
+    is_source = torch.zeros(key.shape[2], dtype=torch.bool, device=key.device)
+    is_source[graph.source] = True
+    clean = torch.where(is_source[:, None], share_heads(key, heads), 0.0)
     features = form.of_key(clean) if key_features is None else key_features.expand(-1, heads, -1, -1)
     asking = form.of_query(query)
     require_equal_width(type(formula.score).__name__, asking, features)

@@ -73,17 +73,17 @@ class FlexPath:
     ) -> Float[Tensor, "batch heads query value_head_dim"]:
         silent = nothing_to_silence(formula.visibility, at)
         hide = None if silent else functools.partial(silence, formula.visibility(at))
-        given = dots(formula, query, key, value, at, key_features, hide)
-        if dropout or not finite(given.key, given.value):
+        inputs = dots(formula, query, key, value, at, key_features, hide)
+        if dropout or not finite(inputs.key, inputs.value):
             # Dropped weights and hidden NaN are the reference's business.
             return materialise(formula, query, key, value, at=at, key_features=key_features, dropout=dropout).context
         return _kernel()(
-            given.query.contiguous(),
-            given.key.contiguous(),
-            given.value.contiguous(),
+            inputs.query.contiguous(),
+            inputs.key.contiguous(),
+            inputs.value.contiguous(),
             score_mod=None if formula.bias is None else _score_mod(formula, at),
             block_mask=_block_mask(formula, query, at) if formula.visibility.hides else None,
-            scale=given.scale,
+            scale=inputs.scale,
         )
 
 

@@ -32,15 +32,15 @@ class Hiding:
     formula: Formula
     at: Positions
     dtype: torch.dtype
-    kept: dict[int, "Hidden"] | None
+    earlier: dict[int, "Hidden"] | None
     """By the first row of a tile, where all are kept."""
 
     def __call__(self, tile: Tile) -> "Hidden":
-        if self.kept is None:
+        if self.earlier is None:
             return self._made(tile)
-        if tile.rows.start not in self.kept:
-            self.kept[tile.rows.start] = self._made(tile)
-        return self.kept[tile.rows.start]
+        if tile.rows.start not in self.earlier:
+            self.earlier[tile.rows.start] = self._made(tile)
+        return self.earlier[tile.rows.start]
 
     def _made(self, tile: Tile) -> "Hidden":
         visible = visible_in(self.formula.visibility, self.at, tile)
@@ -94,8 +94,8 @@ def attend(
         cut = zip(*(part.split(heads, dim=1) for part in parts), strict=True)
         contexts = []
         for column, inputs in enumerate(cut):
-            told = partial(_told, hiding, here, slice(column * heads, (column + 1) * heads))
-            contexts.append(_Tiles.apply(*inputs, layout, told, scale))
+            hidden = partial(_hidden_of, hiding, here, slice(column * heads, (column + 1) * heads))
+            contexts.append(_Tiles.apply(*inputs, layout, hidden, scale))
         rows.append(torch.cat(contexts, dim=1))
     return torch.cat(rows)
 
@@ -112,7 +112,7 @@ def pieces(batch: int, heads: int, pairs: int) -> int:
     return -(-batch // examples) * -(-heads // at_once)
 
 
-def _told(hiding: Hiding, example: slice, heads: slice, tile: Tile) -> Hidden:
+def _hidden_of(hiding: Hiding, example: slice, heads: slice, tile: Tile) -> Hidden:
     return hiding(tile).of(example, heads)
 
 
@@ -148,14 +148,14 @@ def context(
     if not finite(key if key_features is None else key_features, value):
         if nothing_to_silence(formula.visibility, at):
             return None
-        seen = [visible_in(formula.visibility, at, tile) if tile.columns else None for tile in layout]
-        hide = partial(silence, _seen_by_any(seen, layout, key.shape[2])[:, :, None])
-    given = dots(formula, query, key, value, at, key_features, hide)
-    if hide is not None and not finite(given.key, given.value):
+        visible = [visible_in(formula.visibility, at, tile) if tile.columns else None for tile in layout]
+        hide = partial(silence, _seen_by_any(visible, layout, key.shape[2])[:, :, None])
+    inputs = dots(formula, query, key, value, at, key_features, hide)
+    if hide is not None and not finite(inputs.key, inputs.value):
         return None
     pairs = sum(tile.pairs for tile in layout) * (query.shape[0] if at.real is not None else 1)
-    hiding = Hiding(formula, at, given.query.dtype, {} if pairs * query.element_size() <= KEPT else None)
-    return attend(given.query, given.key, given.value, layout, hiding, given.scale)
+    hiding = Hiding(formula, at, inputs.query.dtype, {} if pairs * query.element_size() <= KEPT else None)
+    return attend(inputs.query, inputs.key, inputs.value, layout, hiding, inputs.scale)
 
 
 def _hidden(
@@ -171,13 +171,13 @@ def _hidden(
     return hidden + over_keys(biases).to(dtype)
 
 
-def _seen_by_any(seen: list[Tensor | None], layout: list[Tile], keys: int) -> Tensor:
+def _seen_by_any(by_tile: list[Tensor | None], layout: list[Tile], keys: int) -> Tensor:
     """Which keys some query sees: batch heads key."""
-    shown = [visible for visible in seen if visible is not None]
+    shown = [visible for visible in by_tile if visible is not None]
     batch, heads = (max([1, *(visible.shape[axis] for visible in shown)]) for axis in (0, 1))
     device = shown[0].device if shown else None
     total = torch.zeros(batch, heads, keys, dtype=torch.bool, device=device)
-    for visible, tile in zip(seen, layout, strict=True):
+    for visible, tile in zip(by_tile, layout, strict=True):
         if visible is None:
             continue
         start, columns = 0, visible.any(-2)

@@ -1,8 +1,8 @@
 """Additive attention on a GPU: softmax over Σ_h v_h tanh(a_ih + b_jh) and its context in kernels written in Triton.
 
 Memory is O((query + key) · hidden). The backward pass computes weights again, for as many queries at a time as `ROOM`
-holds, and nothing is added atomically: the same inputs give the same gradients, bit for bit. Triton is no dependency
-of this package: `unavailable` says why there are no kernels, and callers take another way.
+holds, and nothing is added atomically: the same inputs give the same gradients, bit for bit. This package does not
+depend on Triton: `unavailable` says why there are no kernels, and callers take another way.
 """
 
 import importlib.util

@@ -50,16 +50,16 @@ class ProductPath:
         dropout: float = 0.0,
     ) -> Float[Tensor, "batch heads query value_head_dim"]:
         shown = mask_of(formula.visibility, at)
-        given = (
+        inputs = (
             dots(formula, query, key, value, at, key_features, None)
             if shown is None
             else safe_dots(formula, query, key, value, at, key_features, shown.visible)
         )
-        if dropout or given is None:
+        if dropout or inputs is None:
             # Hidden NaN and dropped weights are the reference's business.
             return materialise(formula, query, key, value, at=at, key_features=key_features, dropout=dropout).context
-        bias = _bias(formula, shown, given.query, at)
-        context: Tensor = _Product.apply(given.query, given.key, given.value, bias, given.scale)
+        bias = _bias(formula, shown, inputs.query, at)
+        context: Tensor = _Product.apply(inputs.query, inputs.key, inputs.value, bias, inputs.scale)
         sighted = None if shown is None else shown.sighted
         return context if sighted is None else torch.where(sighted, context, 0.0)
 
@@ -98,9 +98,9 @@ class _Product(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None, None]:
-        query, key, value, weights, light, *given = ctx.saved_tensors
+        query, key, value, weights, light, *inputs = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return (*by_definition(partial(_defined, ctx.scale), given, grad), None)  # type: ignore[return-value]
+            return (*by_definition(partial(_defined, ctx.scale), inputs, grad), None)  # type: ignore[return-value]
         grad = grad.flatten(0, 1)
         with machine.small_products(ctx.work):
             grad_value = torch.bmm(light.mT, grad)

@@ -42,8 +42,8 @@ class SDPAPath:
             return Cost(flops, 0.0)
         if at.aligned and formula.visibility.band == TRIANGLE and formula.bias is None:
             return Cost(flops / 2, 0.0)
-        held = float(pairs // query.shape[1]) * (1 if formula.bias is None else query.element_size())
-        return Cost(flops, held)
+        room = float(pairs // query.shape[1]) * (1 if formula.bias is None else query.element_size())
+        return Cost(flops, room)
 
     def run(
         self,
@@ -61,32 +61,32 @@ class SDPAPath:
         shown = None if triangle else mask_of(rule, at)
         if triangle or shown is not None:
             visible = None if shown is None else shown.visible
-            given = safe_dots(formula, query, key, value, at, key_features, visible)
-            if given is None:
+            inputs = safe_dots(formula, query, key, value, at, key_features, visible)
+            if inputs is None:
                 return materialise(
                     formula, query, key, value, at=at, key_features=key_features, dropout=dropout
                 ).context
         else:
-            given = dots(formula, query, key, value, at, key_features, None)
-        mask = _mask(formula, shown, given.query, key, at)
+            inputs = dots(formula, query, key, value, at, key_features, None)
+        mask = _mask(formula, shown, inputs.query, key, at)
         shut = None
         if mask is not None and formula.bias is not None and query.device.type != "cpu":
             shut = _shut(mask)
             mask = mask.masked_fill(shut, 0.0)
-        large = query.shape[2] >= LARGE_BLOCKS or given.query.dtype != torch.float32
+        large = query.shape[2] >= LARGE_BLOCKS or inputs.query.dtype != torch.float32
         with _AS_IT_IS if large else machine.small_products():
             context = scaled_dot_product_attention(
-                given.query,
-                given.key,
-                given.value,
+                inputs.query,
+                inputs.key,
+                inputs.value,
                 attn_mask=mask,
                 dropout_p=dropout,
                 is_causal=triangle,
-                scale=given.scale,
+                scale=inputs.scale,
             )
         if context.grad_fn is not None and context.grad_fn.name() in _FUSED:
-            defined = partial(_defined, triangle, given.scale)
-            context.grad_fn.register_hook(partial(_again, defined, (*given[:3], mask), dropout))
+            defined = partial(_defined, triangle, inputs.scale)
+            context.grad_fn.register_hook(partial(_again, defined, (*inputs[:3], mask), dropout))
         if not large and context.grad_fn is not None and machine.current().onednn_matmul:
             _small_products_backward(context.grad_fn)
         if shut is not None:
@@ -111,7 +111,7 @@ _FUSED = {
 
 def _again(
     definition: Callable[..., Tensor],
-    given: tuple[Tensor | None, ...],
+    inputs: tuple[Tensor | None, ...],
     dropout: float,
     grads: tuple[Tensor | None, ...],
     above: tuple[Tensor | None, ...],
@@ -121,10 +121,10 @@ def _again(
     """
     if not torch.is_grad_enabled() or above[0] is None:
         return None
-    pairs = zip(grads, given, strict=False)
+    pairs = zip(grads, inputs, strict=False)
     if dropout or any(grad is not None and x is not None and grad.shape != x.shape for grad, x in pairs):
         return tuple(refused(grads, SECOND))
-    slopes = by_definition(definition, given, above[0])
+    slopes = by_definition(definition, inputs, above[0])
     return (*slopes[: len(grads)], *grads[len(slopes) :])
 
 

@@ -53,8 +53,8 @@ class ShortPath:
 
     def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
         pairs = query.shape[0] * query.shape[1] * query.shape[2] * _seen_by_each(formula.visibility, key.shape[2], at)
-        held = 4.0 * (query.numel() + 4 * key.numel()) / max(query.shape[0], 1)
-        return Cost(4.0 * pairs * key.shape[3], held)
+        room = 4.0 * (query.numel() + 4 * key.numel()) / max(query.shape[0], 1)
+        return Cost(4.0 * pairs * key.shape[3], room)
 
     def run(
         self,
@@ -71,12 +71,12 @@ class ShortPath:
         causal = at.aligned and rule.band == TRIANGLE
         shown = None if causal else mask_of(rule, at)
         hide = None if shown is None else partial(silence, shown.visible)
-        given = dots(formula, query, key, value, at, key_features, hide, reads_hidden=False)
+        inputs = dots(formula, query, key, value, at, key_features, hide, reads_hidden=False)
         ranges = None if shown is None else shown.stretches
-        if dropout or (shown is not None and ranges is None) or not _fits(given):
+        if dropout or (shown is not None and ranges is None) or not _fits(inputs):
             # Dropped weights, padding with gaps and values of another width are others' business.
             return _OTHERWISE.run(formula, query, key, value, at=at, key_features=key_features, dropout=dropout)
-        query, key, value, scale = given
+        query, key, value, scale = inputs
         if query.stride(3) != 1 or key.stride(3) != 1 or value.stride(3) != 1:
             query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
         if torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad):
@@ -85,8 +85,8 @@ class ShortPath:
         return _forward(query, key, value, ranges, causal, scale)
 
 
-def _fits(given: Dots) -> bool:
-    query, key, value, _ = given
+def _fits(inputs: Dots) -> bool:
+    query, key, value, _ = inputs
     alike = query.shape[3] == value.shape[3] and query.dtype == key.dtype == value.dtype
     derived = traced() or forward_ad._current_level >= 0  # a tangent would be lost in the kernel
     return alike and query.numel() > 0 and key.numel() > 0 and not derived
@@ -136,9 +136,9 @@ class _Short(torch.autograd.Function):
         grad = grad if grad.stride(3) == 1 else grad.contiguous()
         grads = [torch.empty_like(tensor) for tensor in (query, key, value)]
         sizes = _sizes(query, key, ranges, ctx.causal, value, grad, *grads)
-        told = None if ranges is None else ranges.data_ptr()
+        stretches = None if ranges is None else ranges.data_ptr()
         places = [tensor.data_ptr() for tensor in (query, key, value, grad, *grads)]
-        _kernel("backward_alike")(sizes, ctx.scale, told, *places)
+        _kernel("backward_alike")(sizes, ctx.scale, stretches, *places)
         return (*grads, None, None, None)
 
 
@@ -156,9 +156,19 @@ def _sizes(
     query: Tensor, key: Tensor, ranges: Tensor | None, causal: bool, *others: Tensor
 ) -> ctypes.Array[ctypes.c_int64]:
     """`Alike` of short.cpp; the same for all calls of a kind."""
-    told = None if ranges is None else (ranges.shape, ranges.stride())
+    stretches = None if ranges is None else (ranges.shape, ranges.stride())
     half, steps = query.dtype is torch.bfloat16, tuple(other.stride() for other in others)
-    kind = (query.shape, key.shape, half, causal, torch.get_num_threads(), told, query.stride(), key.stride(), steps)
+    kind = (
+        query.shape,
+        key.shape,
+        half,
+        causal,
+        torch.get_num_threads(),
+        stretches,
+        query.stride(),
+        key.stride(),
+        steps,
+    )
     known = _KNOWN.get(kind)
     if known is None:
         if len(_KNOWN) >= KINDS:
@@ -173,13 +183,15 @@ _KNOWN: dict[object, ctypes.Array[ctypes.c_int64]] = {}
 
 
 def _alike(
-    shape: torch.Size, looked_at: torch.Size, half: bool, causal: bool, threads: int, told: Any, *strides: Any
+    shape: torch.Size, looked_at: torch.Size, half: bool, causal: bool, threads: int, stretches: Any, *strides: Any
 ) -> ctypes.Array[ctypes.c_int64]:
     batch, heads, queries, dim = shape
     query, key, others = strides
     numbers = [batch, heads, queries, looked_at[2], dim, causal, half, threads]
     # A stretch that examples, heads or queries share is found without a step.
-    numbers += [0] * 3 if told is None else [0 if size == 1 else step for size, step in zip(*told, strict=True)][:3]
+    numbers += (
+        [0] * 3 if stretches is None else [0 if size == 1 else step for size, step in zip(*stretches, strict=True)][:3]
+    )
     for steps in (query, key, *others):
         numbers += steps[:3]
     return (ctypes.c_int64 * len(numbers))(*numbers)

@@ -183,8 +183,8 @@ class LocationAware(nn.Module):
         if not previous.shape[-1]:
             return previous.new_zeros(*previous.shape, len(self.filters))
         rows = previous.reshape(-1, 1, previous.shape[-1])
-        found = conv1d(rows, self.filters, padding=self.filters.shape[-1] // 2)
-        return found.mT.unflatten(0, previous.shape[:-1])
+        filtered = conv1d(rows, self.filters, padding=self.filters.shape[-1] // 2)
+        return filtered.mT.unflatten(0, previous.shape[:-1])
 
     def extra_repr(self) -> str:
         num_heads, query_dim, hidden_dim = self.query_weight.shape

@@ -201,7 +201,7 @@ def test_refusals() -> None:
     def reason(attention: Attention, at: Positions = at) -> str:
         return "; ".join(path.refuses(attention, x, x, at))
 
-    assert reason(Attention(visibility=causal())) == "causal() is no graph"
+    assert reason(Attention(visibility=causal())) == "causal() is not a graph"
     assert "single pairs" in reason(Attention(visibility=graph & random_blocks(block=1, count=1)))
     assert "single pairs" in reason(Attention(visibility=graph & predicate(lambda at: at.key > 0)))
     assert "in pairs" in reason(Attention(lambda query, key: query @ key.mT, visibility=graph))
