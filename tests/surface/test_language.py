@@ -20,7 +20,11 @@ ROOMS = sorted(
     for path in folder.iterdir()
     if path.name not in {*others, "__pycache__"} and (path.suffix == ".py" or any(path.rglob("*.py")))
 )
-ROOMS += [f"src/foveate/attention/{part}" for part in ("visibility", "bias.py", "claim.py", "onnx.py", "transform.py")]
+UNREVISED = {"hard.py", "pairwise_triton.py", "pairwise_triton_kernel.py"}
+"""Files of attention whose names have not been revised."""
+ROOMS += sorted(
+    str(path.relative_to(ROOT)) for path in (SOURCE / "attention").rglob("*.py") if path.name not in UNREVISED
+)
 PAGES = [
     "CONTRIBUTING.md",
     *sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/**/*.md") if page.name != "log.md"),
