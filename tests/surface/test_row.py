@@ -145,7 +145,7 @@ def test_a_file_of_another_kind_is_refused_in_use(tmp_path: Path, foveate: Any) 
     (tmp_path / "a.png").write_bytes(b"no picture")
     larger = next(iter(sorted(pictures(tmp_path / "larger", 9, side=14).rglob("*.png"))))
     for path, message in (
-        (tmp_path / "a.png", "is no whole PNG, JPEG or GIF file. Save it anew, or leave it out."),
+        (tmp_path / "a.png", "is not a whole PNG, JPEG or GIF file. Save it anew, or leave it out."),
         (tmp_path / "none.png", "none.png"),
         (larger, "has 14 × 14 pixels, and 12 × 12 are needed"),
     ):

@@ -154,7 +154,7 @@ def _best_split(cells: _Cells, max_tokens: int) -> np.ndarray | None:
     """Which cells to part from the others so that padding falls most; None when that is not worth it."""
     total = int(cells.count.sum())
     best = total * int(cells.source.max() + cells.target.max()) - int(_WORTH * max_tokens)
-    found = None
+    split = None
     for along, across in ((cells.target, cells.source), (cells.source, cells.target)):
         order = np.argsort(along, kind="stable")
         along, across, count = along[order], across[order], cells.count[order]
@@ -167,9 +167,9 @@ def _best_split(cells: _Cells, max_tokens: int) -> np.ndarray | None:
         tokens = below * longest_below + (total - below) * longest_above
         cut = int(tokens.argmin())
         if tokens[cut] < best:
-            best, found = int(tokens[cut]), np.zeros(len(order), dtype=bool)
-            found[order[: last[cut] + 1]] = True
-    return found
+            best, split = int(tokens[cut]), np.zeros(len(order), dtype=bool)
+            split[order[: last[cut] + 1]] = True
+    return split
 
 
 def _batch_ends(counts: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Labelled vectors from `.npz` files and lists of `.npy` files: what sensors, other models or programs have measured.
+"""Reads labelled vectors from `.npz` files and lists of `.npy` files: measurements of sensors, outputs of models.
 
 An `.npz` file holds `inputs`, numbers of shape (examples, width) or (examples, length, width), and `labels`, one name
 or whole number an example. With `lengths`, whole numbers that sum to the rows of `inputs`, the shape is
@@ -30,7 +30,7 @@ _FORM = "(examples, width) or (examples, length, width), or (vectors, width) wit
 
 @dataclass(frozen=True, eq=False)
 class Vector:
-    """What was measured of one example, and where it comes from."""
+    """The vectors of one example, and the name of their file."""
 
     name: str
     values: Shaped[np.ndarray, "length width"]
@@ -57,7 +57,7 @@ class VectorReader:
         for line, (name, label) in read_cells(path, (0, 1), otherwise=write, only=("path", "label")):
             if name.strip() or label.strip():
                 if not (name.strip() and label.strip()):
-                    raise DataError(f"{path}:{line}: there is no {'label' if name.strip() else 'path'}: {write}.")
+                    raise DataError(f"{path}:{line}: the {'label' if name.strip() else 'path'} is missing: {write}.")
                 yield Example(line, one_vector(folder / name.strip()), label.strip())
 
     def learn(self, examples: Iterable[Example]) -> "VectorRows":
@@ -73,9 +73,9 @@ class VectorReader:
             total += len(values)
             mean = mean + away * len(values) / total
         if not total:
-            raise DataError("There is no vector to learn from. Look at the data.")
+            raise DataError("The training data have no vectors. Check the file.")
         deviation = np.sqrt(squares / total)
-        # What never varies stays as it is: it is scaled by nothing, and only its mean is taken away.
+        # A number that never varies is not scaled; only its mean is subtracted.
         deviation[deviation <= 1e-6 * np.maximum(np.abs(mean), 1e-30)] = 1.0
         return VectorRows(mean=tuple(mean.tolist()), deviation=tuple(deviation.tolist()))
 
@@ -121,7 +121,7 @@ def one_vector(path: Path) -> Vector:
     except FileNotFoundError:
         raise DataError(missing_file(path)) from None
     except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{path} is no .npy file of numbers: {error} Save it with numpy.save.") from None
+        raise DataError(f"{path} is not an .npy file of numbers: {error} Save it with numpy.save.") from None
     if not isinstance(values, np.ndarray) or values.ndim not in (1, 2):
         raise DataError(f"{path} has no array of shape (width,) or (length, width). Save one with numpy.save.")
     return Vector(str(path), _numbers(str(path), np.atleast_2d(values)))
@@ -143,7 +143,9 @@ def _unpacked(path: str, *needed: str) -> dict[str, np.ndarray]:
     except FileNotFoundError:
         raise DataError(missing_file(Path(path))) from None
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path} is no .npz file of numbers and names: {error}. Save it with numpy.savez.") from None
+        raise DataError(
+            f"{path} is not an .npz file of numbers and names: {error}. Save one with numpy.savez."
+        ) from None
     for name in needed:
         if name not in arrays:
             raise DataError(f"{path} has no array {name!r}; it has: {others or 'none'}. Save {' and '.join(needed)}.")

@@ -1,4 +1,4 @@
-"""Labelled pictures from folders, `pictures/cat/1.png`, cut into patches: the folder is the label."""
+"""Reads labelled pictures from folders, `pictures/cat/1.png`, and cuts them into patches."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -37,16 +37,16 @@ class ImageReader:
             hint = missing_file(folder) if not folder.exists() else f"{path} is a file."
             raise DataError(f"{hint} Give a folder that has a folder of pictures for each label.")
         line = 0
-        for label in sorted(_seen(folder)):
+        for label in sorted(_visible(folder)):
             if not label.is_dir():
                 raise DataError(
-                    f"{label} is in no folder that says its label. Move it into one, as {folder / 'cat' / label.name}."
+                    f"{label} is not in a folder that names its label. Move it into one, such as {folder / 'cat'}."
                 )
-            for picture in sorted(_seen(label)):
+            for picture in sorted(_visible(label)):
                 line += 1
                 if not picture.is_file() or picture.suffix.lower() not in SUFFIXES:
                     raise DataError(
-                        f"{picture} is no picture that can be read ({', '.join(sorted(SUFFIXES))}). Convert it, or "
+                        f"{picture} is not a picture that can be read ({', '.join(sorted(SUFFIXES))}). Convert it, or "
                         "move it away."
                     )
                 yield Example(line, picture, label.name)
@@ -55,7 +55,7 @@ class ImageReader:
         """The size of the first picture, which all must have."""
         first = next(iter(examples), None)
         if first is None:
-            raise DataError("There is no picture to learn from. Look at the folder.")
+            raise DataError("The training data have no pictures. Check the folder.")
         rows, columns = read_pixels(first.thing).shape[:2]
         if rows % self.patch or columns % self.patch:
             raise DataError(
@@ -128,5 +128,5 @@ def _grey(pixels: UInt8[np.ndarray, "rows columns 3"]) -> np.ndarray:
     return pixels @ np.array([0.299, 0.587, 0.114], np.float32)
 
 
-def _seen(folder: Path) -> list[Path]:
+def _visible(folder: Path) -> list[Path]:
     return [one for one in folder.iterdir() if not one.name.startswith(".")]

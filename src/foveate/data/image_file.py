@@ -1,4 +1,4 @@
-"""Pixels of PNG, JPEG and GIF files, by the renderer that draws our own figures.
+"""Reads the pixels of PNG, JPEG and GIF files with the renderer that draws our own figures.
 
 resvg, written in Rust, reads them as parts of a drawing and gives a PNG of 8 bits a channel, which is all that has to
 be read here. A picture's size is taken from its header, and limited, before anything is unpacked.
@@ -38,7 +38,7 @@ def pixels_of(data: bytes, name: str) -> UInt8[np.ndarray, "rows columns 3"]:
     media = next((kind for start, kind in _MEDIA.items() if data.startswith(start)), None)
     size = None if media is None else size_of(data)
     if media is None or size is None or not all(size):
-        raise DataError(f"{name} is no whole PNG, JPEG or GIF file. Save it anew, or leave it out.")
+        raise DataError(f"{name} is not a whole PNG, JPEG or GIF file. Save it anew, or leave it out.")
     width, height = size
     if width * height > LARGEST:
         raise DataError(f"{name} has {width} × {height} pixels, and at most {LARGEST:,} are read. Scale it down.")

@@ -64,17 +64,17 @@ class LabelledReport:
 
     def __str__(self) -> str:
         used = f"All {self.total:,}" if self.used == self.total else f"{self.used:,} of {self.total:,}"
-        said = [f"{used} {self.what} are used."]
+        sentences = [f"{used} {self.what} are used."]
         if self.empty.count:
-            said.append(f"Empty: {self.empty}.")
+            sentences.append(f"Empty: {self.empty}.")
         if self.too_long.count:
-            said.append(f"More than {self.max_length:,} tokens: {self.too_long}.")
+            sentences.append(f"More than {self.max_length:,} tokens: {self.too_long}.")
         if self.strange.count:
             names = ", ".join(map(repr, self.strangers))
-            said.append(f"Warning: labels that the training data do not have ({names}): {self.strange}.")
+            sentences.append(f"Warning: labels that the training data do not have ({names}): {self.strange}.")
         if self.unknown:
-            said.append(f"{100 * self.unknown / self.tokens:.1f} % of the tokens are unknown.")
-        return " ".join([*said, self.rare] if self.rare else said)
+            sentences.append(f"{100 * self.unknown / self.tokens:.1f} % of the tokens are unknown.")
+        return " ".join([*sentences, self.rare] if self.rare else sentences)
 
 
 @dataclass(frozen=True)

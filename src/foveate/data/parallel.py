@@ -68,13 +68,13 @@ class Report:
         return self.total - self.empty.count - self.too_long.count
 
     def __str__(self) -> str:
-        said = [f"All {self.total:,} pairs are used." if 1 < self.used == self.total else self._used()]
+        sentences = [f"All {self.total:,} pairs are used." if 1 < self.used == self.total else self._used()]
         if self.empty.count:
             has = "has" if self.empty.count == 1 else "have"
-            said.append(f"{self.empty.count:,} {has} an empty side: {self.empty}.")
+            sentences.append(f"{self.empty.count:,} {has} an empty side: {self.empty}.")
         if self.too_long.count:
             have = "1 has a side" if self.too_long.count == 1 else f"{self.too_long.count:,} have a side"
-            said.append(
+            sentences.append(
                 f"{have} of more than {self.max_length:,} tokens (the longest has {self.longest:,}): {self.too_long}."
             )
         unknown = [
@@ -86,8 +86,10 @@ class Report:
             if unknown
         ]
         if unknown:
-            said.append(f"{' and '.join(unknown)} are unknown.".replace("less", "Less", unknown[0].startswith("less")))
-        return " ".join(said)
+            sentences.append(
+                f"{' and '.join(unknown)} are unknown.".replace("less", "Less", unknown[0].startswith("less"))
+            )
+        return " ".join(sentences)
 
     def _used(self) -> str:
         used, verb = f"{self.used:,}" if self.used else "None", "is" if self.used == 1 else "are"

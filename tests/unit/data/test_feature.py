@@ -70,7 +70,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         "`inputs` has the shape (3,); it must be (examples, width)",
     ),
     "lengths": ({"inputs": FLAT, "lengths": [1, 1], "labels": [0, 1]}, "above 0 that sum to the 3 vectors of `inputs`"),
-    "objects": ({"inputs": np.array([None, "x"]), "labels": [0, 1]}, "is no .npz file of numbers and names"),
+    "objects": ({"inputs": np.array([None, "x"]), "labels": [0, 1]}, "is not an .npz file of numbers and names"),
 }
 
 
@@ -83,7 +83,7 @@ def test_a_bad_npz_is_said_with_its_place(tmp_path: Path, arrays: dict[str, Any]
 
 def test_a_file_that_is_no_npz_is_said(tmp_path: Path) -> None:
     (tmp_path / "a.npz").write_bytes(b"no zip")
-    assert "is no .npz file" in refusal(str(tmp_path / "a.npz"))
+    assert "is not an .npz file" in refusal(str(tmp_path / "a.npz"))
     assert "no.npz" in refusal(str(tmp_path / "no.npz"))
 
 
@@ -96,11 +96,11 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_bad_lines_of_a_list_are_said(tmp_path: Path) -> None:
     path = tmp_path / "list.tsv"
     path.write_text("one.npy\t\n")
-    assert refusal(str(path)) == f"{path}:1: there is no label: write the path of an .npy file, a tab and its label."
+    assert refusal(str(path)) == f"{path}:1: the label is missing: write the path of an .npy file, a tab and its label."
     path.write_text("one.npy\ta\n")
     assert str(tmp_path / "one.npy") in refusal(str(path))
     (tmp_path / "one.npy").write_bytes(b"no array")
-    assert "is no .npy file of numbers" in refusal(str(path))
+    assert "is not an .npy file of numbers" in refusal(str(path))
     np.save(tmp_path / "one.npy", np.zeros((1, 2, 3)))
     assert "has no array of shape (width,) or (length, width)" in refusal(str(path))
 

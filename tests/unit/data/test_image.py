@@ -160,9 +160,11 @@ def test_bad_folders_are_said(tmp_path: Path) -> None:
     assert "Give a folder that has a folder of pictures for each label" in refusal(tmp_path / "none")
     folder = pictures(tmp_path / "all", a=[random()])
     (folder / "loose.png").write_bytes(png(random()))
-    assert f"{folder / 'loose.png'} is in no folder that says its label" in refusal(folder)
+    assert f"{folder / 'loose.png'} is not in a folder that names its label" in refusal(folder)
     (folder / "loose.png").rename(folder / "a" / "notes.txt")
-    assert f"{folder / 'a' / 'notes.txt'} is no picture that can be read (.gif, .jpeg, .jpg, .png)" in refusal(folder)
+    assert f"{folder / 'a' / 'notes.txt'} is not a picture that can be read (.gif, .jpeg, .jpg, .png)" in refusal(
+        folder
+    )
 
 
 @pytest.mark.parametrize("cut", [0, 5, 30, -1])
