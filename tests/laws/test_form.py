@@ -1,5 +1,6 @@
 """A score of a user's own that says its form is fast, small and exported by that one class, and exact without it."""
 
+import copy
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +33,7 @@ from foveate.export import onnx_engine, onnx_refusals
 from foveate.inspect import Trace, Track
 from foveate.inspect.step import steps
 from foveate.inspect.trace import read_trace, standalone, write_trace
-from foveate.models import LuongConfig
+from foveate.models import LuongConfig, Transformer, TransformerConfig
 from foveate.models.gpt import GPTConfig
 from foveate.nn.transformer_block import BlockConfig
 
@@ -415,3 +416,32 @@ def test_an_attribute_that_happens_to_be_called_form_is_no_form() -> None:
     assert form_of(Poem()) is None
     tensors, attention = given(), Attention(Poem())
     torch.testing.assert_close(attention.run(*tensors), attention.explain(*tensors).context, atol=1e-5, rtol=1e-4)
+
+
+def test_what_is_prepared_for_decoding_follows_the_scale_of_a_score() -> None:
+    class Scaled:
+        scale = 0.3
+
+        def __call__(self, query: Tensor, key: Tensor) -> Tensor:
+            return self.scale * query @ key.mT
+
+        def form(self) -> Product:
+            return Product(scale=self.scale)
+
+    @torch.inference_mode()
+    def logits(model: Transformer) -> Tensor:
+        state, token = model.start(Batch.of([[5, 6, 7, 2], [8, 9, 2]]), 1), torch.tensor([1, 1])
+        state, _ = model.step(state, token)
+        return model.step(state, token + 4)[1]
+
+    torch.manual_seed(0)
+    block = BlockConfig(model_dim=2 * WIDTH, num_heads=2, feedforward_dim=8)
+    model = TransformerConfig(block=block, encoder_layers=1, decoder_layers=1).build(20, 20).eval()
+    score = Scaled()
+    for site in (module for module in model.modules() if isinstance(module, Attention)):
+        site.score = score
+    before = logits(model)
+    score.scale = 3.0
+    after, fresh = logits(model), logits(copy.deepcopy(model))
+    assert (before - after).abs().max() > 1e-3
+    torch.testing.assert_close(after, fresh, atol=1e-6, rtol=1e-5)
