@@ -26,7 +26,7 @@ ROOMS += sorted(
     str(path.relative_to(ROOT)) for path in (SOURCE / "attention").rglob("*.py") if path.name not in UNREVISED
 )
 PAGES = [
-    "CONTRIBUTING.md",
+    *("ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "SECURITY.md"),
     *sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/**/*.md") if page.name != "log.md"),
 ]
 PARTICIPLES = {

@@ -362,63 +362,61 @@ def test_reports_and_pictures_load_nothing_from_elsewhere_and_escape_text(
 # -- each sentence -----------------------------------------------------------------------------------------------------
 
 PROOFS = {
-    "Each sentence about what opening a folder may do": "test_security.py",
-    "damaged and made-up folders": "test_hostile.py::test_a_damaged_folder_is_refused_in_words_or_read",
-    "no pickle is read or written": "test_hostile.py::alone",
-    "a configuration in them imports no code": "test_security.py::test_the_configuration_of_a_run_imports_nothing",
-    "code that lies in a folder of Hugging Face is not run": "test_security.py::"
+    "Each sentence about opening a folder": "test_security.py",
+    "damaged and malicious folders": "test_hostile.py::test_a_damaged_folder_is_refused_in_words_or_read",
+    "pickle is neither read nor written": "test_hostile.py::alone",
+    "a configuration in them cannot import code": "test_security.py::test_the_configuration_of_a_run_imports_nothing",
+    "code in a folder of Hugging Face is not run": "test_security.py::"
     "test_a_folder_of_hugging_face_runs_none_of_its_code",
-    "told in a sentence": "test_hostile.py::test_a_damaged_folder_is_refused_in_words_or_read",
+    "cause an error message": "test_hostile.py::test_a_damaged_folder_is_refused_in_words_or_read",
     "Weights of a run without their digest are refused": "test_hostile.py::test_a_damaged_folder",
     "far larger than its weights": "surface/test_size.py::test_a_run_is_no_larger_than_its_weights",
     "larger than memory": "surface/test_size.py::test_training_is_no_larger_than_the_memory",
     "It follows links": "test_security.py::test_reading_follows_links_as_hugging_face_keeps_models",
-    "reads no devices or pipes": "test_security.py::test_a_device_or_a_pipe_is_not_read",
-    "reads only": "test_security.py::test_opening_a_run_reads_only",
+    "does not read devices or pipes": "test_security.py::test_a_device_or_a_pipe_is_not_read",
+    "only reads": "test_security.py::test_opening_a_run_reads_only",
     "refuses a run with symbolic links": "test_security.py::test_nothing_is_written_through_a_link_in_a_run",
-    "another name elsewhere": "test_security.py::test_nothing_is_written_into_a_file_that_has_another_name_elsewhere",
+    "a second name elsewhere": "test_security.py::test_nothing_is_written_into_a_file_that_has_another_name_elsewhere",
     "deleted without following a link": "test_security.py::test_old_checkpoints_are_deleted_without_following_a_link",
     "names only files of its own folder": "test_security.py::test_a_trace_names_only_files_of_its_own_folder",
     "replaces a link": "test_security.py::test_an_export_replaces_a_link_and_not_what_it_points_to",
-    "takes up no folder with links": "test_security.py::test_a_comparison_with_a_link_in_it_is_not_taken_up",
+    "refuses a folder with links": "test_security.py::test_a_comparison_with_a_link_in_it_is_not_taken_up",
     "which is then imported": "test_security.py::test_a_class_of_yours_that_builds_no_part_is_told",
-    "`python -m foveate` takes the working folder off": "test_security.py::"
+    "`python -m foveate` removes the working folder": "test_security.py::"
     "test_python_m_runs_no_file_of_the_working_folder",
     "`python -P -m foveate`": "test_security.py::test_with_p_and_by_its_command_foveate_runs_no_file",
-    "compiled on first use and kept": "test_native.py::test_a_kernel_is_compiled_once_and_found_again",
-    "A kept library is loaded only if it is as it was written": "test_native.py::"
+    "compiled on first use and cached": "test_native.py::test_a_kernel_is_compiled_once_and_found_again",
+    "A cached library is loaded only if it is unchanged": "test_native.py::"
     "test_a_damaged_library_is_compiled_anew_without_a_word",
-    "nobody but you can have put it there": "test_native.py::"
+    "nobody but you could have written it": "test_native.py::"
     "test_nothing_is_loaded_from_a_cache_where_others_could_have_planted_it",
     "a private folder, which it removes": "test_native.py::test_a_private_folder_is_gone_when_its_process_is",
-    "ended after 20 seconds": "test_native.py::test_a_compiler_that_hangs_is_ended_with_its_children",
+    "killed after 20 seconds": "test_native.py::test_a_compiler_that_hangs_is_ended_with_its_children",
     "FOVEATE_NATIVE=0 turns all of this off": "test_native.py::test_kernels_can_be_turned_off",
-    "loads and sends nothing": "test_hostile.py::alone",
-    "load nothing from elsewhere": "test_security.py::test_reports_and_pictures_load_nothing_from_elsewhere",
-    "answers this machine alone": "test_viewer.py::test_another_name_for_this_machine_is_refused",
+    "does not use the network": "test_hostile.py::alone",
+    "do not load other files": "test_security.py::test_reports_and_pictures_load_nothing_from_elsewhere",
+    "answers only this machine": "test_viewer.py::test_another_name_for_this_machine_is_refused",
     "the font folders of the machine": "test_png.py::test_a_letter_that_no_font_has_is_refused_by_name",
     "Compressed input is read as a stream with a limit": "data/test_text.py::"
     "test_a_line_without_end_does_not_fill_the_memory",
     "Configurations inside checkpoints may not": "test_security.py::test_the_configuration_of_a_run_imports_nothing",
-    "The command `foveate` runs none": "test_security.py::test_with_p_and_by_its_command_foveate_runs_no_file",
-    "write into the run's own folder and nowhere else": "test_security.py::"
-    "test_nothing_is_written_through_a_link_in_a_run",
-    "hold JSON, safetensors and tokenisers": "test_hostile.py::test_a_damaged_folder_is_refused_in_words_or_read",
-    "nobody can guess": "test_viewer.py::test_without_the_token_nothing_is_there",
-    "a terminal shows them as escapes": "test_voice.py::test_what_a_model_writes_is_plain_on_a_terminal",
+    "The command `foveate` does not run any": "test_security.py::test_with_p_and_by_its_command_foveate_runs_no_file",
+    "write only into the run's own folder": "test_security.py::test_nothing_is_written_through_a_link_in_a_run",
+    "contain JSON, safetensors and tokenisers": "test_hostile.py::test_a_damaged_folder_is_refused_in_words_or_read",
+    "a random address": "test_viewer.py::test_without_the_token_nothing_is_there",
+    "a terminal shows control characters as escapes": "test_voice.py::test_what_a_model_writes_is_plain_on_a_terminal",
 }
-"""Words of SECURITY.md, and the test that proves the sentence they stand in."""
+"""A phrase of each sentence of SECURITY.md, and the test that proves the sentence."""
 
 
 ADVICE = (
-    "Digests find damage; they do not find an attacker",
+    "Digests detect damage, but not an attacker",
     "Translating an untrusted text costs time",
     "Please write to the maintainers",
     "Say which version",
     "The newest release",
-    "Nothing.",
 )
-"""Words of the sentences that warn, ask or introduce, and promise nothing that a test could break."""
+"""Phrases of sentences that warn or ask, without a promise that a test could check."""
 
 
 def test_every_sentence_is_proved_or_is_advice() -> None:
@@ -431,8 +429,8 @@ def test_every_sentence_is_proved_or_is_advice() -> None:
 
 @pytest.mark.parametrize("words", PROOFS)
 def test_each_sentence_about_folders_has_its_test(words: str) -> None:
-    said = " ".join((SOURCE.parent / "SECURITY.md").read_text().split())
-    assert words in said
+    text = " ".join((SOURCE.parent / "SECURITY.md").read_text().split())
+    assert words in text
     file, _, name = PROOFS[words].partition("::")
     (path,) = (SOURCE.parent / "tests").rglob(file)
     assert f"def {name}" in path.read_text() if name else True
