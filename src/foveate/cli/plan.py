@@ -65,14 +65,14 @@ def run(arguments: argparse.Namespace) -> int:
     uses = {each: " and ".join(one for one in TASKS if each in TASKS[one].lengths) for each in lengths_of_all()}
     require_used(arguments, uses, task.lengths, f"for {name}")
     usual = zip(task.lengths, lengths(name, suggestion), strict=True)
-    asked = [getattr(arguments, length) or by_data for length, by_data in usual]
+    planned = [getattr(arguments, length) or by_data for length, by_data in usual]
     if arguments.show:
         print(to_toml(config) if name == USUAL else f'task = "{name}"\n{to_toml(config)}', end="")
         return 0
     for sentence in choices(suggestion, config) if suggestion else ():
         print(sentence)
     prepare_machine(arguments)
-    costs = plan(task.side.probe(config, asked, arguments.vocab), bfloat16=config.train.precision == "bfloat16")
+    costs = plan(task.side.probe(config, planned, arguments.vocab), bfloat16=config.train.precision == "bfloat16")
     print(costs)
     seconds = costs.seconds * config.train.accumulate * config.train.steps
     lines = [f"training: {duration(seconds)} for {counted(config.train.steps, 'step')} like this, and validations"]

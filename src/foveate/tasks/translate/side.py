@@ -297,11 +297,11 @@ def _evaluate_attention(arguments: argparse.Namespace) -> None:
     heads = every_head(translator) if arguments.per_head else [chosen]
     scores = score_heads(translator, pairs, gold, heads, where=arguments.gold)
     if arguments.json:
-        tables = [_table(head, found) for head, found in zip(heads, scores, strict=True)]
+        tables = [_table(head, measured) for head, measured in zip(heads, scores, strict=True)]
         print(json.dumps(tables if arguments.per_head else tables[0]))
     elif arguments.per_head:
-        for head, found in sorted(zip(heads, scores, strict=True), key=lambda row: row[1][0].value):
-            print(head, *(f"{score.name} {score.value:.2f}" for score in found), sep="\t")
+        for head, measured in sorted(zip(heads, scores, strict=True), key=lambda row: row[1][0].value):
+            print(head, *(f"{score.name} {score.value:.2f}" for score in measured), sep="\t")
     else:
         print(*scores[0], sep="\n")
 
