@@ -26,11 +26,11 @@ from foveate.inspect import Alignment, write
 from foveate.inspect.aligner import align, diagonal
 from foveate.metrics import Links, Score, link_scores, parse_pharaoh
 from foveate.storage.run import create_run
-from foveate.tasks.alignment import every_head, score_heads, word_alignments
 from foveate.tasks.translate.head import Head
 from foveate.tasks.translate.side import SIDE
 from foveate.tasks.translate.task import TranslateTask
 from foveate.tasks.translate.use import Translator
+from foveate.tasks.word_alignment import every_head, score_heads, word_alignments
 from foveate.train import fit
 
 SLICE = Path(__file__).parents[1] / "data" / "alignment.tsv.xz"

@@ -17,7 +17,7 @@ from foveate.models import (
 )
 from foveate.nn import BlockConfig, LearnedConfig
 from foveate.tasks.language_model.task import LanguageModelTask, LanguageModelTaskConfig
-from foveate.tasks.text import TextConfig
+from foveate.tasks.text_task import TextConfig
 from foveate.train import TrainConfig, fit
 from foveate.train.log import Quiet
 

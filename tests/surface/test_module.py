@@ -15,8 +15,6 @@ TOGETHER = {
     "foveate.tasks": "the list of tasks and what a task is",
 }
 """Rooms in which modules still need each other, and why."""
-SHARED = {"export", "plan", "report", "text", "alignment", "size", "subject"}
-"""Names that more than one module still has."""
 
 
 def modules() -> dict[str, Path]:
@@ -100,4 +98,4 @@ def test_a_module_is_found_by_its_name_alone() -> None:
         roles = ROLES | (TASK_ROLES if path.parent.parent.name == "tasks" else set())
         if path.stem not in roles:
             named[path.stem].append(name)
-    assert {stem: names for stem, names in named.items() if len(names) > 1 and stem not in SHARED} == {}
+    assert {stem: names for stem, names in named.items() if len(names) > 1} == {}

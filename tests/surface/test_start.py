@@ -36,7 +36,11 @@ def python(program: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_an_interrupt_while_modules_are_read_says_stopped_and_nothing_else() -> None:
-    for name, who in (("argparse", "foveate"), ("foveate.cli.plan", "foveate"), ("foveate.tasks.plan", "foveate plan")):
+    for name, who in (
+        ("argparse", "foveate"),
+        ("foveate.cli.plan", "foveate"),
+        ("foveate.tasks.run_plan", "foveate plan"),
+    ):
         done = python(INTERRUPTED.format(name=name))
         assert (done.returncode, done.stderr, done.stdout) == (130, f"{who}: stopped.\n", ""), name
 

@@ -27,9 +27,9 @@ from foveate.storage.checkpoint import load_weights, restore_model
 from foveate.storage.run import read_run
 from foveate.tasks import TASKS
 from foveate.tasks.entry import Entry, Verb
-from foveate.tasks.export import Exported, Note
+from foveate.tasks.exported import Exported, Note
 from foveate.tasks.probe import Probe
-from foveate.tasks.report import write_report
+from foveate.tasks.report_page import write_report
 from foveate.tasks.side import Side
 from foveate.tasks.sight import traced
 from foveate.tasks.size import Allowance, Reason, Suggestion

@@ -25,8 +25,8 @@ from foveate.attention.normaliser import (
     Sparsemax,
 )
 from foveate.attention.normaliser.hard import Reinforce, choices
+from foveate.attention.path_plan import Plan
 from foveate.attention.paths import PATHS, Cost, EdgeWeights, Formula, MaterialisedPath, Path, edge_weights
-from foveate.attention.plan import Plan
 from foveate.attention.position import Positions
 from foveate.attention.record import AttentionRecord, Recording, record
 from foveate.attention.score import (

@@ -14,11 +14,11 @@ from foveate.attention.bias import Bias
 from foveate.attention.chooser import Choice, choose
 from foveate.attention.claim import is_hooked
 from foveate.attention.normaliser import Normaliser, Softmax, softmax_temperature
+from foveate.attention.path_plan import Plan, PlannedPath
 from foveate.attention.paths import PATHS
 from foveate.attention.paths.additive_cpu import looked_back
 from foveate.attention.paths.materialised import biased_scores, materialise
 from foveate.attention.paths.path import Path, share_heads
-from foveate.attention.plan import Plan, PlannedPath
 from foveate.attention.position import Positions, require_facts, require_places, traced
 from foveate.attention.score import FeedbackScore, KeyedScore, PlacedScore, ScaledDot, Score
 from foveate.attention.transform import Transform

@@ -12,7 +12,7 @@ from foveate.attention.bias import BiasConfig
 from foveate.attention.efficient import EfficientConfig
 from foveate.attention.local import LocalMonotonicConfig, LocalPredictiveConfig
 from foveate.attention.normaliser import NormaliserConfig, Softmax
-from foveate.attention.plan import Plan
+from foveate.attention.path_plan import Plan
 from foveate.attention.position import Positions
 from foveate.attention.score import ScaledDot, ScoreConfig
 from foveate.attention.transform import TransformConfig

@@ -24,7 +24,7 @@ translators; ONNX every text model whose parts have operators there: what has no
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from foveate.tasks.export import export
+    from foveate.tasks.exported import export
     from foveate.voice import say
 
     written = export(arguments.run, arguments.out, to=arguments.to, quantisation=arguments.quantisation, note=say)

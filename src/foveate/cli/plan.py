@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     from foveate.config import to_toml
     from foveate.suggestion import counted
     from foveate.tasks.option import require_used
-    from foveate.tasks.plan import plan
+    from foveate.tasks.run_plan import plan
 
     name, config, suggestion = _configuration(arguments)
     task = TASKS[name]

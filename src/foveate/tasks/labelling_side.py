@@ -14,9 +14,9 @@ from foveate.metrics import Score, class_scores, marks_spans, span_scores
 from foveate.models import BERTConfig
 from foveate.storage.draft import disk_errors
 from foveate.storage.run import read_run
-from foveate.tasks.export import Note
+from foveate.tasks.exported import Note
 from foveate.tasks.labelling import KEYS, LABELS, VALIDATED, LabellingTask, Parts, Predicted, beginning, longest
-from foveate.tasks.report import Sample, write_report
+from foveate.tasks.report_page import Sample, write_report
 from foveate.tasks.side import Side, said_columns
 from foveate.tasks.size import Allowance
 from foveate.tasks.subject import Asked, Bucket, Scored, grouped

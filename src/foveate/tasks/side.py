@@ -21,7 +21,7 @@ from foveate.metrics import Score
 from foveate.storage.run import read_run
 from foveate.suggestion import did_you_mean
 from foveate.tasks.entry import Entry
-from foveate.tasks.export import Exported, Note
+from foveate.tasks.exported import Exported, Note
 from foveate.tasks.option import require_used
 from foveate.tasks.probe import Probe
 from foveate.tasks.size import Allowance, Suggestion

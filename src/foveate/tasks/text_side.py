@@ -12,12 +12,12 @@ from foveate.data.text import read_lines, require_lasting
 from foveate.data.tokeniser import EOS, Tokeniser
 from foveate.errors import DataError
 from foveate.suggestion import counted
-from foveate.tasks.export import Note
-from foveate.tasks.report import Sample, write_report
+from foveate.tasks.exported import Note
+from foveate.tasks.report_page import Sample, write_report
 from foveate.tasks.side import Figures, Side
 from foveate.tasks.size import Allowance, Reason, Suggestion, with_others
 from foveate.tasks.subject import Asked, Scored, in_percent
-from foveate.tasks.text import TextData, TextTask, stream, text_of
+from foveate.tasks.text_task import TextData, TextTask, stream, text_of
 from foveate.voice import say
 
 SAMPLES, LEAST, MOST = 4, 4, 60

@@ -19,8 +19,8 @@ from foveate.nn import BlockConfig, LearnedConfig
 from foveate.tasks.language_model.task import LanguageModelTask, LanguageModelTaskConfig, score
 from foveate.tasks.language_model.use import Generator
 from foveate.tasks.size import Allowance
-from foveate.tasks.text import TextConfig, text_of, tokens_of
 from foveate.tasks.text_side import suggested
+from foveate.tasks.text_task import TextConfig, text_of, tokens_of
 
 GPT = GPTConfig(
     block=BlockConfig(model_dim=8, num_heads=2, feedforward_dim=12, norm="pre"),

@@ -16,7 +16,7 @@ from foveate.models import BERTConfig
 from foveate.nn import BlockConfig
 from foveate.tasks.masked_language_model.task import MaskedLanguageModelConfig, MaskedLanguageModelTask
 from foveate.tasks.masked_language_model.use import Filler
-from foveate.tasks.text import TextConfig
+from foveate.tasks.text_task import TextConfig
 from foveate.train import TrainConfig, fit
 from foveate.train.log import Quiet
 from foveate.train.schedule import Constant

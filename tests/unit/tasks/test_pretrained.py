@@ -20,7 +20,7 @@ from foveate.tasks.masked_language_model.use import Filler
 from foveate.tasks.pretrained import Pretrained
 from foveate.tasks.tag.task import TagConfig, TagTask
 from foveate.tasks.tag.use import SentenceTagger
-from foveate.tasks.text import TextConfig
+from foveate.tasks.text_task import TextConfig
 from foveate.train import TrainConfig, fit
 
 BLOCK = BlockConfig(model_dim=8, num_heads=2, feedforward_dim=12, norm="post")

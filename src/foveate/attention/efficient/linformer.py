@@ -17,8 +17,8 @@ from foveate.attention.check import (
     require_whole,
 )
 from foveate.attention.efficient.demand import demand_of, require
+from foveate.attention.path_plan import Plan
 from foveate.attention.paths.path import share_heads
-from foveate.attention.plan import Plan
 from foveate.attention.position import Positions, require_places
 from foveate.attention.score import ScaledDot
 from foveate.attention.visibility import Visibility, everything, padding

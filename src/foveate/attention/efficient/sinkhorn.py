@@ -19,9 +19,9 @@ from foveate.attention.check import (
 )
 from foveate.attention.efficient.demand import Demand, demand_of, require
 from foveate.attention.normaliser import Softmax
+from foveate.attention.path_plan import Plan, PlannedPath
 from foveate.attention.paths.hidden import weigh
 from foveate.attention.paths.path import share_heads
-from foveate.attention.plan import Plan, PlannedPath
 from foveate.attention.position import Positions, require_places
 from foveate.attention.visibility import Visibility, everything
 

@@ -22,12 +22,12 @@ from foveate.tasks.classify import TASK
 from foveate.tasks.classify.row_side import probe_rows, suggest_rows
 from foveate.tasks.classify.task import TOKENISER, ClassifyConfig, ClassifyTask, label_of, reader_of
 from foveate.tasks.classify.use import RowClassifier, TextClassifier, classifier_of
-from foveate.tasks.export import COUNTED, Exported, Note
+from foveate.tasks.exported import COUNTED, Exported, Note
 from foveate.tasks.labelling import LABELS as LABEL_FILE
 from foveate.tasks.labelling_side import BATCH, LOGITS, LabellingSide, training
 from foveate.tasks.option import chunks
 from foveate.tasks.probe import LABELS, Probe, made_up, require_fit, vocabulary
-from foveate.tasks.report import Sample
+from foveate.tasks.report_page import Sample
 from foveate.tasks.side import Sight
 from foveate.tasks.size import SAMPLE, Allowance, Reason, Suggestion, with_others
 from foveate.tasks.strange import Strangers

@@ -25,7 +25,7 @@ from foveate.storage.run import model_type_of
 from foveate.tasks.hugging_face import require_kind
 from foveate.tasks.language_model.task import LanguageModelTask, LanguageModelTaskConfig, score, text_bytes
 from foveate.tasks.sight import require_text, traced
-from foveate.tasks.text import TextConfig, load_text_model, text_of, tokens_of
+from foveate.tasks.text_task import TextConfig, load_text_model, text_of, tokens_of
 
 ATTENDING = "`foveate train language_model` with --set model=gpt trains one that attends."
 NEVER = (PAD, BOS, UNKNOWN)

@@ -11,7 +11,7 @@ from foveate.inspect import terminal
 from foveate.inspect.alignment import readable
 from foveate.inspect.caption import printable
 from foveate.nn.loss import cross_entropy
-from foveate.tasks.export import COUNTED, Exported, Note, saver
+from foveate.tasks.exported import COUNTED, Exported, Note, saver
 from foveate.tasks.masked_language_model import TASK
 from foveate.tasks.masked_language_model.task import (
     VALIDATED,
@@ -23,12 +23,12 @@ from foveate.tasks.masked_language_model.task import (
 from foveate.tasks.masked_language_model.use import GAP, Filler
 from foveate.tasks.option import chunks
 from foveate.tasks.probe import Probe, made_up, vocabulary
-from foveate.tasks.report import Sample
+from foveate.tasks.report_page import Sample
 from foveate.tasks.side import NOT_DATA, Figures
 from foveate.tasks.size import Allowance, Suggestion
 from foveate.tasks.strange import Strangers
-from foveate.tasks.text import TOKENISER, TextData, text_of
 from foveate.tasks.text_side import TextSide, suggested, validation_lines
+from foveate.tasks.text_task import TOKENISER, TextData, text_of
 from foveate.voice import say, screen, shown
 
 

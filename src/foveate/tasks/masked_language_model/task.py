@@ -22,7 +22,7 @@ from foveate.data.tokeniser import BOS, EOS, CharacterConfig, TokeniserConfig
 from foveate.models import BERT, BERTConfig
 from foveate.nn.loss import Loss, cross_entropy
 from foveate.tasks.initial import require_seed, seeded
-from foveate.tasks.text import Layout, TextConfig, TextData, TextTask, text_of
+from foveate.tasks.text_task import Layout, TextConfig, TextData, TextTask, text_of
 
 VALIDATED = ("loss", "perplexity", "accuracy")
 """What `validate` measures, of the gaps, and what may decide which checkpoint is best."""

@@ -28,7 +28,7 @@ from foveate.storage.run import class_of, model_type_of
 from foveate.tasks.hugging_face import require_kind
 from foveate.tasks.masked_language_model.task import MaskedLanguageModelConfig, MaskedLanguageModelTask, score
 from foveate.tasks.sight import require_text, traced
-from foveate.tasks.text import TextConfig, load_text_model, text_of, tokens_of
+from foveate.tasks.text_task import TextConfig, load_text_model, text_of, tokens_of
 
 GAP = "___"
 """How a gap is written: one token is missing."""

@@ -17,11 +17,11 @@ from foveate.inspect.self_attention import self_attention
 from foveate.metrics import Score, accuracy, marks_spans
 from foveate.nn.loss import cross_entropy
 from foveate.suggestion import counted
-from foveate.tasks.export import COUNTED, Exported, Note
+from foveate.tasks.exported import COUNTED, Exported, Note
 from foveate.tasks.labelling_side import LOGITS, LabellingSide, class_rows, training
 from foveate.tasks.option import chunks
 from foveate.tasks.probe import LABELS, Probe, made_up, require_fit, vocabulary
-from foveate.tasks.report import Sample
+from foveate.tasks.report_page import Sample
 from foveate.tasks.size import Allowance, Reason, Suggestion, with_others
 from foveate.tasks.strange import Reader, Strangers
 from foveate.tasks.tag import TASK

@@ -21,22 +21,22 @@ from foveate.nn.loss import cross_entropy
 from foveate.storage.draft import disk_errors
 from foveate.storage.shipped import run_folder
 from foveate.suggestion import counted
-from foveate.tasks.alignment import every_head, score_heads, word_alignments
 from foveate.tasks.decoding import decode_config
-from foveate.tasks.export import COUNTED, Exported, Note, saver
+from foveate.tasks.exported import COUNTED, Exported, Note, saver
 from foveate.tasks.option import chunks, metric_names, pairs_of, require_used
 from foveate.tasks.probe import Probe, made_up, require_fit, vocabulary
-from foveate.tasks.report import write_report
+from foveate.tasks.report_page import write_report
 from foveate.tasks.side import Sight, said_columns
 from foveate.tasks.size import Allowance, Suggestion
 from foveate.tasks.strange import Strangers
 from foveate.tasks.translate.head import Head
 from foveate.tasks.translate.paragraph import ParagraphTranslator
 from foveate.tasks.translate.rerunner import TranslationRerunner
-from foveate.tasks.translate.size import suggest, suitable_metrics
-from foveate.tasks.translate.subject import TranslationSubject
 from foveate.tasks.translate.task import TOKENISERS, TranslateConfig, TranslateTask, build_model
+from foveate.tasks.translate.translation_size import suggest, suitable_metrics
+from foveate.tasks.translate.translation_subject import TranslationSubject
 from foveate.tasks.translate.use import Translation, Translator, trace_of
+from foveate.tasks.word_alignment import every_head, score_heads, word_alignments
 from foveate.voice import say, screen, shown
 
 SAMPLES = 6

@@ -13,7 +13,6 @@ from foveate.tasks.side import NOT_DATA, Side
 from foveate.tasks.subject import Asked, Bucket, Scored, grouped, in_percent, measured_lengths
 from foveate.tasks.translate import TASK
 from foveate.tasks.translate.pair import Pairs
-from foveate.tasks.translate.size import suitable_metrics
 from foveate.tasks.translate.task import (
     VALIDATED,
     Forerunner,
@@ -22,6 +21,7 @@ from foveate.tasks.translate.task import (
     longest,
     require_measured,
 )
+from foveate.tasks.translate.translation_size import suitable_metrics
 from foveate.tasks.translate.use import Translator
 
 

@@ -10,9 +10,9 @@ from foveate.errors import DataError, UsageError
 from foveate.metrics import Links
 from foveate.models import FixedContextConfig, TransformerConfig
 from foveate.nn import BlockConfig
-from foveate.tasks.alignment import best_head, every_head, score_heads, word_alignments
 from foveate.tasks.translate.head import Head
 from foveate.tasks.translate.use import Translator
+from foveate.tasks.word_alignment import best_head, every_head, score_heads, word_alignments
 
 PAIRS = [Pair(1, "ab c", "c ba b"), Pair(2, "", "a"), Pair(3, "a b a", "b"), Pair(4, "c", "a  b")]
 BLOCK = BlockConfig(model_dim=8, num_heads=2, feedforward_dim=8)

@@ -12,7 +12,7 @@ from foveate.models import BahdanauConfig, LuongConfig
 from foveate.models.transformer import TransformerConfig
 from foveate.nn import BlockConfig, RANConfig
 from foveate.tasks import TASKS
-from foveate.tasks.plan import Costs, plan
+from foveate.tasks.run_plan import Costs, plan
 from foveate.tasks.translate.task import TranslateConfig
 
 BAHDANAU = BahdanauConfig(embedding_dim=16, hidden_dim=16, maxout_dim=16)
