@@ -216,8 +216,8 @@ def test_a_choice_that_was_made_while_operations_were_counted_holds_no_longer() 
 
 
 @pytest.mark.skipif(bool(unavailable()), reason="no compiler")
-def test_a_choice_holds_no_longer_when_a_part_is_hooked_or_begins_to_draw() -> None:
-    """What a kernel computes is no longer what the part does."""
+def test_a_choice_holds_no_longer_when_the_score_is_hooked() -> None:
+    """What a kernel computes is no longer what the score does."""
     score = AdditiveConfig().build(query_dim=16, key_dim=16)
     attention, x = Attention(score), torch.randn(1, 1, 6, 16)
     attention.run(x, x, x)
