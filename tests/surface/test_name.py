@@ -1,10 +1,12 @@
 """What `foveate` exports, and what merely naming it costs."""
 
 import ast
+import inspect
 import os
 import subprocess
 import sys
 from importlib.metadata import version
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -142,3 +144,23 @@ def test_neither_the_import_nor_any_help_needs_torch_or_numpy() -> None:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
     )
     assert done.stdout.splitlines() == ["", *commands()]
+
+
+KEYWORDS = {
+    "BERTConfig.build_encoder": "vocab",
+    "BahdanauConfig.build": "source_vocab target_vocab",
+    "ClassifyConfig.classifier": "vocab labels",
+    "FixedContextConfig.build": "source_vocab target_vocab",
+    "LuongConfig.build": "source_vocab target_vocab",
+    "TextClassifier.classify": "texts",
+    "TransformerConfig.build": "source_vocab target_vocab",
+    "models.Classifier": "config vocab labels",
+    "models.ClassifierConfig.build": "vocab labels",
+    "models.Transformer": "config source_vocab target_vocab",
+}
+
+
+@pytest.mark.parametrize("name", KEYWORDS)
+def test_arguments_keep_the_names_that_callers_pass_them_by(name: str) -> None:
+    parameters = inspect.signature(attrgetter(name)(foveate)).parameters
+    assert " ".join(each for each in parameters if each != "self") == KEYWORDS[name]

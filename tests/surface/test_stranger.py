@@ -480,8 +480,8 @@ def test_a_modality_is_a_reader_and_an_embedding(tmp_path: Path) -> None:
 class PointerConfig(FixedContextConfig):
     """Words and places, and one attention: the smallest model that can copy."""
 
-    def build(self, source: int | Input, target_vocab: int) -> "Pointer":  # type: ignore[override]
-        return Pointer(self.embedding_dim, source, target_vocab)
+    def build(self, source_vocab: int | Input, target_vocab: int) -> "Pointer":  # type: ignore[override]
+        return Pointer(self.embedding_dim, source_vocab, target_vocab)
 
 
 @dataclass(frozen=True)

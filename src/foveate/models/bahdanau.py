@@ -57,8 +57,8 @@ class BahdanauConfig:
         """The longest side in tokens; None where there is no limit."""
         return shortest(self.attention)
 
-    def build(self, source: int | Input, target_vocab: int) -> "Bahdanau":
-        return Bahdanau(self, source, target_vocab)
+    def build(self, source_vocab: int | Input, target_vocab: int) -> "Bahdanau":
+        return Bahdanau(self, source_vocab, target_vocab)
 
 
 class Bahdanau(RecurrentSeq2Seq):
@@ -71,12 +71,12 @@ class Bahdanau(RecurrentSeq2Seq):
     per sentence. Reference: Bahdanau et al. 2015, appendix A; equations of A.2.2 for the decoder.
     """
 
-    def __init__(self, config: BahdanauConfig, source: int | Input, target_vocab: int) -> None:
+    def __init__(self, config: BahdanauConfig, source_vocab: int | Input, target_vocab: int) -> None:
         stack = RecurrentConfig(
             cell=config.cell, hidden_dim=config.hidden_dim, num_layers=config.encoder_layers, dropout=config.dropout
         )
         encoder = RecurrentEncoder(stack, config.embedding_dim, bidirectional=True)
-        super().__init__(source, target_vocab, config.embedding_dim, config.dropout, encoder)
+        super().__init__(source_vocab, target_vocab, config.embedding_dim, config.dropout, encoder)
         hidden_dim, memory_dim = config.hidden_dim, encoder.output_dim
         self.bridge = nn.Linear(hidden_dim, hidden_dim)
         attention = config.attention.build(query_dim=hidden_dim, key_dim=memory_dim, visibility=padding(), kind="cross")

@@ -62,9 +62,9 @@ class BERTConfig:
     def build(self, vocab: int) -> "BERT":
         return BERT(self, vocab)
 
-    def build_encoder(self, source: int | Input) -> "BERTEncoder":
+    def build_encoder(self, vocab: int | Input) -> "BERTEncoder":
         """For an input, or so many different tokens, without what only filling gaps needs."""
-        return BERTEncoder(self, source)
+        return BERTEncoder(self, vocab)
 
 
 class BERTEncoder(nn.Module):
@@ -73,11 +73,11 @@ class BERTEncoder(nn.Module):
     Everything but attention runs on real tokens without padding. Reference: Devlin et al. 2019, sections 3 and A.
     """
 
-    def __init__(self, config: BERTConfig, source: int | Input) -> None:
+    def __init__(self, config: BERTConfig, vocab: int | Input) -> None:
         super().__init__()
         block, model_dim = config.block, config.block.model_dim
         self.config = config
-        self.embedding: Any = input_of(source).build(model_dim)
+        self.embedding: Any = input_of(vocab).build(model_dim)
         self.position = nn.Embedding(config.max_length, model_dim)
         self.segment = nn.Embedding(config.num_segments, model_dim)
         self.embedding_norm = nn.LayerNorm(model_dim)

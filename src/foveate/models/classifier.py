@@ -39,9 +39,9 @@ class ClassifierConfig:
         limits = (getattr(self.encoder, "positions", None), shortest(getattr(self.pooling, "attention", None)))
         return min((limit for limit in limits if limit is not None), default=None)
 
-    def build(self, source: int | Input, labels: int) -> "Classifier":
+    def build(self, vocab: int | Input, labels: int) -> "Classifier":
         """For an input, or so many different tokens, and for so many labels."""
-        return Classifier(self, source, labels)
+        return Classifier(self, vocab, labels)
 
 
 class Classifier(nn.Module):
@@ -51,9 +51,9 @@ class Classifier(nn.Module):
     Of a pair, x has an end after each text, and BERT embeds which of the two a token belongs to.
     """
 
-    def __init__(self, config: ClassifierConfig, source: int | Input, labels: int) -> None:
+    def __init__(self, config: ClassifierConfig, vocab: int | Input, labels: int) -> None:
         super().__init__()
-        self.dropout, self.input = config.dropout, input_of(source)
+        self.dropout, self.input = config.dropout, input_of(vocab)
         self.embedding, self.encoder = _reader(config, self.input)
         self.pooling: nn.Module = config.pooling.build(self.encoder.output_dim)
         self.output = Linear(self.encoder.output_dim, labels)

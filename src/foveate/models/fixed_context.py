@@ -32,8 +32,8 @@ class FixedContextConfig:
         require_positive(embedding_dim=self.embedding_dim, hidden_dim=self.hidden_dim, num_layers=self.num_layers)
         require_rates(dropout=self.dropout)
 
-    def build(self, source: int | Input, target_vocab: int) -> "FixedContext":
-        return FixedContext(self, source, target_vocab)
+    def build(self, source_vocab: int | Input, target_vocab: int) -> "FixedContext":
+        return FixedContext(self, source_vocab, target_vocab)
 
 
 class FixedContext(RecurrentSeq2Seq):
@@ -43,7 +43,7 @@ class FixedContext(RecurrentSeq2Seq):
     lectures write s_t = g(y_{t−1}, s_{t−1}, C).
     """
 
-    def __init__(self, config: FixedContextConfig, source: int | Input, target_vocab: int) -> None:
+    def __init__(self, config: FixedContextConfig, source_vocab: int | Input, target_vocab: int) -> None:
         stack = RecurrentConfig(
             cell=config.cell,
             hidden_dim=config.hidden_dim,
@@ -58,7 +58,7 @@ class FixedContext(RecurrentSeq2Seq):
             bidirectional=config.bidirectional,
             norm_last=False,
         )
-        super().__init__(source, target_vocab, config.embedding_dim, config.dropout, encoder)
+        super().__init__(source_vocab, target_vocab, config.embedding_dim, config.dropout, encoder)
         self.bridge = nn.Linear(config.hidden_dim, config.hidden_dim)
         self.decoder = RecurrentDecoder(stack, config.embedding_dim + config.hidden_dim)
         self.output = nn.Linear(config.hidden_dim, target_vocab)

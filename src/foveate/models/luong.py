@@ -50,8 +50,8 @@ class LuongConfig:
         """The longest side in tokens; None where there is no limit."""
         return shortest(self.attention)
 
-    def build(self, source: int | Input, target_vocab: int) -> "Luong":
-        return Luong(self, source, target_vocab)
+    def build(self, source_vocab: int | Input, target_vocab: int) -> "Luong":
+        return Luong(self, source_vocab, target_vocab)
 
 
 class Luong(RecurrentSeq2Seq):
@@ -61,7 +61,7 @@ class Luong(RecurrentSeq2Seq):
     The score sees the state *after* the step. Reference: Luong et al. 2015, equations 5–8 and section 3.3.
     """
 
-    def __init__(self, config: LuongConfig, source: int | Input, target_vocab: int) -> None:
+    def __init__(self, config: LuongConfig, source_vocab: int | Input, target_vocab: int) -> None:
         stack = RecurrentConfig(
             cell=config.cell,
             hidden_dim=config.hidden_dim,
@@ -76,7 +76,7 @@ class Luong(RecurrentSeq2Seq):
             config.embedding_dim,
             bidirectional=config.bidirectional,
         )
-        super().__init__(source, target_vocab, config.embedding_dim, config.dropout, encoder)
+        super().__init__(source_vocab, target_vocab, config.embedding_dim, config.dropout, encoder)
         self.input_feeding = config.input_feeding
         self.decoder = RecurrentDecoder(stack, config.embedding_dim + (hidden_dim if config.input_feeding else 0))
         attention = config.attention.build(query_dim=hidden_dim, key_dim=hidden_dim, visibility=padding(), kind="cross")

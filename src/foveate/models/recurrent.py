@@ -60,10 +60,15 @@ class RecurrentSeq2Seq(Seq2Seq[RecurrentState]):
     """An encoder over source embeddings and a decoder that advances one word at a time."""
 
     def __init__(
-        self, source: int | Input, target_vocab: int, embedding_dim: int, dropout: float, encoder: RecurrentEncoder
+        self,
+        source_vocab: int | Input,
+        target_vocab: int,
+        embedding_dim: int,
+        dropout: float,
+        encoder: RecurrentEncoder,
     ) -> None:
         super().__init__()
-        self.input = input_of(source)
+        self.input = input_of(source_vocab)
         self.source_embedding: Any = self.input.build(embedding_dim)
         self.target_embedding = Tokens(target_vocab).build(embedding_dim)
         for embedding in (self.source_embedding, self.target_embedding):

@@ -65,8 +65,8 @@ class TransformerConfig:
         decoder = (self.block.decoder_attention, self.block.cross_attention)
         return shortest(self.position, self.target_position, *encoder, *decoder)
 
-    def build(self, source: int | Input, target_vocab: int) -> "Transformer":
-        return Transformer(self, source, target_vocab)
+    def build(self, source_vocab: int | Input, target_vocab: int) -> "Transformer":
+        return Transformer(self, source_vocab, target_vocab)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,10 +94,10 @@ class Transformer(Seq2Seq[TransformerState]):
     Everything but attention runs on real tokens without padding. Reference: Vaswani et al. 2017.
     """
 
-    def __init__(self, config: TransformerConfig, source: int | Input, target_vocab: int) -> None:
+    def __init__(self, config: TransformerConfig, source_vocab: int | Input, target_vocab: int) -> None:
         super().__init__()
         model_dim = config.block.model_dim
-        self.input = input_of(source)
+        self.input = input_of(source_vocab)
         if config.share == "all" and self.input != Tokens(target_vocab):
             entries = f"{self.input.vocab} entries" if isinstance(self.input, Tokens) else "none"
             raise ValueError(

@@ -78,9 +78,9 @@ class ClassifyConfig(LabellingConfig):
         """The labelled examples of a file or a folder. Raises DataError as the reader does."""
         return self.files.read(path)
 
-    def classifier(self, source: int | Input, labels: int) -> Classifier:
+    def classifier(self, vocab: int | Input, labels: int) -> Classifier:
         """The configured model with its initial weights, a function of the seed."""
-        return seeded(lambda: self.model.build(source, labels), self.seed)
+        return seeded(lambda: self.model.build(vocab, labels), self.seed)
 
 
 def reader_of(path: str) -> VectorReader | ImageReader | None:

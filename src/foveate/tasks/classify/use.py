@@ -174,19 +174,19 @@ class TextClassifier(RowClassifier):
         return classifier
 
     @overload
-    def classify(self, things: str) -> Classified: ...  # type: ignore[overload-overlap]
+    def classify(self, texts: str) -> Classified: ...  # type: ignore[overload-overlap]
 
     @overload
-    def classify(self, things: Sequence[str]) -> list[Classified]: ...
+    def classify(self, texts: Sequence[str]) -> list[Classified]: ...
 
-    def classify(self, things: str | Sequence[str]) -> Classified | list[Classified]:
+    def classify(self, texts: str | Sequence[str]) -> Classified | list[Classified]:
         """Label a text, or each of several; a text may be a pair.
 
         Raises DataError for one with more tokens than the model has positions, and for one text where it reads two.
         """
-        require_texts(things)
-        labelled: list[Classified] = super().classify([things] if isinstance(things, str) else things)
-        return labelled[0] if isinstance(things, str) else labelled
+        require_texts(texts)
+        labelled: list[Classified] = super().classify([texts] if isinstance(texts, str) else texts)
+        return labelled[0] if isinstance(texts, str) else labelled
 
     def trace(self, text: str) -> Trace:
         """What each token of a text looked at, and the pooling, where it attends. Raises UsageError for an empty text
