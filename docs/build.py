@@ -32,14 +32,15 @@ from foveate.nn.criterion import MEANING, TRAINED, Criteria, criteria
 FOLDER = Path(__file__).parent / "mechanisms"
 MEASURED = FOLDER / "measured.json"
 LENGTH = 12
-"""Of what is drawn."""
+"""Of the sequence in a picture."""
 LAYERS = "layers"
-TRIED = {"binary": 8}
-"""Digits that binary positions are tried with; 64 would outlast any text."""
-SEEN_AS = {
-    "position": "Positions are rows, features columns; the smallest number is the lightest.",
-    "recurrent": "What one head looks at: rows look, columns are looked at, darker is more. Three windows of four "
-    "tokens, each behind its cell G; at the right the cells c, which tokens review.",
+TESTED = {"binary": 8}
+"""Digits that binary positions are tested with; 64 would outlast any text."""
+WEIGHTS = "The weights of one head: rows are queries, columns are keys, darker is larger"
+CAPTIONS = {
+    "position": "Rows are positions, columns are features; the smallest number is the lightest.",
+    "recurrent": f"{WEIGHTS}. Three windows of four tokens, each after its cell G; at the right are the cells c, "
+    "which tokens review.",
 }
 TIMED = f"One example, {TIMED_HEADS} heads of {HEAD_DIM}"
 TIMED_AS = {
@@ -66,7 +67,7 @@ def page(entry: Entry, measured: dict[str, Any]) -> str:
     if entry.whole is not None:
         parts += ["## All layers", *body(entry.whole)]
     parts += [f"## {place}", f"```{language}\n{entry.setting}\n```"]
-    about = SEEN_AS.get(entry.section, "What one head looks at: rows are queries, columns keys, darker is more.")
+    about = CAPTIONS.get(entry.section, f"{WEIGHTS}.")
     title = "What it looks like" if entry.section == "position" else "What it looks at"
     parts += [f"## {title}", f"![{'vectors' if entry.section == 'position' else 'weights'}]({entry.name}.svg)", about]
     if entry.name in measured["mechanisms"]:
@@ -98,9 +99,9 @@ def cost(entry: Entry, measured: dict[str, Any]) -> Iterator[str]:
         ["n", *(COLUMNS[name] for name in shown)],
         ([size, *(figure(name, row[size].get(name)) for name in shown)] for size in sizes),
     )
-    said = [f"n^{exponent(row, what)} {COLUMNS[what].removesuffix(', ms')}" for what in times(row)]
-    if said:
-        yield f"Time grows as {', '.join(said)}: the exponents fitted to these lengths."
+    growths = [f"n^{exponent(row, what)} {COLUMNS[what].removesuffix(', ms')}" for what in times(row)]
+    if growths:
+        yield f"Time grows as {', '.join(growths)} (exponents fitted to these lengths)."
     of = TIMED_AS.get(entry.kind, TIMED_AS.get(entry.section, TIMED))
     yield f"{of}; {measured['about']}"
 
@@ -137,11 +138,11 @@ def table(header: Sequence[str], rows: Any) -> str:
 
 def index(every: list[Entry], measured: dict[str, Any]) -> str:
     """The table of contents, with the lectures' comparison tables and our measured columns."""
-    parts = ["# Every part of the algebra", "Made by `docs/build.py` from the docstrings; do not edit these pages."]
+    parts = ["# Every part of the algebra", "`docs/build.py` makes these pages from the docstrings; do not edit them."]
     parts.append(
         "The exponent p of time ~ n^p is fitted to lengths from "
-        f"{SIZES[0]} to {SIZES[-1]}, or to less where the longest takes too much: a machine's own answer to "
-        "what O(n) and O(n²) mean here."
+        f"{SIZES[0]} to {SIZES[-1]}, or to shorter ones where the longest takes too much: "
+        "it shows what O(n) and O(n²) mean on a machine."
     )
     for section in dict.fromkeys(entry.section for entry in every):
         mine = [entry for entry in every if entry.section == section]
@@ -152,15 +153,16 @@ def index(every: list[Entry], measured: dict[str, Any]) -> str:
         f"{TIMED}; {measured['about']}",
     ]
     parts += ["## Position vectors by the lectures' five criteria", positions(every)]
-    meant = "\n".join(f"* {name.replace('_', ' ')}: {meaning}" for name, meaning in MEANING.items())
-    tried = (
-        f"Each is tried (`foveate.nn.criterion`): binary with {TRIED['binary']} digits, learned for {TRAINED} places."
+    meanings = "\n".join(f"* {name.replace('_', ' ')}: {meaning}" for name, meaning in MEANING.items())
+    tests = (
+        f"Each criterion is tested (`foveate.nn.criterion`): binary with {TESTED['binary']} digits, "
+        f"learned for {TRAINED} places."
     )
-    parts += [meant, tried]
+    parts += [meanings, tests]
     about = (
         f"Arithmetic is that of the forward pass, steps and paths are those at n = {SIZES[1]}; kernel {KERNEL}, "
-        f"neighbourhood {NEAR}. Timed is what is counted: attention without projections, Elman's recurrence, no bias. "
-        f"One example; {measured['about']}"
+        f"neighbourhood {NEAR}. Times and counts are of attention without projections and Elman's recurrence "
+        f"without bias. One example; {measured['about']}"
     )
     parts += ["## Self-attention, recurrence, convolution", layers(measured), about]
     return "\n\n".join(parts) + "\n"
@@ -194,12 +196,12 @@ def scores(every: list[Entry], measured: dict[str, Any]) -> str:
 
 
 def positions(every: list[Entry]) -> str:
-    """Which position vectors meet which of the lectures' criteria, found by trying."""
+    """Which position vectors meet which of the lectures' criteria, by test."""
 
     def line(entry: Entry) -> list[str]:
         config = replace(entry.config, max_length=TRAINED) if isinstance(entry.config, LearnedConfig) else entry.config
-        found = criteria(config, model_dim=TRIED.get(entry.kind, 64))
-        return [f"[{entry.title}]({entry.name}.md)", *("yes" if passed else "no" for passed in astuple(found))]
+        results = criteria(config, model_dim=TESTED.get(entry.kind, 64))
+        return [f"[{entry.title}]({entry.name}.md)", *("yes" if passed else "no" for passed in astuple(results))]
 
     header = ["positions", *(field.name.replace("_", " ") for field in fields(Criteria))]
     return table(header, (line(entry) for entry in every if entry.section == "position"))
@@ -237,8 +239,8 @@ def picture(entry: Entry) -> str:
         return _windows(entry.config, x)
     x = x.expand(1, HEADS, -1, -1)
     with torch.no_grad():
-        seen = built(entry.config).eval().explain(x, x, x, at=placed(entry, LENGTH))
-    weights, visible = seen.weights[0, 0], seen.visible[0, 0]
+        record = built(entry.config).eval().explain(x, x, x, at=placed(entry, LENGTH))
+    weights, visible = record.weights[0, 0], record.visible[0, 0]
     shown = visible.numpy() if visible.shape == weights.shape else None
     rows, columns = ([str(place) for place in range(1, size + 1)] for size in weights.shape)
     alignment = Alignment.of(columns, rows, weights.numpy(), shown)
@@ -249,9 +251,9 @@ def _windows(config: Any, x: Tensor) -> str:
     """The windows of a recurrent attention network beside each other, and its review of their cells."""
     size = LENGTH // 3
     network = replace(config, model_dim=DIM, num_heads=HEADS, head_dim=DIM // HEADS, window=size).build().eval()
-    (seen,) = network.explain(x[None])
-    inside = torch.block_diag(*seen.windows[0, :, 0])
-    review = torch.nn.functional.pad(seen.review[0].unflatten(0, (3, size)), (0, 0, 1, 0)).flatten(0, 1)
+    (record,) = network.explain(x[None])
+    inside = torch.block_diag(*record.windows[0, :, 0])
+    review = torch.nn.functional.pad(record.review[0].unflatten(0, (3, size)), (0, 0, 1, 0)).flatten(0, 1)
     windows = [[f"G{window + 1}", *(str(window * size + place + 1) for place in range(size))] for window in range(3)]
     names = [name for window in windows for name in window]
     weights = torch.cat([inside, review], 1).numpy()
@@ -260,16 +262,17 @@ def _windows(config: Any, x: Tensor) -> str:
 
 
 def heat(values: Tensor, *, names: tuple[str, str], pitch: int = 24) -> str:
-    """Numbers of any sign as a grid: each cell tells its number."""
+    """Numbers of any sign as a grid: each cell names its number."""
     rows, columns = values.shape
     low, wide = float(values.min()), float(values.max() - values.min()) or 1.0
     colours = [hexadecimal(colour) for colour in ramp()]
     left, top = 2 * pitch, pitch
     width, height = left + columns * pitch + pitch // 2, top + (rows + 1) * pitch
-    said = f"{rows} {names[1]}s in rows, {columns} {names[0]}s in columns, from {low:.2f} to {float(values.max()):.2f}."
+    span = f"from {low:.2f} to {float(values.max()):.2f}"
+    label = f"{rows} {names[1]}s in rows, {columns} {names[0]}s in columns, {span}."
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
-        f'role="img" aria-label="{escape(said)}" font-family="sans-serif" font-size="12">',
+        f'role="img" aria-label="{escape(label)}" font-family="sans-serif" font-size="12">',
         '<rect width="100%" height="100%" fill="#ffffff"/>',
     ]
     for row in range(rows):
@@ -281,7 +284,7 @@ def heat(values: Tensor, *, names: tuple[str, str], pitch: int = 24) -> str:
             frame = f'x="{left + column * pitch}" y="{y}" width="{pitch}" height="{pitch}"'
             lines.append(f'<rect {frame} fill="{fill}" stroke="#d5dae1"><title>{value:.3f}</title></rect>')
     lines.append(f'<text x="{left}" y="{top - 8}" fill="#5a6270">{names[0]} →</text>')
-    lines.append(f'<text x="{left}" y="{height - 8}" fill="#5a6270">{escape(said)}</text>')
+    lines.append(f'<text x="{left}" y="{height - 8}" fill="#5a6270">{escape(label)}</text>')
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
@@ -294,26 +297,26 @@ def main() -> None:
     every = list(entries())
     if arguments.measure:
         chosen = [entry for entry in every if fnmatch(entry.name, arguments.only)]
-        found = measure(chosen, _measured(), with_layers=fnmatch(LAYERS, arguments.only))
-        MEASURED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        figures = measure(chosen, _measured(), with_layers=fnmatch(LAYERS, arguments.only))
+        MEASURED.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     for name, text in pages(every).items():
         (FOLDER / name).write_text(text, encoding="utf-8")
     print(f"{len(every)} pages in {FOLDER.name}")
 
 
 def _measured() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(MEASURED.read_text(encoding="utf-8"))
-    return found
+    figures: dict[str, Any] = json.loads(MEASURED.read_text(encoding="utf-8"))
+    return figures
 
 
 def pages(every: list[Entry]) -> dict[str, str]:
-    """File name → content of everything that is made."""
+    """The generated files: name → content."""
     measured = _measured()
-    made = {"README.md": index(every, measured)}
+    content = {"README.md": index(every, measured)}
     for entry in every:
-        made[f"{entry.name}.md"] = page(entry, measured)
-        made[f"{entry.name}.svg"] = picture(entry)
-    return made
+        content[f"{entry.name}.md"] = page(entry, measured)
+        content[f"{entry.name}.svg"] = picture(entry)
+    return content
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ def measure(every: list[Entry], before: dict[str, Any], *, with_layers: bool) ->
     for entry in every:
         mechanisms[entry.name] = row(entry)
         print(entry.name, mechanisms[entry.name], flush=True)
-    about = f"float32, one thread of an {_processor()}; times are the least of {ROUNDS}, or of fewer long ones."
+    about = f"float32, one thread of an {_processor()}; times are the minimum of {ROUNDS} runs, or of fewer long ones."
     return {"about": about, "mechanisms": mechanisms, "layers": _layers() if with_layers else before["layers"]}
 
 

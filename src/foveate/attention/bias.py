@@ -49,8 +49,8 @@ def judges_distances(bias: Bias, at: Positions) -> bool:
 class Alibi:
     """bias_ij = −m_h · |i − j|, with a slope m_h for each head: 2^(−8/H), 2^(−16/H), …
 
-    Press et al. 2022, section 3. When the number of heads H is not a power of two, the remaining slopes come from
-    between those of the next larger power, as in the paper's code. The paper is causal; here both sides are penalised.
+    Press et al. 2022, section 3. When the number of heads H is not a power of two, the remaining slopes are every
+    second one of the next larger power, as in the paper's code. The paper is causal; here both sides are penalised.
 
     >>> Alibi(num_heads=2)(Positions.of(1, 3, query_start=2)).flatten(1)
     tensor([[-0.1250, -0.0625, -0.0000, -0.0078, -0.0039, -0.0000]])
@@ -85,7 +85,7 @@ def _slopes(num_heads: int) -> list[float]:
 
 @dataclass(frozen=True)
 class Gaussian:
-    """bias_ij = −(j − p_i)² / (2 σ²), with p_i the place where query i wants to look, or else where it stands
+    """bias_ij = −(j − p_i)² / (2 σ²), with p_i the predicted centre of query i, or else its own position
 
     Reference: Luong et al. 2015, equation 10, where exp(bias) multiplies the weights.
 
@@ -123,8 +123,8 @@ class RelativeBuckets(nn.Module):
     """bias_ij = b_h[bucket(j − i)]: one trained number for each head and each range of distances
 
     Near distances have a bucket each, farther ones share buckets that widen logarithmically up to `max_distance`, and
-    all beyond share the last. With `bidirectional` half of the buckets are for keys after the query; without it, for
-    decoders, all keys after the query fall into the first. Reference: Raffel et al. 2020 (T5), section 2.1.
+    all larger distances share the last. With `bidirectional` half of the buckets are for keys after the query; without
+    it, for decoders, all keys after the query fall into the first. Reference: Raffel et al. 2020 (T5), section 2.1.
 
     >>> bias = RelativeBuckets(num_heads=1, num_buckets=8, max_distance=16, bidirectional=False)
     >>> bias.bucket(-torch.arange(20))

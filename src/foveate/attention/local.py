@@ -57,10 +57,9 @@ class PredictedCentre(nn.Module):
 class LocalMonotonicConfig:
     """α_ts = softmax over |s − t| ≤ D of score(h_t, h̄_s): the t-th query looks around the t-th key
 
-    local-m of Luong et al. 2015, section 3.2, with p_t = t: source and target are taken to run in step. What lies
-    past an end of the source is left out, as in the paper, which has it between sequences only; here a sequence may
-    look at itself, too, and the window is one more rule beside what the place demands. From D = n − 1 on it is global
-    attention.
+    local-m of Luong et al. 2015, section 3.2, with p_t = t: source and target are assumed to run in step. Keys past an
+    end of the source are left out, as in the paper. The paper uses it between sequences only; here a sequence may also
+    look at itself, and the window joins the rules of the layer. With D ≥ n − 1 it is global attention.
 
     >>> from foveate.attention import everything
     >>> local = LocalMonotonicConfig(window=1).build(query_dim=4, key_dim=4, visibility=everything(), kind="cross")
@@ -99,12 +98,12 @@ class LocalMonotonicConfig:
 class LocalPredictiveConfig:
     """α_ts = softmax over |s − p_t| ≤ D of score(h_t, h̄_s), times exp(−(s − p_t)² / (2σ²)) with σ = D/2
 
-    local-p of Luong et al. 2015, section 3.2: each query predicts where to look (`PredictedCentre`), and looks less at
-    keys away from there. A row sums to at most 1, as published; differs from the paper with `renormalise`: the Gaussian
-    is then added to the scores, and a row sums to 1. The prediction learns through the Gaussian alone: which keys are
-    in the window is not differentiable.
+    local-p of Luong et al. 2015, section 3.2: each query predicts where to look (`PredictedCentre`), and gives less
+    weight to keys away from it. A row sums to at most 1, as published; differs from the paper with `renormalise`: the
+    Gaussian is then added to the scores, and a row sums to 1. The prediction learns through the Gaussian alone: which
+    keys are in the window is not differentiable.
 
-    An untrained prediction is the middle of the source, here with scores that are all alike:
+    An untrained prediction is the middle of the source, here with equal scores:
 
     >>> from foveate.attention import everything
     >>> for renormalise in (False, True):

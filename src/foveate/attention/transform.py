@@ -136,7 +136,7 @@ QKNormKind = Literal["l2", "rms", "layer"]
 
 
 class QKNorm(nn.Module):
-    """Queries and keys of one length before they are scored, so that scores cannot grow without bound
+    """Normalises queries and keys before they are scored, so that scores cannot grow without bound
 
     * `l2`: q ← g q/‖q‖, k ← k/‖k‖ with one trained g (Henry et al. 2020, equation 3): the score is g cos(q, k), times
       the 1/√d of a scaled dot product if that follows; choose the score "dot" for the paper's form.

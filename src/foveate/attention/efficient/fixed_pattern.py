@@ -94,11 +94,11 @@ class SparseConfig(PatternConfig):
 class LongformerConfig(PatternConfig):
     """context_i = softmax over P_i of q_i · k_j / √d, times v_j,  P_i = {j : |i − j| ≤ w/2 or i < g or j < g}
 
-    A sliding window of w neighbours and g global positions: O(n · (w + g)), one more layer of window reaches w/2
-    farther, and a global position joins any two in two steps.
+    A sliding window of w neighbours and g global positions: O(n · (w + g)), each further layer reaches w/2 farther, and
+    a global position connects any two in two steps.
 
     Differs from the paper: global positions share the projections of the others and are the first ones, and no window
-    is dilated; `visibility = "global_tokens([…]) | dilated(…)"` says both for any attention.
+    is dilated; `visibility = "global_tokens([…]) | dilated(…)"` sets both for any attention.
 
     >>> print(LongformerConfig(window=2, tokens=1).pattern.picture(5, 5))
     # # # # #
@@ -124,11 +124,12 @@ class LongformerConfig(PatternConfig):
 class BigbirdConfig(PatternConfig):
     """context_i = softmax over P_i of q_i · k_j / √d, times v_j,  P_i = blocks near i, global blocks, r random blocks
 
-    O(n · block · (window + 2 · tokens + random)): of all pairs, ever fewer, and still two steps between any two.
+    O(n · block · (window + 2 · tokens + random)): the share of visible pairs falls as n grows, and any two positions
+    are still two steps apart.
 
-    Differs from the paper: random blocks may coincide with visible ones; they are drawn by a seed and an example's
-    own length, so that padding draws nothing else; and the global blocks are the first ones of the text (ITC), none
-    are added to it (ETC).
+    Differs from the paper: random blocks may coincide with visible ones; they are drawn by a seed and an example's own
+    length, so that padding does not change the draw; and the global blocks are the first ones of the text (ITC), not
+    additional ones (ETC).
 
     >>> from foveate.attention import Positions
     >>> rule = BigbirdConfig(block=4).pattern

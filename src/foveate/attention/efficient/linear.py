@@ -64,8 +64,8 @@ class LinearAttention(KernelAttention):
     >>> from foveate.attention import Positions, causal
     >>> x = torch.randn(1, 1, 5, 4)
     >>> attention = LinearAttention(visibility=causal())
-    >>> seen = attention.explain(query=x, key=x, value=x)
-    >>> torch.allclose(attention.run(query=x, key=x, value=x), seen.weights @ x, atol=1e-6), seen.shows
+    >>> record = attention.explain(query=x, key=x, value=x)
+    >>> torch.allclose(attention.run(query=x, key=x, value=x), record.weights @ x, atol=1e-6), record.shows
     (True, 'implied')
 
     Reference: Katharopoulos et al. 2020, equations 5, 7, 9 to 12 and 16 to 20.

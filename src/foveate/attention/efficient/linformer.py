@@ -30,14 +30,14 @@ class LinformerAttention(nn.Module):
     """context = softmax(Q (E K)ᵀ / √d) F V,  E and F of `projected_length × max_length`
 
     O(n · projected_length). `explain` shows weights over the mixtures, batch heads query projected_length. Hidden keys
-    are zero before they are mixed, so padding has no say, whatever its length (published code of the Long Range Arena
-    mixes it in). A mixture holds the whole sequence: no rule that compares positions can be honoured, and no sequence
-    longer than `max_length`.
+    are zero before they are mixed, so padding has no effect, whatever its length (published code of the Long Range
+    Arena mixes it in). A mixture holds the whole sequence, so the formula supports neither rules that compare positions
+    nor sequences longer than `max_length`.
 
     >>> attention = LinformerAttention(max_length=64, projected_length=3)
     >>> x = torch.randn(1, 1, 40, 8)
-    >>> seen = attention.explain(query=x, key=x, value=x)
-    >>> seen.weights.shape, seen.shows
+    >>> record = attention.explain(query=x, key=x, value=x)
+    >>> record.weights.shape, record.shows
     (torch.Size([1, 1, 40, 3]), 'projected')
 
     Reference: Wang et al. 2020, equation 7; `share` as in section 4 ("none", "heads": headwise, "key_value").

@@ -81,16 +81,16 @@ class PerformerAttention(KernelAttention):
     """context_i = φ(q_i) Σ_j φ(k_j) v_jᵀ / φ(q_i) Σ_j φ(k_j), an unbiased kernel's estimate of softmax attention
 
     O(n · m · d) with m random features; causal through running sums, and a running sum is all that a decoder keeps: a
-    token costs O(m · d), however long the text is. Differs from published code: no constant is added
-    to the features, so that nothing but rounding depends on the largest key; hidden keys are left out.
+    token costs O(m · d), however long the text is. Differs from published code: no constant is added to the features,
+    so that only rounding depends on the largest key; hidden keys are left out.
 
     >>> from foveate.attention import Attention
     >>> _ = torch.manual_seed(0)
     >>> x = torch.randn(1, 1, 6, 8) / 2
     >>> exact = Attention().explain(x, x, x).weights
     >>> for m in (8, 64, 4096):
-    ...     seen = PerformerAttention(head_dim=8, num_features=m).explain(x, x, x)
-    ...     print(m, bool((seen.weights - exact).abs().max() < 2 / m**0.5))
+    ...     record = PerformerAttention(head_dim=8, num_features=m).explain(x, x, x)
+    ...     print(m, bool((record.weights - exact).abs().max() < 2 / m**0.5))
     8 True
     64 True
     4096 True

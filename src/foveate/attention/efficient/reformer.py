@@ -36,12 +36,13 @@ class ReformerAttention(Attention):
     once. Self-attention, with one tensor for queries and keys (`shares_query_and_key`): O(n · chunk · rounds).
 
     Differs from the paper: chunks are counted from the beginning of each bucket, and not of the sequence sorted by
-    buckets, where later tokens and padding shift the borders that earlier tokens see. So it is causal to the letter,
-    steps give what the whole gives, and padding has no say. R is a buffer; `redraw` draws it anew from a seed.
+    buckets, where later tokens and padding shift the borders that earlier tokens see. So it is strictly causal, steps
+    give the results of the whole sequence, and padding has no effect. R is a buffer; `redraw` draws it anew from a
+    seed.
 
     >>> x = torch.tensor([[1.0, 0.1], [-1.0, 0.0], [0.9, 0.0], [-0.8, 0.1]])[None, None]
     >>> attention = ReformerAttention(head_dim=2, buckets=2, chunk=4)
-    >>> attention.explain(x, x, x).weights[0, 0]              # two directions, two buckets, nobody sees himself
+    >>> attention.explain(x, x, x).weights[0, 0]              # two directions, two buckets, no position sees itself
     tensor([[0., 0., 1., 0.],
             [0., 0., 0., 1.],
             [1., 0., 0., 0.],

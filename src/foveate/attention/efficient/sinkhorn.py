@@ -245,14 +245,14 @@ class SinkhornAttention(nn.Module):
     (Sinkhorn; 0 iterations: softmax of rows). Keys and values are mixed block by block with P, and a query looks at its
     own block and at the mixture: O(n · block + (n / block)² · block).
 
-    Causal: a block is sorted by what came before it. Its own summary is then the mean of all keys before the block,
-    only earlier blocks are mixed, and columns are divided by what rows up to here sum to.
+    Causal: a block is sorted by the keys before it. Its own summary is then the mean of all keys before the block, only
+    earlier blocks are mixed, and columns are divided by the sum of the rows so far.
 
-    Differs from the paper: logits compare two summaries and so know no longest length (the paper's network has an
-    output per block); rows are divided last; no Gumbel noise. Hidden keys are in no summary and no mixture, and blocks
-    of them do not take part, so padding has no say.
+    Differs from the paper: logits compare two summaries, so the length is unlimited (the paper's network has an output
+    per block); rows are divided last; no Gumbel noise. Summaries and mixtures exclude hidden keys, and blocks of hidden
+    keys do not take part, so padding has no effect.
 
-    `explain` shows implied weights, over the keys that the mixture is made of.
+    `explain` shows implied weights, over the keys in the mixture.
 
     >>> _ = torch.manual_seed(0)
     >>> x = torch.randn(1, 1, 5, 4)

@@ -113,11 +113,12 @@ Form = Literal["dense", "random", "factorised"]
 
 @dataclass(frozen=True, kw_only=True)
 class SynthesizerConfig:
-    """context_i = Σ_j softmax_j(r_i · s_j) v_j: weights from nothing but the positions, or from the query alone
+    """context_i = Σ_j softmax_j(r_i · s_j) v_j: weights depend on the positions alone, or on the query alone
 
     r, s are trained vectors of `rank` numbers. `form="random"` trains the n × n scores themselves; "dense" computes a
-    row of them from the query. All pairs are made: it saves the product of queries and keys, not the n² weights.
-    Differs from the paper: a dense row is made of the projected query of each head, not of the layer's input.
+    row of them from the query. All pairs are computed: the formula saves the product of queries and keys, not the n²
+    weights. Differs from the paper: a dense row is computed from the projected query of each head, not from the layer's
+    input.
 
     >>> from foveate.attention import everything
     >>> _ = torch.manual_seed(0)

@@ -13,8 +13,8 @@ from foveate.attention.normaliser.normaliser import Rows, Scores, Visible, Weigh
 class ReLU:
     """α_ij = max(0, e_ij) / Σ_j' max(0, e_ij'); with `normalised=False` simply max(0, e_ij).
 
-    The lectures remark that softmax may be replaced, for example by ReLU. A row without a positive score weighs
-    nothing, as one that sees nothing.
+    The lectures remark that softmax may be replaced, for example by ReLU. The weights of a row without a positive score
+    are 0, like those of a row that sees nothing.
 
     >>> scores, visible = torch.tensor([[[[2.0, 4.0, -4.0]]]]), torch.ones(1, 1, 1, 1, dtype=torch.bool)
     >>> ReLU()(scores, visible).flatten(), ReLU(normalised=False)(scores, visible).flatten()

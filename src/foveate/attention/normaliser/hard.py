@@ -36,14 +36,14 @@ class Hard(nn.Module):
     While training, by `mode`:
 
     * `argmax`: the same. Scores get no gradient.
-    * `sample`: the key is drawn from softmax(e / T). Scores get no gradient through the weights; `choices()` hands out
-      log p of what was drawn, and `Reinforce` makes a loss of it. With probability `expectation`, an example uses the
+    * `sample`: the key is drawn from softmax(e / T). Scores get no gradient through the weights; `choices()` returns
+      log p of the drawn keys, from which `Reinforce` makes a loss. With probability `expectation`, an example uses the
       distribution in place of a draw, as Xu et al. do to steady training (there 0.5).
     * `straight_through`: the largest score, with the gradient of softmax(e / T).
     * `gumbel`: the key is drawn by argmax(e + Gumbel noise), with the gradient of softmax((e + noise) / T).
 
-    Records of `sample` and `gumbel` show the distribution that is drawn from; those of the other modes the choice. The
-    first of equal scores counts as the largest.
+    Records of `sample` and `gumbel` show the distribution; those of the other modes show the choice. The first of equal
+    scores counts as the largest.
 
     >>> scores, visible = torch.tensor([[[[2.0, 5.0, 9.0]]]]), torch.tensor([[[[True, True, False]]]])
     >>> Hard(mode="argmax")(scores, visible).flatten()

@@ -31,7 +31,7 @@ class Softmax:
     >>> scores, visible = torch.tensor([[[[2.0, 4.0, 4.0]]]]), torch.ones(1, 1, 1, 1, dtype=torch.bool)
     >>> Softmax()(scores, visible).flatten()
     tensor([0.0634, 0.4683, 0.4683])
-    >>> Softmax(temperature=0.5)(scores, visible).flatten()         # nearer to what is printed
+    >>> Softmax(temperature=0.5)(scores, visible).flatten()         # nearer to the printed values
     tensor([0.0091, 0.4955, 0.4955])
     """
 

@@ -49,7 +49,7 @@ class Entmax:
     """α_ij = max(0, (a − 1) e_ij − τ_i)^{1/(a−1)} with τ_i such that the row sums to 1
 
     `alpha` leads from softmax (towards 1) over 1.5 to sparsemax (2) and beyond. τ is found by Newton's steps, to the
-    last bits of the dtype; the gradient is the exact one. Reference: Peters et al. 2019, equation 7 and proposition 2.
+    last bits of the dtype; the gradient is exact. Reference: Peters et al. 2019, equation 7 and proposition 2.
 
     >>> scores, visible = torch.tensor([[[[2.0, 1.5, 0.2]]]]), torch.ones(1, 1, 1, 1, dtype=torch.bool)
     >>> Entmax()(scores, visible).flatten()

@@ -16,8 +16,8 @@ class Cosine(ProductScore):
     """score(q, k) = β (q · k) / (‖q‖ ‖k‖)
 
     Graves et al. 2014, equation 6 (content addressing of the neural Turing machine). There the controller emits β at
-    every step; here it is one number, or with `learned` one trained number per head. Lengths below `eps` count as
-    `eps` (or the least number of a type that is coarser), so that a vector of zeros scores 0 with finite gradients.
+    every step; here it is one number, or with `learned` one trained number per head. Lengths below `eps` count as `eps`
+    (or as the smallest number of a coarser type), so that a vector of zeros scores 0 with finite gradients.
 
     >>> q, k = torch.tensor([[[[3.0, 4.0]]]]), torch.tensor([[[[30.0, 40.0], [-4.0, 3.0], [-0.3, -0.4]]]])
     >>> Cosine(beta=2.0)(q, k).flatten()

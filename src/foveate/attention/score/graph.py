@@ -27,9 +27,9 @@ class EdgeScore(FactoredScore, Protocol):
 class GATScore(PairScore):
     """score(q_i, k_j) = LeakyReLU(a_q · q_i + a_k · k_j)
 
-    The paper writes aᵀ[W h_i ‖ W h_j]; here W is the projection before the attention, and a is cut in two, so that
-    each node is reduced to a number before edges are looked at. The order of a node's neighbours is the same from
-    wherever it is looked at: with `a_q` at 9, the second key stays the best.
+    The paper writes aᵀ[W h_i ‖ W h_j]; here W is the projection before the attention, and a is split in two, so that
+    each node is reduced to a number before edges are scored. All nodes rank their neighbours alike: with `a_q` at 9,
+    the second key stays the best.
 
     >>> score = GATScore(dim=1)
     >>> with torch.no_grad():
@@ -72,9 +72,9 @@ class GATScore(PairScore):
 class GATv2Score(PairScore):
     """score(q_i, k_j) = aᵀ LeakyReLU(W_q q_i + W_k k_j)
 
-    Bahdanau's score with LeakyReLU in place of tanh: which neighbour is best depends on who looks. The paper's one
-    matrix over [h_i ‖ h_j] is cut in two. Each node finds the one most like itself, which no `GATScore` can do: there
-    the order of neighbours is the same from wherever it is looked at.
+    Bahdanau's score with LeakyReLU in place of tanh: the best neighbour depends on the query. The paper's single matrix
+    over [h_i ‖ h_j] is split in two. Each node scores the node most like itself highest, which `GATScore` cannot do:
+    there all nodes rank their neighbours alike.
 
     >>> score = GATv2Score(query_dim=1, key_dim=1, hidden_dim=2)
     >>> with torch.no_grad():

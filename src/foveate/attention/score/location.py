@@ -24,7 +24,7 @@ class FeedbackScore(PlacedScore, Protocol):
 
 
 class Location(nn.Module):
-    """score(q, k_j) = (W q)_j: the query alone says where to look
+    """score(q, k_j) = (W q)_j: the query alone determines where to look
 
     Luong et al. 2015, "location": a = softmax(W_a h_t) with W_a of `max_length × query_dim`. Places past the end of a
     source are hidden like any padding, which truncates to its length and renormalises. The keys' content plays no
@@ -94,9 +94,9 @@ class Location(nn.Module):
 class LocationAware(nn.Module):
     """score_t(q, k_j) = wᵀ tanh(W q + V k_j + U f_tj + b),  f_t = F ∗ α_{t−1}
 
-    Chorowski et al. 2015, equations 8 and 9: additive attention that also sees, through a convolution, where the
-    step before looked. `channels` filters of `width` places (odd, so that a filter is centred). The weights before
-    the first step are uniform over the real keys, as in ESPnet; the paper does not say. The paper's sharpening is
+    Chorowski et al. 2015, equations 8 and 9: additive attention that also reads, through a convolution, the weights of
+    the step before. `channels` filters of `width` places (odd, so that a filter is centred). The weights before the
+    first step are uniform over the real keys, as in ESPnet; the paper does not specify them. The paper's sharpening is
     `Softmax(temperature=...)`. `Positions.previous` holds the weights before each query, over all keys.
 
     >>> score = LocationAware(query_dim=2, key_dim=3, hidden_dim=4, channels=1, width=3)
@@ -195,7 +195,7 @@ class LocationAware(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class LocationConfig:
-    """(W q)_j: the query alone says where to look (Luong et al. 2015)."""
+    """(W q)_j: the query alone determines where to look (Luong et al. 2015)."""
 
     max_length: int = 512
     """The longest source, in tokens."""

@@ -70,7 +70,7 @@ class Dot:
 
 @dataclass(frozen=True, kw_only=True)
 class ScaledDot(Dot):
-    """score(q, k) = µ q · k, with µ = 1/√d unless `scale` says otherwise
+    """score(q, k) = µ q · k, with µ = 1/√d unless `scale` is given
 
     Vaswani et al. 2017, equation 1. The Russian lecture leaves µ free and calls 1/√E the special case.
 
@@ -95,8 +95,8 @@ class ScaledDot(Dot):
 class General(ProductScore):
     """score(q, k) = qᵀ W k
 
-    Luong et al. 2015, "general" (multiplicative, bilinear). W is `query_dim × key_dim`, one per head or one for all.
-    It says which feature of the query asks for which of the key, whatever their widths; the identity is `Dot`:
+    Luong et al. 2015, "general" (multiplicative, bilinear). W is `query_dim × key_dim`, one per head or one for all. It
+    relates features of the query to features of the key, whatever their widths; with the identity it is `Dot`:
 
     >>> score = General(query_dim=2, key_dim=3)
     >>> with torch.no_grad():

@@ -110,7 +110,7 @@ def edges(
 ) -> Visibility:
     """A graph: node i sees node j where there is an edge j → i. `index` holds sources above targets.
 
-    With `pointers`, the graph is in compressed rows: `index` is one list of sources, and those of node i stand from
+    With `pointers`, the graph is in compressed rows: `index` is one list of sources, and those of node i are from
     `pointers[i]` to `pointers[i + 1]`. `self_loops=True` lets every node see itself, too. The rule keeps a copy of the
     edges: a buffer may be filled with the next graph.
 

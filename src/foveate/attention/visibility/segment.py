@@ -118,7 +118,7 @@ class SameSegment(Visibility):
 
 
 def padding(lengths: Integer[Tensor, " batch"] | Sequence[int] | None = None) -> Visibility:
-    """The keys that are real are visible, padding is not.
+    """Real keys are visible, padding is not.
 
     Without `lengths` the rule reads `Positions.real`, so that one rule serves every batch of a model;
     with `lengths` it holds for one right-padded batch, for use by hand.
@@ -131,7 +131,7 @@ def padding(lengths: Integer[Tensor, " batch"] | Sequence[int] | None = None) ->
 
 
 def prefix(length: int | Sequence[int]) -> Visibility:
-    """Everybody sees the first `length` positions: one number, or one for each example.
+    """Every query sees the first `length` positions: one number, or one for each example.
 
     A language model that reads a prompt in both directions is a union:
 

@@ -213,8 +213,8 @@ def block(size: int, *, strided: bool = False) -> Visibility:
     . # . #
 
     `strided=True` is what the Long Range Arena's code does under the name of local attention: its reshape groups
-    positions that lie a number of blocks apart, so that nothing is local. It is here to compare with; how far apart
-    follows from an example's own length, where the published code counts padding, too.
+    positions that lie a number of blocks apart, so that nothing is local. It exists for comparison. The distance
+    follows from an example's own length; the published code includes padding.
 
     Reference: Tay et al. 2021 (Long Range Arena), "local attention".
     """
@@ -239,7 +239,7 @@ def chunk(size: int, *, left: Count = 0, right: Count = 0) -> Visibility:
 
 
 def summary(*, block: int, count: int) -> Visibility:
-    """Everybody sees the last `count` positions of every block: columns that others may write summaries into.
+    """Every query sees the last `count` positions of every block: columns into which others may write summaries.
 
     >>> print(summary(block=3, count=1).picture(2, 6))
     . . # . . #
@@ -252,7 +252,7 @@ def summary(*, block: int, count: int) -> Visibility:
 
 
 def global_tokens(positions: int | Sequence[int]) -> Visibility:
-    """A few positions (the first ones, if a number is given) see everything and are seen by everybody.
+    """A few positions (the first ones, if a number is given) see every position and are visible to every query.
 
     >>> print(global_tokens(1).picture(3, 4))
     # # # #
@@ -270,7 +270,7 @@ def global_tokens(positions: int | Sequence[int]) -> Visibility:
 def random_blocks(*, block: int, count: int, seed: int = 0) -> Visibility:
     """Each block of queries sees `count` blocks of keys, drawn once: by `seed`, its number and the number of blocks.
 
-    An example's own length counts, so that padding draws nothing else.
+    The draw uses an example's own length, so that padding does not change it.
 
     >>> print(random_blocks(block=2, count=1, seed=1).picture(6, 6))
     . . # # . .
