@@ -75,9 +75,9 @@ def run(arguments: argparse.Namespace) -> int:
     from foveate.train import watch
     from foveate.voice import say, tell
 
-    (base, suggestion), asked = _base(arguments), _asked(arguments)
+    (base, suggestion), overrides = _base(arguments), _asked(arguments)
     variants = varied(arguments.vary) if arguments.vary else None
-    design = design_of(arguments.task, base, variants, **asked)
+    design = design_of(arguments.task, base, variants, **overrides)
     if not arguments.out and not arguments.plan:
         raise UsageError("--out is missing: name the folder of the comparison.")
     if suggestion:
@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
             out=arguments.out,
             progress=lambda: watch(sys.stderr, quiet=arguments.quiet),
             note=say,
-            **asked,
+            **overrides,
         )
     except KeyboardInterrupt:
         tell("Stopped; everything is saved. The same command goes on.")
@@ -138,17 +138,17 @@ def _asked(arguments: argparse.Namespace) -> dict[str, Any]:
     """What the command line says about the comparison itself."""
     from pathlib import Path
 
-    asked: dict[str, Any] = {}
+    overrides: dict[str, Any] = {}
     if arguments.seeds is not None:
-        asked["seeds"] = _seeds(arguments.seeds)
+        overrides["seeds"] = _seeds(arguments.seeds)
     if arguments.budget is not None:
-        asked["budget"] = arguments.budget
+        overrides["budget"] = arguments.budget
     if arguments.metrics is not None:
-        asked["metrics"] = [name.strip() for name in arguments.metrics.split(",") if name.strip()]
+        overrides["metrics"] = [name.strip() for name in arguments.metrics.split(",") if name.strip()]
     test = {name: getattr(arguments, f"test_{name}") for name in tests()}
     if any(test.values()):
-        asked["test"] = {name: str(Path(path).absolute()) for name, path in test.items() if path}
-    return asked
+        overrides["test"] = {name: str(Path(path).absolute()) for name, path in test.items() if path}
+    return overrides
 
 
 def _seeds(words: str) -> int | list[int]:

@@ -198,5 +198,5 @@ def _links(predicted: str, gold: str) -> "list[Score]":
     from foveate.data.text import read_lines
     from foveate.metrics import alignment_error_rate, parse_pharaoh
 
-    found = [links.possible for links in parse_pharaoh(read_lines(predicted), predicted)]
-    return [alignment_error_rate(found, parse_pharaoh(read_lines(gold), gold))]
+    links_of_lines = [links.possible for links in parse_pharaoh(read_lines(predicted), predicted)]
+    return [alignment_error_rate(links_of_lines, parse_pharaoh(read_lines(gold), gold))]

@@ -15,10 +15,10 @@ def option(name: str) -> str:
 
 def pairs_hint(task: str, name: str) -> str:
     """For a task of pairs and the setting of `data` that names labelled examples: which option reads a table."""
-    wanted = {"data": "source", "valid_data": "valid_source"}.get(name)
-    if wanted is None or wanted not in TASKS[task].files:
+    partner = {"data": "source", "valid_data": "valid_source"}.get(name)
+    if partner is None or partner not in TASKS[task].files:
         return ""
-    return f" {option(wanted)} pairs.tsv reads tab-separated pairs."
+    return f" {option(partner)} pairs.tsv reads tab-separated pairs."
 
 
 def file_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +26,11 @@ def file_arguments(parser: argparse.ArgumentParser) -> None:
     for name in {name: None for task in TASKS.values() for name in task.files}:
         says = {task: TASKS[task].files[name] for task in named(parser) if name in TASKS[task].files}
         apart = len(set(says.values())) > 1
-        text = "; ".join(f"{task}: {said}" for task, said in says.items()) if apart else next(iter(says.values()), None)
+        text = (
+            "; ".join(f"{task}: {help_text}" for task, help_text in says.items())
+            if apart
+            else next(iter(says.values()), None)
+        )
         parser.add_argument(option(name), metavar="FILE", help=text or argparse.SUPPRESS)
 
 

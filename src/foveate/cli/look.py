@@ -185,20 +185,20 @@ def _walk(arguments: argparse.Namespace, trace: "Trace") -> None:
         say(f"Wrote {walked.save(arguments.out, dpi=_dpi(arguments))}.")
 
 
-def _query(wanted: str, trace: "Trace", site: int) -> int:
+def _query(name: str, trace: "Trace", site: int) -> int:
     """The query that --steps names, by its number or its piece."""
     from foveate.errors import UsageError
     from foveate.inspect.alignment import join_pieces
 
     labels = trace.tracks[trace.sites[site].query].labels
     for called in (labels, tuple(join_pieces([label]) for label in labels)):
-        if wanted in called and not wanted.isdecimal():
-            return called.index(wanted)
-    if wanted.isdecimal() and int(wanted) < len(labels):
-        return int(wanted)
+        if name in called and not name.isdecimal():
+            return called.index(name)
+    if name.isdecimal() and int(name) < len(labels):
+        return int(name)
     some = ", ".join(f"{number} {join_pieces([label])}" for number, label in enumerate(labels[:12]))
     more = f" … {len(labels) - 1}" if len(labels) > 12 else ""
-    raise UsageError(f"There is no query {wanted!r}: {trace.sites[site].title} has {some}{more}.")
+    raise UsageError(f"There is no query {name!r}: {trace.sites[site].title} has {some}{more}.")
 
 
 def _shown(arguments: argparse.Namespace, alignment: object) -> None:

@@ -94,14 +94,14 @@ def _configuration(arguments: argparse.Namespace) -> tuple[str, Any, Any]:
         raise UsageError(f"Name one task and one configuration file at most, not {' '.join(arguments.what)!r}.")
     path = files[0] if files else None
     name = task_of(path, *named) or USUAL
-    task, given = TASKS[name], files_given(arguments, name)
-    if arguments.size and (path or not given):
+    task, paths = TASKS[name], files_given(arguments, name)
+    if arguments.size and (path or not paths):
         raise UsageError(
             "--size chooses sizes for files of data, where no TOML file does. Give the data, or leave it out."
         )
-    if path or not given:
-        return name, resolve({}, path, given, arguments.set, kind=task.side.run_config), None
-    if task.first not in given:
+    if path or not paths:
+        return name, resolve({}, path, paths, arguments.set, kind=task.side.run_config), None
+    if task.first not in paths:
         raise UsageError(f"There is nothing to plan for. Give {option(task.first)} FILE.")
-    suggestion = suggested(name, given, arguments)
-    return name, resolve(suggestion.settings, None, given, arguments.set, kind=task.side.run_config), suggestion
+    suggestion = suggested(name, paths, arguments)
+    return name, resolve(suggestion.settings, None, paths, arguments.set, kind=task.side.run_config), suggestion

@@ -56,8 +56,8 @@ OUT_OF_MEMORY = (
 
 def _is_full(error: Exception) -> bool:
     """Torch tells of a full memory by its words alone."""
-    told = str(error)
-    return isinstance(error, MemoryError) or "allocate memory" in told or "out of memory" in told
+    message = str(error)
+    return isinstance(error, MemoryError) or "allocate memory" in message or "out of memory" in message
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:

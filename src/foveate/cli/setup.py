@@ -71,8 +71,8 @@ def choices(suggestion: Suggestion, config: Any, *, varied: Iterable[str] = (), 
     `varied` are settings that differ between what is compared, each within the `budget`.
     """
     yield suggestion.facts
-    found = differences(to_dict(build(type(config), suggestion.settings)), to_dict(config))
-    changed = {path: change.rpartition(" → ")[2] for path, change in found.items()}
+    changes = differences(to_dict(build(type(config), suggestion.settings)), to_dict(config))
+    changed = {path: change.rpartition(" → ")[2] for path, change in changes.items()}
     changed |= dict.fromkeys(varied, "varied")
     begun = getattr(config, "initialise_from", None)
     for reason in suggestion.reasons:
@@ -96,8 +96,8 @@ def _as_set(settings: Mapping[str, str]) -> str:
         path for path in settings for kind in kinds if path != kind and path.startswith(kind.removesuffix("kind"))
     }
     shown = [path for path in settings if path not in inside]
-    said = ", ".join(f"{path.removesuffix('.kind')} = {settings[path]}" for path in shown[:4])
-    return f"as set, {said}" + (f" and {len(shown) - 4} more" if len(shown) > 4 else "")
+    listing = ", ".join(f"{path.removesuffix('.kind')} = {settings[path]}" for path in shown[:4])
+    return f"as set, {listing}" + (f" and {len(shown) - 4} more" if len(shown) > 4 else "")
 
 
 def _pace(train: TrainConfig) -> str:
@@ -112,12 +112,12 @@ def task_of(toml: str | None, named: str | None = None) -> str | None:
 
     Raises UsageError when the file is for another task, or names an unknown one.
     """
-    said = None if toml is None else read_toml(toml).get("task")
-    if said is not None and said not in TASKS:
-        raise UsageError(f"{toml} names unknown task {said!r}.{did_you_mean(str(said), TASKS)}")
-    if named is not None and said not in (None, named):
-        raise UsageError(f"{toml} is for the task {said}, not for {named}. Name that task, or another file.")
-    return named or said
+    task = None if toml is None else read_toml(toml).get("task")
+    if task is not None and task not in TASKS:
+        raise UsageError(f"{toml} names unknown task {task!r}.{did_you_mean(str(task), TASKS)}")
+    if named is not None and task not in (None, named):
+        raise UsageError(f"{toml} is for the task {task}, not for {named}. Name that task, or another file.")
+    return named or task
 
 
 def prepare_machine(arguments: argparse.Namespace, *, quiet: bool = False) -> None:

@@ -85,12 +85,12 @@ def outlook(
         return
     left = total_seconds(task, config, seconds, done)
     ends = "" if config.patience is None else ", less if validations stop improving"
-    said = f"Estimated time: {duration(left)} for {counted(config.steps - done, 'step')} of {_each(seconds)}{ends}."
+    sentence = f"Estimated time: {duration(left)} for {counted(config.steps - done, 'step')} of {_each(seconds)}{ends}."
     if budget is not None and budget < left:
         reached = done + int((config.steps - done) * budget / left)
         of = f" for the whole run, with {_minutes(used)} used already," if used else ""
-        said += f" train.max_minutes = {config.max_minutes:g}{of} ends it before, at about step {reached:,}."
-    yield said
+        sentence += f" train.max_minutes = {config.max_minutes:g}{of} ends it before, at about step {reached:,}."
+    yield sentence
     if others is not None:
         yield from others(left)
 

@@ -62,10 +62,10 @@ class Gaps:
         chance[:, 0] = 2.0
         if fixed is not None:
             chance[fixed] = 2.0
-        asked = chance < config.share
-        asked.flat[chance.argmin()] = True
+        targets = chance < config.share
+        targets.flat[chance.argmin()] = True
         fate = generator.random(ids.shape)
         other = generator.integers(len(SPECIALS), vocab_size, ids.shape)
-        shown = np.where(asked & (fate < config.masked), gap, ids)
-        swapped = asked & (fate >= config.masked) & (fate < config.masked + config.replaced)
-        return cls(np.where(swapped, other, shown), asked)
+        shown = np.where(targets & (fate < config.masked), gap, ids)
+        swapped = targets & (fate >= config.masked) & (fate < config.masked + config.replaced)
+        return cls(np.where(swapped, other, shown), targets)

@@ -28,9 +28,9 @@ class Labels:
         self._numbers = {name: number for number, name in enumerate(self.names)}
 
     @classmethod
-    def of(cls, seen: Iterable[str]) -> "Labels":
+    def of(cls, names: Iterable[str]) -> "Labels":
         """All labels of the training data, equally frequent ones in the order of their code points."""
-        counts = Counter(seen)
+        counts = Counter(names)
         return cls(sorted(counts, key=lambda name: (-counts[name], name)))
 
     def __len__(self) -> int:

@@ -183,17 +183,17 @@ def prepare_sentences(
     max_length: int,
     measure: Callable[[Sequence[str]], int] = len,
     path: str = "",
-    given: bool = False,
+    lenient: bool = False,
     rare: str = "",
 ) -> tuple[LabelledData, LabelledReport]:
     """Store tagged sentences: numbers of forms, and every form once, as `form_row` makes it.
 
     `measure` is how long words are together, where a word is not one.
 
-    Raises DataError for a tag that `labels` lacks; `path` is the file that it names. In a `given` file of validation
-    examples such a sentence is left out and reported, unless most are such.
+    Raises DataError for a tag that `labels` lacks; `path` is the file that it names. With `lenient`, as for a file of
+    validation examples, such a sentence is left out and reported, unless most are such.
     """
-    tally, numbers, unknown = _Tally("sentences", max_length, labels, path, given), dict[str, int](), set[str]()
+    tally, numbers, unknown = _Tally("sentences", max_length, labels, path, lenient), dict[str, int](), set[str]()
     with _writing(Path(folder), "forms") as (writers, finish):
         for sentence in sentences:
             tags = tally.labels(sentence.line, measure(sentence.words), sentence.tags)
@@ -202,9 +202,9 @@ def prepare_sentences(
             row = []
             for word in sentence.words:
                 if word not in numbers:
-                    numbers[word], made = len(numbers), form(word)
-                    writers["forms"].append(made)
-                    if made[0] == UNKNOWN:
+                    numbers[word], vector = len(numbers), form(word)
+                    writers["forms"].append(vector)
+                    if vector[0] == UNKNOWN:
                         unknown.add(word)
                 row.append(numbers[word])
                 tally.unknown += word in unknown
@@ -221,15 +221,15 @@ def prepare_rows(
     what: str,
     max_length: int,
     path: str = "",
-    given: bool = False,
+    lenient: bool = False,
     rare: str = "",
 ) -> tuple[LabelledData, LabelledReport]:
     """Store examples as rows; `what` they are is said in the report.
 
-    Raises DataError for a label that `labels` lacks; in a `given` file of validation examples such a one is left out
-    and reported, unless most are such.
+    Raises DataError for a label that `labels` lacks; with `lenient`, as for a file of validation examples, such a row is
+    left out and reported, unless most are such.
     """
-    tally, source = _Tally(what, max_length, labels, path, given), rows.input
+    tally, source = _Tally(what, max_length, labels, path, lenient), rows.input
     more = () if source.axes is None else ("places",) if source.axes else ("edges",)
     with _writing(Path(folder), *more, width=source.width) as (writers, finish):
         for example in examples:
@@ -273,8 +273,8 @@ def _writing(folder: Path, *more: str, width: int | None = None) -> Iterator[tup
 class _Tally:
     """Counts what is used and what is left out."""
 
-    def __init__(self, what: str, max_length: int, known: Labels, path: str, given: bool) -> None:
-        self.what, self.max_length, self.known, self.path, self.given = what, max_length, known, path, given
+    def __init__(self, what: str, max_length: int, known: Labels, path: str, lenient: bool) -> None:
+        self.what, self.max_length, self.known, self.path, self.given = what, max_length, known, path, lenient
         self.total = self.tokens = self.unknown = 0
         self.empty, self.too_long, self.strange = LeftOut(), LeftOut(), LeftOut()
         self.refusal: DataError | None = None

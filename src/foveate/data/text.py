@@ -175,9 +175,9 @@ def read_cells(
         if len(cells) >= needed:
             yield number, tuple(cells[column] for column in columns)
         elif line.strip():
-            found = "1 column" if len(cells) == 1 else f"{len(cells)} columns"
+            width = "1 column" if len(cells) == 1 else f"{len(cells)} columns"
             raise DataError(
-                f"{path}:{number}: the line has {found} but column {needed - 1} (counted from 0) is asked for. "
+                f"{path}:{number}: the line has {width} but column {needed - 1} (counted from 0) is asked for. "
                 f"Columns have a tab between them; {otherwise}."
             )
         else:

@@ -28,8 +28,8 @@ def keep(tuning: Tuning) -> Path:
     file = own_file()
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)  # compiled kernels, which lie there too, ask for it
     partial = file.with_suffix(f".{os.getpid()}")
-    told = {"version": VERSION, "torch": torch.__version__, "threads": torch.get_num_threads()}
-    partial.write_text(json.dumps({**told, **asdict(tuning)}) + "\n", encoding="utf-8")
+    header = {"version": VERSION, "torch": torch.__version__, "threads": torch.get_num_threads()}
+    partial.write_text(json.dumps({**header, **asdict(tuning)}) + "\n", encoding="utf-8")
     partial.replace(file)
     return file
 
@@ -39,17 +39,17 @@ def kept() -> Tuning | None:
     if not any(_folder().glob("tuning-*.json")):
         return None  # without asking which compiler there is
     try:
-        told = json.loads(own_file().read_text(encoding="utf-8"))
+        content = json.loads(own_file().read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
-    return _read(told)
+    return _read(content)
 
 
-def _read(told: object) -> Tuning | None:
+def _read(content: object) -> Tuning | None:
     """A tuning from the content of a file, if each switch has its type."""
-    if not isinstance(told, Mapping) or told.get("version") != VERSION:
+    if not isinstance(content, Mapping) or content.get("version") != VERSION:
         return None
-    switches = {field.name: told.get(field.name) for field in fields(Tuning)}
+    switches = {field.name: content.get(field.name) for field in fields(Tuning)}
     rows = switches["packed_rows"]
     on = [value for name, value in switches.items() if name != "packed_rows"]
     if type(rows) is not int or rows < 0 or not all(isinstance(value, bool) for value in on):

@@ -32,9 +32,9 @@ class Processor:
             text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
         except OSError:
             return cls()
-        told = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in text.splitlines())}
-        flags = told.get("flags") or told.get("Features") or ""
-        return cls(vendor=told.get("vendor_id", ""), flags=frozenset(flags.split()))
+        fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in text.splitlines())}
+        flags = fields.get("flags") or fields.get("Features") or ""
+        return cls(vendor=fields.get("vendor_id", ""), flags=frozenset(flags.split()))
 
 
 @dataclass(frozen=True)

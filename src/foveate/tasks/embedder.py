@@ -108,10 +108,10 @@ class Embedder(Looking):
             return self.embed([texts], shorten=shorten)[0]
         rows = [self._tokens(text, number, shorten) for number, text in enumerate(texts, start=1)]
         dim = self.model.output_dim * len(self.config.modes)
-        found = torch.zeros(len(rows), dim, dtype=self.model.embedding.weight.dtype)
+        vectors = torch.zeros(len(rows), dim, dtype=self.model.embedding.weight.dtype)
         for group in groups([len(row) for row in rows]):
-            found[group] = self._vectors([rows[each] for each in group])
-        return found
+            vectors[group] = self._vectors([rows[each] for each in group])
+        return vectors
 
     def similarity(
         self, texts: str | Sequence[str], others: str | Sequence[str] | None = None
@@ -126,11 +126,11 @@ class Embedder(Looking):
     def trace(self, text: str) -> Trace:
         """What a text's tokens looked at, with the characters that each stands for. Raises as `embed` does."""
         tokens = self._tokens(text, 1, False)
-        seen = observed(self.model, lambda: self.model.encode(Batch.of([tokens]))[0])
+        observation = observed(self.model, lambda: self.model.encode(Batch.of([tokens]))[0])
         offsets = tuple((float(a), float(b)) for a, b in self.tokeniser.spans(text, framed=True))
         track = replace(Track.of_pieces(self.tokeniser.pieces(tokens), text=text), offsets=offsets)
         dtype = str(self.model.embedding.weight.dtype).removeprefix("torch.")
-        return Trace.of(seen, {"source": track}, pedigree=Pedigree(model=type(self.model).__name__, dtype=dtype))
+        return Trace.of(observation, {"source": track}, pedigree=Pedigree(model=type(self.model).__name__, dtype=dtype))
 
     def _tokens(self, text: str, number: int, shorten: bool) -> list[int]:
         tokens = self.tokeniser.framed(text)
@@ -176,15 +176,15 @@ def _is_step(step: object) -> bool:
 
 
 def _modes(pooling: dict[str, Any], folder: Path) -> tuple[Mode, ...]:
-    asked = [name for name, wanted in pooling.items() if name.startswith("pooling_mode_") and wanted is True]
-    unknown = [name for name in asked if name not in MODES]
+    names = [name for name, chosen in pooling.items() if name.startswith("pooling_mode_") and chosen is True]
+    unknown = [name for name in names if name not in MODES]
     if unknown:
         raise DataError(f"{folder} pools by {', '.join(unknown)}, which is not known here.")
-    if not asked:
+    if not names:
         raise UsageError(f"{folder} says no way to make one vector of a text. Give an EmbeddingConfig.")
     # In the order in which sentence-transformers puts them one after the other.
     return tuple(
         MODES[name]
         for name in ("pooling_mode_cls_token", "pooling_mode_max_tokens", "pooling_mode_mean_tokens")
-        if name in asked
+        if name in names
     )

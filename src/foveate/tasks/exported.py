@@ -38,7 +38,7 @@ class Exported:
 
     def meaning(self, name: str) -> str:
         """What stands under this name."""
-        return next(said for beginning, said in self.meanings.items() if name.startswith(beginning))
+        return next(text for beginning, text in self.meanings.items() if name.startswith(beginning))
 
 
 def saver(tokenisers: Mapping[str, Tokeniser]) -> Callable[[Path], None]:
@@ -85,11 +85,12 @@ def export(
             f"CTranslate2 is given translators, and {run} is a run of the task {task}. Export it with `--to onnx`."
         )
     exported = side.export(run, note)
-    said = _ctranslate2(exported, out, quantisation) if to == "ctranslate2" else _onnx(exported, out)
+    details = _ctranslate2(exported, out, quantisation) if to == "ctranslate2" else _onnx(exported, out)
     exported.save(out)
     limit = {"max_length": max_length(exported.model)}
     write_json(
-        out / DESCRIPTION, {"format": to, "quantisation": quantisation, "task": task, **limit, **exported.extra, **said}
+        out / DESCRIPTION,
+        {"format": to, "quantisation": quantisation, "task": task, **limit, **exported.extra, **details},
     )
     return out
 

@@ -12,6 +12,6 @@ def require_kind(folder: Path | str, *kinds: str) -> str:
     kind = model_type_of(folder)
     if kind is None or kind not in kinds:
         commands = "; ".join(f"{model}: foveate {TASKS[task].verb.name}" for model, task in GUESTS.items())
-        wanted = " or ".join(map(repr, kinds))
-        raise UsageError(f"{folder} holds a model of the kind {kind!r}, and this needs {wanted} ({commands}).")
+        expected = " or ".join(map(repr, kinds))
+        raise UsageError(f"{folder} holds a model of the kind {kind!r}, and this needs {expected} ({commands}).")
     return kind

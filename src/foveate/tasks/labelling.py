@@ -200,17 +200,17 @@ class Parts(Generic[Example]):
         if getattr(config, "reader", None) is None:
             require_lasting(self.data.data, self.data.valid_data)
         if self.data.valid_data is None:
-            found = [frozenset(labels(example)) for example in read(self.data.data)]
-            total = len(found)
-            wanted = min(self.data.held_out, total // 10)
-            if wanted < 1:
+            label_sets = [frozenset(labels(example)) for example in read(self.data.data)]
+            total = len(label_sets)
+            size = min(self.data.held_out, total // 10)
+            if size < 1:
                 raise DataError(
                     f"{self.data.data} has {counted(total, 'example')}: too few to hold some out for validation. "
                     "Give at least 10, or a validation file with --valid-data (data.valid_data)."
                 )
-            counts = Counter(chain.from_iterable(found))
+            counts = Counter(chain.from_iterable(label_sets))
             self.rare = tuple(sorted(label for label, count in counts.items() if count == 1))
-            self.drawn = _drawn(found, counts, wanted, config.seed)
+            self.drawn = _drawn(label_sets, counts, size, config.seed)
             if not self.drawn:
                 raise DataError(
                     f"Every example of {self.data.data} has a label that no other example has, so none can be held out "
@@ -242,20 +242,21 @@ class Parts(Generic[Example]):
         return (one for number, one in enumerate(examples) if (number in self.drawn) == (part == "valid"))
 
 
-def _drawn(found: Sequence[frozenset[str]], counts: Counter[str], wanted: int, seed: int) -> frozenset[int]:
+def _drawn(label_sets: Sequence[frozenset[str]], counts: Counter[str], size: int, seed: int) -> frozenset[int]:
     """The examples held out, a function of the seed: no label loses its last example to them.
 
     Where a drawn example is the last of a label, the draw goes on; without such labels it is numpy's plain choice.
     """
     generator, left, drawn = np.random.default_rng(seed), Counter(counts), set[int]()
     for number in chain(
-        generator.choice(len(found), size=wanted, replace=False).tolist(), generator.permutation(len(found)).tolist()
+        generator.choice(len(label_sets), size=size, replace=False).tolist(),
+        generator.permutation(len(label_sets)).tolist(),
     ):
-        if len(drawn) == wanted:
+        if len(drawn) == size:
             break
-        if number not in drawn and all(left[label] > 1 for label in found[number]):
+        if number not in drawn and all(left[label] > 1 for label in label_sets[number]):
             drawn.add(number)
-            left.subtract(found[number])
+            left.subtract(label_sets[number])
     return frozenset(drawn)
 
 
@@ -288,8 +289,8 @@ def require_examples(data: LabelledData, part: str, report: object) -> LabelledD
     return data
 
 
-def require_digests(run: Path, found: Mapping[str, str], expected: Mapping[str, str]) -> None:
+def require_digests(run: Path, digests: Mapping[str, str], expected: Mapping[str, str]) -> None:
     """Raises DataError when a file is another run's."""
-    for name, digest in found.items():
+    for name, digest in digests.items():
         if expected.get(name, digest) != digest:
             raise DataError(f"{run / name} is not the file that this model was trained with. Restore that of this run.")

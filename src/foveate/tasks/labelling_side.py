@@ -169,20 +169,20 @@ class LabellingSide(Side, Generic[Labeller, Example]):
             settings[name] = path.name
         return settings
 
-    def score(self, task: Any, config: Any, folder: Path, asked: Asked) -> Scored:
-        columns = asked.columns if asked.test else config.data.columns
-        examples = list(self.read(asked.test.get("data") or config.data.valid_data, columns))
+    def score(self, task: Any, config: Any, folder: Path, request: Asked) -> Scored:
+        columns = request.columns if request.test else config.data.columns
+        examples = list(self.read(request.test.get("data") or config.data.valid_data, columns))
         predicted = self.in_use(task).predict(examples)
         values = _values(predicted)
-        first = asked.metrics[0]
+        first = request.metrics[0]
         lengths, unit = self.lengths(examples)
         buckets = []
-        for end, numbers in grouped(lengths, asked.lengths).items():
+        for end, numbers in grouped(lengths, request.lengths).items():
             labels, gold = ([side[number] for number in numbers] for side in (predicted.labels, predicted.gold))
             value = _values(Predicted(labels=labels, gold=gold)).get(first)
             if value is not None:
                 buckets.append(Bucket(longest=end, count=len(numbers), value=value))
-        return Scored(values=self.pick(values, asked.metrics), buckets=buckets, unit=unit)
+        return Scored(values=self.pick(values, request.metrics), buckets=buckets, unit=unit)
 
     def _parts(self, config: Any) -> Parts[Example]:
         return Parts(config, lambda path: self.examples(config, path), self.labels)

@@ -32,10 +32,10 @@ class Probe:
     unit: str
 
 
-def vocabulary(tokeniser: Any, given: int | None = None) -> int:
+def vocabulary(tokeniser: Any, default: int | None = None) -> int:
     """How many tokens a tokeniser will know, as far as its configuration says. Raises UsageError without room."""
     fixed = ByteConfig().train([]).vocab_size if isinstance(tokeniser, ByteConfig) else None
-    size = fixed or getattr(tokeniser, "vocab_size", None) or given or VOCABULARY
+    size = fixed or getattr(tokeniser, "vocab_size", None) or default or VOCABULARY
     if size <= len(SPECIALS):
         raise UsageError(
             f"A vocabulary of {size} has no room for text beside the {len(SPECIALS)} special tokens. Raise --vocab."

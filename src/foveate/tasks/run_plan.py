@@ -103,9 +103,9 @@ def _calls(probe: Probe, bfloat16: bool) -> list[list[AttentionRecord]]:
     """Every call of every attention, those of one site, shape and number type together."""
     calls: dict[tuple[object, ...], list[AttentionRecord]] = {}
     cast = torch.autocast("cpu", torch.bfloat16, enabled=bfloat16)
-    with torch.no_grad(), cast, record(probe.model.eval(), gradient=True) as seen:
+    with torch.no_grad(), cast, record(probe.model.eval(), gradient=True) as recording:
         probe.loss()
-        for call in seen:  # here: behind the block, a decoder's steps are one record
+        for call in recording:  # here: behind the block, a decoder's steps are one record
             calls.setdefault((call.name, call.shape, call.query.dtype), []).append(call)
     return list(calls.values())
 

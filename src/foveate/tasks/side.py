@@ -240,7 +240,7 @@ class Side(ABC):
         """What the loss of a batch is the mean of: tokens, labels or gaps."""
 
     @abstractmethod
-    def score(self, task: Any, config: Any, folder: Path, asked: Asked) -> Scored:
+    def score(self, task: Any, config: Any, folder: Path, request: Asked) -> Scored:
         """Measure a trained task on the test data, or else on those for validation."""
 
     def longest(self, config: Any) -> int | None:
@@ -251,17 +251,17 @@ class Side(ABC):
         """A configuration with what else only reading its data would tell, as the sizes of a pretrained encoder."""
         return config
 
-    def require_given(self, task: Any, asked: Asked) -> None:
+    def require_given(self, task: Any, request: Asked) -> None:
         """Raises UsageError for a metric that these data do not give: before all the training."""
-        for name in asked.metrics:
-            if not asked.test and name in getattr(task, "unmeasured", {}):
+        for name in request.metrics:
+            if not request.test and name in getattr(task, "unmeasured", {}):
                 raise UsageError(f"compare.metrics: {name} is not measured, for {task.unmeasured[name]}.")
 
     def data_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The part of a configuration, as plain data, that decides what is in the folder of data."""
-        kept = {name: part for name, part in settings.items() if name not in self.not_data}
-        kept["data"] = {name: part for name, part in settings["data"].items() if name != "max_tokens"}
-        return kept
+        chosen = {name: part for name, part in settings.items() if name not in self.not_data}
+        chosen["data"] = {name: part for name, part in settings["data"].items() if name != "max_tokens"}
+        return chosen
 
     def require_metrics(self, metrics: Sequence[str]) -> None:
         """Raises UsageError for a metric that this task does not have."""
@@ -290,5 +290,5 @@ def said_columns(path: str, columns: tuple[int, int] | None, names: tuple[str, s
     cells = next((line for line in read_lines(path) if line.strip()), "").split("\t")
     shown = [short(cells[column]) if column < len(cells) else "missing" for column in columns]
     taken = zip(names, columns, shown, strict=True)
-    told = "; ".join(f"{name} is column {column}, in the first line {cell}" for name, column, cell in taken)
-    return f"columns, counted from 0: {told}."
+    listing = "; ".join(f"{name} is column {column}, in the first line {cell}" for name, column, cell in taken)
+    return f"columns, counted from 0: {listing}."

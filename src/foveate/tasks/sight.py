@@ -19,7 +19,7 @@ def require_text(text: str) -> None:
 
 def traced(
     model: nn.Module,
-    seen: Observation,
+    observation: Observation,
     pieces: Sequence[str] | Track,
     text: str = "",
     label: str | None = None,
@@ -32,14 +32,15 @@ def traced(
     Tracks: `source`, the pieces of the text as the model reads them; of a classifier whose pooling attends, `target`,
     the label. Raises UsageError for a model without attention; `attending` is a sentence on how to get one with it.
     """
-    tracks, lengths = {}, {record.shape[3] for record in seen} | {one.seen.weights.shape[2] for one in seen.others}
+    tracks: dict[str, Track] = {}
+    lengths = {record.shape[3] for record in observation} | {one.seen.weights.shape[2] for one in observation.others}
     if len(pieces) in lengths:
         tracks["source"] = pieces if isinstance(pieces, Track) else Track.of_pieces(pieces, text=text)
         if label is not None:
             tracks["target"] = Track(labels=(label,))
     weight = next(model.parameters())
     pedigree = Pedigree(model=type(model).__name__, dtype=str(weight.dtype).removeprefix("torch."))
-    trace = Trace.of(seen, tracks, pedigree=pedigree)
+    trace = Trace.of(observation, tracks, pedigree=pedigree)
     if not trace.sites:
         raise UsageError(
             f"This {type(model).__name__} has no attention, so there is nothing to look at: a recurrent network keeps "

@@ -58,10 +58,10 @@ class Allowance:
         """0, 1 or 2: which models fit."""
         return sum(self.work >= limit for limit in TIERS)
 
-    def steps(self, wanted: int, *, pace: float, least: int = 100) -> int:
+    def steps(self, desired: int, *, pace: float, least: int = 100) -> int:
         """What the data want, within the time; `pace` are seconds of one core a step."""
         fitting = int(self.work / pace)
-        return max(min(wanted, fitting // 100 * 100 if fitting >= 1000 else fitting), least)
+        return max(min(desired, fitting // 100 * 100 if fitting >= 1000 else fitting), least)
 
     def __str__(self) -> str:
         return f"for a time of up to about {self.minutes} minutes on {counted(self.cores, 'core')}"

@@ -26,10 +26,10 @@ class Strangers:
     def note(self, texts: Sequence[str]) -> None:
         """Say what is strange in some texts."""
         for text in texts:
-            found = [each for each in self.reader.strange(text) if each not in self.named]
-            if found:
-                self.named.update(found)
-                self.say(warning(found, self._smaller(text)))
+            unknown = [each for each in self.reader.strange(text) if each not in self.named]
+            if unknown:
+                self.named.update(unknown)
+                self.say(warning(unknown, self._smaller(text)))
 
     def broken(self, text: str) -> str:
         """What a model wrote, with a word about bytes in it that are no letters."""
@@ -44,13 +44,13 @@ class Strangers:
         return lower if lower != text and not self.reader.strange(lower) else ""
 
 
-def warning(found: Sequence[str], smaller: str = "") -> str:
+def warning(unknown: Sequence[str], smaller: str = "") -> str:
     """A sentence about what is strange.
 
     >>> warning(["H", "E"], "hello")
     "The model has never seen 'H', 'E': what it says about them is a guess. It knows small letters: 'hello'."
     """
-    shown = ", ".join(map(repr, found[:MOST])) + (f" and {len(found) - MOST} more" if len(found) > MOST else "")
+    shown = ", ".join(map(repr, unknown[:MOST])) + (f" and {len(unknown) - MOST} more" if len(unknown) > MOST else "")
     hint = f" It knows small letters: {smaller[:60]!r}." if smaller else ""
-    what = "them" if len(found) > 1 else "it"
+    what = "them" if len(unknown) > 1 else "it"
     return f"The model has never seen {shown}: what it says about {what} is a guess.{hint}"

@@ -43,7 +43,7 @@ class Asked:
     """The longest of each group of lengths; none: chosen from the data."""
 
 
-def chosen_lengths(lengths: Sequence[int], asked: Sequence[int] = ()) -> list[int]:
+def chosen_lengths(lengths: Sequence[int], bounds: Sequence[int] = ()) -> list[int]:
     """The longest of each group: as asked, or a few round ones that have enough examples each.
 
     >>> chosen_lengths([length for length in range(1, 41) for _ in range(10)])
@@ -52,8 +52,8 @@ def chosen_lengths(lengths: Sequence[int], asked: Sequence[int] = ()) -> list[in
     [12]
     """
     longest = max(lengths)
-    if asked:
-        return sorted({*(length for length in asked if length < longest), longest})
+    if bounds:
+        return sorted({*(length for length in bounds if length < longest), longest})
     step = next(step for step in _round_steps() if step * MOST_BUCKETS >= longest)
     ends, waiting = [], 0
     for end in range(step, longest + step, step):
@@ -73,9 +73,9 @@ def _round_steps() -> Iterator[int]:
         power *= 10
 
 
-def grouped(lengths: Sequence[int], asked: Sequence[int] = ()) -> dict[int, list[int]]:
+def grouped(lengths: Sequence[int], bounds: Sequence[int] = ()) -> dict[int, list[int]]:
     """The numbers of the examples of each group, by its longest length."""
-    ends = chosen_lengths(lengths, asked)
+    ends = chosen_lengths(lengths, bounds)
     groups: dict[int, list[int]] = {end: [] for end in ends}
     for number, length in enumerate(lengths):
         groups[next(end for end in ends if length <= end)].append(number)

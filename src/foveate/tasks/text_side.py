@@ -99,18 +99,18 @@ class TextSide(Side):
         """A text as it is stored."""
         return stream(read_lines(path), tokeniser)
 
-    def score(self, task: Any, config: Any, folder: Path, asked: Asked) -> Scored:
+    def score(self, task: Any, config: Any, folder: Path, request: Asked) -> Scored:
         trained = task.data
-        if asked.test:
-            rows = self.rows(config, asked.test["text"], trained.tokeniser)
+        if request.test:
+            rows = self.rows(config, request.test["text"], trained.tokeniser)
             digest, vocab_size = trained.tokeniser.digest(), trained.tokeniser.vocab_size
             store = TokenStore.write(folder / "data" / "test", rows, digest, vocab_size=vocab_size)
             task.data = replace(trained, validation=store)
         try:
-            figures = self.validated_on(task, asked.test.get("text"))
+            figures = self.validated_on(task, request.test.get("text"))
         finally:
             task.data = trained
-        return Scored(values=self.pick(in_percent(figures), asked.metrics))
+        return Scored(values=self.pick(in_percent(figures), request.metrics))
 
     def validated_on(self, task: Any, test: str | None) -> dict[str, float]:
         """What `validate` gives on the data that the task has now, which are those of the file `test` if it is one."""

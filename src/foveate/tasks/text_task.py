@@ -232,13 +232,13 @@ def _cut(data: TextConfig) -> int | None:
     if data.valid_text is not None:
         return None
     total = sum(1 for _ in read_lines(data.text))
-    wanted = min(data.held_out, total // 10)
-    if wanted < 1:
+    size = min(data.held_out, total // 10)
+    if size < 1:
         raise DataError(
             f"{data.text} has {counted(total, 'line')}: too few to hold some out for validation. "
             "Give at least 10, or a validation file with --valid-text (data.valid_text)."
         )
-    return total - wanted
+    return total - size
 
 
 def _lines(data: TextConfig, part: str, cut: int | None, layout: Layout) -> Iterator[Any]:

@@ -36,9 +36,9 @@ class _Encoded:
 
 def every_head(translator: Translator) -> list[Head]:
     """All that an alignment could show: each layer's mean and heads, while producing and while consuming."""
-    with torch.inference_mode(), record(translator.model) as seen:
+    with torch.inference_mode(), record(translator.model) as recording:
         translator.model(Batch.of([[EOS]]), Batch.of([[BOS, EOS]]))
-    layers = [site.shape[1] for site in crossings(seen)]
+    layers = [site.shape[1] for site in crossings(recording)]
     choices = [
         (layer, head) for layer, heads in enumerate(layers) for head in (None, *range(heads if heads > 1 else 0))
     ]
@@ -54,13 +54,13 @@ def word_alignments(
     the tokeniser runs together and for texts longer than the model; UsageError for heads that are not there.
     """
     encoded = [_encode(translator, pair, number) for number, pair in enumerate(pairs)]
-    found: list[tuple[Alignment, ...]] = [()] * len(pairs)
-    asked = [row for row in encoded if row.source and row.target]
-    for group in ([asked[index] for index in part] for part in groups([row.size for row in asked])):
+    results: list[tuple[Alignment, ...]] = [()] * len(pairs)
+    complete = [row for row in encoded if row.source and row.target]
+    for group in ([complete[index] for index in part] for part in groups([row.size for row in complete])):
         for row, maps in zip(group, _maps(translator, group, heads), strict=True):
-            found[row.number] = tuple(_words(pairs[row.number], row, weights) for weights in maps)
+            results[row.number] = tuple(_words(pairs[row.number], row, weights) for weights in maps)
     nothing = tuple(Alignment.of((), (), np.zeros((0, 0))) for _ in heads)
-    return [alignments or nothing for alignments in found]
+    return [alignments or nothing for alignments in results]
 
 
 def score_heads(
@@ -72,8 +72,8 @@ def score_heads(
     """
     for number, (pair, links) in enumerate(zip(pairs, gold, strict=True), start=1):
         require_words(links.possible, (pair.source, pair.target), f"{where}:{number}")
-    found = word_alignments(translator, pairs, heads)
-    return [link_scores([each[place].hard() for each in found], gold) for place in range(len(heads))]
+    alignments = word_alignments(translator, pairs, heads)
+    return [link_scores([each[place].hard() for each in alignments], gold) for place in range(len(heads))]
 
 
 def best_head(
@@ -107,9 +107,9 @@ def _maps(translator: Translator, group: Sequence[_Encoded], heads: Sequence[Hea
     """Of each pair and head the rows of its target's tokens over its source's tokens."""
     source = Batch.of([[*row.source, EOS] for row in group])
     target = Batch.of([[BOS, *row.target, EOS] for row in group])
-    with record(translator.model) as seen:
+    with record(translator.model) as recording:
         translator.model(source, target)
-    sites = crossings(seen, (target.length - 1, source.length))
+    sites = crossings(recording, (target.length - 1, source.length))
     maps = [choose(sites, head).float().numpy() for head in heads]
     for place, row in enumerate(group):
         yield [

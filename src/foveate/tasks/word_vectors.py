@@ -91,8 +91,8 @@ class WordVectorsTask:
 
     def __init__(self, config: WordVectorsConfig, sentences: Iterable[Sequence[str]]) -> None:
         """Raises DataError for a text in which no word is frequent enough."""
-        kept = [list(sentence) for sentence in sentences]
-        counts = Counter(word for sentence in kept for word in sentence)
+        rows = [list(sentence) for sentence in sentences]
+        counts = Counter(word for sentence in rows for word in sentence)
         words = sorted((word for word in counts if counts[word] >= config.min_count), key=lambda w: (-counts[w], w))
         if len(words) < 2:
             raise DataError(
@@ -100,7 +100,7 @@ class WordVectorsTask:
                 "Give more text, or lower min_count."
             )
         self.config, self.lexicon = config, Lexicon(tuple(words), config.buckets, config.grams)
-        known = [[self.lexicon.numbers[word] for word in sentence if word in self.lexicon.numbers] for sentence in kept]
+        known = [[self.lexicon.numbers[word] for word in sentence if word in self.lexicon.numbers] for sentence in rows]
         self.text = np.concatenate([np.array(row, dtype=np.int64) for row in known])
         self.sentence = np.repeat(np.arange(len(known)), [len(row) for row in known])
         shares = np.bincount(self.text) / len(self.text)

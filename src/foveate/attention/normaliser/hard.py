@@ -214,15 +214,15 @@ def choices() -> Iterator[list[Choice]]:
 
     >>> from foveate.attention import Attention, Hard
     >>> attention, x = Attention(normaliser=Hard(mode="sample")), torch.zeros(1, 1, 4, 2)
-    >>> with choices() as made:
+    >>> with choices() as taken:
     ...     context = attention.run(x, x, x)
-    >>> made[0].log_probability.exp().flatten(), made[0].entropy.shape
+    >>> taken[0].log_probability.exp().flatten(), taken[0].entropy.shape
     (tensor([0.2500, 0.2500, 0.2500, 0.2500]), torch.Size([1, 1, 4]))
     """
-    made: list[Choice] = []
-    token = listener.set(made.append)
+    taken: list[Choice] = []
+    token = listener.set(taken.append)
     try:
-        yield made
+        yield taken
     finally:
         listener.reset(token)
 

@@ -102,4 +102,4 @@ def context(
     vector = form.vector.float() / temperature
     bias = None if formula.bias is None else formula.bias(at).float() / temperature
     features = form.of_query(query), key_features, vector, values
-    return pairwise_triton.attend(*features, seen=seen_under(rule, at), bias=bias, leak=form.slope)
+    return pairwise_triton.attend(*features, sight=seen_under(rule, at), bias=bias, leak=form.slope)

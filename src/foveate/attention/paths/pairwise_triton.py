@@ -62,7 +62,7 @@ def attend(
     vector: Float[Tensor, "#heads hidden"],
     value: Float[Tensor, "batch heads key value_dim"],
     *,
-    seen: Seen | None = None,
+    sight: Seen | None = None,
     bias: Float[Tensor, "#batch #heads #query #key"] | None = None,
     leak: float | None = None,
 ) -> Float[Tensor, "batch heads query value_dim"]:
@@ -74,7 +74,7 @@ def attend(
     """
     key = key.expand(-1, query.shape[1], -1, -1)
     context: Tensor = _Attend.apply(
-        query.float(), key.float(), vector.float(), value.contiguous(), bias, seen or Seen(), leak
+        query.float(), key.float(), vector.float(), value.contiguous(), bias, sight or Seen(), leak
     )
     return context
 
@@ -88,16 +88,16 @@ class _Attend(torch.autograd.Function):
         vector: Tensor,
         value: Tensor,
         bias: Tensor | None,
-        seen: Seen,
+        sight: Seen,
         leak: float | None,
     ) -> Tensor:
-        call = _Call(query, key, vector, bias, seen, leak)
+        call = _Call(query, key, vector, bias, sight, leak)
         if value.shape[3] <= WIDEST:
             context, statistic = call.attend(value)
         else:
             context, statistic = call.attend_by_blocks(value)
         ctx.save_for_backward(query, key, vector, value, bias, context, statistic)
-        ctx.seen, ctx.leak = seen, leak
+        ctx.seen, ctx.leak = sight, leak
         return context
 
     @staticmethod
@@ -111,12 +111,12 @@ class _Attend(torch.autograd.Function):
 
 
 def _defined(
-    seen: Seen, leak: float | None, query: Tensor, key: Tensor, vector: Tensor, value: Tensor, bias: Tensor | None
+    sight: Seen, leak: float | None, query: Tensor, key: Tensor, vector: Tensor, value: Tensor, bias: Tensor | None
 ) -> Tensor:
-    visible = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=query.device) if seen.mask is None else seen.mask
-    if seen.query_at is not None and seen.key_at is not None:
-        behind = seen.query_at - seen.key_at
-        visible = visible & (behind <= seen.left) & (-behind <= seen.right)
+    visible = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=query.device) if sight.mask is None else sight.mask
+    if sight.query_at is not None and sight.key_at is not None:
+        behind = sight.query_at - sight.key_at
+        visible = visible & (behind <= sight.left) & (-behind <= sight.right)
     key, values = silence(visible, key, value.float())
     sums = query[..., :, None, :] + key[..., None, :, :]
     terms = torch.tanh(sums) if leak is None else leaky_relu(sums, leak)
@@ -129,7 +129,7 @@ class _Call:
     """The inputs as the kernels read them."""
 
     def __init__(
-        self, query: Tensor, key: Tensor, vector: Tensor, bias: Tensor | None, seen: Seen, leak: float | None
+        self, query: Tensor, key: Tensor, vector: Tensor, bias: Tensor | None, sight: Seen, leak: float | None
     ) -> None:
         self.kernels = _kernels()
         self.batch, self.heads, self.queries, _ = query.shape
@@ -140,7 +140,7 @@ class _Call:
         self.near = near if leak is None else torch.zeros_like(near)
         self.by_row = tuple(self._padded(features) for features in (query, key))
         self.by_unit = tuple(features.mT.contiguous() for features in self.by_row)
-        self.seen, self.seen_arguments = seen, self._visible(seen)
+        self.seen, self.seen_arguments = sight, self._visible(sight)
         self.bias_strides = (0, 0, 0, 0) if bias is None else self._strides(bias)
         self.grid_heads = self.batch * self.heads
 
@@ -247,12 +247,12 @@ class _Call:
         present = {name: part is not None for name, part in parts.items()}
         return {"HIDDEN": self.hidden, "LEAKY": self.leak is not None, "PLAIN": not self.query.is_cuda, **present}
 
-    def _visible(self, seen: Seen) -> tuple[Any, ...]:
+    def _visible(self, sight: Seen) -> tuple[Any, ...]:
         """Mask and positions, and all their strides."""
-        mask = None if seen.mask is None else seen.mask.view(torch.uint8)
+        mask = None if sight.mask is None else sight.mask.view(torch.uint8)
         strides = (0, 0, 0, 0) if mask is None else self._strides(mask)
         positions, ahead = [], []
-        for at in (seen.query_at, seen.key_at):
+        for at in (sight.query_at, sight.key_at):
             at = None if at is None else at.flatten(2).to(torch.int32).contiguous()
             positions.append(at)
             ahead += [0, 0] if at is None else [at.stride(axis) if at.shape[axis] > 1 else 0 for axis in (0, 1)]
@@ -263,8 +263,8 @@ class _Call:
 
     def _padded(self, features: Tensor) -> Tensor:
         """Exponentials, or in heads that are not near the features, with zeros up to whole tiles."""
-        kept = torch.where(self.near[..., None, None], (2 * features).exp(), features)
-        return pad(_even(kept), (0, 0, 0, -features.shape[2] % TILE)).contiguous()
+        operand = torch.where(self.near[..., None, None], (2 * features).exp(), features)
+        return pad(_even(operand), (0, 0, 0, -features.shape[2] % TILE)).contiguous()
 
     def _rows(self, width: int) -> tuple[int, int]:
         """How many queries a tile has, and how many warps work on it."""
@@ -309,8 +309,8 @@ def _agrees(device: torch.device) -> bool:
     """Whether the kernels give, for one small case, what plain torch gives, forward and backward."""
     generator = torch.Generator().manual_seed(0)
     shapes = ((1, 2, 5, 6), (1, 2, 7, 6), (2, 6), (1, 2, 7, 4))
-    given = [torch.randn(shape, generator=generator, dtype=torch.float32) for shape in shapes]
-    inputs = [tensor.to(device).requires_grad_() for tensor in given]
+    tensors = [torch.randn(shape, generator=generator, dtype=torch.float32) for shape in shapes]
+    inputs = [tensor.to(device).requires_grad_() for tensor in tensors]
     query, key, vector, value = inputs
     scores = (torch.tanh(query[..., :, None, :] + key[..., None, :, :]) * vector[:, None, None]).sum(-1)
     contexts = (scores.softmax(-1) @ value, attend(query, key, vector, value))

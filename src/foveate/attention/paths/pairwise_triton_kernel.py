@@ -215,9 +215,9 @@ def differentiate(
     if LEAKY:
         for _ in range(others):
             both = a + tl.load(b, mask=is_unit, other=0.0)[None, :]
-            given = tl.load(g, mask=is_row, other=0.0)[:, None]
-            t = given * tl.where(both > 0.0, 1.0, leak)
-            value += tl.where(given == 0.0, 0.0, t * both)  # a hidden pair may hold NaN
+            incoming = tl.load(g, mask=is_row, other=0.0)[:, None]
+            t = incoming * tl.where(both > 0.0, 1.0, leak)
+            value += tl.where(incoming == 0.0, 0.0, t * both)  # a hidden pair may hold NaN
             square += t
             b += HIDDEN
             g += grad_column
@@ -238,14 +238,14 @@ def differentiate(
     else:
         for _ in range(others):
             r = 1.0 / (1.0 + tl.exp(2.0 * (a + tl.load(b, mask=is_unit, other=0.0)[None, :])))
-            given = tl.load(g, mask=is_row, other=0.0)[:, None]
-            t = tl.where(given == 0.0, 0.0, given * r)  # a hidden pair may hold NaN
+            incoming = tl.load(g, mask=is_row, other=0.0)[:, None]
+            t = tl.where(incoming == 0.0, 0.0, incoming * r)  # a hidden pair may hold NaN
             value += t
-            square += tl.where(given == 0.0, 0.0, t * r)
+            square += tl.where(incoming == 0.0, 0.0, t * r)
             b += HIDDEN
             g += grad_column
     place = slopes + head * slope_stride + rows[:, None] * HIDDEN + units[None, :]
-    found = square if LEAKY else value - square
-    tl.store(place, tl.load(place, mask=inside, other=0.0) + found, mask=inside)
+    gradient = square if LEAKY else value - square
+    tl.store(place, tl.load(place, mask=inside, other=0.0) + gradient, mask=inside)
     if VALUES:
         tl.store(values + (head * tiles + tile) * HIDDEN + units, tl.sum(value, 0), mask=is_unit)

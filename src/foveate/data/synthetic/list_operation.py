@@ -41,13 +41,13 @@ def list_operations(
     Reference: Nangia and Bowman 2018; lengths, depth and arguments as in Tay et al. 2021, section 2.2.1.
     """
     generator = random.Random(seed)
-    made = 0
-    while made < count:
+    complete = 0
+    while complete < count:
         tokens: list[str] = []
         grower = _Grower(generator, arguments, value_probability)
         value = grower.grow(tokens, generator.randint(shortest, longest), depth)
         if shortest <= len(tokens) <= longest:
-            made += 1
+            complete += 1
             yield Labelled([LIST_TOKENS.index(token) + 1 for token in tokens], value)
 
 

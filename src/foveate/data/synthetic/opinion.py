@@ -32,8 +32,8 @@ def opinions(
     the cinema was half full. the music was dreadful. the cinema was half full. = 0
     """
     generator = random.Random(seed)
-    made = 0
-    while made < count:
+    complete = 0
+    while complete < count:
         size, text, balance = generator.randint(longest // 2, longest), "", 0
         while True:
             sentence, verdict = _sentence(generator, fillers, denied)
@@ -41,7 +41,7 @@ def opinions(
                 break
             text, balance = f"{text} {sentence}".lstrip(), balance + verdict
         if balance and text:
-            made += 1
+            complete += 1
             yield Labelled([byte + 1 for byte in text.encode()], int(balance > 0))
 
 

@@ -80,12 +80,12 @@ class _Foreign:
 
 _CONTENTS: dict[str, tuple[type, Callable[[Any], Tokeniser]]] = {
     ByteTokeniser.kind: (_Nothing, lambda _: ByteTokeniser()),
-    CharacterTokeniser.kind: (_Symbols, lambda said: CharacterTokeniser(said.symbols)),
-    WordTokeniser.kind: (_Words, lambda said: WordTokeniser(said.symbols, lowercase=said.lowercase)),
-    SentencePieceTokeniser.kind: (_Pieces, lambda said: SentencePieceTokeniser(said.decoded)),
-    MarianTokeniser.kind: (_Numbered, lambda said: MarianTokeniser(said.decoded, said.symbols)),
-    HuggingFaceTokeniser.kind: (_Foreign, lambda said: HuggingFaceTokeniser.of(said.content)),
-    BERTTokeniser.kind: (_Foreign, lambda said: BERTTokeniser.of(said.content)),
+    CharacterTokeniser.kind: (_Symbols, lambda record: CharacterTokeniser(record.symbols)),
+    WordTokeniser.kind: (_Words, lambda record: WordTokeniser(record.symbols, lowercase=record.lowercase)),
+    SentencePieceTokeniser.kind: (_Pieces, lambda record: SentencePieceTokeniser(record.decoded)),
+    MarianTokeniser.kind: (_Numbered, lambda record: MarianTokeniser(record.decoded, record.symbols)),
+    HuggingFaceTokeniser.kind: (_Foreign, lambda record: HuggingFaceTokeniser.of(record.content)),
+    BERTTokeniser.kind: (_Foreign, lambda record: BERTTokeniser.of(record.content)),
 }
 """What each kind's `content` has to be, and what is made of it."""
 

@@ -112,8 +112,8 @@ class HuggingFaceTokeniser(Tokeniser):
     def id_of(self, role: Role) -> int | None:
         """The id of a special token; None where the tokeniser has none."""
         name = self.names.get(role)
-        found = None if name is None else self.inner.token_to_id(name)
-        return None if found is None else int(found)
+        id = None if name is None else self.inner.token_to_id(name)
+        return None if id is None else int(id)
 
     @cached_property
     def special(self) -> frozenset[int]:
@@ -125,11 +125,11 @@ class HuggingFaceTokeniser(Tokeniser):
 
 def _settings(folder: Path) -> dict[str, Any]:
     """What the files beside a tokeniser say about it."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
         if (folder / name).exists():
-            found |= read_json(folder / name)
-    return found
+            settings |= read_json(folder / name)
+    return settings
 
 
 def _roles() -> Sequence[str]:

@@ -91,10 +91,10 @@ def vocabulary(folder: Path, side: Literal["source", "target"]) -> dict[str, int
     path = own if side == "target" and own.exists() else folder / "vocab.json"
     if not path.exists():
         raise DataError(f"{folder} has no {path.name}. Fetch it too: it numbers the pieces of text.")
-    found = read_json(path)
-    if not found or not all(type(number) is int and 0 <= number < MOST for number in found.values()):
+    numbers = read_json(path)
+    if not numbers or not all(type(number) is int and 0 <= number < MOST for number in numbers.values()):
         raise DataError(f"{path} is no vocabulary: it does not give a number to each piece. Fetch the folder anew.")
-    return {str(piece): number for piece, number in found.items()}
+    return {str(piece): number for piece, number in numbers.items()}
 
 
 def order_of(vocab: Mapping[str, int], *, pad: int, end: int) -> list[int]:

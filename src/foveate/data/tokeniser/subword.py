@@ -151,12 +151,12 @@ def _reason(error: RuntimeError) -> str:
 def processor(model: bytes) -> Any:
     """SentencePiece's own object. Raises DataError for bytes that are no model of it."""
     try:
-        made = sentencepiece_package().SentencePieceProcessor(model_proto=model)
-        made.encode("a")  # an empty one says only now that it is none
-        made.decode_pieces(["a"])
+        inner = sentencepiece_package().SentencePieceProcessor(model_proto=model)
+        inner.encode("a")  # an empty one says only now that it is none
+        inner.decode_pieces(["a"])
     except (RuntimeError, TypeError):
         raise DataError("The bytes are no SentencePiece model, or a damaged one.") from None
-    return made
+    return inner
 
 
 def sentencepiece_package() -> Any:

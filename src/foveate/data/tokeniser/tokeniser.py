@@ -86,8 +86,8 @@ class Tokeniser(Protocol):
         surfaces = self.surfaces(text) if any(map(self.unknown, ids)) else []
         if len(surfaces) != len(ids):
             surfaces = self.pieces(ids)
-        found = (surface for token, surface in zip(ids, surfaces, strict=True) if self.unknown(token))
-        return list(dict.fromkeys(surface.strip(" ▁") for surface in found if surface.strip(" ▁")))
+        unknown = (surface for token, surface in zip(ids, surfaces, strict=True) if self.unknown(token))
+        return list(dict.fromkeys(surface.strip(" ▁") for surface in unknown if surface.strip(" ▁")))
 
     def digest(self) -> str:
         """SHA-256 of kind and content: two tokenisers with the same digest do the same."""
@@ -103,15 +103,15 @@ def read_content(path: Path) -> tuple[str, dict[str, Any]]:
     """Kind and content of a saved tokeniser. Raises DataError when the file is missing or not as it was written."""
     try:
         record = parse_json(read_file(path))
-        found, kind, digest, content = (record[key] for key in ("format", "kind", "digest", "content"))
+        version, kind, digest, content = (record[key] for key in ("format", "kind", "digest", "content"))
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such tokeniser file. Is this the folder of a finished `train`?") from None
     except OSError as error:
         raise DataError(f"{path}: the tokeniser cannot be read: {error.strerror}.") from None
     except (ValueError, KeyError, TypeError):
         raise DataError(f"{path} is damaged or no tokeniser file. Restore it from a copy of the run.") from None
-    if found != FORMAT:
-        raise DataError(f"{path} has the format {found!r}; this version of foveate reads {FORMAT!r}.")
+    if version != FORMAT:
+        raise DataError(f"{path} has the format {version!r}; this version of foveate reads {FORMAT!r}.")
     if not isinstance(content, dict) or _digest(str(kind), content) != digest:
         raise DataError(
             f"{path} has changed since it was written: its digest differs. Restore it from a copy of the run."

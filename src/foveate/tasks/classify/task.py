@@ -149,7 +149,7 @@ class ClassifyTask(LabellingTask[Classifier]):
                 what=reader.what,
                 max_length=limit,
                 path=parts.path(part),
-                given=part == "valid" and config.data.valid_data is not None,
+                lenient=part == "valid" and config.data.valid_data is not None,
                 rare=parts.warning if part == "train" else "",
             )
             require_examples(data[part], part, reports[part])

@@ -126,8 +126,8 @@ def score(
     total, right, count = 0.0, 0, 0
     for rows in blocks_in_turn(tokens, data.block_length, data.rows, context=context):
         text = Batch.of([row.tokens for row in rows])
-        asked = torch.cat([torch.arange(len(row.tokens) - 1) >= row.known for row in rows])
-        logits, target = model(model.read(text))[asked], model.predicted(text)[asked]
+        scored = torch.cat([torch.arange(len(row.tokens) - 1) >= row.known for row in rows])
+        logits, target = model(model.read(text))[scored], model.predicted(text)[scored]
         total += float(cross_entropy(logits, target))
         right += int((logits.argmax(-1) == target).sum())
         count += len(target)

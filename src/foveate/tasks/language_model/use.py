@@ -152,7 +152,7 @@ class Generator(Looking):
             min_length=0 if endless else config.min_length,
             max_length=limit,
         )
-        found = decode(
+        groups = decode(
             self.model,
             self.model.start(Batch.of([read[:-1]] * count), beam_size(config)),
             sentences=count,
@@ -163,7 +163,7 @@ class Generator(Looking):
             examples=range(first, first + count),
         )
         return [
-            Continuation(prompt, self._text(read, best, lines), best) for hypotheses in found for best in hypotheses
+            Continuation(prompt, self._text(read, best, lines), best) for hypotheses in groups for best in hypotheses
         ]
 
     def evaluate(self, lines: Iterable[str], *, context: int = 0) -> dict[str, float]:
@@ -189,8 +189,8 @@ class Generator(Looking):
         """
         require_text(text)
         read = self.fitting(text)
-        seen = observed(self.model, lambda: self.model(Batch.of([read])))
-        return traced(self.model, seen, self._labels(read, text), text, attending=ATTENDING)
+        observation = observed(self.model, lambda: self.model(Batch.of([read])))
+        return traced(self.model, observation, self._labels(read, text), text, attending=ATTENDING)
 
     @torch.inference_mode()
     def align(self, text: str, *, layer: int | None = None) -> Alignment | None:
@@ -264,7 +264,7 @@ class GuestGenerator(Generator):
                 f"The prompt has {len(read)} tokens, but the model has {positions} positions for it and what follows. "
                 "Shorten the prompt; nothing is cut off silently."
             )
-        found = decode(
+        groups = decode(
             self.model,
             self.model.start(Batch.of([read[:-1]] * count), beam_size(config)),
             sentences=count,
@@ -274,7 +274,7 @@ class GuestGenerator(Generator):
             examples=range(first, first + count),
         )
         return [
-            Continuation(prompt, self._text(read, best, lines), best) for hypotheses in found for best in hypotheses
+            Continuation(prompt, self._text(read, best, lines), best) for hypotheses in groups for best in hypotheses
         ]
 
     def evaluate(self, lines: Iterable[str], *, context: int = 0) -> dict[str, float]:

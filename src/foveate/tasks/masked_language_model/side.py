@@ -106,8 +106,8 @@ class MaskedLanguageModelSide(TextSide):
         for line in validation_lines(data):
             tokens = data.tokeniser.encode(line)
             parts = [tokens[: len(tokens) // 3], tokens[len(tokens) // 3 + 1 :]]
-            asked = GAP.join(text_of(data.tokeniser, part) for part in parts)
-            samples.append((asked, line, model.fill(asked).text, model.align(asked)))
+            question = GAP.join(text_of(data.tokeniser, part) for part in parts)
+            samples.append((question, line, model.fill(question).text, model.align(question)))
         return samples
 
     def trial(self, model: Filler) -> str:

@@ -100,11 +100,13 @@ class Filler(Looking):
         tokens, places = self.ids_and_gaps(text, gap)
         logits = self.model.logits(self.hidden(tokens)[torch.tensor(places)])[:, : self.tokeniser.vocab_size]
         logits[:, : len(SPECIALS)] = -torch.inf
-        found = logits.softmax(-1).topk(min(best, logits.shape[1] - len(SPECIALS)))
-        pieces = [self.tokeniser.pieces(row) for row in found.indices.tolist()]
-        for place, row in zip(places, found.indices.tolist(), strict=True):
+        best_tokens = logits.softmax(-1).topk(min(best, logits.shape[1] - len(SPECIALS)))
+        pieces = [self.tokeniser.pieces(row) for row in best_tokens.indices.tolist()]
+        for place, row in zip(places, best_tokens.indices.tolist(), strict=True):
             tokens[place] = row[0]
-        choices = tuple(tuple(zip(*pair, strict=True)) for pair in zip(pieces, found.values.tolist(), strict=True))
+        choices = tuple(
+            tuple(zip(*pair, strict=True)) for pair in zip(pieces, best_tokens.values.tolist(), strict=True)
+        )
         filled = text_of(self.tokeniser, tokens[len(self.frame.begin) : -1])
         return Filling(filled if self.config.segments is None else filled.replace("\n", TAB), choices)
 
@@ -115,8 +117,8 @@ class Filler(Looking):
         """
         require_text(text)
         tokens, places = self.ids_and_gaps(text, gap)
-        seen = observed(self.model, lambda: self.hidden(tokens))
-        return traced(self.model, seen, self._labels(text, gap, tokens, places), text)
+        observation = observed(self.model, lambda: self.hidden(tokens))
+        return traced(self.model, observation, self._labels(text, gap, tokens, places), text)
 
     @torch.inference_mode()
     def align(self, text: str, *, gap: str = GAP, layer: int | None = None) -> Alignment | None:
@@ -127,10 +129,10 @@ class Filler(Looking):
         """
         tokens, places = self.ids_and_gaps(text, gap)
         pieces = self._labels(text, gap, tokens, places)
-        seen = self_attention(self.model, lambda: self.hidden(tokens), pieces, layer=layer)
-        if seen is None or not places:
-            return seen
-        return Alignment.of(pieces, [gap] * len(places), seen.weights[places])
+        alignment = self_attention(self.model, lambda: self.hidden(tokens), pieces, layer=layer)
+        if alignment is None or not places:
+            return alignment
+        return Alignment.of(pieces, [gap] * len(places), alignment.weights[places])
 
     def evaluate(self, lines: Iterable[str]) -> dict[str, float]:
         """Loss, perplexity and accuracy of the gaps in a text, which are drawn as those of validation are.
@@ -251,9 +253,11 @@ class GuestFiller(Filler):
         tokens, places = self.ids_and_gaps(text, gap)
         shares = self.model.logits(self.hidden(tokens)[torch.tensor(places)]).softmax(-1)
         shares[:, sorted(number for number in self.tokeniser.special if number < shares.shape[1])] = 0.0
-        found = shares.topk(min(best, shares.shape[1]))
-        pieces = [self.tokeniser.pieces(row) for row in found.indices.tolist()]
-        choices = tuple(tuple(zip(*pair, strict=True)) for pair in zip(pieces, found.values.tolist(), strict=True))
+        best_tokens = shares.topk(min(best, shares.shape[1]))
+        pieces = [self.tokeniser.pieces(row) for row in best_tokens.indices.tolist()]
+        choices = tuple(
+            tuple(zip(*pair, strict=True)) for pair in zip(pieces, best_tokens.values.tolist(), strict=True)
+        )
         first, *parts = self.parts(text, gap)
         filled = first + "".join(row[0].removeprefix("##") + part for row, part in zip(pieces, parts, strict=True))
         return Filling(filled, choices)

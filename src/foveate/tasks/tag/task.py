@@ -174,7 +174,7 @@ class TagTask(LabellingTask[Tagger | PieceTagger]):
                 max_length=longest(config),
                 measure=vocabulary.length,
                 path=parts.path(part),
-                given=part == "valid" and config.data.valid_data is not None,
+                lenient=part == "valid" and config.data.valid_data is not None,
                 rare=parts.warning if part == "train" else "",
             )
             require_examples(data[part], part, reports[part])

@@ -101,8 +101,8 @@ class SentenceTagger(Looking):
         require_text(text)
         words = self._words(text)
         self._require_positions(words, 1)
-        seen = observed(self.model, lambda: self.model(self._batch([words])))
-        return traced(self.model, seen, self.vocabulary.labels_of(words), text, attending=ATTENDING)
+        observation = observed(self.model, lambda: self.model(self._batch([words])))
+        return traced(self.model, observation, self.vocabulary.labels_of(words), text, attending=ATTENDING)
 
     def strange(self, text: str) -> list[str]:
         """The words of a text that the model has no way to read whole, each once: its vocabulary lacks the word, and
@@ -122,8 +122,8 @@ class SentenceTagger(Looking):
 
     def predict(self, examples: Sequence[Tagged]) -> Predicted:
         """Tags beside the right ones, to be scored."""
-        found = [list(one.tags) for one in self.tag([example.words for example in examples])]
-        return Predicted(labels=found, gold=[list(example.tags) for example in examples])
+        predicted = [list(one.tags) for one in self.tag([example.words for example in examples])]
+        return Predicted(labels=predicted, gold=[list(example.tags) for example in examples])
 
     def _words(self, sentence: str | Sequence[str]) -> tuple[str, ...]:
         if isinstance(sentence, str):

@@ -55,13 +55,13 @@ class Engine:
         reasons = self._exported.refuses(config)
         if reasons:
             raise UsageError(f"The engine {self.name} cannot decode so: {'; '.join(reasons)}. Leave out --engine.")
-        found = self._exported.decode(sources, limits, config)
-        left = [index for index, hypotheses in enumerate(found) if hypotheses is None]
+        results = self._exported.decode(sources, limits, config)
+        left = [index for index, hypotheses in enumerate(results) if hypotheses is None]
         if left:
             again, allowed, numbers = ([values[at] for at in left] for values in (sources, limits, examples))
             for index, hypotheses in zip(left, self._step(self.model, again, allowed, numbers, config), strict=True):
-                found[index] = hypotheses
-        return [hypotheses for hypotheses in found if hypotheses is not None]
+                results[index] = hypotheses
+        return [hypotheses for hypotheses in results if hypotheses is not None]
 
     def _fits(self, sources: Sequence[Sequence[int]]) -> bool:
         """Whether a table of positions, where there is one, is long enough."""
@@ -84,14 +84,14 @@ class Engine:
 
 def availability(model: Seq2Seq | None = None) -> dict[str, str]:
     """Why an engine cannot be had, for this model or on this machine; empty where it can."""
-    found = {"own": ""}
+    reasons_of = {"own": ""}
     for name, package in PACKAGES.items():
         missing = "" if find_spec(package) else "not installed (pip install 'foveate[export]')"
         reasons: list[str] = []
         if model is not None and not missing:
             reasons = onnx_refusals(model) if name == "onnx" else ctranslate2_refusals(model)
-        found[name] = missing or "; ".join(reasons)
-    return found
+        reasons_of[name] = missing or "; ".join(reasons)
+    return reasons_of
 
 
 def _limits(model: Seq2Seq, sources: Sequence[Sequence[int]], config: DecodeConfig) -> list[int]:

@@ -69,9 +69,9 @@ def linked_tokens(links: Int[Tensor, "links 3"]) -> int:
     return len(links[:, [0, 2]].unique(dim=0))
 
 
-def guided_weights(seen: Recording, batch: PairBatch, head: Head) -> Float[Tensor, "batch target source"]:
+def guided_weights(recording: Recording, batch: PairBatch, head: Head) -> Float[Tensor, "batch target source"]:
     """The chosen map of every pair in a batch that the model has just read."""
-    return choose(crossings(seen, (batch.target.length - 1, batch.source.length)), head)
+    return choose(crossings(recording, (batch.target.length - 1, batch.source.length)), head)
 
 
 def require_guidable(model: nn.Module) -> None:

@@ -62,13 +62,13 @@ class Pairs:
         if data.valid_source is not None:
             return
         total = sum(1 for _ in self._file("train"))
-        wanted = min(data.held_out, total // 10)
-        if wanted < 1:
+        size = min(data.held_out, total // 10)
+        if size < 1:
             raise DataError(
                 f"{data.source} has {counted(total, 'pair')}: too few to hold some out for validation. "
                 "Give at least 10, or validation files with --valid-source (data.valid_source) and --valid-target."
             )
-        drawn = np.random.default_rng(seed).choice(total, size=wanted, replace=False)
+        drawn = np.random.default_rng(seed).choice(total, size=size, replace=False)
         self.drawn = frozenset((drawn + 1).tolist())
 
     def __call__(self, part: str) -> Iterator[Pair]:

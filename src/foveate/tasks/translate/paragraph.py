@@ -101,13 +101,13 @@ def sentences(text: str) -> list[str]:
             "To translate a line of several sentences one by one, foveate needs sentencex: "
             "`pip install sentencex`. Or translate it as it stands, with --no-split."
         ) from None
-    found: list[str] = []
+    parts: list[str] = []
     for part in segment("en", text):
-        if found and not part.strip():
-            found[-1] += part
+        if parts and not part.strip():
+            parts[-1] += part
         else:
-            found.append(part)
-    return found if "".join(found) == text else [text]
+            parts.append(part)
+    return parts if "".join(parts) == text else [text]
 
 
 def _between(parts: Sequence[str]) -> tuple[str, ...]:

@@ -278,8 +278,8 @@ class TranslateSide(TranslationSubject):
 
 def _alignment(translator: Translator, translation: Translation, arguments: argparse.Namespace) -> Alignment:
     """Where the model looked, by the attention that options name."""
-    wanted = Head.wanted(arguments.layer, arguments.head, arguments.when, translator.head)
-    (alignment,) = translator.align([translation], wanted)
+    choice = Head.wanted(arguments.layer, arguments.head, arguments.when, translator.head)
+    (alignment,) = translator.align([translation], choice)
     return alignment
 
 

@@ -172,9 +172,9 @@ class TranslateTask:
         if batch.links is None:
             return Loss(self.model.loss(batch.source, batch.target, label_smoothing=smoothing), count)
         guide = self.config.guide
-        with record(self.model, gradient=True) as seen:
+        with record(self.model, gradient=True) as recording:
             total = self.model.loss(batch.source, batch.target, label_smoothing=smoothing)
-        taught = guidance(guided_weights(seen, batch, guide.place), batch.links, guide.place)
+        taught = guidance(guided_weights(recording, batch, guide.place), batch.links, guide.place)
         return Loss(total + guide.weight * taught, count)
 
     def validate(self) -> dict[str, float]:
@@ -188,18 +188,18 @@ class TranslateTask:
         for step in range(plan.steps_per_epoch):
             batch = self.validation.batch(plan.examples(step))
             target = Seq2Seq.predicted(batch.target)
-            with record(self.model, gradient=True) if batch.links is not None else nullcontext() as seen:
+            with record(self.model, gradient=True) if batch.links is not None else nullcontext() as recording:
                 logits = self.model(batch.source, batch.target)
-            if batch.links is not None and seen is not None:
+            if batch.links is not None and recording is not None:
                 head = self.config.guide.place
-                aside += float(guidance(guided_weights(seen, batch, head), batch.links, head))
+                aside += float(guidance(guided_weights(recording, batch, head), batch.links, head))
                 linked += linked_tokens(batch.links)
             total += float(cross_entropy(logits, target))
             right += int((logits.argmax(-1) == target).sum())
             count += len(target)
         loss = total / count
-        found = {"loss": loss, "perplexity": float(np.exp(min(loss, 700.0))), "accuracy": right / count}
-        return {**found, "alignment": aside / linked} if linked else found
+        figures = {"loss": loss, "perplexity": float(np.exp(min(loss, 700.0))), "accuracy": right / count}
+        return {**figures, "alignment": aside / linked} if linked else figures
 
     def describe(self, batch: PairBatch) -> str:
         """The stored examples of a batch, and the first of them as text."""

@@ -182,8 +182,8 @@ def _bahdanau(embedding: int, hidden: int, maxout: int, **more: Any) -> dict[str
 
 def _training(total: int, chosen: _Chosen, allowance: Allowance) -> dict[str, Any]:
     # An epoch is about total · 40 / max_tokens steps for sentences: some 30 epochs for small data, 10 for large.
-    wanted = min(max(total // 5, 2_000), 50_000) * 4096 // chosen.max_tokens
-    steps = allowance.steps(wanted, pace=chosen.pace)
+    desired = min(max(total // 5, 2_000), 50_000) * 4096 // chosen.max_tokens
+    steps = allowance.steps(desired, pace=chosen.pace)
     interval = max(steps // 20, 100)
     return {
         "steps": steps,

@@ -47,12 +47,12 @@ class TranslationSubject(Side):
     def require_measured(self, config: Any) -> None:
         require_measured(config, config.train.metric)
 
-    def require_given(self, task: TranslateTask, asked: Asked) -> None:
-        super().require_given(task, asked)
-        decoded = [name for name in asked.metrics if name in METRICS]
-        references = [pair.target for pair in _pairs(task.config, asked)] if decoded else []
+    def require_given(self, task: TranslateTask, request: Asked) -> None:
+        super().require_given(task, request)
+        decoded = [name for name in request.metrics if name in METRICS]
+        references = [pair.target for pair in _pairs(task.config, request)] if decoded else []
         evaluate(references, references, decoded)  # what cannot be scored is said before the training
-        if asked.test and "alignment" in asked.metrics:
+        if request.test and "alignment" in request.metrics:
             raise UsageError(
                 "compare.metrics: alignment is measured by links, and test pairs have none here. Leave compare.test "
                 "(--test-source) out, and it is measured on the validation pairs."
@@ -85,43 +85,43 @@ class TranslationSubject(Side):
         _write(folder / "valid.tsv", [pair for pair in pairs("valid") if pair.source.strip() and pair.target.strip()])
         return {"source": "train.tsv", "valid_source": "valid.tsv", "target": None, "columns": [0, 1]}
 
-    def score(self, task: TranslateTask, config: TranslateConfig, folder: Path, asked: Asked) -> Scored:
+    def score(self, task: TranslateTask, config: TranslateConfig, folder: Path, request: Asked) -> Scored:
         """Decoded text of every line is scored, as `foveate evaluate` scores the same file.
 
         An empty source has an empty translation, which counts; an empty reference is refused before the training. What
         is measured of forced text, such as perplexity, leaves out pairs with an empty side, as training does.
         """
-        decoded = [name for name in asked.metrics if name in METRICS]
-        values = self._forced(task, config, folder, asked) if len(decoded) < len(asked.metrics) else {}
+        decoded = [name for name in request.metrics if name in METRICS]
+        values = self._forced(task, config, folder, request) if len(decoded) < len(request.metrics) else {}
         if not decoded:
-            return Scored(values=self.pick(values, asked.metrics))
-        pairs = _pairs(config, asked)
+            return Scored(values=self.pick(values, request.metrics))
+        pairs = _pairs(config, request)
         translations = self.in_use(task).translate([pair.source for pair in pairs])
         texts, references = [translation.text for translation in translations], [pair.target for pair in pairs]
         values |= dict(zip(decoded, (score.value for score in evaluate(texts, references, decoded)), strict=True))
         lengths, unit = measured_lengths([pair.source for pair in pairs])
         buckets = []
-        for end, numbers in grouped(lengths, asked.lengths).items():
+        for end, numbers in grouped(lengths, request.lengths).items():
             ours, theirs = ([side[number] for number in numbers] for side in (texts, references))
             (score,) = evaluate(ours, theirs, decoded[:1])
             buckets.append(Bucket(longest=end, count=len(numbers), value=score.value))
-        return Scored(values=self.pick(values, asked.metrics), buckets=buckets, unit=unit)
+        return Scored(values=self.pick(values, request.metrics), buckets=buckets, unit=unit)
 
-    def _forced(self, task: TranslateTask, config: TranslateConfig, folder: Path, asked: Asked) -> dict[str, float]:
+    def _forced(self, task: TranslateTask, config: TranslateConfig, folder: Path, request: Asked) -> dict[str, float]:
         """What `validate` measures, on the test data if there are any."""
         validation = task.validation
-        if asked.test:
+        if request.test:
             sides, limit = (task.source_tokeniser, task.target_tokeniser), self.longest(config)
-            task.validation, _ = prepare(folder / "data" / "test", _pairs(config, asked), *sides, max_length=limit)
+            task.validation, _ = prepare(folder / "data" / "test", _pairs(config, request), *sides, max_length=limit)
         figures = task.validate()
         task.validation = validation
         return in_percent(figures)
 
 
-def _pairs(config: TranslateConfig, asked: Asked) -> list[Pair]:
+def _pairs(config: TranslateConfig, request: Asked) -> list[Pair]:
     data = config.data
-    if asked.test:
-        return list(read_pairs(asked.test["source"], asked.test.get("target"), columns=asked.columns))
+    if request.test:
+        return list(read_pairs(request.test["source"], request.test.get("target"), columns=request.columns))
     assert data.valid_source is not None
     return list(data.read(data.valid_source, data.valid_target))
 

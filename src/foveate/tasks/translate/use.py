@@ -184,8 +184,8 @@ class Translator(Looking):
         results: list[Translation] = [Translation(text, (), ()) for text in texts]
         for group in groups([len(source) * beam_size(config) for source in sources]):
             examples = [first + index for index in group]
-            found = self.engine.decode([sources[index] for index in group], examples, config)
-            for index, hypotheses in zip(group, found, strict=True):
+            decoded_group = self.engine.decode([sources[index] for index in group], examples, config)
+            for index, hypotheses in zip(group, decoded_group, strict=True):
                 decoded = tuple(self.target_tokeniser.decode(best.tokens) for best in hypotheses)
                 results[index] = Translation(texts[index], decoded, tuple(hypotheses))
         return results
@@ -226,11 +226,11 @@ class Translator(Looking):
             source = [*self.source_tokeniser.encode(translation.source), EOS]
             best = translation.hypotheses[0].tokens if translation.hypotheses else ()
             end = [EOS] if translation.finished else []
-            with record(self.model) as seen:
+            with record(self.model) as recording:
                 self.model(Batch.of([source]), Batch.of([[BOS, *best, *end]]))
             columns = [*self.source_tokeniser.labels(translation.source), END]
             rows = [*self.target_tokeniser.pieces(best), *(END for _ in end)]
-            (weights,) = choose(crossings(seen, (len(rows), len(columns))), head).float().numpy()
+            (weights,) = choose(crossings(recording, (len(rows), len(columns))), head).float().numpy()
             if head.when == "consuming":
                 rows, weights = rows[:-1], weights[1:]
             alignments.append(Alignment.of(columns, rows, weights))
@@ -266,7 +266,7 @@ def trace_of(
     best = translation.hypotheses[0].tokens
     end = [EOS] if translation.finished else []
     batch = Batch.of([source]), Batch.of([[BOS, *best, *end]])
-    seen = observed(translator.model, lambda: translator.model(*batch))
+    observation = observed(translator.model, lambda: translator.model(*batch))
     written = [*translator.target_tokeniser.pieces(best), *(END for _ in end)]
     tracks = {
         "source": _placed(
@@ -282,8 +282,8 @@ def trace_of(
         configuration=_plain(getattr(translator.model, "config", None)),
         dtype=str(weight.dtype).removeprefix("torch."),
     )
-    trace = Trace.of(seen, tracks, pedigree=pedigree, gold=gold)
-    trace = replace(trace, opens=_opening(translator, seen, (len(written), len(source))))
+    trace = Trace.of(observation, tracks, pedigree=pedigree, gold=gold)
+    trace = replace(trace, opens=_opening(translator, observation, (len(written), len(source))))
     if not trace.sites:
         raise UsageError(
             "This model has no attention to look at: it reads the source through one fixed vector. `foveate train "
@@ -292,9 +292,9 @@ def trace_of(
     return trace
 
 
-def _opening(translator: Translator, seen: Observation, shape: tuple[int, int]) -> tuple[str, int | None] | None:
+def _opening(translator: Translator, observation: Observation, shape: tuple[int, int]) -> tuple[str, int | None] | None:
     """The cross-attention, and the head, that alignments show: see `Translator.align`."""
-    across = crossings(seen, shape)
+    across = crossings(observation, shape)
     if not across:
         return None
     layer = max(len(across) - 2, 0) if translator.head.layer is None else translator.head.layer
@@ -307,8 +307,8 @@ def _placed(track: Track, tokeniser: Tokeniser) -> Track:
     if spans is None or track.text is None:
         return track
     text = normalise(track.text)
-    found, end = spans(text), float(len(text))
-    offsets = [*((float(first), float(last)) for first, last in found), *[(end, end)] * (len(track) - len(found))]
+    placed, end = spans(text), float(len(text))
+    offsets = [*((float(first), float(last)) for first, last in placed), *[(end, end)] * (len(track) - len(placed))]
     return replace(track, text=text, offsets=tuple(offsets))
 
 
@@ -330,5 +330,5 @@ def read_translation(folder: Path | str) -> tuple[Transformer, MarianTokeniser, 
     source, target = (MarianTokeniser.read(folder, side, **ends) for side in sides)
     orders = {side: order_of(vocabulary(folder, side), **ends) for side in sides}
     model = from_marian(*renumbered(config, tensors, **orders))
-    said = read_json(folder / GENERATION) if (folder / GENERATION).exists() else config
-    return model, source, target, BeamConfig(beam=setting(said, "num_beams", 4), forbid=(PAD,))
+    settings = read_json(folder / GENERATION) if (folder / GENERATION).exists() else config
+    return model, source, target, BeamConfig(beam=setting(settings, "num_beams", 4), forbid=(PAD,))

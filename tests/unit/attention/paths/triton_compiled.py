@@ -68,11 +68,11 @@ def main() -> None:
     seen, bias = Seen(at.real, at.query, at.key, 2, 0), Alibi(2)(at)
     for capability in DATA_CENTRE:
         AbsentGPU.capability = capability
-        compile_for("a window, padding and a bias", (2, 2, 70, 70, 64, 64), seen=seen, bias=bias)
+        compile_for("a window, padding and a bias", (2, 2, 70, 70, 64, 64), sight=seen, bias=bias)
         compile_for("wide values", (1, 1, 64, 64, 64, 256))
         compile_for("wide bfloat16 values", (1, 1, 64, 64, 64, 256), torch.bfloat16)
     compile_for("values wider than a tile", (1, 1, 64, 64, 64, 300))
-    compile_for("graph attention", (2, 2, 70, 70, 64, 64), seen=seen, leak=0.2)
+    compile_for("graph attention", (2, 2, 70, 70, 64, 64), sight=seen, leak=0.2)
     compile_for("one of everything", (1, 1, 1, 1, 1, 1))
     print(json.dumps(told))
 
