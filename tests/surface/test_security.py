@@ -270,7 +270,7 @@ def test_a_manifest_names_only_files_of_its_own_folder(tmp_path: Path) -> None:
 )
 def test_the_steps_of_sentence_transformers_are_read_strictly(content: str, tmp_path: Path) -> None:
     (tmp_path / "modules.json").write_text(content)
-    with pytest.raises(DataError, match=r"modules.json (is no list of steps|has a step)"):
+    with pytest.raises(DataError, match=r"modules.json (is not a list of steps|has a step)"):
         EmbeddingConfig.read(tmp_path)
 
 

@@ -88,7 +88,7 @@ class BatchPlan:
     def __str__(self) -> str:
         return (
             f"{len(self._source):,} pairs in {self.steps_per_epoch:,} batches of up to {self.max_tokens:,} tokens, "
-            f"of which {100 * self.padding_fraction:.1f} % are padding"
+            f"{100 * self.padding_fraction:.1f} % padding"
         )
 
     def _arrangement(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:

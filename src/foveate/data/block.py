@@ -1,4 +1,4 @@
-"""One long text in blocks: which stretch of tokens forms which row of which batch, as a pure function of the step."""
+"""One long text in blocks: the stretch of tokens in each row of each batch, as a pure function of the step."""
 
 import itertools
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ class BlockPlan:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """A stretch of a text, of which the first tokens may only be there to be read."""
+    """A stretch of a text. Its first tokens may be context that is read but not predicted."""
 
     tokens: Integer[np.ndarray, " length_and_next"]
     known: int = 0

@@ -226,8 +226,8 @@ def prepare_rows(
 ) -> tuple[LabelledData, LabelledReport]:
     """Store examples as rows; `what` they are is said in the report.
 
-    Raises DataError for a label that `labels` lacks; with `lenient`, as for a file of validation examples, such a row is
-    left out and reported, unless most are such.
+    Raises DataError for a label that `labels` lacks; with `lenient`, as for a file of validation examples, such a row
+    is left out and reported, unless most are such.
     """
     tally, source = _Tally(what, max_length, labels, path, lenient), rows.input
     more = () if source.axes is None else ("places",) if source.axes else ("edges",)

@@ -19,7 +19,7 @@ from foveate.suggestion import missing_file
 STDIN = "standard input"
 _CELL = 60
 MAX_LINE_BYTES = 1 << 24
-"""A longer line is no sentence: a file of another kind, or a bomb in a compressed one."""
+"""A longer line is not a sentence: the file is of another kind, or a decompression bomb."""
 
 
 class Pair(NamedTuple):
@@ -62,7 +62,7 @@ def require_texts(texts: object, *, lists: bool = False) -> None:
     for number, text in enumerate(texts, start=1):
         words = lists and isinstance(text, Sequence) and all(isinstance(word, str) for word in text)
         if not isinstance(text, str) and not words:
-            raise TypeError(f"Text {number} of the list is no text but {type(text).__name__}: {reprlib.repr(text)}.")
+            raise TypeError(f"Text {number} of the list is not a text but {type(text).__name__}: {reprlib.repr(text)}.")
 
 
 def read_lines(path: Path | str) -> Iterator[str]:
@@ -242,7 +242,7 @@ def _line(raw: bytes, name: str, number: int, offset: int) -> str:
         _refuse(name, number, f"{byte} is not UTF-8. {_convert(name, encoding)}")
     if "\0" in text:
         at = offset + body.index(0)
-        _refuse(name, number, f"a zero byte at offset {at:,}: this is no UTF-8 text. {_convert(name, 'UTF-16')}")
+        _refuse(name, number, f"a zero byte at offset {at:,}: the text is not UTF-8. {_convert(name, 'UTF-16')}")
     return normalise(text.removeprefix("\ufeff") if offset == 0 else text)
 
 

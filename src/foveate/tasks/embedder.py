@@ -159,14 +159,14 @@ def _pooled(hidden: Float[Tensor, "tokens dim"], packing: Packing, mode: Mode) -
 
 
 def _steps(path: Path) -> list[dict[str, Any]]:
-    """What becomes of a text, one step after the other."""
+    """The modules that a text passes through, in order."""
     try:
         steps = parse_json(read_file(path))
     except ValueError:
         steps = None
     if isinstance(steps, list) and all(map(_is_step, steps)):
         return steps
-    raise DataError(f"{path} is no list of steps with a type and a path. Fetch the folder anew.")
+    raise DataError(f"{path} is not a list of steps with a type and a path. Download the folder again.")
 
 
 def _is_step(step: object) -> bool:
@@ -179,9 +179,9 @@ def _modes(pooling: dict[str, Any], folder: Path) -> tuple[Mode, ...]:
     names = [name for name, chosen in pooling.items() if name.startswith("pooling_mode_") and chosen is True]
     unknown = [name for name in names if name not in MODES]
     if unknown:
-        raise DataError(f"{folder} pools by {', '.join(unknown)}, which is not known here.")
+        raise DataError(f"{folder} uses the pooling {', '.join(unknown)}, which foveate does not support.")
     if not names:
-        raise UsageError(f"{folder} says no way to make one vector of a text. Give an EmbeddingConfig.")
+        raise UsageError(f"{folder} does not specify a pooling method. Give an EmbeddingConfig.")
     # In the order in which sentence-transformers puts them one after the other.
     return tuple(
         MODES[name]

@@ -1,6 +1,6 @@
-"""An entry of the list of tasks: what commands have to know before they import torch.
+"""An entry in the list of tasks: what commands need to know before they import torch.
 
-These are plain classes: to import `dataclasses` takes as long as the rest of `foveate --help`.
+These are plain classes because importing `dataclasses` takes as long as the rest of `foveate --help`.
 """
 
 import argparse
@@ -27,18 +27,18 @@ class Verb:
         placeholder: str = "TEXT",
         options: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
     ) -> None:
-        """`input` and `run` are the help of the inputs and of the model's folder, `placeholder` is how the help writes
-        an input, `epilog` has examples and says what is printed, `options` adds what only this command takes.
+        """`input` and `run` are the help texts of the inputs and of the model's folder, `placeholder` stands for an
+        input in the usage line, `epilog` has examples and describes the output, `options` adds options of this command.
         """
         self.name, self.summary, self.epilog, self.options = name, summary, epilog, options
         self.input, self.run, self.placeholder = input, run, placeholder
 
 
 class Entry:
-    """A task: its name, what it is about, the files that it reads, and its command.
+    """A task: its name, a summary, the files that it reads, and its command.
 
-    The rest is in the package `home`: its `side.py` has `SIDE`, an instance of a subclass of `foveate.tasks.side.Side`,
-    and is imported when a command first asks for it.
+    Everything else is in the package `home`. Its module `side` defines `SIDE`, an instance of a subclass of
+    `foveate.tasks.side.Side`, and is imported when a command first needs it.
     """
 
     def __init__(
@@ -55,15 +55,15 @@ class Entry:
     ) -> None:
         self.name, self.home, self.summary, self.verb = name, home, summary, verb
         self.files = files
-        """Settings of `data` that name files, and options of the same names, each with its help. The first is the one
-        without which there is nothing to train on; `foveate evaluate` takes it too."""
+        """Settings of `data` that name files, which are options of the same names too, each with its help text. The
+        first one is required for training and is also an option of `foveate evaluate`."""
         self.tests = tests or {}
-        """Files that `foveate compare` may measure on, by the setting of `data` that they stand for, each with its
-        help."""
+        """Files of test data for `foveate compare`, by the setting of `data` that they replace, each with its help
+        text."""
         self.lengths = lengths or {}
-        """Lengths of an example that `foveate plan` may be given, each with its help."""
+        """Lengths of an example, which are options of `foveate plan`, each with its help text."""
         self.reads_columns = reads_columns
-        """Whether a file may be a table, of which `--columns` are read."""
+        """Whether a file may be a table whose columns `--columns` selects."""
 
     @property
     def first(self) -> str:
@@ -71,7 +71,7 @@ class Entry:
 
     @cached_property
     def side(self) -> "Side":
-        """What commands ask of the task. Raises TypeError where a part of it is missing."""
+        """The task's implementation of the commands. Raises TypeError when the module does not define `SIDE`."""
         side: Side | None = getattr(importlib.import_module(f"{self.home}.side"), "SIDE", None)
         if side is None:
             raise TypeError(f"{self.home}.side needs SIDE, an instance of a subclass of foveate.tasks.side.Side.")

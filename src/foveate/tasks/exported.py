@@ -75,7 +75,7 @@ def export(
         )
     out = Path(out)
     if out.is_file() or (out.exists() and any(out.iterdir()) and not (out / DESCRIPTION).exists()):
-        raise UsageError(f"{out} is there and is no earlier export. Name another folder, or remove it.")
+        raise UsageError(f"{out} exists and is not an earlier export. Name another folder, or remove it.")
     task = read_run(run_folder(run)).task
     if task not in TASKS:
         raise UsageError(f"{run} is a run of the task {task}, which is not exported. Its own commands run it.")

@@ -58,18 +58,18 @@ class Sight:
 
 
 class Side(ABC):
-    """What commands ask of a task. A subclass that lacks a part cannot be made: Python names what is missing."""
+    """What commands need from a task. An incomplete subclass cannot be instantiated: Python names what is missing."""
 
     lower: ClassVar[frozenset[str]] = frozenset({"loss", "perplexity"})
-    """Metrics of which less is better."""
+    """Metrics whose smaller values are better."""
     per_token: ClassVar[frozenset[str]] = frozenset({"loss", "perplexity", "accuracy"})
-    """Metrics that another tokeniser would count otherwise, so that they compare nothing between tokenisers."""
+    """Metrics per token, which cannot be compared between tokenisers."""
     not_data: ClassVar[frozenset[str]] = NOT_DATA
-    """Parts of its configuration that do not change what is in a run's folder of data."""
+    """Parts of the configuration that do not change the prepared data of a run."""
     engines: ClassVar[tuple[str, ...]] = ("onnx",)
-    """What a trained model may be exported for."""
+    """The engines that a trained model can be exported for."""
 
-    # What it is.
+    # Definition.
 
     @property
     @abstractmethod
@@ -84,16 +84,16 @@ class Side(ABC):
     @property
     @abstractmethod
     def task(self) -> type[Any]:
-        """What training fits, with the class methods `prepare(config, folder)` and `open(config, folder)`."""
+        """The class that training fits, with the class methods `prepare(config, folder)` and `open(config, folder)`."""
 
     @property
     @abstractmethod
     def validated(self) -> tuple[str, ...]:
-        """What training validates by."""
+        """The metrics of validation during training."""
 
     @cached_property
     def run_config(self) -> Any:
-        """The task's configuration and how to train: what `config.json` of a run holds."""
+        """The task's configuration together with that of training, as `config.json` of a run has it."""
         config, require = self.config, self.require_measured
 
         def check(self: Any) -> None:

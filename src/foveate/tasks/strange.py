@@ -1,12 +1,12 @@
-"""What a model has never seen in a text, said once."""
+"""Notes about words or characters that a model does not know, each reported once."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 MOST = 8
-"""Words or characters that a sentence names."""
+"""The largest number of words or characters that one note lists."""
 BROKEN = "\ufffd"
-"""Stands for bytes that are no letter."""
+"""The replacement character for invalid UTF-8."""
 
 
 @runtime_checkable
@@ -17,14 +17,14 @@ class Reader(Protocol):
 
 
 class Strangers:
-    """Names what the vocabulary of a model lacks, text by text; what was named once is not named again."""
+    """Reports words or characters that the vocabulary of a model lacks, each of them once."""
 
     def __init__(self, reader: Reader, say: Callable[[str], None]) -> None:
         self.reader, self.say = reader, say
         self.named = set[str]()
 
     def note(self, texts: Sequence[str]) -> None:
-        """Say what is strange in some texts."""
+        """Report unknown words or characters in texts."""
         for text in texts:
             unknown = [each for each in self.reader.strange(text) if each not in self.named]
             if unknown:
@@ -32,20 +32,20 @@ class Strangers:
                 self.say(warning(unknown, self._smaller(text)))
 
     def broken(self, text: str) -> str:
-        """What a model wrote, with a word about bytes in it that are no letters."""
+        """The text that a model generated, unchanged; reports invalid UTF-8 or unknown tokens in it."""
         if BROKEN in text and BROKEN not in self.named:
             self.named.add(BROKEN)
-            self.say(f"Where {BROKEN} stands, the model wrote a part of a letter, or what its vocabulary lacks.")
+            self.say(f"{BROKEN} marks incomplete characters, or tokens that the vocabulary lacks.")
         return text
 
     def _smaller(self, text: str) -> str:
-        """The text in small letters, where these are known."""
+        """The text in lower case if the vocabulary knows all of that, else an empty string."""
         lower = text.lower()
         return lower if lower != text and not self.reader.strange(lower) else ""
 
 
 def warning(unknown: Sequence[str], smaller: str = "") -> str:
-    """A sentence about what is strange.
+    """A note about unknown words or characters.
 
     >>> warning(["H", "E"], "hello")
     "The model has never seen 'H', 'E': what it says about them is a guess. It knows small letters: 'hello'."

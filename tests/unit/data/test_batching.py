@@ -32,7 +32,7 @@ def test_one_long_pair_does_not_make_all_batches_small() -> None:
 
 def test_the_plan_describes_itself() -> None:
     plan = BatchPlan(np.array([2, 4] * 500), np.array([4, 4] * 500), max_tokens=4000, seed=0)
-    assert str(plan) == "1,000 pairs in 2 batches of up to 4,000 tokens, of which 12.5 % are padding"
+    assert str(plan) == "1,000 pairs in 2 batches of up to 4,000 tokens, 12.5 % padding"
 
 
 def test_a_pair_that_no_batch_can_hold_is_named() -> None:

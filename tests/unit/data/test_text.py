@@ -96,7 +96,7 @@ def test_utf_16_is_recognised_with_and_without_its_mark(tmp_path: Path) -> None:
     )
     path = written(tmp_path / "a.txt", "one\n".encode("utf-16-le"))
     assert refusal(path) == (
-        f"{path}:1: a zero byte at offset 1: this is no UTF-8 text. If it is UTF-16, convert it: "
+        f"{path}:1: a zero byte at offset 1: the text is not UTF-8. If it is UTF-16, convert it: "
         f"iconv -f UTF-16 -t UTF-8 {path} > converted.txt"
     )
 

@@ -235,7 +235,7 @@ def test_a_changed_tokeniser_is_refused(saved: Path) -> None:
 
 def test_a_cut_tokeniser_is_refused(saved: Path) -> None:
     saved.write_bytes(saved.read_bytes()[:-30])
-    assert refusal(saved) == f"{saved} is damaged or no tokeniser file. Restore it from a copy of the run."
+    assert refusal(saved) == f"{saved} is damaged or not a tokeniser file. Restore it from a copy of the run."
 
 
 def test_every_flipped_bit_is_noticed_or_harmless(saved: Path) -> None:

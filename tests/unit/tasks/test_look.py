@@ -182,7 +182,7 @@ def test_what_is_no_text_is_refused_in_a_sentence() -> None:
     for verb in verbs:
         with pytest.raises(TypeError, match=r"^A text or a list of texts is needed, not int: 5\.$"):
             verb(5)
-        with pytest.raises(TypeError, match=r"^Text 2 of the list is no text but int: 5\.$"):
+        with pytest.raises(TypeError, match=r"^Text 2 of the list is not a text but int: 5\.$"):
             verb(["the ___", 5])
     for make in READERS:
         with pytest.raises(TypeError, match="not int"):

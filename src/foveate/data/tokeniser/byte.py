@@ -33,7 +33,7 @@ class ByteTokeniser(Tokeniser):
         return [FIRST + byte for byte in normalise(text).encode("utf-8")]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Bytes that are no UTF-8, as a model may write them, are shown as �."""
+        """Invalid UTF-8, which a model may generate, is shown as �."""
         # 0xFF occurs in no UTF-8 text, so an unknown id becomes �.
         known = (max(token - FIRST, -1) % 256 for token in require_known(ids, self.vocab_size) if token > EOS)
         return bytes(known).decode("utf-8", "replace")

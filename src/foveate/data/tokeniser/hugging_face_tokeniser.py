@@ -117,7 +117,7 @@ class HuggingFaceTokeniser(Tokeniser):
 
     @cached_property
     def special(self) -> frozenset[int]:
-        """Ids that are no text."""
+        """Ids of special tokens, which do not stand for text."""
         marked = {number for number, token in self.inner.get_added_tokens_decoder().items() if token.special}
         named = {self.inner.token_to_id(name) for name in self.names.values()}
         return frozenset(marked | (named - {None}))

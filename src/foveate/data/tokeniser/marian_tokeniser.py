@@ -50,7 +50,9 @@ class MarianTokeniser(Tokeniser):
         try:
             return cls(path.read_bytes(), [labels.get(number, f"<{number}>") for number in rest])
         except (DataError, RuntimeError):
-            raise DataError(f"{path} is no SentencePiece model, or damaged. Fetch the folder anew.") from None
+            raise DataError(
+                f"{path} is not a SentencePiece model, or it is damaged. Download the folder again."
+            ) from None
 
     def encode(self, text: str) -> list[int]:
         text = normalise(text)
@@ -93,7 +95,7 @@ def vocabulary(folder: Path, side: Literal["source", "target"]) -> dict[str, int
         raise DataError(f"{folder} has no {path.name}. Fetch it too: it numbers the pieces of text.")
     numbers = read_json(path)
     if not numbers or not all(type(number) is int and 0 <= number < MOST for number in numbers.values()):
-        raise DataError(f"{path} is no vocabulary: it does not give a number to each piece. Fetch the folder anew.")
+        raise DataError(f"{path} is not a vocabulary: it must map each piece to a number. Download the folder again.")
     return {str(piece): number for piece, number in numbers.items()}
 
 

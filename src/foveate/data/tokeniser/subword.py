@@ -149,13 +149,13 @@ def _reason(error: RuntimeError) -> str:
 
 
 def processor(model: bytes) -> Any:
-    """SentencePiece's own object. Raises DataError for bytes that are no model of it."""
+    """SentencePiece's own object. Raises DataError for bytes that are not one of its models."""
     try:
         inner = sentencepiece_package().SentencePieceProcessor(model_proto=model)
-        inner.encode("a")  # an empty one says only now that it is none
+        inner.encode("a")  # an empty model fails only here
         inner.decode_pieces(["a"])
     except (RuntimeError, TypeError):
-        raise DataError("The bytes are no SentencePiece model, or a damaged one.") from None
+        raise DataError("The bytes are not a SentencePiece model, or they are damaged.") from None
     return inner
 
 

@@ -109,7 +109,7 @@ def read_content(path: Path) -> tuple[str, dict[str, Any]]:
     except OSError as error:
         raise DataError(f"{path}: the tokeniser cannot be read: {error.strerror}.") from None
     except (ValueError, KeyError, TypeError):
-        raise DataError(f"{path} is damaged or no tokeniser file. Restore it from a copy of the run.") from None
+        raise DataError(f"{path} is damaged or not a tokeniser file. Restore it from a copy of the run.") from None
     if version != FORMAT:
         raise DataError(f"{path} has the format {version!r}; this version of foveate reads {FORMAT!r}.")
     if not isinstance(content, dict) or _digest(str(kind), content) != digest:

@@ -29,7 +29,7 @@ from foveate.tasks.text_task import TextConfig, load_text_model, text_of, tokens
 
 ATTENDING = "`foveate train language_model` with --set model=gpt trains one that attends."
 NEVER = (PAD, BOS, UNKNOWN)
-"""Tokens that are no text."""
+"""Special tokens, which are never generated."""
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ class MaskedLanguageModelSide(TextSide):
         return super().evaluate(arguments)
 
     def samples(self, model: Filler, data: TextData) -> list[Sample]:
-        """Lines, of which a third token from the middle is asked for."""
+        """Lines, each with a gap at the token after its first third."""
         samples: list[Sample] = []
         for line in validation_lines(data):
             tokens = data.tokeniser.encode(line)

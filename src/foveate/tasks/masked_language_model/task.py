@@ -84,10 +84,10 @@ class GapBatch:
 
     text: Batch
     place: Int[Tensor, " gaps"]
-    """Of the gaps, among the real tokens, text after text."""
+    """Indices of the gaps among the real tokens, text after text."""
     answer: Int[Tensor, " gaps"]
     segments: Int[Tensor, "batch length"] | None = None
-    """Which text of its pair each token belongs to; None where rows are no pairs."""
+    """The text of the pair, 0 or 1, that each token belongs to; None where rows are single texts."""
 
     @classmethod
     def of(
@@ -101,7 +101,7 @@ class GapBatch:
     ) -> "GapBatch":
         """Rows with a begin token before each: the vector that stands for the whole.
 
-        Where rows are in segments, their ends are no gaps: they say where the second begins.
+        Where rows are in segments, end tokens are never gaps: they mark where the second segment begins.
         """
         whole = Batch.of([np.concatenate([[BOS], row]) for row in rows])
         ids = whole.ids.numpy()

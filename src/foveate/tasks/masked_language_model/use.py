@@ -47,7 +47,7 @@ class Filling:
 
 @dataclass(frozen=True)
 class Frame:
-    """The tokens of a model that are no text."""
+    """The special tokens that a model puts around a text and in its gaps."""
 
     begin: list[int]
     gap: int
@@ -137,7 +137,7 @@ class Filler(Looking):
     def evaluate(self, lines: Iterable[str]) -> dict[str, float]:
         """Loss, perplexity and accuracy of the gaps in a text, which are drawn as those of validation are.
 
-        Raises DataError for a text without lines, or with one that is no pair where pairs are read.
+        Raises DataError for a text without lines, and for a line without a tab where the model reads pairs.
         """
         return score(self.model, self._rows(list(lines)), self.config, self.tokeniser.vocab_size)
 

@@ -152,7 +152,7 @@ class TagSide(LabellingSide[SentenceTagger, Tagged]):
             meanings["pieces"] = (
                 f"{BOS}, the ids of {PIECES} of every word{before}, {EOS}; {UNKNOWN} for a word without any"
             )
-            meanings["logits"] = f"at each piece, of which a word's first one counts: {LOGITS}"
+            meanings["logits"] = f"at each piece, where the first piece of each word counts: {LOGITS}"
         return Exported(tagger.model, tagger.vocabulary.save, meanings)
 
 

@@ -87,7 +87,9 @@ class Vocabulary:
         words, in_pieces = load_tokeniser(run / WORDS), PIECES in digests
         spelling = load_tokeniser(run / (PIECES if in_pieces else CHARACTERS))
         if not isinstance(words, WordTokeniser):
-            raise DataError(f"{run / WORDS} is no list of words, which a tagger reads. Restore the file of this run.")
+            raise DataError(
+                f"{run / WORDS} is not a word vocabulary, which a tagger needs. Restore the file of this run."
+            )
         vocabulary = cls(words, spelling, Labels.load(run / LABELS), in_pieces)
         require_digests(run, {**vocabulary.digests, LABELS: vocabulary.labels.digest()}, digests)
         return vocabulary

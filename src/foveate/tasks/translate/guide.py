@@ -102,8 +102,8 @@ class Links:
     def __call__(self, pair: Pair, source: Sequence[int], target: Sequence[int]) -> list[tuple[int, int]]:
         """Every piece of a word has the links of its word.
 
-        Raises DataError, with the line, for what is no link, for links to words that are not there, and for text
-        whose words cannot be told from its pieces.
+        Raises DataError, with the line, for malformed links, for links to words that do not exist, and for text whose
+        pieces cross word boundaries.
         """
         (links,) = parse_pharaoh([self.lines[pair.line - 1]], self.where, first=pair.line)
         texts, place = (pair.source, pair.target), f"{self.where}:{pair.line}"
