@@ -1,4 +1,4 @@
-"""What a layer costs, computed from the objects: arithmetic, steps that wait for one another, and the longest path.
+"""The cost of a layer, computed from the objects: arithmetic, steps that wait for one another, and the longest path.
 
 The three columns of the lectures' table (Vaswani et al. 2017, table 1): per layer, how much is computed, how much of it
 cannot run at the same time, and how many operations lie between two positions that influence one another.
@@ -88,10 +88,10 @@ def table(length: int, dim: int, *, kernel: int = 3, neighbourhood: int = 8) -> 
 
 
 def longest_path(visibility: Visibility, length: int) -> int | float:
-    """Layers after which every position has heard of all that can ever reach it: the largest distance in the graph.
+    """Layers after which every position has received from all that can reach it: the largest distance in the graph.
 
-    A position hears of what it sees in one layer. Pairs that no number of layers joins (the future, under `causal()`)
-    do not count; infinite if there are no others.
+    In one layer a position receives from those that it sees. Pairs that no number of layers
+    connects (the future, under `causal()`) do not count; infinite if there are no others.
 
     >>> from foveate.attention import causal, window
     >>> longest_path(everything(), 9), longest_path(causal(), 9), longest_path(window(left=2, right=2), 9)
@@ -99,20 +99,20 @@ def longest_path(visibility: Visibility, length: int) -> int | float:
     """
     visible = visibility(Positions.of(length, length)).expand(1, 1, length, length)[0, 0]
     alone = torch.eye(length, dtype=torch.bool)
-    powers = [visible | alone]  # heard within 1, 2, 4, 8 … layers
+    powers = [visible | alone]  # connected within 1, 2, 4, 8 … layers
     while not torch.equal(farther := _joined(powers[-1], powers[-1]), powers[-1]):
         powers.append(farther)
     if torch.equal(powers[-1], alone):
         return math.inf if length > 1 else 0
-    heard, layers = alone, 0
+    connected, layers = alone, 0
     for exponent, power in reversed(list(enumerate(powers))):
-        if not torch.equal(farther := _joined(heard, power), powers[-1]):
-            heard, layers = farther, layers + 2**exponent
+        if not torch.equal(farther := _joined(connected, power), powers[-1]):
+            connected, layers = farther, layers + 2**exponent
     return layers + 1
 
 
 def _joined(one: Bool[Tensor, "length length"], other: Bool[Tensor, "length length"]) -> Bool[Tensor, "length length"]:
-    """What is heard over the ways of one and then of the other."""
+    """The pairs that the edges of one and then of the other connect."""
     return one.float() @ other.float() > 0
 
 

@@ -19,10 +19,10 @@ SIZES, FEWER = (256, 1024, 4096), 512
 ROOM, PATIENCE = 2**31, 8e3
 """Bytes and milliseconds of one forward and backward pass that are too much."""
 WIDTH, KERNEL, NEAR = 512, 3, 64
-"""Of the layers that the lectures compare."""
+"""Sizes of the layers that the lectures compare."""
 HEADS, HEAD_DIM = 8, 64
 ROUNDS, ENOUGH = 6, 2.0
-"""A job is repeated so often, or, from the second time on, until it took so many seconds in all."""
+"""Repetitions of a job; after the second they end when they have taken so many seconds in all."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Job:
     trains: bool = True
     """Whether there is anything to take gradients for."""
     plan: dict[str, Any] | None = None
-    """The path that is taken, its arithmetic and its memory."""
+    """The chosen path, its arithmetic and its memory."""
 
 
 def job(entry: Entry, size: int) -> Job:
@@ -56,13 +56,13 @@ def job(entry: Entry, size: int) -> Job:
 
 
 def timed(entry: Entry, size: int) -> tuple[Mechanism, Tensor, Any]:
-    """The mechanism that is timed, what it is given for query, key and value, and where that stands."""
+    """The timed mechanism, its input for query, key and value, and their positions."""
     mechanism = built(sized(entry.config, size), dim=HEAD_DIM, heads=HEADS)
     return mechanism, torch.randn(1, HEADS, size, HEAD_DIM, requires_grad=True), placed(entry, size, HEADS)
 
 
 def measure(every: list[Entry], before: dict[str, Any], *, with_layers: bool) -> dict[str, Any]:
-    """The figures of these parts, beside those of the others from before."""
+    """The figures of these parts, added to the earlier ones of the others."""
     torch.set_num_threads(1)
     machine.tune()
     mechanisms = dict(before["mechanisms"])
@@ -115,7 +115,7 @@ class Bare(nn.Module):
 
 
 def layers() -> dict[str, Callable[[Tensor], Tensor]]:
-    """What `complexity.table` counts, and nothing more: attention without projections, and Elman's recurrence."""
+    """Exactly the operations that `complexity.table` counts: attention without projections, and Elman's recurrence."""
     recurrence = nn.RNN(WIDTH, WIDTH, bias=False, batch_first=True)
     convolution = nn.Conv1d(WIDTH, WIDTH, KERNEL, padding=KERNEL // 2, bias=False)
     return {

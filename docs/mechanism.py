@@ -1,4 +1,4 @@
-"""What has a page in docs/mechanisms: every part that a configuration can name, and how to build one to look at."""
+"""The parts that have a page in docs/mechanisms: all that a configuration can name, and an example of each."""
 
 import inspect
 import json
@@ -23,7 +23,7 @@ from foveate.nn.position_vector import PositionConfig
 from foveate.nn.ran_layer import RANLayer
 
 DIM, HEADS = 16, 2
-"""Of what is only built to be read or drawn."""
+"""Sizes of the examples that are drawn."""
 SITE = "model.block.encoder_attention"
 RULES = {
     "everything": "everything()",
@@ -55,7 +55,7 @@ IN_PYTHON = {
     "same_segment": (same_segment(), "Attention(visibility=causal() & same_segment()).run(query, key, value, at=at)"),
     "predicate": (predicate(even), "Attention(visibility=causal() & predicate(even)).run(query, key, value)"),
 }
-"""Rules that a file cannot say: one needs positions with segments, the other a function."""
+"""Rules that a configuration cannot name: one needs positions with segments, the other a function."""
 
 
 @dataclass(frozen=True)
@@ -65,13 +65,13 @@ class Entry:
     section: str
     kind: str
     subject: Any
-    """Whose docstring explains it."""
+    """The object whose docstring explains the part."""
     setting: str
     """The line of TOML that chooses it, or of Python where no file can."""
     config: Any
-    """Builds what is drawn and timed."""
+    """Builds the example that is drawn and timed."""
     whole: Any = None
-    """What the subject is a layer of, with a docstring of its own."""
+    """The network that has the subject as a layer, with a docstring of its own."""
 
     @property
     def title(self) -> str:
@@ -79,7 +79,7 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """Of its files: a rule and a mechanism may share a kind."""
+        """The name of its files: a rule and a mechanism may share a kind."""
         return f"{self.section}-{self.kind}".replace("_", "-")
 
 
@@ -127,7 +127,7 @@ def members(union: Any) -> list[type]:
 
 
 def to_toml_line(config: Any) -> str:
-    """A configuration as an inline table, with what is not a default."""
+    """A configuration as an inline table, without its default values."""
     given = {field.name: getattr(config, field.name) for field in fields(config) if field.default is MISSING}
     return (
         "{"
@@ -142,7 +142,7 @@ def built(config: Any, *, dim: int = DIM, heads: int = HEADS) -> Any:
 
 
 def sized(config: Any, length: int) -> Any:
-    """The same with room for so many positions, where there is a limit."""
+    """The same configuration with room for so many positions, where there is a limit."""
     if isinstance(config, AttentionConfig):
         return replace(config, score=sized(config.score, length))
     limit = getattr(config, "max_length", None)
@@ -150,7 +150,7 @@ def sized(config: Any, length: int) -> Any:
 
 
 def placed(entry: Entry, length: int, heads: int = HEADS) -> Positions | None:
-    """The positions of a mechanism that reads more of them than where things stand."""
+    """The positions for a mechanism that reads more than the places of queries and keys."""
     at = Positions.of(length, length)
     if entry.kind == "location_aware":
         return replace(at, previous=torch.eye(length).roll(1, 0).expand(1, heads, -1, -1))
