@@ -1,4 +1,4 @@
-"""Weights of a task's model: a function of the seed at first, those that a run begins with, and trained ones."""
+"""Weights of a model: a function of the seed at first, those that a run begins with, and trained ones of a folder."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +13,8 @@ from foveate.errors import UsageError
 from foveate.nn.room import within_file, within_machine, within_tensors
 from foveate.storage.checkpoint import load_weights, restore_model, save_final, stored_weights
 from foveate.storage.draft import disk_errors
-from foveate.storage.run import Run, read_run
+from foveate.storage.run import GUESTS, Run, model_type_of, read_run
+from foveate.tasks import TASKS
 
 Model = TypeVar("Model", bound=nn.Module)
 INITIAL = "initial"
@@ -79,6 +80,16 @@ def saved(folder: Path, task: str, kind: type[Any]) -> tuple[Any, Run]:
     run = read_run(folder).require(task)
     settings = {name: value for name, value in run.config.items() if name != "train"}
     return build(kind, settings, where=f"{folder / 'config.json'}:"), run
+
+
+def require_kind(folder: Path | str, *kinds: str) -> str:
+    """Which of the kinds a Hugging Face folder holds. Raises UsageError when it is another."""
+    kind = model_type_of(folder)
+    if kind is None or kind not in kinds:
+        commands = "; ".join(f"{model}: foveate {TASKS[task].verb.name}" for model, task in GUESTS.items())
+        expected = " or ".join(map(repr, kinds))
+        raise UsageError(f"{folder} holds a model of the kind {kind!r}, and this needs {expected} ({commands}).")
+    return kind
 
 
 def trained(folder: Path, make: Callable[[], Model], note: Callable[[str], None]) -> Model:

@@ -13,8 +13,7 @@ from foveate.models import BERT, BERTConfig
 from foveate.models.bert_hugging_face import read_bert
 from foveate.storage.checkpoint import model_tensors
 from foveate.storage.run import model_type_of
-from foveate.tasks.hugging_face import require_kind
-from foveate.tasks.initial import keep
+from foveate.tasks.initial import keep, require_kind
 from foveate.tasks.masked_language_model.use import Filler
 
 

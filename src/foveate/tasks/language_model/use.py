@@ -22,7 +22,7 @@ from foveate.models import GPT, LanguageModel, Llama
 from foveate.models.gpt2_hugging_face import read_gpt2
 from foveate.models.llama_hugging_face import read_llama
 from foveate.storage.run import model_type_of
-from foveate.tasks.hugging_face import require_kind
+from foveate.tasks.initial import require_kind
 from foveate.tasks.language_model.task import LanguageModelTask, LanguageModelTaskConfig, score, text_bytes
 from foveate.tasks.sight import require_text, traced
 from foveate.tasks.text_task import TextConfig, load_text_model, text_of, tokens_of
