@@ -357,7 +357,7 @@ def test_a_folder_without_a_training_has_no_report_of_it(
     assert main(["report", str(gpt2), "--no-tune"]) == 2
     said = capsys.readouterr()
     assert not said.out  # nothing was worked out in vain
-    assert said.err.count("came without its own") == 2
+    assert said.err.count("comes without one") == 2
 
 
 @pytest.mark.parametrize(("command", "kind"), [("generate", "bert"), ("translate", "gpt2")])

@@ -282,7 +282,7 @@ def test_an_alignment_is_written_in_every_form(foveate: Any, trained: Path, tmp_
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--minutes", "3"), "--minutes says how long to measure, and nothing is measured. Add --calibrate."),
+        (("--minutes", "3"), "--minutes is the time to measure, but nothing is measured. Add --calibrate."),
         (("--calibrate", "--minutes", "0"), "--minutes 0: write how long to measure, such as 2 or 13."),
     ],
 )

@@ -121,6 +121,6 @@ def test_models_that_came_trained_have_nothing_to_resume_and_no_report(foveate: 
         "Name a run that `foveate train` began.\n",
     )
     said = foveate("report", "en-fr")
-    assert (said.code, "en-fr came without its own. Name a run." in said.err) == (2, True)
+    assert (said.code, "en-fr comes without one. Name a run." in said.err) == (2, True)
     said = foveate("report", "en-fir")
     assert "en-fir is neither a folder here nor a model that comes with foveate" in said.err

@@ -66,7 +66,7 @@ def test_it_is_scored_by_name_but_has_no_report(foveate: Any, tmp_path: Path) ->
     said = foveate("evaluate", "en-fr", "--source", pairs, "--report", tmp_path / "report.html", "--no-tune")
     assert (said.code, said.err) == (
         2,
-        "foveate evaluate: --report tells of a training, and en-fr came without its own. Leave it out.\n",
+        "foveate evaluate: --report describes a training run, and en-fr comes without one. Leave it out.\n",
     )
 
 

@@ -19,13 +19,13 @@ def commands() -> dict[str, str]:
         "resume": "continue a training run exactly where it stopped",
         **{name: task.verb.summary for name, task in verbs().items()},
         "compare": "train variants on the same data with the same budget, with error bars",
-        "evaluate": "score a trained model, or a file of its output",
-        "report": "write a run's report: curves, samples, what was looked at",
+        "evaluate": "score a trained model, or its output in a file",
+        "report": "write a run's report: curves, samples and attention",
         "export": "write a trained model for another engine",
-        "look": "draw what a model attended to",
-        "plan": "parameters, memory, arithmetic and attention paths, before training",
-        "completion": "print what makes your shell complete commands and options",
-        "doctor": "versions, what this machine is good at, and a self-test",
+        "look": "draw the attention of a model",
+        "plan": "show parameters, memory, arithmetic and attention paths before training",
+        "completion": "print a script that completes commands and options in your shell",
+        "doctor": "show versions and settings for this machine, and run a self-test",
     }
 
 

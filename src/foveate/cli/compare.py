@@ -22,12 +22,12 @@ it changes:
 
 Every variant is trained with every seed on the same data with the same budget, in run folders of its own. The table
 has means with standard errors, and differences from the first variant, seed by seed; report.html, results.json and CSV
-files are left in the folder. The same command goes on where it was stopped, and takes on further variants and seeds.
+files are written to the folder. The same command continues a stopped comparison, and adds further variants and seeds.
 """
 
 
 def tests() -> dict[str, str]:
-    """Files that models may be measured on, each with its help."""
+    """Options for files of test data, each with its help text."""
     return {name: says for task in TASKS.values() for name, says in task.tests.items()}
 
 
@@ -35,8 +35,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     from foveate.tasks.option import columns_argument, machine_arguments, size_argument
 
     parser.epilog = examples(EXAMPLE, parser)
-    parser.add_argument("task", choices=list(TASKS), help="what to train; see `foveate train --help`")
-    parser.add_argument("config", nargs="?", metavar="TOML", help="what all variants have in common, and [compare]")
+    parser.add_argument("task", choices=list(TASKS), help="the task; see `foveate train --help`")
+    parser.add_argument(
+        "config", nargs="?", metavar="TOML", help="the configuration that all variants share, with a table [compare]"
+    )
     file_arguments(parser)
     columns_argument(parser)
     parser.add_argument(
@@ -44,23 +46,23 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="A.B=X,Y",
-        help="a variant for each value; repeated: for each combination",
+        help="one variant for each value; if repeated, one for each combination",
     )
-    parser.add_argument("--seeds", metavar="N", help="how many seeds, or which: 0,1,5 (default 3)")
+    parser.add_argument("--seeds", metavar="N", help="number of seeds, or a list such as 0,1,5 (default 3)")
     parser.add_argument(
         "--budget", metavar="B", help="steps=N, tokens=N or seconds=N for each cell (default: train.steps)"
     )
-    parser.add_argument("--metrics", metavar="A,B", help="what is measured, the most telling first")
+    parser.add_argument("--metrics", metavar="A,B", help="metrics to measure, the most important first")
     taken = {name for task in named(parser) for name in TASKS[task].tests}
     for name, says in tests().items():
         parser.add_argument(f"--test-{name}", metavar="FILE", help=says if name in taken else argparse.SUPPRESS)
     parser.add_argument("--out", metavar="FOLDER", help="the folder of the comparison")
-    parser.add_argument("--plan", action="store_true", help="show the cells and about how long they take, and stop")
+    parser.add_argument("--plan", action="store_true", help="show the cells with their estimated times, and stop")
     parser.add_argument(
         "--set", action="append", default=[], metavar="A.B=C", help="set one setting for all; may be repeated"
     )
     size_argument(parser)
-    parser.add_argument("--quiet", action="store_true", help="only results and errors")
+    parser.add_argument("--quiet", action="store_true", help="print only results and errors")
     machine_arguments(parser)
 
 

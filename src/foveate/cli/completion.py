@@ -15,9 +15,9 @@ examples:
   foveate completion zsh > "${fpath[1]}/_foveate"
   foveate completion tcsh > ~/.foveate.completion.csh
 
-bash finds the file by itself, in new shells; zsh too, where the folder is on its fpath; tcsh reads it by `source`.
+New bash shells load the file by themselves, and zsh does if the folder is on its fpath; in tcsh, `source` the file.
 """
-    parser.add_argument("shell", choices=["bash", "zsh", "tcsh"], help="the shell to complete in")
+    parser.add_argument("shell", choices=["bash", "zsh", "tcsh"], help="the shell that will run the script")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -21,15 +21,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--calibrate",
         action="store_true",
-        help="measure which switches of torch gain on this machine, and keep them for all later commands",
+        help="measure which torch settings are faster on this machine, and use them in all later commands",
     )
     parser.add_argument(
         "--minutes",
         type=float,
         metavar="M",
-        help="how long to measure (default: some seconds): other programs mislead a longer measurement less",
+        help="minutes to measure (default: some seconds); other programs disturb a longer measurement less",
     )
-    parser.add_argument("--threads", type=int, metavar="N", help="use this many threads, and keep switches for as many")
+    parser.add_argument(
+        "--threads", type=int, metavar="N", help="number of threads, for which the settings are measured and stored"
+    )
     parser.epilog = "Exit code 4 when the self-test fails. Paste the output into a bug report."
 
 
@@ -44,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     from foveate.attention.selftest import self_test
 
     if arguments.minutes is not None and not arguments.calibrate:
-        raise UsageError("--minutes says how long to measure, and nothing is measured. Add --calibrate.")
+        raise UsageError("--minutes is the time to measure, but nothing is measured. Add --calibrate.")
     if arguments.minutes is not None and not 0 < arguments.minutes < math.inf:
         raise UsageError(f"--minutes {arguments.minutes:g}: write how long to measure, such as 2 or 13.")
     if arguments.threads:

@@ -61,26 +61,31 @@ examples:
   foveate evaluate run/ --source test.tsv --report report.html
   foveate evaluate run/ --data test.txt --per-class             a tagger or a classifier
   foveate evaluate run/ --text test.txt --context 64            a language model: perplexity, bits per byte
-  foveate evaluate --output output.fr --target test.fr          score a file that is already there
+  foveate evaluate --output output.fr --target test.fr          score an existing file
   foveate evaluate --links system.pharaoh --gold gold.pharaoh   alignment error rate
-  foveate evaluate run/ --source test.tsv --gold gold.pharaoh   the same of its attention; --per-head, --head 2
+  foveate evaluate run/ --source test.tsv --gold gold.pharaoh   alignment error rate of the model's attention
 """
     parser.add_argument("run", nargs="?", metavar="RUN", help="the run folder")
     parser.add_argument("--source", metavar="FILE", help="source lines, or tab-separated pairs")
     parser.add_argument("--target", metavar="FILE", help="reference lines")
-    parser.add_argument("--data", metavar="FILE", help="labelled examples, for runs of other tasks than translation")
+    parser.add_argument("--data", metavar="FILE", help="labelled examples for a tagger or a classifier")
     columns_argument(parser)
-    parser.add_argument("--per-class", action="store_true", help="with --data: F1 of every class")
+    parser.add_argument("--per-class", action="store_true", help="with --data: print F1 of every class")
     parser.add_argument("--text", metavar="FILE", help="text to score a language model on")
     parser.add_argument(
-        "--context", type=count, metavar="N", help="with --text: tokens that each block reads again, unscored"
+        "--context",
+        type=count,
+        metavar="N",
+        help="with --text: tokens of context, unscored, that each block repeats from the one before",
     )
     parser.add_argument("--output", metavar="FILE", help="score these lines instead of translating")
     parser.add_argument("--links", metavar="FILE", help="predicted alignments, Pharaoh format")
     parser.add_argument("--gold", metavar="FILE", help="gold alignments: sure links 3-4, possible links 3p4")
-    parser.add_argument("--per-head", action="store_true", help="with RUN and --gold: a line for every layer and head")
-    parser.add_argument("--metrics", metavar="A,B", help="which metrics; by default those that suit the data")
-    parser.add_argument("--save", metavar="FILE", help="keep the translations, or with --gold the links")
+    parser.add_argument(
+        "--per-head", action="store_true", help="with RUN and --gold: print a line for every layer and head"
+    )
+    parser.add_argument("--metrics", metavar="A,B", help="metrics to compute; by default those that suit the data")
+    parser.add_argument("--save", metavar="FILE", help="write the translations, or with --gold the links, to a file")
     parser.add_argument("--report", metavar="FILE", help="write the run's report, with these scores and alignments")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     decode_arguments(parser)
@@ -107,7 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("--report is about a model: give RUN and --source FILE (or --data, or --text FILE) too.")
     folder = run_folder(arguments.run) if arguments.report else None
     if folder is not None and (is_shipped(folder) or model_type_of(folder) is not None):
-        raise UsageError(f"--report tells of a training, and {arguments.run} came without its own. Leave it out.")
+        raise UsageError(f"--report describes a training run, and {arguments.run} comes without one. Leave it out.")
     if arguments.context is not None and not arguments.text:
         raise UsageError("--context is how much of a text is read again before each block: give --text FILE too.")
     if arguments.report:

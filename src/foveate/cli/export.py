@@ -9,12 +9,14 @@ examples:
   foveate export run/ --to ctranslate2 model/ --quantisation int8
   foveate export run/ --to onnx model/
 
-OUT holds the model, its vocabularies, and export.json, which says what goes in and comes out. CTranslate2 takes
-translators; ONNX every text model whose parts have operators there: what has none is named.
+OUT receives the model, its vocabularies, and export.json, which describes inputs and outputs. CTranslate2 supports
+translation models; ONNX supports every text model whose parts can be expressed by its operators.
 """
     parser.add_argument("run", metavar="RUN", help="the run folder, or en-fr")
-    parser.add_argument("--to", choices=["ctranslate2", "onnx"], required=True, help="the engine that shall load it")
-    parser.add_argument("out", metavar="OUT", help="the folder to write; an export that is there is replaced")
+    parser.add_argument(
+        "--to", choices=["ctranslate2", "onnx"], required=True, help="the engine that will load the model"
+    )
+    parser.add_argument("out", metavar="OUT", help="the folder to write; an earlier export is replaced")
     parser.add_argument(
         "--quantisation",
         choices=["float32", "int8", "int16", "float16", "bfloat16"],

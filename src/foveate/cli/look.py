@@ -19,15 +19,15 @@ examples:
   foveate look run/ "A man is riding a bicycle ."                 draws in the terminal
   foveate look run/ "…" --out alignment.svg --words
   foveate look run/ "…" --target "…" --out links.pharaoh
-  foveate look gpt/ "To be, or not to be" --layer 0               what each piece looked at among those before it
+  foveate look gpt/ "To be, or not to be" --layer 0               the attention of each piece to those before it
   foveate look run/ "…" --html page.html                          one file, works offline
   foveate look run/ "…" --trace kept.trace
   foveate look kept.trace                                         opens the viewer
   foveate look kept.trace --site 3 --head 0 --scale log --svg head.svg
   foveate look kept.trace --steps 2 --out steps.pdf               one query's attention, term by term
 
-The viewer runs on this machine only, at an address that nobody can guess. The ending of --out chooses:
-.svg .pdf .png .txt .pharaoh, and for --steps .svg .pdf .png .tex .txt
+The viewer is reachable from this machine only, at an address that cannot be guessed. The extension of --out chooses the
+format: .svg .pdf .png .txt .pharaoh, and with --steps .svg .pdf .png .tex .txt
 """
     parser.add_argument("run", metavar="RUN", help="the run folder, or the folder of a trace")
     parser.add_argument("text", metavar="TEXT", nargs="?", help="the source text, to draw in the terminal")
@@ -36,27 +36,31 @@ The viewer runs on this machine only, at an address that nobody can guess. The e
         "--target", metavar="TEXT", help="align with this target instead of the model's own translation"
     )
     parser.add_argument("--out", metavar="FILE", help="write a picture or links instead of drawing in the terminal")
-    parser.add_argument("--words", action="store_true", help="merge pieces of words into words")
+    parser.add_argument("--words", action="store_true", help="merge pieces into words")
     parser.add_argument("--html", metavar="FILE", help="write the viewer and the numbers as one page")
-    parser.add_argument("--trace", metavar="FOLDER", help="keep what was looked at, to open it later without the model")
+    parser.add_argument("--trace", metavar="FOLDER", help="save the attention, to open it later without the model")
     parser.add_argument("--png", metavar="FILE", help="write one head's map as pixels")
     parser.add_argument("--svg", metavar="FILE", help="write one head's map as a drawing")
     parser.add_argument("--pdf", metavar="FILE", help="write one head's map as PDF, for papers")
-    parser.add_argument("--site", metavar="SITE", help="attention by number or name, for --png, --svg and --pdf")
+    parser.add_argument(
+        "--site", metavar="SITE", help="the attention layer to draw with --png, --svg or --pdf, by number or name"
+    )
     parser.add_argument(
         "--steps",
         metavar="QUERY",
         help="the formula term by term with the numbers of one query, by number from 0 or by its piece; with --out as "
         "picture (.svg .png .pdf), LaTeX (.tex) or text",
     )
-    parser.add_argument("--dpi", type=count, metavar="N", help="pixels of a PNG to the inch; by default 192")
+    parser.add_argument("--dpi", type=count, metavar="N", help="pixels per inch of a PNG (default 192)")
     parser.add_argument(
         "--scale",
         choices=["linear", "log", "lift"],
         default="linear",
-        help="colours of pictures: log shows six powers of ten, lift how many times an equal share",
+        help="colour scale of pictures: log covers six powers of ten; lift is relative to uniform weights",
     )
-    parser.add_argument("--no-browser", action="store_true", help="print the viewer's address and open no browser")
+    parser.add_argument(
+        "--no-browser", action="store_true", help="print the viewer's address without opening a browser"
+    )
     parser.add_argument("--port", type=port, default=0, metavar="N", help="port of the viewer; by default a free one")
     decode_arguments(parser)
     head_arguments(parser)

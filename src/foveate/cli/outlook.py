@@ -1,4 +1,4 @@
-"""What other sizes than the one that is trained would take."""
+"""Estimates of parameters and time for sizes other than the chosen one."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any

@@ -25,8 +25,8 @@ examples:
   foveate plan language_model --set model.num_layers=12 --set data.block_length=1024
   foveate plan tag --show > run.toml    a commented configuration with every default
 
-Nothing is trained: a random batch of this size makes a few probe steps. With files of data sizes and lengths are chosen
-from them as `foveate train` would.
+Nothing is trained: a few steps are measured on a random batch. With data files, sizes and lengths are chosen as
+`foveate train` would choose them.
 """
     from foveate.tasks.option import columns_argument, count, machine_arguments, size_argument
 

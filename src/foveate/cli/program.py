@@ -1,4 +1,4 @@
-"""The program: finds the command that is called, and says how it ended."""
+"""The program: runs the command of a command line, and prints errors."""
 
 import argparse
 import io
@@ -15,7 +15,7 @@ from foveate.voice import hush, tell
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run a command; returns its exit code. Raises KeyboardInterrupt while it is not known which it is."""
+    """Run a command; returns its exit code. Raises KeyboardInterrupt while the command line is parsed."""
     _speak_utf8()
     arguments = _parse(argv)
     hush(getattr(arguments, "quiet", False))
@@ -55,7 +55,7 @@ OUT_OF_MEMORY = (
 
 
 def _is_full(error: Exception) -> bool:
-    """Torch tells of a full memory by its words alone."""
+    """Whether memory is exhausted, which torch tells only in the message of its error."""
     message = str(error)
     return isinstance(error, MemoryError) or "allocate memory" in message or "out of memory" in message
 
@@ -96,7 +96,7 @@ def build_parser(argv: Sequence[str], *, whole: bool = False) -> "_Choosing":
 
 
 class _Choosing(argparse.ArgumentParser):
-    """Says what was meant where a word is none of the choices."""
+    """Suggests the nearest choice where a word is none of them."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -104,7 +104,7 @@ class _Choosing(argparse.ArgumentParser):
         self.name = ""
         """The command that this parses, if it is one."""
         self.words: Sequence[str] = ()
-        """What the command line says: help shows what goes with it."""
+        """The words of the command line: help shows the options that go with them."""
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         try:
@@ -155,6 +155,6 @@ def _speak_utf8() -> None:
 
 
 def _leave_pipe() -> None:
-    """The reader has gone: what is still to be written, also by Python at exit, goes nowhere and says nothing."""
+    """Discards all further output, also that of Python at exit, because the reader of the pipe has closed it."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())

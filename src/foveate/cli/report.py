@@ -9,13 +9,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = """
 examples:
   foveate report run/                      run/report.html, as `train` leaves it
-  foveate report run/ --out now.html       of a run that is not finished, too: with its best checkpoint
+  foveate report run/ --out now.html       the best checkpoint, also of an unfinished run
 
-Curves, scores of the validation, samples with what the model looked at, and the model card, in one file that loads
-nothing from elsewhere. `foveate evaluate RUN … --report FILE` writes one with the scores of a test.
+The report has curves, validation scores, samples with their attention, and the model card, in one file without external
+resources. `foveate evaluate RUN … --report FILE` writes one with test scores.
 """
     parser.add_argument("run", metavar="RUN", help="the run folder")
-    parser.add_argument("--out", metavar="FILE", help="where to write it; by default report.html in the run folder")
+    parser.add_argument("--out", metavar="FILE", help="the file to write; by default report.html in the run folder")
     machine_arguments(parser)
 
 
@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     folder = run_folder(arguments.run, say)
     if is_shipped(folder) or model_type_of(folder) is not None:
-        raise UsageError(f"A report tells of a training, and {arguments.run} came without its own. Name a run.")
+        raise UsageError(f"A report describes a training run, and {arguments.run} comes without one. Name a run.")
     if arguments.out:
         require_ending("--out", arguments.out, "HTML")
     side = task_of(read_run(folder)).side

@@ -14,19 +14,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = """
 examples:
   foveate resume run/
-  foveate resume run/ --set train.steps=12000       longer, also after the run has ended
-  foveate resume run/ --set train.max_minutes=20    in all, the minutes before included
+  foveate resume run/ --set train.steps=12000       train longer, also after the run has ended
+  foveate resume run/ --set train.max_minutes=20    in total, with the minutes before the stop
 
-Continues from the newest sound checkpoint; on CPU the result is the same to the last bit as without the stop. --set
-changes when a run ends: train.steps, train.max_minutes, train.patience; and train.log_every, train.keep. With more
-steps the learning rate goes on as its schedule has it: constant, inverse_square_root and plateau as if the run had been
-meant to be longer, a cosine laid over all its steps anew, so that the rate rises again.
+Continues from the newest valid checkpoint; on CPU the result is bit for bit that of an uninterrupted run.
+
+--set changes when a run ends (train.steps, train.max_minutes, train.patience), and train.log_every and train.keep. With
+more steps the schedules constant, inverse_square_root and plateau continue as if the run had been longer from the
+start; cosine is stretched over all steps, so that the learning rate rises again.
 """
     parser.add_argument("run", metavar="RUN", help="the run folder")
     parser.add_argument(
         "--set", action="append", default=[], metavar="A.B=C", help="change when the run ends; may be repeated"
     )
-    parser.add_argument("--quiet", action="store_true", help="only results and errors")
+    parser.add_argument("--quiet", action="store_true", help="print only results and errors")
     machine_arguments(parser)
 
 

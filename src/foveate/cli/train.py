@@ -15,8 +15,8 @@ examples:
   foveate train tag --data tagged.txt --out run/
   foveate train classify --data texts.tsv --out run/
 
-Without a TOML file sizes are chosen from the data and for this machine, and the choice is explained: --size small ends
-in about 10 minutes, medium in an hour, large in a night. Ctrl-C saves; `foveate resume` goes on.
+Without a TOML file, sizes are chosen for the data and this machine, and the choice is explained: --size small takes
+about 10 minutes, medium an hour, large a night. Ctrl-C saves the run; `foveate resume` continues it.
 """
 
 
@@ -25,14 +25,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
     parser.epilog = examples(EXAMPLE, parser)
     what = "; ".join(f"{name}: {task.summary}" for name, task in TASKS.items())
-    parser.add_argument("task", choices=list(TASKS), help=f"what to train; {what}")
+    parser.add_argument("task", choices=list(TASKS), help=f"the task; {what}")
     parser.add_argument("config", nargs="?", metavar="TOML", help="configuration file; see `foveate plan --show`")
     file_arguments(parser)
     columns_argument(parser)
     parser.add_argument("--out", metavar="FOLDER", required=True, help="the run folder to create")
     parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="set one setting; may be repeated")
     size_argument(parser)
-    parser.add_argument("--quiet", action="store_true", help="only results and errors")
+    parser.add_argument("--quiet", action="store_true", help="print only results and errors")
     machine_arguments(parser)
 
 

@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 CHUNK = 512
-"""Lines that are read before they are worked on: enough to batch, few enough to pipe."""
+"""Lines read at a time: enough to batch, few enough to pipe."""
 
 
 def count(text: str) -> int:
-    """The type of an argument that says how many."""
+    """The type of an argument that is a positive number."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
     return int(text)
@@ -24,9 +24,9 @@ def port(text: str) -> int:
 
 
 DEFAULTS = {"precision": "float32", "engine": "auto", "scale": "linear", "port": 0}
-"""Of options that are not simply left out."""
+"""Default values of options other than None, False and an empty list."""
 ENDINGS = {".svg": "SVG", ".png": "PNG", ".pdf": "PDF", ".html": "HTML", ".htm": "HTML", ".txt": "text"}
-"""What a file's name promises."""
+"""The file format of each extension."""
 
 
 def given(arguments: argparse.Namespace, name: str) -> bool:
@@ -70,8 +70,8 @@ def columns_argument(parser: argparse.ArgumentParser) -> None:
         "--columns",
         type=two_columns,
         metavar="A,B",
-        help="which columns of a tab-separated file are read, counted from 0: source and target, text and label, or "
-        "word and tag; needed where there are more than two",
+        help="columns of a tab-separated file to read, counted from 0: source and target, text and label, or word and "
+        "tag; required if there are more than two",
     )
 
 
@@ -79,8 +79,8 @@ def size_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--size",
         choices=["small", "medium", "large"],
-        help="how much work, where no TOML file says it: about 10 minutes on this machine (small, the default), an "
-        "hour, or a night",
+        help="amount of training without a TOML file: about 10 minutes on this machine (small, the default), an hour "
+        "(medium), or a night (large)",
     )
 
 
@@ -107,7 +107,7 @@ def machine_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-tune",
         action="store_true",
-        help="leave torch as it comes; by default switches that suit this machine are on",
+        help="keep torch's own settings; by default those that suit this machine are used",
     )
 
 
@@ -116,9 +116,9 @@ def decode_arguments(parser: argparse.ArgumentParser) -> None:
         "--precision",
         choices=["float32", "bfloat16"],
         default="float32",
-        help="bfloat16: weights of half the size, faster on machines that know it, scores a little less exact",
+        help="bfloat16: half the memory for weights, faster on machines that support it, slightly less exact scores",
     )
-    parser.add_argument("--beam", type=count, metavar="N", help="hypotheses kept side by side; 1 is greedy")
+    parser.add_argument("--beam", type=count, metavar="N", help="beam size; 1 is greedy")
     parser.add_argument(
         "--set",
         action="append",
@@ -141,8 +141,8 @@ def head_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--when",
         choices=["producing", "consuming"],
-        help="show what was looked at to produce a word, or with it as the decoder's next input; by default what "
-        "the model was trained or chosen to align with",
+        help="show the attention that produced a word, or that with the word as the decoder's next input; by default "
+        "the one that the model was trained or selected to align with",
     )
 
 

@@ -6,24 +6,25 @@ from foveate.tasks.entry import Entry, Verb
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--probabilities", action="store_true", help="how probable each label is")
-    parser.add_argument("--look", action="store_true", help="draw where attention pooling looked")
+    parser.add_argument("--probabilities", action="store_true", help="print the probability of each label")
+    parser.add_argument("--look", action="store_true", help="draw the weights of attention pooling")
 
 
 TASK = Entry(
     name="classify",
     home=__name__,
-    summary="a label for every text",
+    summary="one label for each text, picture or sequence of vectors",
     files={
-        "data": "text, tab, label (.gz and .xz too); .npz of vectors; or a folder with a folder of pictures a label",
-        "valid_data": "labelled validation examples; without, some examples are held out",
+        "data": "lines of text, tab and label (.gz and .xz too); .npz of vectors; or a folder that has a folder of "
+        "pictures for each label",
+        "valid_data": "labelled validation examples; by default some training examples are held out",
     },
-    tests={"data": "labelled examples to measure on"},
+    tests={"data": "labelled test examples"},
     lengths={"length": "tokens to classify"},
     verb=Verb(
         name="classify",
         summary="label texts with a trained model",
-        input="texts, or files of what was trained on, to classify; by default the lines of standard input",
+        input="texts to classify, or files such as those of training; by default the lines of standard input",
         options=options,
         epilog="""
 examples:
@@ -32,8 +33,8 @@ examples:
   foveate classify run/ < texts.txt > labels.txt
   foveate classify shapes/ picture.png vectors.npz
 
-One line of output for each line of input: the label; with --probabilities all labels, each after its probability.
-A model of pairs reads two texts with a tab between them.
+Prints one line for each input: its label, or with --probabilities all labels, each preceded by its probability.
+A model of text pairs reads two texts separated by a tab.
 """,
     ),
 )

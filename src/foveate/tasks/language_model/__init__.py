@@ -1,4 +1,4 @@
-"""Language modelling: one text, in which every token is predicted from those before it."""
+"""Language modelling: each token of a text is predicted from the tokens before it."""
 
 import argparse
 
@@ -8,9 +8,9 @@ from foveate.tasks.option import count, decode_arguments
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--count", type=count, default=1, metavar="N", help="continuations of each prompt (default 1)")
-    parser.add_argument("--length", type=count, metavar="N", help="tokens to write at most")
+    parser.add_argument("--length", type=count, metavar="N", help="largest number of tokens to generate")
     parser.add_argument(
-        "--lines", type=count, metavar="N", help="stop after so many lines; by default only at --length"
+        "--lines", type=count, metavar="N", help="stop after N lines; by default only --length ends a text"
     )
     decode_arguments(parser)
 
@@ -18,17 +18,17 @@ def options(parser: argparse.ArgumentParser) -> None:
 TASK = Entry(
     name="language_model",
     home=__name__,
-    summary="text that goes on",
+    summary="predict the next token of a text",
     files={
-        "text": "text to learn from (.gz and .xz too)",
-        "valid_text": "validation text; without, the last lines are held out",
+        "text": "training text (.gz and .xz too)",
+        "valid_text": "validation text; by default the last lines of the training text are held out",
     },
-    tests={"text": "text to measure language models on"},
+    tests={"text": "test text for language models"},
     reads_columns=False,
     verb=Verb(
         name="generate",
-        summary="go on from a prompt with a trained language model",
-        input="texts to go on from; by default the lines of standard input",
+        summary="continue prompts with a trained language model",
+        input="texts to continue; by default the lines of standard input",
         placeholder="PROMPT",
         options=options,
         epilog="""
@@ -38,7 +38,7 @@ examples:
   foveate generate run/ "It is a truth" --lines 1 --set kind=greedy
   foveate generate run/ < prompts.txt                            a prompt on each line
 
-Prompts are printed with what follows them, one empty line between two.
+Prints each prompt with its continuation, separated by empty lines.
 """,
     ),
 )

@@ -1,4 +1,4 @@
-"""Masked language modelling: a text with gaps, each filled from all that stands around it."""
+"""Masked language modelling: the hidden tokens of a text are predicted from the tokens on both sides."""
 
 import argparse
 
@@ -7,20 +7,20 @@ from foveate.tasks.option import count
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--best", type=count, metavar="N", help="show the N best for every gap")
-    parser.add_argument("--gap", default="___", metavar="TEXT", help="how a gap is written (default ___)")
-    parser.add_argument("--look", action="store_true", help="draw what each gap looked at")
+    parser.add_argument("--best", type=count, metavar="N", help="print the N most probable tokens for each gap")
+    parser.add_argument("--gap", default="___", metavar="TEXT", help="the text that marks a gap (default ___)")
+    parser.add_argument("--look", action="store_true", help="draw the attention of each gap")
 
 
 TASK = Entry(
     name="masked_language_model",
     home=__name__,
-    summary="text with gaps",
+    summary="fill gaps in a text",
     files={
-        "text": "text to learn from (.gz and .xz too)",
-        "valid_text": "validation text; without, the last lines are held out",
+        "text": "training text (.gz and .xz too)",
+        "valid_text": "validation text; by default the last lines of the training text are held out",
     },
-    tests={"text": "text to measure language models on"},
+    tests={"text": "test text for language models"},
     reads_columns=False,
     verb=Verb(
         name="fill",
@@ -33,9 +33,9 @@ examples:
   foveate fill run/ "To be, or not to ___" --best 5
   foveate fill run/ < texts.txt > filled.txt
 
-A gap is one token of the model: a letter, or a piece of a word. One line of output for each line of input; with --best
-a line for each gap follows: its number, then what may stand there, each after its probability, with tabs between them.
-Models of pairs, and BERTs of Hugging Face, also read two texts with a tab between them.
+A gap stands for one token of the model: a letter, or a piece of a word. Prints one line for each line of input; with
+--best a line for each gap follows: its number, then tokens that fit, each preceded by its probability, separated by
+tabs. Models of text pairs, and BERTs of Hugging Face, also read two texts separated by a tab.
 """,
     ),
 )

@@ -1,4 +1,4 @@
-"""Tag: a label for every word, from its context. Parts of speech, names, parts of addresses."""
+"""Tag: one label for each word of a sentence, such as its part of speech."""
 
 import argparse
 
@@ -6,18 +6,18 @@ from foveate.tasks.entry import Entry, Verb
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--columns", action="store_true", help="a line for each word, with tabs")
+    parser.add_argument("--columns", action="store_true", help="print a tab-separated line for each word")
 
 
 TASK = Entry(
     name="tag",
     home=__name__,
-    summary="a label for every word",
+    summary="one label for each word of a sentence",
     files={
-        "data": "lines of word/tag, or a word, a tab and its tag a line (.gz and .xz too)",
-        "valid_data": "labelled validation examples; without, some examples are held out",
+        "data": "lines of word/tag, or one word, a tab and its tag on each line (.gz and .xz too)",
+        "valid_data": "labelled validation examples; by default some training examples are held out",
     },
-    tests={"data": "labelled examples to measure on"},
+    tests={"data": "labelled test examples"},
     lengths={"length": "words to tag"},
     verb=Verb(
         name="tag",
@@ -30,8 +30,8 @@ examples:
   foveate tag run/ < sentences.txt > tagged.txt
   foveate tag run/ "I saw a saw" --columns
 
-Words stand between white space: separate punctuation as the training data do. One line of output for each line of
-input; with --columns a line for each word: word, tag and probability, and an empty line after each sentence.
+Words are separated by white space: separate punctuation as the training data do. Prints one line for each line of
+input; with --columns one line for each word, with its tag and probability, and an empty line after each sentence.
 """,
     ),
 )

@@ -1,4 +1,4 @@
-"""Translate: sequences in, sequences out. Sentences, spellings and pronunciations, dates: anything written in pairs."""
+"""Translate: sequences to sequences, such as sentences, spellings and pronunciations, or formats of dates."""
 
 import argparse
 
@@ -7,19 +7,19 @@ from foveate.tasks.option import count, decode_arguments, head_arguments
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--align", action="store_true", help="draw where the model looked")
-    parser.add_argument("--n-best", type=count, metavar="N", help="print this many hypotheses with their scores")
+    parser.add_argument("--align", action="store_true", help="draw the attention from target to source words")
+    parser.add_argument("--n-best", type=count, metavar="N", help="print the N best hypotheses with their scores")
     parser.add_argument(
         "--engine",
         choices=["auto", "own", "ctranslate2", "ctranslate2-int8", "onnx"],
         default="auto",
-        help="what decodes; auto: the fastest that is exact. ctranslate2-int8 has coarser weights and is fastest",
+        help="the engine that decodes; auto: the fastest exact one; ctranslate2-int8: fastest, with rounded weights",
     )
     parser.add_argument(
         "--split",
         action=argparse.BooleanOptionalAction,
-        help="translate the sentences of a line one by one, or not; by default where a model has learned from single "
-        "sentences, and not with --n-best",
+        help="translate each sentence of a line by itself; the default for models trained on single sentences, except "
+        "with --n-best",
     )
     decode_arguments(parser)
     head_arguments(parser)
@@ -31,14 +31,14 @@ TASK = Entry(
     summary="sequences to sequences",
     files={
         "source": "source lines, or tab-separated pairs (.gz and .xz too)",
-        "target": "target lines, partners of the source lines",
-        "valid_source": "validation pairs; without, some lines are held out",
+        "target": "target lines, one for each source line",
+        "valid_source": "validation pairs; by default some training pairs are held out",
         "valid_target": "target side of the validation pairs",
-        "links": "word links like 0-0 1-2, line by line of source, that attention is taught to follow",
+        "links": "word links such as 0-0 1-2, one line for each source line, that train the attention",
         "valid_links": "links of the validation pairs",
     },
     tests={
-        "source": "pairs to measure translations on; by default the validation pairs",
+        "source": "test pairs for translation; by default the validation pairs",
         "target": "target side of the test pairs",
     },
     lengths={"source_length": "tokens of a source", "target_length": "tokens of a target"},
@@ -55,8 +55,8 @@ examples:
   foveate translate run/ < input.txt > output.txt
   foveate translate run/ --n-best 4 --beam 8 < input.txt
 
-One line of output for each line of input, whose sentences are translated one by one (--no-split: as
-they stand); with --n-best: line number, score and text, separated by tabs.
+Prints one line for each line of input, whose sentences are translated one by one unless --no-split is given;
+with --n-best: line number, score and text, separated by tabs.
 """,
     ),
 )
