@@ -149,11 +149,19 @@ class Positions:
     @property
     def key_lengths(self) -> Int[Tensor, "#batch 1 1 1"]:
         """The true number of keys of each example, those that were cut off included."""
-        real = self.real if self.uncut_real is None else self.uncut_real
-        if real is None:
-            keys = self.key.shape[-1] if self.uncut_keys is None else self.uncut_keys
-            return torch.full((1, 1, 1, 1), keys, device=self.device)
-        return real.sum(-1, keepdim=True)
+        if self.all_real is None:
+            return torch.full((1, 1, 1, 1), self.all_keys, device=self.device)
+        return self.all_real.sum(-1, keepdim=True)
+
+    @property
+    def all_keys(self) -> int:
+        """The number of keys, those that were cut off included."""
+        return self.key.shape[-1] if self.uncut_keys is None else self.uncut_keys
+
+    @property
+    def all_real(self) -> Bool[Tensor, "#batch 1 1 all_keys"] | None:
+        """Which of all keys are real, those that were cut off included."""
+        return self.real if self.uncut_real is None else self.uncut_real
 
     def select(self, examples: Int[Tensor, " new_batch"]) -> "Positions":
         """Some examples of the batch; parts that all examples share stay shared."""
@@ -165,25 +173,37 @@ class Positions:
 
     def rows(self, rows: slice) -> "Positions":
         """The same keys seen by some of the queries."""
-        parts = {name: getattr(self, name) for name in _BY_QUERY}
-        chosen: dict[str, Any] = {name: None if part is None else part[:, :, rows] for name, part in parts.items()}
-        return replace(self, query=self.query[..., rows, :], aligned=False, **chosen)
+        return self.changed(of_query=lambda part: part[:, :, rows])
 
     def columns(self, columns: slice) -> "Positions":
         """Some of the keys seen by the same queries."""
         first, _, step = columns.indices(self.key.shape[-1])
         if step != 1:
             raise ValueError(f"Keys are cut in one piece, not in steps of {step}.")
-        parts = {name: getattr(self, name) for name in _BY_KEY}
-        chosen: dict[str, Any] = {name: None if part is None else part[..., columns] for name, part in parts.items()}
-        uncut = self.key.shape[-1] if self.uncut_keys is None else self.uncut_keys
-        real = self.real if self.uncut_real is None else self.uncut_real
-        placed: dict[str, Any] = {"first_key": self.first_key + first, "uncut_keys": uncut, "uncut_real": real}
-        return replace(self, aligned=False, **placed, **chosen)
+        uncut: dict[str, Any] = {"uncut_keys": self.all_keys, "uncut_real": self.all_real}
+        return self.changed(of_key=lambda part: part[..., columns], first_key=self.first_key + first, **uncut)
+
+    def changed(
+        self,
+        *,
+        of_query: Callable[[Tensor], Tensor] | None = None,
+        of_key: Callable[[Tensor], Tensor] | None = None,
+        **others: Any,
+    ) -> "Positions":
+        """Other queries or keys: a function is applied to each tensor with a row per query, or with a column per key.
+
+        `others` are further fields to replace.
+        """
+        for names, change in ((_BY_QUERY, of_query), (_BY_KEY, of_key)):
+            if change is not None:
+                for name in names:
+                    part = getattr(self, name)
+                    others[name] = None if part is None else change(part)
+        return replace(self, aligned=False, **others)
 
     def followed_by(self, later: "Positions") -> "Positions":
         """These queries and later ones, looking at the keys of the later ones."""
-        both = {name: (getattr(self, name), getattr(later, name)) for name in ("query", *_BY_QUERY)}
+        both = {name: (getattr(self, name), getattr(later, name)) for name in _BY_QUERY}
         joined: dict[str, Any] = {
             name: None if one is None or other is None else torch.cat([one, other], dim=2)
             for name, (one, other) in both.items()
@@ -196,9 +216,9 @@ def _widest(places: Tensor) -> Tensor:
     return places.long() if whole else places
 
 
-_BY_QUERY = ("centre", "query_segment", "previous", "query_bucket")
+_BY_QUERY = ("query", "centre", "query_segment", "previous", "query_bucket")
 _BY_KEY = ("key", "real", "key_segment", "key_bucket")
-_BATCHED = ("query", *_BY_QUERY, *_BY_KEY, "uncut_real")
+_BATCHED = (*_BY_QUERY, *_BY_KEY, "uncut_real")
 
 
 def _require_counts(**counts: object) -> None:
@@ -250,12 +270,11 @@ def require_places(at: Positions, query: Tensor, key: Tensor) -> None:
 def require_facts(at: Positions, query: Tensor, key: Tensor) -> None:
     """Raise ValueError for centres, segments or weights of the step before that belong to other queries or keys."""
     (batch, heads, queries, _), keys = query.shape, key.shape[2]
-    all_keys = keys if at.uncut_keys is None else at.uncut_keys
     for name, shape in (
         ("centre", (batch, heads, queries, 1)),
         ("query_segment", (batch, heads, queries, 1)),
         ("key_segment", (batch, heads, 1, keys)),
-        ("previous", (batch, heads, queries, all_keys)),
+        ("previous", (batch, heads, queries, at.all_keys)),
     ):
         part = getattr(at, name)
         if part is not None and not stands(part, shape):

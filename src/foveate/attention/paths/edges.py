@@ -5,7 +5,7 @@ key. Any other bias is asked about nodes and the keys that they see, for it may 
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -243,17 +243,7 @@ def _by_edge(at: Positions, source: Tensor, target: Tensor) -> Positions:
         chosen = part.expand(batch, *part.shape[1:]).flatten(2)[:, :, node]  # batch #heads edges
         return chosen.transpose(1, 2).flatten(0, 1)[..., None, None]
 
-    return replace(
-        at,
-        query=end(at.query, target),
-        key=end(at.key, source),
-        real=None if at.real is None else end(at.real, source),
-        centre=None if at.centre is None else end(at.centre, target),
-        query_segment=None if at.query_segment is None else end(at.query_segment, target),
-        key_segment=None if at.key_segment is None else end(at.key_segment, source),
-        aligned=False,
-        uncut_real=None,
-    )
+    return at.changed(of_query=lambda part: end(part, target), of_key=lambda part: end(part, source), uncut_real=None)
 
 
 def _of_edges(answer: Tensor, edges: int) -> Tensor:
@@ -306,13 +296,8 @@ def _told(bias: Bias, graph: _Graph, dtype: torch.dtype) -> Float[Tensor, "#batc
 
 def _among(at: Positions, targets: Int[Tensor, " rows"], sources: Int[Tensor, " columns"]) -> Positions:
     """Some of the queries, and some of the keys."""
-    by_query = {name: getattr(at, name) for name in ("query", "centre", "query_segment")}
-    by_key = {name: getattr(at, name) for name in ("key", "real", "key_segment")}
-    chosen: dict[str, Any] = {name: None if part is None else part[:, :, targets] for name, part in by_query.items()}
-    chosen |= {name: None if part is None else part[..., sources] for name, part in by_key.items()}
-    keys = at.key.shape[-1] if at.uncut_keys is None else at.uncut_keys
-    real = at.real if at.uncut_real is None else at.uncut_real
-    return replace(at, aligned=False, uncut_keys=keys, uncut_real=real, **chosen)
+    uncut: dict[str, Any] = {"uncut_keys": at.all_keys, "uncut_real": at.all_real}
+    return at.changed(of_query=lambda part: part[:, :, targets], of_key=lambda part: part[..., sources], **uncut)
 
 
 def _softmax(scores: Float[Tensor, "batch heads edges"], graph: _Graph, nodes: int) -> Tensor:

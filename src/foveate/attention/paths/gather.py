@@ -1,6 +1,6 @@
 """Every query with keys of its own: decoders whose examples look at different places."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Int
@@ -89,17 +89,7 @@ def gathered(
     def alone(tensor: Tensor) -> Tensor:
         return tensor.expand(batch, -1, queries, -1).transpose(1, 2).flatten(0, 1)[:, :, None]
 
-    here = replace(
-        at,
-        query=alone(at.query),
-        key=taken(at.key.mT).mT,
-        real=None if at.real is None else taken(at.real.mT).mT,
-        centre=None if at.centre is None else alone(at.centre),
-        query_segment=None if at.query_segment is None else alone(at.query_segment),
-        key_segment=None if at.key_segment is None else taken(at.key_segment.mT).mT,
-        aligned=False,
-        uncut_real=None,
-    )
+    here = at.changed(of_query=alone, of_key=lambda part: taken(part.mT).mT, uncut_real=None)
     features = None if key_features is None else taken(key_features)
     context = materialise(
         formula, alone(query), taken(key), taken(value), at=here, key_features=features, dropout=dropout

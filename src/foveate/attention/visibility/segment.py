@@ -31,8 +31,7 @@ class Padding(Visibility):
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads 1 #key"]:
         if self.lengths is None:
             return Everything()(at) if at.real is None else at.real
-        here = at.key.shape[-1]
-        keys = here if at.uncut_keys is None else at.uncut_keys
+        here, keys = at.key.shape[-1], at.all_keys
         if self.lengths.numel() and int(self.lengths.max()) > keys:
             raise ValueError(
                 f"`key` has {keys} positions, but padding(lengths) names a sequence of {int(self.lengths.max())}. "

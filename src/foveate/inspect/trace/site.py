@@ -221,7 +221,7 @@ class Site:
 
     def _ruled(self, head: int, rows: Rows, columns: Rows) -> Tensor:
         at = self._at(slice(head, head + 1))
-        at = replace(at.rows(slice(None)), **_rows_of(at, rows))
+        at = at.changed(of_query=lambda part: part[:, :, rows])
         if isinstance(columns, slice):
             visible = self.rule(at.columns(columns))
         else:
@@ -259,11 +259,6 @@ def layer_of(name: str) -> int:
     """
     number = re.search(r"(?:^|\.)(\d+)(?:\.|$)", name)
     return int(number[1]) if number else 0
-
-
-def _rows_of(at: Positions, rows: Rows) -> dict[str, Any]:
-    centre = at.centre
-    return {"query": at.query[:, :, rows], "centre": None if centre is None else centre[:, :, rows]}
 
 
 def _of_head(tensor: Tensor, head: int) -> Tensor:
