@@ -1,6 +1,9 @@
 """A part's statements hold for what it computes: a subclass or a hook that computes otherwise inherits none of them."""
 
+import copy
+import pickle
 from dataclasses import dataclass
+from functools import cached_property
 
 import pytest
 import torch
@@ -11,17 +14,24 @@ from foveate.attention import (
     PATHS,
     Alibi,
     Attention,
+    Dot,
     Gaussian,
+    General,
+    Hard,
     Positions,
     RelativeBuckets,
     Rotary,
     Sigmoid,
     Softmax,
     Visibility,
+    causal,
     everything,
+    padding,
     record,
 )
 from foveate.attention.claim import claim
+from foveate.attention.normaliser import tells_place
+from foveate.attention.paths.path import cutting_reasons
 from foveate.inspect import Trace
 
 LENGTH, WIDTH = 9, 4
@@ -55,6 +65,34 @@ class Nowhere(Visibility):
 class Somewhere(Nowhere):
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
         return at.key != at.query
+
+
+class Far:
+    """An answer that is mixed into a rule."""
+
+    def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
+        return at.key < at.query - 2
+
+
+class Mixed(Far, Behind):
+    pass
+
+
+@dataclass(frozen=True)
+class Joint(Visibility):
+    """A rule that states its parts."""
+
+    @property
+    def parts(self) -> tuple[Visibility, ...]:
+        return causal(), padding()
+
+    def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
+        return (causal() & padding())(at)
+
+
+class Apart(Joint):
+    def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
+        return at.key >= at.query
 
 
 class CalledSoftmax(Softmax):
@@ -104,7 +142,7 @@ def traced_weights(attention: Attention) -> tuple[Tensor, Tensor]:
     return torch.stack([site.weights(head)[0] for head in range(2)]), seen.records[0].weights()[0]
 
 
-@pytest.mark.parametrize("rule", [Behind(), Beyond(), Somewhere(), ~Behind()], ids=str)
+@pytest.mark.parametrize("rule", [Behind(), Beyond(), Somewhere(), ~Behind(), Mixed(), Apart()], ids=str)
 @torch.no_grad()
 def test_a_rule_is_obeyed_whatever_its_base_states(rule: Visibility) -> None:
     runs_as_explained(Attention(visibility=rule))
@@ -159,3 +197,147 @@ def test_a_part_that_states_something_of_one_object_is_believed() -> None:
     with record(nn.ModuleList([attention])) as seen:
         attention.run(*torch.randn(3, 1, 1, LENGTH, WIDTH))
     assert Trace.of(seen).sites[0].bias == {"kind": "distance", "first": 1 - LENGTH}
+
+
+class Annealed(nn.Module):
+    """A softmax of a user's, whose temperature may change."""
+
+    softmax_temperature = 1.0
+
+    def forward(self, scores, visible):
+        return Softmax(self.softmax_temperature)(scores, visible)
+
+    def statistic(self, scores, visible):
+        return Softmax(self.softmax_temperature).statistic(scores, visible)
+
+    def tile(self, scores, visible, statistic, *, first=0):
+        return Softmax(self.softmax_temperature).tile(scores, visible, statistic, first=first)
+
+
+def hook_score(attention: Attention) -> None:
+    attention.score.register_forward_hook(lambda module, inputs, scores: 3 * scores)
+
+
+def put_method_into_score(attention: Attention) -> None:
+    attention.score.compare = lambda query, key: (query @ key.mT).tanh()
+
+
+def put_method_into_class(attention: Attention) -> None:
+    type(attention.score).forward = lambda self, query, key: (query @ key.mT).tanh()
+
+
+def parametrise_score(attention: Attention) -> None:
+    nn.utils.parametrize.register_parametrization(attention.score, "weight", nn.Tanh())
+
+
+def hook_normaliser(attention: Attention) -> None:
+    attention.normaliser.register_forward_hook(lambda module, inputs, weights: 2 * weights)
+
+
+def anneal_normaliser(attention: Attention) -> None:
+    attention.normaliser.softmax_temperature = 3.0
+
+
+CHANGES = (
+    hook_score,
+    put_method_into_score,
+    put_method_into_class,
+    parametrise_score,
+    hook_normaliser,
+    anneal_normaliser,
+)
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+@pytest.mark.parametrize("bias", [None, Alibi(2)], ids=["plain", "biased"])
+@torch.no_grad()
+def test_a_part_that_changes_after_a_path_was_chosen_is_computed_as_it_is_now(change, bias) -> None:
+    class Own(General):
+        pass
+
+    attention = Attention(Own(query_dim=16, key_dim=16), normaliser=Annealed(), bias=bias)
+    tensors = torch.randn(3, 1, 2, LENGTH, 16)
+    attention.run(*tensors)
+    change(attention)
+    torch.testing.assert_close(attention.run(*tensors), attention.explain(*tensors).context, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("hook", ["register_full_backward_hook", "register_full_backward_pre_hook"])
+def test_a_backward_hook_of_a_score_changes_the_gradients_of_every_run(hook: str) -> None:
+    score = General(query_dim=16, key_dim=16)
+    getattr(score, hook)(lambda module, *grads: tuple(None if grad is None else 3 * grad for grad in grads[0]))
+    attention, (query, key, value) = Attention(score), torch.randn(3, 1, 2, LENGTH, 16)
+    query.requires_grad_()
+    run = torch.autograd.grad(attention.run(query, key, value).square().sum(), query)[0]
+    explained = torch.autograd.grad(attention.explain(query, key, value).context.square().sum(), query)[0]
+    torch.testing.assert_close(run, explained, atol=1e-5, rtol=1e-4)
+
+
+def test_a_restriction_holds_for_subclasses_and_hooked_modules() -> None:
+    class Halved(Hard):
+        def forward(self, scores, visible):
+            return super().forward(scores, visible) / 2
+
+    for normaliser in (Halved(mode="sample"), hooked(Hard(mode="sample"))):
+        assert cutting_reasons(Attention(normaliser=normaliser))
+    for normaliser in (Halved(mode="argmax"), hooked(Hard(mode="argmax"))):
+        assert tells_place(normaliser)
+
+
+def test_a_method_that_is_put_into_a_part_ends_what_its_class_states() -> None:
+    score = General(query_dim=4, key_dim=4)
+    assert claim(score, "onnx") is not None
+    score.key_features = lambda key: key.relu()
+    assert claim(score, "onnx") is None
+
+
+def test_a_cached_property_computes_something() -> None:
+    class Sloped:
+        by_pair = True
+
+        @cached_property
+        def slope(self) -> float:
+            return 1.0
+
+    class Steeper(Sloped):
+        @cached_property
+        def slope(self) -> float:
+            return 2.0
+
+    assert claim(Sloped(), "by_pair")
+    assert claim(Steeper(), "by_pair") is None
+
+
+@torch.no_grad()
+def test_kept_features_serve_no_score_whose_formula_a_subclass_in_between_overrides() -> None:
+    class Capped(Dot):
+        def __call__(self, query, key):
+            return super().__call__(query, key).tanh()
+
+    class Doubled(Capped):
+        def query_features(self, query):
+            return 2 * query
+
+    attention, (query, key, value) = Attention(Doubled()), torch.randn(3, 1, 2, LENGTH, WIDTH)
+    context = attention.run(query, key, value, key_features=attention.key_features(key))
+    torch.testing.assert_close(context, attention.explain(query, key, value).context)
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda part: pickle.loads(pickle.dumps(part))], ids=["deep", "pickle"]
+)
+@torch.no_grad()
+def test_copies_of_attentions_and_of_records_show_the_same(copied) -> None:
+    attention = Attention(General(query_dim=WIDTH, key_dim=WIDTH), bias=Alibi(2), visibility=causal())
+    tensors = torch.randn(3, 1, 2, LENGTH, WIDTH)
+    with record(attention) as seen:
+        context = attention.run(*tensors)
+    same = copied(attention)
+    assert same._chosen == {}
+    torch.testing.assert_close(same.run(*tensors), context)
+    entry = copied(seen.records[0])
+    torch.testing.assert_close(entry.weights(), attention.explain(*tensors).weights)
+    entry.formula.score.weight.mul_(2)
+    for changed in (entry, copied(entry)):
+        with pytest.raises(ValueError, match="record again"):
+            changed.weights()

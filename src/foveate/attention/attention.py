@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from foveate.attention import check, display, record
 from foveate.attention.bias import Bias
 from foveate.attention.chooser import Choice, choose
-from foveate.attention.claim import is_hooked
+from foveate.attention.claim import condition
 from foveate.attention.normaliser import Normaliser, Softmax, softmax_temperature
 from foveate.attention.path_plan import Plan, PlannedPath
 from foveate.attention.paths import PATHS
@@ -257,8 +257,14 @@ class Attention(nn.Module):
                     return Choice(path, "the first path of torch's own operations that accepts is compiled")
         features = None if key_features is None else key_features.shape
         draws = getattr(self.normaliser, "training", False)
-        score = self._modules.get("score")  # only a module can be hooked
-        state = (training, traced(), score is not None and is_hooked(score), draws)
+        temperature = softmax_temperature(self.normaliser)
+        state = (
+            training,
+            traced(),
+            condition(self.score),
+            draws,
+            temperature if temperature is None else temperature == 1.0,
+        )
         places = (at.aligned, at.real is None, at.previous is None, at.query_bucket is None)
         kind = (query.shape, key.shape, query.dtype, query.device, places, features, state)
         earlier = self._chosen.get(kind)
@@ -281,6 +287,10 @@ class Attention(nn.Module):
         super().__setattr__(name, value)
         if chosen := self.__dict__.get("_chosen"):
             chosen.clear()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the choices: another machine may lack the kernels of this one."""
+        return {**self.__dict__, "_chosen": {}}
 
     def _answer(self, path: Path, query: Tensor, key: Tensor, at: Positions) -> PlannedPath:
         reasons = tuple(path.refuses(self, query, key, at))

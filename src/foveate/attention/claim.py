@@ -5,7 +5,7 @@ A score, a bias, a normaliser or a transform may state facts by attributes and m
 state it again.
 """
 
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from torch import nn
@@ -23,9 +23,28 @@ def claim(part: object, name: str, default: Any = None) -> Any:
     (True, None, 'nothing')
     """
     kind: Any = type(part)
-    if part is None or is_hooked(part) or not (name in getattr(part, "__dict__", ()) or _covers(kind, name)):
+    own = getattr(part, "__dict__", {})
+    if part is None or is_hooked(part):
+        return default
+    if name not in own and (not _covers(kind, name) or not _methods(kind).isdisjoint(own)):
         return default
     return getattr(part, name, default)
+
+
+def restriction(part: object, name: str, about: tuple[str, ...] = ()) -> bool:
+    """A fact that forbids something to whoever runs the part, such as `undivided`. It holds for hooked modules and for
+    subclasses, too, unless they state otherwise or override one of the methods that it is about.
+    """
+    stated = name in getattr(part, "__dict__", ()) or follows(part, about, (name,))
+    return stated and bool(getattr(part, name, False))
+
+
+def condition(part: object) -> tuple[object, ...]:
+    """What changes when a part is hooked, parametrised or given another method. It takes a fraction of the time in
+    which its statements are read, so that a choice that was made for a part may be compared at every call.
+    """
+    kind = type(part)
+    return kind, len(kind.__dict__), len(getattr(part, "__dict__", ())), is_hooked(part)
 
 
 @lru_cache(maxsize=4096)
@@ -39,8 +58,21 @@ def _covers(kind: Any, name: str) -> bool:
     return False
 
 
+@lru_cache(maxsize=4096)
+def _methods(kind: Any) -> frozenset[str]:
+    """What an object computes by its class: one that is put into the object takes its place. Fields of a dataclass are
+    always in the object.
+    """
+    members = {name for base in kind.__mro__[:-1] for name, value in vars(base).items() if _computes(name, value)}
+    return frozenset(members - {"__call__"} - getattr(kind, "__dataclass_fields__", {}).keys())
+
+
 def _computes(name: str, value: object) -> bool:
-    return (name == "__call__" or not name.startswith("__")) and (callable(value) or isinstance(value, property))
+    return (name == "__call__" or not name.startswith("__")) and (callable(value) or isinstance(value, COMPUTED))
+
+
+COMPUTED = (property, cached_property, classmethod, staticmethod)
+"""Members of a class that compute something without being functions."""
 
 
 def follows(part: object, whole: tuple[str, ...], parts: tuple[str, ...]) -> bool:
@@ -81,4 +113,10 @@ def _depth(kind: type, names: tuple[str, ...]) -> list[int]:
 def is_hooked(part: object) -> bool:
     """Whether calling a module does more than its class says."""
     own = vars(part) if isinstance(part, nn.Module) else {}
-    return bool(own) and bool(own["_forward_hooks"] or own["_forward_pre_hooks"] or "forward" in own)
+    return bool(own) and bool(
+        own["_forward_hooks"]
+        or own["_forward_pre_hooks"]
+        or own["_backward_hooks"]
+        or own["_backward_pre_hooks"]
+        or "forward" in own
+    )

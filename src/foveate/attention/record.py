@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -49,6 +49,15 @@ class AttentionRecord:
     """The tensors behind the weights, and how often each had been written to when they were recorded; None: nobody
     counted.
     """
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the counts: a copy's tensors are others, which count anew. Of changed ones no copy is of use."""
+        return {**self.__dict__, "writes": () if self._changed else None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self.writes is None:
+            self.__dict__["writes"] = _writes(self)
 
     def __repr__(self) -> str:
         return f"<AttentionRecord {', '.join(self._facts())}>"

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from foveate.attention import Attention, Mechanism, Positions, Reinforce, choices
-from foveate.attention.claim import claim
+from foveate.attention.claim import restriction
 from foveate.attention.mechanism import shortest
 from foveate.attention.normaliser import Choice
 from foveate.attention.score import FeedbackScore
@@ -84,7 +84,7 @@ class RecurrentSeq2Seq(Seq2Seq[RecurrentState]):
         self.attention: Mechanism = attention
         self.max_length = shortest(attention)
         normaliser = getattr(attention, "normaliser", None)
-        if normaliser is not None and claim(normaliser, "learns_from_reward", False):
+        if normaliser is not None and restriction(normaliser, "learns_from_reward"):
             self.reinforce = Reinforce(reward_weight=normaliser.reward_weight, entropy_weight=normaliser.entropy_weight)
 
     def encode(self, source: Batch, queries: int = 1) -> Memory:

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from foveate.attention.claim import claim
+from foveate.attention.claim import restriction
 from foveate.attention.position import traced
 
 Scores = Float[Tensor, "batch heads query key"]
@@ -73,7 +73,7 @@ def possible(scores: Scores, visible: Visible) -> Visible:
 
 def tells_place(normaliser: Normaliser) -> bool:
     """Whether the statistic of a row is the number of a key (−1: of none): it says so itself."""
-    return bool(claim(getattr(normaliser, "inner", normaliser), "tells_place", False))
+    return restriction(getattr(normaliser, "inner", normaliser), "tells_place", about=("statistic", "tile"))
 
 
 def undecided(weights: Float[Tensor, "*rows key"]) -> bool:

@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from foveate.attention.bias import Bias
-from foveate.attention.claim import claim
+from foveate.attention.claim import restriction
 from foveate.attention.normaliser import Normaliser
 from foveate.attention.position import Positions
 from foveate.attention.score import PlacedScore, Score
@@ -70,7 +70,7 @@ class Path(Protocol):
 
 def cutting_reasons(formula: Formula) -> list[str]:
     """Why queries may not be taken a few at a time; empty when they may."""
-    undivided = claim(formula.normaliser, "undivided", False)
+    undivided = restriction(formula.normaliser, "undivided")
     return [f"{formula.normaliser} draws for all queries at once"] if undivided else []
 
 

@@ -86,7 +86,9 @@ def is_factored(score: object) -> TypeGuard[FactoredScore]:
     (True, False)
     """
     parts = (*FEATURES, "compare")
-    return isinstance(score, FactoredScore) and not is_hooked(score) and follows(score, CALLED, parts)
+    if not isinstance(score, FactoredScore) or is_hooked(score):
+        return False
+    return all(follows(score, CALLED, (part,)) for part in parts)
 
 
 def symbol_of(score: object, head_dim: int) -> str:

@@ -261,19 +261,24 @@ def require_visibility(rule: object) -> None:
 FACTS = (
     *("hides", "band", "pads", "graph", "gapless", "ahead", "by_pair", "lasting", "width", "reach"),
     *("reads_query_position", "reads_length", "meet", "join", "simplified", "onnx"),
+    *("parts", "split", "bounds", "pairs", "density"),
 )
 """What a rule may say about itself."""
 
 
 def _forget_facts_of_another_answer(cls: type[Visibility]) -> None:
     """A subclass that answers otherwise inherits nothing that a class before it says about its own answer."""
-    if "__call__" not in vars(cls):
-        return
-    before = next((base for base in cls.__mro__[1:] if "__call__" in vars(base)), Visibility)
+    answer = _defined(cls, "__call__")
     for name in FACTS:
-        inherited = getattr(cls, name)
-        if name not in vars(cls) and before is not Visibility and inherited is getattr(before, name):
-            setattr(cls, name, getattr(Visibility, name))
+        source = next(base for base in cls.__mro__ if name in vars(base))
+        described = _defined(source, "__call__")
+        if source is not cls and described not in (None, answer, Visibility.__call__):
+            setattr(cls, name, vars(Visibility)[name])
+
+
+def _defined(kind: type, name: str) -> object:
+    """A member as the first class defines it; None where none does."""
+    return next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
 
 
 @dataclass(frozen=True)

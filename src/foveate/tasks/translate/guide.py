@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from foveate.attention import Attention
-from foveate.attention.claim import claim
+from foveate.attention.claim import restriction
 from foveate.attention.record import Recording
 from foveate.config import setting
 from foveate.data.batch import PairBatch
@@ -84,7 +84,7 @@ def require_guidable(model: nn.Module) -> None:
     if not sites:
         raise UsageError("There are links, but this model has no attention to guide. Choose another, or no links.")
     for site in sites:
-        if not isinstance(site, Attention) or site.shows != "exact" or claim(site.normaliser, "is_hard"):
+        if not isinstance(site, Attention) or site.shows != "exact" or restriction(site.normaliser, "is_hard"):
             raise UsageError(
                 "Links can guide attention whose weights are exact and soft. Here they are implied, projected or "
                 "drawn: choose another cross-attention, or no links."
