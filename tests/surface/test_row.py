@@ -157,5 +157,85 @@ def test_a_file_of_another_kind_is_refused_in_use(tmp_path: Path, foveate: Any) 
     assert (said.code, "rows.json is damaged" in said.err) == (3, True)
 
 
+@BOTH
+def test_a_configuration_without_a_reader_is_told_which(data: Path, tmp_path: Path, foveate: Any) -> None:
+    (tmp_path / "run.toml").write_text(f'[data]\ndata = "{data}"\n')
+    said = foveate("train", "classify", str(tmp_path / "run.toml"), "--out", str(tmp_path / "run"), *QUICK)
+    what, kind = ("pictures", "image") if data.is_dir() else ("vectors", "vector")
+    assert said.code == 2
+    assert f'{data} has {what}, and without a reader a table of texts is read. Set reader = "{kind}".' in said.err
+
+
+OF_MINE = """
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+import numpy as np
+from foveate.data.feature import VectorRows
+from foveate.data.reader import Example, Reader
+from foveate.data.row import Row
+
+@dataclass(frozen=True, kw_only=True)
+class Digits(Reader):
+    what = "numbers"
+    scale: float = 1.0
+
+    def read(self, path: str) -> Iterator[Example]:
+        for line, text in enumerate(Path(path).read_text().splitlines(), start=1):
+            yield Example(line, text, "odd" if int(text[-1]) % 2 else "even")
+
+    def learn(self, examples: Iterable[Example]) -> "DigitRows":
+        return DigitRows(mean=(4.5 * self.scale,), deviation=(3.0,))
+
+    def open(self, folder: Path) -> "DigitRows":
+        return DigitRows.open(folder)
+
+@dataclass(frozen=True, kw_only=True)
+class DigitRows(VectorRows):
+    kind = "digit"
+
+    def row(self, thing: str) -> Row:
+        return Row(np.array([[(float(digit) - self.mean[0]) / 3] for digit in thing], np.float32))
+
+    def track(self, thing: str):
+        return {"labels": tuple(thing), "kind": "frames"}
+
+    def things(self, path: str) -> Iterator[str]:
+        return iter(Path(path).read_text().splitlines())
+
+@dataclass(frozen=True, kw_only=True)
+class Half:
+    what = "halves"
+
+    def read(self, path: str) -> Iterator[Example]:
+        return iter([])
+"""
+
+
+def test_a_reader_of_a_user_is_named_in_a_configuration(
+    tmp_path: Path, foveate: Any, monkeypatch: pytest.MonkeyPatch, unchecked: None
+) -> None:
+    (tmp_path / "reader_of_mine.py").write_text(OF_MINE)
+    (tmp_path / "numbers.txt").write_text("".join(f"{number * 7}\n" for number in range(100, 180)))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.toml").write_text(
+        'reader = { kind = "reader_of_mine:Digits", scale = 1.0 }\n[data]\ndata = "numbers.txt"\n'
+        '[model.encoder]\nkind = "rnn"\nhidden_dim = 8\n[train]\nsteps = 6\nsave_every = 3\nvalidate_every = 3\n'
+    )
+    for given in (("run.toml",), ("--data", "numbers.txt", "--set", "reader=reader_of_mine:Digits", *FEW)):
+        said = foveate("train", "classify", *given, "--out", str(tmp_path / f"{given[0]}.run"), *QUICK)
+        assert said.code == 0, said.err
+    said = foveate("plan", "classify", "--data", "numbers.txt", "--set", "reader=reader_of_mine:Digits", *QUICK[:3])
+    assert "numbers of 3 vectors" in said.out, said.err
+    said = foveate(
+        "train", "classify", "--data", "numbers.txt", "--set", "reader=reader_of_mine:Half", "--out", "half", *QUICK
+    )
+    assert said.code == 2
+    assert "reader: Half lacks about, learn, open, suited. Derive it from foveate.data.reader.Reader" in said.err
+    said = foveate("classify", str(tmp_path / "run.toml.run"), "numbers.txt")
+    assert said.code == 2
+    assert "Your TOML files and --set may do that, but not a checkpoint" in said.err
+
+
 def test_the_public_classifiers_are_these() -> None:
     assert foveate.TextClassifier is TextClassifier

@@ -399,6 +399,9 @@ PROOFS = {
     "the font folders of the machine": "test_png.py::test_a_letter_that_no_font_has_is_refused_by_name",
     "Compressed input is read as a stream with a limit": "data/test_text.py::"
     "test_a_line_without_end_does_not_fill_the_memory",
+    "Pictures of more than 16,777,216 pixels are refused": "test_image.py::"
+    "test_a_huge_picture_is_refused_before_it_is_unpacked",
+    "`.npz` files of more than 8 GiB": "test_feature.py::test_a_bomb_is_not_unpacked",
     "Configurations inside checkpoints may not": "test_security.py::test_the_configuration_of_a_run_imports_nothing",
     "The command `foveate` does not run any": "test_security.py::test_with_p_and_by_its_command_foveate_runs_no_file",
     "write only into the run's own folder": "test_security.py::test_nothing_is_written_through_a_link_in_a_run",

@@ -20,8 +20,7 @@ from foveate.attention.onnx import Graph, Places
 from foveate.attention.score import ProductScore
 from foveate.attention.visibility import EdgeList
 from foveate.data.batch import Batch
-from foveate.data.feature import VectorReader
-from foveate.data.reader import Example
+from foveate.data.reader import Example, Reader
 from foveate.data.row import Row
 from foveate.decode import BeamConfig
 from foveate.errors import UsageError
@@ -404,7 +403,7 @@ class NoteEmbedding(nn.Module):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MelodyReader(VectorReader):
+class MelodyReader(Reader):
     """Lines of pitch/duration, a tab and a label: `60/1 64/1 67/2<tab>major`. Reads like any reader."""
 
     what = "melodies"
@@ -414,7 +413,10 @@ class MelodyReader(VectorReader):
             melody, label = text.split("\t")
             yield Example(line, melody, label)
 
-    def learn(self, examples: Iterable[Example]) -> "MelodyRows":  # type: ignore[override]
+    def learn(self, examples: Iterable[Example]) -> "MelodyRows":
+        return MelodyRows()
+
+    def open(self, folder: Path) -> "MelodyRows":
         return MelodyRows()
 
 

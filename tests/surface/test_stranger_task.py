@@ -188,7 +188,7 @@ class CountSide(Side):
         wrong = sum((counter.count(text) - number) ** 2 for text, number in examples) / len(examples)
         return [Score(name="squared error", value=wrong, signature=None, higher_is_better=False)]
 
-    def write_report(self, model: Counter, folder: Path, path: Path, test: Any = None) -> None:
+    def write_report(self, model: Counter, config: CountConfig, folder: Path, path: Path, test: Any = None) -> None:
         write_report(model.model, folder, path, scores=[], samples=[], card={}, commands=[self.command(model, folder)])
 
     def trial(self, model: Counter) -> str:

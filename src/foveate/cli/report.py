@@ -38,6 +38,6 @@ def run(arguments: argparse.Namespace) -> int:
     side = task_of(read_run(folder)).side
     path = Path(arguments.out) if arguments.out else folder / "report.html"
     prepare_machine(arguments, quiet=True)
-    side.write_report(side.load(folder), folder, path)
+    side.write_report(side.load(folder), side.saved_config(folder), folder, path)
     say(f"The report is in {path}.")
     return 0

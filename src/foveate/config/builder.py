@@ -23,7 +23,8 @@ def build(cls: type[T], mapping: Mapping[str, Any], *, where: str = "", imports:
     """Makes the configuration `cls`, a frozen dataclass, from nested plain data. Missing keys have their defaults.
 
     Fields may be bool, int, float, str, Literal, tuples, tables, dataclasses, `X | None` and unions of dataclasses,
-    selected by `kind`: the class name in snake case without "Config" (`ScaledDot` is "scaled_dot"). `where` is the
+    selected by `kind`: the class name in snake case without "Config" (`ScaledDot` is "scaled_dot"). A protocol in a
+    union says what a user's class must have. `where` is the
     dotted path at the beginning of messages, or a place that ends with a colon ("run.toml:"). Only with `imports`, for
     local files, a kind may name a user's class as "module:Class".
 
@@ -119,12 +120,20 @@ class _Builder:
     def _union(self, members: tuple[Any, ...], value: Any, where: str, default: Any) -> Any:
         if type(None) in members and (value is None or value == "none"):
             return None
-        members = tuple(member for member in members if member is not type(None))
+        protocols = [member for member in members if getattr(member, "_is_protocol", False)]
+        members = tuple(member for member in members if member is not type(None) and member not in protocols)
         classes = [member for member in members if dataclasses.is_dataclass(member)]
         if len(members) == 1:
             return self.convert(members[0], value, where, default)
         if classes and (isinstance(value, Mapping) or len(classes) == len(members)):
-            return self._choice(classes, value, where, default)
+            part = self._choice(classes, value, where, default)
+            if protocols and not isinstance(part, (*members, *protocols)):
+                missing = ", ".join(name for name in _attributes(protocols[0]) if not hasattr(part, name))
+                raise UsageError(
+                    f"{_name(where)}: {type(part).__name__} lacks {missing}. Derive it from {protocols[0].__module__}."
+                    f"{protocols[0].__name__}, and write what is missing."
+                )
+            return part
         for member in members:
             if typing.get_origin(member) is Literal and value in typing.get_args(member):
                 return value
@@ -220,6 +229,11 @@ def _kind_inside(value: Any, cls: type, where: str) -> str:
     listed = [f"{_join(path, name)} ({', '.join(kinds)})" for name, kinds in choices.items()]
     hint = f" Did you mean {' or '.join(matches)}?" if matches else ""
     return f"{hint} This table does not have kinds, but its parts do: {'; '.join(listed)}."
+
+
+def _attributes(protocol: Any) -> list[str]:
+    """What a protocol needs."""
+    return sorted({name for name in (*vars(protocol), *protocol.__annotations__) if not name.startswith("_")})
 
 
 def _members(annotation: Any) -> tuple[Any, ...]:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Shaped
 
-from foveate.data.reader import Example, KeptRows
+from foveate.data.reader import Example, KeptRows, Reader
 from foveate.data.row import Row
 from foveate.data.text import read_cells
 from foveate.errors import DataError
@@ -25,6 +25,8 @@ from foveate.suggestion import missing_file
 
 LARGEST = 1 << 33
 """Bytes that an `.npz` file may unpack to."""
+GREATEST = np.finfo(np.float32).max
+"""Of the numbers of a vector."""
 _FORM = "(examples, width) or (examples, length, width), or (vectors, width) with `lengths`"
 
 
@@ -40,11 +42,15 @@ class Vector:
 
 
 @dataclass(frozen=True, kw_only=True)
-class VectorReader:
+class VectorReader(Reader):
     """Labelled vectors, or sequences of them, from an `.npz` file or a list of `.npy` files."""
 
     kind: ClassVar[str] = "vector"
     what: ClassVar[str] = "vectors"
+
+    @property
+    def about(self) -> str:
+        return "vectors, each number scaled by its mean and deviation"
 
     def read(self, path: str) -> Iterator[Example]:
         """Raises DataError for a file that cannot be read, an example without a label, and shapes that do not fit."""
@@ -120,8 +126,8 @@ def one_vector(path: Path) -> Vector:
         values = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
         raise DataError(missing_file(path)) from None
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{path} is not an .npy file of numbers: {error} Save it with numpy.save.") from None
+    except (OSError, ValueError, EOFError):
+        raise DataError(f"{path} is not an .npy file of numbers. Save an array of numbers with numpy.save.") from None
     if not isinstance(values, np.ndarray) or values.ndim not in (1, 2):
         raise DataError(f"{path} has no array of shape (width,) or (length, width). Save one with numpy.save.")
     return Vector(str(path), _numbers(str(path), np.atleast_2d(values)))
@@ -140,11 +146,13 @@ def _unpacked(path: str, *needed: str) -> dict[str, np.ndarray]:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in ("inputs", "labels", "lengths") if name in archive.files}
             others = ", ".join(archive.files)
+    except DataError:
+        raise
     except FileNotFoundError:
         raise DataError(missing_file(Path(path))) from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
         raise DataError(
-            f"{path} is not an .npz file of numbers and names: {error}. Save one with numpy.savez."
+            f"{path} is not an .npz file of numbers and names. Save arrays of these with numpy.savez."
         ) from None
     for name in needed:
         if name not in arrays:
@@ -188,8 +196,11 @@ def _numbers(name: str, values: np.ndarray) -> np.ndarray:
         raise DataError(f"{name} holds {values.dtype.name}, not numbers.")
     if not values.size:
         raise DataError(f"{name} is empty: its shape is {values.shape}. Leave it out.")
-    if not np.isfinite(values).all():
-        raise DataError(f"{name} has a number that is not finite (NaN or infinite). Replace it, or leave it out.")
+    if not (np.abs(values) <= GREATEST).all():
+        raise DataError(
+            f"{name} has a number that is not finite (NaN or infinite), or beyond ±{GREATEST:.1e}. Replace it, or "
+            "leave it out."
+        )
     return values
 
 

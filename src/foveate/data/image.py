@@ -1,7 +1,7 @@
 """Reads labelled pictures from folders, `pictures/cat/1.png`, and cuts them into patches."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,15 +11,18 @@ from jaxtyping import UInt8
 from foveate.attention.check import require_positive
 from foveate.config import setting
 from foveate.data.image_file import SUFFIXES, read_pixels
-from foveate.data.reader import Example, KeptRows
+from foveate.data.reader import Example, KeptRows, Reader
 from foveate.data.row import Row
 from foveate.errors import DataError
 from foveate.nn.embed import Patches
 from foveate.suggestion import missing_file
 
+PATCHES = 64
+"""Of a picture, about, where its size leaves a choice."""
+
 
 @dataclass(frozen=True, kw_only=True)
-class ImageReader:
+class ImageReader(Reader):
     """Pictures of one size, PNG, JPEG or GIF, in a folder for each label."""
 
     kind: ClassVar[str] = "image"
@@ -29,6 +32,21 @@ class ImageReader:
 
     def __post_init__(self) -> None:
         require_positive(patch=self.patch)
+
+    @property
+    def about(self) -> str:
+        colour = "in colour" if self.colour else "in grey"
+        return f"pictures {colour}, in squares of {self.patch} × {self.patch} pixels"
+
+    def suited(self, sample: Sequence[Example]) -> "ImageReader":
+        """Squares so large that there are about as many as a small model reads well, and colours where there are
+        any.
+        """
+        pixels = [read_pixels(one.thing) for one in sample]
+        rows, columns = pixels[0].shape[:2]
+        sides = [side for side in divisors(rows, columns) if rows * columns <= PATCHES * side**2]
+        grey = all((one == one[..., :1]).all() for one in pixels)
+        return replace(self, patch=min(sides, default=max(divisors(rows, columns))), colour=not grey)
 
     def read(self, path: str) -> Iterator[Example]:
         """Raises DataError for a picture without a label, and for what is no picture."""

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import numpy as np
 
+from foveate.data.reader import Reader
 from foveate.data.row import Row
 from foveate.data.text import free_columns, read_cells, read_lines, require_only
 from foveate.data.text_pair import TAB, joined
@@ -49,7 +50,7 @@ class LabelledText(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextReader:
+class TextReader(Reader):
     """Labelled texts, or pairs of texts, from the columns of a table."""
 
     what: ClassVar[str] = "texts"

@@ -1,13 +1,14 @@
 """What a modality is to the rest of the package: a reader of files, and what makes rows of the things in them.
 
-A reader is a configuration: it says how files are read, and learns from the training data what makes rows of things: a
-vocabulary, a scale, a grid. A `RowMaker` is what was learned; it is kept with the run, and serves in use. A new
-modality is one file with both, and an `Input` of `foveate.nn.embed`.
+A `Reader` is a configuration: it says how files are read, and learns from the training data what makes rows of things:
+a vocabulary, a scale, a grid. A `RowMaker` is what was learned; it is kept with the run, and serves in use. A new
+modality is one file with both, and an `Input` of `foveate.nn.embed`. A reader of one's own is named in a TOML file:
+`reader = "my_module:MyReader"`.
 """
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
@@ -22,6 +23,7 @@ ROWS = "rows.json"
 """The file of a run folder that holds what makes its rows, where that is no tokeniser."""
 FORMAT = "foveate rows 1"
 Kept = TypeVar("Kept", bound="KeptRows")
+Read = TypeVar("Read", bound="Reader")
 
 
 class Example(NamedTuple):
@@ -61,10 +63,19 @@ class RowMaker(Protocol):
 
 @runtime_checkable
 class Reader(Protocol):
-    """Reads the files of a modality."""
+    """Reads the files of a modality: a dataclass, whose fields are the settings in `reader` of a configuration."""
 
     what: ClassVar[str]
     """What the things are, in the plural."""
+
+    @property
+    def about(self) -> str:
+        """What is made of the things, in words."""
+        return self.what
+
+    def suited(self: Read, sample: Sequence[Any]) -> Read:
+        """With settings that suit a sample of the examples, of which there is at least one."""
+        return self
 
     def read(self, path: str) -> Iterator[Any]:
         """Labelled examples, each with `line`, `thing` and `label`. Raises DataError, with the place, for bad files."""

@@ -108,12 +108,12 @@ class LabellingSide(Side, Generic[Labeller, Example]):
                 lines = "".join(f"{line}\n" for line in self.lines(labeller, examples))
                 Path(arguments.save).write_text(lines, encoding="utf-8")
         if arguments.report:
-            self.write_report(labeller, folder, Path(arguments.report), (Path(arguments.data).name, examples))
+            test = Path(arguments.data).name, examples
+            self.write_report(labeller, self.saved_config(folder), folder, Path(arguments.report), test)
             say(f"The report is in {arguments.report}.")
         return self.scores(labeller, examples, per_class=arguments.per_class)
 
-    def write_report(self, model: Any, folder: Path, path: Path, test: Test | None = None) -> None:
-        config = self.saved_config(folder)
+    def write_report(self, model: Any, config: Any, folder: Path, path: Path, test: Test | None = None) -> None:
         data, examples = test or ("validation", list(self._parts(config)("valid")))
         network, about = model.model, f"{data}, {len(examples):,} {self.called(config)}"
         kind = f"{type(network).__name__} over a {type(network.encoder).__name__}"

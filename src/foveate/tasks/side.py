@@ -189,9 +189,9 @@ class Side(ABC):
     # Reports.
 
     @abstractmethod
-    def write_report(self, model: Any, folder: Path, path: Path, test: Any = None) -> None:
-        """Curves, scores, samples and the model card of a run. `model` is what `load` gives, `test` whatever `evaluate`
-        has measured."""
+    def write_report(self, model: Any, config: Any, folder: Path, path: Path, test: Any = None) -> None:
+        """Curves, scores, samples and the model card of a run. `model` is what `load` gives, `config` that of the task,
+        `test` whatever `evaluate` has measured."""
 
     @abstractmethod
     def trial(self, model: Any) -> str:
@@ -200,7 +200,7 @@ class Side(ABC):
     def finish(self, task: Any, folder: Path) -> None:
         """Leave report.html in the folder of a trained run, and say what to try next."""
         model = self.in_use(task)
-        self.write_report(model, folder, folder / "report.html")
+        self.write_report(model, task.config, folder, folder / "report.html")
         say(f"The model is in {folder}, its report in {folder / 'report.html'}.")
         say(f"Try:  {self.command(model, folder)}")
 

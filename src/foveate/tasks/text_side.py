@@ -62,11 +62,12 @@ class TextSide(Side):
         model = self.load(folder, precision=arguments.precision)
         figures = self.figures(model, list(read_lines(arguments.text)), arguments)
         if arguments.report:
-            self.write_report(model, folder, Path(arguments.report), (Path(arguments.text).name, figures))
+            test = Path(arguments.text).name, figures
+            self.write_report(model, self.saved_config(folder), folder, Path(arguments.report), test)
             say(f"The report is in {arguments.report}.")
         return figures
 
-    def write_report(self, model: Any, folder: Path, path: Path, test: Test | None = None) -> None:
+    def write_report(self, model: Any, config: Any, folder: Path, path: Path, test: Test | None = None) -> None:
         data = TextData.open(folder)
         measured = {name: f"{value:.4g}" for name, value in test[1].items()} if test else {}
         training, validation = (f"{store.num_tokens - 1:,} tokens" for store in (data.training, data.validation))

@@ -64,6 +64,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "empty label": ({"inputs": FLAT, "labels": ["a", " ", "b"]}, "example 2 has an empty label."),
     "float labels": ({"inputs": FLAT, "labels": [0.5] * 3}, "must be a list of names or whole numbers, not float64."),
     "not a number": ({"inputs": [[1.0], [np.nan]], "labels": [0, 1]}, "example 2 has a number that is not finite"),
+    "huge": ({"inputs": [[1.0], [1e300]], "labels": [0, 1]}, "or beyond ±3.4e+38. Replace it, or leave it out."),
     "no numbers": ({"inputs": [["x"], ["y"]], "labels": [0, 1]}, "example 1 holds str32, not numbers."),
     "shape": (
         {"inputs": np.zeros(3), "labels": [0, 1, 2]},
@@ -88,9 +89,10 @@ def test_a_file_that_is_no_npz_is_said(tmp_path: Path) -> None:
 
 
 def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert module.LARGEST == 8 * 2**30
     monkeypatch.setattr(module, "LARGEST", 1 << 10)
     np.savez_compressed(tmp_path / "a.npz", inputs=np.zeros((1000, 10)), labels=np.zeros(1000, int))
-    assert "unpacks to 0.0 GiB, and at most" in refusal(str(tmp_path / "a.npz"))
+    assert refusal(str(tmp_path / "a.npz")).startswith(f"{tmp_path / 'a.npz'} unpacks to 0.0 GiB, and at most")
 
 
 def test_bad_lines_of_a_list_are_said(tmp_path: Path) -> None:
@@ -101,6 +103,8 @@ def test_bad_lines_of_a_list_are_said(tmp_path: Path) -> None:
     assert str(tmp_path / "one.npy") in refusal(str(path))
     (tmp_path / "one.npy").write_bytes(b"no array")
     assert "is not an .npy file of numbers" in refusal(str(path))
+    np.save(tmp_path / "one.npy", np.array([None, "pickled"]))
+    assert refusal(str(path)).endswith("is not an .npy file of numbers. Save an array of numbers with numpy.save.")
     np.save(tmp_path / "one.npy", np.zeros((1, 2, 3)))
     assert "has no array of shape (width,) or (length, width)" in refusal(str(path))
 

@@ -186,6 +186,7 @@ def test_damage_inside_of_a_picture_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_huge_picture_is_refused_before_it_is_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert image_file.LARGEST == 16_777_216
     monkeypatch.setattr(image_file, "LARGEST", 20)
     with pytest.raises(DataError, match="has 6 × 4 pixels, and at most 20 are read"):
         pixels_of(png(random()), "a.png")

@@ -1,6 +1,5 @@
 """Sizes for classifiers of vectors and pictures, and what a plan measures of them."""
 
-from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -8,8 +7,6 @@ import torch
 
 from foveate.config import to_dict
 from foveate.data.batch import Batch
-from foveate.data.image import ImageReader, divisors
-from foveate.data.image_file import read_pixels
 from foveate.data.reader import Reader
 from foveate.errors import DataError, UsageError
 from foveate.nn.loss import cross_entropy
@@ -21,13 +18,11 @@ from foveate.tasks.size import Allowance, Reason, Suggestion, with_others
 
 SAMPLE = 100
 """Examples that sizes are chosen by."""
-PATCHES = 64
-"""Of a picture, about, where its size leaves a choice."""
 ROWS = 64
 """Examples of a batch."""
 
 
-def suggest_rows(reader: Any, path: str, allowance: Allowance, *, chosen: bool) -> Suggestion:
+def suggest_rows(reader: Reader, path: str, allowance: Allowance, *, chosen: bool) -> Suggestion:
     """Patches, model and steps by labelled vectors or pictures; a reader that was `chosen` stays as it is. Raises
     DataError when there are no examples.
     """
@@ -40,8 +35,8 @@ def suggest_rows(reader: Any, path: str, allowance: Allowance, *, chosen: bool) 
         labels.add(one.label)
     if not sample:
         raise DataError(f"{path} has no labelled {reader.what}. Give what is to be learned from.")
-    if isinstance(reader, ImageReader) and not chosen:
-        reader = _cut(reader, sample)
+    if not chosen:
+        reader = reader.suited(sample)
     rows = reader.learn(sample)
     lengths = [len(rows.row(one.thing)) for one in sample]
     usual, longest = max(sum(lengths) // len(lengths), 1), 2 * max(lengths)
@@ -50,13 +45,13 @@ def suggest_rows(reader: Any, path: str, allowance: Allowance, *, chosen: bool) 
         model, about, pace = _model(rows.input.axes, usual, allowance.tier)
         return Suggestion(
             {
-                "reader": {"kind": reader.kind, **to_dict(reader)},
+                **({} if chosen else {"reader": to_dict(ClassifyConfig(reader=reader))["reader"]}),
                 "model": model,
                 "data": {"max_length": longest, "max_tokens": max(ROWS * usual, longest)},
                 "train": training(total * BATCH // ROWS, "accuracy", allowance, pace),
             },
             f"{counted(total, 'example')} of {counted(usual, 'vector')}, {counted(len(labels), 'label')}.",
-            (Reason("reader", _read(reader)), Reason("model", f"{about}, {allowance}")),
+            (Reason("reader", reader.about), Reason("model", f"{about}, {allowance}")),
             allowance.size,
             lengths=(usual,),
         )
@@ -85,22 +80,6 @@ def probe_rows(config: ClassifyConfig) -> Probe:
         tokens=batch.num_tokens,
         unit="vectors",
     )
-
-
-def _cut(reader: ImageReader, sample: list[Any]) -> ImageReader:
-    """Squares so large that there are about as many as a small model reads well, and colours where there are any."""
-    pixels = [read_pixels(one.thing) for one in sample]
-    rows, columns = pixels[0].shape[:2]
-    sides = [side for side in divisors(rows, columns) if rows * columns <= PATCHES * side**2]
-    grey = all((one == one[..., :1]).all() for one in pixels)
-    return replace(reader, patch=min(sides, default=max(divisors(rows, columns))), colour=not grey)
-
-
-def _read(reader: Reader) -> str:
-    if isinstance(reader, ImageReader):
-        colour = "in colour" if reader.colour else "in grey"
-        return f"pictures {colour}, in squares of {reader.patch} × {reader.patch} pixels"
-    return f"{reader.what}, each number scaled by its mean and deviation"
 
 
 def _model(axes: int | None, length: int, tier: int) -> tuple[dict[str, Any], str, float]:

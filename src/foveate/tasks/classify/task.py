@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from foveate.config import setting
+from foveate.config import kind_of, setting
 from foveate.data.feature import VectorReader
 from foveate.data.image import ImageReader
 from foveate.data.label import Labels
@@ -19,6 +19,7 @@ from foveate.data.labelled_store import LabelledData, LabelledReport, RowBatch, 
 from foveate.data.reader import Reader, RowMaker
 from foveate.data.text import read_lines
 from foveate.data.tokeniser import CharacterConfig, Tokeniser, TokeniserConfig
+from foveate.errors import UsageError
 from foveate.models.classifier import Classifier, ClassifierConfig
 from foveate.nn.embed import Input
 from foveate.storage.run import read_run
@@ -47,7 +48,7 @@ class ClassifyConfig(LabellingConfig):
     second_column: int | None = setting(
         None, "column of a second text, counted from 0, where what has a label is a pair of texts; none: single texts"
     )
-    reader: VectorReader | ImageReader | None = setting(
+    reader: VectorReader | ImageReader | Reader | None = setting(
         None,
         "vector: .npz, or a list of .npy files; image: a folder of pictures for each label; none: a table of texts",
     )
@@ -83,7 +84,7 @@ class ClassifyConfig(LabellingConfig):
         return seeded(lambda: self.model.build(vocab, labels), self.seed)
 
 
-def reader_of(path: str) -> VectorReader | ImageReader | None:
+def reader_of(path: str) -> Reader | None:
     """What reads a file or a folder by its kind: `.npz` and lists of `.npy` files, folders; None for a table of texts.
 
     Raises DataError for a table that cannot be read.
@@ -94,6 +95,17 @@ def reader_of(path: str) -> VectorReader | ImageReader | None:
         Path(path).is_file() and next(read_lines(path), "").partition("\t")[0].strip().endswith(".npy")
     )
     return VectorReader() if listed else None
+
+
+def _require_reader(config: ClassifyConfig) -> None:
+    """Raises UsageError for pictures or vectors without what reads them."""
+    for path in (config.data.data, config.data.valid_data):
+        reader = None if config.reader or not path else reader_of(path)
+        if reader:
+            raise UsageError(
+                f"{path} has {reader.what}, and without a reader a table of texts is read. Set reader = "
+                f'"{kind_of(type(reader))}".'
+            )
 
 
 def label_of(example: Any) -> Sequence[str]:
@@ -128,6 +140,7 @@ class ClassifyTask(LabellingTask[Classifier]):
 
         Raises DataError when files are missing or unreadable, an example has no label, or nothing is left to train on.
         """
+        _require_reader(config)
         pretrained, config = beginning(config)
         reader, parts = config.files, Parts(config, config.read, label_of)
         if pretrained and isinstance(reader, TextReader):

@@ -203,13 +203,14 @@ class TranslateSide(TranslationSubject):
                 translations=translations[:SAMPLES],
                 references=references[:SAMPLES],
             )
-            self.write_report(translator, Path(arguments.run), Path(arguments.report), test)
+            folder = Path(arguments.run)
+            self.write_report(translator, self.saved_config(folder), folder, Path(arguments.report), test)
             say(f"The report is in {arguments.report}.")
         return scores
 
-    def write_report(self, model: Translator, folder: Path, path: Path, test: Test | None = None) -> None:
+    def write_report(self, model: Translator, config: Any, folder: Path, path: Path, test: Test | None = None) -> None:
         """With translations of a test, or of the first validation pairs, and their alignments."""
-        data = self.saved_config(folder).data
+        data = config.data
         training, validation = (ParallelData.open(folder / "data" / part) for part in ("train", "valid"))
         if test is None:
             rows = range(min(SAMPLES, len(validation)))
