@@ -9,7 +9,7 @@ from foveate.attention.paths import additive_triton
 from foveate.attention.paths.hidden import nothing_to_silence, silence, suits_few, weigh, weigh_few
 from foveate.attention.paths.materialised import visible_keys
 from foveate.attention.paths.pairwise_cpp import pair_weights, unavailable
-from foveate.attention.paths.path import Cost, Formula, cutting_reasons, share_heads
+from foveate.attention.paths.path import Cost, Formula, cutting_reasons, share_heads, tracing_reasons
 from foveate.attention.paths.recomputation import by_rows
 from foveate.attention.position import Positions, traced
 from foveate.attention.score import PairNetwork, checked_form, form_of
@@ -44,8 +44,7 @@ class AdditivePath:
             return additive_triton.reasons(formula, query)
         if query.dtype not in (torch.float32, torch.bfloat16):
             reasons.append(f"computes in float32, not in {query.dtype}")
-        if traced():
-            reasons.append("a kernel cannot be written into a traced program")
+        reasons += tracing_reasons()
         if query.shape[2] > _rows(query, key):
             reasons += cutting_reasons(formula)
         if not reasons and (missing := unavailable()):

@@ -12,8 +12,8 @@ from foveate.attention.paths import pairwise_triton
 from foveate.attention.paths.hidden import nothing_to_silence, silence
 from foveate.attention.paths.materialised import ChunkedPath, visible_keys
 from foveate.attention.paths.pairwise_triton import Seen
-from foveate.attention.paths.path import Cost, Formula, share_heads
-from foveate.attention.position import Positions, traced
+from foveate.attention.paths.path import Cost, Formula, share_heads, tracing_reasons
+from foveate.attention.position import Positions
 from foveate.attention.score import checked_form
 from foveate.attention.score.form import terms
 from foveate.attention.visibility import Visibility
@@ -31,8 +31,7 @@ def reasons(formula: Formula, query: Tensor) -> list[str]:
         reasons_against.append(f"on a GPU only softmax, not {formula.normaliser}")
     if formula.reweight is not None:
         reasons_against.append("weights are reweighted after softmax")
-    if traced():
-        reasons_against.append("a kernel cannot be written into a traced program")
+    reasons_against += tracing_reasons()
     if not reasons_against and (missing := pairwise_triton.unavailable(query.device)):
         reasons_against.append(missing)
     return reasons_against

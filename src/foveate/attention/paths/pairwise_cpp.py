@@ -16,6 +16,7 @@ from foveate import native
 from foveate.attention.normaliser import Softmax
 from foveate.attention.paths.derivative import by_definition
 from foveate.attention.paths.hidden import silence
+from foveate.attention.score import PairNetwork
 
 LANES = 16
 EXPONENTIALS_FROM = 3
@@ -107,9 +108,7 @@ def _defined(
     bias: Tensor | None,
 ) -> Tensor:
     (key,) = (key,) if visible is None else silence(visible, key)
-    sums = query[..., :, None, :] + key[..., None, :, :]
-    terms = torch.tanh(sums) if slope is None else torch.nn.functional.leaky_relu(sums, slope)
-    scores = (terms * vector[:, None, None, :]).sum(-1)
+    scores = PairNetwork(vector=vector, slope=slope).compare(query, key)
     scores = scores if bias is None else scores + bias
     if softmax:
         return scores.softmax(-1) if visible is None else Softmax()(scores, visible)
@@ -180,5 +179,5 @@ def _agrees() -> bool:
     with torch.no_grad(), torch.autocast("cpu", enabled=False):
         query, key = (torch.randn(1, 1, n, 80, generator=generator, dtype=torch.float32) for n in (4, 5))
         vector = torch.randn(1, 80, generator=generator, dtype=torch.float32)
-        expected = torch.tanh(query[..., :, None, :] + key[..., None, :, :]) @ vector[0]
+        expected = PairNetwork(vector=vector).compare(query, key)
         return torch.allclose(pair_weights(query, key, vector, softmax=False), expected, atol=1e-4)

@@ -14,11 +14,12 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn.functional import leaky_relu, pad
+from torch.nn.functional import pad
 
 from foveate.attention.normaliser import Softmax
 from foveate.attention.paths.derivative import by_definition
 from foveate.attention.paths.hidden import silence, weigh
+from foveate.attention.score import PairNetwork
 
 FAR = 10.0
 """Heads with features beyond are computed without e^{2a} e^{2b}, whose products of two could overflow."""
@@ -118,9 +119,7 @@ def _defined(
         behind = sight.query_at - sight.key_at
         visible = visible & (behind <= sight.left) & (-behind <= sight.right)
     key, values = silence(visible, key, value.float())
-    sums = query[..., :, None, :] + key[..., None, :, :]
-    terms = torch.tanh(sums) if leak is None else leaky_relu(sums, leak)
-    scores = (terms * vector[:, None, None, :]).sum(-1)
+    scores = PairNetwork(vector=vector, slope=leak).compare(query, key)
     scores = scores if bias is None else scores + bias
     return weigh(Softmax()(scores, visible), values, visible).to(value.dtype)
 
@@ -312,7 +311,7 @@ def _agrees(device: torch.device) -> bool:
     tensors = [torch.randn(shape, generator=generator, dtype=torch.float32) for shape in shapes]
     inputs = [tensor.to(device).requires_grad_() for tensor in tensors]
     query, key, vector, value = inputs
-    scores = (torch.tanh(query[..., :, None, :] + key[..., None, :, :]) * vector[:, None, None]).sum(-1)
+    scores = PairNetwork(vector=vector).compare(query, key)
     contexts = (scores.softmax(-1) @ value, attend(query, key, vector, value))
     answers = [[context, *torch.autograd.grad(context.square().sum(), inputs)] for context in contexts]
     return all(torch.allclose(one, other, atol=1e-3, rtol=1e-2) for one, other in zip(*answers, strict=True))

@@ -8,7 +8,7 @@ from torch import Tensor
 from foveate.attention.bias import Bias
 from foveate.attention.claim import restriction
 from foveate.attention.normaliser import Normaliser
-from foveate.attention.position import Positions
+from foveate.attention.position import Positions, traced
 from foveate.attention.score import PlacedScore, Score
 from foveate.attention.visibility import Visibility
 
@@ -77,6 +77,11 @@ def cutting_reasons(formula: Formula) -> list[str]:
 def empty_reasons(query: Tensor, key: Tensor) -> list[str]:
     """Why a path that cuts what is there does not serve; empty where there are queries and keys."""
     return [] if query.numel() and key.numel() else ["nothing to look at"]
+
+
+def tracing_reasons() -> list[str]:
+    """Why a kernel of our own does not serve; empty where no graph is made of the program."""
+    return ["a kernel cannot be written into a traced program"] if traced() else []
 
 
 def share_heads(tensor: Float[Tensor, "batch kv_heads key dim"], heads: int) -> Float[Tensor, "batch heads key dim"]:

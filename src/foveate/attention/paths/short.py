@@ -17,7 +17,7 @@ from foveate import native
 from foveate.attention.paths.derivative import by_definition
 from foveate.attention.paths.dot import Dots, attended, dot_product_reasons, dots
 from foveate.attention.paths.hidden import silence
-from foveate.attention.paths.path import Cost, Formula
+from foveate.attention.paths.path import Cost, Formula, tracing_reasons
 from foveate.attention.paths.plain_product import ProductPath
 from foveate.attention.paths.rule_mask import mask_of
 from foveate.attention.position import Positions, traced
@@ -43,8 +43,7 @@ class ShortPath:
             reasons.append(f"made for heads of 16, 32, … 256 numbers, not of {query.shape[3]}")
         if key.shape[2] > LONGEST:
             reasons.append(f"made for up to {LONGEST} keys, not for {key.shape[2]}")
-        if traced():
-            reasons.append("a kernel cannot be written into a traced program")
+        reasons += tracing_reasons()
         if not formula.visibility.gapless:
             reasons.append(f"{formula.visibility} leaves gaps")
         if not reasons and native.load(*_FILE).library is None:
