@@ -31,10 +31,9 @@ def shown(text: str) -> str:
     return plain(text) if sys.stdout.isatty() else text
 
 
-def colour_wanted(stream: Any = None) -> bool:
+def colour_wanted() -> bool:
     """Colours on a terminal, unless NO_COLOR is set."""
-    stream = sys.stdout if stream is None else stream
-    return bool(stream.isatty()) and not os.environ.get("NO_COLOR")
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def screen() -> dict[str, Any]:

@@ -134,10 +134,10 @@ def read_columns(
     columns: tuple[int, int] | None = None,
     *,
     beside: int | None = None,
-    otherwise: str = "give two files if source and target are apart",
 ) -> Iterator[Pair]:
-    """Two columns of a tab-separated file; `otherwise` is what to try where a line lacks one."""
+    """Two columns of a tab-separated file."""
     chosen, only = columns or free_columns(beside), None if columns else ("source", "target")
+    otherwise = "give two files if source and target are apart"
     cells = read_cells(path, chosen, otherwise=otherwise, only=only, beside=beside)
     return (Pair(line, *both) for line, both in cells)
 

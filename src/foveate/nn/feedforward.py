@@ -60,14 +60,13 @@ class GatedFeedForward(nn.Module):
     Reference: Shazeer 2020, equation 6.
     """
 
-    def __init__(self, model_dim: int, hidden_dim: int, *, dropout: float = 0.0) -> None:
+    def __init__(self, model_dim: int, hidden_dim: int) -> None:
         super().__init__()
         self.gate = Linear(model_dim, hidden_dim, bias=False)
         self.expand = Linear(model_dim, hidden_dim, bias=False)
         self.contract = Linear(hidden_dim, model_dim, bias=False)
-        self.dropout = dropout
         for layer in (self.gate, self.expand, self.contract):
             nn.init.xavier_uniform_(layer.weight)
 
     def forward(self, x: Float[Tensor, "*shape model_dim"]) -> Float[Tensor, "*shape model_dim"]:
-        return self.contract(dropout(silu(self.gate(x)) * self.expand(x), self.dropout, self.training))
+        return self.contract(silu(self.gate(x)) * self.expand(x))

@@ -12,9 +12,7 @@ from foveate.serve.session import Session
 HOST = "127.0.0.1"
 
 
-def open_viewer(
-    session: Session, *, say: Callable[[str], None], browser: bool = True, port: int = 0, token: str | None = None
-) -> None:
+def open_viewer(session: Session, *, say: Callable[[str], None], browser: bool = True, port: int = 0) -> None:
     """Serve until Ctrl-C. Only this machine can connect, and only with the printed address.
 
     Raises SetupError if the port is in use.
@@ -23,7 +21,7 @@ def open_viewer(
 
     from foveate.serve.app import application
 
-    token = token or secrets.token_urlsafe(24)
+    token = secrets.token_urlsafe(24)
     listener = listening(port)
     address = f"http://{HOST}:{listener.getsockname()[1]}/t/{token}/"
     app = application(session, token=token, port=listener.getsockname()[1])

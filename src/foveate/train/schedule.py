@@ -7,18 +7,9 @@ total number of updates and of the validations so far, so that a resumed run con
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 from foveate.config import setting
 from foveate.train.history import Validation, waits
-
-
-@runtime_checkable
-class Schedule(Protocol):
-    """A learning-rate schedule."""
-
-    def factor(self, step: int, steps: int, history: Sequence[Validation] = ()) -> float:
-        """The factor of the base learning rate for update `step` (from 1) of `steps`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from jaxtyping import Float, Float32, Int
+from jaxtyping import Float32, Int
 
 from foveate.errors import UsageError
 
@@ -142,10 +142,8 @@ def shaded(
     scale: Scale = "linear",
     top: float | None = 1.0,
     hue: Hue = "blue",
-    lift: Float[np.ndarray, "target source"] | None = None,
 ) -> Shading:
-    """Each weight's place on the scale. `lift` gives the numbers for that scale, whatever the cells are; without it a
-    cell is a pair of pieces, and 1 is the share of a row that looks alike at everything it may look at.
+    """Each weight's place on the scale. A lift of 1 is that of a row which looks alike at all that it may look at.
 
     >>> from foveate.inspect import Alignment
     >>> shading = shaded(Alignment.of("ab", "x", [[1, 0]], [[True, False]]))
@@ -166,8 +164,7 @@ def shaded(
         shares = 1 + _log(np.log10, weights) / DECADES
         ticks = ((0.0, "10⁻⁶"), (1 / 3, "10⁻⁴"), (2 / 3, "1/100"), (1.0, "1 all attention"))
     elif scale == "lift":
-        lifts = alignment.lift() if lift is None else np.asarray(lift, dtype=np.float64)
-        shares, palette = 0.5 + _log(np.log2, lifts) / (2 * OCTAVES), "balance"
+        shares, palette = 0.5 + _log(np.log2, alignment.lift()) / (2 * OCTAVES), "balance"
         ticks = ((0.0, "1/64"), (0.25, "1/8"), (0.5, "1 an equal share"), (0.75, "8"), (1.0, "64 times"))
     else:
         raise UsageError(f"There is no scale {scale!r}: choose linear, log or lift.")
