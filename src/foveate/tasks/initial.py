@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from foveate.config import build
-from foveate.errors import UsageError
+from foveate.errors import DataError, UsageError
 from foveate.nn.room import within_file, within_machine, within_tensors
 from foveate.storage.checkpoint import load_weights, restore_model, save_final, stored_weights
 from foveate.storage.draft import disk_errors
@@ -90,6 +90,17 @@ def require_kind(folder: Path | str, *kinds: str) -> str:
         expected = " or ".join(map(repr, kinds))
         raise UsageError(f"{folder} holds a model of the kind {kind!r}, and this needs {expected} ({commands}).")
     return kind
+
+
+def require_digests(run: Path, digests: Mapping[str, str], expected: Mapping[str, str]) -> None:
+    """Raises DataError when a file is another run's; digests by file name."""
+    for name, digest in digests.items():
+        if expected.get(name, digest) != digest:
+            what = "tokeniser" if name.endswith("tokeniser.json") else "file"
+            raise DataError(
+                f"{run / name} is not the {what} that this model was trained with: its digest is {digest[:12]}…, "
+                f"the run's {expected[name][:12]}…. Restore the file of this run."
+            )
 
 
 def trained(folder: Path, make: Callable[[], Model], note: Callable[[str], None]) -> Model:

@@ -287,10 +287,3 @@ def require_examples(data: LabelledData, part: str, report: object) -> LabelledD
     if not len(data):
         raise DataError(f"No example is left for the {part} data. {report} Look at the file, or raise data.max_length.")
     return data
-
-
-def require_digests(run: Path, digests: Mapping[str, str], expected: Mapping[str, str]) -> None:
-    """Raises DataError when a file is another run's."""
-    for name, digest in digests.items():
-        if expected.get(name, digest) != digest:
-            raise DataError(f"{run / name} is not the file that this model was trained with. Restore that of this run.")

@@ -1,7 +1,7 @@
 """One text as a stream of tokens in a run folder: what language models of either kind are trained on."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
@@ -18,7 +18,7 @@ from foveate.data.tokeniser import EOS, Tokeniser, TokeniserConfig, load_tokenis
 from foveate.errors import DataError
 from foveate.storage.draft import disk_errors, remove_stale
 from foveate.suggestion import counted
-from foveate.tasks.initial import saved, trained, within_run
+from foveate.tasks.initial import require_digests, saved, trained, within_run
 
 TOKENISER = "text.tokeniser.json"
 Model = TypeVar("Model", bound=nn.Module)
@@ -187,18 +187,9 @@ def load_text_model(
     another task.
     """
     config, stored = saved(run, task, kind)
-    tokeniser = load_text_tokeniser(run, stored.tokenisers)
-    return config, tokeniser, trained(run, lambda: initial(config, tokeniser.vocab_size), note)
-
-
-def load_text_tokeniser(run: Path, digests: Mapping[str, str]) -> Tokeniser:
-    """The tokeniser of a run. Raises DataError when the file is missing, damaged or another run's."""
     tokeniser = load_tokeniser(run / TOKENISER)
-    if tokeniser.digest() != digests.get(TOKENISER, tokeniser.digest()):
-        raise DataError(
-            f"{run / TOKENISER} is not the tokeniser that this model was trained with. Restore the file of this run."
-        )
-    return tokeniser
+    require_digests(run, {TOKENISER: tokeniser.digest()}, stored.tokenisers)
+    return config, tokeniser, trained(run, lambda: initial(config, tokeniser.vocab_size), note)
 
 
 def stream(lines: Iterator[str], tokeniser: Tokeniser) -> Iterator[list[int]]:

@@ -23,7 +23,7 @@ from foveate.errors import UsageError
 from foveate.models.classifier import Classifier, ClassifierConfig
 from foveate.nn.embed import Input
 from foveate.storage.run import read_run
-from foveate.tasks.initial import seeded, within_run
+from foveate.tasks.initial import require_digests, seeded, within_run
 from foveate.tasks.labelling import (
     LABELS,
     LabellingConfig,
@@ -32,7 +32,6 @@ from foveate.tasks.labelling import (
     beginning,
     clear,
     longest,
-    require_digests,
     require_examples,
 )
 

@@ -28,7 +28,7 @@ from foveate.errors import DataError
 from foveate.models import BERTConfig
 from foveate.models.tagger import PieceTagger, Tagger, TaggerConfig
 from foveate.storage.run import read_run
-from foveate.tasks.initial import seeded, within_run
+from foveate.tasks.initial import require_digests, seeded, within_run
 from foveate.tasks.labelling import (
     LABELS,
     LabellingConfig,
@@ -37,7 +37,6 @@ from foveate.tasks.labelling import (
     beginning,
     clear,
     longest,
-    require_digests,
     require_examples,
 )
 

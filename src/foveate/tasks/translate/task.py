@@ -22,7 +22,7 @@ from foveate.storage.checkpoint import load_weights
 from foveate.storage.draft import disk_errors, remove_stale
 from foveate.storage.run import model_type_of
 from foveate.storage.shipped import run_folder
-from foveate.tasks.initial import begin_with, keep, saved, seeded, within_run
+from foveate.tasks.initial import begin_with, keep, require_digests, require_seed, saved, seeded, within_run
 from foveate.tasks.translate.guide import GuideConfig, guidance, guided_weights, linked_tokens, require_guidable
 from foveate.tasks.translate.pair import DataConfig, Pairs
 
@@ -57,8 +57,7 @@ class TranslateConfig:
     def __post_init__(self) -> None:
         if not 0 <= self.label_smoothing < 1:
             raise ValueError(f"label_smoothing must be at least 0 and less than 1, got {self.label_smoothing}")
-        if not 0 <= self.seed < 1 << 63:
-            raise ValueError(f"seed must be at least 0 and less than 2 to the power of 63, got {self.seed}")
+        require_seed(self.seed)
 
 
 def require_measured(config: TranslateConfig, metric: str) -> None:
@@ -227,13 +226,9 @@ def build_model(config: TranslateConfig, source_vocab: int, target_vocab: int) -
 def load_tokenisers(run: Path, digests: Mapping[str, str] | None = None) -> tuple[Tokeniser, Tokeniser]:
     """The tokenisers of a run; raises DataError when a file is missing, is not what was saved, or is another run's."""
     source, target = (load_tokeniser(run / name) for name in TOKENISERS)
-    for name, tokeniser in zip(TOKENISERS, (source, target), strict=True):
-        expected = (digests or {}).get(name, tokeniser.digest())
-        if tokeniser.digest() != expected:
-            raise DataError(
-                f"{run / name} is not the tokeniser that this model was trained with: its digest is "
-                f"{tokeniser.digest()[:12]}…, the run's {expected[:12]}…. Restore the file of this run."
-            )
+    if digests is not None:
+        own = dict(zip(TOKENISERS, (source.digest(), target.digest()), strict=True))
+        require_digests(run, own, digests)
     return source, target
 
 
