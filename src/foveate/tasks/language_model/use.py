@@ -47,6 +47,9 @@ class Continuation:
 class Generator(Looking):
     """Goes on from prompts. A continuation depends neither on its neighbours nor on how many are asked for."""
 
+    unwritten = 1
+    """Tokens before a prompt that its length in messages leaves out."""
+
     def __init__(
         self,
         model: LanguageModel,
@@ -140,31 +143,30 @@ class Generator(Looking):
             limit = min(limit, self.model.max_length - len(read) + 1)
         if limit < 1:
             raise DataError(
-                f"The prompt has {len(read) - 1} tokens, but the model has {self.model.max_length} positions for it "
-                "and what follows. Shorten the prompt; nothing is cut off silently."
+                f"The prompt has {len(read) - self.unwritten} tokens, but the model has {self.model.max_length} "
+                "positions for it and what follows. Shorten the prompt; nothing is cut off silently."
             )
-        # A text goes on after a line's end, so nothing ends it but its length; PAD, which is never chosen, stands for
-        # the end that never comes.
-        endless = lines is None or lines > 1
-        config = replace(
-            config,
-            forbid=tuple({*config.forbid, *NEVER}),
-            min_length=0 if endless else config.min_length,
-            max_length=limit,
-        )
+        config, end = self._ending(config, limit, lines)
         groups = decode(
             self.model,
             self.model.start(Batch.of([read[:-1]] * count), beam_size(config)),
             sentences=count,
             config=config,
-            max_length=limit,
             begin=read[-1],
-            end=PAD if endless else EOS,
+            end=end,
             examples=range(first, first + count),
         )
         return [
             Continuation(prompt, self._text(read, best, lines), best) for hypotheses in groups for best in hypotheses
         ]
+
+    def _ending(self, config: DecodeConfig, limit: int, lines: int | None) -> tuple[DecodeConfig, int]:
+        """How to decode at most `limit` tokens, and the token that ends a continuation."""
+        # A text goes on after a line's end, so nothing ends it but its length; PAD, which is never chosen, stands for
+        # the end that never comes.
+        endless = lines is None or lines > 1
+        forbidden, least = tuple({*config.forbid, *NEVER}), 0 if endless else config.min_length
+        return replace(config, forbid=forbidden, min_length=least, max_length=limit), PAD if endless else EOS
 
     def evaluate(self, lines: Iterable[str], *, context: int = 0) -> dict[str, float]:
         """Loss, perplexity, bits per byte and accuracy of a text, in blocks as long as those of training.
@@ -238,6 +240,7 @@ class GuestGenerator(Generator):
 
     model: GPT | Llama
     tokeniser: HuggingFaceTokeniser
+    unwritten = 0
 
     @classmethod
     def read(cls, folder: Path | str, *, precision: Literal["float32", "bfloat16"] = "float32") -> "GuestGenerator":
@@ -250,32 +253,8 @@ class GuestGenerator(Generator):
             folder
         )
 
-    @torch.inference_mode()
-    def _continued(
-        self, prompt: str, config: DecodeConfig, count: int, first: int, length: int | None, lines: int | None
-    ) -> list[Continuation]:
-        """An empty prompt is a text's beginning."""
-        read = self.ids(prompt)
-        limit = config.max_length if length is None else length
-        positions = self.model.max_length
-        limit = limit if positions is None else min(limit, positions - len(read) + 1)
-        if limit < 1:
-            raise DataError(
-                f"The prompt has {len(read)} tokens, but the model has {positions} positions for it and what follows. "
-                "Shorten the prompt; nothing is cut off silently."
-            )
-        groups = decode(
-            self.model,
-            self.model.start(Batch.of([read[:-1]] * count), beam_size(config)),
-            sentences=count,
-            config=replace(config, max_length=limit, min_length=min(config.min_length, limit - 1)),
-            begin=read[-1],
-            end=self._end,
-            examples=range(first, first + count),
-        )
-        return [
-            Continuation(prompt, self._text(read, best, lines), best) for hypotheses in groups for best in hypotheses
-        ]
+    def _ending(self, config: DecodeConfig, limit: int, lines: int | None) -> tuple[DecodeConfig, int]:
+        return replace(config, min_length=min(config.min_length, limit - 1), max_length=limit), self._end
 
     def evaluate(self, lines: Iterable[str], *, context: int = 0) -> dict[str, float]:
         """As `Generator.evaluate`, in blocks of as many tokens as the model has positions. Lines are joined again: a
