@@ -57,10 +57,10 @@ def site_of(
     bias, added = _bias(formula.bias, at, "bias") if score["kind"] != "dense" else (None, {})
     reweight, weighed = _reweight(formula.reweight, at)
     positions = {
-        "query_position": at.query[0, 0, :, 0].int(),
-        "key_position": at.key[0, 0, 0].int(),
+        "query_position": at.query[0, 0, :, 0].int().cpu(),
+        "key_position": at.key[0, 0, 0].int().cpu(),
     }
-    values = {} if value is None else {"value": value[example, :, : key.shape[1]].to(getattr(torch, stored))}
+    values = {} if value is None else {"value": value[example, :, : key.shape[1]].to(getattr(torch, stored)).cpu()}
     if header is None:
         header, score, tensors, reweight, weighed = _given(record, example, query.shape[1], key.shape[1])
         bias, added = None, {}
@@ -140,7 +140,7 @@ def _example(
         at, key = at.columns(slice(0, keys)), key[:, :keys]
     if at.query.shape[1] > 1 or at.key.shape[1] > 1:
         raise UsageError(f"{record.name}: its heads place queries and keys differently, which a trace cannot keep.")
-    return at, query.detach().cpu(), key.detach().cpu()
+    return at, query.detach(), key.detach()
 
 
 def _features(
@@ -162,7 +162,7 @@ def _features(
 
 
 def _kept(query: Tensor, key: Tensor, dtype: torch.dtype) -> dict[str, Tensor]:
-    tensors = {"query": query[0].detach().to(dtype), "key": key[0].detach().to(dtype)}
+    tensors = {"query": query[0].detach().to(dtype).cpu(), "key": key[0].detach().to(dtype).cpu()}
     if not all(bool(part.isfinite().all()) for part in tensors.values()):
         raise UsageError(
             f"Queries or keys are not finite, or too large for {dtype}. "
@@ -181,7 +181,7 @@ def _dense(
     for start in range(0, query.shape[1], ROWS):
         rows = slice(start, start + ROWS)
         parts.append(biased_scores(formula, query[None, :, rows].float(), keys, at=at.rows(rows)).detach())
-    scores = torch.cat(parts, 2)[0]
+    scores = torch.cat(parts, 2)[0].cpu()
     small = scores.isfinite().all() and float(scores.abs().max()) < torch.finfo(dtype).max
     return {"kind": "dense"}, {"scores": scores.to(dtype if small else torch.float32)}
 
