@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from foveate import machine
 from foveate.attention import check, display, record
 from foveate.attention.bias import Bias
 from foveate.attention.chooser import Choice, choose
@@ -264,6 +265,7 @@ class Attention(nn.Module):
             condition(self.score),
             draws,
             temperature if temperature is None else temperature == 1.0,
+            machine.current().onednn_matmul,
         )
         places = (at.aligned, at.real is None, at.previous is None, at.query_bucket is None)
         kind = (query.shape, key.shape, query.dtype, query.device, places, features, state)

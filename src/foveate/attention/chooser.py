@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from foveate import native
+from foveate import machine, native
 from foveate.attention.paths import PATHS
 from foveate.attention.paths.path import Formula, Path
 from foveate.attention.position import Positions
@@ -21,8 +21,14 @@ from foveate.attention.visibility import TRIANGLE
 
 FEW = 512
 """Keys up to which a path may keep all scores."""
+SMALL = 30_000
+"""Pairs up to which one call of torch's kernel takes less time than several products."""
+SMALL_ROWS = 1000
+"""The same in rows of keys, which that kernel takes time for in bfloat16."""
 LARGE = 50_000
 """Pairs from which products of matrices outweigh what is done around them."""
+VAST = 2_000_000
+"""Pairs from which it pays to leave out half of those of a few keys."""
 ROOM = 2**29
 """Bytes that scores may take in training where another path keeps none."""
 
@@ -36,9 +42,14 @@ class Call:
         self.formula, self.keys, self.training = formula, key.shape[2], training
         self.few = self.keys <= FEW
         self.pairs = batch * heads * self.queries * self.keys
+        self.rows = batch * heads * self.keys
+        self.learns = training and isinstance(formula.bias, nn.Module)
+        """Whether gradients of a bias are wanted."""
         self.large = self.pairs >= LARGE and dim >= 64
         self.light, self.on_cpu = query.dtype == torch.bfloat16, query.device.type == "cpu"
         self.amx = self.light and self.on_cpu and native.has_tiles()
+        self.slow_products = not self.light and self.on_cpu and machine.has_slow_products()
+        """Whether torch's products of float32 matrices use half of the processor."""
         known = not rule.hides or (at.aligned and rule.band == TRIANGLE)
         self.masked = formula.bias is not None or not known
         """Whether torch's kernel would read a number for every pair."""
@@ -51,6 +62,13 @@ class Call:
         self.narrow = not self.few and self.band < (0.15 if self.amx else 0.5)
 
     @property
+    def small(self) -> bool:
+        """Whether one call of torch's kernel, with a mask, takes less time than several products."""
+        if self.training and (self.light or self.learns):
+            return self.pairs <= 1000
+        return self.pairs <= SMALL and self.few and (not self.light or self.rows <= SMALL_ROWS)
+
+    @property
     def fits(self) -> bool:
         """Whether all scores, and what they are made of, may be kept."""
         return self.pairs * terms(self.formula.score) * (6 if self.light else 8) <= ROOM
@@ -58,8 +76,8 @@ class Call:
     @property
     def halved(self) -> bool:
         """Whether tiles may compute half of the pairs only. With a bias that learns they keep all weights."""
-        learns = self.training and isinstance(self.formula.bias, nn.Module)
-        return not self.few and self.queries == self.keys and (self.fits or not learns)
+        many = not self.few or (self.pairs >= VAST and self.keys >= FEW // 2)
+        return many and self.queries == self.keys and (self.fits or not self.learns)
 
 
 class Rule(NamedTuple):
@@ -98,11 +116,17 @@ RULES = (
         "product",
         1.3,
         "products of large matrices, with little hidden",
-        lambda call: call.few and call.large and call.dense and ((call.light and call.training) or not call.masked),
+        lambda call: (
+            call.few
+            and call.large
+            and call.dense
+            and not call.slow_products
+            and ((call.light and call.training) or not call.masked)
+        ),
     ),
     Rule("short", 1.8, f"up to {FEW} keys, one kernel reads only what is visible", lambda call: call.few),
     Rule("additive", 24, "one kernel sums the hidden units of each pair, without a tensor of them"),
-    Rule("sdpa", 1.2, "a thousand pairs take less time than several calls of torch", lambda call: call.pairs <= 1000),
+    Rule("sdpa", 1.2, "few pairs take less time than several calls of torch", lambda call: call.small),
     Rule(
         "flex",
         None,
@@ -132,7 +156,7 @@ RULES = (
         "product",
         1.4,
         f"up to {FEW} keys, products are faster than torch's kernel with a mask",
-        lambda call: call.few and call.fits,
+        lambda call: call.few and call.fits and not call.slow_products,
     ),
     Rule("sdpa", 1.4, "torch's kernel keeps no scores"),
     Rule("tiled", None, "pairs that nobody sees are left out", lambda call: not call.few),

@@ -112,7 +112,9 @@ def _depth(kind: type, names: tuple[str, ...]) -> list[int]:
 
 def is_hooked(part: object) -> bool:
     """Whether calling a module does more than its class says."""
-    own = vars(part) if isinstance(part, nn.Module) else {}
+    if not isinstance(part, nn.Module):
+        return False
+    own = part.__dict__
     return bool(own) and bool(
         own["_forward_hooks"]
         or own["_forward_pre_hooks"]

@@ -295,7 +295,13 @@ def traced() -> bool:
     """Whether tensors stand for others, as while a graph is made of a program: then nothing is kept or read."""
     return (
         torch.compiler.is_compiling()
-        or torch._C._get_tracing_state() is not None
-        or torch._C._len_torch_dispatch_stack() > 0
-        or torch._C._functorch.peek_interpreter_stack() is not None
+        or _tracing_state() is not None
+        or _dispatch_modes() > 0
+        or _transforms() is not None
     )
+
+
+# Every call of an attention asks, and looking these up in torch takes as long as their answers.
+_tracing_state = torch._C._get_tracing_state
+_dispatch_modes = torch._C._len_torch_dispatch_stack
+_transforms = torch._C._functorch.peek_interpreter_stack

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -44,11 +45,14 @@ class Batch:
 
         Raises ValueError for rows of different kinds, which no single model reads.
         """
-        if Row in set(map(type, rows)):
+        types = set(map(type, rows))
+        if Row in types:
             return _placed([row if isinstance(row, Row) else Row(np.asarray(row)) for row in rows])
         lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
-        arrays = [row if isinstance(row, np.ndarray) else np.array(row, np.int64) for row in rows]
-        return cls(torch.from_numpy(_padded(arrays, lengths)), torch.from_numpy(lengths), int(lengths.sum()))
+        if types != {np.ndarray}:
+            rows = [row if isinstance(row, np.ndarray) else np.array(row, np.int64) for row in rows]
+        padded, num_tokens = _padded(rows, lengths)
+        return cls(torch.from_numpy(padded), torch.from_numpy(lengths), num_tokens)
 
     @property
     def ids(self) -> Int[Tensor, "batch length"]:
@@ -93,10 +97,10 @@ class Batch:
         return Batch(self.values.to(device), self.lengths.to(device), self.num_tokens, places, edges)
 
 
-def _padded(rows: Sequence[np.ndarray], lengths: np.ndarray) -> np.ndarray:
-    """Whole numbers of 64 bits, or floats of 32, with zeros behind the rows."""
-    if not rows:
-        return np.zeros((0, 0), dtype=np.int64)
+def _padded(rows: Sequence[Any], lengths: np.ndarray) -> tuple[np.ndarray, int]:
+    """Whole numbers of 64 bits, or floats of 32, with zeros behind the rows; and how many places have no padding."""
+    if not len(rows):
+        return np.zeros((0, 0), dtype=np.int64), 0
     try:
         flat = np.concatenate(rows)
     except ValueError:
@@ -113,7 +117,7 @@ def _padded(rows: Sequence[np.ndarray], lengths: np.ndarray) -> np.ndarray:
     padded = np.zeros((len(rows), length, *flat.shape[1:]), dtype=np.float32 if vectors else np.int64)
     if padded.size:
         padded[np.arange(length) < lengths[:, None]] = flat
-    return padded
+    return padded, len(flat)
 
 
 def _kind(row: np.ndarray) -> str:

@@ -7,7 +7,7 @@ the processor says of itself. No command measures at its start.
 from foveate.machine.file import keep, kept, own_file
 from foveate.machine.measure import measured, race
 from foveate.machine.switch import Tuning, current, small_products, use
-from foveate.machine.switch_rule import Choice, Processor, by_rules, choices
+from foveate.machine.switch_rule import Choice, Processor, by_rules, choices, has_slow_products
 
 __all__ = [
     "Choice",
@@ -16,6 +16,7 @@ __all__ = [
     "by_rules",
     "choices",
     "current",
+    "has_slow_products",
     "keep",
     "kept",
     "measured",

@@ -5,12 +5,13 @@ measures its switches and keeps them.
 """
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import torch
 
 from foveate.machine.measure import onednn_is_exact
-from foveate.machine.switch import Tuning, has_glibc
+from foveate.machine.switch import Tuning, current, has_glibc
 
 WITHOUT_MKL = {"AuthenticAMD", "HygonGenuine"}
 """Makers of processors on which Intel's MKL, torch's default, leaves wide vector registers unused."""
@@ -65,6 +66,16 @@ def choices(processor: Processor | None = None) -> tuple[Choice, ...]:
 def by_rules(processor: Processor | None = None) -> Tuning:
     """The switches that the rules choose."""
     return Tuning(**{choice.switch: choice.value for choice in choices(processor)})  # type: ignore[arg-type]
+
+
+def has_slow_products() -> bool:
+    """Whether products of float32 matrices are those of torch's default on a processor that it is not made for."""
+    return not current().onednn_matmul and _lacks_mkl()
+
+
+@cache
+def _lacks_mkl() -> bool:
+    return Processor.here().vendor in WITHOUT_MKL and torch.backends.mkl.is_available()
 
 
 def _matmul(processor: Processor, onednn: bool) -> Choice:

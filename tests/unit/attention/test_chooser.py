@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+from foveate import machine
 from foveate.attention import (
     PATHS,
     AdditiveConfig,
@@ -49,8 +50,10 @@ CASES: list[Case] = [
     ("sdpa", "AMX", Attention, (1, 2, 300, 300, 64), {"dtype": LIGHT, "amx": True}),
     ("product", "AMX", Attention, (1, 4, 200, 200, 64), {"dtype": LIGHT, "amx": True, "training": True}),
     ("product", "large matrices", Attention, (1, 4, 200, 200, 64), {"dtype": LIGHT}),
+    ("product", "large matrices", Attention, (1, 4, 200, 200, 64), {}),
+    ("short", "one kernel", Attention, (1, 4, 200, 200, 64), {"slow products": True}),
     ("short", "one kernel", lambda: Attention(visibility=causal()), (2, 4, 200, 200, 64), {}),
-    ("sdpa", "a thousand pairs", lambda: Attention(bias=Alibi(2)), (1, 2, 10, 10, 64), {}),
+    ("sdpa", "few pairs", lambda: Attention(bias=Alibi(2)), (1, 2, 10, 10, 64), {}),
     (
         "banded",
         "less than half",
@@ -61,7 +64,9 @@ CASES: list[Case] = [
     ("tiled", "about half", lambda: Attention(visibility=causal() & padding()), (1, 1, 900, 900, 16), {}),
     ("product", "gradients of few queries", Attention, (2, 1, 30, 900, 16), {"training": True}),
     ("product", "slow gradients", Attention, (1, 1, 900, 900, 16), {"dtype": LIGHT, "training": True}),
-    ("product", "with a mask", lambda: Attention(bias=Alibi(2)), (1, 2, 100, 100, 16), {}),
+    ("tiled", "about half", lambda: Attention(visibility=causal(), bias=Alibi(4)), (8, 4, 256, 256, 16), {}),
+    ("product", "with a mask", lambda: Attention(bias=Alibi(2)), (1, 2, 200, 200, 16), {}),
+    ("sdpa", "keeps no scores", lambda: Attention(bias=Alibi(2)), (1, 2, 200, 200, 16), {"slow products": True}),
     ("sdpa", "keeps no scores", lambda: Attention(visibility=causal()), (1, 1, 900, 900, 16), {}),
     (
         "tiled",
@@ -95,6 +100,7 @@ def test_each_rule_chooses_its_path_and_the_plan_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("foveate.native.has_tiles", lambda: bool(how.get("amx")))
+    monkeypatch.setattr("foveate.machine.has_slow_products", lambda: bool(how.get("slow products")))
     attention, plan = made(), None
     batch, heads, queries, keys, dim = sizes
     dtype = how.get("dtype", torch.float32)
@@ -233,3 +239,16 @@ def test_a_part_that_is_exchanged_makes_the_choice_anew() -> None:
     before = attention.plan(x, x).chosen
     attention.visibility = window(left=3, right=0)
     assert (before, attention.plan(x, x).chosen) == ("sdpa", "banded")
+
+
+@pytest.mark.skipif(bool(unavailable()), reason="no compiler")
+def test_a_switch_of_products_makes_choices_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("foveate.machine.switch_rule._lacks_mkl", lambda: True)
+    attention, x = Attention(), torch.zeros(1, 4, 200, 64)
+    before = machine.use(machine.Tuning())
+    try:
+        slow = attention.plan(x, x).chosen
+        machine.use(machine.Tuning(onednn_matmul=True))
+        assert (slow, attention.plan(x, x).chosen) == ("short", "product")
+    finally:
+        machine.use(before)
