@@ -25,6 +25,12 @@ class Fixed(nn.Module):
         self.offered = scores.softmax(-1)
         return nn.functional.one_hot(torch.full(scores.shape[:-1], self.place), scores.shape[-1]).to(scores.dtype)
 
+    def statistic(self, scores: Tensor, visible: Tensor) -> Tensor:
+        return torch.full(scores.shape[:-1], self.place)
+
+    def tile(self, scores: Tensor, visible: Tensor, statistic: Tensor, *, first: int = 0) -> Tensor:
+        return nn.functional.one_hot(statistic - first, scores.shape[-1]).to(scores.dtype)
+
 
 def configured(mode: str) -> AttentionConfig:
     return AttentionConfig(score=GeneralConfig(), normaliser=HardConfig(mode=mode))
