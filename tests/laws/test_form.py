@@ -26,6 +26,7 @@ from foveate.attention import (
     window,
 )
 from foveate.attention.efficient.linear import LinearAttention
+from foveate.attention.paths.pairwise_cpp import pair_weights
 from foveate.attention.score import form_of
 from foveate.data.batch import Batch
 from foveate.errors import UsageError
@@ -445,3 +446,50 @@ def test_what_is_prepared_for_decoding_follows_the_scale_of_a_score() -> None:
     after, fresh = logits(model), logits(copy.deepcopy(model))
     assert (before - after).abs().max() > 1e-3
     torch.testing.assert_close(after, fresh, atol=1e-6, rtol=1e-5)
+
+
+class Widths(PairScore):
+    """Features and a vector of any sizes, behind a dot product."""
+
+    def __init__(self, query: int, key: int, vector: tuple[int, ...]) -> None:
+        super().__init__()
+        self.widths, self.vector = (query, key), torch.ones(vector)
+
+    def query_features(self, query: Tensor) -> Tensor:
+        return query[..., : self.widths[0]]
+
+    def key_features(self, key: Tensor) -> Tensor:
+        return key[..., : self.widths[1]]
+
+
+@pytest.mark.parametrize(
+    "sizes", [(6, 6, (1, 3)), (6, 5, (1, 6)), (1, 1, (1, 3)), (5, 5, (1, 1)), (6, 6, (3, 6)), (6, 6, (6,))]
+)
+@pytest.mark.parametrize("device", ["cpu", *(["cuda"] if torch.cuda.is_available() else [])])
+def test_no_kernel_runs_on_features_and_a_vector_of_different_sizes(sizes, device: str) -> None:
+    at, tensors = Positions.of(LENGTH, LENGTH), [each.detach().to(device) for each in given()]
+    for rule in (padding(), GRAPH):
+        attention = Attention(Widths(*sizes).to(device), visibility=rule)
+        kernels = [path for path in PATHS if path.name in ("additive", "edges")]
+        accepting = [path for path in kernels if not path.refuses(attention, *tensors[:2], at)]
+        assert accepting or device != "cpu"
+        for path in accepting:
+            with pytest.raises(ValueError, match="Widths"):
+                path.run(attention, *tensors, at=at, key_features=None, dropout=0.0)
+
+
+def test_a_term_between_pairs_has_the_width_of_the_other_features() -> None:
+    class Placed(Widths):
+        def form(self) -> PairNetwork:
+            return super().form()._replace(between=lambda query, at: query.new_ones(1, 1, 1, LENGTH, 1))
+
+    query, key, value = (each.detach() for each in given())
+    with pytest.raises(ValueError, match="The form of Placed has query features"):
+        Attention(Placed(5, 5, (1, 5))).step(query[:, :, :1], key, value, at=Positions.of(1, LENGTH))
+
+
+def test_key_features_of_one_example_serve_a_batch_in_the_kernel() -> None:
+    query, key = torch.randn(3, 2, 4, 16), torch.randn(1, 1, 5, 16)
+    vector = torch.randn(1, 16)
+    expected = torch.tanh(query[..., :, None, :] + key[..., None, :, :]) @ vector[0]
+    torch.testing.assert_close(pair_weights(query, key, vector, softmax=False), expected, atol=1e-4, rtol=1e-4)

@@ -124,8 +124,10 @@ def looked_back(
         values = values if native else silence(visible, values)[0]
         key = key if key_features is not None else silence(visible, share_heads(key, heads))[0]
     features = form.of_key(share_heads(key, heads)) if key_features is None else key_features
-    features = features + form.between(query, at)[:, :, 0]
-    weights = _weights(formula, form, form.of_query(query), features, visible, at)
+    asking, between = form.of_query(query), form.between(query, at)[:, :, 0]
+    form.require_agreement(formula.score, asking, between)
+    features = features + between
+    weights = _weights(formula, form, asking, features, visible, at)
     context = weigh_few(weights, values, visible) if native else weigh(weights.to(value.dtype), values, shown)
     return context, weights
 
@@ -138,6 +140,7 @@ def _weights(
 ) -> Float[Tensor, "batch heads query key"]:
     """The weights, from the features of queries and of keys."""
     assert form.vector is not None
+    form.require_agreement(formula.score, query, key)
     softmax = softmax_temperature(formula.normaliser) == 1.0
     bias = None if formula.bias is None else formula.bias(at).float()
     sides = query.float(), key.float(), form.vector.float()

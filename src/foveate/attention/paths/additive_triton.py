@@ -98,7 +98,9 @@ def context(
     elif shown is not None and key_features is not None:
         (key_features,) = silence(shown, key_features.expand(-1, heads, -1, -1))
     assert key_features is not None
+    queries = form.of_query(query)
+    form.require_agreement(formula.score, queries, key_features)
     vector = form.vector.float() / temperature
     bias = None if formula.bias is None else formula.bias(at).float() / temperature
-    features = form.of_query(query), key_features, vector, values
+    features = queries, key_features, vector, values
     return pairwise_triton.attend(*features, sight=seen_under(rule, at), bias=bias, leak=form.slope)

@@ -19,7 +19,7 @@ from foveate.attention.claim import describes
 from foveate.attention.normaliser import Normaliser, softmax_temperature, tells_place
 from foveate.attention.paths.path import Cost, Formula, cutting_reasons, empty_reasons, share_heads
 from foveate.attention.position import Positions
-from foveate.attention.score import EdgeScore, form_of, is_factored
+from foveate.attention.score import EdgeScore, PairNetwork, form_of, is_factored
 from foveate.attention.score.form import Features
 from foveate.attention.score.score import CALLED
 from foveate.attention.visibility import EdgeList, Visibility
@@ -346,6 +346,8 @@ def _scores(formula: Formula, query: Tensor, key: Tensor, graph: _Graph, key_fea
     features = form.of_key(clean) if key_features is None else key_features.expand(-1, heads, -1, -1)
     asking = form.of_query(query)
     require_equal_width(type(formula.score).__name__, asking, features)
+    if isinstance(network := form_of(formula.score), PairNetwork):
+        network.require_agreement(formula.score, asking, features)
     sources = _silenced(_precise(features)[:, :, graph.source], graph)
     return form.pairs(_precise(asking)[:, :, graph.target], sources)
 

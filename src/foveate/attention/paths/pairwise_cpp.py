@@ -36,7 +36,7 @@ def unavailable() -> str:
 
 def pair_weights(
     query: Float[Tensor, "batch heads query hidden"],
-    key: Float[Tensor, "batch #heads key hidden"],
+    key: Float[Tensor, "#batch #heads key hidden"],
     vector: Float[Tensor, "#heads hidden"],
     *,
     visible: Bool[Tensor, "#batch #heads #query #key"] | None = None,
@@ -48,7 +48,7 @@ def pair_weights(
 
     f is tanh, or with `slope` a leaky ReLU. What is hidden gets 0, and is not even read. All in float32.
     """
-    key = key.expand(-1, query.shape[1], -1, -1)
+    key = key.expand(len(query), query.shape[1], -1, -1)
     if missing := -query.shape[-1] % LANES:
         query, key, vector = (torch.nn.functional.pad(tensor, (0, missing)) for tensor in (query, key, vector))
     weights: Tensor = _PairWeights.apply(

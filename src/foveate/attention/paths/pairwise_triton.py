@@ -73,7 +73,7 @@ def attend(
 
     Computed in float32. A query that sees nothing gets zeros. A value that is not finite must be seen by all or none.
     """
-    key = key.expand(-1, query.shape[1], -1, -1)
+    key = key.expand(len(query), query.shape[1], -1, -1)
     context: Tensor = _Attend.apply(
         query.float(), key.float(), vector.float(), value.contiguous(), bias, sight or Seen(), leak
     )

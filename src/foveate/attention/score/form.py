@@ -122,6 +122,19 @@ class PairNetwork(NamedTuple):
         """How many numbers are made of each pair."""
         return 1 if self.vector is None else self.vector.shape[-1]
 
+    def require_agreement(self, score: object, query: Tensor, key: Tensor) -> None:
+        """Raise ValueError for features and a vector of different widths or heads, which kernels would read beyond."""
+        vector = query.new_empty(1, 1) if self.vector is None else self.vector
+        shape, others, units = query.shape, key.shape, vector.shape
+        widths = len(shape) == len(others) == 4 and len(units) == 2 and shape[3] == others[3] == units[1]
+        if widths and others[0] in (1, shape[0]) and others[1] in (1, shape[1]) and units[0] in (1, shape[1]):
+            return
+        raise ValueError(
+            f"The form of {type(score).__name__} has query features of shape {tuple(shape)}, key features of shape "
+            f"{tuple(others)} and a vector of shape {tuple(units)}: the last axis must be equal in all of them, and "
+            "key features and vector need the heads of the queries, or 1. Change what `form()` returns."
+        )
+
     def compare(
         self, query: Float[Tensor, "*heads query feature"], key: Float[Tensor, "*heads key feature"]
     ) -> Float[Tensor, "*heads query key"]:
