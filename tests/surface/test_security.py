@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,13 @@ import pytest
 import torch
 
 from foveate.attention import Attention, Visibility, causal, record
-from foveate.errors import DataError
+from foveate.config import permit
+from foveate.errors import DataError, UsageError
 from foveate.inspect import Trace, read_trace, write_trace
 from foveate.storage import manifest
 from foveate.storage.checkpoint import Checkpoints
 from foveate.tasks.embedder import EmbeddingConfig
+from foveate.tasks.translate.use import Translator
 
 SOURCE = Path(__file__).parents[2] / "src"
 READ_BEFORE = {
@@ -200,6 +203,47 @@ def test_the_configuration_of_a_run_imports_nothing(
     said = foveate(command[0], run, *command[1:], "--no-tune")
     assert (said.code, (tmp_path / "ran").exists()) == (2, False)
     assert "names a class to import, which runs its code" in said.err
+
+
+MY_PARTS = """
+from dataclasses import dataclass
+from foveate.attention.score.additive import AdditiveConfig
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    def build(self, *, query_dim, key_dim, num_heads=1):
+        return AdditiveConfig().build(query_dim=query_dim, key_dim=key_dim, num_heads=num_heads)
+"""
+
+
+def test_a_run_with_a_part_of_yours_opens_with_permission_for_exactly_its_module(
+    recipe: tuple[str, ...], foveate: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, unchecked: None
+) -> None:
+    (tmp_path / "my_parts.py").write_text(MY_PARTS)
+    monkeypatch.chdir(tmp_path)
+    run = tmp_path / "run"
+    own = ("--set", "model.attention.score=my_parts:Score")
+    said = foveate(*recipe, *own, "--out", run, "--no-tune")
+    assert said.code == 0, said.err
+    assert f"foveate translate {run} --import my_parts" in said.err
+    sys.modules.pop("my_parts")
+    for command in (("translate", "abc"), ("look", "abc"), ("report",), ("resume",), ("export", "--to", "onnx", "out")):
+        refused = foveate(command[0], run, *command[1:])
+        assert refused.code == 2
+        assert "add --import my_parts to the command" in refused.err
+        assert foveate(command[0], run, *command[1:], "--import", "my").code == 2
+        assert "my_parts" not in sys.modules
+        permitted = foveate(command[0], run, *command[1:], "--import", "my_parts")
+        assert permitted.code == 0, permitted.err
+        assert sys.modules.pop("my_parts")
+    with pytest.raises(UsageError, match="names a class to import"):
+        Translator.load(run)
+    with permit("my_parts"):
+        Translator.load(run)
+        threads = ThreadPoolExecutor(1)
+        with pytest.raises(UsageError, match="names a class to import"):
+            threads.submit(Translator.load, run).result()
+    sys.modules.pop("my_parts")
 
 
 def test_a_pickle_in_place_of_weights_is_not_read(run: Path, foveate: Any, tmp_path: Path) -> None:
@@ -403,6 +447,8 @@ PROOFS = {
     "test_a_huge_picture_is_refused_before_it_is_unpacked",
     "`.npz` files of more than 8 GiB": "test_feature.py::test_a_bomb_is_not_unpacked",
     "Configurations inside checkpoints may not": "test_security.py::test_the_configuration_of_a_run_imports_nothing",
+    "permits exactly the modules named there": "test_security.py::"
+    "test_a_run_with_a_part_of_yours_opens_with_permission_for_exactly_its_module",
     "The command `foveate` does not run any": "test_security.py::test_with_p_and_by_its_command_foveate_runs_no_file",
     "write only into the run's own folder": "test_security.py::test_nothing_is_written_through_a_link_in_a_run",
     "contain JSON, safetensors and tokenisers": "test_hostile.py::test_a_damaged_folder_is_refused_in_words_or_read",
@@ -472,6 +518,8 @@ class Model:
         ("model.attention.score=bad_classes:Unbuilt", "must be a table with a kind"),
         ("model.attention.score=bad_classes:Other", "bad_classes:Other.build cannot be called as build("),
         ("model=bad_classes:Model", "what was built is 'a model'"),
+        ("model=:Absent", "model.kind: ':Absent' does not name a class. Write it as module:Class"),
+        ("model=bad_classes:", "model.kind: 'bad_classes:' does not name a class. Write it as module:Class"),
         ("model=bad_classes:Absent", "the module 'bad_classes' has no 'Absent'"),
     ],
 )

@@ -188,7 +188,9 @@ def test_a_class_of_the_user_is_imported_only_when_allowed(tmp_path: Path, monke
     mapping = {"model": {"score": {"kind": "score_of_mine:Mine", "size": 2}}}
     assert refusal(mapping) == (
         "model.score.kind: 'score_of_mine:Mine' names a class to import, which runs its code. Your TOML files "
-        "and --set may do that, but not a checkpoint or a request."
+        "and --set may do that, but not a checkpoint or a request. "
+        "If you trust that module, add --import score_of_mine to the command, "
+        "or in Python load the run within `with foveate.config.permit('score_of_mine'):`."
     )
     assert "score_of_mine" not in sys.modules
     run = build(Run, {"steps": 1, **mapping}, imports=True)

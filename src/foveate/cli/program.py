@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from foveate import __version__
-from foveate.cli.command import commands, module_of
+from foveate.cli.command import commands, module_of, verbs
+from foveate.config import permit
 from foveate.errors import FoveateError, SetupError
 from foveate.suggestion import did_you_mean
 from foveate.voice import hush, tell
@@ -20,7 +21,8 @@ def run(argv: Sequence[str]) -> int:
     arguments = _parse(argv)
     hush(getattr(arguments, "quiet", False))
     try:
-        return int(module_of(arguments.command).run(arguments) or 0)
+        with permit(*getattr(arguments, "modules", ())):
+            return int(module_of(arguments.command).run(arguments) or 0)
     except FoveateError as error:
         if arguments.debug:
             import traceback
@@ -48,6 +50,8 @@ def run(argv: Sequence[str]) -> int:
         return 130
 
 
+LOADING = ("resume", "evaluate", "report", "export", "look")
+"""Commands that load a run, besides those of the tasks."""
 OUT_OF_MEMORY = (
     "there is not enough memory. Give shorter texts, fewer at once (--beam, data.max_tokens) or a smaller model; "
     "`foveate plan` says how much training needs."
@@ -90,6 +94,15 @@ def build_parser(argv: Sequence[str], *, whole: bool = False) -> "_Choosing":
         if whole or name in argv:
             command.name, command.words = name, argv
             module_of(name).arguments(command)
+        if name in (*LOADING, *verbs()):
+            command.add_argument(
+                "--import",
+                dest="modules",
+                action="append",
+                default=[],
+                metavar="MODULE",
+                help="import a module of yours whose classes the run's configuration names, which runs its code",
+            )
         command.add_argument("--debug", action="store_true", help="show the traceback of an error")
         parser.commands[name] = command
     return parser

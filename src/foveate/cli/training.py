@@ -1,17 +1,17 @@
 """Training with progress: what `train` and `resume` have in common."""
 
-import shlex
 import sys
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from foveate.config import to_dict
+from foveate.config import modules_in, permit, to_dict
 from foveate.errors import UsageError
 from foveate.storage.checkpoint import STATE, Checkpoints, is_finished
 from foveate.storage.manifest import read_json
 from foveate.suggestion import counted
 from foveate.tasks import TASKS
+from foveate.tasks.side import written
 from foveate.train import Outcome, TrainConfig, fit, step_seconds, total_seconds, watch
 from foveate.voice import say, tell
 
@@ -48,7 +48,7 @@ def train(
         accepted=accepted,
     )
     if outcome.interrupted:
-        shown = shlex.quote(str(folder))
+        shown = written(folder)
         tell(f"Stopped at step {outcome.step:,}; everything is saved. Continue with:  foveate resume {shown}")
         if resume and (folder / "report.html").exists():
             say(f"report.html tells of the training before; `foveate report {shown}` writes it anew.")
@@ -57,8 +57,9 @@ def train(
     ending = "Finished before" if before else "Done"
     tell(f"{ending}: {outcome.stopped_because}, in {outcome.seconds / 60:.1f} minutes. {_best(outcome)}")
     if before:
-        say(f"To train for longer:  foveate resume {shlex.quote(str(folder))} {_longer(config.train, outcome)}")
-    side.finish(task, folder)
+        say(f"To train for longer:  foveate resume {written(folder)} {_longer(config.train, outcome)}")
+    with permit(*modules_in(to_dict(config))):  # the report reads the run, and these are imported already
+        side.finish(task, folder)
     return 0
 
 

@@ -4,7 +4,7 @@ Configurations are frozen dataclasses beside the component that they configure. 
 them, with one set of messages, and converts them back to plain data and commented TOML.
 """
 
-from foveate.config.builder import build, chosen
+from foveate.config.builder import build, chosen, modules_in, permit
 from foveate.config.document import parse_json
 from foveate.config.field import kind_of, setting
 from foveate.config.plain import to_dict, to_toml
@@ -15,8 +15,10 @@ __all__ = [
     "build",
     "chosen",
     "kind_of",
+    "modules_in",
     "override",
     "parse_json",
+    "permit",
     "read_toml",
     "setting",
     "to_dict",

@@ -1,14 +1,17 @@
 """Converts plain data to configurations, with one set of messages."""
 
+import contextlib
 import dataclasses
 import importlib
 import math
 import os
 import re
+import shlex
 import sys
 import types
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, Literal, TypeVar, cast
 
 from foveate.config.field import dataclasses_in, defaults_of, help_for, hints_of, is_written, kind_of
@@ -17,6 +20,29 @@ from foveate.errors import UsageError
 from foveate.suggestion import did_you_mean
 
 T = TypeVar("T")
+_PERMITTED: ContextVar[frozenset[str]] = ContextVar("_PERMITTED", default=frozenset())
+"""Modules that `permit` names. A new thread, as those of the viewer's server, begins without them."""
+
+
+@contextlib.contextmanager
+def permit(*modules: str) -> Iterator[None]:
+    """Within this context, the configuration of a run may name classes of exactly these modules of the user's."""
+    token = _PERMITTED.set(_PERMITTED.get() | set(modules))
+    try:
+        yield
+    finally:
+        _PERMITTED.reset(token)
+
+
+def modules_in(settings: Any) -> list[str]:
+    """The modules whose classes a configuration, as plain data, names by "module:Class"."""
+    if isinstance(settings, Mapping):
+        kind = settings.get("kind")
+        own = [kind.partition(":")[0]] if isinstance(kind, str) and ":" in kind else []
+        return list(dict.fromkeys([*own, *modules_in(list(settings.values()))]))
+    if isinstance(settings, list | tuple):
+        return list(dict.fromkeys(module for part in settings for module in modules_in(part)))
+    return []
 
 
 def build(cls: type[T], mapping: Mapping[str, Any], *, where: str = "", imports: bool = False) -> T:
@@ -168,10 +194,14 @@ class _Builder:
 
     def _imported(self, kind: str, where: str) -> type:
         place, (module, _, name) = _join(where, "kind"), kind.partition(":")
-        if not self.imports:
+        if not name or not all(module.split(".")):
+            raise UsageError(f"{place}: '{kind}' does not name a class. Write it as module:Class, like my_parts:Score.")
+        if not self.imports and module not in _PERMITTED.get():
             raise UsageError(
                 f"{place}: '{kind}' names a class to import, which runs its code. Your TOML files and --set may do "
-                "that, but not a checkpoint or a request."
+                f"that, but not a checkpoint or a request. If you trust that module, add --import "
+                f"{shlex.quote(module)} to the command, or in Python load the run within "
+                f"`with foveate.config.permit({module!r}):`."
             )
         try:
             imported = getattr(_import(module), name)

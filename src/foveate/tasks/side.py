@@ -11,7 +11,7 @@ from typing import Any, ClassVar, cast
 
 import torch
 
-from foveate.config import build, setting
+from foveate.config import build, modules_in, setting
 from foveate.data.text import read_lines, short
 from foveate.errors import UsageError
 from foveate.inspect import Trace
@@ -206,15 +206,15 @@ class Side(ABC):
 
     def command(self, model: Any, folder: Path) -> str:
         """The task's command for a run, to be tried."""
-        return f"foveate {self.entry.verb.name} {shlex.quote(str(folder))} {self.trial(model)}"
+        return f"foveate {self.entry.verb.name} {written(folder)} {self.trial(model)}"
 
     def evaluation(self, folder: Path) -> str:
         """The beginning of a command that scores a run."""
-        return f"foveate evaluate {shlex.quote(str(folder))}"
+        return f"foveate evaluate {written(folder)}"
 
     def looking(self, folder: Path) -> str:
         """The beginning of a command that draws what a run looks at."""
-        return f"foveate look {shlex.quote(str(folder))}"
+        return f"foveate look {written(folder)}"
 
     # Comparisons.
 
@@ -281,6 +281,12 @@ class Side(ABC):
                     f"compare.metrics: these data do not give {name}, only {', '.join(values)}. Choose among them."
                 )
         return {name: values[name] for name in metrics}
+
+
+def written(folder: Path) -> str:
+    """A run folder on a command line, with permission for the user's modules that its configuration names."""
+    permissions = (f" --import {shlex.quote(module)}" for module in modules_in(read_run(folder).config))
+    return shlex.quote(str(folder)) + "".join(permissions)
 
 
 def said_columns(path: str, columns: tuple[int, int] | None, names: tuple[str, str]) -> str:
