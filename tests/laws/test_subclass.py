@@ -186,6 +186,11 @@ class HalfSoftmax(Softmax):
         return 0.5 * super().tile(scores, visible, statistic, first=first)
 
 
+class CalledHalfSoftmax(Softmax):
+    def __call__(self, scores, visible):
+        return 0.5 * super().__call__(scores, visible)
+
+
 class SteepAlibi(Alibi):
     def __call__(self, at):
         return 5 * super().__call__(at)
@@ -200,6 +205,7 @@ class FarGaussian(Gaussian):
     "parts",
     [
         {"normaliser": HalfSoftmax()},
+        {"normaliser": CalledHalfSoftmax()},
         {"bias": SteepAlibi(HEADS)},
         {"bias": FarGaussian(sigma=9.0)},
         {"reweight": FarGaussian(sigma=90.0)},

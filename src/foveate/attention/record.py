@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from foveate.attention import display
+from foveate.attention.normaliser.normaliser import makes_tiles
 from foveate.attention.paths.edges import EdgesPath, edge_statistic
 from foveate.attention.paths.layout import tiles
 from foveate.attention.paths.materialised import biased_scores, visible_keys
@@ -101,6 +102,8 @@ class AttentionRecord:
         if self.statistic is None:
             return self._weights_of_rows(rows)[..., columns]
         with torch.no_grad():
+            if not makes_tiles(self.formula.normaliser):
+                return self._weights_of_rows(rows)[..., columns]
             return self._tile(rows, columns, self.statistic)
 
     def require_unchanged(self) -> None:

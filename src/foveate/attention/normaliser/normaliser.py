@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from foveate.attention.claim import restriction
+from foveate.attention.claim import describes, restriction
 from foveate.attention.position import traced
 
 Scores = Float[Tensor, "batch heads query key"]
@@ -74,6 +74,11 @@ def possible(scores: Scores, visible: Visible) -> Visible:
 def tells_place(normaliser: Normaliser) -> bool:
     """Whether the statistic of a row is the number of a key (−1: of none): it says so itself."""
     return restriction(getattr(normaliser, "inner", normaliser), "tells_place", about=("statistic", "tile"))
+
+
+def makes_tiles(normaliser: Normaliser) -> bool:
+    """Whether `tile` still makes the weights: no subclass overrides the call without it, and no hook changes it."""
+    return describes(getattr(normaliser, "inner", normaliser), "tile", ("__call__", "forward"))
 
 
 def undecided(weights: Float[Tensor, "*rows key"]) -> bool:
