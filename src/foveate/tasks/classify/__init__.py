@@ -15,8 +15,8 @@ TASK = Entry(
     home=__name__,
     summary="one label for each text, picture or sequence of vectors",
     files={
-        "data": "lines of text, tab and label (.gz and .xz too); .npz of vectors; or a folder that has a folder of "
-        "pictures for each label",
+        "data": "lines of text, tab and label (.gz and .xz too); lines of an .npy file of vectors, tab and label; .npz "
+        "with arrays inputs and labels; or a folder with one folder of pictures for each label",
         "valid_data": "labelled validation examples; by default some training examples are held out",
     },
     tests={"data": "labelled test examples"},
