@@ -147,6 +147,7 @@ def test_a_file_of_another_kind_is_refused_in_use(tmp_path: Path, foveate: Any) 
     for path, message in (
         (tmp_path / "a.png", "is not a whole PNG, JPEG or GIF file. Save it anew, or leave it out."),
         (tmp_path / "none.png", "none.png"),
+        ("a text", "This model classifies pictures: name files (.gif, .jpeg, .jpg, .png) or a folder."),
         (larger, "has 14 × 14 pixels, and 12 × 12 are needed"),
     ):
         said = foveate("classify", str(run), str(path))
@@ -235,6 +236,17 @@ def test_a_reader_of_a_user_is_named_in_a_configuration(
     said = foveate("classify", str(tmp_path / "run.toml.run"), "numbers.txt")
     assert said.code == 2
     assert "Your TOML files and --set may do that, but not a checkpoint" in said.err
+
+
+def test_a_model_that_pools_without_attention_is_refused_before_a_label_is_printed(
+    tmp_path: Path, foveate: Any
+) -> None:
+    data, run = vectors(tmp_path / "data.npz"), tmp_path / "run"
+    mean = ("--set", "model.pooling=mean")
+    assert foveate("train", "classify", "--data", str(data), "--out", str(run), *FEW, *mean).code == 0
+    said = foveate("classify", str(run), str(data), "--look")
+    assert (said.code, said.out) == (2, "")
+    assert "This model pools without attention" in said.err
 
 
 def test_the_public_classifiers_are_these() -> None:

@@ -118,6 +118,9 @@ class ImageRows(KeptRows):
     def things(self, path: str) -> Iterator[Path]:
         """A picture, or all of a folder."""
         folder = Path(path)
+        if not folder.exists():
+            kinds = ", ".join(sorted(SUFFIXES))
+            raise DataError(f"{missing_file(folder)} This model classifies pictures: name files ({kinds}) or a folder.")
         inside = sorted(one for one in folder.rglob("*") if one.suffix.lower() in SUFFIXES) if folder.is_dir() else ()
         return iter(inside or [folder])
 

@@ -86,6 +86,8 @@ class ClassifySide(LabellingSide[RowClassifier, Any]):
 
     def use(self, arguments: argparse.Namespace) -> None:
         classifier = self.load(arguments.run)
+        if arguments.look:
+            classifier.require_attention()
         strangers = Strangers(classifier.tokeniser, say) if isinstance(classifier, TextClassifier) else None
         for chunk in chunks(arguments.inputs):
             things: list[Any] = chunk

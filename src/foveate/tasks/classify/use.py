@@ -99,6 +99,11 @@ class RowClassifier(Looking):
         """Whether the pooling looks, so that there is something to see."""
         return isinstance(getattr(self.model, "pooling", None), AttentionPooling)
 
+    def require_attention(self) -> None:
+        """Raises UsageError for a model that pools without attention."""
+        if not self.attends:
+            raise UsageError("This model pools without attention: there is no weight to look at. Train with attention.")
+
     @torch.inference_mode()
     def trace(self, text: Any) -> Trace:
         """What each vector of a thing looked at, and the pooling, where it attends. Raises UsageError for a model
@@ -115,8 +120,7 @@ class RowClassifier(Looking):
 
         Raises UsageError for an empty text, or a model that pools without attention.
         """
-        if not self.attends:
-            raise UsageError("This model pools without attention: there is no weight to look at. Train with attention.")
+        self.require_attention()
         row = self.row(text, "The text")
         if not len(row):
             raise UsageError("The text is empty: there is nothing to look at.")
@@ -278,6 +282,9 @@ class GuestClassifier(TextClassifier):
         tokeniser = HuggingFaceTokeniser.read(folder)
         head = GuestHead(from_bert(config, tensors), config, tensors).eval()
         return cls(head, tokeniser, _label_names(config, int(head.output.out_features)))._of(folder)
+
+    def require_attention(self) -> None:
+        """A BERT attends."""
 
     def ids(self, text: str, name: str) -> list[int]:
         if not text.strip():
