@@ -493,3 +493,45 @@ def test_key_features_of_one_example_serve_a_batch_in_the_kernel() -> None:
     vector = torch.randn(1, 16)
     expected = torch.tanh(query[..., :, None, :] + key[..., None, :, :]) @ vector[0]
     torch.testing.assert_close(pair_weights(query, key, vector, softmax=False), expected, atol=1e-4, rtol=1e-4)
+
+
+class Learnt(Projected):
+    """A product whose scale is learnt."""
+
+    def __init__(self, query_dim: int = WIDTH, key_dim: int = WIDTH) -> None:
+        super().__init__(query_dim, key_dim)
+        self.strength = nn.Parameter(torch.tensor([-0.4]))
+
+    def factor(self, width: int) -> Tensor:
+        return self.strength
+
+
+@pytest.mark.parametrize("rule", [causal(), GRAPH], ids=["past", "graph"])
+def test_a_scale_may_be_learnt(rule) -> None:
+    test_every_path_that_accepts_computes_what_explain_says_with_its_gradients(Learnt, rule)
+    attention, tensors = Attention(Learnt(), visibility=rule), given()
+    attention.score.strength.data.fill_(1.0)
+    assert torch.autograd.grad(attention.run(*tensors).square().sum(), attention.score.strength)[0].abs() > 0
+    with torch.no_grad(), record(attention) as seen:
+        attention.run(*tensors)
+    assert Trace.of(seen, {"words": Track.numbered(LENGTH)}).sites[0].score == {"kind": "product", "factor": 1.0}
+
+
+def test_a_scale_of_several_numbers_is_refused_in_words() -> None:
+    attention, tensors = Attention(Learnt()), given()
+    attention.score.strength = nn.Parameter(torch.ones(3))
+    for verb in (attention.run, attention.explain):
+        with pytest.raises(ValueError, match="Multiply several into what `query_features` gives"):
+            verb(*tensors)
+
+
+def test_features_of_different_widths_are_named_after_the_form() -> None:
+    class Cut(Halved):
+        def __call__(self, query: Tensor, key: Tensor) -> Tensor:
+            return query @ key.mT
+
+        def form(self) -> Product:
+            return Product(key_features=lambda key: key[..., :2])
+
+    with pytest.raises(ValueError, match=r"Cut .* features that its `form\(\)` gave have widths 16 and 2"):
+        Attention(Cut()).run(*given())

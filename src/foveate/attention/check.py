@@ -281,9 +281,14 @@ def require_self(why: str, kind: str) -> None:
         raise ValueError(f'{why}. Choose another kind for cross-attention, such as "attention".')
 
 
-def require_equal_width(name: str, query: Tensor, key: Tensor) -> None:
-    """Raise ValueError for tensors of queries and keys that cannot be multiplied with each other."""
+def require_equal_width(name: str, query: Tensor, key: Tensor, *, formed: bool = False) -> None:
+    """Raise ValueError for queries and keys, or features of them by a `form`, that cannot be multiplied."""
     if query.shape[-1] != key.shape[-1]:
+        if formed:
+            raise ValueError(
+                f"{name} needs queries and keys of one width, and the features that its `form()` gave have widths "
+                f"{query.shape[-1]} and {key.shape[-1]}. Change its query features or its key features."
+            )
         raise ValueError(
             f"{name} needs queries and keys of one width, got {query.shape[-1]} and {key.shape[-1]}. "
             "Project one of them, or use General or Additive, which join different widths."

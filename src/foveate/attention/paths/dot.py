@@ -60,7 +60,8 @@ def dots(
     if not reads_hidden and hide is not None and (form.is_plain or finite(key)):
         hide = None
     if hide is None and key_features is None and form.is_plain and shape[1] == heads and shape[3] == width:
-        return _alike(Dots(query, key, value, form.factor(width) / _temperature(formula)))
+        query, factor = form.scaled(query)
+        return _alike(Dots(query, key, value, factor / _temperature(formula)))
     key, value = share_heads(key, heads), share_heads(value, heads)
     query = form.of_query(query)
     if form.features_at is not None:
@@ -72,8 +73,9 @@ def dots(
     features = form.of_key(key) if features is None else features
     width = query.shape[-1]
     if width != features.shape[-1]:
-        require_equal_width(type(formula.score).__name__, query, features)
-    return _alike(Dots(query, features, value, form.factor(width) / _temperature(formula)))
+        require_equal_width(type(formula.score).__name__, query, features, formed=not form.is_plain)
+    query, factor = form.scaled(query)
+    return _alike(Dots(query, features, value, factor / _temperature(formula)))
 
 
 def safe_dots(

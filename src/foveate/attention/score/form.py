@@ -31,8 +31,8 @@ class Product(NamedTuple):
     query_features: Features | None = None
     key_features: Features | None = None
     """The same as the score's own `key_features`, where it has one."""
-    scale: float | Callable[[int], float] = 1.0
-    """A number, or a function of the features' width."""
+    scale: float | Tensor | Callable[[int], float | Tensor] = 1.0
+    """A number, or a function of the features' width; a number that is learnt is a tensor."""
     features_at: Callable[[Positions], Tensor] | None = None
     """In place of the keys' features: those of the places where keys stand, `#batch #heads key feature`."""
 
@@ -54,7 +54,7 @@ class Product(NamedTuple):
         """The features of keys."""
         return key if self.key_features is None else self.key_features(key)
 
-    def factor(self, width: int) -> float:
+    def factor(self, width: int) -> float | Tensor:
         """What multiplies the products of features of this width."""
         return self.scale(width) if callable(self.scale) else self.scale
 
@@ -72,7 +72,7 @@ class Product(NamedTuple):
 
     def header(self, width: int) -> dict[str, Any]:
         """What a trace says of it, beside the features of both sides."""
-        return {"kind": "product", "factor": self.factor(width)}
+        return {"kind": "product", "factor": self._number(width)}
 
     def tensors(self) -> dict[str, Tensor]:
         """What a trace keeps beside the features of both sides."""
@@ -80,13 +80,34 @@ class Product(NamedTuple):
 
     def onnx(self, graph: Graph, query: str, key: str, width: int) -> str:
         """Scores from the features of both sides."""
-        factor = self.factor(width)
+        factor = self._number(width)
         scaled = query if factor == 1.0 else graph.op("Mul", query, graph.number(factor))
         return graph.op("MatMul", scaled, graph.turned(key, 0, 1, 3, 2))
 
+    def _number(self, width: int) -> float:
+        factor = self.factor(width)
+        return _single(factor).item() if isinstance(factor, Tensor) else factor
+
+    def scaled(self, query: Tensor) -> tuple[Tensor, float]:
+        """Queries and the number that multiplies products; a scale that is learnt is multiplied into the queries."""
+        factor = self.factor(query.shape[-1])
+        return (self._scaled(query), 1.0) if isinstance(factor, Tensor) else (query, factor)
+
     def _scaled(self, query: Tensor) -> Tensor:
         factor = self.factor(query.shape[-1])
+        if isinstance(factor, Tensor):
+            return query * _single(factor).to(query.dtype)
         return query if factor == 1.0 else query * factor
+
+
+def _single(factor: Tensor) -> Tensor:
+    """The one number of a scale that is a tensor; raises ValueError where it holds several."""
+    if factor.numel() != 1:
+        raise ValueError(
+            f"The scale of a product is a tensor of shape {tuple(factor.shape)}, and must be one number. "
+            "Multiply several into what `query_features` gives."
+        )
+    return factor.reshape(())
 
 
 class PairNetwork(NamedTuple):
@@ -208,7 +229,8 @@ def checked_form(score: Any) -> Any:
 def dot_factor(score: object, width: int) -> float | None:
     """What multiplies the products of queries and keys of this width; None where a score is not that alone."""
     form = form_of(score)
-    return form.factor(width) if isinstance(form, Product) and form.is_plain else None
+    factor = form.factor(width) if isinstance(form, Product) and form.is_plain else None
+    return None if isinstance(factor, Tensor) else factor
 
 
 def form_from(header: Mapping[str, Any], vector: Tensor | None) -> Form:
@@ -273,7 +295,7 @@ class ProductScore(_FeatureScore):
     3.0
     """
 
-    def factor(self, width: int) -> float:
+    def factor(self, width: int) -> float | Tensor:
         """The scale, for features of this width."""
         return 1.0
 
