@@ -535,3 +535,15 @@ def test_features_of_different_widths_are_named_after_the_form() -> None:
 
     with pytest.raises(ValueError, match=r"Cut .* features that its `form\(\)` gave have widths 16 and 2"):
         Attention(Cut()).run(*given())
+
+
+def test_a_form_of_another_type_is_refused_in_words() -> None:
+    class Listed(Halved):
+        def __call__(self, query: Tensor, key: Tensor) -> Tensor:
+            return query @ key.mT
+
+        def form(self):
+            return [0.5]
+
+    with pytest.raises(TypeError, match=r"Listed\.form\(\) gives list"):
+        Attention(Listed()).run(*given())

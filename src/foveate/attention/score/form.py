@@ -217,8 +217,13 @@ def form_of(score: object) -> Form | None:
     reads_features = method is ProductScore.form or method is PairScore.form
     if not describes(score, "form", SCORED if reads_features else (*SCORED, *FEATURES)):
         return None
-    form = checked_form(score)
-    return form if isinstance(form, (Product, PairNetwork)) else None
+    form: Form | None = checked_form(score)
+    if form is not None and not isinstance(form, (Product, PairNetwork)):
+        raise TypeError(
+            f"{type(score).__name__}.form() gives {type(form).__name__}. Return a Product, a PairNetwork, or None for "
+            "a score that is neither."
+        )
+    return form
 
 
 def checked_form(score: Any) -> Any:
