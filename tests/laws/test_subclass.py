@@ -29,6 +29,7 @@ from foveate.attention import (
     record,
     window,
 )
+from foveate.errors import UsageError
 from foveate.inspect import Trace, Track
 
 LENGTH, HEADS, WIDTH = 40, 2, 16
@@ -223,3 +224,12 @@ def test_a_trace_shows_what_subclasses_of_other_parts_say(parts):
     torch.testing.assert_close(seen.records[0].weights(), expected.weights, atol=1e-5, rtol=1e-5)
     for head in range(HEADS):
         torch.testing.assert_close(trace.sites[0].weights(head)[0], expected.weights[0, head], atol=2e-3, rtol=1e-2)
+
+
+def test_a_header_of_an_unknown_kind_is_refused_by_the_name_of_its_normaliser():
+    class Named(Softmax):
+        def header(self):
+            return {"kind": "mine"}
+
+    with pytest.raises(UsageError, match=r"Named\.header\(\) gives .*mine.* Leave `header` out"):
+        trace_of_one(Attention(normaliser=Named()), torch.randn(1, HEADS, LENGTH, WIDTH))

@@ -18,7 +18,7 @@ from foveate.attention.normaliser import Normaliser, softmax_temperature, tells_
 from foveate.attention.paths.materialised import biased_scores
 from foveate.attention.paths.path import Formula, share_heads
 from foveate.attention.score import PairNetwork, Product, form_of, symbol_of
-from foveate.errors import UsageError
+from foveate.errors import DataError, UsageError
 from foveate.inspect.trace.site import Site, SiteKind
 
 Stored = Literal["float16", "float32"]
@@ -84,6 +84,13 @@ def site_of(
         drawn=bool(claim(normaliser, "is_drawn", False)),
         tensors={**tensors, **visible, **added, **weighed, **positions, **values},
     )
+    try:
+        _ = site.built
+    except DataError as error:
+        raise UsageError(
+            f"{type(normaliser).__name__}.header() gives {header}, which names no kind of normaliser that traces know. "
+            "Leave `header` out: the trace then keeps weights one by one."
+        ) from error
     return site.with_statistic(statistic(site))
 
 
