@@ -147,8 +147,8 @@ def test_denormal_numbers_are_made_zero_where_they_are_slow(monkeypatch: pytest.
     raced = machine.race
 
     def race(*works: Callable[[], object], **settings: float) -> list[float]:
-        made = [work() for work in works]
-        tiny = [isinstance(one, torch.Tensor) and 0 < float(one.abs().max()) < 1e-38 for one in made]
+        built = [work() for work in works]
+        tiny = [isinstance(one, torch.Tensor) and 0 < float(one.abs().max()) < 1e-38 for one in built]
         return [1.0 + slow * is_tiny for is_tiny in tiny] if any(tiny) else raced(*works, **settings)
 
     monkeypatch.setattr("foveate.machine.measure.race", race)

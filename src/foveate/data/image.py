@@ -49,7 +49,7 @@ class ImageReader(Reader):
         return replace(self, patch=min(sides, default=max(divisors(rows, columns))), colour=not grey)
 
     def read(self, path: str) -> Iterator[Example]:
-        """Raises DataError for a picture without a label, and for what is no picture."""
+        """Raises DataError for a picture without a label, and for a file that is not a picture."""
         folder = Path(path)
         if not folder.is_dir():
             hint = missing_file(folder) if not folder.exists() else f"{path} is a file."

@@ -23,7 +23,7 @@ _FRAMES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
 
 
 def read_pixels(path: Path) -> UInt8[np.ndarray, "rows columns 3"]:
-    """Red, green and blue of a file, transparent parts on white. Raises DataError for what is no such picture."""
+    """Red, green and blue of a file, transparent parts on white. Raises DataError for other files."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:

@@ -75,7 +75,7 @@ class TextReader(Reader):
 
 @dataclass(frozen=True)
 class TextRows:
-    """Tokens between begin and end; of a pair of texts with an end between them too. Texts without any are no row."""
+    """Tokens between begin and end; a pair of texts also has an end between them. An empty text makes an empty row."""
 
     tokeniser: Tokeniser
     pairs: bool = False

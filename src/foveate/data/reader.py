@@ -20,7 +20,7 @@ from foveate.nn.embed import Input
 from foveate.storage.draft import write_file
 
 ROWS = "rows.json"
-"""The file of a run folder that holds what makes its rows, where that is no tokeniser."""
+"""The file of a run folder that stores its row maker, unless that is a tokeniser."""
 FORMAT = "foveate rows 1"
 Kept = TypeVar("Kept", bound="KeptRows")
 Read = TypeVar("Read", bound="Reader")
@@ -74,7 +74,7 @@ class Reader(Protocol):
         return self.what
 
     def suited(self: Read, sample: Sequence[Any]) -> Read:
-        """With settings that suit a sample of the examples, of which there is at least one."""
+        """With settings that suit a sample of the examples, which has at least one."""
         return self
 
     def read(self, path: str) -> Iterator[Any]:

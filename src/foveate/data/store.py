@@ -95,7 +95,7 @@ class RowStore(ABC):
             digest = index.pop("digest")
         except FileNotFoundError:
             raise DataError(
-                f"{folder} is no {cls.kind}: it has no index.json. Run the training command anew."
+                f"{folder} is not a {cls.kind}: it has no index.json. Run the training command anew."
             ) from None
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise DataError(f"{path} is damaged. {_AGAIN}") from None

@@ -29,9 +29,9 @@ def inputs() -> tuple[Tensor, Tensor, Tensor]:
 
 
 def test_an_explanation_has_one_map_per_head_and_contexts_as_wide_as_values(inputs: tuple[Tensor, ...]) -> None:
-    seen = Attention().explain(*inputs)
-    assert seen.scores.shape == seen.visible.shape == seen.weights.shape == (2, 4, 5, 7)
-    assert seen.context.shape == (2, 4, 5, 6)
+    explanation = Attention().explain(*inputs)
+    assert explanation.scores.shape == explanation.visible.shape == explanation.weights.shape == (2, 4, 5, 7)
+    assert explanation.context.shape == (2, 4, 5, 6)
     assert Attention().run(*inputs).shape == (2, 4, 5, 6)
 
 
@@ -56,8 +56,8 @@ def test_key_features_computed_once_give_the_same_context(config: object, inputs
     query, key, value = inputs
     attention = Attention(config.build(query_dim=8, key_dim=8))
     features = attention.key_features(key.repeat_interleave(2, 1))
-    found = attention.run(query, key, value, key_features=features)
-    torch.testing.assert_close(found, attention.run(query, key, value))
+    result = attention.run(query, key, value, key_features=features)
+    torch.testing.assert_close(result, attention.run(query, key, value))
 
 
 def test_a_score_of_ones_own_is_any_callable(inputs: tuple[Tensor, ...]) -> None:
@@ -75,10 +75,10 @@ def test_a_score_of_ones_own_is_any_callable(inputs: tuple[Tensor, ...]) -> None
 def test_a_bias_adds_to_scores_and_never_hides() -> None:
     x = torch.randn(1, 1, 4, 8)
     nearer = Attention(visibility=causal(), bias=lambda at: -(at.query - at.key).float())
-    seen, plain = nearer.explain(x, x, x), Attention().explain(x, x, x)
+    explanation, plain = nearer.explain(x, x, x), Attention().explain(x, x, x)
     distance = torch.arange(4)[:, None] - torch.arange(4)
-    torch.testing.assert_close(seen.scores[0, 0], plain.scores[0, 0] - distance)
-    assert torch.equal(seen.visible[0, 0], distance >= 0)
+    torch.testing.assert_close(explanation.scores[0, 0], plain.scores[0, 0] - distance)
+    assert torch.equal(explanation.visible[0, 0], distance >= 0)
 
 
 def test_a_plan_says_which_path_runs_and_why_the_others_do_not() -> None:
@@ -218,11 +218,11 @@ def test_dot_products_need_one_width() -> None:
 def test_a_step_gives_the_context_and_its_weights_and_is_recorded() -> None:
     attention, x = Attention(visibility=causal()), torch.randn(1, 1, 4, 3)
     expected = attention.explain(x, x, x)
-    with record(attention) as seen:
+    with record(attention) as recording:
         context, weights = attention.step(x, x, x)
     assert torch.equal(context, expected.context)
     assert torch.equal(weights, expected.weights)
-    assert len(seen) == 1
+    assert len(recording) == 1
 
 
 def test_a_part_with_weights_may_be_exchanged_for_one_without() -> None:

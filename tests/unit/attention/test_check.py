@@ -117,7 +117,7 @@ WIDTHS: dict[str, Any] = {"query_dim": 8, "key_dim": 8}
             "`visibility` is a tensor of shape (5, 5).",
         ),
     ],
-    ids=lambda given: given if isinstance(given, str) else "",
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_a_part_cannot_be_made_with(
     unchecked: None, make: Callable[[], Any], kind: type[Exception], says: str
@@ -142,13 +142,13 @@ def test_what_a_part_cannot_be_made_with(
     ids=repr,
 )
 def test_a_part_prints_as_code_that_makes_its_like(unchecked: None, part: Any) -> None:
-    made = eval(repr(part), {**vars(algebra), **vars(efficient)})
-    assert repr(made) == repr(part)
+    built = eval(repr(part), {**vars(algebra), **vars(efficient)})
+    assert repr(built) == repr(part)
     if isinstance(part, torch.nn.Module):
-        shapes = ({name: tensor.shape for name, tensor in one.state_dict().items()} for one in (made, part))
+        shapes = ({name: tensor.shape for name, tensor in one.state_dict().items()} for one in (built, part))
         assert next(shapes) == next(shapes)
     else:
-        assert made == part
+        assert built == part
 
 
 def test_long_things_are_described_in_few_words() -> None:

@@ -197,10 +197,10 @@ def test_under_autocast_types_may_differ() -> None:
 
 def test_the_way_out_of_a_tensor_is_the_rule_and_the_bias_it_meant() -> None:
     x, bias = torch.randn(1, 2, 5, 8), torch.randn(5, 5)
-    told = Attention(
+    answer = Attention(
         visibility=predicate(lambda at: MASK[at.query, at.key]), bias=lambda at: bias[..., at.query, at.key]
     )
-    seen = told.explain(x, x, x, at=Positions.of(5, 5))
+    explanation = answer.explain(x, x, x, at=Positions.of(5, 5))
     plain = Attention(visibility=causal()).explain(x, x, x)
-    assert torch.equal(seen.visible, plain.visible)
-    assert torch.allclose(seen.scores, plain.scores + bias)
+    assert torch.equal(explanation.visible, plain.visible)
+    assert torch.allclose(explanation.scores, plain.scores + bias)

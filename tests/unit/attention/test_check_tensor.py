@@ -50,8 +50,8 @@ BEFORE = replace(Positions.of(5, 5), previous=torch.rand(2, 4, 5, 5))
 
 
 def synthetic(form: Any, query_dim: int = 8) -> Mechanism:
-    made = SynthesizerConfig(form=form, max_length=8)
-    return made.build(query_dim=query_dim, key_dim=8, num_heads=3, visibility=everything(), kind="self")
+    built = SynthesizerConfig(form=form, max_length=8)
+    return built.build(query_dim=query_dim, key_dim=8, num_heads=3, visibility=everything(), kind="self")
 
 
 def every_verb(make: Callable[[], Any], kind: type[Exception], says: str, *tensors: Any, at: Any = None) -> None:
@@ -120,7 +120,7 @@ def every_verb(make: Callable[[], Any], kind: type[Exception], says: str, *tenso
         (lambda: Attention(lambda query, key: None), "`score` gives None, and (2, 4,"),
         (lambda: Attention(lambda query, key: (query @ key.mT)[:, 0]), "and (2, 4,"),
     ],
-    ids=lambda given: given if isinstance(given, str) else "",
+    ids=lambda result: result if isinstance(result, str) else "",
 )
 def test_parts_made_for_others_are_refused(unchecked: None, make: Callable[[], Any], says: str) -> None:
     every_verb(make, ValueError, says)
@@ -166,7 +166,7 @@ def test_one_head_is_not_made_many_by_a_score(unchecked: None) -> None:
         ((X[:, :0], X[:, :0], X[:, :0]), ValueError, "batches must be equal, and the key's heads must divide"),
         ((X.long(), X.long(), X.long()), ValueError, "Attention takes floating-point numbers, and `query` is int64"),
     ],
-    ids=lambda given: str(given)[:30] if isinstance(given, str) else "",
+    ids=lambda result: str(result)[:30] if isinstance(result, str) else "",
 )
 def test_tensors_that_do_not_fit(
     unchecked: None, make: Callable[[], Any], tensors: tuple[Any, Any, Any], kind: type[Exception], says: str
@@ -219,7 +219,7 @@ def test_weights_and_vectors_of_two_types_are_refused(unchecked: None) -> None:
             "`at.previous` has shape (2, 4, 5, 4), and for",
         ),
     ],
-    ids=lambda given: str(given)[:40] if isinstance(given, str) else "",
+    ids=lambda result: str(result)[:40] if isinstance(result, str) else "",
 )
 def test_positions_of_others_are_refused(unchecked: None, place: Callable[[], Positions], says: str) -> None:
     every_verb(lambda: Attention(visibility=padding()), ValueError, says, at=place())

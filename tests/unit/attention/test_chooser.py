@@ -89,19 +89,19 @@ CASES: list[Case] = [
 
 @pytest.mark.skipif(bool(unavailable()), reason="no compiler")
 @pytest.mark.parametrize(
-    ("path", "because", "made", "sizes", "how"), CASES, ids=lambda part: part if isinstance(part, str) else ""
+    ("path", "because", "built", "sizes", "how"), CASES, ids=lambda part: part if isinstance(part, str) else ""
 )
 def test_each_rule_chooses_its_path_and_the_plan_says_so(
     path: str,
     because: str,
-    made: Callable[[], Attention],
+    built: Callable[[], Attention],
     sizes: tuple[int, ...],
     how: dict[str, object],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("foveate.native.has_tiles", lambda: bool(how.get("amx")))
     monkeypatch.setattr("foveate.machine.has_slow_products", lambda: bool(how.get("slow products")))
-    attention, plan = made(), None
+    attention, plan = built(), None
     batch, heads, queries, keys, dim = sizes
     dtype = how.get("dtype", torch.float32)
     query, key = (
@@ -125,8 +125,8 @@ def test_a_gpu_takes_flex_for_long_rules_with_gaps_and_sdpa_for_what_that_knows(
     rule = next(rule for rule in RULES if rule.path == "flex")
     x = torch.empty(1, 1, 900, 64, device="meta")
     at = Positions.plain(900, 900, x.device)
-    asked = (window(left=9, right=0), causal(), padding(), everything())
-    answers = [rule.applies(Call(Attention(visibility=one), x, x, at, training=False)) for one in asked]
+    request = (window(left=9, right=0), causal(), padding(), everything())
+    answers = [rule.applies(Call(Attention(visibility=one), x, x, at, training=False)) for one in request]
     assert answers == [True, False, False, False]
 
 
@@ -190,10 +190,10 @@ def test_long_sequences_train_by_the_fused_kernel(batch: int, heads: int, length
 def test_a_backward_pass_is_reckoned_with_wherever_it_ends(
     learning: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[bool] = []
+    calls: list[bool] = []
 
     def applies(call: Call) -> bool:
-        asked.append(call.training)
+        calls.append(call.training)
         return True
 
     monkeypatch.setattr("foveate.attention.chooser.RULES", (RULES[-1]._replace(applies=applies),))
@@ -206,7 +206,7 @@ def test_a_backward_pass_is_reckoned_with_wherever_it_ends(
         attention.run(query, key, value, key_features=features)
     with torch.no_grad():
         attention.run(query, key, value, key_features=features)
-    assert asked == ([False] if learning is None else [True, False])
+    assert calls == ([False] if learning is None else [True, False])
 
 
 @pytest.mark.skipif(bool(unavailable()), reason="no compiler")
@@ -227,7 +227,7 @@ def test_a_choice_holds_no_longer_when_the_score_is_hooked() -> None:
     score = AdditiveConfig().build(query_dim=16, key_dim=16)
     attention, x = Attention(score), torch.randn(1, 1, 6, 16)
     attention.run(x, x, x)
-    hook = score.register_forward_hook(lambda module, given, scores: scores * 0)
+    hook = score.register_forward_hook(lambda module, tensors, scores: scores * 0)
     assert attention.plan(x, x).chosen != "additive"
     torch.testing.assert_close(attention.run(x, x, x), x.mean(2, keepdim=True).expand_as(x))
     hook.remove()

@@ -13,7 +13,7 @@ from foveate.inspect import observe
 
 
 @pytest.fixture
-def seen() -> Recording:
+def recording() -> Recording:
     model = nn.ModuleDict({"encoder": Attention(visibility=causal()), "decoder": Attention(kind="cross")})
     with record(model) as recording:
         x = torch.randn(2, 3, 5, 4)
@@ -24,23 +24,23 @@ def seen() -> Recording:
 
 def test_an_explanation_says_its_sizes_and_how_much_is_visible() -> None:
     x = torch.randn(1, 2, 3, 4)
-    seen = Attention(visibility=causal()).explain(x, x, x)
-    assert repr(seen) == (
+    explanation = Attention(visibility=causal()).explain(x, x, x)
+    assert repr(explanation) == (
         "<Explanation: 1 example, 2 heads, 3 queries, 3 keys; exact weights, 66.7 % of the pairs visible; "
         "context (1, 2, 3, 4)>"
     )
-    assert "1 weight not a number" in repr(_with_nan(seen))
+    assert "1 weight not a number" in repr(_with_nan(explanation))
 
 
-def _with_nan(seen: object) -> object:
-    seen.weights[0, 0, 0, 0] = torch.nan  # type: ignore[attr-defined]
-    return seen
+def _with_nan(result: object) -> object:
+    result.weights[0, 0, 0, 0] = torch.nan  # type: ignore[attr-defined]
+    return result
 
 
 def test_a_notebook_shows_the_maps_of_an_explanation_with_hidden_pairs_in_grey() -> None:
     x = torch.randn(1, 2, 3, 4)
-    seen = Attention(visibility=causal()).explain(x, x, x)
-    shown = _with_nan(seen)._repr_html_()  # type: ignore[attr-defined]
+    explanation = Attention(visibility=causal()).explain(x, x, x)
+    shown = _with_nan(explanation)._repr_html_()  # type: ignore[attr-defined]
     assert [len(re.findall(f"#{colour}", shown)) for colour in ("cfcbc3", "b3127a")] == [2 * 3, 1]
     assert shown.count("<svg") == 2
     ElementTree.fromstring(f"<div>{shown}</div>")
@@ -51,30 +51,30 @@ def test_a_notebook_shows_the_maps_of_an_explanation_with_hidden_pairs_in_grey()
     assert "0 examples" in Attention().explain(empty, empty, empty)._repr_html_()
 
 
-def test_a_recording_lists_its_sites_with_heads_and_sizes(seen: Recording) -> None:
-    assert repr(seen).split("\n") == [
+def test_a_recording_lists_its_sites_with_heads_and_sizes(recording: Recording) -> None:
+    assert repr(recording).split("\n") == [
         "<Recording of 2 attentions",
         "    encoder, self, 2 examples, 3 heads, 5 queries, 5 keys, ScaledDot and Softmax over causal()",
         "    decoder, cross, 2 examples, 3 heads, 2 queries, 5 keys, ScaledDot and Softmax over everything()>",
     ]
-    assert repr(seen["decoder"]).startswith("<AttentionRecord decoder, cross, 2 examples")
-    table = ElementTree.fromstring(seen._repr_html_())
+    assert repr(recording["decoder"]).startswith("<AttentionRecord decoder, cross, 2 examples")
+    table = ElementTree.fromstring(recording._repr_html_())
     assert [cell.text for cell in table.iter("td")][::4] == ["encoder", "decoder"]
 
 
-def test_a_long_recording_is_cut_and_says_so(seen: Recording) -> None:
-    seen.records *= 20
-    assert repr(seen).split("\n")[-1] == "    and 16 more>"
+def test_a_long_recording_is_cut_and_says_so(recording: Recording) -> None:
+    recording.records *= 20
+    assert repr(recording).split("\n")[-1] == "    and 16 more>"
 
 
 def test_an_empty_recording_prints() -> None:
-    with record(nn.Linear(2, 2)) as seen:
+    with record(nn.Linear(2, 2)) as recording:
         pass
-    assert repr(seen) == "<Recording of 0 attentions>"
+    assert repr(recording) == "<Recording of 0 attentions>"
 
 
-def test_a_record_shows_its_maps_while_its_weights_can_be_had(seen: Recording) -> None:
-    shown = seen["encoder"]._repr_html_()
+def test_a_record_shows_its_maps_while_its_weights_can_be_had(recording: Recording) -> None:
+    shown = recording["encoder"]._repr_html_()
     assert shown.count("<svg") == 3
     assert shown.count("#cfcbc3") == 3 * 10
     with record(model := nn.ModuleDict({"a": Attention()}), gradient=True) as taught:
@@ -84,17 +84,17 @@ def test_a_record_shows_its_maps_while_its_weights_can_be_had(seen: Recording) -
 
 
 def test_an_observation_prints_as_its_recording() -> None:
-    with observe(model := nn.ModuleDict({"a": Attention()})) as seen, torch.no_grad():
+    with observe(model := nn.ModuleDict({"a": Attention()})) as recording, torch.no_grad():
         x = torch.randn(1, 1, 3, 4)
         model["a"].run(x, x, x)
-    assert repr(seen).startswith("<Observation: <Recording of 1 attention\n    a, self")
-    assert "<table>" in seen._repr_html_()
+    assert repr(recording).startswith("<Observation: <Recording of 1 attention\n    a, self")
+    assert "<table>" in recording._repr_html_()
 
 
-def test_ipython_finds_what_to_show(seen: Recording) -> None:
+def test_ipython_finds_what_to_show(recording: Recording) -> None:
     """By the rule of its formatters: a method with the name, called on the object and not on its class."""
     x = torch.randn(1, 1, 3, 4)
-    for thing in (seen, seen["encoder"], Attention().explain(x, x, x)):
+    for thing in (recording, recording["encoder"], Attention().explain(x, x, x)):
         method = getattr(thing, "_repr_html_", None)
         assert callable(method)
         assert isinstance(method(), str)

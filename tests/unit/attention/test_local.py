@@ -65,16 +65,16 @@ def by_the_paper(attention: Attention, h_t: Tensor, source: Tensor) -> tuple[Ten
 @torch.no_grad()
 def test_local_p_is_the_papers_equations(query: Tensor, memory: Tensor, at: Positions) -> None:
     attention = local()
-    seen = attention.explain(query, memory, memory, at=at)
+    explanation = attention.explain(query, memory, memory, at=at)
     for row, length in enumerate(LENGTHS):
         source = memory[row, 0, :length]
         for time in range(4):
             a_t, p_t = by_the_paper(attention, query[row, 0, time], source)
             assert 0 <= p_t <= length
-            torch.testing.assert_close(seen.weights[row, 0, time, :length], a_t)
-            torch.testing.assert_close(seen.context[row, 0, time], a_t @ source)
-    assert (seen.weights.sum(-1) <= 1).all()
-    torch.testing.assert_close(attention.run(query, memory, memory, at=at), seen.context)
+            torch.testing.assert_close(explanation.weights[row, 0, time, :length], a_t)
+            torch.testing.assert_close(explanation.context[row, 0, time], a_t @ source)
+    assert (explanation.weights.sum(-1) <= 1).all()
+    torch.testing.assert_close(attention.run(query, memory, memory, at=at), explanation.context)
 
 
 @torch.no_grad()
@@ -94,7 +94,7 @@ def test_the_prediction_learns_through_the_gaussian_alone(query: Tensor, memory:
     context = attention.run(query, memory, memory, at=at)
     direction = torch.randn_like(context)
     parameters = list(attention.centre.parameters())
-    found = torch.autograd.grad((context * direction).sum(), parameters)
+    gradients = torch.autograd.grad((context * direction).sum(), parameters)
 
     centre = attention.centre(query, at)
     place = torch.arange(9)
@@ -102,7 +102,7 @@ def test_the_prediction_learns_through_the_gaussian_alone(query: Tensor, memory:
     align = attention.score(query, memory).masked_fill(~near, -torch.inf).softmax(-1).nan_to_num().detach()
     weights = align * torch.exp(-((place - centre) ** 2) / (2 * (D / 2) ** 2))
     expected = torch.autograd.grad(((weights @ memory) * direction).sum(), parameters)
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(gradients, expected, strict=True):
         torch.testing.assert_close(one, other)
         assert (one != 0).any()
 
@@ -120,7 +120,7 @@ def test_renormalised_rows_sum_to_one_and_keep_their_proportions(query: Tensor, 
 def test_local_m_looks_around_the_place_of_the_word(query: Tensor, memory: Tensor, at: Positions) -> None:
     config = LocalMonotonicConfig(window=D, score=Dot())
     attention = config.build(query_dim=6, key_dim=6, visibility=padding(), kind="cross")
-    seen = attention.explain(query, memory, memory, at=at)
+    explanation = attention.explain(query, memory, memory, at=at)
     for row, length in enumerate(LENGTHS):
         for time in range(4):
             window = [s for s in range(length) if time - D <= s <= time + D]
@@ -128,7 +128,7 @@ def test_local_m_looks_around_the_place_of_the_word(query: Tensor, memory: Tenso
             if window:
                 scores = torch.stack([query[row, 0, time] @ memory[row, 0, s] for s in window])
                 expected[window] = scores.softmax(-1)
-            torch.testing.assert_close(seen.weights[row, 0, time], expected)
+            torch.testing.assert_close(explanation.weights[row, 0, time], expected)
 
 
 @torch.no_grad()

@@ -128,14 +128,14 @@ def test_padding_by_lengths_is_cut_where_keys_are_cut() -> None:
 
 
 def test_python_may_name_kinds_as_configurations_do(unchecked: None) -> None:
-    said = AttentionConfig(
+    message = AttentionConfig(
         score="additive",  # type: ignore[arg-type]
         normaliser={"kind": "entmax", "alpha": 1.25},  # type: ignore[arg-type]
         visibility="window(left=2, right=0)",  # type: ignore[arg-type]
         bias="alibi",  # type: ignore[arg-type]
         transforms=["rotary"],  # type: ignore[arg-type]
     )
-    assert said == AttentionConfig(
+    assert message == AttentionConfig(
         score=AdditiveConfig(),
         normaliser=Entmax(alpha=1.25),
         visibility=window(left=2, right=0),

@@ -48,9 +48,9 @@ def scores() -> Tensor:
 
 @pytest.fixture
 def visible() -> Tensor:
-    seen = torch.rand(2, 1, 4, 7) < 0.6
-    seen[0, :, 2] = False
-    return seen
+    result = torch.rand(2, 1, 4, 7) < 0.6
+    result[0, :, 2] = False
+    return result
 
 
 @pytest.mark.parametrize("normaliser", EVERY, ids=repr)
@@ -196,12 +196,12 @@ def test_any_tile_follows_from_one_number_a_row(normaliser: Normaliser, scores: 
 
 @pytest.mark.parametrize("normaliser", EVERY, ids=repr)
 def test_the_statistic_is_float32_at_least(normaliser: Normaliser) -> None:
-    for dtype, kept in (
+    for dtype, one in (
         (torch.bfloat16, torch.float32),
         (torch.float32, torch.float32),
         (torch.float64, torch.float64),
     ):
-        assert torch.finfo(normaliser.statistic(SCORES.to(dtype), VISIBLE).dtype).bits >= torch.finfo(kept).bits
+        assert torch.finfo(normaliser.statistic(SCORES.to(dtype), VISIBLE).dtype).bits >= torch.finfo(one).bits
         assert normaliser(SCORES.to(dtype), VISIBLE).dtype == dtype
 
 
@@ -226,8 +226,8 @@ def test_every_path_honours_a_temperature_or_refuses_it(bias: object) -> None:
     at = attention._positions(x, x, x, None)
     for path in attention.paths:
         if not path.refuses(attention, x, x, at):
-            found = path.run(attention, x, x, x, at=at, key_features=None, dropout=0.0)
-            torch.testing.assert_close(found, expected)
+            result = path.run(attention, x, x, x, at=at, key_features=None, dropout=0.0)
+            torch.testing.assert_close(result, expected)
 
 
 def test_softmax_near_zero_temperature_is_the_hard_choice(scores: Tensor, visible: Tensor) -> None:
@@ -247,12 +247,12 @@ def test_relu_divides_by_the_sum_of_what_is_positive(visible: Tensor) -> None:
 def test_sparsemax_is_the_nearest_point_of_the_simplex(scores: Tensor) -> None:
     """No distribution is nearer to the scores than it: not a vertex, not a random one."""
     everything = torch.ones(1, 1, 1, 1, dtype=torch.bool)
-    found = Sparsemax()(scores, everything)
-    distance = (found - scores).square().sum(-1)
+    result = Sparsemax()(scores, everything)
+    distance = (result - scores).square().sum(-1)
     others = torch.cat([torch.eye(7), torch.distributions.Dirichlet(torch.full((7,), 0.3)).sample((500,))]).double()
     for other in others:
         assert ((other - scores).square().sum(-1) >= distance - 1e-12).all()
-    assert (found == 0).any()
+    assert (result == 0).any()
 
 
 def test_ties_are_shared_by_sparsemax() -> None:
@@ -326,10 +326,10 @@ def test_records_of_draws_show_the_distribution_and_draw_nothing(mode: str) -> N
     torch.manual_seed(3)
     alone = attention.run(x, x, x)
     torch.manual_seed(3)
-    with record(attention) as seen:
+    with record(attention) as recording:
         watched = attention.run(x, x, x)
-        (kept,) = seen.records
-        shown = kept.weights()
+        (one,) = recording.records
+        shown = one.weights()
     assert torch.equal(alone, watched)
     torch.testing.assert_close(shown, Attention(visibility=causal()).explain(x, x, x).weights)
 
@@ -363,14 +363,14 @@ def test_rows_of_entmax_sum_to_one_whatever_alpha_and_however_many_keys(
     keys: int, alpha: float, dtype: torch.dtype
 ) -> None:
     torch.manual_seed(0)
-    seen = torch.ones(1, 1, 1, 1, dtype=torch.bool)
+    result = torch.ones(1, 1, 1, 1, dtype=torch.bool)
     equal, near, far = torch.zeros(keys), 1e-3 * torch.randn(keys), 5 * torch.randn(keys)
     rows = torch.stack([equal, equal + 7.3, near, far])[None, None].to(dtype)
     normaliser = Entmax(alpha=alpha)
-    weights = normaliser(rows, seen)
+    weights = normaliser(rows, result)
     torch.testing.assert_close(weights.sum(-1), torch.ones(1, 1, 4, dtype=dtype), atol=4e-6, rtol=0)
     torch.testing.assert_close(weights[:, :, :2], torch.full((1, 1, 2, keys), 1 / keys, dtype=dtype), atol=0, rtol=1e-3)
-    tile = normaliser.tile(rows[..., :3], seen, normaliser.statistic(rows, seen))
+    tile = normaliser.tile(rows[..., :3], result, normaliser.statistic(rows, result))
     torch.testing.assert_close(tile, weights[..., :3], atol=2e-5, rtol=2e-3)
-    exact = normaliser(rows.double(), seen)
+    exact = normaliser(rows.double(), result)
     torch.testing.assert_close(weights.double(), exact, atol=3e-4 if alpha > 2 else 1e-5, rtol=0)

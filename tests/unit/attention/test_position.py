@@ -111,16 +111,16 @@ def test_rows_and_columns_keep_their_absolute_positions() -> None:
 
 
 def test_what_follows_from_positions_is_worked_out_once_and_not_handed_on() -> None:
-    at, asked = Positions.of(2, 2), []
+    at, calls = Positions.of(2, 2), []
 
     def worked_out() -> int:
-        asked.append(None)
+        calls.append(None)
         return 7
 
     assert at.known("a fact", worked_out) == at.known("a fact", worked_out) == 7
-    assert len(asked) == 1
+    assert len(calls) == 1
     assert replace(at).known("a fact", worked_out) == copy.deepcopy(at).known("a fact", worked_out) == 7
-    assert len(asked) == 3
+    assert len(calls) == 3
 
 
 def test_what_is_known_in_inference_mode_is_not_used_in_training() -> None:

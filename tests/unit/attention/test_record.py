@@ -61,34 +61,34 @@ class Two(nn.Module):
 
 def test_records_come_in_the_order_of_the_calls_with_the_names_of_their_modules() -> None:
     model, x = Two(), torch.randn(2, 1, 3, 4)
-    with record(model) as seen:
+    with record(model) as recording:
         model(x)
         model(x)
-    assert [kept.name for kept in seen] == ["first", "second", "first", "second"]
-    assert [kept.kind for kept in seen] == ["self", "cross", "self", "cross"]
-    assert len(seen) == 4
-    assert seen.of_kind("cross") == [seen.records[1], seen.records[3]]
-    assert seen["first"] is seen.records[2]  # the latest
+    assert [one.name for one in recording] == ["first", "second", "first", "second"]
+    assert [one.kind for one in recording] == ["self", "cross", "self", "cross"]
+    assert len(recording) == 4
+    assert recording.of_kind("cross") == [recording.records[1], recording.records[3]]
+    assert recording["first"] is recording.records[2]  # the latest
 
 
 def test_a_site_that_was_not_recorded_is_refused_with_those_that_were() -> None:
     model = Two()
-    with record(model) as seen:
+    with record(model) as recording:
         model(torch.randn(2, 1, 3, 4))
     with pytest.raises(KeyError) as refusal:
-        seen["third"]
+        recording["third"]
     assert refusal.value.args == ("No attention 'third' was recorded. Recorded: first, second.",)
 
 
 def test_nothing_is_recorded_outside_the_block_nor_of_another_model() -> None:
     model, other, x = Two(), Two(), torch.randn(2, 1, 3, 4)
     model(x)
-    with record(model) as seen:
+    with record(model) as recording:
         other(x)
     model(x)
-    assert len(seen) == 0
+    assert len(recording) == 0
     with pytest.raises(KeyError, match=r"No attention 'first' was recorded\. Recorded: none\."):
-        seen["first"]
+        recording["first"]
 
 
 def test_an_inner_recording_ends_without_ending_the_outer_one() -> None:
@@ -103,40 +103,40 @@ def test_an_inner_recording_ends_without_ending_the_outer_one() -> None:
 def test_a_record_holds_queries_keys_and_one_number_a_row_but_no_map() -> None:
     site = Attention()
     query, key, value = torch.randn(2, 4, 3, 8), torch.randn(2, 2, 5, 8), torch.randn(2, 2, 5, 6)
-    with record(site) as seen:
+    with record(site) as recording:
         site.run(query, key, value, at=Positions.of(3, 5))
-    (kept,) = seen
-    assert kept.shape == (2, 4, 3, 5)
-    assert kept.query.shape == (2, 4, 3, 8)
-    assert kept.key.shape == (2, 2, 5, 8)
-    assert kept.statistic.shape == (2, 4, 3)
-    torch.testing.assert_close(kept.weights(), site.explain(query, key, value).weights)
+    (one,) = recording
+    assert one.shape == (2, 4, 3, 5)
+    assert one.query.shape == (2, 4, 3, 8)
+    assert one.key.shape == (2, 2, 5, 8)
+    assert one.statistic.shape == (2, 4, 3)
+    torch.testing.assert_close(one.weights(), site.explain(query, key, value).weights)
 
 
 def test_half_precision_records_are_half_as_large_and_their_weights_close() -> None:
     site, x = Attention(visibility=causal()), torch.randn(2, 4, 16, 8)
-    with record(site, dtype=torch.float16) as seen:
+    with record(site, dtype=torch.float16) as recording:
         site.run(x, x, x)
-    (kept,) = seen
-    assert kept.query.dtype == kept.key.dtype == torch.float16
-    assert kept.statistic.dtype == torch.float32
-    torch.testing.assert_close(kept.weights(), site.explain(x, x, x).weights, atol=5e-3, rtol=0)
+    (one,) = recording
+    assert one.query.dtype == one.key.dtype == torch.float16
+    assert one.statistic.dtype == torch.float32
+    torch.testing.assert_close(one.weights(), site.explain(x, x, x).weights, atol=5e-3, rtol=0)
 
 
 def test_the_statistics_of_float64_are_float64() -> None:
     site, x = Attention(), torch.randn(1, 1, 4, 8, dtype=torch.float64)
-    with record(site) as seen:
+    with record(site) as recording:
         site.run(x, x, x)
-    assert seen.records[0].statistic.dtype == torch.float64
-    torch.testing.assert_close(seen.records[0].weights(), site.explain(x, x, x).weights, atol=1e-12, rtol=0)
+    assert recording.records[0].statistic.dtype == torch.float64
+    torch.testing.assert_close(recording.records[0].weights(), site.explain(x, x, x).weights, atol=1e-12, rtol=0)
 
 
 def test_long_rows_are_recorded_block_by_block() -> None:
     site, x = Attention(visibility=causal()), torch.randn(1, 1, 600, 4)
-    with record(site) as seen:
+    with record(site) as recording:
         site.run(x, x, x)
     expected = site.explain(x, x, x).weights
-    tile = seen.records[0].weights(slice(500, 600), slice(200, 300))
+    tile = recording.records[0].weights(slice(500, 600), slice(200, 300))
     torch.testing.assert_close(tile, expected[:, :, 500:600, 200:300], atol=1e-6, rtol=0)
 
 
@@ -145,17 +145,17 @@ def test_a_decoder_that_steps_over_one_memory_gives_one_record_with_a_row_a_step
     config = BahdanauConfig(embedding_dim=4, hidden_dim=6, maxout_dim=3)
     model = config.build(9, 9).eval()
     source, target = Batch.of([[4, 5, 6, 2], [7, 2]]), Batch.of([[1, 3, 4, 5, 2], [1, 6, 7, 8, 2]])
-    with record(model, dtype=dtype) as seen:
+    with record(model, dtype=dtype) as recording:
         state = model.start(source)
         for time in range(4):
             state, _ = model.step(state, target.ids[:, time])
-    (kept,) = seen
-    assert (kept.name, kept.kind, kept.shape) == ("attention", "cross", (2, 1, 4, 4))
-    assert isinstance(kept.formula.score, Additive)
+    (one,) = recording
+    assert (one.name, one.kind, one.shape) == ("attention", "cross", (2, 1, 4, 4))
+    assert isinstance(one.formula.score, Additive)
     with record(model) as whole:
         model(source, target)
-    torch.testing.assert_close(kept.weights(), whole["attention"].weights(), atol=2e-3, rtol=0)
-    assert (kept.weights()[1, :, :, 2:] == 0).all()
+    torch.testing.assert_close(one.weights(), whole["attention"].weights(), atol=2e-3, rtol=0)
+    assert (one.weights()[1, :, :, 2:] == 0).all()
 
 
 @pytest.mark.parametrize("dtype", [None, torch.float16])
@@ -166,21 +166,21 @@ def test_a_cache_that_fills_up_is_recorded_as_it_was_at_the_last_step(dtype: tor
     source, target = Batch.of([[4, 5, 6, 2]]), Batch.of([[1, 3, 4, 5, 2]])
     with record(model) as whole:
         model(source, target)
-    with record(model, dtype=dtype) as seen:
+    with record(model, dtype=dtype) as recording:
         state = model.start(source)
         for time in range(4):
             state, _ = model.step(state, target.ids[:, time])
     name = "decoder.0.attention.attention"
-    torch.testing.assert_close(seen[name].weights()[..., :4], whole[name].weights(), atol=5e-3, rtol=0)
-    assert len(seen) == 3  # encoder, decoder on itself, decoder on the encoder
+    torch.testing.assert_close(recording[name].weights()[..., :4], whole[name].weights(), atol=5e-3, rtol=0)
+    assert len(recording) == 3  # encoder, decoder on itself, decoder on the encoder
 
 
 def test_a_second_pass_over_the_same_tensors_is_a_second_record() -> None:
     site, x = Attention(), torch.randn(1, 1, 3, 4)
-    with record(site) as seen:
+    with record(site) as recording:
         site.run(x, x, x)
         site.run(x, x, x)
-    assert [kept.shape for kept in seen] == [(1, 1, 3, 3), (1, 1, 3, 3)]
+    assert [one.shape for one in recording] == [(1, 1, 3, 3), (1, 1, 3, 3)]
 
 
 Between = Callable[[Attention], object]
@@ -197,64 +197,64 @@ def _exchanged(site: Attention) -> None:
 
 def _steps(site: Attention, between: Between, *, gradient: bool) -> tuple[list[Tensor], list[Tensor]]:
     """The weights that two records give, and those that were in force at each of two steps over the same keys."""
-    x, expected, given = torch.randn(1, 1, 4, 8), [], []
-    with record(site, gradient=gradient) as seen:
+    x, expected, calls = torch.randn(1, 1, 4, 8), [], []
+    with record(site, gradient=gradient) as recording:
         for time in range(2, 4):
             at, query = Positions.of(1, 4, query_start=time), x[:, :, time : time + 1]
             site.run(query, x, x, at=at)
             expected.append(site.explain(query, x, x, at=at).weights)
             if time == 2:
                 between(site)
-    for each in seen:
+    for each in recording:
         try:
-            given.append(each.weights())
+            calls.append(each.weights())
         except ValueError:
-            given.append(torch.empty(0))
-    return given, expected
+            calls.append(torch.empty(0))
+    return calls, expected
 
 
 @pytest.mark.parametrize("gradient", [False, True])
 def test_steps_between_which_a_part_was_exchanged_are_two_records(gradient: bool) -> None:
-    given, expected = _steps(Attention(), _exchanged, gradient=gradient)
-    torch.testing.assert_close(given, expected)
+    tensors, expected = _steps(Attention(), _exchanged, gradient=gradient)
+    torch.testing.assert_close(tensors, expected)
 
 
 @pytest.mark.parametrize("gradient", [False, True])
 def test_steps_between_which_weights_were_written_to_are_not_taken_for_one(gradient: bool) -> None:
     site = Attention(GeneralConfig().build(query_dim=8, key_dim=8, num_heads=1))
-    (lost, given), (_, expected) = _steps(site, _scaled, gradient=gradient)
+    (lost, tensors), (_, expected) = _steps(site, _scaled, gradient=gradient)
     assert not lost.numel()
-    torch.testing.assert_close(given, expected)
+    torch.testing.assert_close(tensors, expected)
 
 
 def test_weights_that_took_the_place_of_recorded_ones_are_refused() -> None:
     site, x = Attention(GeneralConfig().build(query_dim=8, key_dim=8, num_heads=1)), torch.randn(1, 1, 4, 8)
     site.score.weight = nn.Parameter(torch.ones(1, 8, 8))
-    with record(site) as seen:
+    with record(site) as recording:
         site.run(x, x, x)
     site.score.weight = nn.Parameter(torch.zeros(1, 8, 8))  # written to as often as the others: never
     with pytest.raises(ValueError, match="record again"):
-        seen.records[0].weights()
+        recording.records[0].weights()
 
 
 @pytest.mark.parametrize("gradient", [False, True])
 def test_two_passes_over_the_same_keys_are_two_records(gradient: bool) -> None:
     site, x = Attention(), torch.randn(1, 1, 4, 8)
-    with record(site, gradient=gradient) as seen:
+    with record(site, gradient=gradient) as recording:
         for query in (x, x.flip(2)):
             site.run(query, x, x)
     torch.testing.assert_close(
-        [each.weights() for each in seen], [site.explain(q, x, x).weights for q in (x, x.flip(2))]
+        [each.weights() for each in recording], [site.explain(q, x, x).weights for q in (x, x.flip(2))]
     )
 
 
 def test_steps_whose_queries_were_made_in_place_join_with_gradients() -> None:
     site, x = Attention(), torch.randn(1, 1, 4, 8)
-    with record(site, gradient=True) as seen:
+    with record(site, gradient=True) as recording:
         for time in range(4):
             query = x[:, :, time : time + 1].clone().mul_(2)
             site.run(query, x, x, at=Positions.of(1, 4, query_start=time))
-    torch.testing.assert_close(seen.records[0].weights(), site.explain(2 * x, x, x).weights)
+    torch.testing.assert_close(recording.records[0].weights(), site.explain(2 * x, x, x).weights)
 
 
 def test_recording_keeps_no_graph_and_leaves_gradients_alone() -> None:
@@ -263,11 +263,11 @@ def test_recording_keeps_no_graph_and_leaves_gradients_alone() -> None:
     layer(x).sum().backward()
     expected = layer.query.weight.grad.clone()
     layer.zero_grad()
-    with record(layer) as seen:
+    with record(layer) as recording:
         layer(x).sum().backward()
     assert torch.equal(layer.query.weight.grad, expected)
-    assert not seen["attention"].query.requires_grad
-    assert not seen["attention"].weights().requires_grad
+    assert not recording["attention"].query.requires_grad
+    assert not recording["attention"].weights().requires_grad
 
 
 class Counted:
@@ -316,15 +316,15 @@ def test_a_record_costs_what_the_rule_shows_and_not_the_square_of_the_length(
         counted = Counted(normaliser)
         attention, x = Attention(visibility=rule(nodes), normaliser=counted), torch.randn(1, 2, nodes, 4)
         at = Positions.of(nodes, nodes, key_lengths=torch.tensor([nodes - 100]))
-        with record(attention) as seen, torch.no_grad():
+        with record(attention) as recording, torch.no_grad():
             attention.run(x, x, x, at=at)
         counts.append(counted.count)
         rows = slice(500, 560)
         exact = Attention(visibility=rule(nodes), normaliser=counted)._placed(x, x, x, at)[2].rows(rows)
         scores = ScaledDot()(x[:, :, rows], x)
         shown = attention.visibility(exact)
-        wanted = normaliser(scores, shown)
-        torch.testing.assert_close(seen.records[0].weights(rows), wanted, atol=1e-5, rtol=1e-4)
+        expected = normaliser(scores, shown)
+        torch.testing.assert_close(recording.records[0].weights(rows), expected, atol=1e-5, rtol=1e-4)
     assert counts[1] < 2.4 * counts[0]
     assert counts[1] < 0.6 * 2 * 2048**2
 
@@ -354,9 +354,9 @@ def test_a_record_of_any_rule_and_score_is_the_same_in_tiles(gathered: bool, mon
         if gathered:
             at = replace(at, centre=31 * torch.rand(2, 1, 23, 1))
         inputs = [torch.randn(2, heads, n, 4) for heads, n in ((2, 23), (1, 31), (1, 31))]
-        with record(attention) as seen:
+        with record(attention) as recording:
             attention.run(*inputs, at=at)
         exact = attention.explain(*inputs, at=at).weights
-        torch.testing.assert_close(seen.records[0].weights(), exact, atol=2e-5, rtol=1e-4, msg=f"{attention}")
-        part = seen.records[0].weights(slice(3, 9), slice(5, 20))
+        torch.testing.assert_close(recording.records[0].weights(), exact, atol=2e-5, rtol=1e-4, msg=f"{attention}")
+        part = recording.records[0].weights(slice(3, 9), slice(5, 20))
         torch.testing.assert_close(part, exact[:, :, 3:9, 5:20], atol=2e-5, rtol=1e-4)

@@ -44,12 +44,12 @@ def test_the_mean_of_the_estimates_is_the_exact_gradient(
     reinforce.baseline.fill_(-2.0)
     reinforce.started.fill_(True)
     many = [part.expand(DRAWS, -1, -1, -1) for part in (query, key, value)]
-    with choices() as made:
+    with choices() as taken:
         context = attention.run(*many)
     earned = log_likelihood(context)
-    loss = (reinforce(earned, made) - earned.sum()) / DRAWS
-    found = torch.autograd.grad(loss, (query, key, value))
-    for one, other in zip(found, exact(cells, entropy_weight), strict=True):
+    loss = (reinforce(earned, taken) - earned.sum()) / DRAWS
+    gradients = torch.autograd.grad(loss, (query, key, value))
+    for one, other in zip(gradients, exact(cells, entropy_weight), strict=True):
         torch.testing.assert_close(one, other, atol=0.05 * float(other.abs().max()) + 0.02, rtol=0)
 
 
@@ -62,9 +62,9 @@ def test_a_baseline_makes_the_estimates_less_noisy(cells: tuple[Tensor, Tensor, 
         reinforce = Reinforce().double()
         reinforce.baseline.fill_(baseline)
         reinforce.started.fill_(True)
-        with choices() as made:
+        with choices() as taken:
             context = attention.run(many, key.expand(5000, -1, -1, -1), value.expand(5000, -1, -1, -1))
-        (gradient,) = torch.autograd.grad(reinforce(log_likelihood(context), made), many)
+        (gradient,) = torch.autograd.grad(reinforce(log_likelihood(context), taken), many)
         return float(gradient.var(0).sum())
 
     p = Softmax()(Dot()(query, key), torch.ones(1, 1, 1, 1, dtype=torch.bool)).flatten()
@@ -85,15 +85,15 @@ def test_the_baseline_is_a_moving_average_of_what_was_earned() -> None:
 def test_no_choice_is_told_outside_the_block_in_evaluation_or_for_rows_that_see_nothing() -> None:
     hard, scores = Hard(mode="sample"), torch.randn(1, 1, 2, 3, requires_grad=True)
     visible = torch.tensor([[[[True, True, False], [False, False, False]]]])
-    with choices() as made:
+    with choices() as taken:
         hard(scores, visible)
     hard(scores, visible)
     with choices() as quiet:
         hard.eval()(scores, visible)
-    assert len(made) == 1
+    assert len(taken) == 1
     assert quiet == []
-    assert made[0].log_probability[0, 0, 1] == made[0].entropy[0, 0, 1] == 0
-    (gradient,) = torch.autograd.grad((made[0].log_probability + made[0].entropy).sum(), scores)
+    assert taken[0].log_probability[0, 0, 1] == taken[0].entropy[0, 0, 1] == 0
+    (gradient,) = torch.autograd.grad((taken[0].log_probability + taken[0].entropy).sum(), scores)
     assert gradient.isfinite().all()
     assert (gradient[~visible] == 0).all()
 

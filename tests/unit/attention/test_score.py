@@ -150,11 +150,11 @@ def test_location_is_served_by_every_kernel_for_dot_products(heads: int, side: s
 def test_location_is_cut_to_the_length_of_each_source_and_normalised_again(query: Tensor, key: Tensor) -> None:
     attention = Attention(Location(query_dim=6, max_length=5).double(), visibility=padding())
     at = Positions.of(4, 5, key_lengths=torch.tensor([2, 5]))
-    seen = attention.explain(query, key, key, at=at)
-    torch.testing.assert_close(seen.weights.sum(-1), torch.ones(2, 3, 4, dtype=torch.float64))
-    assert (seen.weights[0, :, :, 2:] == 0).all()
+    explanation = attention.explain(query, key, key, at=at)
+    torch.testing.assert_close(explanation.weights.sum(-1), torch.ones(2, 3, 4, dtype=torch.float64))
+    assert (explanation.weights[0, :, :, 2:] == 0).all()
     expected = (query[0] @ attention.score.weight[0])[..., :2].softmax(-1)
-    torch.testing.assert_close(seen.weights[0, :, :, :2], expected)
+    torch.testing.assert_close(explanation.weights[0, :, :, :2], expected)
 
 
 def test_location_refuses_a_place_past_its_last_but_not_padding_there(query: Tensor, key: Tensor) -> None:
@@ -182,10 +182,10 @@ def test_location_aware_is_additive_and_sees_where_the_step_before_looked(query:
         hidden = query[batch, h, i] @ score.query_weight[head] + key[batch, h, j] @ score.key_weight[head]
         hidden = torch.tanh(hidden + f @ score.feature_weight[head] + score.bias[head])
         torch.testing.assert_close(scores[batch, h, i, j], score.vector[head] @ hidden)
-    kept = score.scores_at(
+    one = score.scores_at(
         query, key, replace(Positions.of(4, 5), previous=previous), key_features=score.key_features(key)
     )
-    torch.testing.assert_close(kept, scores)
+    torch.testing.assert_close(one, scores)
 
 
 def test_location_aware_scores_of_some_keys_are_those_of_all_of_them(query: Tensor, key: Tensor) -> None:

@@ -31,16 +31,16 @@ def test_every_path_of_this_machine_runs(outcome: Outcome) -> None:
 
 
 def test_graphs_both_kinds_of_graph_attention_and_autocast_are_among_the_cases() -> None:
-    made = {(type(case.score).__name__, str(case.rule).split("(")[0]) for case in cases()}
-    assert {("GatConfig", "edges"), ("GatV2Config", "edges"), ("GatV2Config", "everything")} <= made
+    built = {(type(case.score).__name__, str(case.rule).split("(")[0]) for case in cases()}
+    assert {("GatConfig", "edges"), ("GatV2Config", "edges"), ("GatV2Config", "everything")} <= built
     assert any("autocast" in case.precisions for case in cases())
 
 
 def test_a_path_that_computes_something_else_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     right = EdgesPath.run
 
-    def wrong(self: EdgesPath, formula: Attention, *inputs: torch.Tensor, **given: object) -> torch.Tensor:
-        return right(self, formula, *inputs, **given) * 1.5
+    def wrong(self: EdgesPath, formula: Attention, *inputs: torch.Tensor, **tensors: object) -> torch.Tensor:
+        return right(self, formula, *inputs, **tensors) * 1.5
 
     monkeypatch.setattr(EdgesPath, "run", wrong)
     outcome = self_test()

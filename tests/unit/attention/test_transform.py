@@ -63,13 +63,13 @@ def test_rms_and_layer_norm_are_torchs(x: Tensor) -> None:
         ours = QKNorm(head_dim=8, norm=norm)
         torch.nn.init.normal_(ours.query_weight)
         torch.nn.init.normal_(ours.key_weight)
-        for weight, found in (
+        for weight, result in (
             (ours.query_weight, ours.query(x.float(), Positions.of(5, 5))),
             (ours.key_weight, ours.key(x.float(), Positions.of(5, 5))),
         ):
             with torch.no_grad():
                 same.weight.copy_(weight)
-            torch.testing.assert_close(found, same(x.float()))
+            torch.testing.assert_close(result, same(x.float()))
 
 
 def test_order_is_data(x: Tensor) -> None:

@@ -56,7 +56,7 @@ def test_what_is_no_budget_is_refused(words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "said"),
+    ("path", "value", "message"),
     [
         ("data.source", "other.tsv", "variant other changes data.source .* different data"),
         ("data.max_length", 20, "variant other changes data.max_length"),
@@ -74,8 +74,8 @@ def test_what_is_no_budget_is_refused(words: str) -> None:
         ("train.steps", 20, "The variants one and other are the same"),
     ],
 )
-def test_a_variant_that_cannot_be_compared_is_refused(path: str, value: Any, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_a_variant_that_cannot_be_compared_is_refused(path: str, value: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         design_of("translate", BASE, changed(path, value))
 
 
@@ -97,7 +97,7 @@ def test_gaps_of_a_masked_language_model_are_its_data() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"metrics": ["blue"]}, "not measured by 'blue'. Did you mean 'bleu'"),
         ({"seeds": [0, 0]}, "seeds must be different whole numbers"),
@@ -110,8 +110,8 @@ def test_gaps_of_a_masked_language_model_are_its_data() -> None:
         ({"budgte": "steps=3"}, "compare.budgte is not a setting. Did you mean 'budget'"),
     ],
 )
-def test_what_the_table_compare_cannot_hold_is_refused(settings: Any, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_what_the_table_compare_cannot_hold_is_refused(settings: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         design_of("translate", {**BASE, "compare": settings}, SCORES)
 
 

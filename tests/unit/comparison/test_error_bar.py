@@ -16,8 +16,8 @@ def test_a_graph_is_a_whole_svg_with_its_names_as_text() -> None:
     root = ElementTree.fromstring(drawn)
     assert root.attrib["role"] == "img"
     texts = ["".join(node.itertext()) for node in root.iter("{http://www.w3.org/2000/svg}text")]
-    for said in ("variant <0> & co", "variant <2> & co", "words", "BLEU", "4", "8", "12"):
-        assert said in texts
+    for message in ("variant <0> & co", "variant <2> & co", "words", "BLEU", "4", "8", "12"):
+        assert message in texts
 
 
 def test_everything_lies_inside_of_the_picture() -> None:

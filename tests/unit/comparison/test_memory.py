@@ -29,9 +29,9 @@ class Line:
 
 
 def test_a_tensor_counts_as_long_as_somebody_has_it() -> None:
-    kept = torch.zeros(100)
-    with _Alive(iter([kept])) as alive:
-        one = kept + 1
+    copy = torch.zeros(100)
+    with _Alive(iter([copy])) as alive:
+        one = copy + 1
         two = one * 2
         del one
         three = two.view(10, 10)
@@ -43,8 +43,8 @@ def test_a_tensor_counts_as_long_as_somebody_has_it() -> None:
 
 def test_a_step_needs_weights_gradients_and_two_moments_at_least() -> None:
     weights = 4 * 64 * 64
-    found = step_bytes(Line(), TrainConfig())
-    assert 4 * weights <= found <= 6 * weights
+    result = step_bytes(Line(), TrainConfig())
+    assert 4 * weights <= result <= 6 * weights
 
 
 def test_what_a_step_needs_is_the_same_every_time() -> None:

@@ -34,11 +34,11 @@ def test_no_start_has_no_mean() -> None:
 
 def test_the_interval_holds_the_mean_as_often_as_it_says() -> None:
     generator = np.random.default_rng(0)
-    held = 0
+    hits = 0
     for row in generator.normal(5.0, 2.0, (2000, 4)).tolist():
         low, high = Estimate.of(row).interval or (0.0, 0.0)
-        held += low <= 5.0 <= high
-    assert 0.935 <= held / 2000 <= 0.965
+        hits += low <= 5.0 <= high
+    assert 0.935 <= hits / 2000 <= 0.965
 
 
 def test_t_falls_towards_that_of_the_normal_distribution() -> None:

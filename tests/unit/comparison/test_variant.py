@@ -18,19 +18,19 @@ def test_a_name_becomes_a_table_where_a_setting_of_it_is_changed() -> None:
 
 
 def test_values_may_have_commas_inside_of_brackets_and_quotes() -> None:
-    found = varied(['model={kind="luong", dropout=0.1},bahdanau'])
-    assert [change["model"] for change in found.values()] == [{"kind": "luong", "dropout": 0.1}, "bahdanau"]
+    result = varied(['model={kind="luong", dropout=0.1},bahdanau'])
+    assert [change["model"] for change in result.values()] == [{"kind": "luong", "dropout": 0.1}, "bahdanau"]
     assert list(varied(["train.betas=[0.9, 0.98],[0.9, 0.999]"])) == ["betas [0.9, 0.98]", "betas [0.9, 0.999]"]
 
 
 def test_several_settings_make_every_combination() -> None:
-    found = varied(["model.cell=gru,lstm", "model.dropout=0.0,0.1,0.2"])
-    assert len(found) == 6
-    assert found["lstm, dropout 0.1"] == {"model": {"cell": "lstm", "dropout": 0.1}}
+    result = varied(["model.cell=gru,lstm", "model.dropout=0.0,0.1,0.2"])
+    assert len(result) == 6
+    assert result["lstm, dropout 0.1"] == {"model": {"cell": "lstm", "dropout": 0.1}}
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ("model.cell", "write a setting, = and its values"),
         ("=gru,lstm", "write a setting, = and its values"),
@@ -38,8 +38,8 @@ def test_several_settings_make_every_combination() -> None:
         ("model.cell=gru,gru", "'gru' twice"),
     ],
 )
-def test_what_is_no_list_of_values_is_refused(words: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_what_is_no_list_of_values_is_refused(words: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         varied([words])
 
 

@@ -116,10 +116,10 @@ def test_rows_are_scaled_by_the_training_data(tmp_path: Path) -> None:
     rows = READER.learn(examples)
     np.testing.assert_allclose(rows.mean, values.mean((0, 1)))
     np.testing.assert_allclose(rows.deviation, [values[..., 0].std(), 1.0])
-    made = np.stack([rows.row(example.thing).values for example in examples])
-    assert made.dtype == np.float32
-    np.testing.assert_allclose(made.mean((0, 1)), 0, atol=1e-6)
-    np.testing.assert_allclose(made[..., 0].std(), 1, rtol=1e-6)
+    built = np.stack([rows.row(example.thing).values for example in examples])
+    assert built.dtype == np.float32
+    np.testing.assert_allclose(built.mean((0, 1)), 0, atol=1e-6)
+    np.testing.assert_allclose(built[..., 0].std(), 1, rtol=1e-6)
 
 
 def test_another_width_is_refused_with_the_name(tmp_path: Path) -> None:

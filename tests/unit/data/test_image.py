@@ -56,9 +56,9 @@ def test_pixels_of_a_png_are_those_that_were_written() -> None:
 def test_transparent_parts_are_white() -> None:
     pixels = np.dstack([random(), np.full((4, 6), 255, np.uint8)])
     pixels[0, 0, 3] = 0
-    found = pixels_of(png(pixels), "a.png")
-    assert found[0, 0].tolist() == [255, 255, 255]
-    assert (found[1:] == pixels[1:, :, :3]).all()
+    result = pixels_of(png(pixels), "a.png")
+    assert result[0, 0].tolist() == [255, 255, 255]
+    assert (result[1:] == pixels[1:, :, :3]).all()
 
 
 def test_jpeg_and_gif_are_read_too() -> None:
@@ -80,8 +80,8 @@ def filtered(pixels: np.ndarray, kind: int) -> np.ndarray:
                 between = int(pixels[r - 1, c - 1, k]) if r and c else 0
                 near = left + above - between
                 order = [(abs(near - left), 0, left), (abs(near - above), 1, above), (abs(near - between), 2, between)]
-                said = [0, left, above, (left + above) // 2, min(order)[2]][kind]
-                lines[r, c, k] = (int(pixels[r, c, k]) - said) % 256
+                message = [0, left, above, (left + above) // 2, min(order)[2]][kind]
+                lines[r, c, k] = (int(pixels[r, c, k]) - message) % 256
     return lines
 
 

@@ -30,7 +30,7 @@ def test_other_columns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("a/D saw/N\na/D saw\n", ":2: 'saw' has no tag. Write word/tag, or a word and its tag with a tab between."),
         ("/N\n", ":1: '/N' has no tag"),
@@ -39,11 +39,11 @@ def test_other_columns(tmp_path: Path) -> None:
         ("New York\tLOC\n", ":1: 'New York' is more than one word. Give each its line and its tag."),
     ],
 )
-def test_a_bad_line_is_named(tmp_path: Path, text: str, said: str) -> None:
+def test_a_bad_line_is_named(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "a.txt").write_text(text)
     with pytest.raises(DataError) as caught:
         list(read_tagged(tmp_path / "a.txt"))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert str(caught.value).startswith(str(tmp_path / "a.txt"))
 
 

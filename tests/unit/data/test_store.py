@@ -131,11 +131,11 @@ def test_a_flipped_bit_is_noticed_on_verification(store: TokenStore, name: str) 
     content = bytearray(path.read_bytes())
     content[5] ^= 1
     path.write_bytes(content)
-    said = {
+    message = {
         "tokens.bin": " since it was written: its SHA-256 differs",
         "offsets.bin": ": it does not say where rows begin",
     }
-    assert refusal(store.folder) == f"{path} has changed{said[name]}. Prepare the data anew."
+    assert refusal(store.folder) == f"{path} has changed{message[name]}. Prepare the data anew."
 
 
 def test_a_changed_index_is_noticed(store: TokenStore) -> None:
@@ -153,7 +153,7 @@ def test_a_changed_index_is_noticed(store: TokenStore) -> None:
     )
     path.unlink()
     assert refusal(store.folder) == (
-        f"{store.folder} is no token store: it has no index.json. Run the training command anew."
+        f"{store.folder} is not a token store: it has no index.json. Run the training command anew."
     )
 
 

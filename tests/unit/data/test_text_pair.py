@@ -1,4 +1,4 @@
-"""Pairs of texts as one row, told apart by segments; and what is said about lines that are no pairs."""
+"""Pairs of texts as one row, told apart by segments; and messages about lines that are not pairs."""
 
 from pathlib import Path
 
@@ -28,16 +28,16 @@ def test_the_texts_stand_in_the_columns_that_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("a\tb\tc", r":1: the line has 3 columns .* but segments = \[0, 1\] asks for 2\. Write a pair"),
         ("a\t ", ":1: the line has an empty second text. Write two texts with a tab between them"),
         ("\tb", ":1: the line has an empty first text"),
     ],
 )
-def test_a_line_that_is_no_pair_is_named(line: str, said: str, tmp_path: Path) -> None:
+def test_a_line_that_is_no_pair_is_named(line: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text(f"{line}\n")
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         list(read_segmented(str(tmp_path / "a.tsv"), (0, 1)))
 
 
@@ -70,14 +70,14 @@ def test_long_lines_are_left_out_whole_and_counted() -> None:
 def test_labelled_pairs_have_both_texts(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     path.write_text("yes\tone\ttwo\n\nno \tthree\tfour\n")
-    found = list(read_labelled(path, columns=(1, 0), second=2))
-    assert found == [LabelledText(1, "one", "yes", "two"), LabelledText(3, "three", "no", "four")]
-    assert found[0].whole == "one\ttwo"
-    for line, said in [
+    result = list(read_labelled(path, columns=(1, 0), second=2))
+    assert result == [LabelledText(1, "one", "yes", "two"), LabelledText(3, "three", "no", "four")]
+    assert result[0].whole == "one\ttwo"
+    for line, message in [
         ("no\tone\t \n", "no second text"),
         ("no\t\ttwo\n", "no first text"),
         ("no\tone\n", "2 columns"),
     ]:
         path.write_text(line)
-        with pytest.raises(DataError, match=rf"a\.tsv:1: .*{said}"):
+        with pytest.raises(DataError, match=rf"a\.tsv:1: .*{message}"):
             list(read_labelled(path, columns=(1, 0), second=2))

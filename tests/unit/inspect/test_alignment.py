@@ -20,8 +20,8 @@ def rows_of_one(draw: st.DrawFn) -> tuple[list[str], list[str], np.ndarray]:
 
 
 def test_hard_links_are_the_largest_weight_of_each_row_and_the_first_of_equals() -> None:
-    seen = Alignment.of("ab", "xyz", [[0.2, 0.8], [0.5, 0.5], [0.9, 0.1]])
-    assert seen.hard() == {(1, 0), (0, 1), (0, 2)}
+    alignment = Alignment.of("ab", "xyz", [[0.2, 0.8], [0.5, 0.5], [0.9, 0.1]])
+    assert alignment.hard() == {(1, 0), (0, 1), (0, 2)}
 
 
 def test_a_row_that_saw_nothing_has_no_link() -> None:
@@ -29,8 +29,8 @@ def test_a_row_that_saw_nothing_has_no_link() -> None:
 
 
 def test_a_threshold_links_every_weight_that_reaches_it() -> None:
-    seen = Alignment.of("ab", "xy", [[0.5, 0.5], [0.6, 0.4]])
-    assert seen.hard(threshold=0.5) == {(0, 0), (1, 0), (0, 1)}
+    alignment = Alignment.of("ab", "xy", [[0.5, 0.5], [0.6, 0.4]])
+    assert alignment.hard(threshold=0.5) == {(0, 0), (1, 0), (0, 1)}
 
 
 def test_a_threshold_of_nothing_is_refused() -> None:
@@ -43,18 +43,18 @@ def test_pharaoh_writes_source_before_target_in_order() -> None:
 
 
 def test_without_specials_links_point_at_words_only() -> None:
-    seen = Alignment.of(["a", "</s>"], ["<s>", "x", "</s>"], [[1.0, 0.0], [0.4, 0.6], [0.0, 1.0]])
-    assert seen.without_specials() == Alignment.of("a", "x", [[0.4]])
+    alignment = Alignment.of(["a", "</s>"], ["<s>", "x", "</s>"], [[1.0, 0.0], [0.4, 0.6], [0.0, 1.0]])
+    assert alignment.without_specials() == Alignment.of("a", "x", [[0.4]])
 
 
 def test_entropy_is_zero_for_one_piece_and_the_logarithm_of_their_number_for_all() -> None:
-    seen = Alignment.of("abcd", "xyz", [[0.0, 1.0, 0.0, 0.0], [0.25] * 4, [0.0] * 4])
-    assert seen.entropy() == pytest.approx([0, np.log(4), 0])
+    alignment = Alignment.of("abcd", "xyz", [[0.0, 1.0, 0.0, 0.0], [0.25] * 4, [0.0] * 4])
+    assert alignment.entropy() == pytest.approx([0, np.log(4), 0])
 
 
 def test_merging_sums_over_source_pieces_and_averages_over_target_pieces() -> None:
-    seen = Alignment.of(["▁a", "b", "▁c"], ["▁x", "y"], [[0.1, 0.3, 0.6], [0.5, 0.3, 0.2]])
-    words = seen.words()
+    alignment = Alignment.of(["▁a", "b", "▁c"], ["▁x", "y"], [[0.1, 0.3, 0.6], [0.5, 0.3, 0.2]])
+    words = alignment.words()
     assert (words.source, words.target) == (("ab", "c"), ("xy",))
     assert words.weights == pytest.approx(np.array([[0.6, 0.4]], dtype=np.float32))
 
@@ -103,23 +103,26 @@ def test_weights_must_be_bounded_and_not_negative(weight: float) -> None:
 
 
 def test_a_weight_that_is_not_a_number_stays_one_and_is_never_linked() -> None:
-    seen = Alignment.of("abc", "xy", [[0.2, np.nan, 0.8], [np.nan] * 3])
-    assert seen.pharaoh() == "2-0"
-    assert seen.hard(by="source") == {(0, 0), (2, 0)}
-    assert seen.hard(0.1) == {(0, 0), (2, 0)}
-    assert np.isnan(seen.entropy()).all()
-    assert np.isnan(seen.merge([(0, 2), (2, 3)], [(0, 1), (1, 2)]).weights).tolist() == [[True, False], [True, True]]
-    assert "4 of the weights are not numbers" in seen.describe()
-    assert seen == Alignment.of("abc", "xy", seen.weights)
+    alignment = Alignment.of("abc", "xy", [[0.2, np.nan, 0.8], [np.nan] * 3])
+    assert alignment.pharaoh() == "2-0"
+    assert alignment.hard(by="source") == {(0, 0), (2, 0)}
+    assert alignment.hard(0.1) == {(0, 0), (2, 0)}
+    assert np.isnan(alignment.entropy()).all()
+    assert np.isnan(alignment.merge([(0, 2), (2, 3)], [(0, 1), (1, 2)]).weights).tolist() == [
+        [True, False],
+        [True, True],
+    ]
+    assert "4 of the weights are not numbers" in alignment.describe()
+    assert alignment == Alignment.of("abc", "xy", alignment.weights)
 
 
 def test_what_is_hidden_goes_along_when_pieces_are_merged_or_left_out() -> None:
     visible = [[True, False, False, True], [True, True, False, True]]
-    seen = Alignment.of(["▁a", "▁b", "c", "</s>"], ["▁x", "▁y"], [[1, 0, 0, 0], [0.5, 0.5, 0, 0]], visible)
-    assert seen.without_specials().hidden.tolist() == [[False, True, True], [False, False, True]]
-    assert seen.words().hidden.tolist() == [[False, True, False], [False, False, False]]
+    alignment = Alignment.of(["▁a", "▁b", "c", "</s>"], ["▁x", "▁y"], [[1, 0, 0, 0], [0.5, 0.5, 0, 0]], visible)
+    assert alignment.without_specials().hidden.tolist() == [[False, True, True], [False, False, True]]
+    assert alignment.words().hidden.tolist() == [[False, True, False], [False, False, False]]
     assert not Alignment.of("a", "x", [[1]]).hidden.any()
-    assert seen != Alignment.of(seen.source, seen.target, seen.weights)
+    assert alignment != Alignment.of(alignment.source, alignment.target, alignment.weights)
 
 
 def test_a_hidden_pair_weighs_nothing(unchecked: None) -> None:
@@ -140,15 +143,15 @@ def test_lift_counts_the_pieces_that_a_row_may_look_at() -> None:
 def test_lift_of_merged_pieces_compares_sums_with_their_equal_shares() -> None:
     alike = Alignment.of("abcd", "x", [[0.25] * 4])
     assert np.allclose(alike.merge([(0, 3), (3, 4)], [(0, 1)]).lift(), 1)
-    seen = Alignment.of("abcd", "x", [[0.5, 0.5, 0, 0]], [[True, True, True, False]])
-    assert np.allclose(seen.merge([(0, 1), (1, 4)], [(0, 1)]).lift(), [[1.5, 0.75]])
+    alignment = Alignment.of("abcd", "x", [[0.5, 0.5, 0, 0]], [[True, True, True, False]])
+    assert np.allclose(alignment.merge([(0, 1), (1, 4)], [(0, 1)]).lift(), [[1.5, 0.75]])
     assert np.allclose(Alignment.of(["a", "</s>"], "x", [[0.5, 0.5]]).without_specials().lift(), 1)
 
 
 def test_an_alignment_says_what_it_holds_and_prints_as_its_picture() -> None:
-    seen = Alignment.of(["the", "cat"], ["le", "chat"], [[0.9, 0.1], [0.2, 0.8]])
-    assert repr(seen) == "<Alignment of 2 target pieces with 2 source pieces: le-the (0.90), chat-cat (0.80)>"
-    assert str(seen) == terminal(seen)
+    alignment = Alignment.of(["the", "cat"], ["le", "chat"], [[0.9, 0.1], [0.2, 0.8]])
+    assert repr(alignment) == "<Alignment of 2 target pieces with 2 source pieces: le-the (0.90), chat-cat (0.80)>"
+    assert str(alignment) == terminal(alignment)
     assert "and 4 more" in repr(Alignment.of("a" * 10, "b" * 10, np.eye(10)))
     assert repr(Alignment.of("ab", "", [])) == str(Alignment.of("ab", "", []))
 
@@ -163,26 +166,26 @@ def test_a_notebook_shows_an_alignment_as_a_picture_in_its_readers_theme() -> No
 
 def test_an_alignment_cannot_be_changed_through_the_array_it_was_made_of() -> None:
     weights = np.ones((1, 1), dtype=np.float32)
-    seen = Alignment(("a",), ("x",), weights)
+    alignment = Alignment(("a",), ("x",), weights)
     weights[:] = 0
-    assert seen.weights[0, 0] == 1
+    assert alignment.weights[0, 0] == 1
     with pytest.raises(ValueError, match="read-only"):
-        seen.weights[0, 0] = 0
+        alignment.weights[0, 0] = 0
 
 
 def test_an_empty_sentence_has_an_empty_alignment() -> None:
-    seen = Alignment.of("ab", "", [])
-    assert (seen.weights.shape, seen.pharaoh(), seen.words().target) == ((0, 2), "", ())
+    alignment = Alignment.of("ab", "", [])
+    assert (alignment.weights.shape, alignment.pharaoh(), alignment.words().target) == ((0, 2), "", ())
 
 
 def test_a_description_names_what_each_row_looks_at() -> None:
-    said = Alignment.of(["un", "\u202e"], ["one", "two"], [[1.0, 0.0], [0.25, 0.75]]).describe()
-    assert said == "2 rows (target) by 2 columns (source). one looks at un (1.00); two looks at \\u202e (0.75)."
+    alignment = Alignment.of(["un", "\u202e"], ["one", "two"], [[1.0, 0.0], [0.25, 0.75]]).describe()
+    assert alignment == "2 rows (target) by 2 columns (source). one looks at un (1.00); two looks at \\u202e (0.75)."
 
 
 def test_links_may_be_chosen_by_either_side_or_by_both() -> None:
-    seen = Alignment.of("ab", "xyz", [[0.6, 0.4], [0.9, 0.1], [0.3, 0.7]])
-    assert seen.hard(by="target") == {(0, 0), (0, 1), (1, 2)}
-    assert seen.hard(by="source") == seen.hard(by="both") == {(0, 1), (1, 2)}
-    assert seen.hard(by="either") == seen.hard()
+    alignment = Alignment.of("ab", "xyz", [[0.6, 0.4], [0.9, 0.1], [0.3, 0.7]])
+    assert alignment.hard(by="target") == {(0, 0), (0, 1), (1, 2)}
+    assert alignment.hard(by="source") == alignment.hard(by="both") == {(0, 1), (1, 2)}
+    assert alignment.hard(by="either") == alignment.hard()
     assert Alignment.of("ab", "", []).hard(by="source") == set()

@@ -17,11 +17,11 @@ def test_the_ending_chooses_the_kind(pronunciation: Alignment, tmp_path: Path) -
         assert write(pronunciation, tmp_path / name, title="t").read_bytes() == content
 
 
-@pytest.mark.parametrize(("name", "said"), [("a.jpg", "'.jpg'"), ("a", "'a file without ending'")])
+@pytest.mark.parametrize(("name", "message"), [("a.jpg", "'.jpg'"), ("a", "'a file without ending'")])
 def test_other_endings_are_refused_listing_the_choices(
-    name: str, said: str, pronunciation: Alignment, tmp_path: Path
+    name: str, message: str, pronunciation: Alignment, tmp_path: Path
 ) -> None:
-    with pytest.raises(UsageError, match=rf"not written as {said}.*\.svg.*\.png.*\.txt.*\.pharaoh"):
+    with pytest.raises(UsageError, match=rf"not written as {message}.*\.svg.*\.png.*\.txt.*\.pharaoh"):
         write(pronunciation, tmp_path / name)
     assert not list(tmp_path.iterdir())
 

@@ -21,8 +21,8 @@ def small(source: str = "cat") -> Alignment:
 
 def streams(document: bytes) -> list[tuple[bytes, bytes]]:
     """The heads and the contents of all packed streams."""
-    found = re.findall(rb"<< ([^\n]*?)/FlateDecode >>\nstream\n(.*?)\nendstream", document, re.DOTALL)
-    return [(head, zlib.decompress(content)) for head, content in found]
+    result = re.findall(rb"<< ([^\n]*?)/FlateDecode >>\nstream\n(.*?)\nendstream", document, re.DOTALL)
+    return [(head, zlib.decompress(content)) for head, content in result]
 
 
 def operators(document: bytes) -> str:
@@ -55,16 +55,16 @@ def test_every_object_stands_where_the_table_says() -> None:
 
 
 def test_the_page_says_what_the_drawing_says() -> None:
-    said = words(drawn(small(), title="Naïve café …"))
-    assert said[0] == "Naïve café …"
-    assert {"K", "AE", "T", "c", "a", "t", "source", "target"} <= set(said)
+    message = words(drawn(small(), title="Naïve café …"))
+    assert message[0] == "Naïve café …"
+    assert {"K", "AE", "T", "c", "a", "t", "source", "target"} <= set(message)
 
 
 @pytest.mark.parametrize("word", ["Привет", "γλῶσσα", "a▁b", "שלום", "سلام", "می‌رود"])
 def test_letters_of_many_scripts_are_kept_and_can_be_copied(word: str) -> None:
-    said = words(drawn(Alignment.of([word, "a", "b"], ["K", "AE", "T"], np.eye(3))))
+    alignment = words(drawn(Alignment.of([word, "a", "b"], ["K", "AE", "T"], np.eye(3))))
     backwards = word[::-1].replace("ال", "لا")  # a run from right to left is written from its left end
-    assert {word, backwards, backwards.replace("لا", "ال")} & set(said)
+    assert {word, backwards, backwards.replace("لا", "ال")} & set(alignment)
 
 
 def test_fonts_are_inside_cut_to_what_is_written() -> None:

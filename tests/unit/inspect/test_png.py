@@ -19,14 +19,14 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "figure"
 def chunks(data: bytes) -> list[tuple[bytes, bytes]]:
     """The parts of a PNG, their check sums checked."""
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
-    found, at = [], 8
+    calls, at = [], 8
     while at < len(data):
         (length,) = struct.unpack_from(">I", data, at)
         kind, content = data[at + 4 : at + 8], data[at + 8 : at + 8 + length]
         assert struct.unpack_from(">I", data, at + 8 + length) == (zlib.crc32(kind + content),)
-        found.append((kind, content))
+        calls.append((kind, content))
         at += 12 + length
-    return found
+    return calls
 
 
 def pixels(data: bytes) -> np.ndarray:
@@ -96,8 +96,8 @@ def test_a_resolution_that_makes_no_picture_is_refused(pronunciation: Alignment,
 
 @pytest.mark.parametrize("size", [1, 65, 700])
 def test_any_number_of_pieces_gives_a_picture_of_sensible_size(size: int) -> None:
-    seen = Alignment.of([f"{i}" for i in range(size)], [f"{i}" for i in range(size)], np.eye(size))
-    header = dict(chunks(png(seen)))[b"IHDR"]
+    alignment = Alignment.of([f"{i}" for i in range(size)], [f"{i}" for i in range(size)], np.eye(size))
+    header = dict(chunks(png(alignment)))[b"IHDR"]
     assert all(24 * min(size, 60) < side < 4000 for side in struct.unpack(">II", header[:8]))
 
 
@@ -147,7 +147,7 @@ def test_a_sentence_from_right_to_left_ends_on_the_left() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "direction", "seen"),
+    ("text", "direction", "result"),
     [
         ("see שלום 12", "ltr", ["see ", "12", "שלום "]),
         ("שלום (2) дом", "ltr", [")", "2", "שלום (", " дом"]),  # brackets run as what they hold
@@ -158,8 +158,8 @@ def test_a_sentence_from_right_to_left_ends_on_the_left() -> None:
         ("", "ltr", []),
     ],
 )
-def test_a_line_of_two_directions_stands_as_the_standard_says(text: str, direction: Any, seen: list[str]) -> None:
-    assert [run.text for run in letter.runs(text, direction)] == seen
+def test_a_line_of_two_directions_stands_as_the_standard_says(text: str, direction: Any, result: list[str]) -> None:
+    assert [run.text for run in letter.runs(text, direction)] == result
 
 
 def test_a_line_of_several_fonts_and_directions_is_drawn_without_gaps() -> None:

@@ -97,7 +97,7 @@ def test_a_trace_with_a_picture_reads_back_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda picture: picture | {"width": 13}, "not what it says"),
         (lambda picture: picture | {"data": picture["data"][:40]}, "damaged"),
@@ -105,16 +105,16 @@ def test_a_trace_with_a_picture_reads_back_whole(tmp_path: Path) -> None:
         (lambda picture: 3, "not a sequence of labels"),
     ],
 )
-def test_a_damaged_picture_is_refused(change: object, said: str) -> None:
+def test_a_damaged_picture_is_refused(change: object, message: str) -> None:
     header = patched().header()
     track = header["sequences"]["source"]
     track["picture"] = change(track["picture"])  # type: ignore[operator]
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         parsed(header, lambda _: patched().sites[0].tensors, "here")
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda: Track(labels=("a",), kind="patches", picture=Picture(JPEG)), "needs `grid`"),
         (lambda: Track.of_nodes("ab", [[0, 1], [1]]), "two rows of equal length"),
@@ -123,8 +123,8 @@ def test_a_damaged_picture_is_refused(change: object, said: str) -> None:
         (lambda: Track.of_nodes("ab", [[0], [1]], places=[[0, 0], [0, 2]]), "from 0 to 1"),
     ],
 )
-def test_a_scene_that_does_not_fit_is_refused(make: object, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_a_scene_that_does_not_fit_is_refused(make: object, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         make()  # type: ignore[operator]
 
 

@@ -25,43 +25,43 @@ W_Q = torch.tensor([[1.0, 0, 1], [1, 0, 0], [0, 0, 1], [0, 1, 1]])
 def walked(attention: Attention, query: int = 0) -> dict[str, Step]:
     """The lecture's 4-d self-attention through a mechanism, by symbol."""
     q, k, v = (X @ w for w in (W_Q, W_K, W_V))
-    with observe(attention) as seen, torch.no_grad():
+    with observe(attention) as recording, torch.no_grad():
         attention.run(q[None, None], k[None, None], v[None, None])
-    return {step.symbol: step for step in steps(Trace.of(seen), 0, 0, query)}
+    return {step.symbol: step for step in steps(Trace.of(recording), 0, 0, query)}
 
 
 def test_the_lecture_s_self_attention_step_by_step() -> None:
-    seen = walked(Attention(Dot()))
-    assert seen["q₀"].numbers == [1, 0, 2]
-    assert seen["k"].numbers == [[0, 1, 1], [4, 4, 0], [2, 3, 1]]
-    assert seen["q·k terms"].numbers == [[0, 0, 2], [4, 0, 0], [2, 0, 2]]
-    assert seen["q·k"].numbers == [2, 4, 4]
-    assert seen["exp"].numbers == pytest.approx([7.389, 54.60, 54.60], abs=2e-2)
-    assert seen["Σ"].numbers == pytest.approx(116.6, abs=0.1)
-    assert seen["α₀"].numbers == [0.06338, 0.4683, 0.4683]
-    assert seen["α·v"].numbers == [[0.06338, 0.1268, 0.1901], [0.9366, 3.746, 0], [0.9366, 2.81, 1.405]]
-    assert seen["c₀"].numbers == [1.937, 6.683, 1.595]
+    walk = walked(Attention(Dot()))
+    assert walk["q₀"].numbers == [1, 0, 2]
+    assert walk["k"].numbers == [[0, 1, 1], [4, 4, 0], [2, 3, 1]]
+    assert walk["q·k terms"].numbers == [[0, 0, 2], [4, 0, 0], [2, 0, 2]]
+    assert walk["q·k"].numbers == [2, 4, 4]
+    assert walk["exp"].numbers == pytest.approx([7.389, 54.60, 54.60], abs=2e-2)
+    assert walk["Σ"].numbers == pytest.approx(116.6, abs=0.1)
+    assert walk["α₀"].numbers == [0.06338, 0.4683, 0.4683]
+    assert walk["α·v"].numbers == [[0.06338, 0.1268, 0.1901], [0.9366, 3.746, 0], [0.9366, 2.81, 1.405]]
+    assert walk["c₀"].numbers == [1.937, 6.683, 1.595]
 
 
 def test_scaled_by_the_root_of_three() -> None:
-    seen = walked(Attention(ScaledDot()))
-    assert seen["e₀"].numbers == pytest.approx([2 / math.sqrt(3), 4 / math.sqrt(3), 4 / math.sqrt(3)], abs=1e-3)
-    assert "1/√3" in seen["e₀"].about
-    assert seen["α₀"].numbers == [0.1361, 0.4319, 0.4319]
-    assert seen["c₀"].numbers == [1.864, 6.319, 1.704]
+    walk = walked(Attention(ScaledDot()))
+    assert walk["e₀"].numbers == pytest.approx([2 / math.sqrt(3), 4 / math.sqrt(3), 4 / math.sqrt(3)], abs=1e-3)
+    assert "1/√3" in walk["e₀"].about
+    assert walk["α₀"].numbers == [0.1361, 0.4319, 0.4319]
+    assert walk["c₀"].numbers == [1.864, 6.319, 1.704]
 
 
 def test_the_causal_mask_says_what_it_hides() -> None:
-    seen = walked(Attention(Dot(), visibility=causal()))
-    assert seen["visible"].numbers == [1, 0, 0]
-    assert seen["visible"].about.startswith("causal() hides 2 of 3 keys")
-    assert seen["c₀"].numbers == [1, 2, 3]
+    walk = walked(Attention(Dot(), visibility=causal()))
+    assert walk["visible"].numbers == [1, 0, 0]
+    assert walk["visible"].about.startswith("causal() hides 2 of 3 keys")
+    assert walk["c₀"].numbers == [1, 2, 3]
 
 
 def test_relu_in_the_place_of_softmax() -> None:
-    seen = walked(Attention(Dot(), normaliser=ReLU()))
-    assert seen["α₀"].numbers == [0.2, 0.4, 0.4]
-    assert seen["c₀"].numbers == [1.8, 6.0, 1.8]
+    walk = walked(Attention(Dot(), normaliser=ReLU()))
+    assert walk["α₀"].numbers == [0.2, 0.4, 0.4]
+    assert walk["c₀"].numbers == [1.8, 6.0, 1.8]
     raw = walked(Attention(Dot(), normaliser=ReLU(normalised=False)))
     assert raw["c₀"].numbers == [18, 60, 18]
 
@@ -94,22 +94,22 @@ def mechanisms() -> list[Attention]:
 
 @pytest.mark.parametrize("attention", mechanisms(), ids=lambda each: type(each.score).__name__)
 def test_every_mechanism_walks_to_its_weights_and_its_context(attention: Attention) -> None:
-    seen = walked(attention.eval(), query=2)
+    walk = walked(attention.eval(), query=2)
     q, k, v = (x[None, None] for x in (X @ W_Q, X @ W_K, X @ W_V))
     right = attention.explain(q, k, v)
-    assert seen["c₂"].numbers == pytest.approx(right.context[0, 0, 2].tolist(), rel=5e-3, abs=5e-3)
-    weights = seen.get("α₂′", seen["α₂"]).numbers
+    assert walk["c₂"].numbers == pytest.approx(right.context[0, 0, 2].tolist(), rel=5e-3, abs=5e-3)
+    weights = walk.get("α₂′", walk["α₂"]).numbers
     assert weights == pytest.approx(right.weights[0, 0, 2].tolist(), rel=5e-3, abs=5e-3)
-    for step in seen.values():
+    for step in walk.values():
         ElementTree.fromstring(step.mathml)
         assert step.about.endswith(".")
 
 
 def test_of_many_keys_the_heaviest_are_shown_in_order() -> None:
     attention = Attention()
-    with record(attention) as seen:
+    with record(attention) as recording:
         attention.run(x := torch.randn(1, 1, 40, 20), x, x)
-    trace = Trace.of(seen)
+    trace = Trace.of(recording)
     last = steps(trace, 0, 0, 7)[-1]
     assert last.keys is not None
     assert last.keys == sorted(last.keys)
@@ -123,7 +123,7 @@ def test_of_many_keys_the_heaviest_are_shown_in_order() -> None:
 
 def test_huge_scores_stay_finite_numbers() -> None:
     attention = Attention(Dot())
-    with record(attention) as seen:
+    with record(attention) as recording:
         attention.run(x := torch.tensor([[[[30.0], [20.0]]]]), x, x)
-    said = "".join(str(step.numbers) for step in steps(Trace.of(seen), 0, 0, 0))
-    assert not re.search("inf|nan", said)
+    message = "".join(str(step.numbers) for step in steps(Trace.of(recording), 0, 0, 0))
+    assert not re.search("inf|nan", message)

@@ -25,9 +25,9 @@ LABELS = ["▁The", "▁گربه", "▁<b>", "▁猫_&"]
 def walked(attention: Attention, *, dim: int = 16, query: int = 2) -> Steps:
     torch.manual_seed(3)
     x = torch.randn(1, 1, 4, dim)
-    with observe(attention) as seen, torch.no_grad():
+    with observe(attention) as recording, torch.no_grad():
         attention.run(x, x.roll(1, 2), x)
-    return steps(Trace.of(seen, {"source": Track.of_pieces(LABELS)}), 0, 0, query)
+    return steps(Trace.of(recording, {"source": Track.of_pieces(LABELS)}), 0, 0, query)
 
 
 @pytest.fixture
@@ -117,10 +117,10 @@ def test_every_mechanism_has_latex_whose_braces_close(number: int) -> None:
 
 
 def test_a_formula_in_latex_and_in_a_line() -> None:
-    seen = {step.symbol: step for step in walked(Attention(ScaledDot()))}
-    assert latex(seen["α₂"].mathml) == r"\alpha _{ij}=\frac{e^{e_{ij}}}{\sum _{j}e^{e_{ij}}}"
-    assert latex(seen["c₂"].mathml) == r"\mathbf{c}_{i}=\sum _{j}\alpha _{ij}\mathbf{v}_{j}"
-    assert plain(seen["e₂"].mathml) == "eᵢⱼ = 0.25·q·k"
+    walk = {step.symbol: step for step in walked(Attention(ScaledDot()))}
+    assert latex(walk["α₂"].mathml) == r"\alpha _{ij}=\frac{e^{e_{ij}}}{\sum _{j}e^{e_{ij}}}"
+    assert latex(walk["c₂"].mathml) == r"\mathbf{c}_{i}=\sum _{j}\alpha _{ij}\mathbf{v}_{j}"
+    assert plain(walk["e₂"].mathml) == "eᵢⱼ = 0.25·q·k"
     assert latex(position_steps(1, 4)[0].mathml) == r"\omega _{j}=10000^{-\frac{2j}{4}}"
 
 
@@ -172,15 +172,15 @@ def test_the_viewer_gets_no_more_than_it_knows(masked: Steps) -> None:
 
 def test_missing_values_are_told_in_every_form(tmp_path: Path) -> None:
     attention, x = Attention(ScaledDot()), torch.eye(4)[None, None]
-    with record(attention) as seen:
+    with record(attention) as recording:
         attention.run(x, x, x)
-    found = steps(Trace.of(seen), 0, 0, 2)
-    assert found[-1].symbol == "α₂"
-    assert str(found).endswith(found.remark)
-    assert "hugging_face.record(model, values=True)" in found.remark
-    assert "α·v and the context are missing" in found._repr_html_()
-    assert "α·v and the context are missing" in found.svg()
-    assert "the context are missing" in found.latex()
+    result = steps(Trace.of(recording), 0, 0, 2)
+    assert result[-1].symbol == "α₂"
+    assert str(result).endswith(result.remark)
+    assert "hugging_face.record(model, values=True)" in result.remark
+    assert "α·v and the context are missing" in result._repr_html_()
+    assert "α·v and the context are missing" in result.svg()
+    assert "the context are missing" in result.latex()
     for ending in ("svg", "png", "pdf", "tex", "txt"):
-        assert found.save(tmp_path / f"steps.{ending}").stat().st_size
-    ElementTree.fromstring(found.svg())
+        assert result.save(tmp_path / f"steps.{ending}").stat().st_size
+    ElementTree.fromstring(result.svg())

@@ -75,8 +75,8 @@ def test_a_full_stop_follows_the_sentence_it_stands_in(persian: Alignment) -> No
 @settings(max_examples=60, deadline=None)
 @given(st.lists(ANY_TEXT, min_size=1, max_size=3), ANY_TEXT, ANY_TEXT)
 def test_any_label_and_title_give_well_formed_xml_that_hides_nothing(labels: list[str], title: str, name: str) -> None:
-    seen = Alignment.of(labels, ["x"], [np.full(len(labels), 0.5)])
-    for picture in (svg(seen, title=title, names=(name, "y")), svg(seen, title=title, theme="auto")):
+    alignment = Alignment.of(labels, ["x"], [np.full(len(labels), 0.5)])
+    for picture in (svg(alignment, title=title, names=(name, "y")), svg(alignment, title=title, theme="auto")):
         ElementTree.fromstring(picture)
         assert not re.search("[\u202a-\u202e\u2066-\u2069\u200e\u200f\x00-\x09\x0b-\x1f]", picture)
 
@@ -95,8 +95,8 @@ def test_a_label_too_long_for_the_picture_keeps_its_whole_text_as_a_hint() -> No
 
 def test_many_pieces_become_one_embedded_picture_with_every_few_labels() -> None:
     size = 100
-    seen = Alignment.of([f"s{i}" for i in range(size)], [f"t{i}" for i in range(size)], np.eye(size))
-    picture = svg(seen)
+    alignment = Alignment.of([f"s{i}" for i in range(size)], [f"t{i}" for i in range(size)], np.eye(size))
+    picture = svg(alignment)
     assert picture.count("data:image/png;base64,") == 1
     assert len(picture) < 40_000
     assert 20 < sum(1 for element in texts(picture) if re.fullmatch(r"t\d+", element.text or "")) < size
@@ -131,8 +131,8 @@ def test_nothing_comes_from_another_host(persian: Alignment) -> None:
 
 @pytest.mark.parametrize("theme", ["light", "auto"])
 def test_hidden_cells_are_left_out_of_the_ground_and_zeros_are_not(theme: Any) -> None:
-    seen = Alignment.of("abc", "xy", [[1, 0, 0], [0, 1, 0]], [[True, True, False], [False, True, True]])
-    picture = svg(seen, theme=theme)
+    alignment = Alignment.of("abc", "xy", [[1, 0, 0], [0, 1, 0]], [[True, True, False], [False, True, True]])
+    picture = svg(alignment, theme=theme)
     zero, ground = ('class="fv-0"', 'class="fv-hidden"') if theme == "auto" else ('fill="#f7fafc"', 'fill="#eceae6"')
     cells = [rect for rect in re.findall(r"<rect [^>]*>", picture) if zero in rect and 'height="10"' not in rect]
     assert [float(re.findall(r' width="([\d.]+)"', rect)[0]) for rect in cells] == [44, 44]

@@ -26,21 +26,21 @@ def test_blocks_are_drawn_as_they_were(name: str, colour: bool, request: pytest.
 def test_panels_fit_the_terminal_and_show_every_column_once(
     name: str, colour: bool, width: int, request: pytest.FixtureRequest
 ) -> None:
-    seen = request.getfixturevalue(name)
-    lines = ESCAPE.sub("", terminal(seen, colour=colour, width=width)).split("\n")[:-1]
+    result = request.getfixturevalue(name)
+    lines = ESCAPE.sub("", terminal(result, colour=colour, width=width)).split("\n")[:-1]
     grid = [line for line in lines if "right to left" not in line]
     assert max(cell_width(line) for line in grid) <= width
 
 
 def test_a_narrow_terminal_gets_several_panels() -> None:
-    seen = Alignment.of(["a"] * 30, ["x"], [np.full(30, 0.25)])
-    assert terminal(seen, width=80).count("x ") == 1
-    assert terminal(seen, width=24).count("x ") == terminal(seen, width=24).count("\n\n") + 1 == 3
+    alignment = Alignment.of(["a"] * 30, ["x"], [np.full(30, 0.25)])
+    assert terminal(alignment, width=80).count("x ") == 1
+    assert terminal(alignment, width=24).count("x ") == terminal(alignment, width=24).count("\n\n") + 1 == 3
 
 
 def test_wide_characters_and_combining_marks_keep_the_columns_straight() -> None:
-    seen = Alignment.of(["注", "e\u0301", "b"], ["注意", "ab", "e\u0301"], np.eye(3))
-    header, *rows = terminal(seen).split("\n")[:4]
+    alignment = Alignment.of(["注", "e\u0301", "b"], ["注意", "ab", "e\u0301"], np.eye(3))
+    header, *rows = terminal(alignment).split("\n")[:4]
     assert [cell_width(row[: row.index("█")]) for row in rows] == [5, 7, 9]
     assert [cell_width(header[: header.index(character)]) for character in "注eb"] == [5, 7, 9]
 
@@ -53,14 +53,14 @@ def test_labels_whose_letters_join_are_numbered_and_listed(persian: Alignment) -
 
 
 def test_labels_that_are_too_long_to_stand_are_numbered_and_listed() -> None:
-    seen = Alignment.of(["antidisestablishmentarianism", "b"], ["x"], [[1, 0]])
-    assert terminal(seen).split("\n")[0].split() == ["1", "2"]
-    assert "1 antidisestablishmentarianism  2 b" in terminal(seen)
+    alignment = Alignment.of(["antidisestablishmentarianism", "b"], ["x"], [[1, 0]])
+    assert terminal(alignment).split("\n")[0].split() == ["1", "2"]
+    assert "1 antidisestablishmentarianism  2 b" in terminal(alignment)
 
 
 def test_more_than_a_hundred_columns_have_upright_numbers() -> None:
-    seen = Alignment.of(["antidisestablishmentarianism"] * 120, ["x"], [np.full(120, 1 / 120)])
-    assert [line.split()[-1] for line in terminal(seen).split("\n")[:3]] == ["1", "2", "0"]
+    alignment = Alignment.of(["antidisestablishmentarianism"] * 120, ["x"], [np.full(120, 1 / 120)])
+    assert [line.split()[-1] for line in terminal(alignment).split("\n")[:3]] == ["1", "2", "0"]
 
 
 def test_without_colour_no_escape_is_written_whatever_the_labels_hold() -> None:
@@ -74,11 +74,11 @@ def test_colours_are_reset_after_each_cell(pronunciation: Alignment) -> None:
 
 
 def test_what_is_hidden_and_what_is_not_a_number_look_like_no_weight() -> None:
-    seen = Alignment.of("abc", "xy", [[1, 0, 0], [np.nan, 1, 0]], [[True, True, False], [True, True, True]])
-    drawn = terminal(seen).split("\n")
+    alignment = Alignment.of("abc", "xy", [[1, 0, 0], [np.nan, 1, 0]], [[True, True, False], [True, True, True]])
+    drawn = terminal(alignment).split("\n")
     assert drawn[1:3] == ["x ██  ··", "y ××██"]
     assert drawn[-1] == "·· may not be looked at   ×× not a number"
-    assert ESCAPE.sub("", terminal(seen, colour=True)).split("\n")[1:3] == ["x     ··", "y ××    "]
+    assert ESCAPE.sub("", terminal(alignment, colour=True)).split("\n")[1:3] == ["x     ··", "y ××    "]
     assert terminal(Alignment.of("a", "x", [[1]])).split("\n")[-1].startswith("0 not looked at")
 
 

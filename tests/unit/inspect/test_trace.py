@@ -45,9 +45,9 @@ def model() -> Layers:
 
 @pytest.fixture
 def trace(model: Layers) -> Trace:
-    with observe(model) as seen:
+    with observe(model) as recording:
         model(torch.randn(1, 4, 5, 8))
-    return Trace.of(seen, {"source": Track.of_pieces(LABELS, text="ab c. d e")})
+    return Trace.of(recording, {"source": Track.of_pieces(LABELS, text="ab c. d e")})
 
 
 def test_a_trace_is_read_as_it_was_written(trace: Trace, tmp_path: Path) -> None:
@@ -142,57 +142,57 @@ def test_layers_heads_and_rows_are_selected(trace: Trace) -> None:
 def test_padding_of_a_batch_is_cut_off_by_the_labels() -> None:
     site = Attention(visibility=padding())
     at = Positions.of(5, 5, key_lengths=torch.tensor([5, 3]))
-    with record(site) as seen:
+    with record(site) as recording:
         site.run(x := torch.randn(2, 1, 5, 4), x, x, at=at)
-    trace = Trace.of(seen, {"source": Track.of_pieces(LABELS[:3])}, example=1, stored="float32")
+    trace = Trace.of(recording, {"source": Track.of_pieces(LABELS[:3])}, example=1, stored="float32")
     assert "real" not in trace.sites[0].tensors
-    assert torch.allclose(trace.sites[0].weights(0)[0], seen.records[0].weights()[1, 0, :3, :3], atol=1e-6)
+    assert torch.allclose(trace.sites[0].weights(0)[0], recording.records[0].weights()[1, 0, :3, :3], atol=1e-6)
 
 
 def test_labels_of_another_text_are_refused() -> None:
     site = Attention()
-    with record(site) as seen:
+    with record(site) as recording:
         site.run(x := torch.randn(1, 1, 5, 4), x, x)
     with pytest.raises(UsageError, match=r"has 5 positions along 'source', which has 7 labels"):
-        Trace.of(seen, {"source": Track.numbered(7)})
+        Trace.of(recording, {"source": Track.numbered(7)})
 
 
 def test_what_is_too_large_for_16_bits_is_refused_with_a_way_out() -> None:
     site = Attention()
-    with record(site) as seen:
+    with record(site) as recording:
         site.run(torch.full((1, 1, 2, 2), 1e6), key := torch.full((1, 1, 2, 2), 1e-6), key)
     with pytest.raises(UsageError, match='Record with stored="float32"'):
-        Trace.of(seen)
-    assert torch.isfinite(Trace.of(seen, stored="float32").sites[0].weights(0)[0]).all()
+        Trace.of(recording)
+    assert torch.isfinite(Trace.of(recording, stored="float32").sites[0].weights(0)[0]).all()
 
 
 def test_scores_too_large_for_one_number_a_row_are_refused() -> None:
-    with record(site := Attention()) as seen:
+    with record(site := Attention()) as recording:
         site.run(x := torch.full((1, 1, 2, 2), 1e6), x, x)
     with pytest.raises(UsageError, match="sum to 2, where they must sum to 1"):
-        Trace.of(seen, stored="float32")
+        Trace.of(recording, stored="float32")
 
 
 def test_a_row_that_does_not_sum_to_one_is_refused_at_recording(monkeypatch: pytest.MonkeyPatch) -> None:
     from foveate.inspect.trace import trace as module
 
-    def shifted(*given: Any, **named: Any) -> Any:
-        site = right(*given, **named)
+    def shifted(*tensors: Any, **named: Any) -> Any:
+        site = right(*tensors, **named)
         return site.with_statistic(site.tensors["statistic"] + 0.1)
 
     right = module.site_of
     monkeypatch.setattr(module, "site_of", shifted)
-    with record(attention := Attention(visibility=causal())) as seen:
+    with record(attention := Attention(visibility=causal())) as recording:
         attention.run(x := torch.randn(1, 1, 9, 4), x, x)
     with pytest.raises(UsageError, match=r"head 0: the weights of query 0 sum to 0.9048, where they must sum to 1"):
-        Trace.of(seen)
+        Trace.of(recording)
 
 
 def test_a_rule_of_ones_own_is_kept_as_bits() -> None:
     site = Attention(visibility=causal() & predicate(lambda at: at.key % 2 == 0))
-    with record(site) as seen:
+    with record(site) as recording:
         site.run(x := torch.randn(1, 1, 9, 4), x, x)
-    here = Trace.of(seen).sites[0]
+    here = Trace.of(recording).sites[0]
     assert here.tensors["visible"].shape == (1, 9, 2)
     _, visible = here.weights(0)
     assert visible is not None
@@ -204,27 +204,27 @@ def test_a_rule_over_a_large_map_is_evaluated_and_no_page_claims_to(monkeypatch:
 
     monkeypatch.setattr(conversion, "BITS", 100)
     site = Attention(visibility=bigbird(block=4))
-    with record(site) as seen:
+    with record(site) as recording:
         site.run(x := torch.randn(1, 1, 40, 4), x, x)
-    trace = Trace.of(seen, stored="float32")
+    trace = Trace.of(recording, stored="float32")
     assert "visible" not in trace.sites[0].tensors
-    weights = seen.records[0].weights()[0, 0]
+    weights = recording.records[0].weights()[0, 0]
     assert np.allclose(TraceProvider(trace).row(0, 0, 17), weights[17], atol=1e-6)
     assert torch.allclose(trace.sites[0].weights(0)[0], weights, atol=1e-6)
     with pytest.raises(UsageError, match="a page by itself cannot evaluate it"):
         standalone(trace)
     own = Attention(visibility=predicate(lambda at: at.key <= at.query))
-    with record(own) as seen:
+    with record(own) as recording:
         own.run(x, x, x)
     with pytest.raises(UsageError, match="has to be kept pair by pair"):
-        Trace.of(seen)
+        Trace.of(recording)
 
 
 def test_mechanisms_with_another_formula_are_shown_as_projected() -> None:
     model = torch.nn.ModuleList([LinformerAttention(max_length=8, projected_length=3)])
-    with observe(model) as seen:
+    with observe(model) as recording:
         model[0].run(x := torch.randn(1, 1, 5, 4), x, x)  # type: ignore[operator]
-    trace = Trace.of(seen, {"source": Track.of_pieces(LABELS)})
+    trace = Trace.of(recording, {"source": Track.of_pieces(LABELS)})
     assert trace.sites[0].shows == "projected"
     assert trace.sites[0].keys == 3
     assert trace.tracks[trace.sites[0].key].labels == ("mixture 0", "mixture 1", "mixture 2")
@@ -232,9 +232,9 @@ def test_mechanisms_with_another_formula_are_shown_as_projected() -> None:
 
 def test_memory_of_additive_attention_is_that_of_its_projections() -> None:
     site = Attention(Additive(query_dim=3, key_dim=6, hidden_dim=4), kind="cross")
-    with record(site) as seen, torch.no_grad():
+    with record(site) as recording, torch.no_grad():
         site.run(torch.randn(1, 1, 2, 3), k := torch.randn(1, 1, 7, 6), k)
-    here = Trace.of(seen).sites[0]
+    here = Trace.of(recording).sites[0]
     assert here.tensors["query"].shape == (1, 2, 4)
     assert here.tensors["key"].shape == (1, 7, 4)
 
@@ -328,13 +328,13 @@ def test_every_door_opens_at_one_place_which_a_stored_trace_remembers(tmp_path: 
     names = ("encoder.0.self", "decoder.0.cross", "decoder.1.cross", "decoder.2.cross")
     assert opened(*names).opening == (2, None)
     assert opened("encoder.0.self").opening == (0, None)
-    told = opened(*names, opens=("decoder.0.cross", 1))
-    assert told.opening == (1, 1)
-    again = read_trace(write_trace(told, tmp_path / "kept.trace"))
+    answer = opened(*names, opens=("decoder.0.cross", 1))
+    assert answer.opening == (1, 1)
+    again = read_trace(write_trace(answer, tmp_path / "kept.trace"))
     assert (again.opens, again.opening) == (("decoder.0.cross", 1), (1, 1))
     assert "opens" not in opened(*names).header()
-    assert told.select(heads=[1]).opening == (1, 0)
-    assert told.select(heads=[0]).opening == (1, None)
-    assert told.select(sites=[3]).opening == (0, None)
+    assert answer.select(heads=[1]).opening == (1, 0)
+    assert answer.select(heads=[0]).opening == (1, None)
+    assert answer.select(sites=[3]).opening == (0, None)
     with pytest.raises(UsageError, match="no attention to look at"):
         opened().opening  # noqa: B018

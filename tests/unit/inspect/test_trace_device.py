@@ -74,9 +74,9 @@ SCORES = (
 def test_a_site_of_a_record_on_another_device_is_kept_on_the_cpu(score, rule, parts) -> None:
     attention = Attention(score(), visibility=rule, **parts)
     at = Positions.of(LENGTH, LENGTH, key_lengths=torch.tensor([LENGTH - 2]))
-    with record(nn.ModuleList([attention])) as seen:
+    with record(nn.ModuleList([attention])) as recording:
         attention.run(*torch.randn(3, 1, HEADS, LENGTH, WIDTH), at=at)
-    here = seen.records[0]
+    here = recording.records[0]
     right = site_of(here, stored="float32")
     facts = {name: moved(getattr(here.at, name)) for name in ("query", "key", "real")}
     for module in attention.modules():

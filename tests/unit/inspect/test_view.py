@@ -24,9 +24,9 @@ from foveate.inspect.view import _zoomed
 @pytest.fixture
 def long() -> Trace:
     attention = Attention(visibility=causal())
-    with record(attention) as seen:
+    with record(attention) as recording:
         attention.run(x := torch.randn(1, 2, 700, 8), x, x)
-    return Trace.of(seen)
+    return Trace.of(recording)
 
 
 def stack(depth: int = 3, heads: int = 2, length: int = 6) -> Trace:
@@ -57,9 +57,9 @@ def test_a_head_compared_with_itself_and_with_another() -> None:
     trace = stack()
     assert compare(trace).mean == compare(trace).largest == 0
     a, b = trace.sites[0].tensors["scores"][0], trace.sites[2].tensors["scores"][1]
-    seen = compare(trace, site=0, other_site="layers.2", head=0, other_head=1)
-    assert np.allclose(seen.rows, (a - b).abs().sum(1) / 2)
-    assert seen.largest == pytest.approx(float((a - b)[seen.at].abs()))
+    result = compare(trace, site=0, other_site="layers.2", head=0, other_head=1)
+    assert np.allclose(result.rows, (a - b).abs().sum(1) / 2)
+    assert result.largest == pytest.approx(float((a - b)[result.at].abs()))
     with pytest.raises(UsageError, match="Compare texts that are cut"):
         compare(trace, stack(length=5))
 
@@ -120,9 +120,9 @@ def test_lift_counts_the_visible_keys_of_each_row() -> None:
     weights = visible / visible.sum(1, keepdim=True)
     weights[1] = torch.tensor([0.75, 0.25, 0, 0])
     trace = Trace(tracks={"source": Track.numbered(4)}, sites=(given(weights[None], visible[None]),))
-    seen = cells(figure(trace, scale="lift"))
-    assert [seen["1 → 0: 0.750"], seen["1 → 1: 0.250"]] == shades("lift", [1.5, 0.5])
-    alike = {colour for says, colour in seen.items() if not says.startswith("1 ")}
+    result = cells(figure(trace, scale="lift"))
+    assert [result["1 → 0: 0.750"], result["1 → 1: 0.250"]] == shades("lift", [1.5, 0.5])
+    alike = {colour for says, colour in result.items() if not says.startswith("1 ")}
     assert alike == set(shades("lift", [1]))
 
 
@@ -134,9 +134,9 @@ def test_lift_by_words_compares_with_the_words_share_of_the_visible_keys() -> No
             given(torch.tensor([[[0.25, 0.25, 0.5, 0]]]), visible[None], kind="cross", tracks=("target", "source")),
         ),
     )
-    seen = cells(figure(trace, scale="lift", level="word"))
-    assert [seen["x → ab: 0.500"], seen["x → c: 0.500"]] == shades("lift", [0.75, 1.5])
-    assert len(seen) == 2
+    result = cells(figure(trace, scale="lift", level="word"))
+    assert [result["x → ab: 0.500"], result["x → c: 0.500"]] == shades("lift", [0.75, 1.5])
+    assert len(result) == 2
     by_hand = alignment(trace).words()
     assert np.allclose(by_hand.lift(), [[0.75, 1.5, 0]])
 
@@ -145,9 +145,9 @@ def test_lift_by_words_compares_with_the_words_share_of_the_visible_keys() -> No
 def test_lift_of_a_zoomed_map_is_one_where_a_window_looks_everywhere_alike(pool: str) -> None:
     """A window of nine keys in a map of 1,100: the share is a ninth and not a part of 1,100."""
     attention = Attention(visibility=window(left=8, right=0))
-    with record(attention) as seen:
+    with record(attention) as recording:
         attention.run(torch.zeros(1, 1, 1100, 4), torch.zeros(1, 1, 1100, 4), torch.zeros(1, 1, 1100, 4))
-    map_ = _zoomed(Trace.of(seen), 0, [0], 2, pool, lifted=True)  # type: ignore[arg-type]
+    map_ = _zoomed(Trace.of(recording), 0, [0], 2, pool, lifted=True)  # type: ignore[arg-type]
     lifts = map_.lift()
     inside = lifts[10:, 9:][np.diag_indices(200)]  # one block before the diagonal, where all keys are visible
     assert np.allclose(inside, 1, rtol=0.01)
@@ -201,10 +201,10 @@ def test_a_mean_of_heads_hides_only_what_all_of_them_hide() -> None:
     weights = torch.tensor([[[1.0, 0, 0]], [[0.5, 0.5, 0]]])
     tracks = {"source": Track.numbered(3), "target": Track.numbered(1)}
     site = given(weights, visible, kind="cross", tracks=("target", "source"))
-    seen = alignment(Trace(tracks=tracks, sites=(site,)))
-    assert seen.hidden.tolist() == [[False, False, True]]
-    assert np.allclose(seen.weights, [[0.75, 0.25, 0]])
-    assert np.allclose(seen.lift(), [[1, 1, 0]])
+    drawing = alignment(Trace(tracks=tracks, sites=(site,)))
+    assert drawing.hidden.tolist() == [[False, False, True]]
+    assert np.allclose(drawing.weights, [[0.75, 0.25, 0]])
+    assert np.allclose(drawing.lift(), [[1, 1, 0]])
 
 
 @pytest.mark.parametrize("scale", ["linear", "log", "lift"])

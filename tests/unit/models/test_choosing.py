@@ -70,15 +70,15 @@ def test_the_mean_gradient_of_the_loss_is_that_of_the_expected_loss(name: str) -
     model.train()
     many = Batch.of([[4, 2]] * DRAWS), Batch.of([[1, 5]] * DRAWS)
     model.loss(*many)  # the baseline's first mean
-    (found,) = torch.autograd.grad(model.loss(*many) / DRAWS, weight)
-    torch.testing.assert_close(found, exact, atol=0.15 * float(exact.abs().max()), rtol=0)
+    (gradients,) = torch.autograd.grad(model.loss(*many) / DRAWS, weight)
+    torch.testing.assert_close(gradients, exact, atol=0.15 * float(exact.abs().max()), rtol=0)
 
 
 class Spy(nn.Module):
     """Keeps what it is told, and adds nothing."""
 
-    def forward(self, earned: Tensor, made: list[Choice]) -> Tensor:
-        self.earned, (self.made,) = earned, made
+    def forward(self, earned: Tensor, taken: list[Choice]) -> Tensor:
+        self.earned, (self.made,) = earned, taken
         return earned.sum() * 0
 
 
@@ -90,11 +90,11 @@ def test_a_sentence_learns_from_its_own_words_and_from_no_draw_past_its_end(name
     loss = model.loss(source, Batch.of([[1, 5, 4, 2], [1, 2]]))
     torch.testing.assert_close(-spy.earned.sum(), loss)
     assert spy.earned.shape == (2,)
-    for told in spy.made:
-        assert told.shape == (2, 1, 3)
-        assert (told[0] != 0).all()
-        assert told[1, 0, 0] != 0
-        assert (told[1, 0, 1:] == 0).all()
+    for answer in spy.made:
+        assert answer.shape == (2, 1, 3)
+        assert (answer[0] != 0).all()
+        assert answer[1, 0, 0] != 0
+        assert (answer[1, 0, 1:] == 0).all()
 
 
 def test_in_evaluation_the_loss_is_the_cross_entropy_of_the_likeliest_places() -> None:

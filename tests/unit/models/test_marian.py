@@ -26,16 +26,16 @@ CONFIG: dict[str, Any] = {
 
 @pytest.fixture
 def tensors() -> dict[str, Tensor]:
-    found = {"model.shared.weight": torch.randn(7, 4), "final_logits_bias": torch.randn(1, 7)}
+    result = {"model.shared.weight": torch.randn(7, 4), "final_logits_bias": torch.randn(1, 7)}
     for stack in ("encoder", "decoder"):
         for module in MODULES.values():
             if stack == "encoder" and module.startswith("encoder_attn"):
                 continue
             rows, columns = {"fc1": (6, 4), "fc2": (4, 6)}.get(module, (4, 4))
             shape = (4,) if "norm" in module else (rows, columns)
-            found[f"model.{stack}.layers.0.{module}.weight"] = torch.randn(shape)
-            found[f"model.{stack}.layers.0.{module}.bias"] = torch.randn(rows)
-    return found
+            result[f"model.{stack}.layers.0.{module}.weight"] = torch.randn(shape)
+            result[f"model.{stack}.layers.0.{module}.bias"] = torch.randn(rows)
+    return result
 
 
 def test_one_matrix_serves_both_vocabularies_and_the_output(tensors: dict[str, Tensor]) -> None:

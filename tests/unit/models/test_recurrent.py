@@ -134,12 +134,12 @@ def test_location_aware_steps_look_at_the_weights_of_the_step_before(feeding: bo
     aware = AttentionConfig(score=LocationAwareConfig(hidden_dim=4, channels=2, width=3))
     config = LuongConfig(embedding_dim=4, hidden_dim=6, attention=aware, input_feeding=feeding)
     model = spread(config.build(9, 9))
-    with record(model) as seen:
+    with record(model) as recording:
         model(Batch.of([SOURCE, [5, 2]]), Batch.of([TARGET, TARGET]))
     before, weights = [], []
-    for kept in seen:  # a record for the whole, whose rows are the steps
-        before.append(kept.at.previous)
-        weights.append(kept.weights())
+    for one in recording:  # a record for the whole, whose rows are the steps
+        before.append(one.at.previous)
+        weights.append(one.weights())
     previous, now = torch.cat(before, 2), torch.cat(weights, 2)
     first = torch.tensor([[0.25, 0.25, 0.25, 0.25], [0.5, 0.5, 0.0, 0.0]], dtype=torch.float64)
     torch.testing.assert_close(previous[:, 0, 0], first)

@@ -48,11 +48,11 @@ def test_one_matrix_for_two_vocabularies_is_refused() -> None:
 
 
 def test_embeddings_are_scaled_and_positions_added_before_the_first_block() -> None:
-    model, seen = small(), []
-    model.encoder[0].register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+    model, calls = small(), []
+    model.encoder[0].register_forward_pre_hook(lambda module, inputs: calls.append(inputs[0]))
     model.encode(Batch.of([[4, 5, 2]]))
     words = model.source_embedding.weight[[4, 5, 2]]
-    torch.testing.assert_close(seen[0], words * math.sqrt(8) + model.position(torch.arange(3)))
+    torch.testing.assert_close(calls[0], words * math.sqrt(8) + model.position(torch.arange(3)))
 
 
 def test_only_pre_norm_stacks_end_in_a_norm() -> None:
@@ -74,9 +74,9 @@ def test_dropping_a_sentence_drops_its_memory_and_reordering_copies_none() -> No
     state = model.start(Batch.of([[4, 5, 2], [6, 2]]), beam=2)
     assert len(state.memory[0].key) == 2  # once per sentence, not per hypothesis
     assert model.select(state, torch.tensor([1, 0, 2, 2])).memory is state.memory
-    kept = model.select(state, torch.tensor([3, 2]))
-    torch.testing.assert_close(kept.memory[0].key, state.memory[0].key[1:])
-    assert int(kept.memory_at.real.sum()) == 2
+    one = model.select(state, torch.tensor([3, 2]))
+    torch.testing.assert_close(one.memory[0].key, state.memory[0].key[1:])
+    assert int(one.memory_at.real.sum()) == 2
 
 
 @torch.no_grad()
@@ -99,14 +99,14 @@ def test_a_recording_that_begins_between_two_steps_sees_the_second() -> None:
     model = small()
     state, _ = model.step(model.start(Batch.of([[4, 5, 2]]), beam=2), torch.tensor([1, 1]))
     expected = model.step(model.select(state, torch.tensor([0, 1])), torch.tensor([3, 4]))[1]
-    with record(model) as seen:
+    with record(model) as recording:
         _, logits = model.step(state, torch.tensor([3, 4]))
     assert torch.equal(logits, expected)
-    assert [kept.kind for kept in seen] == ["self", "cross"] * 2
-    for kept in seen:
-        torch.testing.assert_close(kept.weights().sum(-1), torch.ones(kept.shape[:3]))
-    assert (seen.of_kind("self")[0].weights() > 0).sum(-1).flatten().tolist() == [2] * 4
-    assert (seen.of_kind("cross")[0].weights() > 0).sum(-1).flatten().tolist() == [3] * 4
+    assert [one.kind for one in recording] == ["self", "cross"] * 2
+    for one in recording:
+        torch.testing.assert_close(one.weights().sum(-1), torch.ones(one.shape[:3]))
+    assert (recording.of_kind("self")[0].weights() > 0).sum(-1).flatten().tolist() == [2] * 4
+    assert (recording.of_kind("cross")[0].weights() > 0).sum(-1).flatten().tolist() == [3] * 4
 
 
 @torch.no_grad()

@@ -144,10 +144,10 @@ def test_alone_and_together_are_the_same(sentences: str, texts: str, tmp_path: P
 def test_what_the_pooling_looks_at_is_one_row_over_the_text(texts: str, tmp_path: Path) -> None:
     task, _ = ClassifyTask.prepare(classify_config(texts), tmp_path / "run")
     classifier = TextClassifier(task.model, task.tokeniser, task.labels)
-    seen = classifier.align("abab")
-    assert seen.source == ("<s>", "a", "b", "a", "b", "</s>")
-    assert seen.target == (classifier.classify(["abab"])[0].label,)
-    assert seen.weights.sum() == pytest.approx(1)
+    alignment = classifier.align("abab")
+    assert alignment.source == ("<s>", "a", "b", "a", "b", "</s>")
+    assert alignment.target == (classifier.classify(["abab"])[0].label,)
+    assert alignment.weights.sum() == pytest.approx(1)
     with pytest.raises(UsageError, match="empty"):
         classifier.align(" ")
 

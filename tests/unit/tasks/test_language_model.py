@@ -115,10 +115,10 @@ def test_every_tokeniser_gives_the_text_back(text: Path, tmp_path: Path, tokenis
     assert torch.equal(opened.batch(3).ids, task.batch(3).ids)
     generator = Generator(task.model, task.data.tokeniser)
     for prompt in ("", "line 5 says:", "line 1\nline", "line 1\n"):
-        [found] = generator.generate(prompt, length=6)
+        [result] = generator.generate(prompt, length=6)
         read = task.data.tokeniser.encode(prompt.split("\n")[-1])
-        assert str(found) == prompt + found.text
-        assert text_of(task.data.tokeniser, [*read, *found.hypothesis.tokens]) == prompt.split("\n")[-1] + found.text
+        assert str(result) == prompt + result.text
+        assert text_of(task.data.tokeniser, [*read, *result.hypothesis.tokens]) == prompt.split("\n")[-1] + result.text
 
 
 @pytest.mark.parametrize("decode", [GreedyConfig(), SampleConfig(seed=5), BeamConfig(beam=3, num_best=2)])
@@ -134,11 +134,11 @@ def test_lines_end_a_continuation(task: LanguageModelTask) -> None:
     generator = Generator(task.model, task.data.tokeniser, SampleConfig(temperature=3.0))
     with torch.no_grad():
         task.model.embedding.weight[EOS] += 1.0  # ends come often, or never
-    found = [generator.generate("a", count=20, length=20, lines=lines) for lines in (1, 2)]
+    result = [generator.generate("a", count=20, length=20, lines=lines) for lines in (1, 2)]
     with torch.no_grad():
         task.model.embedding.weight[EOS] -= 1.0
-    assert not any("\n" in each.text for each in found[0])
-    assert all(each.text.count("\n") <= 1 for each in found[1])
+    assert not any("\n" in each.text for each in result[0])
+    assert all(each.text.count("\n") <= 1 for each in result[1])
 
 
 def test_a_prompt_without_room_for_more_is_refused(task: LanguageModelTask) -> None:
@@ -151,8 +151,8 @@ def test_a_prompt_without_room_for_more_is_refused(task: LanguageModelTask) -> N
 def test_a_recurrent_model_goes_on_beyond_any_length(text: Path, tmp_path: Path) -> None:
     model = RecurrentLanguageModelConfig(embedding_dim=4, hidden_dim=8)
     task = LanguageModelTask.prepare(config(text, model=model), tmp_path)
-    [found] = Generator(task.model, task.data.tokeniser).generate("x" * 40, length=30)
-    assert len(found.hypothesis.tokens) == 30
+    [result] = Generator(task.model, task.data.tokeniser).generate("x" * 40, length=30)
+    assert len(result.hypothesis.tokens) == 30
 
 
 def test_texts_too_short_to_hold_out_from_are_refused(tmp_path: Path) -> None:
@@ -185,8 +185,8 @@ def test_context_tells_what_came_before_and_changes_no_count(task: LanguageModel
     whole = task.model.predicted(Batch.of([tokens]))
     for context in (1, 8, 15):
         cut = blocks_in_turn(tokens, 16, 4, context=context)
-        asked = [block.tokens[1 + block.known :] for batch in cut for block in batch]
-        assert torch.equal(torch.from_numpy(np.concatenate(asked)), whole)
+        request = [block.tokens[1 + block.known :] for batch in cut for block in batch]
+        assert torch.equal(torch.from_numpy(np.concatenate(request)), whole)
         figures = generator.evaluate(LINES, context=context)
         assert figures.keys() == alone.keys()
         assert figures["loss"] != alone["loss"]

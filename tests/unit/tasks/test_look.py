@@ -163,10 +163,10 @@ def test_values_of_a_trace_are_those_that_attention_mixes() -> None:
     torch.manual_seed(5)
     going = generator()
     site = going.trace("the cat sat").sites[1]
-    with explained(going.model), observe(going.model) as seen, torch.inference_mode():
+    with explained(going.model), observe(going.model) as recording, torch.inference_mode():
         going.model(Batch.of([going.ids("the cat sat")]))
-    _, record = seen
-    assert torch.equal(site.tensors["value"], seen.values[id(record)][0].half())
+    _, record = recording
+    assert torch.equal(site.tensors["value"], recording.values[id(record)][0].half())
 
 
 def test_texts_beyond_the_limit_say_why_values_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:

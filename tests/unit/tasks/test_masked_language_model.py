@@ -57,13 +57,13 @@ def gaps(ids: np.ndarray, *seed: int, **settings: float) -> Gaps:
 
 def test_of_the_tokens_asked_for_most_are_hidden_some_replaced_some_left() -> None:
     ids = np.random.default_rng(0).integers(4, 1000, (200, 200))
-    made = gaps(ids, 0)
-    asked = made.asked.sum()
-    assert asked / ids.size == pytest.approx(0.15, abs=0.005)
-    assert (made.shown == 1000).sum() / asked == pytest.approx(0.8, abs=0.02)
-    assert ((made.shown == ids) & made.asked).sum() / asked == pytest.approx(0.1, abs=0.02)
-    assert (made.shown == ids)[~made.asked].all()
-    assert not made.asked[:, 0].any()
+    built = gaps(ids, 0)
+    request = built.asked.sum()
+    assert request / ids.size == pytest.approx(0.15, abs=0.005)
+    assert (built.shown == 1000).sum() / request == pytest.approx(0.8, abs=0.02)
+    assert ((built.shown == ids) & built.asked).sum() / request == pytest.approx(0.1, abs=0.02)
+    assert (built.shown == ids)[~built.asked].all()
+    assert not built.asked[:, 0].any()
 
 
 def test_there_is_always_a_gap() -> None:

@@ -151,9 +151,9 @@ def test_gaps_of_pairs_are_filled_from_the_other_text(tmp_path: Path) -> None:
     filler = Filler(task.model, task.data.tokeniser, config)
     assert [filler.fill(f"{a}x\t___y").text for a in "abcd"] == [f"{a}x\t{a}y" for a in "abcd"]
     assert filler.evaluate(["ax\tay", "bx\tby"])["accuracy"] >= 0.5
-    seen = filler.align("ax\t___y")
-    assert seen is not None
-    assert list(seen.source) == ["<s>", "a", "x", "</s>", "___", "y", "</s>"]
+    alignment = filler.align("ax\t___y")
+    assert alignment is not None
+    assert list(alignment.source) == ["<s>", "a", "x", "</s>", "___", "y", "</s>"]
     with pytest.raises(DataError, match="has 3 parts with tabs between them"):
         filler.fill("a\tb\t___")
     with pytest.raises(DataError, match="empty second text"):
@@ -163,7 +163,7 @@ def test_gaps_of_pairs_are_filled_from_the_other_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"segments": (1, 1)}, "two different columns"),
         ({"model": replace(MODEL, num_segments=1)}, "num_segments is 1"),
@@ -171,9 +171,9 @@ def test_gaps_of_pairs_are_filled_from_the_other_text(tmp_path: Path) -> None:
     ],
 )
 def test_settings_that_leave_no_room_for_pairs_are_refused(
-    changes: dict[str, Any], said: str, gap_config: MaskedLanguageModelConfig
+    changes: dict[str, Any], message: str, gap_config: MaskedLanguageModelConfig
 ) -> None:
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         replace(gap_config, **changes)
 
 
@@ -190,8 +190,8 @@ def test_labels_of_pairs_are_the_same_alone_and_together(encoder: EncoderConfig 
         assert one.probabilities == pytest.approx(again.probabilities, abs=1e-6)
         assert bool(one.label) == bool(one.text)
     assert "</s>" in classifier.align("ab\tabc").source[1:-1]
-    for text, said in [("ab", "has 1 part"), ("a\tb\tc", "has 3 parts"), ("a\t", "empty second text")]:
-        with pytest.raises(DataError, match=f"Text 1 has (an )?{said.removeprefix('has ')}"):
+    for text, message in [("ab", "has 1 part"), ("a\tb\tc", "has 3 parts"), ("a\t", "empty second text")]:
+        with pytest.raises(DataError, match=f"Text 1 has (an )?{message.removeprefix('has ')}"):
             classifier.classify([text])
 
 
@@ -238,7 +238,7 @@ def test_a_comparison_does_not_read_pairs(tmp_path: Path) -> None:
 def test_pairs_that_nobody_trained_on_are_scored_in_a_comparison(gaps: MaskedLanguageModelTask, tmp_path: Path) -> None:
     (tmp_path / "test.tsv").write_text("ab\tcd\nabc\n")
     gaps.model.eval()
-    asked = Asked(metrics=("loss", "accuracy"), test={"text": str(tmp_path / "test.tsv")})
-    found = TASKS["masked_language_model"].side.score(gaps, gaps.config, tmp_path, asked).values
+    request = Asked(metrics=("loss", "accuracy"), test={"text": str(tmp_path / "test.tsv")})
+    result = TASKS["masked_language_model"].side.score(gaps, gaps.config, tmp_path, request).values
     expected = Filler(gaps.model, gaps.data.tokeniser, gaps.config).evaluate(["ab\tcd", "abc"])
-    assert found["loss"] == pytest.approx(expected["loss"])
+    assert result["loss"] == pytest.approx(expected["loss"])

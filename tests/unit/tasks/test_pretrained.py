@@ -80,8 +80,8 @@ def test_the_run_keeps_sizes_tokeniser_and_weights_and_needs_the_other_run_no_mo
     for name, weight in task.model.state_dict().items():
         assert torch.equal(again.model.state_dict()[name], weight), name
     fit(again, TRAIN, run)
-    said = TextClassifier.load(run).classify(["red fish swim"])[0]
-    assert set(said.probabilities) == {"True", "False"}
+    message = TextClassifier.load(run).classify(["red fish swim"])[0]
+    assert set(message.probabilities) == {"True", "False"}
 
 
 @pytest.mark.parametrize(

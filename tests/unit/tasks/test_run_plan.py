@@ -52,10 +52,10 @@ def test_the_calls_of_a_plan_are_those_of_a_step_of_training(
         patch.setattr(Attention, "_choose", spied)
         costs = planned(model, bfloat16=bfloat16)
     assert [(site.shape, site.calls) for site in costs.sites] == shapes
-    timed, asked = 3, 1  # steps, and the plan's own question
+    timed, request = 3, 1  # steps, and the plan's own question
     (site,) = costs.sites
     ((kind, times),) = chosen.items()
-    assert (kind[:4], kind[-1], times) == (site.shape, site.plan.chosen, timed * site.calls + asked)
+    assert (kind[:4], kind[-1], times) == (site.shape, site.plan.chosen, timed * site.calls + request)
 
 
 def test_steps_are_told_from_queries() -> None:
@@ -65,8 +65,8 @@ def test_steps_are_told_from_queries() -> None:
 
 def test_a_decoder_that_hands_its_weights_on_takes_no_path() -> None:
     costs = planned(replace(BAHDANAU, attention=AttentionConfig(score=LocationAwareConfig(channels=2, width=3))))
-    said = str(costs)
-    assert said.endswith("1 head × 5 × (1 × 6)\n  → all weights are made: each call hands them on to the next one")
+    message = str(costs)
+    assert message.endswith("1 head × 5 × (1 × 6)\n  → all weights are made: each call hands them on to the next one")
 
 
 def test_the_windows_of_a_long_document_are_one_line() -> None:

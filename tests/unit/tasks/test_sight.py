@@ -27,13 +27,13 @@ from foveate.tasks.sight import traced
 )
 def test_the_refusal_names_what_attends(task: str, config: Any, sizes: tuple[int, ...]) -> None:
     model = config.build(*sizes).eval()
-    with observe(model) as seen:
+    with observe(model) as recording:
         pass
     with pytest.raises(UsageError, match=f"`foveate train {task}` with --set .* trains one that attends") as refused:
-        traced(model, seen, ["a"], "a", attending=import_module(f"foveate.tasks.{task}.use").ATTENDING)
+        traced(model, recording, ["a"], "a", attending=import_module(f"foveate.tasks.{task}.use").ATTENDING)
     assignment = shlex.split(str(refused.value).partition("--set ")[2])[0]
     kind = TASKS[task].side.run_config
     attends = build(kind, assign({}, [assignment])).model.build(*sizes)
-    with observe(attends) as seen:
+    with observe(attends) as recording:
         pass
     assert any("attention" in name for name, _ in attends.named_modules())

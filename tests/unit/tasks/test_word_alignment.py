@@ -26,8 +26,8 @@ def translator(tokeniser: Tokeniser | None = None) -> Translator:
 
 
 def test_labels_are_the_words_and_the_empty_pair_has_none() -> None:
-    found = word_alignments(translator(), PAIRS)
-    assert [(seen.source, seen.target) for (seen,) in found] == [
+    alignments = word_alignments(translator(), PAIRS)
+    assert [(result.source, result.target) for (result,) in alignments] == [
         (("ab", "c"), ("c", "ba", "b")),
         ((), ()),
         (("a", "b", "a"), ("b",)),
@@ -37,10 +37,10 @@ def test_labels_are_the_words_and_the_empty_pair_has_none() -> None:
 
 def test_pieces_of_a_word_are_summed_over_the_source_and_averaged_over_the_target() -> None:
     model = translator()
-    ((seen,),) = word_alignments(model, PAIRS[:1])
+    ((alignment,),) = word_alignments(model, PAIRS[:1])
     (pieces,) = model.align([model.forced("ab c", "c ba b")])
     assert pieces.source == ("a", "b", " ", "c", "</s>")
-    assert seen.weights[1, 1] == pytest.approx(pieces.weights[1:4, 2:4].sum(1).mean(), rel=1e-5)
+    assert alignment.weights[1, 1] == pytest.approx(pieces.weights[1:4, 2:4].sum(1).mean(), rel=1e-5)
 
 
 def test_consuming_is_the_row_after_producing() -> None:
@@ -55,9 +55,9 @@ def test_consuming_is_the_row_after_producing() -> None:
 def test_company_does_not_matter() -> None:
     model = translator()
     together = word_alignments(model, PAIRS)
-    for pair, (seen,) in zip(PAIRS, together, strict=True):
+    for pair, (result,) in zip(PAIRS, together, strict=True):
         ((alone,),) = word_alignments(model, [pair])
-        assert alone.weights == pytest.approx(seen.weights, abs=1e-6)
+        assert alone.weights == pytest.approx(result.weights, abs=1e-6)
 
 
 def test_every_layer_and_head_and_moment_is_named() -> None:

@@ -29,7 +29,7 @@ def task(**settings: object) -> WordVectorsTask:
     return WordVectorsTask(WordVectorsConfig(**defaults | settings), sentences(600))
 
 
-def fitted(made: WordVectorsTask, run: Path) -> WordVectorsTask:
+def fitted(built: WordVectorsTask, run: Path) -> WordVectorsTask:
     settings = TrainConfig(
         steps=150,
         learning_rate=0.03,
@@ -39,29 +39,29 @@ def fitted(made: WordVectorsTask, run: Path) -> WordVectorsTask:
         validate_every=150,
         save_every=150,
     )
-    fit(made, settings, run)
-    return made
+    fit(built, settings, run)
+    return built
 
 
 def test_the_loss_is_that_of_the_paper() -> None:
-    made = task()
+    built = task()
     with torch.no_grad():
-        made.model.near.normal_()
-    batch = made.batch(3)
+        built.model.near.normal_()
+    batch = built.batch(3)
     expected = 0.0
     for number in range(len(batch.near)):
-        word = made.model.pieces[batch.pieces[number]]
-        near, drawn = made.model.near[batch.near[number]], made.model.near[batch.drawn[number]]
+        word = built.model.pieces[batch.pieces[number]]
+        near, drawn = built.model.near[batch.near[number]], built.model.near[batch.drawn[number]]
         expected -= logsigmoid(word @ near) + logsigmoid(-(drawn @ word)).sum()
-    torch.testing.assert_close(made.loss(batch).total, expected, rtol=1e-5, atol=0)
+    torch.testing.assert_close(built.loss(batch).total, expected, rtol=1e-5, atol=0)
 
 
 def test_pairs_stand_near_each_other_in_one_sentence() -> None:
-    made = task()
+    built = task()
     together = {pair for sentence in sentences(600) for pair in (tuple(sentence), tuple(reversed(sentence)))}
-    batch = made.batch(0)
+    batch = built.batch(0)
     for word, near in zip(batch.pieces.tolist(), batch.near.tolist(), strict=True):
-        assert (made.lexicon.words[word], made.lexicon.words[near]) in together
+        assert (built.lexicon.words[word], built.lexicon.words[near]) in together
 
 
 def test_a_batch_is_a_function_of_its_number() -> None:
@@ -76,8 +76,8 @@ def test_frequent_words_are_passed_over() -> None:
     rows = [["the", f"w{number % 50}", "the"] for number in range(2000)]
     shares = []
     for frequent in (1.0, 0.1, 1e-3):
-        made = WordVectorsTask(WordVectorsConfig(min_count=1, frequent=frequent, pairs=20_000), rows)
-        near = np.bincount(made.batch(0).near.numpy())
+        built = WordVectorsTask(WordVectorsConfig(min_count=1, frequent=frequent, pairs=20_000), rows)
+        near = np.bincount(built.batch(0).near.numpy())
         shares.append(near[0] / near.sum())
     assert shares[0] > shares[1] > shares[2]
 

@@ -145,8 +145,8 @@ class ClassifySide(LabellingSide[RowClassifier, Any]):
         return samples
 
     def trial(self, model: RowClassifier) -> str:
-        given = '"…"' if isinstance(model, TextClassifier) else "FILE"
-        return f"{given} --look" if model.attends else given
+        operand = '"…"' if isinstance(model, TextClassifier) else "FILE"
+        return f"{operand} --look" if model.attends else operand
 
     def whole(self, config: ClassifyConfig) -> Any:
         if config.second_column is not None:

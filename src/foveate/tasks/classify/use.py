@@ -110,9 +110,9 @@ class RowClassifier(Looking):
         without attention, DataError as `classify` does.
         """
         read = self.row(text, "The text")
-        seen = observed(self.model, lambda: self._logits([read]))
+        observation = observed(self.model, lambda: self._logits([read]))
         label = self.classify([text])[0].label if self.attends else None
-        return traced(self.model, seen, self.track(text), label=label, attending=ATTENDING)
+        return traced(self.model, observation, self.track(text), label=label, attending=ATTENDING)
 
     @torch.inference_mode()
     def align(self, text: Any) -> Alignment:
@@ -124,9 +124,9 @@ class RowClassifier(Looking):
         row = self.row(text, "The text")
         if not len(row):
             raise UsageError("The text is empty: there is nothing to look at.")
-        with record(self.model.pooling) as seen:
+        with record(self.model.pooling) as recording:
             logits = self.model(Batch.of([row]))
-        weights = seen["attention"].weights()[0, 0].float().numpy()
+        weights = recording["attention"].weights()[0, 0].float().numpy()
         return Alignment.of(self.track(text).labels, [self.labels.names[int(logits.argmax())]], weights)
 
     def predict(self, examples: Sequence[Any]) -> Predicted:
@@ -304,10 +304,10 @@ class GuestClassifier(TextClassifier):
         """
         require_text(text)
         row = self.ids(text, "The text")
-        labels, said = self._labels(row, text), self.classify(text)
-        seen = self_attention(self.model.model, lambda: self._logits([row]), labels)
-        assert seen is not None  # a BERT attends
-        return Alignment.of(labels, [said.label], seen.weights[:1])
+        labels, answer = self._labels(row, text), self.classify(text)
+        alignment = self_attention(self.model.model, lambda: self._logits([row]), labels)
+        assert alignment is not None  # a BERT attends
+        return Alignment.of(labels, [answer.label], alignment.weights[:1])
 
     def _logits(self, rows: list[list[int]]) -> Float[Tensor, "batch labels"]:
         return cast(Tensor, self.model(Batch.of(rows), rows[0][-1]))
@@ -336,11 +336,11 @@ def _linear(tensors: Mapping[str, Tensor], name: str, width: int) -> nn.Linear:
             f"The tensors of {name} have the shapes {tuple(weight.shape)} and {tuple(bias.shape)}, which do not go "
             f"with an encoder of width {width}. Take both files from one folder."
         )
-    made = nn.Linear(weight.shape[1], weight.shape[0])
+    layer = nn.Linear(weight.shape[1], weight.shape[0])
     with torch.no_grad():
-        made.weight.copy_(weight)
-        made.bias.copy_(bias)
-    return made
+        layer.weight.copy_(weight)
+        layer.bias.copy_(bias)
+    return layer
 
 
 def _label_names(config: Mapping[str, Any], count: int) -> Labels:

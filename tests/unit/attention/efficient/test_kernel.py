@@ -102,11 +102,11 @@ def test_large_vectors_neither_overflow_nor_vanish() -> None:
     attention = PerformerAttention(head_dim=64, num_features=32, visibility=causal())
     at = Positions.of(70, 70)
     for size in (1.0, 30.0):
-        seen = attention.explain(size * query, size * key, value)
+        explanation = attention.explain(size * query, size * key, value)
         context = KernelPath().run(attention, size * query, size * key, value, at=at)
-        assert seen.context.isfinite().all()
+        assert explanation.context.isfinite().all()
         assert context.isfinite().all()
-    assert (seen.weights.sum(-1) - 1).abs().max() < 1e-5
+    assert (explanation.weights.sum(-1) - 1).abs().max() < 1e-5
 
 
 def test_the_fast_form_refuses_what_it_cannot_sum_and_the_other_takes_over() -> None:
@@ -162,8 +162,8 @@ def test_shared_keys_serve_groups_of_heads() -> None:
 def test_key_features_can_be_kept() -> None:
     query, key = torch.randn(2, 1, 2, 5, 8, dtype=torch.float64)
     for attention in (LinearAttention(), PerformerAttention(head_dim=8, num_features=8).double()):
-        kept = attention.run(query, key, key, key_features=attention.key_features(key))
-        torch.testing.assert_close(kept, attention.run(query, key, key))
+        one = attention.run(query, key, key, key_features=attention.key_features(key))
+        torch.testing.assert_close(one, attention.run(query, key, key))
 
 
 def test_no_features_are_refused() -> None:

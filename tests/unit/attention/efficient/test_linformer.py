@@ -17,9 +17,9 @@ def unmixed(length: int) -> LinformerAttention:
 
 def test_with_the_identity_it_is_full_attention() -> None:
     query, key, value = torch.randn(3, 2, 2, 6, 4, dtype=torch.float64)
-    seen, full = unmixed(6).explain(query, key, value), Attention().explain(query, key, value)
-    torch.testing.assert_close(seen.weights, full.weights)
-    torch.testing.assert_close(seen.context, full.context)
+    explanation, full = unmixed(6).explain(query, key, value), Attention().explain(query, key, value)
+    torch.testing.assert_close(explanation.weights, full.weights)
+    torch.testing.assert_close(explanation.context, full.context)
     torch.testing.assert_close(unmixed(6).run(query, key, value), full.context)
 
 
@@ -56,10 +56,10 @@ def test_a_longer_sequence_is_refused_but_longer_padding_is_not() -> None:
 def test_an_example_without_keys_sees_nothing() -> None:
     attention = LinformerAttention(max_length=4, projected_length=2, visibility=padding())
     x = torch.randn(2, 1, 3, 8)
-    seen = attention.explain(x, x, x, at=Positions.of(3, 3, key_lengths=torch.tensor([0, 2])))
-    assert (seen.weights[0] == 0).all()
-    assert (seen.context[0] == 0).all()
-    assert (seen.weights[1] > 0).all()
+    explanation = attention.explain(x, x, x, at=Positions.of(3, 3, key_lengths=torch.tensor([0, 2])))
+    assert (explanation.weights[0] == 0).all()
+    assert (explanation.context[0] == 0).all()
+    assert (explanation.weights[1] > 0).all()
 
 
 def test_cost_does_not_grow_with_the_square_of_the_length() -> None:

@@ -42,16 +42,16 @@ def test_rounds_are_merged_as_in_the_paper() -> None:
     rounds = 3
     attention = ReformerAttention(head_dim=4, buckets=4, rounds=rounds, chunk=32).double()
     x, value = torch.randn(2, 1, 1, 12, 4, dtype=torch.float64)
-    seen = []
+    calls = []
     for index in range(rounds):
         single = ReformerAttention(head_dim=4, buckets=4, rounds=1, chunk=32).double()
         single.rotation.copy_(attention.rotation[index : index + 1])
-        seen.append(single.explain(x, x, value).visible)
-    times = torch.stack(seen).sum(0)
+        calls.append(single.explain(x, x, value).visible)
+    times = torch.stack(calls).sum(0)
     unit = torch.nn.functional.normalize(x, dim=-1)
     scores = x @ unit.mT / 2 - 1e5 * torch.eye(12, dtype=torch.float64)
     parts = []
-    for visible in seen:
+    for visible in calls:
         masked = (scores - times.clamp(min=1).log()).masked_fill(~visible, -torch.inf)
         parts.append((masked.logsumexp(-1), masked.softmax(-1) @ value))
     whole = torch.stack([z for z, _ in parts]).logsumexp(0)
@@ -62,11 +62,11 @@ def test_rounds_are_merged_as_in_the_paper() -> None:
 
 def test_more_rounds_see_more() -> None:
     x = torch.randn(1, 1, 64, 8)
-    seen = [
+    result = [
         int(ReformerAttention(head_dim=8, buckets=8, rounds=rounds, chunk=8).explain(x, x, x).visible.sum())
         for rounds in (1, 2, 4)
     ]
-    assert seen[0] < seen[1] < seen[2]
+    assert result[0] < result[1] < result[2]
 
 
 def test_a_later_token_does_not_move_the_chunks_of_earlier_ones() -> None:

@@ -79,14 +79,14 @@ def test_keys_of_very_different_lengths_neither_overflow_nor_are_washed_out(size
     attention = PerformerAttention(head_dim=64, num_features=32, visibility=causal())
     query, key, value = torch.randn(3, 1, 2, 10, 64)
     key = key * torch.tensor(sizes).repeat_interleave(5)[:, None]
-    seen = attention.explain(query, key, value).context
+    explanation = attention.explain(query, key, value).context
     past = summed(attention, key[:, :, :0], value[:, :, :0])
     for time in range(10):
         now = slice(time, time + 1)
         past = past.and_then(key[:, :, now], value[:, :, now])
-        torch.testing.assert_close(past.context(query[:, :, now]), seen[:, :, now], atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(past.context(query[:, :, now]), explanation[:, :, now], atol=1e-4, rtol=1e-4)
     path = KernelPath().run(attention, query, key, value, at=Positions.of(10, 10))
-    torch.testing.assert_close(path, seen, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(path, explanation, atol=1e-4, rtol=1e-4)
 
 
 def test_in_bfloat16_sums_are_kept_in_float32() -> None:
@@ -94,10 +94,10 @@ def test_in_bfloat16_sums_are_kept_in_float32() -> None:
     x = torch.randn(1, 1, 3000, DIM, dtype=torch.bfloat16)
     past = summed(attention, x, x)
     assert past.total.dtype == torch.float32
-    found = past.context(x[:, :, -1:])
-    assert found.dtype == torch.bfloat16
+    result = past.context(x[:, :, -1:])
+    assert result.dtype == torch.bfloat16
     exact = attention.double().explain(x.double(), x.double(), x.double()).context[:, :, -1:]
-    assert (found.double() - exact).abs().max() < 0.01
+    assert (result.double() - exact).abs().max() < 0.01
 
 
 @pytest.mark.parametrize("rule", [padding(), causal() & window(left=2, right=0), causal() & summary(block=2, count=1)])

@@ -24,8 +24,8 @@ def test_a_sorting_that_is_a_permutation_is_attention_to_two_blocks() -> None:
         attention.sorting.copy_(-torch.eye(2))  # the other block, because its summary is the opposite
     key = torch.tensor([[3.0, 0], [3, 0], [-3, 0], [-3, 0]], dtype=torch.float64)[None, None]
     query, value = torch.randn(2, 1, 1, 4, 2, dtype=torch.float64)
-    seen = attention.explain(query, key, value)
-    torch.testing.assert_close(seen.context, Attention().run(query, key, value))
+    explanation = attention.explain(query, key, value)
+    torch.testing.assert_close(explanation.context, Attention().run(query, key, value))
 
 
 def test_blocks_are_neighbours() -> None:

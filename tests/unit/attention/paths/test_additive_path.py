@@ -210,8 +210,8 @@ def test_blocks_of_queries_give_what_one_piece_gives(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("rest", [{}, {"normaliser": Softmax(temperature=0.5)}, {"bias": lambda at: -0.1 * at.key}])
-@pytest.mark.parametrize("kept", [False, True])
-def test_a_step_that_sees_where_the_last_one_looked_runs_on_the_kernel(kept: bool, rest: dict[str, object]) -> None:
+@pytest.mark.parametrize("copy", [False, True])
+def test_a_step_that_sees_where_the_last_one_looked_runs_on_the_kernel(copy: bool, rest: dict[str, object]) -> None:
     if not served():
         return
     torch.manual_seed(0)
@@ -226,14 +226,14 @@ def test_a_step_that_sees_where_the_last_one_looked_runs_on_the_kernel(kept: boo
     leaves = [*(tensor.requires_grad_() for tensor in leaves), at.previous, *score.parameters()]
 
     def outcome(way: Callable[..., tuple[Tensor, Tensor]]) -> list[Tensor]:
-        features = score.key_features(key) if kept else None
+        features = score.key_features(key) if copy else None
         context, weights = way(site, *leaves[:3], at=at, key_features=features)
         loss = context.square().sum() + (weights * torch.arange(9)).sum()
         return [context, weights, *torch.autograd.grad(loss, leaves)]
 
     def whole(*args: object, **rest: object) -> tuple[Tensor, Tensor]:
-        seen = materialise(*args, **rest)
-        return seen.context, seen.weights
+        result = materialise(*args, **rest)
+        return result.context, result.weights
 
     assert additive_cpu.looked_back(site, *leaves[:3], at=at, key_features=None) is not None
     for one, other in zip(outcome(Attention.step), outcome(whole), strict=True):

@@ -33,16 +33,16 @@ FLOAT, HALF = torch.float32, torch.bfloat16
 def test_every_path_trains_under_autocast(path: Path, rule: object, bias: object, dtypes: tuple) -> None:
     torch.manual_seed(0)
     exact = [torch.randn(2, 2, 9, 8, requires_grad=True) for _ in range(3)]
-    given = [tensor.detach().to(dtype).requires_grad_() for tensor, dtype in zip(exact, dtypes, strict=True)]
+    leaves = [tensor.detach().to(dtype).requires_grad_() for tensor, dtype in zip(exact, dtypes, strict=True)]
     attention, at = Attention(visibility=rule, bias=bias), Positions.of(9, 9, key_lengths=torch.tensor([9, 5]))
-    if not path.refuses(attention, *given[:2], at):
+    if not path.refuses(attention, *leaves[:2], at):
         with torch.autocast("cpu", HALF):
-            context = path.run(attention, *given, at=at, key_features=None, dropout=0.0)
+            context = path.run(attention, *leaves, at=at, key_features=None, dropout=0.0)
         context.float().square().sum().backward()
         reference = attention.explain(*exact, at=at).context
         reference.square().sum().backward()
         assert torch.allclose(context.float(), reference, atol=0.05)
-        for ours, theirs in zip(given, exact, strict=True):
+        for ours, theirs in zip(leaves, exact, strict=True):
             assert ours.grad.dtype == ours.dtype
             assert torch.allclose(ours.grad.float(), theirs.grad, atol=0.15, rtol=0.1)
 
@@ -70,13 +70,13 @@ def test_graphs_answer_autocast_in_the_type_of_explain(config: object, normalise
     torch.manual_seed(0)
     graph = edges(torch.randint(0, 30, (2, 70))) & padding()
     attention = Attention(config.build(query_dim=8, key_dim=8), visibility=graph, normaliser=normaliser)
-    given = [torch.randn(2, 1, 30, 8).to(dtype).requires_grad_() for dtype in dtypes]
+    leaves = [torch.randn(2, 1, 30, 8).to(dtype).requires_grad_() for dtype in dtypes]
     at = Positions.of(30, 30, key_lengths=torch.tensor([30, 20]))
     with torch.autocast("cpu", HALF):
-        exact = attention.explain(*given, at=at).context
+        exact = attention.explain(*leaves, at=at).context
         for path in (EdgesPath(), MaterialisedPath(), ChunkedPath()):
-            context = path.run(attention, *given, at=at, key_features=None, dropout=0.0)
+            context = path.run(attention, *leaves, at=at, key_features=None, dropout=0.0)
             assert context.dtype == exact.dtype == HALF
             assert torch.allclose(context.float(), exact.float(), atol=0.08)
-    gradients = torch.autograd.grad(context.float().square().sum(), given)
+    gradients = torch.autograd.grad(context.float().square().sum(), leaves)
     assert [gradient.dtype for gradient in gradients] == list(dtypes)

@@ -125,9 +125,9 @@ def test_a_bias_that_learns_gets_its_gradient() -> None:
 
 def test_weights_too_many_to_keep_are_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     attention, inputs, at = case(8, window(left=3, right=2) & padding(), ScaledDot())
-    kept = outcome(attention, inputs, at, BandedPath(tile=4))
+    copy = outcome(attention, inputs, at, BandedPath(tile=4))
     monkeypatch.setattr(fused, "KEPT", 0)
-    for one, other in zip(kept, outcome(attention, inputs, at, BandedPath(tile=4)), strict=True):
+    for one, other in zip(copy, outcome(attention, inputs, at, BandedPath(tile=4)), strict=True):
         torch.testing.assert_close(one, other, atol=1e-13, rtol=0)
 
 
@@ -142,10 +142,10 @@ def test_examples_that_look_at_different_places_gather_their_own_keys() -> None:
             visibility=around(left=5, right=5) & padding(),
             reweight=Gaussian(sigma=6**0.5),
         ).double()
-        seen = []
-        attention.score = Watched(attention.score, seen)
+        calls = []
+        attention.score = Watched(attention.score, calls)
         context = BandedPath().run(attention, *inputs, at=at)
-        assert seen == [12]
+        assert calls == [12]
         torch.testing.assert_close(context, attention.explain(*inputs, at=at).context, atol=1e-12, rtol=0)
 
 
@@ -184,21 +184,21 @@ def test_heads_that_look_at_different_places_gather_their_own_keys(
             visibility=around(left=5, right=5) & padding(),
             reweight=Gaussian(sigma=6**0.5),
         ).double()
-        path, seen = BandedPath(), []
+        path, calls = BandedPath(), []
         expected = outcome(attention, inputs, at, None)
         for got, exact in zip(outcome(attention, inputs, at, path), expected, strict=True):
             torch.testing.assert_close(got, exact, atol=1e-12, rtol=0)
-        attention.score = Watched(attention.score, seen)
+        attention.score = Watched(attention.score, calls)
         path.run(attention, *inputs, at=at)
-        assert seen == [12]
+        assert calls == [12]
 
 
 class Watched(nn.Module):
     """Notes how many keys it was given."""
 
-    def __init__(self, score: object, seen: list[int]) -> None:
+    def __init__(self, score: object, result: list[int]) -> None:
         super().__init__()
-        self.score, self.seen = score, seen
+        self.score, self.seen = score, result
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
         self.seen.append(key.shape[2])
@@ -230,8 +230,8 @@ def test_dropout_falls_on_weights() -> None:
     torch.manual_seed(0)
     x, value = (part.expand(4000, 1, 12, -1) for part in (torch.randn(1, 1, 12, 4), torch.eye(12)))
     attention, path = Attention(visibility=window(left=2, right=0)), BandedPath(tile=5)
-    kept = path.run(attention, x, x, value, at=Positions.of(12, 12), dropout=0.5).mean(0)
-    torch.testing.assert_close(kept, attention.explain(x, x, value).weights[0], atol=0.05, rtol=0)
+    one = path.run(attention, x, x, value, at=Positions.of(12, 12), dropout=0.5).mean(0)
+    torch.testing.assert_close(one, attention.explain(x, x, value).weights[0], atol=0.05, rtol=0)
 
 
 def test_one_sided_rules_run_in_tiles_a_head_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,9 +75,9 @@ def test_dropped_weights_are_the_same_on_the_way_back() -> None:
     x = torch.randn(2, 2, 7, 4)
     value = torch.eye(7).expand(2, 2, 7, 7).clone().requires_grad_()
     torch.manual_seed(3)
-    kept = PATH.run(Attention(), x, x, value, at=Positions.of(7, 7), key_features=None, dropout=0.5)
-    (grad,) = torch.autograd.grad(kept.sum(), value)
-    torch.testing.assert_close(grad[..., 0], kept.detach().sum(2), atol=1e-6, rtol=0)
+    one = PATH.run(Attention(), x, x, value, at=Positions.of(7, 7), key_features=None, dropout=0.5)
+    (grad,) = torch.autograd.grad(one.sum(), value)
+    torch.testing.assert_close(grad[..., 0], one.detach().sum(2), atol=1e-6, rtol=0)
 
 
 def test_gumbel_noise_is_the_same_on_the_way_back() -> None:
@@ -97,9 +97,9 @@ def test_draws_are_made_whole_and_told_of_once() -> None:
         site, at = Attention(score, normaliser=Hard(mode="sample", expectation=0.5)), Positions.of(7, 7)
         assert PATH.refuses(site, query, key, at) == [f"{site.normaliser} draws for all queries at once"]
         assert not PATH.refuses(site, query[:, :, :1], key, Positions.of(1, 7))
-        with choices() as made:
+        with choices() as taken:
             site.run(query, key, key, at=at).sum().backward()
-        assert [choice.entropy.shape for choice in made] == [(2, 2, 7)]
+        assert [choice.entropy.shape for choice in taken] == [(2, 2, 7)]
         assert not PATH.refuses(site.eval(), query, key, at)
 
 

@@ -96,17 +96,17 @@ def test_weights_come_in_the_callers_order_and_self_loops_after_them() -> None:
     for seed in range(60):
         attention, (query, key, value), at, graph = case(seed)
         dense = attention.explain(query, key, value, at=at).weights
-        seen = edge_weights(attention, query, key, at=at)
-        assert torch.equal(seen.edges[:, : graph.shape[1]], graph)
-        assert not seen.added[: graph.shape[1]].any()
-        assert seen.added[graph.shape[1] :].all()
-        assert (seen.edges[0, seen.added] == seen.edges[1, seen.added]).all()
+        result = edge_weights(attention, query, key, at=at)
+        assert torch.equal(result.edges[:, : graph.shape[1]], graph)
+        assert not result.added[: graph.shape[1]].any()
+        assert result.added[graph.shape[1] :].all()
+        assert (result.edges[0, result.added] == result.edges[1, result.added]).all()
         first = int(at.query[0, 0, 0, 0])
-        for column, (source, target) in enumerate(seen.edges.T.tolist()):
+        for column, (source, target) in enumerate(result.edges.T.tolist()):
             row = target - first
             inside = 0 <= row < dense.shape[2] and source < dense.shape[3]
             exact = dense[:, :, row, source] if inside else torch.zeros(dense.shape[:2]).double()
-            torch.testing.assert_close(seen.weights[:, :, column], exact, atol=1e-13, rtol=0)
+            torch.testing.assert_close(result.weights[:, :, column], exact, atol=1e-13, rtol=0)
 
 
 def test_graph_attention_networks_by_their_formula() -> None:
@@ -249,8 +249,8 @@ def test_a_bias_that_tells_examples_apart_is_that_of_each_edge_however_many_ther
     for batch, heads in ((1, 1), (2, 1), (3, 2)):
         index = torch.randint(0, nodes, (2, number))
         index[1, : number // 4] = 7  # a hub
-        given: dict[str, torch.nn.Module] = {part: bias(batch, heads, nodes)}
-        attention = Attention(Dot(), visibility=edges(index) & padding(), normaliser=Sigmoid(), **given).double()
+        tensors: dict[str, torch.nn.Module] = {part: bias(batch, heads, nodes)}
+        attention = Attention(Dot(), visibility=edges(index) & padding(), normaliser=Sigmoid(), **tensors).double()
         lengths = torch.randint(1, nodes, (batch,))
         for at in (Positions.of(nodes, nodes), Positions.of(nodes, nodes, key_lengths=lengths)):
             inputs = [torch.randn(batch, heads, nodes, 4).double() for _ in range(3)]
@@ -259,18 +259,18 @@ def test_a_bias_that_tells_examples_apart_is_that_of_each_edge_however_many_ther
             ):
                 torch.testing.assert_close(got, exact, atol=1e-12, rtol=0)
             dense = attention.explain(*inputs, at=at).weights
-            seen = edge_weights(attention, inputs[0], inputs[1], at=at)
-            torch.testing.assert_close(seen.weights, dense[:, :, index[1], index[0]], atol=1e-12, rtol=0)
+            result = edge_weights(attention, inputs[0], inputs[1], at=at)
+            torch.testing.assert_close(result.weights, dense[:, :, index[1], index[0]], atol=1e-12, rtol=0)
 
 
 def test_a_bias_that_judges_pairs_is_asked_once_and_one_that_does_not_about_few_more_pairs_than_there_are() -> None:
-    nodes, asked = 4096, []
+    nodes, calls = 4096, []
 
     class Counted:
         by_pair = False
 
         def __call__(self, at: Positions) -> Tensor:
-            asked.append(at.query.shape[0] * at.query.shape[2] * at.key.shape[3])
+            calls.append(at.query.shape[0] * at.query.shape[2] * at.key.shape[3])
             return -0.1 * (at.query - at.key).abs().double()
 
     near = (torch.arange(nodes).repeat_interleave(4) + torch.tensor([-2, -1, 0, 1]).repeat(nodes)).clamp(0, nodes - 1)
@@ -278,8 +278,8 @@ def test_a_bias_that_judges_pairs_is_asked_once_and_one_that_does_not_about_few_
     attention, x = Attention(Dot(), visibility=edges(index), bias=Counted()), torch.randn(1, 1, nodes, 4).double()
     at = Positions.of(nodes, nodes)
     context = EdgesPath().run(attention, x, x, x, at=at)
-    assert sum(asked) < 80 * index.shape[1]
-    asked.clear()
+    assert sum(calls) < 80 * index.shape[1]
+    calls.clear()
     Counted.by_pair = True
     torch.testing.assert_close(EdgesPath().run(attention, x, x, x, at=at), context)
-    assert len(asked) == 1
+    assert len(calls) == 1

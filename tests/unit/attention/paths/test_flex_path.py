@@ -46,11 +46,11 @@ def test_it_refuses_what_it_cannot_do() -> None:
 
 @pytest.mark.usefixtures("unchecked")
 def test_blocks_of_a_rule_that_reads_what_may_change_are_made_for_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = []
-    monkeypatch.setattr(flex, "_made_mask", lambda rule, at, batch: made.append(str(rule)))
+    calls = []
+    monkeypatch.setattr(flex, "_made_mask", lambda rule, at, batch: calls.append(str(rule)))
     x, at = torch.zeros(1, 1, 257, 16), Positions.of(257, 257)
     for rule in (predicate(lambda at: at.key % 2 == 0), window(left=3, right=0)):
         for _ in range(2):
             flex._block_mask(Attention(visibility=rule), x, at)
     flex._kept_mask.cache_clear()
-    assert made == ["predicate(<lambda>)"] * 2 + ["window(left=3, right=0)"]
+    assert calls == ["predicate(<lambda>)"] * 2 + ["window(left=3, right=0)"]

@@ -70,11 +70,11 @@ def test_they_compile_for_gpus_with_one_reciprocal_for_two_terms(tmp_path: Path)
     """A thread's loop takes as many reciprocals as the thread has pairs; each iteration is two hidden units or keys.
     Graph attention takes none.
     """
-    told = told_by("triton_compiled.py", tmp_path, interpret=False)
-    assert bool(told) == HAS_TRITON
-    assert {name: answer for name, answer in told.items() if answer["shared"] > 99 * 1024} == {}
-    wanted = {name: 0 if name.startswith("graph") else answer["pairs"] for name, answer in told.items()}
-    assert {name: answer["reciprocals"] for name, answer in told.items()} == wanted
+    reply = told_by("triton_compiled.py", tmp_path, interpret=False)
+    assert bool(reply) == HAS_TRITON
+    assert {name: answer for name, answer in reply.items() if answer["shared"] > 99 * 1024} == {}
+    expected = {name: 0 if name.startswith("graph") else answer["pairs"] for name, answer in reply.items()}
+    assert {name: answer["reciprocals"] for name, answer in reply.items()} == expected
 
 
 def test_what_the_kernels_cannot_do_is_refused_with_a_reason() -> None:
@@ -95,10 +95,10 @@ def test_what_the_kernels_cannot_do_is_refused_with_a_reason() -> None:
 
 def test_windows_and_padding_need_no_mask_of_all_pairs() -> None:
     at = Positions.of(5, 5, key_lengths=torch.tensor([5, 2]))
-    seen = additive_triton.seen_under(causal() & window(left=2, right=1) & padding(), at)
-    assert (seen.left, seen.right) == (2, 0)
-    assert seen.mask is not None
-    assert seen.mask.shape == (2, 1, 1, 5)
+    result = additive_triton.seen_under(causal() & window(left=2, right=1) & padding(), at)
+    assert (result.left, result.right) == (2, 0)
+    assert result.mask is not None
+    assert result.mask.shape == (2, 1, 1, 5)
     assert additive_triton.seen_under(padding(), at).query_at is None
     general = additive_triton.seen_under(causal() & ~window(left=1, right=0), at)
     assert general.mask is not None

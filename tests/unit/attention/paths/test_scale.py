@@ -18,12 +18,12 @@ def test_a_scale_may_be_zero_or_negative(path: Path, scale: float, dtype: torch.
             plain = None if bias is None else (lambda at, bias=bias: bias(at).float())
             attention = Attention(ScaledDot(scale=scale), visibility=rule, bias=plain)
             for _ in range(6):
-                given = [torch.randn(3, 2, 7, 48).to(dtype).requires_grad_() for _ in range(3)]
+                leaves = [torch.randn(3, 2, 7, 48).to(dtype).requires_grad_() for _ in range(3)]
                 at = Positions.of(7, 7)
-                if path.refuses(attention, *given[:2], at):
+                if path.refuses(attention, *leaves[:2], at):
                     continue
                 torch.full((3, 2, 7, 48), torch.nan).to(dtype)  # what freed memory may hold
-                context = path.run(attention, *given, at=at, key_features=None, dropout=0.0)
-                exact = attention.explain(*(part.double() for part in given), at=at).context
+                context = path.run(attention, *leaves, at=at, key_features=None, dropout=0.0)
+                exact = attention.explain(*(part.double() for part in leaves), at=at).context
                 torch.testing.assert_close(context.double(), exact, atol=6e-2, rtol=0)
-                assert all(grad.isfinite().all() for grad in torch.autograd.grad(context.sum(), given))
+                assert all(grad.isfinite().all() for grad in torch.autograd.grad(context.sum(), leaves))

@@ -17,7 +17,7 @@ from foveate.attention.paths.pairwise_triton import Seen
 
 DATA_CENTRE = (80, 90)
 """Compute capabilities: A100, and H100 or H200."""
-told: dict[str, dict[str, int]] = {}
+answer: dict[str, dict[str, int]] = {}
 
 
 class AbsentGPU:
@@ -44,9 +44,9 @@ class Compiling(pairwise_triton._Call):
             done = kernel.warmup(*arguments, **constants, num_warps=warps, grid=(tiles * self.grid_heads,))
             assert done.asm["cubin"]
             pairs = constants["ROWS"] * constants.get("COLUMNS", constants.get("UNITS", 0)) // (32 * warps)
-            found = {"shared": done.metadata.shared, "pairs": pairs}
-            found["reciprocals"] = done.asm["ptx"].count("rcp.approx.ftz.f32")
-            told[f"{self.case}, {kernel.__name__}, sm_{AbsentGPU.capability}"] = found
+            result = {"shared": done.metadata.shared, "pairs": pairs}
+            result["reciprocals"] = done.asm["ptx"].count("rcp.approx.ftz.f32")
+            answer[f"{self.case}, {kernel.__name__}, sm_{AbsentGPU.capability}"] = result
 
         return launch
 
@@ -65,16 +65,16 @@ def main() -> None:
     pairwise_triton._Call = Compiling
     pairwise_triton.BLOCKS_WANTED = 0
     at = Positions.of(70, 70, key_lengths=torch.tensor([70, 3]))
-    seen, bias = Seen(at.real, at.query, at.key, 2, 0), Alibi(2)(at)
+    result, bias = Seen(at.real, at.query, at.key, 2, 0), Alibi(2)(at)
     for capability in DATA_CENTRE:
         AbsentGPU.capability = capability
-        compile_for("a window, padding and a bias", (2, 2, 70, 70, 64, 64), sight=seen, bias=bias)
+        compile_for("a window, padding and a bias", (2, 2, 70, 70, 64, 64), sight=result, bias=bias)
         compile_for("wide values", (1, 1, 64, 64, 64, 256))
         compile_for("wide bfloat16 values", (1, 1, 64, 64, 64, 256), torch.bfloat16)
     compile_for("values wider than a tile", (1, 1, 64, 64, 64, 300))
-    compile_for("graph attention", (2, 2, 70, 70, 64, 64), sight=seen, leak=0.2)
+    compile_for("graph attention", (2, 2, 70, 70, 64, 64), sight=result, leak=0.2)
     compile_for("one of everything", (1, 1, 1, 1, 1, 1))
-    print(json.dumps(told))
+    print(json.dumps(answer))
 
 
 if __name__ == "__main__":

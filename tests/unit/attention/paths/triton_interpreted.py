@@ -44,8 +44,8 @@ def outcome(attention: Attention, tensors: list[Tensor], at: Positions, explaine
     else:
         context = additive_triton.context(attention, *tensors, at=at, key_features=None, dropout=0.0)
     direction = torch.linspace(-1, 1, context.numel()).view_as(context).to(context.dtype)
-    wanted = [*tensors, *attention.parameters()]
-    return [context.detach(), *torch.autograd.grad((context * direction).sum(), wanted)]
+    expected = [*tensors, *attention.parameters()]
+    return [context.detach(), *torch.autograd.grad((context * direction).sum(), expected)]
 
 
 def compared(
@@ -211,9 +211,9 @@ def kept_key_features_give_the_same() -> float:
     attention, (query, key, value) = site(padding()), inputs(3, 2, 2, 9, 9, 4)
     at, rest = Positions.of(9, 9, key_lengths=torch.tensor([9, 3, 0])), {"dropout": 0.0}
     features = attention.key_features(key)
-    kept = additive_triton.context(attention, query, key, value, at=at, key_features=features, **rest)
-    made = additive_triton.context(attention, query, key, value, at=at, key_features=None, **rest)
-    return float((kept - made).abs().max()) / 1e-6
+    one = additive_triton.context(attention, query, key, value, at=at, key_features=features, **rest)
+    built = additive_triton.context(attention, query, key, value, at=at, key_features=None, **rest)
+    return float((one - built).abs().max()) / 1e-6
 
 
 def dropped_weights_are_dropped() -> float:
@@ -235,9 +235,9 @@ def second_derivatives_are_explain_s() -> float:
             context = attention.explain(*tensors, at=at).context
         else:
             context = additive_triton.context(attention, *tensors, at=at, key_features=None, dropout=0.0)
-        wanted = [*tensors, *attention.parameters()]
-        first = torch.autograd.grad(context.sin().sum(), wanted, create_graph=True)
-        answers.append(torch.autograd.grad(sum(slope.square().sum() for slope in first), wanted))
+        expected = [*tensors, *attention.parameters()]
+        first = torch.autograd.grad(context.sin().sum(), expected, create_graph=True)
+        answers.append(torch.autograd.grad(sum(slope.square().sum() for slope in first), expected))
     return max(float((one - other).abs().max()) for one, other in zip(*answers, strict=True)) / 1e-3
 
 
@@ -262,7 +262,7 @@ def extremes() -> Cases:
 
 
 def promises() -> Cases:
-    kept = (
+    one = (
         hidden_things_do_not_leak,
         hidden_things_do_not_leak_into_graph_attention,
         a_value_that_is_no_number_reaches_those_who_see_it,
@@ -275,15 +275,15 @@ def promises() -> Cases:
         no_keys_and_no_queries_are_no_error,
         the_check_is_passed_where_there_are_no_gradients_and_in_autocast,
     )
-    return {case.__name__.replace("_", " "): case for case in kept}
+    return {case.__name__.replace("_", " "): case for case in one}
 
 
 def main() -> None:
     torch.set_num_threads(1)
-    told = {"unavailable": pairwise_triton.unavailable(torch.device("cpu"))}
+    answer = {"unavailable": pairwise_triton.unavailable(torch.device("cpu"))}
     for group in (rules, shapes, parts, extremes, promises):
-        told[group.__name__] = {name: case() for name, case in group().items()}
-    print(json.dumps(told))
+        answer[group.__name__] = {name: case() for name, case in group().items()}
+    print(json.dumps(answer))
 
 
 if __name__ == "__main__":

@@ -117,11 +117,11 @@ def test_a_record_shows_a_random_rule_tile_by_tile() -> None:
     torch.manual_seed(0)
     attention, x = Attention(visibility=bigbird(block=2, random=1) & padding()), torch.randn(2, 1, 13, 4)
     at = Positions.of(13, 13, key_lengths=torch.tensor([13, 6]))
-    with record(attention) as seen:
+    with record(attention) as recording:
         attention.run(x, x, x, at=at)
     weights = attention.explain(x, x, x, at=at).weights
     rows, columns = slice(3, 9), slice(5, 12)
-    torch.testing.assert_close(seen.records[0].weights(rows, columns), weights[:, :, rows, columns])
+    torch.testing.assert_close(recording.records[0].weights(rows, columns), weights[:, :, rows, columns])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What is no rule, or no number of a rule, is refused in one sentence: neither cut off nor guessed."""
+"""Invalid rules and invalid numbers of rules are refused in one sentence: neither cut off nor guessed."""
 
 import math
 from collections.abc import Callable
@@ -106,7 +106,7 @@ def test_rules_are_not_joined_by_words(unchecked: None) -> None:
         (lambda: predicate(causal()), "`function` is causal(). Give a function of positions"),
         (lambda: Visibility.parse(MASK), "`text` is a tensor of shape (5, 5). A rule is parsed from the code"),
     ],
-    ids=lambda given: given if isinstance(given, str) else "",
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_is_no_number_of_a_rule_is_refused(unchecked: None, make: Callable[[], Any], says: str) -> None:
     with pytest.raises(TypeError) as refused:
@@ -126,7 +126,7 @@ def test_what_is_no_number_of_a_rule_is_refused(unchecked: None, make: Callable[
         (lambda: edges([2, 0, 1], pointers=[1, 2, 3, 4]), "Pointers are [1, 2, 3, 4], but `index` has shape (3,)"),
         (lambda: Visibility.parse("window(left='3', right=0)"), "\"window(left='3', right=0)\" cannot be read"),
     ],
-    ids=lambda given: given if isinstance(given, str) else "",
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_numbers_that_a_rule_cannot_have_are_refused(unchecked: None, make: Callable[[], Any], says: str) -> None:
     with pytest.raises(ValueError, match=r"\S") as refused:
