@@ -124,9 +124,9 @@ RULES = (
             and ((call.light and call.training) or not call.masked)
         ),
     ),
-    Rule("short", 1.8, f"up to {FEW} keys, one kernel reads only what is visible", lambda call: call.few),
+    Rule("short", 1.8, f"up to {FEW} keys, one kernel computes everything", lambda call: call.few),
     Rule("additive", 24, "one kernel sums the hidden units of each pair, without a tensor of them"),
-    Rule("sdpa", 1.2, "few pairs take less time than several calls of torch", lambda call: call.small),
+    Rule("sdpa", 1.2, "so few pairs take less time in one call of torch than in several", lambda call: call.small),
     Rule(
         "flex",
         None,
@@ -137,13 +137,13 @@ RULES = (
     Rule(
         "tiled",
         1.2,
-        "about half of the pairs are hidden, and torch's kernel reads them, or has slow gradients in bfloat16",
+        "tiles leave out half of the pairs, which torch's kernel does not",
         lambda call: call.halved and not call.amx and (call.masked or (call.light and call.training)),
     ),
     Rule(
         "product",
         1.6,
-        "gradients of few queries are faster as plain products",
+        "up to 128 queries, gradients are faster as plain products",
         lambda call: call.training and call.queries <= 128 and call.fits,
     ),
     Rule(
@@ -155,17 +155,18 @@ RULES = (
     Rule(
         "product",
         1.4,
-        f"up to {FEW} keys, products are faster than torch's kernel with a mask",
+        f"up to {FEW} keys, products take less time than torch's kernel",
         lambda call: call.few and call.fits and not call.slow_products,
     ),
     Rule("sdpa", 1.4, "torch's kernel keeps no scores"),
     Rule("tiled", None, "pairs that nobody sees are left out", lambda call: not call.few),
-    Rule("materialised", 1.2, "all weights are small", lambda call: call.fits),
-    Rule("chunked", None, "all weights at once would take too much memory"),
+    Rule("materialised", 1.2, f"all scores fit into {ROOM >> 20} MiB", lambda call: call.fits),
+    Rule("chunked", None, f"all scores at once would take more than {ROOM >> 20} MiB"),
     Rule("materialised", None, "it accepts every attention"),
 )
 OWN = "it was added for such attentions, and accepts"
 REST = "no rule names another path that accepts"
+ONLY = "no other path was given"
 
 
 def choose(
@@ -183,6 +184,8 @@ def choose(
         pays = getattr(path, "pays", _always)
         if type(path) not in SHIPPED and accepts(path) and pays(formula, query, key, at):
             return Choice(path, OWN)
+    if len(paths) == 1 and accepts(paths[0]):
+        return Choice(paths[0], ONLY)
     named, call = {path.name: path for path in paths}, Call(formula, query, key, at, training=training)
     for rule in RULES:
         if rule.path in named and rule.applies(call) and accepts(named[rule.path]):

@@ -94,7 +94,7 @@ def test_a_plan_says_which_path_runs_and_why_the_others_do_not() -> None:
     ]
     additive = Attention(AdditiveConfig().build(query_dim=8, key_dim=8), visibility=padding(), paths=three)
     assert str(additive.plan(x, x)) == (
-        "materialised (Additive + padding() + Softmax; all weights are small; "
+        "materialised (Additive + padding() + Softmax; all scores fit into 512 MiB; "
         "product refused: Additive is not a dot product; "
         "sdpa refused: Additive is not a dot product)"
     )

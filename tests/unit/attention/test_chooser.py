@@ -25,7 +25,7 @@ from foveate.attention import (
     predicate,
     window,
 )
-from foveate.attention.chooser import OWN, REST, RULES, Call
+from foveate.attention.chooser import ONLY, OWN, RULES, Call
 from foveate.attention.paths import BandedPath, FlexPath, MaterialisedPath, SDPAPath
 from foveate.attention.paths.pairwise_cpp import unavailable
 
@@ -61,11 +61,11 @@ CASES: list[Case] = [
         (1, 1, 900, 900, 16),
         {},
     ),
-    ("tiled", "about half", lambda: Attention(visibility=causal() & padding()), (1, 1, 900, 900, 16), {}),
-    ("product", "gradients of few queries", Attention, (2, 1, 30, 900, 16), {"training": True}),
+    ("tiled", "tiles leave out half", lambda: Attention(visibility=causal() & padding()), (1, 1, 900, 900, 16), {}),
+    ("product", "up to 128 queries, gradients", Attention, (2, 1, 30, 900, 16), {"training": True}),
     ("product", "slow gradients", Attention, (1, 1, 900, 900, 16), {"dtype": LIGHT, "training": True}),
-    ("tiled", "about half", lambda: Attention(visibility=causal(), bias=Alibi(4)), (8, 4, 256, 256, 16), {}),
-    ("product", "with a mask", lambda: Attention(bias=Alibi(2)), (1, 2, 200, 200, 16), {}),
+    ("tiled", "tiles leave out half", lambda: Attention(visibility=causal(), bias=Alibi(4)), (8, 4, 256, 256, 16), {}),
+    ("product", "take less time than torch's kernel", lambda: Attention(bias=Alibi(2)), (1, 2, 200, 200, 16), {}),
     ("sdpa", "keeps no scores", lambda: Attention(bias=Alibi(2)), (1, 2, 200, 200, 16), {"slow products": True}),
     ("sdpa", "keeps no scores", lambda: Attention(visibility=causal()), (1, 1, 900, 900, 16), {}),
     (
@@ -75,8 +75,14 @@ CASES: list[Case] = [
         (1, 1, 900, 900, 16),
         {"dtype": torch.float64},
     ),
-    ("materialised", "all weights are small", lambda: Attention(normaliser=Sparsemax()), (1, 1, 900, 900, 16), {}),
-    ("chunked", "too much memory", lambda: Attention(normaliser=Sparsemax()), (64, 1, 1100, 1100, 1), {}),
+    (
+        "materialised",
+        "all scores fit into 512 MiB",
+        lambda: Attention(normaliser=Sparsemax()),
+        (1, 1, 900, 900, 16),
+        {},
+    ),
+    ("chunked", "more than 512 MiB", lambda: Attention(normaliser=Sparsemax()), (64, 1, 1100, 1100, 1), {}),
     (
         "materialised",
         "every attention",
@@ -149,7 +155,7 @@ def test_a_path_of_ones_own_runs_where_it_accepts_and_pays() -> None:
     assert modest.plan(few[0], few[0]).chosen != "own"
     assert modest.plan(more, more).chosen == "own"
     alone = Attention(paths=(Modest(),)).plan(few[0], few[0])
-    assert (alone.chosen, alone.rule) == ("own", REST)
+    assert (alone.chosen, alone.rule) == ("own", ONLY)
 
 
 def test_a_path_that_no_rule_names_here_runs_where_it_is_the_only_one() -> None:
