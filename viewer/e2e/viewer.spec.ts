@@ -80,7 +80,7 @@ test("the steps of the lectures' example show its numbers", async ({ page }) => 
 
 test("the lectures' table of positions is shown term by term", async ({ page }) => {
   await visit(page, "lecture", "#view=steps");
-  await page.getByText("How this place becomes a vector").click();
+  await page.getByText("How this position becomes a vector").click();
   await page.getByLabel("Place", { exact: true }).fill("1");
   await page.getByLabel("Base").fill("100");
   await expect(page.locator(".position .step").last().locator("td")).toHaveText(["0.8415", "0.5403", "0.09983", "0.995"]);
