@@ -34,7 +34,7 @@ test("the model runs again with a head switched off, and both maps can be compar
   await expect(piece).toHaveAttribute("aria-pressed", "true");
   await page.getByRole("button", { name: "Run", exact: true }).click();
   await expect(page.locator(".answer mark")).toHaveText(["read", "bought"]);
-  await expect(page.locator(".answer")).toContainText("log-probability −1.25 as it ran and −3.5 now");
+  await expect(page.locator(".answer")).toContainText("log-probability −1.25 without the change and −3.5 with it");
   expect(server.reruns).toEqual([{ source: "من کتاب را خریدم .", target: null, heads_off: [[0, 0]], tokens_off: [2, 3] }]);
   const alone = page.locator(".answer").getByRole("link", { name: "Open this run separately" });
   await expect(alone).toHaveAttribute("href", "?trace=second#view=map");
