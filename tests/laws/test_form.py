@@ -27,7 +27,7 @@ from foveate.attention import (
 )
 from foveate.attention.efficient.linear import LinearAttention
 from foveate.attention.paths.pairwise_cpp import pair_weights
-from foveate.attention.score import form_of
+from foveate.attention.score import form_of, require_true_form
 from foveate.data.batch import Batch
 from foveate.errors import UsageError
 from foveate.export import onnx_engine, onnx_refusals
@@ -547,3 +547,35 @@ def test_a_form_of_another_type_is_refused_in_words() -> None:
 
     with pytest.raises(TypeError, match=r"Listed\.form\(\) gives list"):
         Attention(Listed()).run(*given())
+
+
+class Mistaken(nn.Module):
+    """q · k, which says that it is three times as much."""
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        return query @ key.mT
+
+    def form(self) -> Product:
+        return Product(scale=3.0)
+
+
+def test_a_form_that_is_not_the_score_is_refused() -> None:
+    x = torch.randn(2, HEADS, LENGTH, WIDTH)
+    attention = Attention(Mistaken())
+    with pytest.raises(ValueError, match=r"Mistaken.form\(\) is not the formula of Mistaken: .* differ by"):
+        attention.run(x, x, x)
+    attention.score = Metric()
+    attention.run(x, x, x)
+    attention.score = Mistaken()
+    with pytest.raises(ValueError, match="is not the formula"):
+        attention.plan(x, x)
+
+
+def test_a_score_that_draws_is_compared_with_the_same_draw() -> None:
+    class Noisy(ProductScore):
+        def key_features(self, key: Tensor) -> Tensor:
+            return nn.functional.dropout(key, 0.5)
+
+    x, before = torch.randn(1, 1, 9, 4), torch.get_rng_state()
+    require_true_form(Noisy(), x, x)
+    assert torch.equal(torch.get_rng_state(), before)

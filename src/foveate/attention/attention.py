@@ -21,7 +21,7 @@ from foveate.attention.paths.additive_cpu import looked_back
 from foveate.attention.paths.materialised import biased_scores, materialise
 from foveate.attention.paths.path import Path, share_heads
 from foveate.attention.position import Positions, require_facts, require_places, traced
-from foveate.attention.score import FeedbackScore, KeyedScore, PlacedScore, ScaledDot, Score
+from foveate.attention.score import FeedbackScore, KeyedScore, PlacedScore, ScaledDot, Score, require_true_form
 from foveate.attention.transform import Transform
 from foveate.attention.visibility import Visibility, everything
 from foveate.attention.visibility.rule import require_visibility
@@ -279,6 +279,10 @@ class Attention(nn.Module):
         choice = choose(self.paths, self, query, key, at, training=training)
         if len(self._chosen) > REMEMBERED:
             self._chosen.clear()
+        checked = ("form", query.dtype, *condition(self.score))
+        if checked not in self._chosen and not traced():
+            require_true_form(self.score, query, key)
+            self._chosen[checked] = choice
         self._chosen[kind] = choice
         return choice
 

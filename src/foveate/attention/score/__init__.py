@@ -12,6 +12,7 @@ from foveate.attention.score.form import (
     dot_factor,
     form_from,
     form_of,
+    require_true_form,
 )
 from foveate.attention.score.graph import EdgeScore, GatConfig, GATScore, GatV2Config, GATv2Score
 from foveate.attention.score.location import (
@@ -82,5 +83,6 @@ __all__ = [
     "form_from",
     "form_of",
     "is_factored",
+    "require_true_form",
     "symbol_of",
 ]

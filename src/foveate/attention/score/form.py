@@ -226,6 +226,37 @@ def form_of(score: object) -> Form | None:
     return form
 
 
+@torch.no_grad()
+def require_true_form(score: Any, query: Tensor, key: Tensor) -> None:
+    """Raise ValueError for a user's score whose form gives other numbers than the score, for two queries and two keys.
+
+    Both are computed with the same random numbers, in case that the score draws some.
+    """
+    form = None if type(score).__module__.startswith("foveate.") else form_of(score)
+    if form is None or form.depends_on_places or query.is_meta or not query.numel() or not key.numel():
+        return
+    query, key = query[:1, :, :2], key[:1].repeat_interleave(query.shape[1] // key.shape[1], 1)[:, :, :2]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        scores = score(query, key)
+        torch.manual_seed(0)
+        features = form.of_query(query), form.of_key(key)
+    if isinstance(form, PairNetwork):
+        form.require_agreement(score, *features)
+    if features[0].shape[-1] != features[1].shape[-1]:
+        return  # the path that multiplies them names their widths
+    by_form = form.compare(*features)
+    half = torch.is_autocast_enabled(query.device.type)
+    limit = torch.finfo(torch.bfloat16 if half else query.dtype).eps ** 0.5
+    error = float((by_form - scores).abs().max())
+    if error > limit * (1 + float(scores.abs().max())):
+        name = type(score).__name__
+        raise ValueError(
+            f"{name}.form() is not the formula of {name}: the first scores differ by {error:.3g}. Let the form say "
+            "what the score computes, or leave `form` out: the score is then computed as it is, pair by pair."
+        )
+
+
 def checked_form(score: Any) -> Any:
     """The form of a score that a path has accepted: `form_of` has checked it, and calls do not check it again."""
     return score.form()
