@@ -108,7 +108,7 @@ def test_nothing_but_an_earlier_export_is_replaced(foveate: Any, trained: Path, 
     (tmp_path / "letter.txt").write_text("dear")
     said = foveate("export", trained, "--to", "onnx", tmp_path)
     assert said.code == 2
-    assert "no earlier export" in said.err
+    assert "not an earlier export" in said.err
     assert (tmp_path / "letter.txt").read_text() == "dear"
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
 import pytest
 from packaging.requirements import Requirement
 
@@ -18,6 +19,7 @@ import installation
 import program
 
 from foveate.cli.command import commands
+from foveate.inspect.figure.pixel import encode
 
 pytestmark = pytest.mark.slow
 README = (installation.ROOT / "README.md").read_text(encoding="utf-8")
@@ -45,6 +47,7 @@ FILES = {
     "unseen.txt": PLAY[:4],
 }
 """The files that the commands read."""
+GREY = tuple((level, level, level) for level in range(256))
 BEFORE = {"bert/": ["foveate train masked_language_model --text shakespeare.txt --out bert/"]}
 """The commands that make a folder for other commands."""
 UNFENCED = {
@@ -87,6 +90,8 @@ class Place:
 def small(command: str) -> str:
     """The same command with little to do: what is trained learns nothing."""
     verb = command.split()[1]
+    if verb == "train" and "pictures/" in command:
+        return command + FEW
     if verb == "train":
         return command + FEW + ("" if "initialise_from" in command else TINY[command.split()[2]])
     return command + {"resume": " --set train.steps=3", "compare": " --budget steps=2 --quiet"}.get(verb, "")
@@ -118,6 +123,10 @@ def place(tmp_path: Path) -> Place:
     folder.mkdir()
     for name, lines in FILES.items():
         (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    for number in range(24):
+        label, pixels = ("dark", "light")[number % 2], np.full((8, 8), 200 * (number % 2) + number, np.uint8)
+        (folder / "pictures" / label).mkdir(parents=True, exist_ok=True)
+        (folder / "pictures" / label / f"{number}.png").write_bytes(encode(pixels, GREY))
     return Place(folder, tmp_path)
 
 

@@ -132,4 +132,4 @@ def test_parts_of_letters_are_not_printed_silently() -> None:
     assert strangers.broken("a \ufffd b") == "a \ufffd b"
     strangers.broken("c \ufffd")
     assert len(heard) == 1
-    assert "a part of a letter" in heard[0]
+    assert "incomplete characters" in heard[0]

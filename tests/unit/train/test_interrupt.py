@@ -174,5 +174,5 @@ def test_the_lock_goes_with_the_process(tmp_path: Path) -> None:
 
 
 def test_differences_list_what_was_added_and_removed() -> None:
-    changes = differences({"a": {"kind": "x", "n": 1}, "b": (1, 2)}, {"a": {"kind": "y", "m": None}, "b": [1, 2]})
-    assert changes == {"a.kind": "x → y", "a.n": "1 → not set", "a.m": "not set → None"}
+    changes = differences({"a": {"kind": "x", "n": 1}, "b": (1, 2)}, {"a": {"kind": "y", "m": 2}, "b": [1, 2]})
+    assert changes == {"a.kind": "x → y", "a.n": "1 → not set", "a.m": "not set → 2"}
