@@ -202,12 +202,12 @@ class QKNorm(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class QKNormConfig:
-    """Queries and keys of one length before they are scored."""
+    """Configures `QKNorm`, which normalises queries and keys before they are scored."""
 
     kind: ClassVar[str] = "qk_norm"
     norm: QKNormKind = "rms"
     scale: float = 10.0
-    """What "l2" starts to multiply cosines by; the others start at 1 per feature."""
+    """The initial factor of the cosines for "l2"; the other norms start with a factor of 1 for each feature."""
     eps: float = 1e-6
 
     def __post_init__(self) -> None:
