@@ -1,9 +1,7 @@
 """What commands say on standard error, where it does not mix with output, and how much of it."""
 
 import os
-import shutil
 import sys
-import unicodedata
 from typing import Any
 
 _quiet = False
@@ -38,6 +36,8 @@ def colour_wanted() -> bool:
 
 def screen() -> dict[str, Any]:
     """How `foveate.inspect.terminal` draws on standard output."""
+    import shutil
+
     return {"colour": colour_wanted(), "width": shutil.get_terminal_size((100, 40)).columns}
 
 
@@ -53,6 +53,8 @@ def plain(text: str) -> str:
 
 
 def _is_harmless(character: str) -> bool:
+    import unicodedata
+
     # Joiners make Persian words and emoji; every other format character hides or reorders.
     return character in "\n\t\u200c\u200d" or unicodedata.category(character) not in {"Cc", "Cf", "Cs", "Zl", "Zp"}
 

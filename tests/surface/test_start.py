@@ -25,8 +25,8 @@ LAZY = """
 import contextlib, sys
 from foveate.cli import main
 with contextlib.suppress(SystemExit):
-    main(["resume", "--help"])
-print(*sorted({"importlib.metadata", "traceback", "torch"} & set(sys.modules)), file=sys.stderr)
+    main({words!r})
+print(*sorted({{{names}}} & set(sys.modules)), file=sys.stderr)
 """
 
 
@@ -45,8 +45,17 @@ def test_an_interrupt_while_modules_are_read_says_stopped_and_nothing_else() -> 
         assert (done.returncode, done.stderr, done.stdout) == (130, f"{who}: stopped.\n", ""), name
 
 
-def test_the_version_is_not_looked_up_unless_it_is_asked_for() -> None:
-    assert python(LAZY).stderr.split() == []
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (["resume", "--help"], ("importlib.metadata", "traceback", "torch")),
+        (["--help"], ("dataclasses", "difflib", "pathlib", "foveate.config", "torch")),
+    ],
+    ids=["help of a command", "help"],
+)
+def test_help_imports_no_module_that_it_does_not_need(words: list[str], names: tuple[str, ...]) -> None:
+    program = LAZY.format(words=words, names=", ".join(map(repr, names)))
+    assert python(program).stderr.split() == []
 
 
 def test_no_command_measures_the_machine_unless_it_is_asked_to(

@@ -21,7 +21,15 @@ from foveate.attention.paths.additive_cpu import looked_back
 from foveate.attention.paths.materialised import biased_scores, materialise
 from foveate.attention.paths.path import Path, share_heads
 from foveate.attention.position import Positions, require_facts, require_places, traced
-from foveate.attention.score import FeedbackScore, KeyedScore, PlacedScore, ScaledDot, Score, require_true_form
+from foveate.attention.score import (
+    FeedbackScore,
+    KeyedScore,
+    PlacedScore,
+    ScaledDot,
+    Score,
+    is_placed,
+    require_true_form,
+)
 from foveate.attention.transform import Transform
 from foveate.attention.visibility import Visibility, everything
 from foveate.attention.visibility.rule import require_visibility
@@ -256,22 +264,29 @@ class Attention(nn.Module):
             for path in self.paths:
                 if getattr(path, "traceable", False) and not path.refuses(self, query, key, at):
                     return Choice(path, "the first path of torch's own operations that accepts is compiled")
-        features = None if key_features is None else key_features.shape
-        draws = getattr(self.normaliser, "training", False)
-        temperature = softmax_temperature(self.normaliser)
-        state = (
+        temperature, score = softmax_temperature(self.normaliser), self.score
+        kind = (
+            query.shape,
+            key.shape,
+            query.dtype,
+            query.device,
+            None if key_features is None else key_features.shape,
+            at.aligned,
+            at.real is None,
+            at.previous is None,
+            at.query_bucket is None,
             training,
             traced(),
-            condition(self.score),
-            draws,
+            condition(score),
+            getattr(self.normaliser, "training", False),
             temperature if temperature is None else temperature == 1.0,
             machine.current().onednn_matmul,
         )
-        places = (at.aligned, at.real is None, at.previous is None, at.query_bucket is None)
-        kind = (query.shape, key.shape, query.dtype, query.device, places, features, state)
         earlier = self._chosen.get(kind)
-        if earlier is not None and (_by_kind(earlier.path) or not earlier.path.refuses(self, query, key, at)):
-            return earlier
+        if earlier is not None:
+            path = earlier.path
+            if getattr(path, "by_kind", False) or not path.refuses(self, query, key, at):
+                return earlier
         if not traced():
             self._require_parts(query, key, at)
             if key_features is not None:
@@ -279,9 +294,9 @@ class Attention(nn.Module):
         choice = choose(self.paths, self, query, key, at, training=training)
         if len(self._chosen) > REMEMBERED:
             self._chosen.clear()
-        checked = ("form", query.dtype, *condition(self.score))
+        checked = ("form", query.dtype, *condition(score))
         if checked not in self._chosen and not traced():
-            require_true_form(self.score, query, key)
+            require_true_form(score, query, key)
             self._chosen[checked] = choice
         self._chosen[kind] = choice
         return choice
@@ -364,7 +379,7 @@ class Attention(nn.Module):
         """Where queries and keys stand may be left unsaid only if nothing asks."""
         placed: dict[str, object] = {"The bias": self.bias, "The weighting": self.reweight}
         placed["A transform"] = self.transforms
-        if isinstance(self.score, PlacedScore):
+        if is_placed(self.score):
             placed[type(self.score).__name__] = self.score
         rule = next((name for name, part in placed.items() if part), str(self.visibility))
         if self.visibility.reads_query_position or any(placed.values()):
@@ -372,8 +387,3 @@ class Attention(nn.Module):
                 f"{rule} compares positions, but {queries} queries and {keys} keys do not say "
                 "where they stand. Pass at=Positions.of(query=..., key=..., query_start=...)."
             )
-
-
-def _by_kind(path: Path) -> bool:
-    """Whether a path's refusal depends on nothing but the attention's parts and what `_choose` remembers choices by."""
-    return getattr(path, "by_kind", False)

@@ -183,13 +183,15 @@ def require_placed(**parts: object) -> None:
 def require_tensors(query: Tensor, key: Tensor, value: Tensor) -> None:
     """Raise TypeError for anything but tensors, ValueError for shapes or number types that do not fit."""
     if isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(value, Tensor):
-        shape, looked_at = query.shape, key.shape
+        shape, looked_at, value_shape = query.shape, key.shape, value.shape
         if (
-            len(shape) == len(looked_at) == len(value.shape) == 4
+            len(shape) == len(looked_at) == len(value_shape) == 4
             and shape[0] == looked_at[0]
             and looked_at[1]
             and not shape[1] % looked_at[1]
-            and value.shape[:3] == looked_at[:3]
+            and value_shape[0] == looked_at[0]
+            and value_shape[1] == looked_at[1]
+            and value_shape[2] == looked_at[2]
             and query.dtype.is_floating_point
             and query.dtype == key.dtype == value.dtype
         ):

@@ -5,11 +5,11 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from foveate import __version__
 from foveate.cli.command import commands, module_of, verbs
-from foveate.config import permit
 from foveate.errors import FoveateError, SetupError
 from foveate.suggestion import did_you_mean
 from foveate.voice import hush, tell
@@ -21,7 +21,7 @@ def run(argv: Sequence[str]) -> int:
     arguments = _parse(argv)
     hush(getattr(arguments, "quiet", False))
     try:
-        with permit(*getattr(arguments, "modules", ())):
+        with _permission(getattr(arguments, "modules", ())):
             return int(module_of(arguments.command).run(arguments) or 0)
     except FoveateError as error:
         if arguments.debug:
@@ -48,6 +48,15 @@ def run(argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         print(f"foveate {arguments.command}: stopped.", file=sys.stderr)
         return 130
+
+
+def _permission(modules: Sequence[str]) -> AbstractContextManager[None]:
+    """A context in which configurations may name the user's modules that `--import` names."""
+    if not modules:
+        return nullcontext()
+    from foveate.config import permit  # takes as long as the rest of `foveate --help`
+
+    return permit(*modules)
 
 
 LOADING = ("resume", "evaluate", "report", "export", "look")

@@ -11,7 +11,7 @@ from foveate.attention.paths.layout import Tile, consecutive
 from foveate.attention.paths.materialised import materialise
 from foveate.attention.paths.path import Formula
 from foveate.attention.position import Positions
-from foveate.attention.score import PlacedScore
+from foveate.attention.score import is_placed
 from foveate.attention.visibility import Visibility
 
 ONE_QUERY, MANY_QUERIES = 4, 50
@@ -58,7 +58,7 @@ def _only_positions(formula: Formula) -> bool:
     """Whether all parts may be asked about single pairs: nothing in them counts places, or examples, in the batch."""
     if not (judges_pairs(formula.bias) and judges_pairs(formula.reweight)):
         return False
-    return formula.visibility.by_pair and not isinstance(formula.score, PlacedScore)
+    return formula.visibility.by_pair and not is_placed(formula.score)
 
 
 def gathered(

