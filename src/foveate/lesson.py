@@ -10,7 +10,7 @@ from foveate.data.text import normalise
 from foveate.errors import DataError
 from foveate.storage.draft import disk_errors, write_file
 from foveate.storage.run import begin_run, create_run
-from foveate.tasks.size import Allowance, Size
+from foveate.tasks.run_plan import Allowance, Size
 from foveate.tasks.translate.side import SIDE
 from foveate.tasks.translate.task import TranslateTask
 from foveate.tasks.translate.use import Translator

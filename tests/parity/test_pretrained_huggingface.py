@@ -14,8 +14,7 @@ from foveate.errors import DataError, UsageError
 from foveate.storage.run import create_run
 from foveate.tasks.classify.task import ClassifyConfig, ClassifyTask
 from foveate.tasks.classify.use import TextClassifier
-from foveate.tasks.labelling import LabelledDataConfig
-from foveate.tasks.pretrained import Pretrained
+from foveate.tasks.labelling import LabelledDataConfig, Pretrained
 from foveate.tasks.tag.task import TagConfig, TagTask
 from foveate.train import TrainConfig, fit
 

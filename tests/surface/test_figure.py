@@ -15,7 +15,7 @@ from foveate.cli.setup import resolve
 from foveate.data.synthetic import synthetic
 from foveate.errors import DataError, SetupError, UsageError
 from foveate.tasks import TASKS
-from foveate.tasks.size import MINUTES
+from foveate.tasks.run_plan import MINUTES
 from foveate.tasks.translate.task import build_model
 
 ROOT = Path(__file__).parents[2]

@@ -28,12 +28,10 @@ from foveate.storage.run import read_run
 from foveate.tasks import TASKS
 from foveate.tasks.entry import Entry, Verb
 from foveate.tasks.exported import Exported, Note
-from foveate.tasks.probe import Probe
 from foveate.tasks.report_page import write_report
-from foveate.tasks.side import Side
-from foveate.tasks.sight import traced
-from foveate.tasks.size import Allowance, Reason, Suggestion
-from foveate.tasks.subject import Asked, Scored
+from foveate.tasks.run_model import traced
+from foveate.tasks.run_plan import Allowance, Probe, Reason, Suggestion
+from foveate.tasks.side import Asked, Scored, Side
 from foveate.train import Loss
 from foveate.voice import say
 

@@ -7,7 +7,7 @@ from foveate.cli.setup import resolve
 from foveate.cli.training import duration
 from foveate.errors import FoveateError
 from foveate.tasks import TASKS
-from foveate.tasks.size import MINUTES, Suggestion
+from foveate.tasks.run_plan import MINUTES, Suggestion
 
 LENGTH = 30
 

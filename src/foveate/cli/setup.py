@@ -11,7 +11,7 @@ from foveate.config import assign, build, read_toml, to_dict
 from foveate.errors import UsageError
 from foveate.suggestion import counted, did_you_mean
 from foveate.tasks import TASKS
-from foveate.tasks.size import Allowance, Suggestion
+from foveate.tasks.run_plan import Allowance, Suggestion
 from foveate.train import TrainConfig
 from foveate.train.resumption import differences
 from foveate.voice import say

@@ -19,8 +19,7 @@ from foveate.errors import DataError
 from foveate.storage.checkpoint import Checkpoints, is_finished, load_weights, restore_model
 from foveate.storage.manifest import read_json, write_json
 from foveate.storage.run import create_run, read_run
-from foveate.tasks.side import Side
-from foveate.tasks.subject import Bucket
+from foveate.tasks.side import Bucket, Side
 from foveate.train import fit
 from foveate.train.log import Progress
 

@@ -11,8 +11,7 @@ from foveate.data.text import free_columns
 from foveate.errors import UsageError
 from foveate.suggestion import counted, did_you_mean
 from foveate.tasks import TASKS
-from foveate.tasks.side import Side
-from foveate.tasks.subject import Asked
+from foveate.tasks.side import Asked, Side
 from foveate.train import Constant, InverseSquareRoot
 from foveate.train.resumption import differences
 from foveate.train.schedule import Plateau

@@ -25,7 +25,7 @@ from foveate.models.bert_hugging_face import read_bert
 from foveate.models.bert_kin import BERTS
 from foveate.nn.packing import Packing
 from foveate.storage.manifest import read_file, read_json
-from foveate.tasks.initial import require_kind
+from foveate.tasks.run_model import require_kind
 
 Mode = Literal["mean", "cls", "max"]
 MODES: dict[str, Mode] = {

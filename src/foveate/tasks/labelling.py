@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -17,13 +18,58 @@ from foveate.data.batching import BatchPlan
 from foveate.data.label import Labels
 from foveate.data.labelled_store import LabelledData
 from foveate.data.text import require_lasting
+from foveate.data.tokeniser import BERTTokeniser, HuggingFaceTokeniser, Tokeniser
 from foveate.errors import DataError
 from foveate.metrics import Score, accuracy, macro_f1, marks_spans, span_f1
+from foveate.models import BERT, BERTConfig
+from foveate.models.bert_hugging_face import read_bert
 from foveate.nn.loss import Loss, cross_entropy
+from foveate.storage.checkpoint import model_tensors
 from foveate.storage.draft import disk_errors, remove_stale
+from foveate.storage.run import model_type_of
 from foveate.suggestion import counted
-from foveate.tasks.initial import begin_with, require_seed
-from foveate.tasks.pretrained import Pretrained
+from foveate.tasks.masked_language_model.use import Filler
+from foveate.tasks.run_model import begin_with, keep, require_kind, require_seed
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """An encoder's shape and weights, and the tokeniser that it reads with."""
+
+    encoder: BERTConfig
+    tokeniser: Tokeniser
+    weights: Mapping[str, Tensor]
+
+    @classmethod
+    def load(cls, folder: Path | str) -> "Pretrained":
+        """That of a run of the masked language model, or of a Hugging Face folder with a BERT.
+
+        Raises UsageError for a run or a model of another kind, DataError when there is none, or it is damaged.
+        """
+        if model_type_of(folder) is not None:
+            require_kind(folder, "bert")
+            tokeniser = BERTTokeniser(HuggingFaceTokeniser.read(folder))
+            return cls.of(read_bert(folder), tokeniser, order=tokeniser.order)
+        filler = Filler.load(folder)
+        return cls.of(filler.model, filler.tokeniser)
+
+    @classmethod
+    def of(cls, model: BERT, tokeniser: Tokeniser, *, order: Sequence[int] | None = None) -> "Pretrained":
+        """Of a model, without what only fills gaps; `order` says which row of its embedding is whose."""
+        own = model_tensors(model.config.build_encoder(1))
+        weights = {name: model.state_dict()[name] for name in own}
+        if order is not None:
+            weights["embedding.weight"] = weights["embedding.weight"][torch.tensor(order)]
+        return cls(model.config, tokeniser, weights)
+
+    def into(self, model: Any) -> Any:
+        """A model's configuration with this encoder, unless it names a `bert` of its own, which has to fit."""
+        return model if isinstance(model.encoder, BERTConfig) else replace(model, encoder=self.encoder)
+
+    def keep(self, run: Path) -> None:
+        """Put the weights into a run folder."""
+        keep(self.weights, run)
+
 
 Example = TypeVar("Example")
 Model = TypeVar("Model", bound=nn.Module)

@@ -14,12 +14,10 @@ from foveate.metrics import Score, class_scores, marks_spans, span_scores
 from foveate.models import BERTConfig
 from foveate.storage.draft import disk_errors
 from foveate.storage.run import read_run
-from foveate.tasks.exported import Note
 from foveate.tasks.labelling import KEYS, LABELS, VALIDATED, LabellingTask, Parts, Predicted, beginning, longest
 from foveate.tasks.report_page import Sample, write_report
-from foveate.tasks.side import Side, said_columns
-from foveate.tasks.size import Allowance
-from foveate.tasks.subject import Asked, Bucket, Scored, grouped
+from foveate.tasks.run_plan import Allowance
+from foveate.tasks.side import Asked, Scored, Side, buckets, written
 from foveate.voice import say
 
 BATCH = 2048
@@ -42,8 +40,6 @@ class LabellingSide(Side, Generic[Labeller, Example]):
 
     what: ClassVar[str]
     """What the examples are, in the plural."""
-    columns: ClassVar[tuple[str, str]]
-    """What the columns of a table hold."""
 
     @abstractmethod
     def read(self, path: str, columns: tuple[int, int] | None) -> Iterator[Example]:
@@ -81,11 +77,6 @@ class LabellingSide(Side, Generic[Labeller, Example]):
     def called(self, config: Any) -> str:
         """What the examples of a run are, in the plural."""
         return self.what
-
-    def prepare(self, config: Any, folder: Path, note: Note = lambda sentence: None) -> Any:
-        if columns := said_columns(config.data.data, config.data.columns, self.columns):
-            note(columns)
-        return super().prepare(config, folder, note)
 
     def size(self, task: LabellingTask[Any]) -> str:
         labelled = task.training.labels.num_tokens
@@ -132,7 +123,7 @@ class LabellingSide(Side, Generic[Labeller, Example]):
             ],
             samples=self.samples(model, examples[:SAMPLES]),
             card=card,
-            commands=[self.command(model, folder), f"{self.evaluation(folder)} --data FILE --per-class"],
+            commands=[self.command(model, folder), f"foveate evaluate {written(folder)} --data FILE --per-class"],
         )
 
     def trial(self, model: Any) -> str:
@@ -173,16 +164,14 @@ class LabellingSide(Side, Generic[Labeller, Example]):
         columns = request.columns if request.test else config.data.columns
         examples = list(self.read(request.test.get("data") or config.data.valid_data, columns))
         predicted = self.in_use(task).predict(examples)
-        values = _values(predicted)
-        first = request.metrics[0]
-        lengths, unit = self.lengths(examples)
-        buckets = []
-        for end, numbers in grouped(lengths, request.lengths).items():
+
+        def value(numbers: Sequence[int]) -> float | None:
             labels, gold = ([side[number] for number in numbers] for side in (predicted.labels, predicted.gold))
-            value = _values(Predicted(labels=labels, gold=gold)).get(first)
-            if value is not None:
-                buckets.append(Bucket(longest=end, count=len(numbers), value=value))
-        return Scored(values=self.pick(values, request.metrics), buckets=buckets, unit=unit)
+            return _values(Predicted(labels=labels, gold=gold)).get(request.metrics[0])
+
+        lengths, unit = self.lengths(examples)
+        by_length = buckets(lengths, request, value)
+        return Scored(values=self.pick(_values(predicted), request.metrics), buckets=by_length, unit=unit)
 
     def _parts(self, config: Any) -> Parts[Example]:
         return Parts(config, lambda path: self.examples(config, path), self.labels)

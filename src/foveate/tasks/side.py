@@ -5,10 +5,13 @@ import dataclasses
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
+import numpy as np
 import torch
 
 from foveate.config import build, modules_in, setting
@@ -23,17 +26,51 @@ from foveate.suggestion import did_you_mean
 from foveate.tasks.entry import Entry
 from foveate.tasks.exported import Exported, Note
 from foveate.tasks.option import require_used
-from foveate.tasks.probe import Probe
-from foveate.tasks.size import Allowance, Suggestion
-from foveate.tasks.strange import Reader, Strangers
-from foveate.tasks.subject import Asked, Scored
+from foveate.tasks.run_model import Reader, Strangers
+from foveate.tasks.run_plan import Allowance, Probe, Suggestion
 from foveate.train import TrainConfig
 from foveate.voice import say
 
 Figures = Mapping[str, float]
-"""What `validate` of a task measures, of a text that it was not trained with."""
+"""What `validate` of a task measures on a text that it was not trained with."""
 NOT_DATA = frozenset({"model", "train", "seed", "label_smoothing", "decode"})
-"""Parts of a configuration that do not change what is in a run's folder of data, whatever the task."""
+"""Parts of a configuration that do not change the data in a run's folder, whatever the task."""
+FEWEST = 20
+"""The smallest number of examples whose score is shown for their lengths alone."""
+MOST_BUCKETS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a comparison measures, and on which data."""
+
+    metrics: tuple[str, ...]
+    test: Mapping[str, str] = field(default_factory=dict)
+    """Files of test data by the setting of `data` that they replace; none: the validation data."""
+    columns: tuple[int, int] | None = None
+    """The columns of the test data, where they are a table."""
+    lengths: tuple[int, ...] = ()
+    """The longest of each group of lengths; none: chosen from the data."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bucket:
+    """The examples of some lengths, and how good they are."""
+
+    longest: int
+    count: int
+    value: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored:
+    """The measurements of a trained model."""
+
+    values: Mapping[str, float]
+    buckets: Sequence[Bucket] = ()
+    """The first metric by the length of the input."""
+    unit: str = ""
+    """What lengths are counted in; empty where there are none."""
 
 
 class Sight:
@@ -66,6 +103,8 @@ class Side(ABC):
     """Metrics per token, which cannot be compared between tokenisers."""
     not_data: ClassVar[frozenset[str]] = NOT_DATA
     """Parts of the configuration that do not change the prepared data of a run."""
+    columns: ClassVar[tuple[str, str] | None] = None
+    """The contents of the two columns of a table, where the task reads tables."""
     engines: ClassVar[tuple[str, ...]] = ("onnx",)
     """The engines that a trained model can be exported for."""
 
@@ -129,7 +168,11 @@ class Side(ABC):
         """What `foveate plan` measures; `lengths` are those that the task's entry names."""
 
     def prepare(self, config: Any, folder: Path, note: Note = lambda sentence: None) -> Any:
-        """The task, with its data read into a folder; `note` receives what was left out."""
+        """The task, with its data read into a folder; `note` receives which columns were read and what was left out."""
+        data = config.data
+        columns = getattr(data, "columns", None)
+        if self.columns and columns and not getattr(data, "target", None):  # which a second file would have
+            note(_columns(getattr(data, self.entry.first), columns, self.columns))
         prepared = self.task.prepare(config, folder)
         if not isinstance(prepared, tuple):
             return prepared
@@ -208,14 +251,6 @@ class Side(ABC):
         """The task's command for a run, to be tried."""
         return f"foveate {self.entry.verb.name} {written(folder)} {self.trial(model)}"
 
-    def evaluation(self, folder: Path) -> str:
-        """The beginning of a command that scores a run."""
-        return f"foveate evaluate {written(folder)}"
-
-    def looking(self, folder: Path) -> str:
-        """The beginning of a command that draws what a run looks at."""
-        return f"foveate look {written(folder)}"
-
     # Comparisons.
 
     @abstractmethod
@@ -289,12 +324,66 @@ def written(folder: Path) -> str:
     return shlex.quote(str(folder)) + "".join(permissions)
 
 
-def said_columns(path: str, columns: tuple[int, int] | None, names: tuple[str, str]) -> str:
-    """Which columns of a table are read, with what stands there first; empty for a file without."""
-    if columns is None:
-        return ""
+def _columns(path: str, columns: tuple[int, int], names: tuple[str, str]) -> str:
+    """A sentence on the columns of a table that are read, and what its first line has there."""
     cells = next((line for line in read_lines(path) if line.strip()), "").split("\t")
     shown = [short(cells[column]) if column < len(cells) else "missing" for column in columns]
-    taken = zip(names, columns, shown, strict=True)
-    listing = "; ".join(f"{name} is column {column}, in the first line {cell}" for name, column, cell in taken)
+    parts = zip(names, columns, shown, strict=True)
+    listing = "; ".join(f"{name} is column {column}, in the first line {cell}" for name, column, cell in parts)
     return f"columns, counted from 0: {listing}."
+
+
+def chosen_lengths(lengths: Sequence[int], bounds: Sequence[int] = ()) -> list[int]:
+    """The longest of each group: as asked, or a few round ones that have enough examples each.
+
+    >>> chosen_lengths([length for length in range(1, 41) for _ in range(10)])
+    [5, 10, 15, 20, 25, 30, 35, 40]
+    >>> chosen_lengths([3] * 50 + [12] * 4)
+    [12]
+    """
+    longest = max(lengths)
+    if bounds:
+        return sorted({*(length for length in bounds if length < longest), longest})
+    round_steps = (size * 10**power for power in count() for size in (1, 2, 5))
+    step = next(step for step in round_steps if step * MOST_BUCKETS >= longest)
+    ends, waiting = [], 0
+    for end in range(step, longest + step, step):
+        waiting += sum(end - step < length <= end for length in lengths)
+        if waiting >= FEWEST:
+            ends.append(min(end, longest))
+            waiting = 0
+    if waiting or not ends:  # the few longest join those before them
+        ends = [*ends[:-1], longest]
+    return ends
+
+
+def grouped(lengths: Sequence[int], bounds: Sequence[int] = ()) -> dict[int, list[int]]:
+    """The numbers of the examples of each group, by its longest length."""
+    ends = chosen_lengths(lengths, bounds)
+    groups: dict[int, list[int]] = {end: [] for end in ends}
+    for number, length in enumerate(lengths):
+        groups[next(end for end in ends if length <= end)].append(number)
+    return {end: numbers for end, numbers in groups.items() if numbers}
+
+
+def buckets(lengths: Sequence[int], request: Asked, value: Callable[[Sequence[int]], float | None]) -> list[Bucket]:
+    """The groups of lengths, each with the `value` of its examples; without those that have none."""
+    groups = ((end, numbers, value(numbers)) for end, numbers in grouped(lengths, request.lengths).items())
+    return [Bucket(longest=end, count=len(numbers), value=one) for end, numbers, one in groups if one is not None]
+
+
+def in_percent(figures: Mapping[str, float]) -> dict[str, float]:
+    """What `validate` of a task gives, with shares as per cent, as scores are."""
+    return {name: value * (100 if name == "accuracy" else 1) for name, value in figures.items()}
+
+
+def measured_lengths(texts: Sequence[str]) -> tuple[list[int], str]:
+    """Lengths in words, or in characters where texts are mostly single words, and what they are counted in.
+
+    >>> measured_lengths(["a b", "c d e"]), measured_lengths(["attention"])
+    (([2, 3], 'words'), ([9], 'characters'))
+    """
+    words = [len(text.split()) for text in texts]
+    if np.median(words) > 1:
+        return words, "words"
+    return [len(text) for text in texts], "characters"

@@ -14,9 +14,8 @@ from foveate.errors import DataError
 from foveate.suggestion import counted
 from foveate.tasks.exported import Note
 from foveate.tasks.report_page import Sample, write_report
-from foveate.tasks.side import Figures, Side
-from foveate.tasks.size import Allowance, Reason, Suggestion, with_others
-from foveate.tasks.subject import Asked, Scored, in_percent
+from foveate.tasks.run_plan import Allowance, Reason, Suggestion, with_others
+from foveate.tasks.side import Asked, Figures, Scored, Side, in_percent, written
 from foveate.tasks.text_task import TextData, TextTask, stream, text_of
 from foveate.voice import say
 
@@ -85,7 +84,7 @@ class TextSide(Side):
                 "limits": "It goes on as its text does, true or not; and it may say word for word what it was trained "
                 "on.",
             },
-            commands=[self.command(model, folder), f"{self.evaluation(folder)} --text FILE"],
+            commands=[self.command(model, folder), f"foveate evaluate {written(folder)} --text FILE"],
             names=self.names,
         )
 

@@ -18,7 +18,7 @@ from foveate.data.tokeniser import EOS, Tokeniser, TokeniserConfig, load_tokenis
 from foveate.errors import DataError
 from foveate.storage.draft import disk_errors, remove_stale
 from foveate.suggestion import counted
-from foveate.tasks.initial import require_digests, saved, trained, within_run
+from foveate.tasks.run_model import require_digests, saved, trained, within_run
 
 TOKENISER = "text.tokeniser.json"
 Model = TypeVar("Model", bound=nn.Module)

@@ -15,7 +15,7 @@ from foveate.config import setting
 from foveate.errors import DataError
 from foveate.models.skip_gram import SkipGram, SkipGramConfig
 from foveate.nn.loss import Loss
-from foveate.tasks.initial import require_seed, seeded
+from foveate.tasks.run_model import require_seed, seeded
 
 BEGIN, END = "<", ">"
 """So that a beginning or an ending is another n-gram than the same letters inside."""

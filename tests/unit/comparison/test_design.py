@@ -9,7 +9,7 @@ from foveate.data.tokeniser import CharacterConfig
 from foveate.errors import UsageError
 from foveate.models import BERTConfig
 from foveate.nn.transformer_block import BlockConfig
-from foveate.tasks.pretrained import Pretrained
+from foveate.tasks.labelling import Pretrained
 
 BASE = {
     "data": {"source": "pairs.tsv"},

@@ -18,7 +18,7 @@ from foveate.models import GPTConfig, RecurrentLanguageModelConfig
 from foveate.nn import BlockConfig, LearnedConfig
 from foveate.tasks.language_model.task import LanguageModelTask, LanguageModelTaskConfig, score
 from foveate.tasks.language_model.use import Generator
-from foveate.tasks.size import Allowance
+from foveate.tasks.run_plan import Allowance
 from foveate.tasks.text_side import suggested
 from foveate.tasks.text_task import TextConfig, text_of, tokens_of
 

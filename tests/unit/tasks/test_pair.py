@@ -27,7 +27,7 @@ from foveate.tasks.classify.use import TextClassifier
 from foveate.tasks.labelling import LabelledDataConfig
 from foveate.tasks.masked_language_model.task import MaskedLanguageModelConfig, MaskedLanguageModelTask, gap_logits
 from foveate.tasks.masked_language_model.use import Filler
-from foveate.tasks.subject import Asked
+from foveate.tasks.side import Asked
 from foveate.tasks.text_task import TextConfig
 from foveate.train import TrainConfig, fit
 from foveate.train.log import Quiet

@@ -14,10 +14,9 @@ from foveate.nn.transformer_block import BlockConfig
 from foveate.storage.run import create_run
 from foveate.tasks.classify.task import ClassifyConfig, ClassifyTask
 from foveate.tasks.classify.use import TextClassifier
-from foveate.tasks.labelling import LabelledDataConfig
+from foveate.tasks.labelling import LabelledDataConfig, Pretrained
 from foveate.tasks.masked_language_model.task import MaskedLanguageModelConfig, MaskedLanguageModelTask
 from foveate.tasks.masked_language_model.use import Filler
-from foveate.tasks.pretrained import Pretrained
 from foveate.tasks.tag.task import TagConfig, TagTask
 from foveate.tasks.tag.use import SentenceTagger
 from foveate.tasks.text_task import TextConfig

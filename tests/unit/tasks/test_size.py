@@ -7,7 +7,7 @@ import pytest
 
 from foveate.config import build
 from foveate.tasks import TASKS
-from foveate.tasks.size import MINUTES, Allowance, Size
+from foveate.tasks.run_plan import MINUTES, Allowance, Size
 
 SENTENCE = "the old man and the sea were there before us number"
 

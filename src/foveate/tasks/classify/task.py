@@ -23,7 +23,6 @@ from foveate.errors import UsageError
 from foveate.models.classifier import Classifier, ClassifierConfig
 from foveate.nn.embed import Input
 from foveate.storage.run import read_run
-from foveate.tasks.initial import require_digests, seeded, within_run
 from foveate.tasks.labelling import (
     LABELS,
     LabellingConfig,
@@ -34,6 +33,7 @@ from foveate.tasks.labelling import (
     longest,
     require_examples,
 )
+from foveate.tasks.run_model import require_digests, seeded, within_run
 
 
 @dataclass(frozen=True, kw_only=True)

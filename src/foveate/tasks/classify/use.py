@@ -33,9 +33,8 @@ from foveate.models.hugging_face_folder import read_folder
 from foveate.nn.pooling import AttentionPooling
 from foveate.storage.run import CLASSIFIER, class_of, model_type_of, read_run, tells_a_label
 from foveate.tasks.classify.task import ClassifyConfig
-from foveate.tasks.initial import require_digests, require_kind, saved, trained
 from foveate.tasks.labelling import LABELS, Predicted
-from foveate.tasks.sight import require_text, traced
+from foveate.tasks.run_model import require_digests, require_kind, require_text, saved, traced, trained
 
 ATTENDING = "`foveate train classify` with --set model.encoder=transformer trains one that attends."
 

@@ -7,16 +7,15 @@ from typing import Any
 
 from foveate.data.text import read_lines
 from foveate.data.tokeniser import EOS, HuggingFaceTokeniser
-from foveate.tasks.decoding import decode_config
 from foveate.tasks.exported import Exported, Note, saver
 from foveate.tasks.language_model import TASK
 from foveate.tasks.language_model.task import VALIDATED, LanguageModelTask, LanguageModelTaskConfig, text_bytes
 from foveate.tasks.language_model.use import Generator
-from foveate.tasks.probe import Probe, made_up, vocabulary
+from foveate.tasks.option import decode_config
 from foveate.tasks.report_page import Sample
+from foveate.tasks.run_model import Strangers
+from foveate.tasks.run_plan import Allowance, Probe, Suggestion, made_up, vocabulary
 from foveate.tasks.side import Figures
-from foveate.tasks.size import Allowance, Suggestion
-from foveate.tasks.strange import Strangers
 from foveate.tasks.text_side import TextSide, suggested, validation_lines
 from foveate.tasks.text_task import TOKENISER, TextData
 from foveate.voice import say, shown

@@ -19,7 +19,7 @@ from foveate.decode import DecodeConfig, SampleConfig
 from foveate.models import GPTConfig, LanguageModel, LanguageModelConfig
 from foveate.nn.loss import Loss, cross_entropy
 from foveate.storage.manifest import DamagedError, read_json, write_json
-from foveate.tasks.initial import require_seed, seeded
+from foveate.tasks.run_model import require_seed, seeded
 from foveate.tasks.text_task import TextConfig, TextData, TextTask, text_of
 
 VALIDATED = ("loss", "perplexity", "bits_per_byte", "accuracy")

@@ -22,9 +22,8 @@ from foveate.models import GPT, LanguageModel, Llama
 from foveate.models.gpt2_hugging_face import read_gpt2
 from foveate.models.llama_hugging_face import read_llama
 from foveate.storage.run import model_type_of
-from foveate.tasks.initial import require_kind
 from foveate.tasks.language_model.task import LanguageModelTask, LanguageModelTaskConfig, score, text_bytes
-from foveate.tasks.sight import require_text, traced
+from foveate.tasks.run_model import require_kind, require_text, traced
 from foveate.tasks.text_task import TextConfig, load_text_model, text_of, tokens_of
 
 ATTENDING = "`foveate train language_model` with --set model=gpt trains one that attends."

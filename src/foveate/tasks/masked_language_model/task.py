@@ -21,7 +21,7 @@ from foveate.data.text_pair import SegmentedRows, read_segmented, segments
 from foveate.data.tokeniser import BOS, EOS, CharacterConfig, TokeniserConfig
 from foveate.models import BERT, BERTConfig
 from foveate.nn.loss import Loss, cross_entropy
-from foveate.tasks.initial import require_seed, seeded
+from foveate.tasks.run_model import require_seed, seeded
 from foveate.tasks.text_task import Layout, TextConfig, TextData, TextTask, text_of
 
 VALIDATED = ("loss", "perplexity", "accuracy")

@@ -25,9 +25,8 @@ from foveate.models.bert_hugging_face import GAP_HEAD, from_bert
 from foveate.models.bert_kin import BERTS, as_bert
 from foveate.models.hugging_face_folder import read_folder
 from foveate.storage.run import class_of, model_type_of
-from foveate.tasks.initial import require_kind
 from foveate.tasks.masked_language_model.task import MaskedLanguageModelConfig, MaskedLanguageModelTask, score
-from foveate.tasks.sight import require_text, traced
+from foveate.tasks.run_model import require_kind, require_text, traced
 from foveate.tasks.text_task import TextConfig, load_text_model, text_of, tokens_of
 
 GAP = "___"

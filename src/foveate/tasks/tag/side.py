@@ -20,10 +20,19 @@ from foveate.suggestion import counted
 from foveate.tasks.exported import COUNTED, Exported, Note
 from foveate.tasks.labelling_side import LOGITS, LabellingSide, class_rows, training
 from foveate.tasks.option import chunks
-from foveate.tasks.probe import LABELS, Probe, made_up, require_fit, vocabulary
 from foveate.tasks.report_page import Sample
-from foveate.tasks.size import Allowance, Reason, Suggestion, with_others
-from foveate.tasks.strange import Reader, Strangers
+from foveate.tasks.run_model import Reader, Strangers
+from foveate.tasks.run_plan import (
+    LABELS,
+    Allowance,
+    Probe,
+    Reason,
+    Suggestion,
+    made_up,
+    require_fit,
+    vocabulary,
+    with_others,
+)
 from foveate.tasks.tag import TASK
 from foveate.tasks.tag.task import CHARACTERS, PIECES, WORDS, TagConfig, TagTask, Vocabulary, tags_of
 from foveate.tasks.tag.use import SentenceTagger, TaggedSentence

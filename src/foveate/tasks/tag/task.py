@@ -28,7 +28,6 @@ from foveate.errors import DataError
 from foveate.models import BERTConfig
 from foveate.models.tagger import PieceTagger, Tagger, TaggerConfig
 from foveate.storage.run import read_run
-from foveate.tasks.initial import require_digests, seeded, within_run
 from foveate.tasks.labelling import (
     LABELS,
     LabellingConfig,
@@ -39,6 +38,7 @@ from foveate.tasks.labelling import (
     longest,
     require_examples,
 )
+from foveate.tasks.run_model import require_digests, seeded, within_run
 
 WORDS, CHARACTERS, PIECES = "word.tokeniser.json", "character.tokeniser.json", "piece.tokeniser.json"
 

@@ -18,9 +18,8 @@ from foveate.inspect import Trace
 from foveate.inspect.looking import Looking
 from foveate.inspect.value import observed
 from foveate.models.tagger import PieceTagger, Tagger
-from foveate.tasks.initial import saved, trained
 from foveate.tasks.labelling import Predicted
-from foveate.tasks.sight import require_text, traced
+from foveate.tasks.run_model import require_text, saved, traced, trained
 from foveate.tasks.tag.task import TagConfig, Vocabulary
 
 ATTENDING = "`foveate train tag` with --set model.encoder=transformer trains one that attends."

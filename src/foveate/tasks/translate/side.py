@@ -21,14 +21,12 @@ from foveate.nn.loss import cross_entropy
 from foveate.storage.draft import disk_errors
 from foveate.storage.shipped import run_folder
 from foveate.suggestion import counted
-from foveate.tasks.decoding import decode_config
 from foveate.tasks.exported import COUNTED, Exported, Note, saver
-from foveate.tasks.option import chunks, metric_names, pairs_of, require_used
-from foveate.tasks.probe import Probe, made_up, require_fit, vocabulary
+from foveate.tasks.option import chunks, decode_config, metric_names, pairs_of, require_used
 from foveate.tasks.report_page import write_report
-from foveate.tasks.side import Sight, said_columns
-from foveate.tasks.size import Allowance, Suggestion
-from foveate.tasks.strange import Strangers
+from foveate.tasks.run_model import Strangers
+from foveate.tasks.run_plan import Allowance, Probe, Suggestion, made_up, require_fit, vocabulary
+from foveate.tasks.side import Sight, written
 from foveate.tasks.translate.head import Head
 from foveate.tasks.translate.paragraph import ParagraphTranslator
 from foveate.tasks.translate.rerunner import TranslationRerunner
@@ -86,6 +84,7 @@ class TranslationSight(Sight):
 class TranslateSide(TranslationSubject):
     """`foveate train translate`, `foveate translate`."""
 
+    columns = ("source", "target")
     engines = ("ctranslate2", "onnx")
 
     def suggest(self, config: TranslateConfig, allowance: Allowance) -> Suggestion:
@@ -111,13 +110,6 @@ class TranslateSide(TranslationSubject):
             tokens=rows * second,
             unit="target tokens",
         )
-
-    def prepare(self, config: TranslateConfig, folder: Path, note: Note = lambda sentence: None) -> Any:
-        data = config.data
-        columns = "" if data.target is not None else said_columns(data.source, data.columns, ("source", "target"))
-        if columns:
-            note(columns)
-        return super().prepare(config, folder, note)
 
     def size(self, task: TranslateTask) -> str:
         return counted(len(task.training), "training pair")
@@ -251,8 +243,8 @@ class TranslateSide(TranslationSubject):
             },
             commands=[
                 self.command(model, folder),
-                f"{self.evaluation(folder)} --source FILE --target FILE",
-                f'{self.looking(folder)} "…" --out alignment.svg',
+                f"foveate evaluate {written(folder)} --source FILE --target FILE",
+                f'foveate look {written(folder)} "…" --out alignment.svg',
             ],
         )
 

@@ -11,7 +11,7 @@ from foveate.data.tokeniser import Tokeniser, WordTokeniser
 from foveate.errors import DataError
 from foveate.metrics.corpus import FOR_SENTENCES, FOR_SYMBOLS
 from foveate.suggestion import counted
-from foveate.tasks.size import SAMPLE, Allowance, Reason, Suggestion, with_others
+from foveate.tasks.run_plan import SAMPLE, Allowance, Reason, Suggestion, with_others
 from foveate.tasks.translate.task import Forerunner, TranslateConfig
 
 FEW_SYMBOLS = 256

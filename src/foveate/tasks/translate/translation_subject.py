@@ -9,8 +9,7 @@ from foveate.data.text import Pair, read_pairs
 from foveate.errors import DataError, UsageError
 from foveate.metrics.corpus import METRICS, evaluate, require_metrics
 from foveate.storage.draft import disk_errors
-from foveate.tasks.side import NOT_DATA, Side
-from foveate.tasks.subject import Asked, Bucket, Scored, grouped, in_percent, measured_lengths
+from foveate.tasks.side import NOT_DATA, Asked, Scored, Side, buckets, in_percent, measured_lengths
 from foveate.tasks.translate import TASK
 from foveate.tasks.translate.pair import Pairs
 from foveate.tasks.translate.task import (
@@ -100,12 +99,13 @@ class TranslationSubject(Side):
         texts, references = [translation.text for translation in translations], [pair.target for pair in pairs]
         values |= dict(zip(decoded, (score.value for score in evaluate(texts, references, decoded)), strict=True))
         lengths, unit = measured_lengths([pair.source for pair in pairs])
-        buckets = []
-        for end, numbers in grouped(lengths, request.lengths).items():
+
+        def value(numbers: Sequence[int]) -> float:
             ours, theirs = ([side[number] for number in numbers] for side in (texts, references))
-            (score,) = evaluate(ours, theirs, decoded[:1])
-            buckets.append(Bucket(longest=end, count=len(numbers), value=score.value))
-        return Scored(values=self.pick(values, request.metrics), buckets=buckets, unit=unit)
+            return evaluate(ours, theirs, decoded[:1])[0].value
+
+        by_length = buckets(lengths, request, value)
+        return Scored(values=self.pick(values, request.metrics), buckets=by_length, unit=unit)
 
     def _forced(self, task: TranslateTask, config: TranslateConfig, folder: Path, request: Asked) -> dict[str, float]:
         """What `validate` measures, on the test data if there are any."""

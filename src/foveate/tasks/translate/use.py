@@ -29,7 +29,7 @@ from foveate.nn.loss import cross_entropy
 from foveate.storage.manifest import read_json
 from foveate.storage.run import model_type_of
 from foveate.storage.shipped import run_folder
-from foveate.tasks.initial import require_kind, saved, trained
+from foveate.tasks.run_model import require_kind, saved, trained
 from foveate.tasks.translate.engine import Engine, EngineName
 from foveate.tasks.translate.head import Head, choose, crossings
 from foveate.tasks.translate.task import TranslateConfig, build_model, load_tokenisers

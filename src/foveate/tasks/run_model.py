@@ -1,15 +1,18 @@
-"""Weights of a model: a function of the seed at first, those that a run begins with, and trained ones of a folder."""
+"""The model of a run: its initial and its trained weights, words that it does not know, what it looked at in a text."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from foveate.config import build
+from foveate.data.text import require_texts
 from foveate.errors import DataError, UsageError
+from foveate.inspect import Trace, Track
+from foveate.inspect.trace import Observation, Pedigree
 from foveate.nn.room import within_file, within_machine, within_tensors
 from foveate.storage.checkpoint import load_weights, restore_model, save_final, stored_weights
 from foveate.storage.draft import disk_errors
@@ -17,6 +20,10 @@ from foveate.storage.run import GUESTS, Run, model_type_of, read_run
 from foveate.tasks import TASKS
 
 Model = TypeVar("Model", bound=nn.Module)
+MOST = 8
+"""The largest number of words or characters that one note lists."""
+BROKEN = "\ufffd"
+"""The replacement character for invalid UTF-8."""
 INITIAL = "initial"
 """Folder of a run with the weights that it began with: a run does not depend on another's folder."""
 
@@ -113,3 +120,85 @@ def trained(folder: Path, make: Callable[[], Model], note: Callable[[str], None]
         model = make()
     restore_model(model, tensors, source=folder)
     return model
+
+
+def require_text(text: str) -> None:
+    """Raises UsageError for a text without anything to look at."""
+    require_texts(text)
+    if not text.strip():
+        raise UsageError("The text is empty: there is nothing to look at.")
+
+
+def traced(
+    model: nn.Module,
+    observation: Observation,
+    pieces: Sequence[str] | Track,
+    text: str = "",
+    label: str | None = None,
+    *,
+    attending: str = "Look at a model that attends.",
+) -> Trace:
+    """The observation along a track, or the pieces of a text, where they are as many as the model looked at, or along
+    their numbers.
+
+    Tracks: `source`, the pieces of the text as the model reads them; of a classifier whose pooling attends, `target`,
+    the label. Raises UsageError for a model without attention; `attending` is a sentence on how to get one with it.
+    """
+    tracks: dict[str, Track] = {}
+    lengths = {record.shape[3] for record in observation} | {one.seen.weights.shape[2] for one in observation.others}
+    if len(pieces) in lengths:
+        tracks["source"] = pieces if isinstance(pieces, Track) else Track.of_pieces(pieces, text=text)
+        if label is not None:
+            tracks["target"] = Track(labels=(label,))
+    weight = next(model.parameters())
+    pedigree = Pedigree(model=type(model).__name__, dtype=str(weight.dtype).removeprefix("torch."))
+    trace = Trace.of(observation, tracks, pedigree=pedigree)
+    if not trace.sites:
+        raise UsageError(
+            f"This {type(model).__name__} has no attention, so there is nothing to look at: a recurrent network keeps "
+            f"what it has read in its state. {attending}"
+        )
+    return trace
+
+
+@runtime_checkable
+class Reader(Protocol):
+    """A tokeniser, or a tagger."""
+
+    def strange(self, text: str) -> list[str]: ...
+
+
+class Strangers:
+    """Reports words or characters that the vocabulary of a model lacks, each of them once."""
+
+    def __init__(self, reader: Reader, say: Callable[[str], None]) -> None:
+        self.reader, self.say = reader, say
+        self.named = set[str]()
+
+    def note(self, texts: Sequence[str]) -> None:
+        """Report unknown words or characters in texts, and whether the vocabulary has them in lower case."""
+        for text in texts:
+            unknown = [each for each in self.reader.strange(text) if each not in self.named]
+            if unknown:
+                self.named.update(unknown)
+                lower = text.lower()
+                self.say(warning(unknown, lower if lower != text and not self.reader.strange(lower) else ""))
+
+    def broken(self, text: str) -> str:
+        """The text that a model generated, unchanged; reports invalid UTF-8 or unknown tokens in it."""
+        if BROKEN in text and BROKEN not in self.named:
+            self.named.add(BROKEN)
+            self.say(f"{BROKEN} marks incomplete characters, or tokens that the vocabulary lacks.")
+        return text
+
+
+def warning(unknown: Sequence[str], smaller: str = "") -> str:
+    """A note about unknown words or characters.
+
+    >>> warning(["H", "E"], "hello")
+    "The model has never seen 'H', 'E': what it says about them is a guess. It knows small letters: 'hello'."
+    """
+    shown = ", ".join(map(repr, unknown[:MOST])) + (f" and {len(unknown) - MOST} more" if len(unknown) > MOST else "")
+    hint = f" It knows small letters: {smaller[:60]!r}." if smaller else ""
+    what = "them" if len(unknown) > 1 else "it"
+    return f"The model has never seen {shown}: what it says about {what} is a guess.{hint}"

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foveate.tasks import TASKS
-from foveate.tasks.subject import FEWEST, chosen_lengths, grouped, measured_lengths
+from foveate.tasks.side import FEWEST, chosen_lengths, grouped, measured_lengths
 
 
 @pytest.mark.parametrize("name", TASKS)

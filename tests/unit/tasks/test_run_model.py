@@ -14,7 +14,7 @@ from foveate.models.recurrent_language_model import RecurrentLanguageModelConfig
 from foveate.models.tagger import TaggerConfig
 from foveate.nn.pooling import MeanPoolingConfig
 from foveate.tasks import TASKS
-from foveate.tasks.sight import traced
+from foveate.tasks.run_model import traced
 
 
 @pytest.mark.parametrize(
