@@ -55,8 +55,9 @@ class Call:
         """Whether torch's kernel would read a number for every pair."""
         self.band = min(rule.width / max(self.keys, 1), 1.0)
         """The share of pairs that lie in the rule's band."""
-        self.dense = self.band == 1.0 and rule.ahead >= self.keys
-        """Whether little is hidden, such as padding."""
+        dense = self.band == 1.0 and rule.ahead >= self.keys
+        self.unhidden = dense and (not self.masked or (self.light and training))
+        """Whether little is hidden, such as padding, by a mask that costs little beside the products."""
         self.by_key = not rule.reads_query_position
         """Whether the rule hides the same keys from all queries."""
         self.narrow = not self.few and self.band < (0.15 if self.amx else 0.5)
@@ -98,72 +99,40 @@ class Choice(NamedTuple):
     because: str
 
 
+# fmt: off
 RULES = (
-    Rule("edges", 9.4, "few pairs of more than 500 nodes are edges", lambda call: call.keys > 500),
-    Rule(
-        "sdpa",
-        2.3,
-        "AMX multiplies bfloat16 in torch's kernel",
-        lambda call: call.amx and not call.training and call.keys >= 256 and call.band > 0.25,
-    ),
-    Rule(
-        "product",
-        1.9,
-        "AMX multiplies bfloat16 in plain products",
-        lambda call: call.amx and call.training and call.few and call.large and call.band > 0.3,
-    ),
-    Rule(
-        "product",
-        1.3,
-        "products of large matrices, with little hidden",
-        lambda call: (
-            call.few
-            and call.large
-            and call.dense
-            and not call.slow_products
-            and ((call.light and call.training) or not call.masked)
-        ),
-    ),
-    Rule("short", 1.8, f"up to {FEW} keys, one kernel computes everything", lambda call: call.few),
+    Rule("edges", 9.4, "few pairs of more than 500 nodes are edges",
+         lambda call: call.keys > 500),
+    Rule("sdpa", 2.3, "AMX multiplies bfloat16 in torch's kernel",
+         lambda call: call.amx and not call.training and call.keys >= 256 and call.band > 0.25),
+    Rule("product", 1.9, "AMX multiplies bfloat16 in plain products",
+         lambda call: call.amx and call.training and call.few and call.large and call.band > 0.3),
+    Rule("product", 1.3, "products of large matrices, with little hidden",
+         lambda call: call.few and call.large and call.unhidden and not call.slow_products),
+    Rule("short", 1.8, f"up to {FEW} keys, one kernel computes everything",
+         lambda call: call.few),
     Rule("additive", 24, "one kernel sums the hidden units of each pair, without a tensor of them"),
-    Rule("sdpa", 1.2, "so few pairs take less time in one call of torch than in several", lambda call: call.small),
-    Rule(
-        "flex",
-        None,
-        "it skips blocks that nobody sees, where SDPA reads a mask",
-        lambda call: call.on_cpu or (call.masked and not call.by_key and not call.few),
-    ),
-    Rule("banded", 2.0, "a query sees less than half of the keys", lambda call: call.narrow),
-    Rule(
-        "tiled",
-        1.2,
-        "tiles leave out half of the pairs, which torch's kernel does not",
-        lambda call: call.halved and not call.amx and (call.masked or (call.light and call.training)),
-    ),
-    Rule(
-        "product",
-        1.6,
-        "up to 128 queries, gradients are faster as plain products",
-        lambda call: call.training and call.queries <= 128 and call.fits,
-    ),
-    Rule(
-        "product",
-        1.6,
-        "torch's kernel has slow gradients in bfloat16",
-        lambda call: call.training and call.light and not call.amx and call.fits,
-    ),
-    Rule(
-        "product",
-        1.4,
-        f"up to {FEW} keys, products take less time than torch's kernel",
-        lambda call: call.few and call.fits and not call.slow_products,
-    ),
+    Rule("sdpa", 1.2, "so few pairs take less time in one call of torch than in several",
+         lambda call: call.small),
+    Rule("flex", None, "it skips blocks that nobody sees, where SDPA reads a mask",
+         lambda call: call.on_cpu or (call.masked and not call.by_key and not call.few)),
+    Rule("banded", 2.0, "a query sees less than half of the keys",
+         lambda call: call.narrow),
+    Rule("tiled", 1.2, "tiles leave out half of the pairs, which torch's kernel does not",
+         lambda call: call.halved and not call.amx and (call.masked or (call.light and call.training))),
+    Rule("product", 1.6, "torch's kernel has slow gradients in bfloat16 and for up to 128 queries",
+         lambda call: call.training and call.fits and (call.queries <= 128 or (call.light and not call.amx))),
+    Rule("product", 1.4, f"up to {FEW} keys, products take less time than torch's kernel",
+         lambda call: call.few and call.fits and not call.slow_products),
     Rule("sdpa", 1.4, "torch's kernel keeps no scores"),
-    Rule("tiled", None, "pairs that nobody sees are left out", lambda call: not call.few),
-    Rule("materialised", 1.2, f"all scores fit into {ROOM >> 20} MiB", lambda call: call.fits),
+    Rule("tiled", None, "pairs that nobody sees are left out",
+         lambda call: not call.few),
+    Rule("materialised", 1.2, f"all scores fit into {ROOM >> 20} MiB",
+         lambda call: call.fits),
     Rule("chunked", None, f"all scores at once would take more than {ROOM >> 20} MiB"),
     Rule("materialised", None, "it accepts every attention"),
 )
+# fmt: on
 OWN = "it was added for such attentions, and accepts"
 REST = "no rule names another path that accepts"
 ONLY = "no other path was given"
