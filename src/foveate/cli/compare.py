@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from foveate.cli.setup import choices, prepare_machine
     from foveate.comparison import compare, design_of, plan, table
-    from foveate.comparison.variant import varied
+    from foveate.comparison.design import varied
     from foveate.errors import UsageError
     from foveate.train import watch
     from foveate.voice import say, tell
@@ -163,7 +163,7 @@ def _seeds(words: str) -> int | list[int]:
 
 
 def _print_plan(cells: Any, design: Any) -> None:
-    from foveate.comparison.comparison_table import aligned
+    from foveate.comparison.comparison_report import aligned
     from foveate.suggestion import counted
 
     rows = [["cell", "state", "weights", "minutes left"]]

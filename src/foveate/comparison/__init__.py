@@ -1,10 +1,9 @@
 """Comparing: variants of one configuration, on the same data with the same budget, over several random starts."""
 
 from foveate.comparison.comparison import Planned, compare, design_of, plan
-from foveate.comparison.comparison_table import table
+from foveate.comparison.comparison_report import table
 from foveate.comparison.design import Budget, CompareConfig, Design
-from foveate.comparison.result import Result
-from foveate.comparison.statistic import Estimate, paired
+from foveate.comparison.result import Estimate, Result, paired
 
 __all__ = [
     "Budget",

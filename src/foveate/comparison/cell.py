@@ -1,27 +1,37 @@
-"""One cell of a comparison: a variant with a seed, trained within the budget, measured, and kept."""
+"""One cell of a comparison: a variant with a seed, trained within the budget, measured, and kept.
+
+What it measures of memory is the most bytes of tensors that are alive at once in a training step.
+"""
 
 import hashlib
-import itertools
 import json
 import time
-from collections.abc import Mapping
+import weakref
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from foveate.comparison.comparison_folder import CELL, Folder
 from foveate.comparison.design import Design
-from foveate.comparison.memory import step_bytes
 from foveate.config import to_dict
 from foveate.errors import DataError
 from foveate.storage.checkpoint import Checkpoints, is_finished, load_weights, restore_model
 from foveate.storage.manifest import read_json, write_json
 from foveate.storage.run import create_run, read_run
 from foveate.tasks.side import Bucket, Side
-from foveate.train import fit
+from foveate.train import TrainConfig, fit
 from foveate.train.log import Progress
+from foveate.train.trainable import Trainable
+from foveate.train.update import Updater
+
+LOOK = 64
+"""Batches among which the largest is looked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +42,7 @@ class Cell:
     seed: int
     parameters: int
     memory_bytes: int
-    """The most bytes of tensors alive in a training step: `memory.step_bytes`."""
+    """See `step_bytes`."""
     steps: int
     tokens: int
     seconds: float
@@ -111,8 +121,7 @@ def with_usual_metrics(design: Design, folder: Folder) -> Design:
     settings, task = design.asked, folder.open(design.first, design.seeds[0])
     if not settings.metrics:
         metrics = design.side.usual_metrics(task)
-        different = {str(design.side.data_settings(to_dict(one))) for one in design.variants.values()}
-        if len(different) > 1:
+        if not design.shares_tokens:
             metrics = tuple(name for name in metrics if name not in design.side.per_token) or metrics
         settings = replace(settings, metrics=metrics)
     design.side.require_given(task, settings)
@@ -123,28 +132,25 @@ def with_usual_metrics(design: Design, folder: Folder) -> Design:
 def _begun(folder: Folder, variant: str, seed: int) -> Any:
     """A cell's configuration, whose run folder now is there, with its data."""
     place, config, side = folder.cell(variant, seed), folder.config(variant, seed), folder.design.side
-    budget = folder.design.budget
-    if (place / "config.json").exists():
-        if budget.kind == "tokens":
-            steps = read_run(place).config["train"]["steps"]
-            config = replace(config, train=replace(config.train, steps=steps))
-        return config
-    if budget.kind == "tokens":
+    budget, begun = folder.design.budget, (place / "config.json").exists()
+    if begun and budget.kind == "tokens":
+        steps = read_run(place).config["train"]["steps"]
+        config = replace(config, train=replace(config.train, steps=steps))
+    elif budget.kind == "tokens":
         steps = steps_of_tokens(side, folder.open(variant, seed), budget.amount, config.train.accumulate)
         config = replace(config, train=replace(config.train, steps=steps))
-    # Last the configuration: without it a folder is no run yet, and is begun anew.
-    create_run(place, side.entry.name, to_dict(config), folder.share(variant, place))
+    if not begun:  # last the configuration: a folder without it is no run yet, and is begun anew
+        create_run(place, side.entry.name, to_dict(config), folder.share(variant, place))
     return config
 
 
 def steps_of_tokens(side: Side, task: Any, tokens: int, accumulate: int) -> int:
     """The updates that read so many tokens, and less than a batch more."""
-    count = 0
-    for number in itertools.count():
-        if count >= tokens:
-            return -(-number // accumulate)
-        count += side.count(task.batch(number))
-    raise AssertionError("batches have no end")
+    count = batches = 0
+    while count < tokens:
+        count += side.count(task.batch(batches))
+        batches += 1
+    return -(-batches // accumulate)
 
 
 def _measured(folder: Folder, variant: str, seed: int, task: Any, config: Any, memory: int, cpu: float | None) -> Cell:
@@ -175,3 +181,65 @@ def _measured(folder: Folder, variant: str, seed: int, task: Any, config: Any, m
     )
     write_json(place / CELL, {**asdict(cell), "buckets": [asdict(bucket) for bucket in cell.buckets]})
     return cell
+
+
+class _Alive(TorchDispatchMode):
+    """Counts the bytes of every tensor that an operation makes, until its last user lets go of it."""
+
+    def __init__(self, known: Iterator[Tensor]) -> None:
+        super().__init__()
+        self.now = self.most = 0
+        self.sizes: dict[int, int] = {}
+        for tensor in known:
+            self._add(tensor)
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, Tensor):
+                self._add(leaf)
+        return result
+
+    def _add(self, tensor: Tensor) -> None:
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key in self.sizes:
+            return
+        self.sizes[key] = storage.nbytes()
+        self.now += storage.nbytes()
+        self.most = max(self.most, self.now)
+        weakref.finalize(storage, self._remove, key)
+
+    def _remove(self, key: int) -> None:
+        self.now -= self.sizes.pop(key, 0)
+
+
+def step_bytes(task: Trainable, config: TrainConfig) -> int:
+    """Bytes of weights, gradients, moments and activations at the fullest moment of a training step.
+
+    The step is made with the largest of the first batches; what kernels allocate inside themselves is not seen. The
+    figure depends on no machine and on no other process, as the memory of a process would. The model is changed by
+    the step: give one that is not needed any more.
+    """
+    numbers = range(min(LOOK, task.steps_per_epoch))
+    largest = max(numbers, key=lambda number: _elements(task.batch(number)))
+    updater = Updater(task, config)
+    updater(largest // config.accumulate + 1, [])  # the moments are made by the first update
+    with _Alive(_held(task, updater)) as alive:
+        updater(largest // config.accumulate + 1, [])
+    return alive.most
+
+
+def _held(task: Trainable, updater: Updater) -> Iterator[Tensor]:
+    yield from task.model.parameters()
+    yield from task.model.buffers()
+    for state in updater.optimiser.state.values():
+        yield from (value for value in state.values() if isinstance(value, Tensor))
+
+
+def _elements(batch: Any) -> int:
+    """Numbers in a batch: in its tensors, and in those of its parts."""
+    if isinstance(batch, torch.Tensor):
+        return batch.numel()
+    parts = vars(batch).values() if hasattr(batch, "__dict__") else ()
+    return sum(_elements(part) for part in parts)

@@ -1,33 +1,26 @@
 """Compare: several mechanisms or models on the same data with the same budget, with error bars over random starts."""
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-
-import torch
 
 from foveate.comparison import cell as cells
 from foveate.comparison.cell import Cell
 from foveate.comparison.comparison_folder import CELL, DESIGN, Folder
 from foveate.comparison.comparison_report import write_report
-from foveate.comparison.design import UNLIMITED, CompareConfig, Design
+from foveate.comparison.design import UNLIMITED, Changes, CompareConfig, Design, tabled, varied
 from foveate.comparison.result import Result
-from foveate.comparison.variant import Changes, tabled, varied
 from foveate.config import build
 from foveate.config.toml import inline
 from foveate.errors import DataError, UsageError
 from foveate.storage.checkpoint import Checkpoints, is_finished
 from foveate.storage.draft import disk_errors
 from foveate.suggestion import counted
+from foveate.train import step_seconds, total_seconds
 from foveate.train.log import Progress, Quiet
 from foveate.train.resumption import exclusive
-from foveate.train.update import Updater
-
-PROBES = 3
 
 
 def compare(
@@ -175,8 +168,10 @@ def plan(design: Design, out: Path | None = None) -> list[Planned]:
 
     What is done in the folder `out` counts as done; nothing is written there.
     """
-    with _looked_at(design, out) as (folder, stored):
-        planned = []
+    begun = out is not None and (out / DESIGN).exists()
+    stored = Folder.begin(out, design, write=False) if out is not None and begun else None
+    with TemporaryDirectory() as scratch:
+        folder, planned = Folder.begin(Path(scratch), design), []
         for variant in design.variants:
             parameters, seconds = _probed(folder, variant)
             for seed in design.seeds:
@@ -188,39 +183,18 @@ def plan(design: Design, out: Path | None = None) -> list[Planned]:
     return sorted(planned, key=lambda cell: order[cell.variant, cell.seed])
 
 
-@contextmanager
-def _looked_at(design: Design, out: Path | None) -> Iterator[tuple[Folder, Folder | None]]:
-    """A folder to prepare data in, and the one with what is done."""
-    with TemporaryDirectory() as scratch:
-        folder = Folder.begin(Path(scratch), design)
-        begun = out is not None and (out / DESIGN).exists()
-        yield folder, Folder.begin(out, design, write=False) if out is not None and begun else None
-
-
 def _probed(folder: Folder, variant: str) -> tuple[int, float]:
     """Parameters, and the seconds of a whole cell."""
     design, side = folder.design, folder.design.side
-    config = design.variants[variant]
+    train = design.variants[variant].train
     task = folder.open(variant, design.seeds[0])
     parameters = sum(parameter.numel() for parameter in task.model.parameters())
     if design.budget.kind == "seconds":
         return parameters, float(design.budget.amount)
-    steps = config.train.steps
     if design.budget.kind == "tokens":
-        steps = cells.steps_of_tokens(side, task, design.budget.amount, config.train.accumulate)
-    updater, times = Updater(task, config.train), []
-    task.model.train()
-    for number in range(1, PROBES + 2):
-        started = time.perf_counter()
-        updater(number, [])
-        times.append(time.perf_counter() - started)
-    task.model.eval()
-    started = time.perf_counter()
-    with torch.no_grad():
-        task.validate()
-    validation = time.perf_counter() - started
-    step = sorted(times[1:])[PROBES // 2]
-    return parameters, steps * step + -(-steps // config.train.validate_every) * validation
+        train = replace(train, steps=cells.steps_of_tokens(side, task, design.budget.amount, train.accumulate))
+    step = step_seconds(task, train) or 0.0  # none where the loss is not finite, which training reports
+    return parameters, total_seconds(task, train, step)
 
 
 def _state(folder: Folder | None, variant: str, seed: int, design: Design) -> tuple[str, float]:

@@ -17,8 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from foveate.comparison.design import Design
-from foveate.comparison.variant import folder_names
+from foveate.comparison.design import Design, folder_names
 from foveate.config import to_dict
 from foveate.errors import DataError, UsageError
 from foveate.storage.draft import disk_errors, remove_stale
@@ -109,7 +108,7 @@ class Folder:
             task = self.open(name, self.design.seeds[0])
             with _naming(name):
                 require_measured(task, config.train)
-            examples[name] = _examples(task)
+            examples[name] = len(task.training) if hasattr(task, "training") else None  # tokenisers leave some out
         first = examples[self.design.first]
         for name, count in examples.items():
             if count != first:
@@ -151,13 +150,9 @@ class Folder:
             "format": FORMAT,
             "task": design.side.entry.name,
             "budget": str(design.budget),
-            "split": None if self._has_validation else design.base.seed,
+            "split": None if any(name.startswith("valid") for name in self.digests) else design.base.seed,
             "data": self.digests,
         }
-
-    @property
-    def _has_validation(self) -> bool:
-        return any(name.startswith("valid") for name in self.digests)
 
     def _require_same(self, before: Mapping[str, Any]) -> None:
         if not before:
@@ -234,11 +229,6 @@ def _digest(file: str) -> str:
 def _short(change: str) -> str:
     """Digests as far as anybody reads them."""
     return " → ".join(f"{part[:12]}…" if len(part) == 64 else part for part in change.split(" → "))
-
-
-def _examples(task: Any) -> int | None:
-    """How many examples are trained on, where tokenisers can leave some out."""
-    return len(task.training) if hasattr(task, "training") else None
 
 
 def _link(path: Path, target: Path) -> None:

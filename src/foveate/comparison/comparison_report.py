@@ -1,13 +1,12 @@
-"""The report of a comparison: one HTML file with its table, its graphs and what was compared."""
+"""A comparison as a table of text, and as a report: one HTML file with its table, its graphs and what was compared."""
 
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from foveate.comparison.comparison_table import rows
-from foveate.comparison.error_bar import Point, Series, graph, ranges, whisker
-from foveate.comparison.result import Result
+from foveate.comparison.error_bar import Point, Series, graph, ranges
+from foveate.comparison.result import Estimate, Result
 from foveate.inspect.chart import figure_text, title_of
 from foveate.inspect.page import isolated, page, text
 from foveate.storage.draft import write_file
@@ -17,6 +16,7 @@ FOOT = (
     "All numbers are in results.json, cells.csv, curves.csv and lengths.csv beside it."
 )
 MOST_CHANGES = 6
+MARK = "*"
 _WIDE = "grid-template-columns:repeat(auto-fill,minmax(min(100%,470px),1fr))"
 
 
@@ -68,9 +68,8 @@ def lengths(result: Result) -> dict[str, str]:
     """The first metric by length, with a standard error to both sides; nothing where inputs are all alike."""
     series = []
     for name in result.variants:
-        points = []
-        for longest, estimate in sorted(result.by_length(name).items()):
-            points.append(Point(float(longest), estimate.mean, *whisker(estimate.mean, estimate.error)))
+        estimates = sorted(result.by_length(name).items())
+        points = (Point(float(longest), estimate.mean, *estimate.whisker) for longest, estimate in estimates)
         series.append(Series(name, tuple(points)))
     if max((len(one.points) for one in series), default=0) < 2:
         return {}
@@ -105,10 +104,8 @@ def _curve(rows_of: Mapping[tuple[str, int], list[dict[str, Any]]], name: str, m
     for _, points in sorted(at.items()):
         if len(points) < len(starts):  # a mean of fewer starts would jump
             continue
-        values = [value for value, _ in points]
-        mean = statistics.fmean(values)
-        error = statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
-        yield Point(statistics.fmean(place for _, place in points), mean, *whisker(mean, error))
+        estimate = Estimate.of([value for value, _ in points])
+        yield Point(statistics.fmean(place for _, place in points), estimate.mean, *estimate.whisker)
 
 
 def _is_figure(value: object) -> bool:
@@ -132,7 +129,8 @@ def _tiles(result: Result) -> str:
 
 def _table(result: Result) -> str:
     head, *body = rows(result)
-    cells = "".join(f'<th scope="col"{_right(i)}>{text(title_of(name))}</th>' for i, name in enumerate(head))
+    first, *others = (text(title_of(name)) for name in head)
+    cells = f'<th scope="col">{first}</th>' + "".join(f'<th scope="col" class="number">{name}</th>' for name in others)
     lines = "\n".join(
         f'<tr><th scope="row">{isolated(line[0])}</th>'
         + "".join(f'<td class="number">{text(cell)}</td>' for cell in line[1:])
@@ -148,10 +146,6 @@ def _table(result: Result) -> str:
     table = f"<table>\n<thead><tr>{cells}</tr></thead>\n<tbody>\n{lines}\n</tbody>\n</table>"
     around = f'<div class="card scroll" role="region" aria-label="Results" tabindex="0">{table}</div>'
     return note + around + (f'<ul class="note">{failed}</ul>' if failed else "")
-
-
-def _right(column: int) -> str:
-    return ' class="number"' if column else ""
 
 
 def _figures(drawn: Mapping[str, str]) -> str:
@@ -194,3 +188,89 @@ def _same(result: Result) -> str:
     }
     listed = "".join(f"<dt>{text(title_of(name))}</dt><dd>{isolated(value)}</dd>" for name, value in facts.items())
     return f'<div class="card"><dl class="facts">{listed}</dl></div>'
+
+
+def table(result: Result) -> str:
+    """A row for each variant: scores, differences from the first variant, size, memory and time; and what they mean."""
+    return "\n".join([*aligned(rows(result)), "", *_notes(result), *_lengths(result)])
+
+
+def rows(result: Result) -> list[list[str]]:
+    """The cells of the table as text, the head first."""
+    first, metric = result.variants[0], result.metrics[0]
+    head = ["variant", metric, f"− {first}", *result.metrics[1:], "weights", "MiB", "seconds", "CPU s"]
+    return [head, *([name, *_row(result, name, metric)] for name in result.variants)]
+
+
+def _row(result: Result, name: str, metric: str) -> Iterator[str]:
+    yield _shown(result.score(name, metric))
+    difference = result.difference(name, metric)
+    yield f"{difference.shown(sign=True)}{MARK * difference.is_clear}" if difference else ""
+    for other in result.metrics[1:]:
+        yield _shown(result.score(name, other))
+    cells = result.of_variant(name)
+    yield f"{cells[0].parameters:,}" if cells else "–"
+    yield _size(cells[0].memory_bytes / 2**20) if cells else "–"
+    yield _whole(result.mean(name, "seconds"))
+    yield _whole(result.mean(name, "cpu_seconds"))
+
+
+def _notes(result: Result) -> Iterator[str]:
+    counts = {len(result.of_variant(name)) for name in result.variants}
+    seeds = f"{max(counts)} seeds" if max(counts) != 1 else "1 seed"
+    yield f"{result.task}, {result.budget} for each cell, {seeds}."
+    lower = [name for name in result.metrics if name in result.lower]
+    yield "Lower is better: " + ", ".join(lower) + "." if lower else "Higher is better."
+    if max(counts) > 1:
+        yield "± is the standard error of the mean over seeds; differences are paired by seed."
+    else:
+        yield "One start says nothing of how much starts scatter: give more seeds."
+    differences = (result.difference(name, result.metrics[0]) for name in result.variants)
+    if any(difference and difference.is_clear for difference in differences):
+        yield f"{MARK} the 95 % interval of the difference (Student's t) leaves out 0."
+    if len(counts) > 1:
+        done = ", ".join(f"{name} {len(result.of_variant(name))}" for name in result.variants)
+        yield f"Not all cells are finished: {done}."
+    for cell, reason in result.failures.items():
+        yield f"{cell} came to nothing: {reason}"
+
+
+def _lengths(result: Result) -> Iterator[str]:
+    """Quality by the length of the input, where the task has it."""
+    estimates = {name: result.by_length(name) for name in result.variants}
+    ends = sorted({end for lengths in estimates.values() for end in lengths})
+    if len(ends) < 2:
+        return
+    yield ""
+    yield f"{result.metrics[0]} by {result.unit} of the input:"
+    head = ["variant", *(f"≤ {end}" for end in ends)]
+    body = [[name, *(_shown(estimates[name].get(end)) for end in ends)] for name in result.variants]
+    yield from aligned([head, *body])
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Columns under each other: the first to the left, the others to the right.
+
+    >>> print(*aligned([["", "a"], ["row", "1.5"]]), sep="\\n")
+             a
+    row    1.5
+    """
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    return [
+        "   ".join(
+            [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))]
+        ).rstrip()
+        for line in lines
+    ]
+
+
+def _shown(estimate: Estimate | None) -> str:
+    return "–" if estimate is None else estimate.shown()
+
+
+def _whole(estimate: Estimate | None) -> str:
+    return "–" if estimate is None else _size(estimate.mean)
+
+
+def _size(figure: float) -> str:
+    return f"{figure:,.0f}" if figure >= 10 else f"{figure:.2g}"

@@ -1,12 +1,12 @@
 """What is compared with what: variants of one configuration, seeds, and the same data and budget for all."""
 
+import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from foveate.comparison.variant import Changes, lay_over
-from foveate.config import build, setting, to_dict
+from foveate.config import build, override, setting, to_dict
 from foveate.data.text import free_columns
 from foveate.errors import UsageError
 from foveate.suggestion import counted, did_you_mean
@@ -19,6 +19,8 @@ from foveate.train.schedule import Plateau
 UNLIMITED = 10**9
 """Steps of a cell that a budget of seconds ends."""
 Kind = Literal["steps", "tokens", "seconds"]
+Changes = Mapping[str, Any]
+"""Nested plain data that is laid over the base: a table with a `kind` replaces what was there, others join it."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,11 @@ class Design:
         Raises UsageError for a setting that is unknown or does not fit, and for variants that differ in data, budget
         or nothing.
         """
-        compare, side = compare or CompareConfig(), side_of(task)
+        if task not in TASKS:
+            raise UsageError(
+                f"There is no task {task!r}.{did_you_mean(task, TASKS)} Choose one of: {', '.join(TASKS)}."
+            )
+        compare, side = compare or CompareConfig(), TASKS[task].side
         root = side.whole(build(side.run_config, base, imports=True))
         if not getattr(root.data, side.entry.first):
             raise UsageError(
@@ -141,24 +147,21 @@ class Design:
         """Every variant with every seed: all variants of a seed come before the next seed."""
         return [(name, seed) for seed in self.seeds for name in self.variants]
 
+    @property
+    def shares_tokens(self) -> bool:
+        """Whether all variants cut text into the same tokens."""
+        return len({str(self.side.data_settings(to_dict(config))) for config in self.variants.values()}) == 1
+
     def require_comparable(self, metrics: Sequence[str]) -> None:
         """Raises UsageError where variants cut text into other tokens and a metric counts tokens."""
-        cuts = {str(self.side.data_settings(to_dict(config))) for config in self.variants.values()}
         counted = [name for name in metrics if name in self.side.per_token]
-        if len(cuts) > 1 and counted:
+        if counted and not self.shares_tokens:
             fair = [name for name in self.side.metrics() if name not in self.side.per_token]
             instead = f"compare.metrics = {fair[:2]}" if fair else "one tokeniser for all"
             raise UsageError(
                 f"The variants have different tokenisers, and {' and '.join(counted)} would count different tokens. "
                 f"Choose {instead}."
             )
-
-
-def side_of(task: str) -> Side:
-    """What a comparison asks of a task. Raises UsageError for one that is unknown."""
-    if task not in TASKS:
-        raise UsageError(f"There is no task {task!r}.{did_you_mean(task, TASKS)} Choose one of: {', '.join(TASKS)}.")
-    return TASKS[task].side
 
 
 def _variant(side: Side, base: Mapping[str, Any], name: str, change: Changes, budget: Budget, root: Any) -> Any:
@@ -197,11 +200,9 @@ def _limited(train: Any, budget: Budget, name: str) -> Any:
 
 
 def _require_different(variants: Mapping[str, Any]) -> None:
-    names = list(variants)
-    for number, name in enumerate(names):
-        for other in names[:number]:
-            if variants[name] == variants[other]:
-                raise UsageError(f"The variants {other} and {name} are the same. Leave one out, or change a setting.")
+    for one, other in itertools.combinations(variants, 2):
+        if variants[one] == variants[other]:
+            raise UsageError(f"The variants {one} and {other} are the same. Leave one out, or change a setting.")
 
 
 def _require_same_data(side: Side, variants: Mapping[str, Any]) -> None:
@@ -238,14 +239,115 @@ def _test(side: Side, test: Any) -> dict[str, str]:
 
 def _changes(base: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
     """What distinguishes the variants, and not what the budget does to all of them."""
+    unlimited = {"steps": None, "max_minutes": None, "patience": None}
+    theirs = {**base, "train": {**base["train"], **unlimited}}
     changes = {}
     for name, config in variants.items():
-        ours = {**config, "train": {**config["train"], "steps": None, "max_minutes": None, "patience": None}}
-        theirs = {**base, "train": {**base["train"], "steps": None, "max_minutes": None, "patience": None}}
-        changed = differences(theirs, ours)
+        changed = differences(theirs, {**config, "train": {**config["train"], **unlimited}})
         changes[name] = {path: change for path, change in changed.items() if change != "not set → None"}
     return changes
 
 
 def _listed(paths: Iterable[str], changed: Mapping[str, str]) -> str:
     return ", ".join(f"{path} ({changed[path]})" for path in paths)
+
+
+def lay_over(base: Any, change: Any) -> Any:
+    """The base with a change in it.
+
+    >>> lay_over({"model": {"kind": "luong", "dropout": 0.1}}, {"model": {"dropout": 0.2}})
+    {'model': {'kind': 'luong', 'dropout': 0.2}}
+    >>> lay_over({"model": {"kind": "luong", "dropout": 0.1}}, {"model": {"kind": "bahdanau"}})
+    {'model': {'kind': 'bahdanau'}}
+    """
+    if not isinstance(change, Mapping) or "kind" in change:
+        return change
+    if isinstance(base, str):  # `model = "luong"`, with a change of one of its settings
+        base = {"kind": base}
+    if not isinstance(base, Mapping):
+        return dict(change)
+    return {**base, **{key: lay_over(base.get(key), part) for key, part in change.items()}}
+
+
+def varied(vary: Sequence[str]) -> dict[str, Changes]:
+    """Variants from `a.b=x,y,z`; of several, every combination. They are named by their values.
+
+    >>> varied(["model.attention.score=dot,general"])
+    {'dot': {'model': {'attention': {'score': 'dot'}}}, 'general': {'model': {'attention': {'score': 'general'}}}}
+    >>> list(varied(["model.block.num_heads=1,8", "model.position=none,learned"]))
+    ['num_heads 1, none', 'num_heads 1, learned', 'num_heads 8, none', 'num_heads 8, learned']
+
+    Raises UsageError for any other string.
+    """
+    axes = [list(_axis(words)) for words in vary]
+    variants: dict[str, Changes] = {}
+    for combination in itertools.product(*axes):
+        name = ", ".join(part for part, _ in combination)
+        if name in variants:
+            raise UsageError(f"--vary gives {name!r} twice. Name every value once.")
+        changes: Any = {}
+        for _, change in combination:
+            changes = lay_over(changes, change)
+        variants[name] = changes
+    return variants
+
+
+def _axis(words: str) -> Iterator[tuple[str, Changes]]:
+    path, equals, values = words.partition("=")
+    if not equals or not all(key.strip() for key in path.split(".")):
+        raise UsageError(f"--vary {words}: write a setting, = and its values, like model.attention.score=dot,general.")
+    choices = [value.strip() for value in _split(values)]
+    if not all(choices):
+        raise UsageError(f"--vary {words}: there is an empty value. Write values with one comma between.")
+    path = path.strip().removesuffix(".kind")
+    last = path.rpartition(".")[2]
+    for value in choices:
+        # "none" may be a kind, such as no positions; where it is not, building a configuration reads it as nothing.
+        change = override({}, [f'{path}="none"' if value == "none" else f"{path}={value}"])
+        text = re.fullmatch(r"[A-Za-z_][\w:]*", value) and value not in ("true", "false")
+        name = value.strip("\"'") if text or value[0] in "\"'" else f"{last} {value}"
+        yield name, change
+
+
+def _split(values: str) -> list[str]:
+    """Values between commas that stand outside of brackets, braces and quotes."""
+    parts, depth, quote = [""], 0, ""
+    for letter in values:
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "\"'":
+            quote = letter
+        elif letter in "[{(":
+            depth += 1
+        elif letter in "]})":
+            depth -= 1
+        if letter == "," and not depth and not quote:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
+
+
+def folder_names(names: Iterable[str]) -> dict[str, str]:
+    """A folder's name for each variant: what any file system takes.
+
+    >>> folder_names(["fixed vector", "σ = 2", "σ: 2"])
+    {'fixed vector': 'fixed-vector', 'σ = 2': '2', 'σ: 2': '2-2'}
+    """
+    folders: dict[str, str] = {}
+    for name in names:
+        plain = re.sub(r"[^a-z0-9_.]+", "-", name.lower()).strip("-.") or "variant"
+        taken = set(folders.values())
+        numbers = (plain if number == 1 else f"{plain}-{number}" for number in itertools.count(1))
+        folders[name] = next(folder for folder in numbers if folder not in taken)
+    return folders
+
+
+def tabled(variants: Any) -> dict[str, Changes]:
+    """The variants of a file. Raises UsageError unless they are tables."""
+    if not isinstance(variants, Mapping) or not all(isinstance(change, Mapping) for change in variants.values()):
+        raise UsageError(
+            "compare.variants must be tables of settings by name, such as [compare.variants.dot] with "
+            'model.attention.score = "dot" in it; an empty table is the base itself.'
+        )
+    return dict(variants)

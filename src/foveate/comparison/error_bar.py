@@ -1,6 +1,5 @@
 """Graphs with error bars: SVG files that stand alone, or in a page."""
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -221,9 +220,3 @@ def _mean(number: int) -> str:
 
 def _text(words: str) -> str:
     return escape(printable(words))
-
-
-def whisker(mean: float, error: float | None) -> tuple[float, float]:
-    """The ends of an error bar: a standard error to both sides, nothing where it is not known."""
-    error = 0.0 if error is None or not math.isfinite(error) else error
-    return mean - error, mean + error

@@ -1,7 +1,6 @@
-import math
 import xml.etree.ElementTree as ElementTree
 
-from foveate.comparison.error_bar import COLOURS, HEIGHT, WIDTH, Point, Series, graph, ranges, whisker
+from foveate.comparison.error_bar import COLOURS, HEIGHT, WIDTH, Point, Series, graph, ranges
 
 
 def lines(count: int) -> list[Series]:
@@ -56,8 +55,3 @@ def test_every_start_is_a_dot_and_a_huge_interval_does_not_squeeze_them() -> Non
     dots = list(root.iter("{http://www.w3.org/2000/svg}circle"))
     assert [node.attrib["class"] for node in dots] == ["one", "one", "dot", "one", "dot"]
     assert float(dots[3].attrib["cx"]) - float(dots[0].attrib["cx"]) > WIDTH / 4
-
-
-def test_what_is_not_known_of_an_error_is_not_drawn() -> None:
-    assert whisker(2.0, None) == whisker(2.0, math.nan) == (2.0, 2.0)
-    assert whisker(2.0, 0.5) == (1.5, 2.5)

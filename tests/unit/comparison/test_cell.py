@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from foveate.comparison.memory import _Alive, step_bytes
+from foveate.comparison.cell import _Alive, step_bytes
 from foveate.nn.loss import Loss
 from foveate.train import TrainConfig
 

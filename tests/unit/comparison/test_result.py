@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.comparison.statistic import Estimate, paired, student
+from foveate.comparison.result import Estimate, paired, student
 
 FIGURES = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=9)
 
@@ -68,3 +68,12 @@ def test_digits_follow_the_error() -> None:
     assert Estimate(0.123456, 0.0034, 3).shown() == "0.1235 ± 0.0034"
     assert Estimate(-1.5, 0.0, 3).shown(sign=True) == "-1.500 ± 0"
     assert Estimate(100.0, None, 1).shown() == "100"
+
+
+def test_the_whisker_of_an_unknown_error_has_no_length() -> None:
+    assert Estimate(2.0, None, 1).whisker == Estimate(2.0, math.nan, 2).whisker == (2.0, 2.0)
+    assert Estimate(2.0, 0.5, 2).whisker == (1.5, 2.5)
+
+
+def test_huge_figures_have_an_infinite_error() -> None:
+    assert Estimate.of([1e304, 1.0]).error == math.inf
