@@ -106,6 +106,24 @@ def test_a_trace_of_a_picture_has_its_patches_and_the_picture(tmp_path: Path, fo
     assert {site.kind for site in trace.sites} == {"self", "cross"}
 
 
+def test_a_picture_is_drawn_as_a_grid_of_its_patches(tmp_path: Path, foveate: Any) -> None:
+    data, run = pictures(tmp_path / "pictures"), tmp_path / "run"
+    assert foveate("train", "classify", "--data", str(data), "--out", str(run), *FEW, *SMALL).code == 0
+    one = next(iter(sorted(data.rglob("*.png"))))
+    for command in (("look", run, one), ("classify", run, one, "--look")):
+        drawn = foveate(*map(str, command))
+        assert drawn.code == 0, drawn.err
+        lines = drawn.out.splitlines()
+        assert not any(line != line.rstrip() for line in lines)
+        place = lines.index("  0 1 2 3 4 5")
+        assert lines[place - 1] in KINDS
+        assert [line[:2].rstrip() for line in lines[place + 1 : place + 7]] == list("012345")
+        assert lines[place + 7].startswith("0 not looked at  ░▒▓█")
+    assert foveate("look", str(run), str(one), "--trace", str(tmp_path / "kept")).code == 0
+    assert foveate("look", str(tmp_path / "kept"), "--site", "0", "--out", str(tmp_path / "map.txt")).code == 0
+    assert (tmp_path / "map.txt").read_text().startswith("mean of 36 queries\n  0 1 2 3 4 5\n")
+
+
 def test_python_loads_what_the_command_line_has_trained(tmp_path: Path, foveate: Any) -> None:
     data, run = vectors(tmp_path / "data.npz"), tmp_path / "run"
     assert foveate("train", "classify", "--data", str(data), "--out", str(run), *FEW).code == 0

@@ -12,12 +12,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = """
 examples:
   foveate completion bash > ~/.local/share/bash-completion/completions/foveate
-  foveate completion zsh > "${fpath[1]}/_foveate"
-  foveate completion tcsh > ~/.foveate.completion.csh
+  foveate completion zsh > "${fpath[1]}/_foveate"         a folder in zsh's fpath
+  foveate completion tcsh > ~/.foveate.completion.csh     followed by: source ~/.foveate.completion.csh
 
-New bash shells load the file by themselves, and zsh does if the folder is on its fpath; in tcsh, `source` the file.
+Prints the script, which completes commands, tasks, options and files. New shells load the files of the first two
+examples; in tcsh, run `source` as shown or add it to ~/.tcshrc. Needs the package shtab.
 """
-    parser.add_argument("shell", choices=["bash", "zsh", "tcsh"], help="the shell that will run the script")
+    parser.add_argument(
+        "shell", metavar="SHELL", choices=["bash", "zsh", "tcsh"], help="the shell to complete in: bash, zsh or tcsh"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

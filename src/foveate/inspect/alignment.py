@@ -27,8 +27,9 @@ class Alignment:
     Weights are not negative and not infinite; rows of a softmax sum to 1, rows that saw nothing are 0. A weight that is
     not a number stays one: it is drawn as such and never linked. `visible` tells where a row may look at all (None:
     everywhere); what is hidden has the weight 0, and pictures draw it otherwise than a 0. `share` is what each weight
-    would be if its row looked alike at all it may look at (None: one part in as many as it may). Arrays are copied and
-    made read-only.
+    would be if its row looked alike at all it may look at (None: one part in as many as it may). `grid` counts the rows
+    and columns of a picture whose patches are the last source labels: text drawings then show the picture. Arrays are
+    copied and made read-only.
 
     >>> seen = Alignment.of(["le", "chat"], ["the", "cat"], [[0.9, 0.1], [0.2, 0.8]])
     >>> seen.pharaoh()
@@ -44,6 +45,7 @@ class Alignment:
     weights: Float32[np.ndarray, "target source"]
     visible: Bool[np.ndarray, "target source"] | None = None
     share: Float32[np.ndarray, "target source"] | None = None
+    grid: tuple[int, int] | None = None
 
     __hash__: ClassVar[None]  # type: ignore[assignment]
 
@@ -73,13 +75,19 @@ class Alignment:
 
     @classmethod
     def of(
-        cls, source: Iterable[str], target: Iterable[str], weights: ArrayLike, visible: ArrayLike | None = None
+        cls,
+        source: Iterable[str],
+        target: Iterable[str],
+        weights: ArrayLike,
+        visible: ArrayLike | None = None,
+        *,
+        grid: tuple[int, int] | None = None,
     ) -> "Alignment":
         """An alignment of any array of numbers: nested lists, another precision, a tensor on the CPU."""
         source, target, array = tuple(source), tuple(target), np.asarray(weights, dtype=np.float32)
         empty = not array.size and not (source and target)  # `[]` has no second axis to tell its length
         shown = None if visible is None else np.asarray(visible, dtype=bool)
-        return cls(source, target, array.reshape(len(target), len(source)) if empty else array, shown)
+        return cls(source, target, array.reshape(len(target), len(source)) if empty else array, shown, grid=grid)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Alignment):
@@ -218,6 +226,7 @@ class Alignment:
             _merged(self.weights, source, target),
             None if self.visible is None else _any_of(self.visible, source, target),
             _merged(self._shares(), source, target),
+            self.grid if len(source) == len(self.source) else None,
         )
 
     def _gist(self, most: int = 6) -> str:

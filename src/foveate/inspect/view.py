@@ -97,8 +97,8 @@ def _exact(trace: "Trace", site: "Site", heads: Sequence[int]) -> Alignment:
         weights += np.where(may, of_head.numpy(), np.float32(0)) / len(heads)
         shares += equal(may) / len(heads)
         visible |= may
-    rows, columns = trace.tracks[site.query].labels, trace.tracks[site.key].labels
-    return Alignment(columns, rows, weights, None if visible.all() else visible, shares)
+    rows, keys = trace.tracks[site.query].labels, trace.tracks[site.key]
+    return Alignment(keys.labels, rows, weights, None if visible.all() else visible, shares, keys.grid)
 
 
 def _site(trace: "Trace", site: int | str | None) -> int:

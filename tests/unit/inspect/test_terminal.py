@@ -85,3 +85,35 @@ def test_what_is_hidden_and_what_is_not_a_number_look_like_no_weight() -> None:
 def test_an_empty_alignment_is_refused() -> None:
     with pytest.raises(UsageError, match="nothing to draw"):
         terminal(Alignment.of("ab", "", []))
+
+
+PATCHES = ["[class]", "0,0", "0,1", "0,2", "1,0", "1,1", "1,2"]
+
+
+def test_patches_are_drawn_as_they_lie_in_the_picture_with_a_line_for_the_class_token() -> None:
+    alignment = Alignment.of(PATCHES, ["cat"], [[0.1, 0, 0.4, 0, 0.2, 0.3, 0]], grid=(2, 3))
+    assert terminal(alignment, width=40).split("\n") == [
+        "cat  [class] 0.100",
+        "  0 1 2",
+        "0   ██",
+        "1 ▒▒▓▓",
+        "0 not looked at  ░▒▓█  0.4 largest here",
+    ]
+
+
+def test_a_few_queries_of_a_picture_have_a_map_each_and_many_have_their_mean() -> None:
+    few = Alignment.of(PATCHES, ["cat", "dog"], np.full((2, 7), 1 / 7), grid=(2, 3))
+    assert [line for line in terminal(few).split("\n") if line[:3] in ("cat", "dog")] == [
+        "cat  [class] 0.143",
+        "dog  [class] 0.143",
+    ]
+    many = Alignment.of(PATCHES, PATCHES, np.eye(7), grid=(2, 3))
+    assert terminal(many).split("\n")[0] == "mean of 7 queries  [class] 0.143"
+    assert terminal(many.words()) == terminal(many)
+    assert "mean of 7" not in terminal(many.without_specials().merge([(0, 7)], [(0, 7)]))
+
+
+def test_a_patch_that_no_query_may_look_at_is_marked() -> None:
+    visible = [[True, True, True, False]]
+    alignment = Alignment.of(["0,0", "0,1", "1,0", "1,1"], ["cat"], [[0.5, 0.5, 0, 0]], visible, grid=(2, 2))
+    assert terminal(alignment).split("\n")[3] == "1   ··"

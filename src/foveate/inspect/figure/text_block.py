@@ -1,8 +1,8 @@
 """The alignment as blocks of text, for a terminal, a log or a mail."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Int
@@ -29,6 +29,7 @@ BESIDE = {HIDDEN: "··", NAN: "××"}
 """The cells that are hidden or not a number."""
 TALLEST = 12  # characters of a column label that stand on one another; longer ones are numbered
 WIDEST = 24  # columns of a row label
+PICTURES = 4  # queries of a picture that are drawn one by one; of more, the mean is drawn
 LEFT_TO_RIGHT = "\u200e"  # the mark keeps the next number of a list from joining right-to-left text before it
 _RESET = "\x1b[0m"
 
@@ -49,6 +50,9 @@ def terminal(
     or their letters join, columns are numbered and listed below. Pieces that do not fit into `width` terminal columns
     follow in further panels. A source that reads from right to left has its columns mirrored, and a line says so.
 
+    The patches of a picture are drawn as they lie in it, once for each query or once for the mean of many queries, and
+    the strongest patch is drawn strongest.
+
     >>> from foveate.inspect import Alignment
     >>> print(terminal(Alignment.of("cat", ["K", "AE1", "T"], [[1, 0, 0], [0.3, 0.7, 0], [0, 0.4, 0.6]])))
         c a t
@@ -57,6 +61,13 @@ def terminal(
       T   ▒▒▒▒
     0 not looked at  ░▒▓█  1 all attention
 
+    >>> print(terminal(Alignment.of(["0,0", "0,1", "1,0", "1,1"], ["cat"], [[0, 0.6, 0.1, 0.3]], grid=(2, 2))))
+    cat
+      0 1
+    0   ██
+    1 ░░▒▒
+    0 not looked at  ░▒▓█  0.6 largest here
+
     Raises `UsageError` when there is nothing to draw.
     """
     if not alignment.weights.size:
@@ -64,6 +75,9 @@ def terminal(
             f"there is nothing to draw: {len(alignment.source)} source and {len(alignment.target)} target pieces. "
             "Give an input and an output that are not empty."
         )
+    if alignment.grid is not None:
+        look: dict[str, Any] = {"colour": colour, "width": width, "top": None, "theme": theme, "hue": hue}
+        return "\n\n".join(f"{title}\n{terminal(picture, **look)}" for title, picture in _pictures(alignment))
     alignment = alignment.readable()
     shading = shaded(alignment, top=top, hue=hue)
     cells = _colours(theme, hue) if colour else _shades()
@@ -84,6 +98,28 @@ def terminal(
     keys = "   ".join(f"{cells[level]} {words}" for level, words in shading.beside())
     (_, low), (_, high) = shading.ticks
     return "\n".join(["\n\n".join(panels), *notes, f"{low}  {bar}  {high}", *([keys] if keys else [])])
+
+
+def _pictures(alignment: "Alignment") -> Iterator[tuple[str, "Alignment"]]:
+    """The weights of patches in the rows and columns of their picture, each map with its title."""
+    rows, columns = alignment.grid or (0, 0)
+    count, before = len(alignment.target), len(alignment.source) - rows * columns
+    weights, visible, titles = alignment.weights, ~alignment.hidden, [printable(label) for label in alignment.target]
+    if count > PICTURES:
+        weights, visible = weights.mean(0, keepdims=True), visible.any(0, keepdims=True)
+        titles = [f"mean of {count} queries"]
+    for title, row, shown in zip(titles, weights, visible, strict=True):
+        tokens = (f"{printable(label)} {row[at]:.3f}" for at, label in enumerate(alignment.source[:before]))
+        picture = replace(
+            alignment,
+            source=tuple(map(str, range(columns))),
+            target=tuple(map(str, range(rows))),
+            weights=row[before:].reshape(rows, columns),
+            visible=shown[before:].reshape(rows, columns),
+            share=None,
+            grid=None,
+        )
+        yield "  ".join([title, *tokens]), picture
 
 
 @dataclass(frozen=True)

@@ -264,7 +264,8 @@ def _draw(classifier: RowClassifier, thing: Any) -> None:
     print(terminal(alignment, **screen()))
     weighed = zip(alignment.weights[0].tolist(), readable(alignment.source), strict=True)
     most = sorted(weighed, key=lambda one: -one[0])[:MOST]
-    print("most:", *(f"{printable(piece)} {weight:.3f}" for weight, piece in most), "\n", sep="  ", flush=True)
+    named = (f"{printable(piece)} {weight:.3f}" for weight, piece in most)
+    print("most:", *named, sep="  ", end="\n\n", flush=True)
 
 
 def _suggested(sample: Sequence[LabelledText], total: int, allowance: Allowance) -> Suggestion:

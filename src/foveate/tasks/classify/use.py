@@ -126,7 +126,8 @@ class RowClassifier(Looking):
         with record(self.model.pooling) as recording:
             logits = self.model(Batch.of([row]))
         weights = recording["attention"].weights()[0, 0].float().numpy()
-        return Alignment.of(self.track(text).labels, [self.labels.names[int(logits.argmax())]], weights)
+        track = self.track(text)
+        return Alignment.of(track.labels, [self.labels.names[int(logits.argmax())]], weights, grid=track.grid)
 
     def predict(self, examples: Sequence[Any]) -> Predicted:
         """Labels beside the right ones, to be scored."""

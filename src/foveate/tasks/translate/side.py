@@ -145,7 +145,7 @@ class TranslateSide(TranslationSubject):
                 for translation in paragraph.parts if arguments.align else ():
                     if translation.hypotheses:
                         alignment = _alignment(translator, translation, arguments)
-                        print(terminal(alignment, **screen()), "\n", flush=True)
+                        print(terminal(alignment, **screen()), end="\n\n", flush=True)
         if unfinished:
             say(f"{unfinished} of {done} translations reached their length limit before an end.")
 
