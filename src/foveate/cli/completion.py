@@ -16,7 +16,7 @@ examples:
   foveate completion tcsh > ~/.foveate.completion.csh     followed by: source ~/.foveate.completion.csh
 
 Prints the script, which completes commands, tasks, options and files. New shells load the files of the first two
-examples; in tcsh, run `source` as shown or add it to ~/.tcshrc. Needs the package shtab.
+examples; in tcsh, run `source` as shown or add it to ~/.tcshrc.
 """
     parser.add_argument(
         "shell", metavar="SHELL", choices=["bash", "zsh", "tcsh"], help="the shell to complete in: bash, zsh or tcsh"
