@@ -106,7 +106,7 @@ def _pictures(alignment: "Alignment") -> Iterator[tuple[str, "Alignment"]]:
     count, before = len(alignment.target), len(alignment.source) - rows * columns
     weights, visible, titles = alignment.weights, ~alignment.hidden, [printable(label) for label in alignment.target]
     if count > PICTURES:
-        weights, visible = weights.mean(0, keepdims=True), visible.any(0, keepdims=True)
+        weights, visible = weights.mean(0, keepdims=True), np.asarray(visible.any(0, keepdims=True))
         titles = [f"mean of {count} queries"]
     for title, row, shown in zip(titles, weights, visible, strict=True):
         tokens = (f"{printable(label)} {row[at]:.3f}" for at, label in enumerate(alignment.source[:before]))
