@@ -2,11 +2,11 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from foveate.config import setting
 from foveate.data.batching import BatchPlan
 from foveate.data.label import Labels
-from foveate.data.labelled_store import LabelledData
+from foveate.data.labelled_store import LabelledData, LabelledReport
 from foveate.data.text import require_lasting
 from foveate.data.tokeniser import BERTTokeniser, HuggingFaceTokeniser, Tokeniser
 from foveate.errors import DataError
@@ -26,10 +26,10 @@ from foveate.models.bert_hugging_face import read_bert
 from foveate.nn.loss import Loss, cross_entropy
 from foveate.storage.checkpoint import model_tensors
 from foveate.storage.draft import disk_errors, remove_stale
-from foveate.storage.run import model_type_of
+from foveate.storage.run import model_type_of, read_run
 from foveate.suggestion import counted
 from foveate.tasks.masked_language_model.use import Filler
-from foveate.tasks.run_model import begin_with, keep, require_kind, require_seed
+from foveate.tasks.run_model import begin_with, keep, require_kind, require_seed, saved, trained, within_run
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,6 @@ class Pretrained:
         keep(self.weights, run)
 
 
-Example = TypeVar("Example")
 Model = TypeVar("Model", bound=nn.Module)
 Config = TypeVar("Config", bound="LabellingConfig")
 Task = TypeVar("Task", bound="LabellingTask[Any]")
@@ -81,6 +80,7 @@ KEYS = {"accuracy": "accuracy", "F1": "macro_f1", "span F1": "span_f1"}
 """What `validate` calls the scores of `Predicted`."""
 LABELS = "labels.json"
 _NAMED = 10
+"""Rare labels that a warning lists."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +106,11 @@ class LabelledDataConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class LabellingConfig:
-    """What both tasks have in their configuration."""
+    """What both tasks have in their configuration.
+
+    Subclasses also have a `model`, `what` the examples are in the plural, `read(path)`, which gives the examples of a
+    file, and `labels_of(example)`.
+    """
 
     data: LabelledDataConfig = LabelledDataConfig()
     label_smoothing: float = setting(0.0, "probability spread over the labels in the training loss")
@@ -121,6 +125,18 @@ class LabellingConfig:
         if not 0 <= self.label_smoothing < 1:
             raise ValueError(f"label_smoothing must be at least 0 and less than 1, got {self.label_smoothing}")
         require_seed(self.seed)
+
+    @property
+    def longest(self) -> int:
+        """The longest example in tokens, which a model's positions or attention may limit further."""
+        return min(self.data.max_length, cast(Any, self).model.positions or self.data.max_length)
+
+    def beginning(self: Config) -> tuple[Pretrained | None, Config]:
+        """The encoder that a run begins with, and this with its sizes. Raises as `Pretrained.load` does."""
+        if self.initialise_from is None:
+            return None, self
+        pretrained = Pretrained.load(self.initialise_from)
+        return pretrained, replace(self, model=pretrained.into(cast(Any, self).model))  # type: ignore[call-arg]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,22 +161,64 @@ class Predicted:
 class LabellingTask(ABC, Generic[Model]):
     """A model that labels, with its data: what training fits."""
 
+    vocabulary_class: ClassVar[type[Any]]
+    """Makes rows of examples and numbers of labels, and the model that reads them; its files are kept with the run."""
+
     def __init__(
-        self,
-        config: LabellingConfig,
-        model: Model,
-        labels: Labels,
-        training: LabelledData,
-        validation: LabelledData,
-        digests: Mapping[str, str],
+        self, config: LabellingConfig, vocabulary: Any, training: LabelledData, validation: LabelledData
     ) -> None:
-        self.config, self.model, self.labels = config, model, labels
+        self.config, self.vocabulary = config, vocabulary
+        self.model: Model = vocabulary.model(config)
+        self.labels: Labels = vocabulary.labels
         self.training, self.validation = training, validation
-        self.digests = {**digests, LABELS: labels.digest()}
+        self.digests: dict[str, str] = vocabulary.digests
         """Digests of the files that define words and labels, to be kept with the run."""
         self.plan = self._plan(training)
 
-    def begun(self: Task, run: Path) -> Task:
+    @classmethod
+    def prepare(cls: type[Task], config: Any, run: Path) -> tuple[Task, dict[str, LabelledReport]]:
+        """Read the examples, learn the vocabulary and the labels, and store all in the run folder.
+
+        Raises DataError when files are missing or unreadable, something has no label, or nothing is left to train on.
+        """
+        pretrained, config = config.beginning()
+        parts = Parts(config)
+        vocabulary = cls.vocabulary_class.learn(config, lambda: parts("train"), pretrained)
+        with disk_errors(run):
+            run.mkdir(parents=True, exist_ok=True)
+            remove_stale(run / "data")
+        if pretrained is not None:
+            pretrained.keep(run)
+        vocabulary.save(run)
+        data, reports = {}, {}
+        for part, rare in (("train", parts.warning), ("valid", "")):
+            data[part], reports[part] = vocabulary.store(
+                run / "data" / part,
+                parts(part),
+                config,
+                path=parts.path(part),
+                lenient=part == "valid" and config.data.valid_data is not None,
+                rare=rare,
+            )
+            if not len(data[part]):
+                raise DataError(
+                    f"No example is left for the {part} data. {reports[part]} Look at the file, or raise "
+                    "data.max_length."
+                )
+        return cls(config, vocabulary, data["train"], data["valid"])._begun(run), reports
+
+    @classmethod
+    def open(cls: type[Task], config: Any, run: Path) -> Task:
+        """The task of a run folder that `prepare` has filled."""
+        vocabulary = cls.vocabulary_class.open(config, run, read_run(run).tokenisers)
+        training, validation = (
+            vocabulary.require(LabelledData.open(run / "data" / part)) for part in ("train", "valid")
+        )
+        with within_run(run):
+            task = cls(config, vocabulary, training, validation)
+        return task._begun(run)
+
+    def _begun(self: Task, run: Path) -> Task:
         """With the weights of a pretrained encoder, if the run begins with one."""
         if self.config.initialise_from is not None:
             begin_with(cast(Any, self.model).encoder, run)
@@ -227,26 +285,21 @@ class LabellingTask(ABC, Generic[Model]):
         return BatchPlan(lengths, np.zeros_like(lengths), max_tokens=budget, seed=self.config.seed, lines=data.lines)
 
 
-class Parts(Generic[Example]):
+class Parts:
     """The examples for training and those held out, read again and again from their files.
 
     A label that only one example has stays in training, whatever the seed draws: a model cannot be asked for a label
     that it has never met. `rare` are these labels.
     """
 
-    def __init__(
-        self,
-        config: LabellingConfig,
-        read: Callable[[str], Iterator[Example]],
-        labels: Callable[[Example], Iterable[str]],
-    ) -> None:
-        self.data, self.read = config.data, read
+    def __init__(self, config: Any) -> None:
+        self.data, self.read = config.data, config.read
         self.drawn: frozenset[int] = frozenset()
         self.rare: tuple[str, ...] = ()
         if getattr(config, "reader", None) is None:
             require_lasting(self.data.data, self.data.valid_data)
         if self.data.valid_data is None:
-            label_sets = [frozenset(labels(example)) for example in read(self.data.data)]
+            label_sets = [frozenset(config.labels_of(example)) for example in self.read(self.data.data)]
             total = len(label_sets)
             size = min(self.data.held_out, total // 10)
             if size < 1:
@@ -266,21 +319,20 @@ class Parts(Generic[Example]):
     @property
     def warning(self) -> str:
         """A sentence about the labels that occur once; empty where there are none."""
-        shown = ", ".join(map(repr, self.rare[:_NAMED])) + (
-            f" and {len(self.rare) - _NAMED:,} more" if len(self.rare) > _NAMED else ""
-        )
+        if not self.rare:
+            return ""
+        more = f" and {len(self.rare) - _NAMED:,} more" if len(self.rare) > _NAMED else ""
         return (
-            f"Warning: {counted(len(self.rare), 'label')} of only one example: {shown}. They are trained on and never "
-            "validated; look for misspellings, or give more examples."
-            if self.rare
-            else ""
+            f"Warning: {counted(len(self.rare), 'label')} of only one example: "
+            f"{', '.join(map(repr, self.rare[:_NAMED]))}{more}. They are trained on and never validated; look for "
+            "misspellings, or give more examples."
         )
 
     def path(self, part: str) -> str:
         """The file that a part comes from."""
         return self.data.valid_data if part == "valid" and self.data.valid_data is not None else self.data.data
 
-    def __call__(self, part: str) -> Iterator[Example]:
+    def __call__(self, part: str) -> Iterator[Any]:
         """The examples of "train" or "valid", streamed."""
         examples = self.read(self.path(part))
         if self.data.valid_data is not None:
@@ -306,30 +358,13 @@ def _drawn(label_sets: Sequence[frozenset[str]], counts: Counter[str], size: int
     return frozenset(drawn)
 
 
-def longest(config: LabellingConfig) -> int:
-    """The longest example in tokens, which a model's positions or attention may limit further."""
-    return min(config.data.max_length, cast(Any, config).model.positions or config.data.max_length)
+def load_labeller(
+    run: Path, task: str, config: type[Any], vocabulary: type[Any], note: Callable[[str], None]
+) -> tuple[Any, Any]:
+    """The trained model of a run folder and its vocabulary; of an unfinished run, its best checkpoint.
 
-
-def beginning(config: Config) -> tuple[Pretrained | None, Config]:
-    """The encoder that a run begins with, and the configuration with its sizes. Raises as `Pretrained.load` does."""
-    if config.initialise_from is None:
-        return None, config
-    pretrained = Pretrained.load(config.initialise_from)
-    return pretrained, replace(config, model=pretrained.into(cast(Any, config).model))  # type: ignore[call-arg]
-
-
-def clear(run: Path, pretrained: Pretrained | None = None) -> None:
-    """Make the run folder, without what a broken-off start may have left, and with what the model begins with."""
-    with disk_errors(run):
-        run.mkdir(parents=True, exist_ok=True)
-        remove_stale(run / "data")
-    if pretrained is not None:
-        pretrained.keep(run)
-
-
-def require_examples(data: LabelledData, part: str, report: object) -> LabelledData:
-    """Raises DataError where nothing is left."""
-    if not len(data):
-        raise DataError(f"No example is left for the {part} data. {report} Look at the file, or raise data.max_length.")
-    return data
+    Raises UsageError for a run of another task, DataError when it has no weights or is damaged.
+    """
+    settings, stored = saved(run, task, config)
+    opened = vocabulary.open(settings, run, stored.tokenisers)
+    return trained(run, lambda: opened.model(settings), note), opened

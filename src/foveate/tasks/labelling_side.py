@@ -2,19 +2,17 @@
 
 import argparse
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from foveate.config import build
 from foveate.data.text import columns_there
 from foveate.errors import DataError, UsageError
 from foveate.metrics import Score, class_scores, marks_spans, span_scores
 from foveate.models import BERTConfig
 from foveate.storage.draft import disk_errors
-from foveate.storage.run import read_run
-from foveate.tasks.labelling import KEYS, LABELS, VALIDATED, LabellingTask, Parts, Predicted, beginning, longest
+from foveate.tasks.labelling import KEYS, LABELS, VALIDATED, LabellingTask, Parts, Predicted
 from foveate.tasks.report_page import Sample, write_report
 from foveate.tasks.run_plan import Allowance
 from foveate.tasks.side import Asked, Scored, Side, buckets, written
@@ -38,17 +36,6 @@ class LabellingSide(Side, Generic[Labeller, Example]):
     per_token = frozenset()
     validated = VALIDATED
 
-    what: ClassVar[str]
-    """What the examples are, in the plural."""
-
-    @abstractmethod
-    def read(self, path: str, columns: tuple[int, int] | None) -> Iterator[Example]:
-        """The examples of a file."""
-
-    @abstractmethod
-    def labels(self, example: Example) -> Sequence[str]:
-        """Those of an example."""
-
     @abstractmethod
     def written(self, example: Example) -> str:
         """An example as lines of a file."""
@@ -65,31 +52,20 @@ class LabellingSide(Side, Generic[Labeller, Example]):
     def samples(self, labeller: Labeller, examples: Sequence[Example]) -> list[Sample]:
         """Examples for a report, with what was looked at."""
 
-    def examples(self, config: Any, path: str) -> Iterator[Example]:
-        """Those of a file, as the run reads them."""
-        return self.read(path, config.data.columns)
-
     def scores(self, labeller: Any, examples: Sequence[Example], *, per_class: bool) -> list[Score]:
         """Accuracy and F1."""
         predicted = labeller.predict(examples)
         return predicted.scores() + (class_rows(predicted) if per_class else [])
-
-    def called(self, config: Any) -> str:
-        """What the examples of a run are, in the plural."""
-        return self.what
 
     def size(self, task: LabellingTask[Any]) -> str:
         labelled = task.training.labels.num_tokens
         return f"{len(task.training):,} training examples, {labelled:,} labels of {len(task.labels)} kinds"
 
     def evaluate(self, arguments: argparse.Namespace) -> list[Score]:
-        """Scores of a run on labelled examples."""
         folder = Path(arguments.run)
-        labeller = self.load(folder)
-        config = build(self.run_config, read_run(folder).config, where="")
+        labeller, config = self.load(folder), self.saved_config(folder)
         columns = arguments.columns or columns_there(arguments.data, config.data.columns)
-        config = replace(config, data=replace(config.data, columns=columns))
-        examples = list(self.examples(config, arguments.data))
+        examples = _examples(config, arguments.data, columns)
         if not examples:
             raise DataError(f"{arguments.data} has no examples. Give a file with examples to score the model on.")
         if arguments.metrics:
@@ -100,13 +76,13 @@ class LabellingSide(Side, Generic[Labeller, Example]):
                 Path(arguments.save).write_text(lines, encoding="utf-8")
         if arguments.report:
             test = Path(arguments.data).name, examples
-            self.write_report(labeller, self.saved_config(folder), folder, Path(arguments.report), test)
+            self.write_report(labeller, config, folder, Path(arguments.report), test)
             say(f"The report is in {arguments.report}.")
         return self.scores(labeller, examples, per_class=arguments.per_class)
 
     def write_report(self, model: Any, config: Any, folder: Path, path: Path, test: Test | None = None) -> None:
-        data, examples = test or ("validation", list(self._parts(config)("valid")))
-        network, about = model.model, f"{data}, {len(examples):,} {self.called(config)}"
+        data, examples = test or ("validation", list(Parts(config)("valid")))
+        network, about = model.model, f"{data}, {len(examples):,} {config.what}"
         kind = f"{type(network).__name__} over a {type(network.encoder).__name__}"
         card = {"limits": "Only inputs like those it was trained on, and only the labels that it was trained with."}
         if config.initialise_from:
@@ -136,12 +112,12 @@ class LabellingSide(Side, Generic[Labeller, Example]):
         return ("accuracy", "macro_f1")
 
     def longest(self, config: Any) -> int:
-        return longest(config)
+        return config.longest
 
     def whole(self, config: Any) -> Any:
         if config.initialise_from is None or isinstance(config.model.encoder, BERTConfig):
             return config
-        return beginning(config)[1]
+        return config.beginning()[1]
 
     def count(self, batch: Any) -> int:
         return len(batch.labels)
@@ -150,7 +126,7 @@ class LabellingSide(Side, Generic[Labeller, Example]):
         """train and valid, by the task's own choice for the seed of the base."""
         if config.data.valid_data is not None:
             return {}
-        parts = self._parts(config)
+        parts = Parts(config)
         settings: dict[str, Any] = {"columns": [0, 1]}
         for part, name in (("train", "data"), ("valid", "valid_data")):
             path = folder / f"{part}.tsv"
@@ -162,7 +138,7 @@ class LabellingSide(Side, Generic[Labeller, Example]):
 
     def score(self, task: Any, config: Any, folder: Path, request: Asked) -> Scored:
         columns = request.columns if request.test else config.data.columns
-        examples = list(self.read(request.test.get("data") or config.data.valid_data, columns))
+        examples = _examples(config, request.test.get("data") or config.data.valid_data, columns)
         predicted = self.in_use(task).predict(examples)
 
         def value(numbers: Sequence[int]) -> float | None:
@@ -173,8 +149,10 @@ class LabellingSide(Side, Generic[Labeller, Example]):
         by_length = buckets(lengths, request, value)
         return Scored(values=self.pick(_values(predicted), request.metrics), buckets=by_length, unit=unit)
 
-    def _parts(self, config: Any) -> Parts[Example]:
-        return Parts(config, lambda path: self.examples(config, path), self.labels)
+
+def _examples(config: Any, path: str, columns: tuple[int, int] | None) -> list[Any]:
+    """The examples of a file, read by these columns."""
+    return list(replace(config, data=replace(config.data, columns=columns)).read(path))
 
 
 def class_rows(predicted: Predicted) -> list[Score]:

@@ -159,7 +159,7 @@ def decode_config(base: "DecodeConfig", arguments: argparse.Namespace) -> "Decod
     for assignment in assignments:
         path, equals, value = assignment.partition("=")
         table = {"kind": value.strip()} if path.strip() == "kind" and equals else dict(assign(table, [assignment]))
-    return build(decoding, {"decode": table}).decode  # type: ignore[attr-defined,no-any-return]
+    return build(decoding, {"decode": table}).decode
 
 
 def head_arguments(parser: argparse.ArgumentParser) -> None:

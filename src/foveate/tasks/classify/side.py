@@ -1,7 +1,7 @@
 """What commands ask of classifying."""
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ import torch
 
 from foveate.config import to_dict
 from foveate.data.batch import Batch
-from foveate.data.labelled import LabelledText, read_labelled
+from foveate.data.labelled import LabelledText
 from foveate.data.reader import Reader
 from foveate.data.text import require_lasting
 from foveate.data.tokeniser import BOS, EOS
@@ -22,7 +22,7 @@ from foveate.metrics import Score
 from foveate.nn.loss import cross_entropy
 from foveate.suggestion import counted
 from foveate.tasks.classify import TASK
-from foveate.tasks.classify.task import TOKENISER, ClassifyConfig, ClassifyTask, label_of, reader_of
+from foveate.tasks.classify.task import TOKENISER, ClassifyConfig, ClassifyTask, reader_of
 from foveate.tasks.classify.use import RowClassifier, TextClassifier, classifier_of
 from foveate.tasks.exported import COUNTED, Exported, Note
 from foveate.tasks.labelling import LABELS as LABEL_FILE
@@ -91,10 +91,10 @@ def suggest_rows(reader: Reader, path: str, allowance: Allowance, *, chosen: boo
 def probe_rows(config: ClassifyConfig) -> Probe:
     """The first example of the data, as often as the budget of a batch allows. Raises UsageError without data."""
     if not config.data.data:
-        raise UsageError(f"The sizes of {config.files.what} are those of the data: name them with --data.")
+        raise UsageError(f"The sizes of {config.what} are those of the data: name them with --data.")
     first = list(islice(config.read(config.data.data), FIRST))
     if not first:
-        raise DataError(f"{config.data.data} has no labelled {config.files.what}. Give what is to be learned from.")
+        raise DataError(f"{config.data.data} has no labelled {config.what}. Give what is to be learned from.")
     rows = config.files.learn(first)
     row = rows.row(first[0].thing)
     model = config.classifier(rows.input, LABELS)
@@ -105,7 +105,7 @@ def probe_rows(config: ClassifyConfig) -> Probe:
         model=model,
         loss=lambda: cross_entropy(model(batch), labels),
         vocabulary=f"{rows.input} and {LABELS} labels",
-        batch=f"{batch.size} {config.files.what} of {counted(len(row), 'vector')}",
+        batch=f"{batch.size} {config.what} of {counted(len(row), 'vector')}",
         tokens=batch.num_tokens,
         unit="vectors",
     )
@@ -130,7 +130,7 @@ class ClassifySide(LabellingSide[RowClassifier, Any]):
     """`foveate train classify`, `foveate classify`."""
 
     entry, config, task = TASK, ClassifyConfig, ClassifyTask
-    what, columns = "texts", ("text", "label")
+    columns = ("text", "label")
 
     def suggest(self, config: ClassifyConfig, allowance: Allowance) -> Suggestion:
         """Reader, tokeniser, model and steps by the labelled examples. Raises DataError when there are none."""
@@ -203,18 +203,6 @@ class ClassifySide(LabellingSide[RowClassifier, Any]):
             raise UsageError("--columns chooses columns of a table, and this run does not read tables. Leave it out.")
         return super().evaluate(arguments)
 
-    def called(self, config: ClassifyConfig) -> str:
-        return config.files.what
-
-    def read(self, path: str, columns: tuple[int, int] | None) -> Iterator[LabelledText]:
-        return read_labelled(path, columns=columns)
-
-    def examples(self, config: ClassifyConfig, path: str) -> Iterator[Any]:
-        return config.read(path)
-
-    def labels(self, example: Any) -> Sequence[str]:
-        return label_of(example)
-
     def written(self, example: LabelledText) -> str:
         return f"{example.text}\t{example.label}\n"
 
@@ -240,7 +228,7 @@ class ClassifySide(LabellingSide[RowClassifier, Any]):
         if config.second_column is not None:
             raise UsageError("compare does not read pairs of texts. Leave second_column out, or train each run alone.")
         if config.reader is not None:
-            raise UsageError(f"compare reads tables of texts, not {config.files.what}. Train each run alone.")
+            raise UsageError(f"compare reads tables of texts, not {config.what}. Train each run alone.")
         return super().whole(config)
 
     def export(self, run: Path | str, note: Note) -> Exported:

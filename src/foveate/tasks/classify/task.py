@@ -1,6 +1,6 @@
 """Classify: one label for a whole text, a picture, a sequence of vectors."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from foveate.data.feature import VectorReader
 from foveate.data.image import ImageReader
 from foveate.data.label import Labels
 from foveate.data.labelled import TOKENISER as TOKENISER
-from foveate.data.labelled import TextReader, TextRows
+from foveate.data.labelled import TextReader
 from foveate.data.labelled_store import LabelledData, LabelledReport, RowBatch, prepare_rows
 from foveate.data.reader import Reader, RowMaker
 from foveate.data.text import read_lines
@@ -22,18 +22,8 @@ from foveate.data.tokeniser import CharacterConfig, Tokeniser, TokeniserConfig
 from foveate.errors import UsageError
 from foveate.models.classifier import Classifier, ClassifierConfig
 from foveate.nn.embed import Input
-from foveate.storage.run import read_run
-from foveate.tasks.labelling import (
-    LABELS,
-    LabellingConfig,
-    LabellingTask,
-    Parts,
-    beginning,
-    clear,
-    longest,
-    require_examples,
-)
-from foveate.tasks.run_model import require_digests, seeded, within_run
+from foveate.tasks.labelling import LABELS, LabellingConfig, LabellingTask, Pretrained
+from foveate.tasks.run_model import require_digests, seeded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,9 +64,15 @@ class ClassifyConfig(LabellingConfig):
             return self.reader
         return TextReader(tokeniser=self.tokeniser, columns=self.data.columns, second=self.second_column)
 
+    @property
+    def what(self) -> str:
+        return self.files.what
+
     def read(self, path: str) -> Iterator[Any]:
-        """The labelled examples of a file or a folder. Raises DataError as the reader does."""
         return self.files.read(path)
+
+    def labels_of(self, example: Any) -> Sequence[str]:
+        return (example.label,)
 
     def classifier(self, vocab: int | Input, labels: int) -> Classifier:
         """The configured model with its initial weights, a function of the seed."""
@@ -96,88 +92,76 @@ def reader_of(path: str) -> Reader | None:
     return VectorReader() if listed else None
 
 
-def _require_reader(config: ClassifyConfig) -> None:
-    """Raises UsageError for pictures or vectors without what reads them."""
-    for path in (config.data.data, config.data.valid_data):
-        reader = None if config.reader or not path else reader_of(path)
-        if reader:
-            raise UsageError(
-                f"{path} has {reader.what}, and without a reader a table of texts is read. Set reader = "
-                f'"{kind_of(type(reader))}".'
-            )
+@dataclass(frozen=True)
+class RowVocabulary:
+    """What makes rows of texts, pictures or vectors, and the labels that they can have."""
 
+    rows: RowMaker
+    labels: Labels
 
-def label_of(example: Any) -> Sequence[str]:
-    """Its only label."""
-    return (example.label,)
+    @classmethod
+    def learn(
+        cls, config: ClassifyConfig, examples: Callable[[], Iterator[Any]], pretrained: Pretrained | None
+    ) -> "RowVocabulary":
+        reader = config.files
+        if pretrained and isinstance(reader, TextReader):
+            rows: RowMaker = reader.rows(pretrained.tokeniser)
+        else:
+            rows = reader.learn(examples())
+        return cls(rows, Labels.of(example.label for example in examples()))
+
+    @classmethod
+    def open(cls, config: ClassifyConfig, run: Path, digests: Mapping[str, str]) -> "RowVocabulary":
+        vocabulary = cls(config.files.open(run), Labels.load(run / LABELS))
+        require_digests(run, vocabulary.digests, digests)
+        return vocabulary
+
+    @property
+    def digests(self) -> dict[str, str]:
+        return {**self.rows.digests(), LABELS: self.labels.digest()}
+
+    def save(self, run: Path) -> None:
+        self.rows.save(run)
+        self.labels.save(run / LABELS)
+
+    def model(self, config: ClassifyConfig) -> Classifier:
+        return config.classifier(self.rows.input, len(self.labels))
+
+    def store(
+        self, folder: Path, examples: Iterator[Any], config: ClassifyConfig, **options: Any
+    ) -> tuple[LabelledData, LabelledReport]:
+        options |= {"what": config.what, "max_length": config.longest}
+        return prepare_rows(folder, examples, self.rows, self.labels, **options)
+
+    def require(self, data: LabelledData) -> LabelledData:
+        return data.require_rows(self.labels, self.rows.input)
 
 
 class ClassifyTask(LabellingTask[Classifier]):
     """A classifier with its data: what training fits."""
 
-    def __init__(
-        self, config: ClassifyConfig, rows: RowMaker, labels: Labels, training: LabelledData, validation: LabelledData
-    ) -> None:
-        self.rows = rows
-        model = config.classifier(rows.input, len(labels))
-        super().__init__(config, model, labels, training, validation, rows.digests())
-
-    @property
-    def tokeniser(self) -> Tokeniser:
-        """That of a task of texts."""
-        assert isinstance(self.rows, TextRows)
-        return self.rows.tokeniser
-
-    @property
-    def pairs(self) -> bool:
-        """Whether what has a label is a pair of texts."""
-        return isinstance(self.rows, TextRows) and self.rows.pairs
+    vocabulary_class = RowVocabulary
 
     @classmethod
     def prepare(cls, config: ClassifyConfig, run: Path) -> tuple["ClassifyTask", dict[str, LabelledReport]]:
-        """Read the examples, learn what makes rows of them, find the labels, and store all in the run folder.
+        """As for all that have labels; and raises UsageError for pictures or vectors without what reads them."""
+        for path in (config.data.data, config.data.valid_data):
+            reader = None if config.reader or not path else reader_of(path)
+            if reader:
+                raise UsageError(
+                    f"{path} has {reader.what}, and without a reader a table of texts is read. Set reader = "
+                    f'"{kind_of(type(reader))}".'
+                )
+        return super().prepare(config, run)
 
-        Raises DataError when files are missing or unreadable, an example has no label, or nothing is left to train on.
-        """
-        _require_reader(config)
-        pretrained, config = beginning(config)
-        reader, parts = config.files, Parts(config, config.read, label_of)
-        if pretrained and isinstance(reader, TextReader):
-            rows: RowMaker = reader.rows(pretrained.tokeniser)
-        else:
-            rows = reader.learn(parts("train"))
-        labels = Labels.of(example.label for example in parts("train"))
-        clear(run, pretrained)
-        rows.save(run)
-        labels.save(run / LABELS)
-        data, reports = {}, {}
-        for part in ("train", "valid"):
-            folder, limit = run / "data" / part, longest(config)
-            data[part], reports[part] = prepare_rows(
-                folder,
-                parts(part),
-                rows,
-                labels,
-                what=reader.what,
-                max_length=limit,
-                path=parts.path(part),
-                lenient=part == "valid" and config.data.valid_data is not None,
-                rare=parts.warning if part == "train" else "",
-            )
-            require_examples(data[part], part, reports[part])
-        return cls(config, rows, labels, data["train"], data["valid"]).begun(run), reports
+    @property
+    def rows(self) -> RowMaker:
+        return self.vocabulary.rows
 
-    @classmethod
-    def open(cls, config: ClassifyConfig, run: Path) -> "ClassifyTask":
-        """The task of a run folder that `prepare` has filled."""
-        rows, labels = config.files.open(run), Labels.load(run / LABELS)
-        training, validation = (
-            LabelledData.open(run / "data" / part).require_rows(labels, rows.input) for part in ("train", "valid")
-        )
-        with within_run(run):
-            task = cls(config, rows, labels, training, validation)
-        require_digests(run, task.digests, read_run(run).tokenisers)
-        return task.begun(run)
+    @property
+    def tokeniser(self) -> Tokeniser:
+        """The tokeniser of a task of texts."""
+        return self.vocabulary.rows.tokeniser
 
     def read(self, data: LabelledData, examples: Sequence[int] | np.ndarray) -> RowBatch:
         return data.rows(examples)

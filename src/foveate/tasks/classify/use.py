@@ -32,9 +32,9 @@ from foveate.models.bert_kin import BERTS
 from foveate.models.hugging_face_folder import read_folder
 from foveate.nn.pooling import AttentionPooling
 from foveate.storage.run import CLASSIFIER, class_of, model_type_of, read_run, tells_a_label
-from foveate.tasks.classify.task import ClassifyConfig
-from foveate.tasks.labelling import LABELS, Predicted
-from foveate.tasks.run_model import require_digests, require_kind, require_text, saved, traced, trained
+from foveate.tasks.classify.task import ClassifyConfig, RowVocabulary
+from foveate.tasks.labelling import Predicted, load_labeller
+from foveate.tasks.run_model import require_kind, require_text, traced
 
 ATTENDING = "`foveate train classify` with --set model.encoder=transformer trains one that attends."
 
@@ -71,12 +71,8 @@ class RowClassifier(Looking):
         """
         if model_type_of(run) is not None:
             return GuestClassifier.read(run)
-        folder = Path(run)
-        config, stored = saved(folder, "classify", ClassifyConfig)
-        rows, labels = config.files.open(folder), Labels.load(folder / LABELS)
-        require_digests(folder, {**rows.digests(), LABELS: labels.digest()}, stored.tokenisers)
-        model = trained(folder, lambda: config.classifier(rows.input, len(labels)), note)
-        return classifier_of(model, rows, labels)._of(folder)
+        model, vocabulary = load_labeller(Path(run), "classify", ClassifyConfig, RowVocabulary, note)
+        return classifier_of(model, vocabulary.rows, vocabulary.labels)._of(Path(run))
 
     @torch.inference_mode()
     def classify(self, things: Any) -> Any:

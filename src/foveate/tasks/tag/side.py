@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from foveate.data.labelled import Tagged, read_tagged
+from foveate.data.labelled import Tagged
 from foveate.data.text import require_lasting
 from foveate.data.tokeniser import BOS, EOS, SPECIALS, UNKNOWN
 from foveate.data.word import WordBatch
@@ -34,7 +34,7 @@ from foveate.tasks.run_plan import (
     with_others,
 )
 from foveate.tasks.tag import TASK
-from foveate.tasks.tag.task import CHARACTERS, PIECES, WORDS, TagConfig, TagTask, Vocabulary, tags_of
+from foveate.tasks.tag.task import CHARACTERS, PIECES, WORDS, TagConfig, TagTask, WordVocabulary
 from foveate.tasks.tag.use import SentenceTagger, TaggedSentence
 from foveate.voice import say, shown
 
@@ -46,14 +46,14 @@ class TagSide(LabellingSide[SentenceTagger, Tagged]):
     """`foveate train tag`, `foveate tag`."""
 
     entry, config, task = TASK, TagConfig, TagTask
-    what, columns = "sentences", ("word", "tag")
+    columns = ("word", "tag")
 
     def suggest(self, config: TagConfig, allowance: Allowance) -> Suggestion:
         """Model, measure and steps by the tagged sentences. Raises DataError when there are none."""
         path = config.data.data
         require_lasting(path)
         sentences, words, tags, different = 0, 0, set[str](), set[str]()
-        for sentence in read_tagged(path, columns=config.data.columns):
+        for sentence in config.read(path):
             sentences, words = sentences + 1, words + len(sentence.words)
             tags.update(sentence.tags)
             different.update(sentence.words)
@@ -73,7 +73,7 @@ class TagSide(LabellingSide[SentenceTagger, Tagged]):
                 word, label = _word(number), f"label {number % LABELS}"
                 yield Tagged(number, (word,) * config.min_count, (label,) * config.min_count)
 
-        known = Vocabulary.of(sentences, config)
+        known = WordVocabulary.learn(config, sentences)
         model = known.model(config)
         drawn = made_up(max(config.data.max_tokens // length, 1), length, size).ids - len(SPECIALS)
         texts = [[_word(number) for number in row] for row in drawn.tolist()]
@@ -111,12 +111,6 @@ class TagSide(LabellingSide[SentenceTagger, Tagged]):
                 for word, tag, sure in zip(sentence.words, sentence.tags, sentence.probabilities, strict=True):
                     print(shown(word), shown(tag), f"{sure:.4f}", sep="\t")
                 print(flush=True)
-
-    def read(self, path: str, columns: tuple[int, int] | None) -> Iterator[Tagged]:
-        return read_tagged(path, columns=columns)
-
-    def labels(self, example: Tagged) -> Sequence[str]:
-        return tags_of(example)
 
     def written(self, example: Tagged) -> str:
         return "".join(f"{word}\t{tag}\n" for word, tag in zip(example.words, example.tags, strict=True)) + "\n"

@@ -18,9 +18,9 @@ from foveate.inspect import Trace
 from foveate.inspect.looking import Looking
 from foveate.inspect.value import observed
 from foveate.models.tagger import PieceTagger, Tagger
-from foveate.tasks.labelling import Predicted
-from foveate.tasks.run_model import require_text, saved, traced, trained
-from foveate.tasks.tag.task import TagConfig, Vocabulary
+from foveate.tasks.labelling import Predicted, load_labeller
+from foveate.tasks.run_model import require_text, traced
+from foveate.tasks.tag.task import TagConfig, WordVocabulary
 
 ATTENDING = "`foveate train tag` with --set model.encoder=transformer trains one that attends."
 
@@ -44,7 +44,7 @@ class TaggedSentence:
 class SentenceTagger(Looking):
     """Tags with a trained model. A result depends neither on the batch size nor on its neighbours in a batch."""
 
-    def __init__(self, model: Tagger | PieceTagger, vocabulary: Vocabulary) -> None:
+    def __init__(self, model: Tagger | PieceTagger, vocabulary: WordVocabulary) -> None:
         self.model, self.vocabulary = model.eval(), vocabulary
 
     @property
@@ -58,10 +58,7 @@ class SentenceTagger(Looking):
 
         Raises UsageError for a run of another task, DataError when it has no weights or is damaged.
         """
-        folder = Path(run)
-        config, stored = saved(folder, "tag", TagConfig)
-        vocabulary = Vocabulary.open(folder, stored.tokenisers)
-        return cls(trained(folder, lambda: vocabulary.model(config), note), vocabulary)._of(folder)
+        return cls(*load_labeller(Path(run), "tag", TagConfig, WordVocabulary, note))._of(Path(run))
 
     @overload
     def tag(self, sentences: str) -> TaggedSentence: ...  # type: ignore[overload-overlap]
