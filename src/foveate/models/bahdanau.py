@@ -22,7 +22,7 @@ class BahdanauConfig:
 
     embedding_dim: int = 256
     hidden_dim: int = 256
-    """Of the decoder, and of each direction of the encoder."""
+    """The width of the decoder, and of each direction of the encoder."""
     encoder_layers: int = 1
     maxout_dim: int = 256
     cell: Cell = "gru"
@@ -54,7 +54,7 @@ class BahdanauConfig:
 
     @property
     def positions(self) -> int | None:
-        """The longest side in tokens; None where there is no limit."""
+        """The length of the longest side in tokens; None without a limit."""
         return shortest(self.attention)
 
     def build(self, source_vocab: int | Input, target_vocab: int) -> "Bahdanau":

@@ -1,4 +1,4 @@
-"""The bidirectional encoder that is trained by filling gaps: Devlin et al. 2019."""
+"""BERT, a bidirectional encoder that is trained to fill gaps: Devlin et al. 2019."""
 
 from dataclasses import dataclass
 from typing import Any, cast
@@ -20,7 +20,9 @@ from foveate.nn.packing import Packing
 from foveate.nn.transformer_block import BlockConfig, EncoderBlock
 
 DEVIATION = 0.02
-"""Of initial embeddings. BERT's matrices began so too, which suits its width; ours begin by their own."""
+"""The standard deviation of initial embeddings. BERT used it for matrices too, which suits its width; our matrices use
+the defaults of their layers.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,11 +30,11 @@ class BERTConfig:
     """Post-norm blocks over tokens, positions and segments. The defaults suit a few megabytes of text."""
 
     block: BlockConfig = BlockConfig(model_dim=256, num_heads=4, feedforward_dim=1024, norm="post", activation="gelu")
-    """`block.encoder_attention` is what the layers attend by."""
+    """`block.encoder_attention` configures the attention of the layers."""
     num_layers: int = 4
     max_length: int = 512
     num_segments: int = 2
-    """Kinds of embeddings that tell the two sentences of a pair apart."""
+    """The number of segment embeddings, which distinguish the two sentences of a pair."""
     norm_epsilon: float = 1e-12
 
     def __post_init__(self) -> None:
@@ -42,7 +44,7 @@ class BERTConfig:
 
     @classmethod
     def tiny(cls) -> "BERTConfig":
-        """Two layers, 128 wide: the smallest of the published family."""
+        """Two layers, 128 wide: the smallest published BERT."""
         block = BlockConfig(model_dim=128, num_heads=2, feedforward_dim=512, norm="post", activation="gelu")
         return cls(block=block, num_layers=2)
 
@@ -56,19 +58,19 @@ class BERTConfig:
 
     @property
     def positions(self) -> int:
-        """The longest text in tokens, which attention may limit further."""
+        """The length of the longest text in tokens; attention may lower it."""
         return min(shortest(self.block.encoder_attention) or self.max_length, self.max_length)
 
     def build(self, vocab: int) -> "BERT":
         return BERT(self, vocab)
 
     def build_encoder(self, vocab: int | Input) -> "BERTEncoder":
-        """For an input, or so many different tokens, without what only filling gaps needs."""
+        """The encoder for an input or a number of tokens, without the head that fills gaps."""
         return BERTEncoder(self, vocab)
 
 
 class BERTEncoder(nn.Module):
-    """h⁰_i = LayerNorm(E y_i + p_i + s_i);  h^l = Block_l(h^{l−1}), each position looking at all of its text
+    """h⁰_i = LayerNorm(E y_i + p_i + s_i);  h^l = Block_l(h^{l−1}), where each position sees the whole text
 
     Everything but attention runs on real tokens without padding. Reference: Devlin et al. 2019, sections 3 and A.
     """
@@ -97,9 +99,9 @@ class BERTEncoder(nn.Module):
     def encode(
         self, text: Batch, segments: Int[Tensor, "batch length"] | None = None
     ) -> tuple[Float[Tensor, "tokens model_dim"], Packing]:
-        """The last hidden vectors of the real tokens, and how they are packed. Without segments, all are of the first.
+        """The last hidden vectors of the real tokens, and their packing. Without segments, all tokens are in the first.
 
-        Raises ValueError for a text that is longer than the model has positions.
+        Raises ValueError for a text with more tokens than the model has positions.
         """
         if text.length > self.max_length:
             raise ValueError(
@@ -119,7 +121,7 @@ class BERTEncoder(nn.Module):
 class BERT(BERTEncoder):
     """pooled = tanh(W h^L_0);  p(y_i) = softmax(E LayerNorm(gelu(W h^L_i)) + b)
 
-    The encoder with what it is trained by. Reference: Devlin et al. 2019, section 3.1.
+    The encoder with its two training heads. Reference: Devlin et al. 2019, section 3.1.
     """
 
     def __init__(self, config: BERTConfig, vocab: int) -> None:
@@ -130,19 +132,19 @@ class BERT(BERTEncoder):
     def forward(
         self, text: Batch, segments: Int[Tensor, "batch length"] | None = None
     ) -> Float[Tensor, "tokens vocab"]:
-        """Logits of what stands at each real token, text after text."""
+        """Logits of the original token at each real position, text after text."""
         return self.logits(self.encode(text, segments)[0])
 
     def pooled(self, hidden: Float[Tensor, "tokens model_dim"], packing: Packing) -> Float[Tensor, "batch model_dim"]:
-        """One vector for each text, made from its first token: what a classifier reads."""
+        """One vector for each text, computed from its first token, for classifiers."""
         return torch.tanh(self.pooler(hidden[packing.starts[:-1]]))
 
     def logits(self, hidden: Float[Tensor, "tokens model_dim"]) -> Float[Tensor, "tokens vocab"]:
-        """What may stand at the places of these hidden vectors; training asks only about the gaps."""
+        """Logits of the tokens at the positions of these hidden vectors; training computes them for the gaps only."""
         return self.head(hidden, self.embedding.weight)
 
     def parameter_count(self) -> int:
-        """Distinct trainable numbers; tied weights count once."""
+        """The number of trainable numbers; tied weights count once."""
         return sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)
 
 

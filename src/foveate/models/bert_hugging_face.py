@@ -1,4 +1,4 @@
-"""BERT as Hugging Face keeps it, into our BERT and back."""
+"""Converts BERT between the format of Hugging Face and our model."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -36,7 +36,7 @@ BLOCK = {
     "feedforward.contract": "output.dense",
     "feedforward_residual.norm": "output.LayerNorm",
 }
-"""Our name of a part of a block, and theirs."""
+"""Our names of the parts of a block, with those of Hugging Face."""
 WHOLE = {
     "embedding.weight": "bert.embeddings.word_embeddings.weight",
     "position.weight": "bert.embeddings.position_embeddings.weight",
@@ -52,25 +52,25 @@ WHOLE = {
     "head.bias": "cls.predictions.bias",
 }
 SPARE = frozenset(name for name in WHOLE if name.startswith(("pooler.", "head.")))
-"""What bare encoders and fine-tuned models may lack."""
+"""Tensors that bare encoders and fine-tuned models may lack."""
 COPIES = ("cls.predictions.decoder.weight", "cls.predictions.decoder.bias", "bert.embeddings.position_ids")
 NEXT_SENTENCE = ("cls.seq_relationship.weight", "cls.seq_relationship.bias")
-"""The head that told whether one sentence follows the other; nothing here asks it."""
+"""The head that predicted whether one sentence follows the other, which this package does not use."""
 TASK_HEADS = ("classifier.", "pre_classifier.", "qa_outputs.")
-"""What fine-tuned models have above the encoder: `tasks.guest` reads classifiers, nothing here reads the others."""
+"""Heads of fine-tuned models. Only those of classifiers are read, by `tasks.guest`."""
 GAP_HEAD = "cls.predictions.transform.dense.weight"
 
 
 def read_bert(folder: Path | str) -> BERT:
-    """The model of a folder, in evaluation mode: of a BERT, a RoBERTa or a DistilBERT, whatever it was fine-tuned for.
+    """Read a BERT, RoBERTa or DistilBERT, in evaluation mode, whatever it was fine-tuned for.
 
-    Raises DataError when it holds another, or is damaged.
+    Raises DataError if the folder contains another model or is damaged.
     """
     return from_bert(*read_folder(folder))
 
 
 def write_bert(model: BERT, folder: Path | str) -> None:
-    """A folder that Hugging Face's BertForMaskedLM loads. Raises ValueError for what BERT's architecture has not."""
+    """Write a folder for Hugging Face's BertForMaskedLM. Raises ValueError for a model of another architecture."""
     write_folder(folder, *to_bert(model))
 
 
@@ -78,8 +78,8 @@ def write_bert(model: BERT, folder: Path | str) -> None:
 def from_bert(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> BERT:
     """The model that a `config.json` and the tensors of its `model.safetensors` describe, in evaluation mode.
 
-    Bare encoders (names without `bert.`) and files of old age (`LayerNorm.gamma`, `LayerNorm.beta`) are understood.
-    What a file lacks of pooler and head keeps its initial values.
+    Bare encoders (names without `bert.`) and old files (`LayerNorm.gamma`, `LayerNorm.beta`) are supported. If a file
+    lacks pooler or head, these keep their initial values.
     """
     config, tensors = as_bert(config, tensors)
     ours = configuration(config)
@@ -118,7 +118,7 @@ def configuration(config: Mapping[str, Any]) -> BERTConfig:
 
 
 def to_bert(model: BERT) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """`config.json` and tensors, by the names on disk. Raises ValueError for what BERT has not."""
+    """`config.json` and tensors under their names on disk. Raises ValueError for a model that is not a BERT."""
     ours, block = model.config, model.config.block
     _require_bert(ours)
     own = model.state_dict()
@@ -144,7 +144,7 @@ def to_bert(model: BERT) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def _names(num_layers: int) -> dict[str, str]:
-    """Every tensor's name, ours and theirs."""
+    """Our name of every tensor, with the name in the file."""
     names = dict(WHOLE)
     for layer in range(num_layers):
         for own, theirs in BLOCK.items():
@@ -154,7 +154,7 @@ def _names(num_layers: int) -> dict[str, str]:
 
 
 def _modern(name: str) -> str:
-    """The present name of a tensor, whichever age or part of a model it comes from."""
+    """The present name of a tensor, for names of old files and of bare encoders."""
     if name.startswith(("embeddings.", "encoder.", "pooler.")):
         name = f"bert.{name}"
     return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")

@@ -1,4 +1,4 @@
-"""RoBERTa and DistilBERT as Hugging Face keeps them, under the names and with the settings of a BERT."""
+"""Converts RoBERTa and DistilBERT of Hugging Face to the names and settings of a BERT."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from torch import Tensor
 from foveate.models.hugging_face_folder import setting
 
 BERTS = ("bert", "roberta", "distilbert")
-"""The kinds of models that are encoders of BERT's formula."""
+"""The kinds of models whose encoder computes BERT's formula."""
 ROBERTA_HEAD = {
     "lm_head.dense.": "cls.predictions.transform.dense.",
     "lm_head.layer_norm.": "cls.predictions.transform.LayerNorm.",
@@ -38,7 +38,7 @@ POSITIONS = "bert.embeddings.position_embeddings.weight"
 
 
 def as_bert(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """A model of BERT's formula as a BERT: the same numbers under other names. A BERT stays as it is."""
+    """The configuration and tensors of a BERT with the same numbers. A BERT is returned unchanged."""
     kind = config.get("model_type")
     if kind == "roberta":
         return _roberta(config, tensors)
@@ -46,7 +46,7 @@ def as_bert(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> tuple[d
 
 
 def _roberta(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Positions are counted from behind the padding's number; nothing else of the formula differs."""
+    """Position numbers begin after the id of padding; the rest of the formula is the same."""
     first = setting(config, "pad_token_id", 1) + 1
     bare = ("embeddings.", "encoder.", "pooler.")
     renamed = {
@@ -60,7 +60,7 @@ def _roberta(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> tuple[
 
 
 def _distilbert(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """No kinds of segments, other names."""
+    """A DistilBERT has other names and no segment embeddings."""
     bare = ("embeddings.", "transformer.")
     whole = {f"distilbert.{name}" if name.startswith(bare) else name: each for name, each in tensors.items()}
     renamed = {_renamed(name, DISTILBERT, DISTILBERT_BLOCK): each for name, each in whole.items()}
@@ -81,7 +81,7 @@ def _distilbert(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> tup
 
 
 def _renamed(name: str, beginnings: Mapping[str, str], parts: Mapping[str, str] | None = None) -> str:
-    """A tensor's name with its first fitting beginning and its parts exchanged."""
+    """A tensor's name with the first matching prefix and all parts replaced."""
     theirs = next((beginning for beginning in beginnings if name.startswith(beginning)), "")
     name = beginnings.get(theirs, "") + name.removeprefix(theirs)
     for part, own in (parts or {}).items():

@@ -1,4 +1,4 @@
-"""A label for a whole row, be it a text or a picture: embeddings, any encoder, pooling, and one layer on top."""
+"""A classifier labels a whole row, such as a text or a picture: embeddings, an encoder, pooling, an output layer."""
 
 from dataclasses import dataclass
 
@@ -21,13 +21,13 @@ from foveate.nn.pooling import AttentionPoolingConfig, PoolingConfig
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifierConfig:
-    """An encoder over tokens, and what makes one vector of theirs."""
+    """An encoder over tokens, and the pooling of its vectors."""
 
     encoder: EncoderConfig | BERTConfig = RNNEncoderConfig()
-    """`bert` has embeddings of its own: `embedding_dim` is then without effect."""
+    """`bert` has its own embeddings and ignores `embedding_dim`."""
     pooling: PoolingConfig = setting(AttentionPoolingConfig(), "attention, mean, max or first")
     embedding_dim: int = 128
-    dropout: float = setting(0.3, "on embeddings, on what the encoder says, and on the pooled vector")
+    dropout: float = setting(0.3, "on embeddings, on the output of the encoder, and on the pooled vector")
 
     def __post_init__(self) -> None:
         require_positive(embedding_dim=self.embedding_dim)
@@ -35,20 +35,20 @@ class ClassifierConfig:
 
     @property
     def positions(self) -> int | None:
-        """The longest text in tokens; None where there is no limit."""
+        """The length of the longest text in tokens; None without a limit."""
         limits = (getattr(self.encoder, "positions", None), shortest(getattr(self.pooling, "attention", None)))
         return min((limit for limit in limits if limit is not None), default=None)
 
     def build(self, vocab: int | Input, labels: int) -> "Classifier":
-        """For an input, or so many different tokens, and for so many labels."""
+        """The model for an input or a number of tokens, and for a number of labels."""
         return Classifier(self, vocab, labels)
 
 
 class Classifier(nn.Module):
     """p(y | x) = softmax(W c + b),  c = pool(h_1 … h_n),  h = encoder(E x), or h = BERT(x)
 
-    Many to one. With attention pooling, c = Σ_i α_i h_i, and `record` shows α: where the model found its answer.
-    Of a pair, x has an end after each text, and BERT embeds which of the two a token belongs to.
+    Many to one. With attention pooling, c = Σ_i α_i h_i, and `record` shows α, the weight of each position. In a pair,
+    each text ends with the end token, and BERT embeds which of the two texts a token belongs to.
     """
 
     def __init__(self, config: ClassifierConfig, vocab: int | Input, labels: int) -> None:
@@ -60,7 +60,7 @@ class Classifier(nn.Module):
 
     @property
     def max_length(self) -> int | None:
-        """The most tokens of a text; None when there is no limit."""
+        """The length of the longest text in tokens; None without a limit."""
         return shortest(self.encoder, self.pooling)
 
     def forward(self, batch: Batch) -> Float[Tensor, "batch labels"]:
@@ -87,7 +87,7 @@ class Classifier(nn.Module):
 
 
 def _reader(config: ClassifierConfig, source: Input) -> tuple[nn.Module, Encoder | BERTEncoder]:
-    """Embedding and encoder; BERT embeds by itself, among tokens the gap too."""
+    """Embedding and encoder. BERT has its own embedding, which includes the gap token."""
     if isinstance(config.encoder, BERTConfig):
         known = Tokens(source.vocab + 1) if isinstance(source, Tokens) else source
         return nn.Identity(), config.encoder.build_encoder(known)

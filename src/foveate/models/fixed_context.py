@@ -1,4 +1,4 @@
-"""The encoder–decoder without attention: everything the decoder knows of the source is one vector."""
+"""The encoder–decoder without attention, whose decoder receives the source as one vector."""
 
 from dataclasses import dataclass, replace
 
@@ -20,7 +20,7 @@ class FixedContextConfig:
 
     embedding_dim: int = 256
     hidden_dim: int = 256
-    """Of the decoder, and of the encoder over both directions."""
+    """The width of the decoder, and of the encoder with both directions."""
     num_layers: int = 1
     cell: Cell = "gru"
     bidirectional: bool = True
@@ -64,7 +64,7 @@ class FixedContext(RecurrentSeq2Seq):
         self.output = nn.Linear(config.hidden_dim, target_vocab)
         last = f"encoder.after.norms.{config.num_layers - 1}"
         self.retired = (f"{last}.weight", f"{last}.bias") if config.layer_norm else ()
-        """Weights that earlier versions saved, though nothing reads what follows the encoder's last layer."""
+        """Weights that earlier versions saved, although nothing uses the norm after the encoder's last layer."""
 
     def forward(self, source: Batch, target: Batch) -> Float[Tensor, "tokens vocab"]:
         memory = self.encode(source)
@@ -90,7 +90,7 @@ class FixedContext(RecurrentSeq2Seq):
 
 
 def direction_dim(hidden_dim: int, bidirectional: bool) -> int:
-    """Each direction's share of an encoder's width."""
+    """The width of each direction of an encoder."""
     if bidirectional and hidden_dim % 2:
         raise ValueError(f"hidden_dim={hidden_dim} must be even to be shared by two directions.")
     return hidden_dim // 2 if bidirectional else hidden_dim

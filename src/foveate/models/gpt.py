@@ -26,7 +26,9 @@ from foveate.nn.position_vector import LearnedConfig, PositionConfig, UnitInterv
 from foveate.nn.transformer_block import BlockConfig, EncoderBlock
 
 DEVIATION = 0.02
-"""Of initial embeddings. GPT's matrices began so too, which suits its width; ours begin by their own."""
+"""The standard deviation of initial embeddings. GPT used it for matrices too, which suits its width; our matrices use
+the defaults of their layers.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,11 +38,11 @@ class GPTConfig:
     block: BlockConfig = BlockConfig(
         model_dim=256, num_heads=8, feedforward_dim=1024, norm="pre", activation="gelu_tanh"
     )
-    """`block.decoder_attention` is what the layers attend by."""
+    """`block.decoder_attention` configures the attention of the layers."""
     num_layers: int = 4
     position: PositionConfig = LearnedConfig(max_length=512)
     tied: bool = True
-    """Whether the embedding is also the matrix that makes logits."""
+    """Whether the embedding is also the output matrix."""
 
     def __post_init__(self) -> None:
         require_positive(num_layers=self.num_layers)
@@ -76,7 +78,7 @@ class GPTConfig:
 
     @property
     def positions(self) -> int | None:
-        """The longest input in tokens; None where there is no limit."""
+        """The length of the longest input in tokens; None without a limit."""
         return shortest(self.position, self.block.decoder_attention)
 
     def build(self, vocab: int) -> "GPT":
@@ -85,18 +87,18 @@ class GPTConfig:
 
 @dataclass(frozen=True, eq=False)
 class GPTState:
-    """The model between two tokens. A step uses it up: it writes into the room of the pasts. To go on from one state in
-    two ways, `select` its rows first, which copies them.
+    """The state of a model between two tokens. It can be used for one step only, because the step writes into the room
+    of its pasts. To continue a state in two ways, copy it first with `select`.
     """
 
     pasts: tuple[Past, ...]
-    """Per layer, keys and values of the tokens so far, with room for more; or their sum, where that is enough."""
+    """Per layer, keys and values of the tokens so far, with room for more; for kernel attention, their sum."""
     time: int
 
 
 @runtime_checkable
 class CausalBlock(Protocol):
-    """One layer of such a stack: attention and feed-forward, each inside a residual."""
+    """One layer: causal self-attention and a feed-forward network, each with a residual connection."""
 
     attention: MultiHeadAttention
     feedforward: Callable[[Tensor], Tensor]
@@ -107,9 +109,9 @@ class CausalBlock(Protocol):
 
 
 class CausalTransformer(LanguageModel[GPTState]):
-    """h^l = Block_l(h^{l−1}), each position looking at itself and those before it;  p(y_{t+1}) = softmax(E norm(h^L_t))
+    """h^l = Block_l(h^{l−1}), where each position sees itself and earlier ones;  p(y_{t+1}) = softmax(E norm(h^L_t))
 
-    What GPT and Llama have in common: which blocks and norms these are is up to them.
+    The common base of GPT and Llama, which choose the blocks and norms.
     """
 
     def __init__(self, vocab: int, model_dim: int, *, num_layers: int, tied: bool, dropout: float) -> None:
@@ -139,7 +141,7 @@ class CausalTransformer(LanguageModel[GPTState]):
 
     @property
     def output_table(self) -> Float[Tensor, "vocab model_dim"]:
-        """The matrix that makes logits: its own, or the embedding."""
+        """The output matrix, which may be the embedding."""
         return self.embedding.weight if self.output_weight is None else self.output_weight
 
     def logits(self, hidden: Float[Tensor, "tokens model_dim"]) -> Float[Tensor, "tokens vocab"]:
@@ -172,7 +174,7 @@ class CausalTransformer(LanguageModel[GPTState]):
         return cast(Any, tuple(self.blocks))
 
     def _begin(self, *tables: Tensor) -> None:
-        """Initial weights: small tables, and residual branches that begin smaller the more layers there are."""
+        """Set initial weights: small tables, and residual branches that are smaller in deeper stacks."""
         own = () if self.output_weight is None else (self.output_weight,)
         for table in (self.embedding.weight, *tables, *own):
             nn.init.normal_(table, std=DEVIATION)
@@ -185,11 +187,11 @@ class CausalTransformer(LanguageModel[GPTState]):
 
 
 class GPT(CausalTransformer):
-    """h⁰_t = E y_t + p_t;  h^l = Block_l(h^{l−1}), each position looking at itself and those before it;
+    """h⁰_t = E y_t + p_t;  h^l = Block_l(h^{l−1}), where each position sees itself and earlier ones;
     p(y_{t+1}) = softmax(E LayerNorm(h^L_t))
 
     Attention is any mechanism of the algebra. Reference: Radford et al. 2019, section 2.3, for pre-norm blocks and the
-    last layer norm, and for residual branches that begin smaller by 1/√(2L).
+    last layer norm, and for initial weights of residual branches divided by √(2L).
     """
 
     def __init__(self, config: GPTConfig, vocab: int) -> None:
@@ -209,5 +211,5 @@ class GPT(CausalTransformer):
 
 
 def _through(block: CausalBlock, x: Tensor, look_back: Callable[[Tensor], Tensor]) -> Tensor:
-    """A block whose attention is done by the caller."""
+    """A block whose attention the caller computes."""
     return block.feedforward_residual(block.attention_residual(x, look_back), block.feedforward)

@@ -1,4 +1,4 @@
-"""GPT-2 as Hugging Face keeps it, into our GPT and back."""
+"""Converts GPT-2 between the format of Hugging Face and our GPT."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -29,10 +29,10 @@ from foveate.nn.transformer_block import BlockConfig
 
 EPSILON = 1e-5
 TRANSPOSED = {"attention.output": "attn.c_proj", "feedforward.expand": "mlp.c_fc", "feedforward.contract": "mlp.c_proj"}
-"""Our part of a block and theirs, whose matrices are inputs × outputs."""
+"""Our names of the parts of a block, with those of Hugging Face, whose matrices are inputs × outputs."""
 NORMS = {"attention_residual.norm": "ln_1", "feedforward_residual.norm": "ln_2"}
 PROJECTIONS = ("attention.query", "attention.key", "attention.value")
-"""Side by side in one matrix on disk, `attn.c_attn`."""
+"""These are concatenated on disk, as `attn.c_attn`."""
 WHOLE = {
     "embedding.weight": "wte.weight",
     "position.weight": "wpe.weight",
@@ -42,13 +42,13 @@ WHOLE = {
 
 
 def read_gpt2(folder: Path | str) -> GPT:
-    """The model of a folder, in evaluation mode. Raises DataError when it holds another, or is damaged."""
+    """Read a model, in evaluation mode. Raises DataError if the folder contains another model or is damaged."""
     config, tensors = read_folder(folder)
     return from_gpt2(config, tensors)
 
 
 def write_gpt2(model: GPT, folder: Path | str, *, end: int | None = None) -> None:
-    """A folder that Hugging Face's GPT2LMHeadModel loads; `end` is the id that stands between texts.
+    """Write a folder for Hugging Face's GPT2LMHeadModel; `end` is the id of the token between texts.
 
     Raises ValueError for a model that GPT-2's architecture cannot express.
     """
@@ -60,7 +60,7 @@ def write_gpt2(model: GPT, folder: Path | str, *, end: int | None = None) -> Non
 def from_gpt2(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> GPT:
     """The model that a `config.json` and the tensors of its `model.safetensors` describe, in evaluation mode.
 
-    With or without `transformer.` before the names. The fused projections of query, key and value are cut apart.
+    Names may begin with `transformer.`. The fused projections of query, key and value are split.
     """
     ours = configuration(config)
     with within_tensors(tensors, config=CONFIG, file=WEIGHTS):
@@ -103,7 +103,7 @@ def configuration(config: Mapping[str, Any]) -> GPTConfig:
 
 
 def to_gpt2(model: GPT) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """`config.json` and tensors, by the names on disk. Raises ValueError for what GPT-2 has not."""
+    """`config.json` and tensors under their names on disk. Raises ValueError for a model that is not a GPT-2."""
     block = model.config.block
     _require_gpt2(model.config)
     own = model.state_dict()
@@ -114,9 +114,9 @@ def to_gpt2(model: GPT) -> tuple[dict[str, Any], dict[str, Tensor]]:
         here, there = f"blocks.{layer}.", f"transformer.h.{layer}."
         for kind in ("weight", "bias"):
             joined = torch.cat([own[f"{here}{name}.{kind}"] for name in PROJECTIONS])
-            tensors[f"{there}attn.c_attn.{kind}"] = _turned(joined)
+            tensors[f"{there}attn.c_attn.{kind}"] = _transposed(joined)
             for name, theirs in TRANSPOSED.items():
-                tensors[f"{there}{theirs}.{kind}"] = _turned(own[f"{here}{name}.{kind}"])
+                tensors[f"{there}{theirs}.{kind}"] = _transposed(own[f"{here}{name}.{kind}"])
             for name, theirs in NORMS.items():
                 tensors[f"{there}{theirs}.{kind}"] = own[f"{here}{name}.{kind}"]
     config = {
@@ -139,22 +139,22 @@ def to_gpt2(model: GPT) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def _block(tensors: dict[str, Tensor], prefix: str) -> list[tuple[str, Tensor]]:
-    """One block's tensors, taken out of theirs, under our names."""
+    """Remove the tensors of one block from `tensors`; return them under our names."""
     renamed = []
     for kind in ("weight", "bias"):
         for name, theirs in (TRANSPOSED | NORMS).items():
             tensor = tensors.pop(f"{prefix}{theirs}.{kind}", None)
             if tensor is not None:
-                renamed.append((f"{name}.{kind}", _turned(tensor) if name in TRANSPOSED else tensor))
+                renamed.append((f"{name}.{kind}", _transposed(tensor) if name in TRANSPOSED else tensor))
         joined = tensors.pop(f"{prefix}attn.c_attn.{kind}", None)
         if joined is not None:
             renamed += [
-                (f"{name}.{kind}", part) for name, part in zip(PROJECTIONS, _turned(joined).chunk(3), strict=True)
+                (f"{name}.{kind}", part) for name, part in zip(PROJECTIONS, _transposed(joined).chunk(3), strict=True)
             ]
     return renamed
 
 
-def _turned(tensor: Tensor) -> Tensor:
+def _transposed(tensor: Tensor) -> Tensor:
     return tensor.mT if tensor.dim() == 2 else tensor
 
 

@@ -1,6 +1,6 @@
-"""A Hugging Face model folder on disk: `config.json` and `model.safetensors`, read and written without their library.
+"""Reads and writes a Hugging Face model folder (`config.json` and `model.safetensors`) without their library.
 
-Names are those on disk, which stay, not those in memory, which drift between versions.
+Names are those on disk, which are stable, not those in memory, which differ between versions of the library.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from foveate.storage.tensor import read_tensors, write_tensors
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 INDEX = f"{WEIGHTS}.index.json"
-"""Which file holds which tensor, where there are several."""
+"""Maps tensors to files, in folders with several weight files."""
 ACTIVATIONS: dict[str, Activation] = {
     "relu": "relu",
     "gelu": "gelu",
@@ -30,18 +30,18 @@ ACTIVATIONS: dict[str, Activation] = {
     "silu": "silu",
     "swish": "silu",
 }
-"""Their names of activations, and ours."""
+"""Names of activations in the library, with our names."""
 LARGEST = 2**24
-"""No size of a model is larger."""
+"""The limit on any size of a model."""
 
 
 def read_folder(folder: Path | str) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Configuration and tensors, of one file or of several. Raises DataError when a file is missing or damaged."""
+    """Configuration and tensors, from one or several files. Raises DataError if a file is missing or damaged."""
     folder = Path(folder)
     parts = _parts(folder / INDEX) if (folder / INDEX).exists() else [WEIGHTS]
     for name in (CONFIG, *parts):
         if not (folder / name).exists():
-            raise DataError(f"{folder} has no {name}. Give a folder with {CONFIG} and {WEIGHTS}, as models are shared.")
+            raise DataError(f"{folder} has no {name}. Give the folder of a model, with {CONFIG} and {WEIGHTS}.")
     config, tensors = read_json(folder / CONFIG), dict[str, Tensor]()
     for name in parts:
         tensors |= read_tensors(folder / name)
@@ -49,25 +49,25 @@ def read_folder(folder: Path | str) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def _parts(index: Path) -> list[str]:
-    """The files that an index names, which lie beside it. Raises DataError for an index of something else."""
+    """The weight files beside an index that it names. Raises DataError if the index names none."""
     named = read_json(index).get("weight_map")
     names = sorted(set(named.values())) if isinstance(named, dict) and named else []
     if not names or not all(isinstance(name, str) and name == Path(name).name for name in names):
-        raise DataError(f"{index} does not say which files hold the weights. Fetch the folder anew.")
+        raise DataError(f"{index} does not name the weight files. Download the folder again.")
     return names
 
 
 def write_folder(folder: Path | str, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-    """A new folder, whole or not at all. Raises UsageError where something is already."""
+    """Write a new folder, completely or not at all. Raises UsageError if the path exists."""
     if Path(folder).exists():
-        raise UsageError(f"{folder} is there already, and would be lost. Name a new folder.")
+        raise UsageError(f"{folder} already exists and would be overwritten. Name a new folder.")
     with draft_folder(Path(folder)) as draft:
         (draft / CONFIG).write_text(json.dumps(dict(config), indent=2, sort_keys=True) + "\n", encoding="utf-8")
         write_tensors(draft / WEIGHTS, tensors, {"format": "pt"})
 
 
 def setting(config: Mapping[str, Any], name: str, default: int | None = None) -> int:
-    """A whole number that is needed, unless there is a default. Raises DataError for what is missing or none."""
+    """A whole number, required unless there is a default. Raises DataError if it is missing or not a whole number."""
     value = config.get(name)
     value = default if value is None else value
     if value is None:
@@ -78,7 +78,7 @@ def setting(config: Mapping[str, Any], name: str, default: int | None = None) ->
 
 
 def number(config: Mapping[str, Any], name: str, default: float) -> float:
-    """A number. Raises DataError for something else."""
+    """A number. Raises DataError for other values."""
     value = config.get(name)
     if value is None:
         return default
@@ -89,7 +89,7 @@ def number(config: Mapping[str, Any], name: str, default: float) -> float:
 
 @contextlib.contextmanager
 def described() -> Iterator[None]:
-    """Turns the refusals of our configurations, which name our settings, into DataError: a file said it."""
+    """Turn the errors of our configurations into DataError, because the values come from a file."""
     try:
         yield
     except FoveateError:
@@ -99,7 +99,7 @@ def described() -> Iterator[None]:
 
 
 def require(config: Mapping[str, Any], name: str, value: Any, default: Any = None) -> None:
-    """Raises DataError when a setting asks for another architecture."""
+    """Raise DataError if a setting requires another architecture."""
     actual = config.get(name, default)
     if actual != value:
         raise DataError(
@@ -108,7 +108,7 @@ def require(config: Mapping[str, Any], name: str, value: Any, default: Any = Non
 
 
 def activation_of(config: Mapping[str, Any], name: str, default: str) -> Activation:
-    """Our name of the activation. Raises DataError for one that we have not."""
+    """Our name of the activation. Raises DataError if it is not supported."""
     theirs = config.get(name, default)
     if not isinstance(theirs, str) or theirs not in ACTIVATIONS:
         raise DataError(
@@ -124,7 +124,7 @@ def _brief(value: Any) -> str:
 
 
 def their_name(activation: Activation) -> str:
-    """The first of their names for an activation."""
+    """The library's name of an activation, the first of several."""
     return next(theirs for theirs, ours in ACTIVATIONS.items() if ours == activation)
 
 
@@ -135,10 +135,10 @@ def load(
     optional: Collection[str] = (),
     ignored: Collection[str] = (),
 ) -> None:
-    """Put tensors, already under our names, into the model.
+    """Load tensors, under our names, into the model.
 
-    `optional` ones keep their initial values when they are missing; `ignored` ones may be left over. Raises DataError
-    when others are missing, unknown or misshapen.
+    `optional` tensors may be missing and then keep their initial values; `ignored` tensors are not loaded. Raises
+    DataError for other missing or unknown tensors, and for a wrong shape.
     """
     own = model.state_dict()
     missing = sorted(own.keys() - tensors.keys() - set(optional))

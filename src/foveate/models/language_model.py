@@ -1,4 +1,4 @@
-"""The contract of every language model: teacher-forced logits to train, explicit states to go on from a prompt."""
+"""The interface of language models: teacher-forced logits for training, explicit states for continuing a prompt."""
 
 from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
@@ -16,16 +16,16 @@ State = TypeVar("State")
 class LanguageModel(nn.Module, ABC, Generic[State]):
     """p(y) = Π_t p(y_t | y_<t)
 
-    `forward` gives the logits after each real token, all positions at once. `start`, `step` and `select` are what
-    `foveate.decode` drives: a state is a value that is passed in and returned, and may be stepped once.
+    `forward` computes the logits after each real token, all positions at once. `foveate.decode` calls `start`, `step`
+    and `select`: a state is a value that is passed in and returned, and can be used for one step only.
     """
 
     max_length: int | None = None
-    """The most positions the model can represent; None when there is no limit."""
+    """The largest number of positions that the model can represent; None without a limit."""
 
     @abstractmethod
     def forward(self, text: Batch) -> Float[Tensor, "tokens vocab"]:
-        """The logits of what follows each real token, text after text."""
+        """The logits of the next token after each real token, text after text."""
 
     @abstractmethod
     def start(self, prompt: Batch, beam: int = 1) -> State:
@@ -40,15 +40,15 @@ class LanguageModel(nn.Module, ABC, Generic[State]):
 
     @abstractmethod
     def select(self, state: State, rows: Int[Tensor, " new_rows"]) -> State:
-        """Keep, repeat or reorder rows."""
+        """The state of the selected rows, which may be left out, repeated or reordered."""
 
     def loss(self, text: Batch) -> Float[Tensor, ""]:
-        """Cross-entropy of every token after the first of its text, in nats, summed: what training makes small."""
+        """Cross-entropy of every token after the first of its text, in nats, summed: the training loss."""
         return cross_entropy(self(self.read(text)), self.predicted(text))
 
     @staticmethod
     def read(text: Batch) -> Batch:
-        """All tokens but the last of each text: what the predictions are made from."""
+        """All tokens but the last of each text: the input of the predictions."""
         return Batch(text.ids[:, :-1], text.lengths - 1, text.num_tokens - text.size)
 
     @staticmethod
@@ -57,12 +57,12 @@ class LanguageModel(nn.Module, ABC, Generic[State]):
         return Packing(text.lengths - 1, text.ids.shape[1] - 1).pack(text.ids[:, 1:])
 
     def parameter_count(self) -> int:
-        """Distinct trainable numbers; tied weights count once."""
+        """The number of trainable numbers; tied weights count once."""
         return sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)
 
 
 def require_equal_lengths(prompt: Batch) -> None:
-    """Raises ValueError where the rows of a state would stand at different times."""
+    """Raise ValueError if the rows of a state would be at different times."""
     if prompt.num_tokens != prompt.size * prompt.length:
         raise ValueError(
             f"Prompts of one state are equally long, these have {prompt.lengths.tolist()} tokens. "

@@ -1,4 +1,4 @@
-"""The causal Transformer as later language models have it: Touvron et al. 2023."""
+"""Llama, a causal Transformer with rotary positions: Touvron et al. 2023."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,23 +19,23 @@ from foveate.nn.transformer_block import require_parallel
 
 @dataclass(frozen=True, kw_only=True)
 class LlamaConfig:
-    """A stack of causal blocks with rotary positions, root-mean-square norms, gated feed-forward layers and keys that
-    heads share. The defaults suit a few megabytes of text."""
+    """A stack of causal blocks with rotary positions, root-mean-square norms, gated feed-forward layers and keys
+    shared between heads. The defaults suit a few megabytes of text."""
 
     model_dim: int = 256
     num_heads: int = 8
     num_kv_heads: int = 4
-    """So many heads of keys and values: each serves `num_heads / num_kv_heads` heads of queries."""
+    """The number of heads of keys and values. Each is shared by `num_heads / num_kv_heads` heads of queries."""
     head_dim: int | None = None
-    """model_dim / num_heads, unless it is given."""
+    """By default model_dim / num_heads."""
     feedforward_dim: int = 688
     num_layers: int = 4
     max_length: int = 2048
-    """The most positions: rotary ones have no end of their own, and are worth little beyond what was trained."""
+    """The largest number of positions. Rotary positions have no limit, but predictions get poor beyond the trained ones."""
     tied: bool = True
-    """Whether the embedding is also the matrix that makes logits."""
+    """Whether the embedding is also the output matrix."""
     bias: bool = False
-    """Of the projections of attention."""
+    """Whether the projections of attention have biases."""
     epsilon: float = 1e-5
     dropout: float = 0.1
     attention_dropout: float = 0.0
@@ -59,7 +59,7 @@ class LlamaConfig:
 
     @property
     def positions(self) -> int | None:
-        """The longest input in tokens; None where there is no limit."""
+        """The length of the longest input in tokens; None without a limit."""
         return shortest(self, self.attention)
 
     def build(self, vocab: int) -> "Llama":
@@ -114,8 +114,7 @@ class LlamaBlock(nn.Module):
 class Llama(CausalTransformer):
     """h⁰_t = E y_t;  h^l = Block_l(h^{l−1});  p(y_{t+1}) = softmax(E norm(h^L_t))
 
-    Where a token stands is told to queries and keys alone, which are turned by their positions. Attention is any
-    mechanism of the algebra.
+    Only queries and keys depend on the position: they are rotated by it. Attention is any mechanism of the algebra.
 
     Reference: Touvron et al. 2023, section 2.2; grouped heads of Ainslie et al. 2023, section 2.2.
     """

@@ -1,4 +1,4 @@
-"""Llama as Hugging Face keeps it, into ours and back."""
+"""Converts Llama between the format of Hugging Face and our model."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -24,7 +24,7 @@ from foveate.models.llama import Llama, LlamaConfig
 from foveate.nn.room import within_tensors
 
 EPSILON, ROTARY_BASE = 1e-6, 10000.0
-"""Theirs, where `config.json` says nothing."""
+"""The default of Hugging Face, for a `config.json` without this value."""
 PARTS = {
     "attention.query": "self_attn.q_proj",
     "attention.key": "self_attn.k_proj",
@@ -36,18 +36,18 @@ PARTS = {
     "attention_residual.norm": "input_layernorm",
     "feedforward_residual.norm": "post_attention_layernorm",
 }
-"""Our part of a block and theirs."""
+"""Our names of the parts of a block, with those of Hugging Face."""
 WHOLE = {"embedding.weight": "embed_tokens.weight", "norm.weight": "norm.weight"}
 OUTPUT = "lm_head.weight"
 
 
 def read_llama(folder: Path | str) -> Llama:
-    """The model of a folder, in evaluation mode. Raises DataError when it holds another, or is damaged."""
+    """Read a model, in evaluation mode. Raises DataError if the folder contains another model or is damaged."""
     return from_llama(*read_folder(folder))
 
 
 def write_llama(model: Llama, folder: Path | str, *, begin: int | None = None, end: int | None = None) -> None:
-    """A folder that Hugging Face's LlamaForCausalLM loads; `begin` and `end` are the ids around a text.
+    """Write a folder for Hugging Face's LlamaForCausalLM; `begin` and `end` are the ids around a text.
 
     Raises ValueError for a model that Llama's architecture cannot express.
     """
@@ -86,13 +86,13 @@ def configuration(config: Mapping[str, Any]) -> LlamaConfig:
     rotary = config.get("rope_parameters") or config.get("rope_scaling") or {}
     if not isinstance(rotary, Mapping):
         raise DataError(
-            "config.json has rope_parameters that are not a table. Pass the one that belongs to the weights."
+            "config.json has rope_parameters that are not a table. Pass the config.json that belongs to the weights."
         )
     require({"rope_type": rotary.get("rope_type", rotary.get("type", "default"))}, "rope_type", "default")
     for settings in (config, rotary):
         require(settings, "partial_rotary_factor", 1.0, 1.0)
     heads = setting(config, "num_attention_heads")
-    turned = Rotary(
+    transform = Rotary(
         base=number(rotary, "rope_theta", number(config, "rope_theta", ROTARY_BASE)),
         layout="halves",
     )
@@ -109,14 +109,14 @@ def configuration(config: Mapping[str, Any]) -> LlamaConfig:
         epsilon=number(config, "rms_norm_eps", EPSILON),
         dropout=0.0,
         attention_dropout=number(config, "attention_dropout", 0.0),
-        attention=AttentionConfig(transforms=(turned,)),
+        attention=AttentionConfig(transforms=(transform,)),
     )
 
 
 def to_llama(model: Llama) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """`config.json` and tensors, by the names on disk. Raises ValueError for what Llama has not."""
+    """`config.json` and tensors under their names on disk. Raises ValueError for a model that is not a Llama."""
     ours, own = model.config, model.state_dict()
-    turned = _rotary(ours)
+    transform = _rotary(ours)
     tensors = {f"model.{theirs}": own[name] for name, theirs in WHOLE.items()}
     if model.output_weight is not None:
         tensors[OUTPUT] = own["output_weight"]
@@ -138,7 +138,7 @@ def to_llama(model: Llama) -> tuple[dict[str, Any], dict[str, Tensor]]:
         "max_position_embeddings": ours.max_length,
         "hidden_act": "silu",
         "rms_norm_eps": ours.epsilon,
-        "rope_theta": turned.base,
+        "rope_theta": transform.base,
         "attention_bias": ours.bias,
         "attention_dropout": ours.attention_dropout,
         "mlp_bias": False,
@@ -148,15 +148,15 @@ def to_llama(model: Llama) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def _rotary(config: LlamaConfig) -> Rotary:
-    """How positions turn queries and keys. Raises ValueError where attention is not Llama's."""
+    """The rotary transform. Raises ValueError if the attention differs from Llama's."""
     attention = config.attention
     transforms = attention.transforms if isinstance(attention, AttentionConfig) else ()
-    turned = transforms[0] if len(transforms) == 1 else None
-    plain = isinstance(turned, Rotary) and turned == replace(turned, layout="halves", dims=None)
+    transform = transforms[0] if len(transforms) == 1 else None
+    plain = isinstance(transform, Rotary) and transform == replace(transform, layout="halves", dims=None)
     if not plain or attention != AttentionConfig(transforms=transforms):
         raise ValueError(
             "Llama has scaled dot-product attention with rotary positions in halves and nothing else, and this model "
             "differs. Save it as a run, or train one of Llama's shape: LlamaConfig()."
         )
-    assert isinstance(turned, Rotary)
-    return turned
+    assert isinstance(transform, Rotary)
+    return transform

@@ -23,14 +23,14 @@ class LuongConfig:
 
     embedding_dim: int = 256
     hidden_dim: int = 256
-    """Of the decoder, and of the encoder over its directions."""
+    """The width of the decoder, and of the encoder with all directions."""
     num_layers: int = 1
     cell: Cell = "lstm"
     bidirectional: bool = False
-    """The paper's encoder reads forwards only."""
+    """Whether the encoder also reads backwards; the paper's reads forwards only."""
     attention: AnyMechanismConfig = AttentionConfig(score=GeneralConfig())
     input_feeding: bool = True
-    """Hand h̃ to the next step. Without it all target positions are computed at once, and training is faster."""
+    """Pass h̃ to the next step. Without it, all target positions are computed at once, and training is faster."""
     skip: bool = False
     layer_norm: bool = False
     dropout: float = 0.1
@@ -47,7 +47,7 @@ class LuongConfig:
 
     @property
     def positions(self) -> int | None:
-        """The longest side in tokens; None where there is no limit."""
+        """The length of the longest side in tokens; None without a limit."""
         return shortest(self.attention)
 
     def build(self, source_vocab: int | Input, target_vocab: int) -> "Luong":

@@ -1,4 +1,4 @@
-"""Marian translation models, as the OPUS-MT project publishes them, in our Transformer."""
+"""Converts Marian translation models, such as those of the OPUS-MT project, to our Transformer and back."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -50,24 +50,25 @@ POSITIONS = re.compile(r"model\.(encoder|decoder)\.embed_positions\.weight")
 
 
 def read_marian(folder: Path | str) -> Transformer:
-    """The model of a folder, in evaluation mode. Raises DataError when it holds another, or is damaged."""
+    """Read a model, in evaluation mode. Raises DataError if the folder contains another model or is damaged."""
     return from_marian(*read_folder(folder))
 
 
 def write_marian(model: Transformer, folder: Path | str, config: TransformerConfig, *, pad: int, end: int) -> None:
-    """A folder that Hugging Face's MarianMTModel loads. Raises ValueError for what Marian's architecture has not."""
+    """Write a folder for Hugging Face's MarianMTModel. Raises ValueError for a model of another architecture."""
     write_folder(folder, *to_marian(model, config, pad=pad, end=end))
 
 
 @described()
 def from_marian(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Transformer:
-    """The model that a Marian `config.json` and the tensors of its `model.safetensors` describe, in eval mode.
+    """The model that a Marian `config.json` and the tensors of its `model.safetensors` describe, in evaluation
+    mode.
 
-    Post-norm blocks, embeddings times √d, sines before cosines, a bias on every logit. Padding has an id of its own
-    (`pad_token_id`), but only lengths matter here. To decode as Marian does, begin with `decoder_start_token_id`
-    (which is the padding id), end with `eos_token_id` and forbid the padding id.
+    Blocks are post-norm, embeddings are multiplied by √d, sines precede cosines, and every logit has a bias. Padding
+    has its own id (`pad_token_id`), which this package ignores, because it uses lengths. To decode like Marian, begin
+    with `decoder_start_token_id` (which is the padding id), end with `eos_token_id` and forbid the padding id.
 
-    Raises DataError when a setting asks for another architecture, or when tensors are missing, unknown or misshapen.
+    Raises DataError for a setting of another architecture, and for missing, unknown or misshapen tensors.
     """
     own_config, sizes = configuration(config), _vocabularies(config)
     with within_tensors(tensors, config=CONFIG, file=WEIGHTS):
@@ -91,9 +92,9 @@ def from_marian(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Tra
 def to_marian(
     model: Transformer, ours: TransformerConfig, *, pad: int, end: int
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """`config.json` and tensors, by the names on disk. `pad` is also the id that decoding begins with.
+    """`config.json` and tensors under their names on disk. Decoding begins with the id `pad`.
 
-    Raises ValueError for what Marian has not.
+    Raises ValueError for a model that is not a Marian model.
     """
     _require_marian(ours)
     block, shared = ours.block, ours.share == "all"
@@ -200,7 +201,7 @@ def _on_disk(ours: str, config: Mapping[str, Any]) -> str:
 
 
 def _require_same_names(required: set[str], tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
-    """Tied matrices may be stored again under their other names; nothing else may be left over."""
+    """Raise DataError for missing or unknown tensors. Tied matrices may be stored again under their other names."""
     copies = {"lm_head.weight"}
     if _share(config) == "all":
         copies |= {"model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"}
@@ -216,7 +217,7 @@ def _require_same_names(required: set[str], tensors: Mapping[str, Tensor], confi
 
 
 def _require_sinusoids(model: Transformer, tensors: Mapping[str, Tensor]) -> None:
-    """Old files store the position table; a trained one would be lost without a word."""
+    """Raise DataError if a stored position table, as in old files, is a trained one, which would be lost."""
     for name, table in _position_tables(tensors):
         place = torch.arange(len(table))
         if table.shape[1] != model.model_dim or not torch.allclose(model.position(place), table.float(), atol=1e-4):

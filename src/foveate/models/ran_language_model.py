@@ -1,4 +1,6 @@
-"""The recurrent attention network as a language model: windows of tokens, and a cell that carries on from each."""
+"""The recurrent attention network as a language model: windows of tokens, and a cell that passes from each to the
+next.
+"""
 
 from dataclasses import dataclass, fields, replace
 from typing import ClassVar
@@ -27,9 +29,9 @@ class RANLanguageModelConfig(RANConfig):
     num_heads: int = 4
     head_dim: int = setting(64, "need not be model_dim / num_heads")
     window: int = setting(64, "tokens per window")
-    causal: bool = setting(True, "tokens see no later token: a language model's may not")
+    causal: bool = setting(True, "tokens do not see later tokens, which a language model requires")
     tied: bool = True
-    """Whether the embedding is also the matrix that makes logits."""
+    """Whether the embedding is also the output matrix."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -44,26 +46,26 @@ class RANLanguageModelConfig(RANConfig):
 
     @property
     def network(self) -> RANConfig:
-        """The layers alone."""
+        """The configuration of the layers."""
         return RANConfig(**{field.name: getattr(self, field.name) for field in fields(RANConfig)})
 
 
 @dataclass(frozen=True, eq=False)
 class RANLanguageState:
-    """The model between two tokens: what it keeps grows by one cell a window."""
+    """The state of a model between two tokens. It grows by one cell per window."""
 
     layers: tuple[RANState, ...]
-    """After the last whole window."""
+    """The state after the last complete window."""
     begun: Float[Tensor, "rows length model_dim"]
-    """Embeddings of the tokens of the window that is not whole yet."""
+    """Embeddings of the tokens of the incomplete window."""
 
 
 class RANLanguageModel(LanguageModel[RANLanguageState]):
-    """h = RAN(E y), each token looking at those before it in its window, and at the cells of the windows before;
+    """h = RAN(E y), where each token sees earlier ones in its window, and the cells of earlier windows;
     p(y_{t+1}) = softmax(E h_t + b)
 
-    Texts may be of any length, at a cost linear in it but for the review of the cells. A step computes the window that
-    is not whole anew: at most `window` tokens, however long the text. Reference: Li et al. 2023.
+    Texts may have any length; the cost is linear in it, except for the review of the cells. A step computes the
+    incomplete window again: at most `window` tokens, however long the text. Reference: Li et al. 2023.
     """
 
     def __init__(self, config: RANLanguageModelConfig, vocab: int) -> None:

@@ -1,4 +1,4 @@
-"""What the recurrent encoder–decoders share: embeddings, an encoder, and an explicit state."""
+"""The common base of the recurrent encoder–decoders: embeddings, an encoder, and an explicit state."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ from foveate.nn.recurrent_layer import RecurrentEncoder, StackState
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """What a decoder reads: one hidden vector h_i per source token."""
+    """The input of a decoder: one hidden vector h_i per source token."""
 
     hidden: Float[Tensor, "sentences key key_dim"]
     at: Positions
@@ -43,17 +43,17 @@ class Memory:
 
 @dataclass(frozen=True, eq=False)
 class RecurrentState:
-    """A decoder between two words."""
+    """The state of a decoder between two words."""
 
     memory: Memory
     layers: StackState
-    """Rows of every layer's state."""
+    """The state of every layer, one row per hypothesis."""
     feed: Float[Tensor, "rows feed_dim"] | None
-    """What the last step hands to the next beside the state: Luong's h̃ when inputs are fed."""
+    """Luong's h̃ of the last step, with input feeding."""
     beam: int
     time: int
     previous: Float[Tensor, "rows key"] | None = None
-    """The weights of the last step, where the score looks at them."""
+    """The weights of the last step, if the score depends on them."""
 
 
 class RecurrentSeq2Seq(Seq2Seq[RecurrentState]):
@@ -79,7 +79,7 @@ class RecurrentSeq2Seq(Seq2Seq[RecurrentState]):
         self.reinforce: Reinforce | None = None
 
     def attend_by(self, attention: Mechanism) -> None:
-        """Take an attention; one that draws what it looks at brings its way of learning with it."""
+        """Set the attention. A normaliser that samples also sets `reinforce`, which trains it."""
         assert isinstance(attention, nn.Module)
         self.attention: Mechanism = attention
         self.max_length = shortest(attention)
@@ -88,24 +88,24 @@ class RecurrentSeq2Seq(Seq2Seq[RecurrentState]):
             self.reinforce = Reinforce(reward_weight=normaliser.reward_weight, entropy_weight=normaliser.entropy_weight)
 
     def encode(self, source: Batch, queries: int = 1) -> Memory:
-        """Read the sources; `queries` is how many decoder positions will look at them."""
+        """Encode the sources for `queries` decoder positions."""
         embedded = embed(self.source_embedding, source.values, source.places)
         hidden, final = self.encoder(self.drop(embedded), source.lengths)
         at = Positions.of(queries, source.length, key_lengths=source.lengths)
         return Memory(hidden, replace(at, zeroed=True), final)  # the encoder's outputs are zero at padding
 
     def loss(self, source: Batch, target: Batch, *, label_smoothing: float = 0.0) -> Float[Tensor, ""]:
-        """Cross-entropy; where attention draws what it looks at, also what teaches it to draw well."""
+        """Cross-entropy; for attention with sampled positions, also the loss that trains the sampling."""
         if self.reinforce is None or not self.training:
             return super().loss(source, target, label_smoothing=label_smoothing)
         with choices() as samples:
             logits = self(source, target)
         predicted = self.predicted(target)
-        earned = torch.stack([-cross_entropy(*words) for words in _by_sentence(logits, predicted, target)])
-        spoken = torch.arange(target.ids.shape[1] - 1, device=logits.device) < target.lengths[:, None] - 1
-        drawn = Choice(*(torch.cat(parts, -1) * spoken[:, None] for parts in zip(*samples, strict=True)))
-        taught = self.reinforce(earned.detach(), [drawn])
-        return cross_entropy(logits, predicted, label_smoothing=label_smoothing) + taught
+        rewards = torch.stack([-cross_entropy(*words) for words in _by_sentence(logits, predicted, target)])
+        real = torch.arange(target.ids.shape[1] - 1, device=logits.device) < target.lengths[:, None] - 1
+        choice = Choice(*(torch.cat(parts, -1) * real[:, None] for parts in zip(*samples, strict=True)))
+        reinforcement = self.reinforce(rewards.detach(), [choice])
+        return cross_entropy(logits, predicted, label_smoothing=label_smoothing) + reinforcement
 
     def drop(self, x: Float[Tensor, "*shape dim"]) -> Float[Tensor, "*shape dim"]:
         return dropout(x, self.dropout, self.training)
@@ -125,11 +125,11 @@ class RecurrentSeq2Seq(Seq2Seq[RecurrentState]):
         return replace(_rows(state, rows), memory=memory)
 
     def remember(self, memory: Memory) -> Memory:
-        """Add what the score can compute from the keys alone; nothing where nothing attends."""
+        """Add the part of the score that depends on the keys alone, if the model has attention."""
         return memory
 
     def first_weights(self, memory: Memory) -> Float[Tensor, "sentences key"] | None:
-        """What stands for the weights before the first step, where the score looks at them."""
+        """The weights before the first step, if the score depends on them."""
         return first_weights(getattr(self, "attention", None), memory)
 
     def initial(self, memory: Memory) -> tuple[StackState, Tensor | None]:
@@ -138,7 +138,7 @@ class RecurrentSeq2Seq(Seq2Seq[RecurrentState]):
 
 
 def first_weights(attention: nn.Module | None, memory: Memory) -> Float[Tensor, "sentences key"] | None:
-    """The weights before the first step; None where no score looks at them, and steps may be taken all at once."""
+    """The weights before the first step; None if the score does not use them, so that steps can run in parallel."""
     score = getattr(attention, "score", None)
     if not isinstance(score, FeedbackScore):
         return None
@@ -152,8 +152,8 @@ def attend(
     at: Positions,
     previous: Float[Tensor, "sentences query key"] | None = None,
 ) -> tuple[Float[Tensor, "sentences query key_dim"], Float[Tensor, "sentences query key"] | None]:
-    """c_t = Σ_i α_ti h_i: keys and values are both the memory, with one head. With weights of the step before, also
-    the weights.
+    """c_t = Σ_i α_ti h_i: keys and values are both the memory, with one head. Also returns the weights if those of the
+    step before are given.
     """
     hidden, queries = memory.hidden[:, None], query[:, None]
     if previous is None:
@@ -171,7 +171,7 @@ def attend_row(
     time: int,
     previous: Float[Tensor, "sentences key"] | None,
 ) -> tuple[Float[Tensor, "sentences key_dim"], Float[Tensor, "sentences key"] | None]:
-    """The same for the query at one time."""
+    """`attend` for the query at one time."""
     before = None if previous is None else previous[:, None]
     context, weights = attend(attention, query[:, None], memory, memory.at.rows(slice(time, time + 1)), before)
     return context[:, 0], None if weights is None else weights[:, 0]
@@ -180,7 +180,7 @@ def attend_row(
 def attend_in_turn(
     attention: Mechanism, query: Float[Tensor, "sentences query query_dim"], memory: Memory
 ) -> Float[Tensor, "sentences query key_dim"]:
-    """All queries at once, unless the score looks at the weights of the step before: then one after the other."""
+    """All queries at once, or one after the other if the score depends on the weights of the step before."""
     assert isinstance(attention, nn.Module)
     previous, contexts = first_weights(attention, memory), []
     if previous is None:
@@ -194,7 +194,7 @@ def attend_in_turn(
 def attend_step(
     attention: Mechanism, query: Float[Tensor, "rows query_dim"], state: RecurrentState
 ) -> tuple[Float[Tensor, "rows key_dim"], Float[Tensor, "rows key"] | None]:
-    """The same for one decoding step: the hypotheses of a sentence are queries to one memory, which is not copied."""
+    """`attend` for one decoding step: the hypotheses of a sentence are queries to one memory, which is not copied."""
     memory = state.memory
     grouped = query.view(-1, state.beam, query.shape[-1])
     previous = None if state.previous is None else state.previous.unflatten(0, (-1, state.beam))

@@ -1,4 +1,4 @@
-"""The recurrent language model of the lectures, and how far back its gradients reach."""
+"""The recurrent language model of the lectures, and the reach of its gradients."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -26,12 +26,12 @@ class RecurrentLanguageModelConfig:
     hidden_dim: int = 512
     num_layers: int = 1
     cell: Cell = "lstm"
-    """"rnn" forgets within some ten steps: see `gradient_by_distance`."""
+    """A trained "rnn" forgets within about ten steps: see `gradient_by_distance`."""
     skip: bool = False
     layer_norm: bool = False
     dropout: float = 0.1
     tied: bool = False
-    """Whether the embedding is also the matrix that makes logits; needs embedding_dim = hidden_dim."""
+    """Whether the embedding is also the output matrix; requires embedding_dim = hidden_dim."""
 
     def __post_init__(self) -> None:
         require_positive(embedding_dim=self.embedding_dim, hidden_dim=self.hidden_dim, num_layers=self.num_layers)
@@ -48,7 +48,7 @@ class RecurrentLanguageModelConfig:
 
 @dataclass(frozen=True, eq=False)
 class RecurrentLanguageState:
-    """The model between two tokens: rows of every layer's state."""
+    """The state of a model between two tokens: that of every layer, one row per text."""
 
     layers: StackState
 
@@ -56,7 +56,7 @@ class RecurrentLanguageState:
 class RecurrentLanguageModel(LanguageModel[RecurrentLanguageState]):
     """h_t = f(E y_t, h_{t−1});  p(y_{t+1}) = softmax(W h_t + b)
 
-    Mikolov et al. 2010 with f a vanilla RNN; an LSTM or a GRU in its place. Each text begins from h = 0.
+    f is a vanilla RNN in Mikolov et al. 2010; it may also be an LSTM or a GRU. Each text begins with h = 0.
     """
 
     def __init__(self, config: RecurrentLanguageModelConfig, vocab: int) -> None:
@@ -113,8 +113,8 @@ class RecurrentLanguageModel(LanguageModel[RecurrentLanguageState]):
 
 
 def gradient_by_distance(model: RecurrentLanguageModel, text: Batch, *, layer: int = -1) -> Float[Tensor, " distance"]:
-    """‖∂loss_t / ∂s_{t−k}‖ for k = 0, 1, 2 …: how much the last prediction of each text could teach the state k steps
-    before it; the mean over texts, which must be equally long.
+    """‖∂loss_t / ∂s_{t−k}‖ for k = 0, 1, 2 …: the gradient of the loss of each text's last prediction with respect to
+    the state k steps before it. Returns the mean over the texts, which must be equally long.
 
     s is the state of one layer: h, or h and c of an LSTM side by side. The chain rule multiplies k Jacobians,
     ∂s_t / ∂s_{t−k} = Π ∂s_j / ∂s_{j−1}, and where these shrink, the norm falls geometrically with k.
@@ -128,7 +128,7 @@ def gradient_by_distance(model: RecurrentLanguageModel, text: Batch, *, layer: i
         hidden, state = embedded[:, 0], model._zeros(embedded, text.size)
         for here in embedded.unbind(1):
             hidden, state = model.decoder.step(here, state)
-            # h is made from c: without a copy, what c could learn through h of the same time would count twice.
+            # h is computed from c: without a copy, the gradient of c through h of the same time would count twice.
             state = tuple((h, *(c.clone() for c in cell)) for h, *cell in state)
             states.append(state[layer])
         loss = nn.functional.cross_entropy(model.logits(hidden), text.ids[:, -1], reduction="sum")

@@ -1,4 +1,4 @@
-"""Marian models whose special ids stand where those of every other model here stand."""
+"""Renumbers the tokens of Marian models, so that their special ids equal those of all other models here."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from torch import Tensor
 from foveate.errors import DataError
 
 NEVER = -1e9
-"""The bias of a logit that never wins; finite, so that every engine and number type can carry it."""
+"""The bias of a logit that is never chosen. It is finite, so that every engine and number type can represent it."""
 TABLES = {
     "model.shared.weight": ("source", "target"),
     "model.encoder.embed_tokens.weight": ("source",),
@@ -21,10 +21,10 @@ TABLES = {
 def renumbered(
     config: Mapping[str, Any], tensors: Mapping[str, Tensor], *, source: Sequence[int], target: Sequence[int]
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """A Marian folder's content with row i of every vocabulary table taken from row `order[i]`.
+    """The content of a Marian folder with row `order[i]` of every vocabulary table as row i.
 
-    A row that stands twice, as that of the padding which decoding begins with, can be told as the next word only once:
-    the copies after the first are biased away, so that probabilities stay what they are.
+    A row may occur twice: decoding begins with the padding token, for example. Only the first copy can be predicted;
+    the bias of the others hides them, so that probabilities do not change.
     """
     for name, sides in {**TABLES, "final_logits_bias": ("target",)}.items():
         table = tensors.get(name)

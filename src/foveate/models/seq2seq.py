@@ -1,4 +1,4 @@
-"""The contract of every encoder–decoder: teacher-forced logits to train, explicit states to decode."""
+"""The interface of encoder–decoders: teacher-forced logits for training, explicit states for decoding."""
 
 from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
@@ -18,19 +18,19 @@ class Seq2Seq(nn.Module, ABC, Generic[State]):
     """p(y | x) = Π_t p(y_t | y_<t, x)
 
     Sources are `tokens + eos`; targets are `bos + tokens + eos`. `forward` predicts `target.ids[:, 1:]` from
-    `target.ids[:, :-1]`, all positions at once. `start`, `step` and `select` are what `foveate.decode` drives; a
-    state is a value that is passed in and returned, and may be stepped once: `select` copies.
+    `target.ids[:, :-1]`, all positions at once. `foveate.decode` calls `start`, `step` and
+    `select`. A state is a value that is passed in and returned, and can be used for one step only; `select` copies it.
     """
 
     max_length: int | None = None
-    """The most positions the model can represent; None when there is no limit."""
+    """The largest number of positions that the model can represent; None without a limit."""
 
     @abstractmethod
     def forward(self, source: Batch, target: Batch) -> Float[Tensor, "tokens vocab"]:
         """Teacher-forced logits of the real target positions, sentence after sentence: the order of `predicted`."""
 
     def loss(self, source: Batch, target: Batch, *, label_smoothing: float = 0.0) -> Float[Tensor, ""]:
-        """Cross-entropy of the real target positions, in nats, summed: what training makes small."""
+        """Cross-entropy of the real target positions, in nats, summed: the training loss."""
         return cross_entropy(self(source, target), self.predicted(target), label_smoothing=label_smoothing)
 
     @abstractmethod
@@ -43,22 +43,22 @@ class Seq2Seq(nn.Module, ABC, Generic[State]):
 
     @abstractmethod
     def select(self, state: State, rows: Int[Tensor, " new_rows"]) -> State:
-        """Keep, repeat or reorder rows: whole groups of `beam` consecutive rows that belong to one sentence."""
+        """The state of the selected rows, which are whole groups of `beam` consecutive rows of one sentence."""
 
     @staticmethod
     def predicted(target: Batch) -> Int[Tensor, " tokens"]:
-        """The tokens that `forward`'s rows predict."""
+        """The tokens that the rows of `forward` predict."""
         return Packing(target.lengths - 1, target.ids.shape[1] - 1).pack(target.ids[:, 1:])
 
     def parameter_count(self) -> int:
-        """Distinct trainable numbers; tied weights count once."""
+        """The number of trainable numbers; tied weights count once."""
         return sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)
 
 
 def selected_sentences(
     rows: Int[Tensor, " new_rows"], beam: int, sentences: int
 ) -> Int[Tensor, " new_sentences"] | None:
-    """Which sentences the selected rows belong to; None when it is all of them in order, as in a mere reordering."""
+    """The sentences of the selected rows; None for all sentences in order, as after a reordering within them."""
     chosen = rows[::beam] // beam if beam > 1 else rows
     if len(chosen) == sentences and torch.equal(chosen, torch.arange(sentences, device=rows.device)):
         return None

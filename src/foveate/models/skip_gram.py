@@ -1,4 +1,4 @@
-"""Word2Vec's skip-gram: one vector for a word, whatever stands around it; with subwords, one for any word at all."""
+"""Word2Vec's skip-gram: one vector for each word, independent of its context; with subwords, also for unknown words."""
 
 from dataclasses import dataclass
 
@@ -16,22 +16,22 @@ class SkipGramConfig:
     """Static vectors of words."""
 
     dim: int = setting(100, "of the vectors")
-    negatives: int = setting(5, "words drawn at random for each that stands nearby")
+    negatives: int = setting(5, "random words for each real neighbour")
 
     def __post_init__(self) -> None:
         require_positive(dim=self.dim, negatives=self.negatives)
 
     def build(self, pieces: int, words: int) -> "SkipGram":
-        """For so many pieces that words are read as, and so many words that may stand nearby."""
+        """The model for a number of pieces, which words consist of, and a number of words that may be neighbours."""
         return SkipGram(self, pieces, words)
 
 
 class SkipGram(nn.Module):
     """loss = −log σ(v_c · u_w) − Σ_k log σ(−v_k · u_w),  u_w = mean of the vectors of w's pieces
 
-    The word w should tell a word c near it from words k drawn at random. A word that is its own only piece is plain
-    Word2Vec; with its n-grams of letters as further pieces, a word that was never seen has a vector too. Bojanowski et
-    al. sum the pieces, which is the same but for the length.
+    Training distinguishes a neighbour c of the word w from random words k. If every word is one piece, this is plain
+    Word2Vec; with n-grams of letters as additional pieces, unknown words have vectors too. Bojanowski et al. use the
+    sum of the pieces, which differs in length only.
 
     Reference: Mikolov et al. 2013 (Distributed representations), equation 4; Bojanowski et al. 2017, section 3.2.
     """
@@ -49,14 +49,14 @@ class SkipGram(nn.Module):
         near: Int[Tensor, " pairs"],
         drawn: Int[Tensor, "pairs negatives"],
     ) -> Float[Tensor, ""]:
-        """The loss of pairs, summed: the pieces of their words one after the other, the words near, and those drawn."""
+        """The summed loss of pairs, from the pieces of all words, the neighbour of each word, and random words."""
         word = self.vectors(pieces, starts)
         right = (word * self.near[near]).sum(-1)
         wrong = torch.einsum("pd,pkd->pk", word, self.near[drawn])
         return -(logsigmoid(right).sum() + logsigmoid(-wrong).sum())
 
     def vectors(self, pieces: Int[Tensor, " all_pieces"], starts: Int[Tensor, " words"]) -> Float[Tensor, "words dim"]:
-        """The vectors of words, from their pieces; zero for a word without any."""
+        """The vectors of words, from their pieces; zero for a word without pieces."""
         return embedding_bag(pieces, self.pieces, starts, mode="mean")
 
     def parameter_count(self) -> int:

@@ -1,4 +1,4 @@
-"""A label for every word: embeddings with spellings, any encoder, and one layer on top."""
+"""A tagger labels every word: embeddings with spellings, an encoder, and an output layer."""
 
 from dataclasses import dataclass
 
@@ -21,19 +21,19 @@ from foveate.nn.neighbour import Neighbours
 from foveate.nn.packing import Packing
 
 REACH = 2
-"""Letters on each side that are seen together: five make an ending with the letter before it."""
+"""The number of letters on each side in one convolution: five letters are an ending and the letter before it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaggerConfig:
-    """An encoder over words; every word is embedded as a whole and by its spelling."""
+    """An encoder over words; a word has an embedding, and a vector of its spelling."""
 
     encoder: EncoderConfig | BERTConfig = RNNEncoderConfig()
-    """`bert` embeds pieces of words itself: of what is beside it only `dropout` has an effect."""
+    """`bert` embeds pieces of words itself; among the other settings, only `dropout` then has an effect."""
     embedding_dim: int = setting(128, "of whole words")
-    character_dim: int = setting(64, "of spellings, which are all there is of an unknown word; 0: none")
-    dropout: float = setting(0.3, "on embeddings and on what the encoder says")
-    word_dropout: float = setting(0.05, "words whose embedding is hidden in training, so that spellings are learned")
+    character_dim: int = setting(64, "width of the vector of a spelling, the only input for unknown words; 0 for none")
+    dropout: float = setting(0.3, "on embeddings and on the output of the encoder")
+    word_dropout: float = setting(0.05, "share of words without embedding in training, so that spellings are learned")
 
     def __post_init__(self) -> None:
         require_positive(embedding_dim=self.embedding_dim)
@@ -43,11 +43,11 @@ class TaggerConfig:
 
     @property
     def positions(self) -> int | None:
-        """The longest sentence in words, or for BERT in pieces; None where there is no limit."""
+        """The length of the longest sentence in words, or in pieces for BERT; None without a limit."""
         return getattr(self.encoder, "positions", None)
 
     def build(self, vocab: int, labels: int, characters: int = 0) -> "Tagger | PieceTagger":
-        """For so many different words, labels and characters, which for BERT are pieces of words."""
+        """The model for a number of words, labels and characters. For BERT, words are pieces of words."""
         if isinstance(self.encoder, BERTConfig):
             return PieceTagger(self, self.encoder, labels, characters)
         return Tagger(self, vocab, labels, characters)
@@ -56,7 +56,7 @@ class TaggerConfig:
 class Spelling(nn.Module):
     """s = max_j relu(W [c_{j−2} … c_{j+2}] + b) over the places j of a word's characters, its begin and its end
 
-    What a convolution finds anywhere in the word: endings, beginnings, capitals, digits.
+    A convolution and a maximum over the word find endings, beginnings, capitals and digits.
     """
 
     def __init__(self, characters: int, dim: int) -> None:
@@ -67,13 +67,13 @@ class Spelling(nn.Module):
     def forward(self, spellings: Batch) -> Float[Tensor, "forms dim"]:
         packing = Packing(spellings.lengths, spellings.length)
         features = relu(self.window(self.embedding(packing.pack(spellings.ids)), packing=packing))
-        return packing.unpack(features).amax(1)  # nothing found is zero, as padding is
+        return packing.unpack(features).amax(1)  # padding is zero, like places without a feature
 
 
 class Tagger(nn.Module):
     """p(y_i | x) = softmax(W h_i + b),  h = encoder([E x_i; s(x_i)])
 
-    Many to many, in step: as many labels as words. A batch gives what its sentences give alone.
+    Many to many, in step: as many labels as words. A sentence gets the same labels alone and in a batch.
     """
 
     def __init__(self, config: TaggerConfig, vocab: int, labels: int, characters: int) -> None:
@@ -89,7 +89,7 @@ class Tagger(nn.Module):
 
     @property
     def max_length(self) -> int | None:
-        """The most words of a sentence; None when there is no limit."""
+        """The largest number of words in a sentence; None without a limit."""
         return self.encoder.max_length
 
     def forward(self, batch: WordBatch) -> Float[Tensor, "tokens labels"]:
@@ -100,7 +100,7 @@ class Tagger(nn.Module):
         return self.output(self._drop(hidden))
 
     def embed(self, batch: WordBatch) -> Float[Tensor, "forms dim"]:
-        """The vector of each different word, before any context."""
+        """The vector of each different word, without context."""
         parts = [self.embedding(self._hidden(batch.forms))]
         if self.spelling is not None:
             parts.append(self.spelling(batch.spellings))
@@ -110,7 +110,7 @@ class Tagger(nn.Module):
         return sum(parameter.numel() for parameter in self.parameters())
 
     def _hidden(self, forms: Int[Tensor, " forms"]) -> Int[Tensor, " forms"]:
-        """In training some words are unknown, so that the unknown word has a vector and spellings have to serve."""
+        """Replace some words by the unknown word in training, so that its vector and the spellings are trained."""
         if not self.training or not self.word_dropout:
             return forms
         return forms.masked_fill(torch.rand(len(forms), device=forms.device) < self.word_dropout, UNKNOWN)
@@ -122,18 +122,19 @@ class Tagger(nn.Module):
 class PieceTagger(nn.Module):
     """p(y_i | x) = softmax(W h_b(i) + b),  h = BERT(pieces of x),  b(i): the first piece of word i
 
-    The words' other pieces are read, and not asked. Reference: Devlin et al. 2019, section 5.3.
+    The encoder reads all pieces, and the first piece of each word is labelled. Reference: Devlin et al. 2019, section
+    5.3.
     """
 
     def __init__(self, config: TaggerConfig, encoder: BERTConfig, labels: int, pieces: int) -> None:
         super().__init__()
         self.dropout = config.dropout
-        self.encoder = encoder.build_encoder(pieces + 1)  # the gap too
+        self.encoder = encoder.build_encoder(pieces + 1)  # includes the gap
         self.output = Linear(self.encoder.output_dim, labels)
 
     @property
     def max_length(self) -> int | None:
-        """The most pieces of a sentence, with its begin and its end."""
+        """The largest number of pieces in a sentence, including begin and end."""
         return self.encoder.max_length
 
     def forward(self, batch: WordBatch) -> Float[Tensor, "tokens labels"]:

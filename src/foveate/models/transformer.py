@@ -38,16 +38,16 @@ class TransformerConfig:
 
     block: BlockConfig = BlockConfig(model_dim=256, num_heads=8, feedforward_dim=1024, norm="pre")
     encoder: RANConfig | None = None
-    """Another encoder than blocks: "ran", the recurrent attention network for long documents. It takes over the blocks'
-    model_dim, and has num_layers of its own."""
+    """An encoder in place of the blocks: "ran", the recurrent attention network for long documents. It has the blocks'
+    model_dim and its own num_layers."""
     encoder_layers: int = 3
     decoder_layers: int = 3
     position: PositionConfig = SinusoidalConfig()
     target_position: PositionConfig | Literal["same"] = "same"
-    """The decoder's, where they are others than the encoder's."""
+    """The positions of the decoder, if they differ from the encoder's."""
     share: Literal["none", "output", "all"] = "output"
-    """Which of the three vocabulary matrices are one: none; target embedding and output; or all three, which needs
-    one vocabulary for source and target."""
+    """Which of the three vocabulary matrices are shared: none; target embedding and output; or all three, which
+    requires one vocabulary for source and target."""
     output_bias: bool = False
 
     def __post_init__(self) -> None:
@@ -60,7 +60,7 @@ class TransformerConfig:
 
     @property
     def positions(self) -> int | None:
-        """The longest side in tokens; None where there is no limit."""
+        """The length of the longest side in tokens; None without a limit."""
         encoder = () if self.encoder else (self.block.encoder_attention,)
         decoder = (self.block.decoder_attention, self.block.cross_attention)
         return shortest(self.position, self.target_position, *encoder, *decoder)
@@ -71,25 +71,25 @@ class TransformerConfig:
 
 @dataclass(frozen=True, eq=False)
 class TransformerState:
-    """A decoder between two words. A step uses it up, as it does a `GPTState`."""
+    """The state of a decoder between two words. It can be used for one step only, like a `GPTState`."""
 
     memory: tuple[KeyValue, ...]
-    """Per layer, the encoder's output as keys and values: one per sentence, shared by its hypotheses."""
+    """Per layer, keys and values of the encoder's output: one per sentence, shared by its hypotheses."""
     memory_at: Positions
     memory_lengths: Int[Tensor, " sentences"]
     cache: tuple[Past, ...]
-    """Per layer, keys and values of the words so far, with room for more; or their sum, where that is enough."""
+    """Per layer, keys and values of the words so far, with room for more; for kernel attention, their sum."""
     beam: int
     time: int
     flat: tuple[FlatBlock, ...] | None = None
-    """The decoder's blocks prepared for stepping, where that is possible."""
+    """The decoder's blocks prepared for single steps, if they have a flat form."""
     whole: DecoderStep | None = None
-    """All of a step for a few rows, where that is possible."""
+    """One kernel for the whole step, if it supports the model and the number of rows."""
 
 
 class Transformer(Seq2Seq[TransformerState]):
     """Encoder: N × (self-attention, feed-forward). Decoder: N × (masked self-attention, attention to the encoder's
-    last output, feed-forward). p(y) = softmax(E h), with E shared with the embeddings if asked.
+    last output, feed-forward). p(y) = softmax(E h), where E may be shared with the embeddings.
 
     Everything but attention runs on real tokens without padding. Reference: Vaswani et al. 2017.
     """
@@ -150,7 +150,7 @@ class Transformer(Seq2Seq[TransformerState]):
         return self.decoder_norm(x)
 
     def encode(self, source: Batch) -> tuple[Float[Tensor, "tokens model_dim"], Packing]:
-        """The encoder's output for the real source tokens, and how they are packed."""
+        """The encoder's output for the real source tokens, and their packing."""
         packing = Packing(source.lengths, source.length)
         lengths = None
         if isinstance(self.position, UnitInterval):
@@ -176,7 +176,7 @@ class Transformer(Seq2Seq[TransformerState]):
 
     @property
     def output_table(self) -> Float[Tensor, "vocab model_dim"]:
-        """The matrix that makes logits: its own, or the target embedding."""
+        """The output matrix, which may be the target embedding."""
         return self.target_embedding.weight if self.output_weight is None else self.output_weight
 
     def logits(self, hidden: Float[Tensor, "tokens model_dim"]) -> Float[Tensor, "tokens vocab"]:
@@ -223,7 +223,7 @@ class Transformer(Seq2Seq[TransformerState]):
     def _step_blocks(
         self, state: TransformerState, x: Float[Tensor, "rows model_dim"]
     ) -> tuple[tuple[Past, ...], Float[Tensor, "rows model_dim"]]:
-        """The pasts after this step, and what the blocks make of it."""
+        """The pasts after this step, and the output of the blocks."""
         memory_at, pasts = _memory_standing(state), list[Past]()
         look_back = partial(attend_to_past, at=standing_in(state.cache, state.time), time=state.time, pasts=pasts)
         for block, past, memory in zip(self._decoder, state.cache, state.memory, strict=True):
@@ -258,14 +258,14 @@ class Transformer(Seq2Seq[TransformerState]):
 
 
 class _WholeStep:
-    """A decoder's step prepared as a whole, on first use and again whenever a part of the decoder has changed."""
+    """A decoder's step as one kernel, prepared on first use and again after any part of the decoder has changed."""
 
     def __init__(self) -> None:
         self._origin = Origin()
         self._step: DecoderStep | None = None
 
     def of(self, model: Transformer, flat: tuple[FlatBlock, ...]) -> DecoderStep | None:
-        """None where there is no kernel for it."""
+        """The prepared step; None if the kernel does not support the decoder."""
         embedding, norm, output = model.target_embedding, model.decoder_norm, model.output_table
         if self._origin.changes_to(flat, embedding, norm, output, model.output_bias, model.model_dim):
             self._step = None
@@ -284,7 +284,7 @@ class _WholeStep:
 
 
 def _is_usual(model: Transformer) -> bool:
-    """Whether nothing but what a whole step computes stands around the blocks: no part is hooked or exchanged."""
+    """Whether the parts around the blocks are those that the kernel computes, without hooks and replaced parts."""
     embedding, norm = model.target_embedding, model.decoder_norm
     own = (type(model)._embed, type(model).logits) == (Transformer._embed, Transformer.logits)
     plain_norm = is_plain(norm, nn.LayerNorm) and None not in (norm.weight, norm.bias)
@@ -311,12 +311,12 @@ def _memory_at(queries: int, source: Batch) -> Positions:
 
 
 def _stored(state: TransformerState) -> tuple[Stored, ...]:
-    """The pasts of blocks that were made flat: those keep keys and values."""
+    """The pasts of flat blocks, which are keys and values."""
     return cast(tuple[Stored, ...], state.cache)
 
 
 def _standing(state: TransformerState) -> tuple[Positions, Positions]:
-    """Where the queries of a flat step stand among the words so far, and among the source's."""
+    """The positions of a flat step's queries among the target words and among the source words."""
     return standing(_stored(state)[0], state.time), _memory_standing(state)
 
 
@@ -328,7 +328,7 @@ def _memory_standing(state: TransformerState) -> Positions:
 def _step_flat(
     blocks: tuple[FlatBlock, ...], state: TransformerState, x: Float[Tensor, "rows model_dim"]
 ) -> Float[Tensor, "rows model_dim"]:
-    """The same as stepping through the blocks, from their prepared weights."""
+    """One step through all blocks, with their prepared weights."""
     stored = _stored(state)
     sight = Sight(state.memory[0], state.memory_lengths, stored[0], time=state.time, step=ROOM_STEP)
     watched_at = _standing(state) if is_recording() else None
