@@ -1,4 +1,4 @@
-"""What commands say on standard error, where it does not mix with output, and how much of it."""
+"""Messages of commands on standard error, separate from their output."""
 
 import os
 import sys
@@ -8,41 +8,41 @@ _quiet = False
 
 
 def hush(quiet: bool) -> None:
-    """Whether the command that runs was called with --quiet: then only results and errors are said."""
+    """Set whether the command runs with --quiet, which allows results and errors only."""
     global _quiet
     _quiet = quiet
 
 
 def say(text: str) -> None:
-    """Tell the user something that explains or advises."""
+    """Print an explanation or advice, unless the command is quiet."""
     if not _quiet:
         tell(text)
 
 
 def tell(text: str) -> None:
-    """Tell the user a result, or why there is none."""
+    """Print a result, or the reason why there is none."""
     print(plain(text), file=sys.stderr, flush=True)
 
 
 def shown(text: str) -> str:
-    """What a model wrote, or a label of its folder: as it is in a file or a pipe, `plain` on a terminal."""
+    """The output or a label of a model: unchanged in a file or a pipe, `plain` on a terminal."""
     return plain(text) if sys.stdout.isatty() else text
 
 
 def colour_wanted() -> bool:
-    """Colours on a terminal, unless NO_COLOR is set."""
+    """Whether output has colours: on a terminal, unless NO_COLOR is set."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def screen() -> dict[str, Any]:
-    """How `foveate.inspect.terminal` draws on standard output."""
+    """The arguments of `foveate.inspect.terminal` for standard output."""
     import shutil
 
     return {"colour": colour_wanted(), "width": shutil.get_terminal_size((100, 40)).columns}
 
 
 def plain(text: str) -> str:
-    """The text with what a terminal would obey, or what would reorder the line, as escapes: a name may hold either.
+    """The text with escapes for characters that a terminal would obey or that would reorder the line.
 
     >>> plain("file \\x1b[2Jname\\u202e")
     'file \\\\x1b[2Jname\\\\u202e'
@@ -55,7 +55,7 @@ def plain(text: str) -> str:
 def _is_harmless(character: str) -> bool:
     import unicodedata
 
-    # Joiners make Persian words and emoji; every other format character hides or reorders.
+    # Joiners occur in Persian words and emoji; every other format character hides or reorders text.
     return character in "\n\t\u200c\u200d" or unicodedata.category(character) not in {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 

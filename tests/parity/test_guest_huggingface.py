@@ -77,7 +77,7 @@ def llama() -> Made:
 
 
 def packed() -> Made:
-    """Two sequences in each row, told by positions that begin anew."""
+    """Two sequences in each row, told by positions that begin again."""
     model, _ = mistral()
     return model, {
         "input_ids": ids(),

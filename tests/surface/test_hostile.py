@@ -1,7 +1,7 @@
 """Folders that somebody has damaged or made up: every command ends with a sentence and an exit code.
 
 Each case changes one file of a sound folder, always the same way for its number, and runs one command on it. Where a
-file is sealed by a digest the seal is made anew, as whoever means harm would do.
+file is sealed by a digest the seal is made again, as whoever means harm would do.
 """
 
 import base64

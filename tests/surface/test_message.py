@@ -66,7 +66,7 @@ def test_unequal_line_counts(training: Refused, corpus: Path, tmp_path: Path) ->
     assert training("--source", corpus / "source.txt", "--target", tmp_path / "short.txt") == (
         3,
         f"foveate train: {corpus}/source.txt has 300 lines but {tmp_path}/short.txt has 299. Line n of one must be "
-        "the partner of line n of the other: find the line that is missing or too many.",
+        "the partner of line n of the other: find the missing or additional line.",
     )
 
 
@@ -80,7 +80,7 @@ def test_a_wrong_encoding(training: Refused, refused: Refused, trained: Path, tm
     assert refused("translate", trained, "--no-tune", stdin="caf\u00e9\n".encode("latin-1")) == (
         3,
         "foveate translate: standard input:1: byte 0xE9 at offset 3 is not UTF-8. If it is WINDOWS-1252, "
-        "convert it on its way: … | iconv -f WINDOWS-1252 -t UTF-8 | foveate …",
+        "convert it in the pipe: … | iconv -f WINDOWS-1252 -t UTF-8 | foveate …",
     )
 
 
@@ -128,8 +128,8 @@ def test_lines_that_are_all_too_long(training: Refused, corpus: Path) -> None:
 def test_a_column_that_is_missing(training: Refused, corpus: Path) -> None:
     assert training("--source", corpus / "source.txt") == (
         3,
-        f"foveate train: {corpus}/source.txt:1: the line has 1 column but column 1 (counted from 0) is asked for. "
-        "Columns have a tab between them; give two files if source and target are apart.",
+        f"foveate train: {corpus}/source.txt:1: the line has 1 column but column 1 (counted from 0) is required. "
+        "Columns have a tab between them; give two files if source and target are in separate files.",
     )
 
 
@@ -391,7 +391,7 @@ def test_a_changed_tokeniser(refused: Refused, run: Path) -> None:
     path.unlink()
     assert refused("translate", run, "abc", "--no-tune") == (
         3,
-        f"foveate translate: {path}: there is no such tokeniser file. Is this the folder of a finished `train`?",
+        f"foveate translate: {path}: the tokeniser file does not exist. Is this the folder of a finished `train`?",
     )
 
 

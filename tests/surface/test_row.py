@@ -142,7 +142,10 @@ def test_python_loads_what_the_command_line_has_trained(tmp_path: Path, foveate:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--set", "reader=image"), "data.npz is a file. Give a folder that has a folder of pictures for each label."),
+        (
+            ("--set", "reader=image"),
+            "data.npz is a file. Give a folder that contains a folder of pictures for each label.",
+        ),
         (("--columns", "0,1"), "reader does not read texts, which data.columns is for. Leave one of them out."),
         (("--set", "reader=pixels"), 'reader.kind cannot be "pixels". Choose one of: "vector", "image".'),
     ],
@@ -163,7 +166,7 @@ def test_a_file_of_another_kind_is_refused_in_use(tmp_path: Path, foveate: Any) 
     (tmp_path / "a.png").write_bytes(b"no picture")
     larger = next(iter(sorted(pictures(tmp_path / "larger", 9, side=14).rglob("*.png"))))
     for path, message in (
-        (tmp_path / "a.png", "is not a whole PNG, JPEG or GIF file. Save it anew, or leave it out."),
+        (tmp_path / "a.png", "is not a complete PNG, JPEG or GIF file. Save it again, or leave it out."),
         (tmp_path / "none.png", "none.png"),
         ("a text", "This model classifies pictures: name files (.gif, .jpeg, .jpg, .png) or a folder."),
         (larger, "has 14 × 14 pixels, and 12 × 12 are needed"),

@@ -1,1 +1,1 @@
-"""Raw things to batches: text to tokens, tokens to stored rows, rows to padded batches in a reproducible order."""
+"""Data for training: texts become tokens, tokens stored rows, and rows padded batches in a reproducible order."""

@@ -1,4 +1,4 @@
-"""What a model takes: rows of ids or of vectors, right-padded, with their true lengths."""
+"""The input of models: rows of ids or of vectors, right-padded, with their true lengths."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -28,11 +28,11 @@ class Batch:
     values: Int[Tensor, "batch length"] | Float[Tensor, "batch length width"]
     lengths: Int[Tensor, " batch"]
     num_tokens: int = field(default=-1)
-    """The sum of the lengths, taken once: asking a device for it later would wait for the device."""
+    """The sum of the lengths, computed once, because reading it from a device later would wait for the device."""
     places: Int[Tensor, "batch length axes"] | None = None
-    """Where each vector stands, as in `Row`; None: in the order of its row."""
+    """The place of each vector, as in `Row`; None if the order of the row is the place."""
     edges: Int[Tensor, "edges 3"] | None = None
-    """The number of a row, and source and target of an edge in it; None where nothing is joined."""
+    """For each edge, the number of its row, its source and its target; None for rows without edges."""
 
     def __post_init__(self) -> None:
         if self.num_tokens < 0:
@@ -40,10 +40,9 @@ class Batch:
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[int] | np.ndarray | Row]) -> "Batch":
-        """Pads rows: lists of ids, the arrays of a store, which are copied without a loop over tokens, or rows with
-        places and edges.
+        """Pad rows: lists of ids, arrays of a store (copied without a loop over tokens), or rows with places and edges.
 
-        Raises ValueError for rows of different kinds, which no single model reads.
+        Raises ValueError for rows of different kinds, because a model reads one kind.
         """
         types = set(map(type, rows))
         if Row in types:
@@ -59,8 +58,8 @@ class Batch:
         """The values of rows of ids. Raises TypeError for rows of vectors."""
         if self.values.dim() != 2:
             raise TypeError(
-                f"These rows are vectors of {self.values.shape[-1]} numbers, but ids are asked for. Build the "
-                "model for Vectors in place of Tokens."
+                f"These rows are vectors of {self.values.shape[-1]} numbers, but this model needs ids. Build the "
+                "model for Vectors instead of Tokens."
             )
         return self.values
 
@@ -68,7 +67,7 @@ class Batch:
     def features(self) -> Float[Tensor, "batch length width"]:
         """The values of rows of vectors. Raises TypeError for rows of ids."""
         if self.values.dim() != 3:
-            raise TypeError("These rows are ids, but vectors are asked for. Build the model for Tokens.")
+            raise TypeError("These rows are ids, but this model needs vectors. Build the model for Tokens.")
         return self.values
 
     @property
@@ -82,11 +81,11 @@ class Batch:
     def packed(
         self, packing: Packing
     ) -> tuple[Int[Tensor, " tokens"] | Float[Tensor, "tokens width"], Int[Tensor, "tokens axes"] | None]:
-        """Values and places side by side, without padding: what embeddings take."""
+        """Values and places without padding, as the input of embeddings."""
         return packing.pack(self.values), None if self.places is None else packing.pack(self.places)
 
     def widened(self, multiple: int) -> "Batch":
-        """With padding up to a multiple of so many places."""
+        """The same rows, padded up to a multiple of `multiple`."""
         missing = -self.length % multiple
         vectors = (0, 0) * (self.values.dim() - 2)
         places = None if self.places is None else pad(self.places, (0, 0, 0, missing))
@@ -98,7 +97,7 @@ class Batch:
 
 
 def _padded(rows: Sequence[Any], lengths: np.ndarray) -> tuple[np.ndarray, int]:
-    """Whole numbers of 64 bits, or floats of 32, with zeros behind the rows; and how many places have no padding."""
+    """The rows as int64 or float32 with zeros as padding, and the number of values without padding."""
     if not len(rows):
         return np.zeros((0, 0), dtype=np.int64), 0
     try:
@@ -126,11 +125,11 @@ def _kind(row: np.ndarray) -> str:
 
 
 def _placed(rows: Sequence[Row]) -> Batch:
-    """A batch of rows that may say where they stand and what joins them."""
+    """A batch of rows that may have places and edges."""
     batch = Batch.of([row.values for row in rows])
     places = [row.places for row in rows if row.places is not None]
     if places and len(places) < len(rows):
-        raise ValueError("Either every row of a batch has places, or none has.")
+        raise ValueError("Either all rows of a batch have places or none.")
     standing = Batch.of([Row.flat(place) for place in places]) if places else None
     edges = [
         np.column_stack([np.full(row.edges.shape[1], number), row.edges.T])
@@ -146,16 +145,16 @@ def _placed(rows: Sequence[Row]) -> Batch:
 
 @dataclass(frozen=True, eq=False)
 class PairBatch:
-    """Sources with their targets, row by row, and the numbers of the examples they are.
+    """Sources with their targets, row by row, and the numbers of their examples.
 
-    `source.ids` are tokens + end; `target.ids` are begin + tokens + end, which the model shifts by itself.
+    `source.ids` are tokens + end; `target.ids` are begin + tokens + end, which the model shifts itself.
     """
 
     source: Batch
     target: Batch
     examples: tuple[int, ...]
     links: Int[Tensor, "links 3"] | None = None
-    """Row, source token and target token of every known link, begin not counted; None where none are known."""
+    """Row, source token and target token of every known link, without the begin token; None without links."""
 
     def to(self, device: torch.device | str) -> "PairBatch":
         links = None if self.links is None else self.links.to(device)

@@ -1,4 +1,4 @@
-"""Which examples form which batch: little padding, a budget that holds, and an order that is a pure function."""
+"""Forms batches of examples with little padding, within a budget of tokens, and in a reproducible order."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,14 +9,17 @@ from jaxtyping import Int, Integer
 from foveate.errors import DataError
 
 READ = 4096
-"""Padded tokens that a trained model reads together."""
+"""The number of padded tokens in a batch of a trained model."""
 _WORTH = 0.25
-"""A bucket is split where that saves the padding of this share of a batch. On words and characters of 5,000 to a
-million pairs this gave the fewest batches. Less padding would take buckets in which the same pairs meet every epoch."""
+"""A bucket is split if that saves padding of at least this share of a batch. For words and characters of 5,000 to a
+million pairs, this value gave the fewest batches. With less padding, buckets would be so small that the same pairs form
+a batch in every epoch.
+"""
 
 
 def groups(lengths: Sequence[int], budget: int = READ) -> Iterator[list[int]]:
-    """Numbers of texts of similar length, as many at once as fit padded into the budget; empty texts are in none.
+    """The indices of texts in groups of similar length, whose padded size is within the budget. Empty texts are left
+    out.
 
     >>> list(groups([9, 2, 0, 3], budget=10))
     [[1, 3], [0]]
@@ -32,17 +35,18 @@ def groups(lengths: Sequence[int], budget: int = READ) -> Iterator[list[int]]:
 
 
 class BatchPlan:
-    """Batches of pairs of similar lengths: rows × (longest source + longest target) ≤ `max_tokens`, padding counted.
+    """Batches of pairs of similar lengths: rows × (longest source + longest target) ≤ `max_tokens`, padding included.
 
-    Pairs are put into buckets once, each a rectangle of source and target lengths, cut where that saves most padding.
+    A bucket is a rectangle of source and target lengths; buckets are split where that saves most padding.
     Every epoch shuffles within the buckets, cuts them into batches, and shuffles the batches. The number of batches is
-    the same in each epoch, so the examples of a step follow from (seed, step) alone: nothing has to be saved to resume.
+    the same in each epoch, so the examples of a step follow from (seed, step) alone: nothing has to be stored for
+    resuming.
 
     >>> plan = BatchPlan(np.array([3, 9, 3, 2]), np.array([2, 9, 3, 2]), max_tokens=18, seed=0)
     >>> [plan.examples(step).tolist() for step in range(plan.steps_per_epoch)]
     [[2, 0, 3], [1]]
 
-    Raises DataError when there is no pair, or one that is longer than the budget; `lines` gives it its name.
+    Raises DataError without pairs, and for a pair that exceeds the budget, which the message names by its line.
     """
 
     def __init__(
@@ -59,7 +63,7 @@ class BatchPlan:
         self._target = np.asarray(target_lengths, dtype=np.int64)
         _require_room(self._source, self._target, max_tokens, lines)
         bucket, counts, rows = _buckets(self._source, self._target, max_tokens)
-        # As few bits as will do: the stable sort of 16-bit numbers is many times faster.
+        # As few bits as possible: the stable sort of 16-bit numbers is many times faster.
         self._bucket = bucket.astype(np.uint16 if len(counts) <= 1 << 16 else np.int64)
         self._ends = _batch_ends(counts, rows)
         self._epoch: tuple[int, np.ndarray, np.ndarray] | None = None
@@ -69,7 +73,7 @@ class BatchPlan:
         return len(self._ends) - 1
 
     def examples(self, step: int) -> Int[np.ndarray, " rows"]:
-        """The numbers of the examples of a step; steps count on through the epochs."""
+        """The numbers of the examples of a step. Steps are counted over all epochs."""
         epoch, index = divmod(step, self.steps_per_epoch)
         order, batches = self._arrangement(epoch)
         batch = batches[index]
@@ -92,7 +96,7 @@ class BatchPlan:
         )
 
     def _arrangement(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-        """The examples of an epoch, bucket by bucket, and the order of its batches. The last answer is kept."""
+        """The examples of an epoch, bucket by bucket, and the order of its batches. The last result is kept."""
         if self._epoch is None or self._epoch[0] != epoch:
             generator = np.random.default_rng([self.seed % (1 << 64), epoch])
             shuffled = generator.permutation(len(self._source))
@@ -105,7 +109,7 @@ def _require_room(
     source: np.ndarray, target: np.ndarray, max_tokens: int, lines: Integer[np.ndarray, " examples"] | None
 ) -> None:
     if not len(source):
-        raise DataError("There is no pair to make batches of. Look at the report on the lines that were left out.")
+        raise DataError("There are no pairs for batches. See the report on the lines that were left out.")
     needed = source + target
     longest = int(needed.argmax())
     if needed[longest] > max_tokens:
@@ -118,7 +122,7 @@ def _require_room(
 
 @dataclass(frozen=True)
 class _Cells:
-    """The different pairs of lengths, and how many examples have each."""
+    """The different pairs of lengths, with the number of examples of each."""
 
     source: np.ndarray
     target: np.ndarray
@@ -129,7 +133,7 @@ class _Cells:
 
 
 def _buckets(source: np.ndarray, target: np.ndarray, max_tokens: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The bucket of each example; the number of examples of each bucket; the rows that a batch of it can have."""
+    """The bucket of each example; the number of examples in each bucket; the number of rows in a batch of it."""
     width = int(source.max()) + 1
     keys, inverse, counts = np.unique(target * width + source, return_inverse=True, return_counts=True)
     cells = _Cells(keys % width, keys // width, counts)
@@ -151,7 +155,7 @@ def _buckets(source: np.ndarray, target: np.ndarray, max_tokens: int) -> tuple[n
 
 
 def _best_split(cells: _Cells, max_tokens: int) -> np.ndarray | None:
-    """Which cells to part from the others so that padding falls most; None when that is not worth it."""
+    """The cells of the split that saves most padding; None if no split saves enough."""
     total = int(cells.count.sum())
     best = total * int(cells.source.max() + cells.target.max()) - int(_WORTH * max_tokens)
     split = None
@@ -173,7 +177,7 @@ def _best_split(cells: _Cells, max_tokens: int) -> np.ndarray | None:
 
 
 def _batch_ends(counts: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Where batches begin and end among the examples of all buckets; in a bucket they differ by one row at most."""
+    """The ends of batches among the examples of all buckets; within a bucket, sizes differ by at most one row."""
     ends = [0]
     for count, most in zip(counts.tolist(), rows.tolist(), strict=True):
         batches = -(-count // most)

@@ -1,4 +1,4 @@
-"""One long text in blocks: the stretch of tokens in each row of each batch, as a pure function of the step."""
+"""Splits a long text into blocks: the tokens of each row of each batch are a pure function of the step."""
 
 import itertools
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from foveate.errors import DataError
 
 
 class BlockPlan:
-    """Rows of `length` tokens side by side in one text, each read to predict its every next token.
+    """Consecutive rows of `length` tokens of one text, for training on the next token at every position.
 
-    A row takes one token more than it reads: the last is only predicted. Every epoch begins at another offset and
-    shuffles the rows, so the edges of rows, where nothing of the text before is seen, move through the text. The
+    A row contains one token more, which is only predicted. Every epoch begins at another offset and shuffles the rows,
+    so that the boundaries of rows, at which the preceding text is unknown, move through the text. The
     number of batches is the same in each epoch, so that the rows of a step follow from (seed, step) alone.
 
     >>> plan = BlockPlan(num_tokens=10, length=3, rows=2, seed=0)
@@ -22,7 +22,7 @@ class BlockPlan:
     >>> plan.read(np.arange(10), plan.starts(0)).tolist()
     [[2, 3, 4, 5], [5, 6, 7, 8]]
 
-    A text that is shorter than a row is one row. Raises DataError when there is nothing to predict.
+    A text that is shorter than a row is one row. Raises DataError for a text without a token to predict.
     """
 
     def __init__(self, *, num_tokens: int, length: int, rows: int, seed: int) -> None:
@@ -30,18 +30,18 @@ class BlockPlan:
             raise DataError(f"The text has {num_tokens} tokens: there is nothing to predict. Give a longer text.")
         self.num_tokens, self.seed = num_tokens, seed
         self.length = min(length, num_tokens - 1)
-        # One row less than fits, so that every offset has as many.
+        # One row less than fits, so that every offset has the same number.
         self.num_rows = max((num_tokens - self.length) // self.length, 1)
         self.rows = min(rows, self.num_rows)
         self._epoch: tuple[int, np.ndarray] | None = None
 
     @property
     def steps_per_epoch(self) -> int:
-        """Whole batches; what is left over of an epoch waits for the next, which shuffles anew."""
+        """The number of complete batches; the remaining rows of an epoch are not used in it."""
         return self.num_rows // self.rows
 
     def starts(self, step: int) -> Int[np.ndarray, " rows"]:
-        """Where the rows of a step begin; steps count on through the epochs."""
+        """The first tokens of the rows of a step. Steps are counted over all epochs."""
         epoch, index = divmod(step, self.steps_per_epoch)
         if self._epoch is None or self._epoch[0] != epoch:
             generator = np.random.default_rng([self.seed % (1 << 64), epoch])
@@ -53,17 +53,17 @@ class BlockPlan:
     def read(
         self, tokens: Integer[np.ndarray, " tokens"], starts: Int[np.ndarray, " rows"]
     ) -> Int[np.ndarray, "rows length_and_next"]:
-        """The rows themselves, from the text that the plan is for."""
+        """The rows that begin at these tokens."""
         return np.stack([tokens[start : start + self.length + 1] for start in starts]).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """A stretch of a text. Its first tokens may be context that is read but not predicted."""
+    """A part of a text. Its first tokens may be context, which is read but not predicted."""
 
     tokens: Integer[np.ndarray, " length_and_next"]
     known: int = 0
-    """Predictions at the beginning that another block makes: the prediction of token i + 1 is number i."""
+    """The number of predictions at the beginning that belong to another block. Prediction i is that of token i + 1."""
 
 
 def blocks_in_turn(
@@ -71,8 +71,8 @@ def blocks_in_turn(
 ) -> list[list[Block]]:
     """The whole text in batches of rows, in order: every token after the first is predicted exactly once.
 
-    Each block begins with `context` tokens that the one before has predicted. Raises ValueError when nothing is left
-    to predict.
+    Each block begins with `context` tokens that the block before has predicted. Raises ValueError if no token would
+    be left to predict.
 
     >>> [[block.tokens.tolist() for block in batch] for batch in blocks_in_turn(np.arange(6), length=2, rows=2)]
     [[[0, 1, 2], [2, 3, 4]], [[4, 5]]]

@@ -2,8 +2,8 @@
 
 An `.npz` file holds `inputs`, numbers of shape (examples, width) or (examples, length, width), and `labels`, one name
 or whole number an example. With `lengths`, whole numbers that sum to the rows of `inputs`, the shape is
-(vectors, width), and each example is so many vectors, one after the other. A list is a text file with the path of an
-`.npy` file, a tab and a label on each line; paths begin at the list's folder, and shapes are (width,) or
+(vectors, width), and each example is that many consecutive vectors. A list is a text file with the path of an
+`.npy` file, a tab and a label on each line; paths are relative to the list's folder, and shapes are (width,) or
 (length, width).
 """
 
@@ -24,9 +24,9 @@ from foveate.nn.embed import Vectors
 from foveate.suggestion import missing_file
 
 LARGEST = 1 << 33
-"""Bytes that an `.npz` file may unpack to."""
+"""The limit on the unpacked size of an `.npz` file, in bytes."""
 GREATEST = np.finfo(np.float32).max
-"""Of the numbers of a vector."""
+"""The limit on the absolute value of a number."""
 _FORM = "(examples, width) or (examples, length, width), or (vectors, width) with `lengths`"
 
 
@@ -53,7 +53,7 @@ class VectorReader(Reader):
         return "vectors, each number scaled by its mean and deviation"
 
     def read(self, path: str) -> Iterator[Example]:
-        """Raises DataError for a file that cannot be read, an example without a label, and shapes that do not fit."""
+        """Read examples. Raises DataError for unreadable files, missing labels and shapes that do not match."""
         if Path(path).suffix == ".npz":
             arrays = _unpacked(path, "inputs", "labels")
             yield from _labelled(path, _sequences(path, arrays), arrays["labels"])
@@ -67,7 +67,7 @@ class VectorReader(Reader):
                 yield Example(line, one_vector(folder / name.strip()), label.strip())
 
     def learn(self, examples: Iterable[Example]) -> "VectorRows":
-        """The mean and the deviation of each of the numbers, by which rows are scaled."""
+        """Learn the mean and deviation of each number, for scaling."""
         total, mean, squares = 0, np.zeros(0), np.zeros(0)
         for _, thing, _ in examples:
             values = thing.values.astype(np.float64)
@@ -81,7 +81,7 @@ class VectorReader(Reader):
         if not total:
             raise DataError("The training data have no vectors. Check the file.")
         deviation = np.sqrt(squares / total)
-        # A number that never varies is not scaled; only its mean is subtracted.
+        # A constant number is not scaled; only its mean is subtracted.
         deviation[deviation <= 1e-6 * np.maximum(np.abs(mean), 1e-30)] = 1.0
         return VectorRows(mean=tuple(mean.tolist()), deviation=tuple(deviation.tolist()))
 
@@ -91,7 +91,7 @@ class VectorReader(Reader):
 
 @dataclass(frozen=True, kw_only=True)
 class VectorRows(KeptRows):
-    """(v − mean) / deviation, number by number."""
+    """(v − mean) / deviation, for each number of a vector"""
 
     kind: ClassVar[str] = "vector"
     mean: tuple[float, ...]
@@ -114,14 +114,14 @@ class VectorRows(KeptRows):
         return {"labels": tuple(str(number) for number in range(len(thing.values))), "kind": "frames"}
 
     def things(self, path: str) -> Iterator[Vector]:
-        """All of an `.npz` file, which needs no labels, or the one of an `.npy` file."""
+        """The examples of an `.npz` file, with or without labels, or that of an `.npy` file."""
         if Path(path).suffix == ".npz":
             return iter(_sequences(path, _unpacked(path, "inputs")))
         return iter([one_vector(Path(path))])
 
 
 def one_vector(path: Path) -> Vector:
-    """A vector or a sequence of them from an `.npy` file. Raises DataError for anything else."""
+    """A vector or a sequence of them from an `.npy` file. Raises DataError for other files."""
     try:
         values = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
@@ -134,7 +134,7 @@ def one_vector(path: Path) -> Vector:
 
 
 def _unpacked(path: str, *needed: str) -> dict[str, np.ndarray]:
-    """The arrays of an `.npz` file. Raises DataError when it is damaged, too large, or lacks one that is needed."""
+    """The arrays of an `.npz` file. Raises DataError if it is damaged, too large, or lacks an array."""
     try:
         with zipfile.ZipFile(path) as archive:
             size = sum(member.file_size for member in archive.infolist())
@@ -207,6 +207,6 @@ def _numbers(name: str, values: np.ndarray) -> np.ndarray:
 def _require_width(thing: Vector, width: int) -> None:
     if thing.values.shape[1] != width:
         raise DataError(
-            f"{thing} has vectors of {thing.values.shape[1]} numbers, and {width} are needed, as in the first of the "
+            f"{thing} has vectors of {thing.values.shape[1]} numbers, but {width} are needed, as in the first of the "
             "training data. Give vectors of one width."
         )

@@ -1,4 +1,4 @@
-"""Gaps in a text, for models that learn to fill them: drawn anew for every batch, the same for the same batch."""
+"""Random gaps in texts, for models that learn to fill them. The gaps are a function of text and seed."""
 
 from dataclasses import dataclass
 
@@ -11,11 +11,11 @@ from foveate.data.tokeniser import SPECIALS
 
 @dataclass(frozen=True, kw_only=True)
 class GapConfig:
-    """Which tokens are asked for, and what stands in their place."""
+    """The share of tokens to predict, and what replaces them."""
 
-    share: float = setting(0.15, "share of tokens that are asked for")
-    masked: float = setting(0.8, "share of these that are hidden behind the gap's own token")
-    replaced: float = setting(0.1, "share of these in whose place stands another token; the rest stays as it is")
+    share: float = setting(0.15, "share of tokens to predict")
+    masked: float = setting(0.8, "share of these that are replaced by the gap token")
+    replaced: float = setting(0.1, "share of these that are replaced by a random token; the rest is unchanged")
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:
@@ -31,9 +31,9 @@ class Gaps:
     """A text with gaps."""
 
     shown: Int[np.ndarray, "rows length"]
-    """What the model reads."""
+    """The input of the model, with gaps."""
     asked: Bool[np.ndarray, "rows length"]
-    """Where it has to tell what stood there."""
+    """True at tokens to predict."""
 
     @classmethod
     def of(
@@ -46,11 +46,11 @@ class Gaps:
         seed: tuple[int, ...],
         fixed: Bool[np.ndarray, "rows length"] | None = None,
     ) -> "Gaps":
-        """A function of the text and the seed alone, at least one gap in all. No first token of a row is one, nor any
-        that is `fixed`.
+        """Choose at least one gap, as a function of text and seed. The first token of a row and `fixed` tokens are
+        never gaps.
 
-        Devlin et al. 2019, appendix A.1: 15 % of tokens are asked for; of these 80 % are hidden, 10 % replaced at
-        random and 10 % left, so that a model cannot rely on a token only because it is seen.
+        Devlin et al. 2019, appendix A.1: 15 % of tokens are predicted; of these 80 % are hidden, 10 % replaced by
+        random tokens and 10 % unchanged, so that a visible token may be wrong.
 
         >>> ids = np.arange(4, 64).reshape(1, 60)
         >>> gaps = Gaps.of(ids, vocab_size=64, gap=64, config=GapConfig(), seed=(0, 7))
@@ -67,5 +67,5 @@ class Gaps:
         fate = generator.random(ids.shape)
         other = generator.integers(len(SPECIALS), vocab_size, ids.shape)
         shown = np.where(targets & (fate < config.masked), gap, ids)
-        swapped = targets & (fate >= config.masked) & (fate < config.masked + config.replaced)
-        return cls(np.where(swapped, other, shown), targets)
+        at_random = targets & (fate >= config.masked) & (fate < config.masked + config.replaced)
+        return cls(np.where(at_random, other, shown), targets)

@@ -18,7 +18,7 @@ from foveate.nn.embed import Patches
 from foveate.suggestion import missing_file
 
 PATCHES = 64
-"""Of a picture, about, where its size leaves a choice."""
+"""The approximate number of patches of a picture, if its size allows several."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +39,7 @@ class ImageReader(Reader):
         return f"pictures {colour}, in squares of {self.patch} × {self.patch} pixels"
 
     def suited(self, sample: Sequence[Example]) -> "ImageReader":
-        """Squares so large that there are about as many as a small model reads well, and colours where there are
-        any.
-        """
+        """Choose the size of squares so that a small model can read their number, and colours if there are any."""
         pixels = [read_pixels(one.thing) for one in sample]
         rows, columns = pixels[0].shape[:2]
         sides = [side for side in divisors(rows, columns) if rows * columns <= PATCHES * side**2]
@@ -49,11 +47,11 @@ class ImageReader(Reader):
         return replace(self, patch=min(sides, default=max(divisors(rows, columns))), colour=not grey)
 
     def read(self, path: str) -> Iterator[Example]:
-        """Raises DataError for a picture without a label, and for a file that is not a picture."""
+        """Read labelled pictures. Raises DataError for a picture without a label, and for other files."""
         folder = Path(path)
         if not folder.is_dir():
             hint = missing_file(folder) if not folder.exists() else f"{path} is a file."
-            raise DataError(f"{hint} Give a folder that has a folder of pictures for each label.")
+            raise DataError(f"{hint} Give a folder that contains a folder of pictures for each label.")
         line = 0
         for label in sorted(_visible(folder)):
             if not label.is_dir():
@@ -70,7 +68,7 @@ class ImageReader(Reader):
                 yield Example(line, picture, label.name)
 
     def learn(self, examples: Iterable[Example]) -> "ImageRows":
-        """The size of the first picture, which all must have."""
+        """Learn the size of the first picture, which all must have."""
         first = next(iter(examples), None)
         if first is None:
             raise DataError("The training data have no pictures. Check the folder.")
@@ -116,7 +114,7 @@ class ImageRows(KeptRows):
         return {"labels": labels, "kind": "patches", "grid": self.grid, "picture": self._pixels(thing)}
 
     def things(self, path: str) -> Iterator[Path]:
-        """A picture, or all of a folder."""
+        """A picture, or all pictures of a folder."""
         folder = Path(path)
         if not folder.exists():
             kinds = ", ".join(sorted(SUFFIXES))
@@ -145,7 +143,7 @@ def divisors(rows: int, columns: int) -> list[int]:
 
 
 def _grey(pixels: UInt8[np.ndarray, "rows columns 3"]) -> np.ndarray:
-    """Luma by Rec. 601."""
+    """Luma according to Rec. 601."""
     return pixels @ np.array([0.299, 0.587, 0.114], np.float32)
 
 

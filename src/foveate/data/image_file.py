@@ -1,7 +1,7 @@
 """Reads the pixels of PNG, JPEG and GIF files with the renderer that draws our own figures.
 
-resvg, written in Rust, reads them as parts of a drawing and gives a PNG of 8 bits a channel, which is all that has to
-be read here. A picture's size is taken from its header, and limited, before anything is unpacked.
+resvg, written in Rust, reads them as parts of a drawing and writes a PNG with 8 bits per channel, the only format that
+has to be decoded here. A picture's size is read from its header, and limited, before anything is unpacked.
 """
 
 import base64
@@ -16,7 +16,7 @@ from foveate.errors import DataError
 from foveate.suggestion import missing_file
 
 LARGEST = 1 << 24
-"""Pixels of a picture."""
+"""The limit on the number of pixels."""
 _MEDIA = {b"\x89PNG\r\n\x1a\n": "png", b"\xff\xd8": "jpeg", b"GIF8": "gif"}
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".gif"})
 _FRAMES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
@@ -34,15 +34,15 @@ def read_pixels(path: Path) -> UInt8[np.ndarray, "rows columns 3"]:
 
 
 def pixels_of(data: bytes, name: str) -> UInt8[np.ndarray, "rows columns 3"]:
-    """The same from a file's bytes; `name` is what messages call it."""
+    """`read_pixels` for the content of a file; messages use `name`."""
     media = next((kind for start, kind in _MEDIA.items() if data.startswith(start)), None)
     size = None if media is None else size_of(data)
     if media is None or size is None or not all(size):
-        raise DataError(f"{name} is not a whole PNG, JPEG or GIF file. Save it anew, or leave it out.")
+        raise DataError(f"{name} is not a complete PNG, JPEG or GIF file. Save it again, or leave it out.")
     width, height = size
     if width * height > LARGEST:
         raise DataError(f"{name} has {width} × {height} pixels, and at most {LARGEST:,} are read. Scale it down.")
-    import resvg_py  # only who reads pictures needs it
+    import resvg_py  # needed only for pictures
 
     svg = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"><image width="{width}" '
@@ -54,13 +54,13 @@ def pixels_of(data: bytes, name: str) -> UInt8[np.ndarray, "rows columns 3"]:
     if pixels.shape[2] == 4:
         opacity = pixels[..., 3:].astype(np.float32) / 255
         if not opacity.any():
-            raise DataError(f"{name} is damaged, or transparent throughout. Save it anew, or leave it out.")
+            raise DataError(f"{name} is damaged or entirely transparent. Save it again, or leave it out.")
         pixels = np.rint(pixels[..., :3] * opacity + 255 * (1 - opacity)).astype(np.uint8)
     return pixels
 
 
 def size_of(data: bytes) -> tuple[int, int] | None:
-    """Columns and rows, as a file's header says; None where there is none.
+    """Columns and rows according to the header of a file; None without a valid header.
 
     >>> size_of(b"GIF89a" + struct.pack("<HH", 3, 2))
     (3, 2)
@@ -71,7 +71,7 @@ def size_of(data: bytes) -> tuple[int, int] | None:
         whole = len(data) >= 33 and data[12:16] == b"IHDR" and data[-8:-4] == b"IEND"
         return struct.unpack(">II", data[16:24]) if whole else None
     at = 2 if data.startswith(b"\xff\xd8") else len(data)
-    while at + 9 <= len(data) and data[at] == 0xFF:  # from segment to segment up to the one that says the size
+    while at + 9 <= len(data) and data[at] == 0xFF:  # skip segments up to the one with the size
         if data[at + 1] in _FRAMES:
             height, width = struct.unpack(">HH", data[at + 5 : at + 9])
             return width, height
@@ -80,7 +80,7 @@ def size_of(data: bytes) -> tuple[int, int] | None:
 
 
 def _decoded(data: bytes) -> UInt8[np.ndarray, "rows columns channels"]:
-    """A PNG as resvg writes them: 8 bits a channel, not interlaced. Reference: PNG, third edition, section 9."""
+    """Decode a PNG by resvg: 8 bits per channel, not interlaced. Reference: PNG, third edition, section 9."""
     width, height, bits, colour, _, _, interlaced = struct.unpack(">IIBBBBB", data[16:29])
     channels = {0: 1, 2: 3, 4: 2, 6: 4}[colour]
     assert (bits, interlaced) == (8, 0)
@@ -99,7 +99,7 @@ def _unfiltered(
 ) -> UInt8[np.ndarray, "rows columns channels"]:
     """Undo the prediction of each pixel from those to the left, above, and between.
 
-    A pixel needs only these three, so pixels on a diagonal from right above to left below are worked out together:
+    A pixel needs only these three, so pixels on a diagonal from top right to bottom left are computed together:
     `skewed[d, r]` is pixel (r, d − r).
     """
     rows, columns, channels = lines.shape
@@ -109,7 +109,7 @@ def _unfiltered(
     real = np.zeros((rows + columns - 1, rows, 1), np.int16)
     real[row + column, row] = 255
     by = [np.where(filters == number, np.int16(1), np.int16(0))[:, None] for number in (1, 2, 3, 4)]
-    # One row more above, and two diagonals before: what lies outside of the picture counts as 0.
+    # One more row above and two more diagonals before, because pixels outside the picture count as 0.
     before, last = np.zeros((2, rows + 1, channels), np.int16)
     for new, inside in zip(skewed, real, strict=True):
         left, above, between = last[1:], last[:-1], before[:-1]

@@ -1,4 +1,4 @@
-"""Labels: the few names that a model chooses from, for each word or for a whole text."""
+"""The labels that a model predicts, for each word or for a whole text."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ _SHOWN = 20
 
 
 class Labels:
-    """Names by number, the frequent ones first.
+    """Numbered names, the most frequent first.
 
     >>> labels = Labels.of(["NOUN", "VERB", "NOUN"])
     >>> labels.names, labels.encode("VERB")
@@ -29,7 +29,7 @@ class Labels:
 
     @classmethod
     def of(cls, names: Iterable[str]) -> "Labels":
-        """All labels of the training data, equally frequent ones in the order of their code points."""
+        """All labels of the training data; equally frequent ones are in the order of their code points."""
         counts = Counter(names)
         return cls(sorted(counts, key=lambda name: (-counts[name], name)))
 
@@ -40,7 +40,7 @@ class Labels:
         return name in self._numbers
 
     def encode(self, name: str, where: str = "") -> int:
-        """Raises DataError for a label that was not in the training data."""
+        """The number of a label. Raises DataError if it was not in the training data."""
         if name not in self._numbers:
             shown = ", ".join(self.names[:_SHOWN]) + (", …" if len(self.names) > _SHOWN else "")
             place = f"{where}: " if where else ""
@@ -55,13 +55,13 @@ class Labels:
         return hashlib.sha256(json.dumps(self.names).encode("ascii")).hexdigest()
 
     def save(self, path: Path | str) -> None:
-        """Writes a JSON file, whole or not at all."""
+        """Write a JSON file, completely or not at all."""
         record = {"format": FORMAT, "digest": self.digest(), "labels": self.names}
         write_file(Path(path), (json.dumps(record, ensure_ascii=False, indent=1) + "\n").encode("utf-8"))
 
     @classmethod
     def load(cls, path: Path | str) -> "Labels":
-        """What `save` has written. Raises DataError when it is missing or damaged."""
+        """Read the file that `save` wrote. Raises DataError if it is missing or damaged."""
         try:
             record = parse_json(Path(path).read_bytes())
             labels = cls([name for name in record["labels"] if isinstance(name, str)])
@@ -71,5 +71,5 @@ class Labels:
         except (ValueError, KeyError, TypeError):
             sound = False
         if not sound:
-            raise DataError(f"{path} is damaged or no file of labels. Restore it from a copy of the run.")
+            raise DataError(f"{path} is damaged or not a file of labels. Restore it from a copy of the run.")
         return labels

@@ -1,4 +1,4 @@
-"""Text with labels: sentences with a tag on every word, and texts with one label each."""
+"""Reads labelled text: sentences with a tag for every word, and texts with one label each."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ from foveate.nn.embed import Tokens
 TOKENISER = "text.tokeniser.json"
 """The file of a run folder that holds the tokeniser of its texts."""
 _LOOK = 100
-"""Lines that say how a file is written."""
+"""The number of lines that determine the format of a file."""
 
 
 class Tagged(NamedTuple):
-    """A sentence, its tags, and the line it begins on."""
+    """A sentence, its tags, and the number of its first line."""
 
     line: int
     words: tuple[str, ...]
@@ -31,7 +31,7 @@ class Tagged(NamedTuple):
 
 
 class LabelledText(NamedTuple):
-    """A text, its label, and its line; of a pair, its second text too."""
+    """A text, its label, and its line; for a pair, also the second text."""
 
     line: int
     text: str
@@ -40,12 +40,12 @@ class LabelledText(NamedTuple):
 
     @property
     def thing(self) -> tuple[str, ...]:
-        """The text, or both."""
+        """The text, or both texts of a pair."""
         return (self.text, self.second) if self.second else (self.text,)
 
     @property
     def whole(self) -> str:
-        """All that is read: the text, or the pair with a tab between its texts."""
+        """The text, or both texts of a pair with a tab between them."""
         return f"{self.text}\t{self.second}" if self.second else self.text
 
 
@@ -62,7 +62,7 @@ class TextReader(Reader):
         return read_labelled(path, columns=self.columns, second=self.second)
 
     def learn(self, examples: Iterable[LabelledText]) -> "TextRows":
-        """The vocabulary."""
+        """Learn the vocabulary."""
         texts = (text for example in examples for text in example.thing if text)
         return self.rows(self.tokeniser.train(texts))
 
@@ -106,14 +106,14 @@ class TextRows:
 
 
 def read_tagged(path: Path | str, *, columns: tuple[int, int] | None = None) -> Iterator[Tagged]:
-    """Tagged sentences, from either of two ways to write them; `.gz` and `.xz` are unpacked.
+    """Tagged sentences in one of two formats; `.gz` and `.xz` files are unpacked.
 
-    A sentence a line, `I/PRON saw/VERB a/DET saw/NOUN`: the tag stands after the last slash. Or a word a line, with
-    tabs between columns and an empty line between sentences; lines without a tab that begin with # are remarks.
-    `columns` are those of word and tag, counted from 0; without them there must be two. Which way it is, the first
-    lines say.
+    A line may be a sentence, `I/PRON saw/VERB a/DET saw/NOUN`, with each tag after the last slash. Or a line is a word,
+    with tabs between columns and an empty line between sentences; lines without a tab that begin with # are comments.
+    The first lines determine the format. `columns` are those of word and tag, counted from 0; without them the table
+    must have two columns.
 
-    Raises DataError with file and line for a word without a tag, and for a table with more columns, none chosen.
+    Raises DataError with file and line for a word without a tag, and for a table with more columns if none are chosen.
     """
     lines = enumerate(read_lines(path), start=1)
     head = list(islice(lines, _LOOK))
@@ -126,11 +126,11 @@ def read_tagged(path: Path | str, *, columns: tuple[int, int] | None = None) -> 
 def read_labelled(
     path: Path | str, *, columns: tuple[int, int] | None = None, second: int | None = None
 ) -> Iterator[LabelledText]:
-    """Texts with their labels: two columns (counted from 0) of a tab-separated file; empty lines are passed over.
+    """Texts with their labels: two columns (counted from 0) of a tab-separated file; empty lines are skipped.
 
-    With a column for a `second` text every line is a pair. Without `columns` there must be two, beside that of a second
-    text. Raises DataError with file and line for a line without a label, a pair without one of its texts, or a table
-    with more columns, none chosen.
+    With a column for a `second` text, every line is a pair. Without `columns`, the table must have two more columns.
+    Raises DataError with file and line for a line without a label, a pair without one of its texts, or a table with
+    more columns if none are chosen.
     """
     two, only = columns or free_columns(second), None if columns else ("text", "label")
     chosen = two if second is None else (*two, second)
@@ -178,7 +178,7 @@ def _by_columns(path: Path | str, lines: Iterator[tuple[int, str]], chosen: tupl
             missing = f"column {columns[1] if word else columns[0]} (counted from 0)"
             _refuse(path, number, f"{line.strip()!r} has nothing in {missing}. Write word, tab, tag")
         if len(word.split()) > 1:
-            _refuse(path, number, f"{word!r} is more than one word. Give each its line and its tag")
+            _refuse(path, number, f"{word!r} is more than one word. Give each word its own line and tag")
         begin = begin if words else number
         words.append(word)
         tags.append(tag)

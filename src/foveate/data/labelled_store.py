@@ -1,4 +1,4 @@
-"""Labelled sentences, and whatever else makes rows, as stored rows; and a report on those that were left out."""
+"""Stores labelled examples (sentences and all other rows), and reports on those that were left out."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,7 +29,7 @@ _NAMED = 10
 
 @dataclass(frozen=True, eq=False)
 class RowBatch:
-    """Rows, each with its label."""
+    """Rows with one label each."""
 
     rows: Batch
     labels: Int[Tensor, " batch"]
@@ -38,7 +38,7 @@ class RowBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledReport:
-    """What became of the examples: nothing is cut, and nothing is left out in silence.
+    """How many examples are used, and why others are left out. Examples are never truncated.
 
     >>> print(LabelledReport(what="sentences", total=4, max_length=50, too_long=LeftOut(1, (2,)), tokens=50, unknown=1))
     3 of 4 sentences are used. More than 50 tokens: line 2. 2.0 % of the tokens are unknown.
@@ -79,52 +79,48 @@ class LabelledReport:
 
 @dataclass(frozen=True)
 class LabelledData:
-    """Rows with their labels: one label a row for texts; for sentences one a word, and the forms of the words."""
+    """Rows with their labels: one per text; for sentences, one per word, and the forms of the words."""
 
     inputs: TokenStore | FeatureStore
     labels: TokenStore
     lines: UInt32[np.ndarray, " rows"]
     forms: TokenStore | None = None
     places: TokenStore | None = None
-    """Where the vectors of each row stand, axis by axis; None where they stand in the order of the row, or nowhere."""
+    """The places of the vectors of each row; None if the order of the row is the place, and for rows without places."""
     edges: TokenStore | None = None
-    """Of rows that stand nowhere: sources of the edges, then their targets."""
+    """The edges of rows of nodes: all sources, then all targets."""
 
     @classmethod
     def open(cls, folder: Path | str) -> "LabelledData":
-        """Maps what was prepared. Raises DataError when it is missing or damaged."""
+        """Map prepared data into memory. Raises DataError if they are missing or damaged."""
         folder = Path(folder)
         inputs = open_rows(folder / "inputs")
         labels, lines = (TokenStore.open(folder / name) for name in ("labels", "lines"))
         if not len(inputs) == len(labels) == len(lines) == lines.num_tokens:
-            raise DataError(f"{folder} is damaged: rows, labels and lines differ in number. Prepare the data anew.")
+            raise DataError(f"{folder} is damaged: rows, labels and lines differ in number. Prepare the data again.")
         more = {
             name: TokenStore.open(folder / name) for name in ("forms", "places", "edges") if (folder / name).exists()
         }
         return cls(inputs, labels, lines.tokens, **more)
 
     def require_sentences(self, labels: Labels, *, words: int, pieces: int) -> "LabelledData":
-        """These data. Raises DataError where they have labels or words beyond those many, or pieces of words beyond so
-        many.
-        """
+        """Return these data. Raises DataError if an id of a label, word or piece of a word is too large."""
         forms = self.forms
         if forms is None or not isinstance(self.inputs, TokenStore):
-            raise DataError(f"{self.labels.folder.parent} has no words. Prepare the data anew.")
+            raise DataError(f"{self.labels.folder.parent} has no words. Prepare the data again.")
         self.labels.require(below=len(labels), shortest=1)
         self.inputs.require(below=len(forms), shortest=1)
         self._require_labels(self.inputs.lengths)
         first = forms.require(below=max(words, pieces), shortest=3).starts
         if len(first) and int(first.max()) >= words:
-            raise DataError(f"{forms.folder} has words that the vocabulary has not. Prepare the data anew.")
+            raise DataError(f"{forms.folder} has words that the vocabulary does not contain. Prepare the data again.")
         return self
 
     def require_rows(self, labels: Labels, source: Input) -> "LabelledData":
-        """These data. Raises DataError where they have labels beyond those, or rows that a model of this input cannot
-        read.
-        """
+        """Return these data. Raises DataError if an id of a label is too large, or if rows do not fit the input."""
         self.labels.require(below=len(labels), shortest=1)
         if isinstance(self.inputs, TokenStore) != (source.width is None):
-            raise DataError(f"{self.inputs.folder} has rows of another kind than {source}. Prepare the data anew.")
+            raise DataError(f"{self.inputs.folder} has rows of another kind than {source}. Prepare the data again.")
         if isinstance(self.inputs, TokenStore):
             self.inputs.require(below=getattr(source, "vocab", None), shortest=1)
         elif source.width is not None:
@@ -136,30 +132,30 @@ class LabelledData:
     def _require_places(self, axes: int | None) -> None:
         lengths, folder = self.inputs.lengths, self.inputs.folder
         if (self.places is not None) != bool(axes) or (self.edges is not None) != (axes == 0):
-            raise DataError(f"{folder} does not go with its places or edges. Prepare the data anew.")
+            raise DataError(f"{folder} does not match its places or edges. Prepare the data again.")
         if self.places is not None and (self.places.lengths != lengths * (axes or 0)).any():
-            raise DataError(f"{folder} has vectors without places. Prepare the data anew.")
+            raise DataError(f"{folder} has vectors without places. Prepare the data again.")
         if self.edges is not None:
             nodes = np.repeat(lengths, self.edges.lengths)
             if (self.edges.lengths % 2).any() or (self.edges.tokens >= nodes).any():
-                raise DataError(f"{self.edges.folder} joins nodes that its rows do not have. Prepare the data anew.")
+                raise DataError(f"{self.edges.folder} joins nodes that its rows do not have. Prepare the data again.")
 
     def _require_labels(self, counts: int | np.ndarray) -> None:
         if (self.labels.lengths != counts).any():
-            raise DataError(f"{self.labels.folder} does not have a label for each input. Prepare the data anew.")
+            raise DataError(f"{self.labels.folder} does not have a label for each input. Prepare the data again.")
 
     def __len__(self) -> int:
         return len(self.inputs)
 
     def sentences(self, examples: Sequence[int] | np.ndarray) -> WordBatch:
-        """Tagged sentences of these numbers."""
+        """The tagged sentences with these numbers."""
         assert self.forms is not None
         chosen = tuple(int(example) for example in examples)
         rows, labels = ([store[example] for example in chosen] for store in (self.inputs, self.labels))
         return WordBatch.of(rows, self.forms, labels, chosen)
 
     def rows(self, examples: Sequence[int] | np.ndarray) -> RowBatch:
-        """Labelled rows of these numbers."""
+        """The labelled rows with these numbers."""
         chosen = tuple(int(example) for example in examples)
         labels = torch.tensor([int(self.labels[example][0]) for example in chosen])
         rows: list[Any] = [self.inputs[example] for example in chosen]
@@ -186,12 +182,12 @@ def prepare_sentences(
     lenient: bool = False,
     rare: str = "",
 ) -> tuple[LabelledData, LabelledReport]:
-    """Store tagged sentences: numbers of forms, and every form once, as `form_row` makes it.
+    """Store tagged sentences: the numbers of their forms, and the row of every form once, as `form_row` makes it.
 
-    `measure` is how long words are together, where a word is not one.
+    `measure` is the length of a sentence, for models that do not count words.
 
-    Raises DataError for a tag that `labels` lacks; `path` is the file that it names. With `lenient`, as for a file of
-    validation examples, such a sentence is left out and reported, unless most are such.
+    Raises DataError, with `path`, for a tag that `labels` lacks. With `lenient`, as for a file of validation examples,
+    such a sentence is left out and reported, unless most sentences are like this.
     """
     tally, numbers, unknown = _Tally("sentences", max_length, labels, path, lenient), dict[str, int](), set[str]()
     with _writing(Path(folder), "forms") as (writers, finish):
@@ -224,10 +220,10 @@ def prepare_rows(
     lenient: bool = False,
     rare: str = "",
 ) -> tuple[LabelledData, LabelledReport]:
-    """Store examples as rows; `what` they are is said in the report.
+    """Store examples as rows; the report calls them `what`.
 
-    Raises DataError for a label that `labels` lacks; with `lenient`, as for a file of validation examples, such a row
-    is left out and reported, unless most are such.
+    Raises DataError for a label that `labels` lacks. With `lenient`, as for a file of validation examples, such a row
+    is left out and reported, unless most rows are like this.
     """
     tally, source = _Tally(what, max_length, labels, path, lenient), rows.input
     more = () if source.axes is None else ("places",) if source.axes else ("edges",)
@@ -250,8 +246,8 @@ Finish = Callable[[Any, list[int], int], None]
 
 @contextlib.contextmanager
 def _writing(folder: Path, *more: str, width: int | None = None) -> Iterator[tuple[dict[str, TokenWriter], Finish]]:
-    """Writers of a folder that appears whole or not at all, and what ends an example; its inputs are vectors of so many
-    numbers, or ids.
+    """Writers of a folder that is written completely or not at all, and a function that finishes an example. With a
+    `width` the inputs are vectors, otherwise ids.
     """
     with contextlib.ExitStack() as stack:
         draft = stack.enter_context(draft_folder(folder))
@@ -260,10 +256,10 @@ def _writing(folder: Path, *more: str, width: int | None = None) -> Iterator[tup
         inputs: Any = TokenStore.writer(draft / "inputs", "")
         if width is not None:
             inputs = FeatureStore.writer(draft / "inputs", width)
-        taking = stack.enter_context(inputs)
+        input_writer = stack.enter_context(inputs)
 
         def finish(row: Any, labels: list[int], line: int) -> None:
-            taking.append(row)
+            input_writer.append(row)
             writers["labels"].append(labels)
             writers["lines"].append([line])
 
@@ -271,17 +267,17 @@ def _writing(folder: Path, *more: str, width: int | None = None) -> Iterator[tup
 
 
 class _Tally:
-    """Counts what is used and what is left out."""
+    """Counts examples that are used or left out."""
 
     def __init__(self, what: str, max_length: int, known: Labels, path: str, lenient: bool) -> None:
-        self.what, self.max_length, self.known, self.path, self.given = what, max_length, known, path, lenient
+        self.what, self.max_length, self.vocabulary, self.path, self.lenient = what, max_length, known, path, lenient
         self.total = self.tokens = self.unknown = 0
         self.empty, self.too_long, self.strange = LeftOut(), LeftOut(), LeftOut()
         self.refusal: DataError | None = None
         self.strangers: dict[str, None] = {}
 
     def labels(self, line: int, length: int, names: Sequence[str]) -> list[int] | None:
-        """The numbers of an example's labels; None where it is left out."""
+        """The numbers of an example's labels; None if it is left out."""
         self.total += 1
         if not length:
             self.empty = self.empty.add(line)
@@ -289,13 +285,13 @@ class _Tally:
             self.too_long = self.too_long.add(line)
         else:
             try:
-                numbers = [self.known.encode(name, f"{self.path}:{line}") for name in names]
+                numbers = [self.vocabulary.encode(name, f"{self.path}:{line}") for name in names]
             except DataError as error:
-                if not self.given:
+                if not self.lenient:
                     raise
                 self.refusal = self.refusal or error
                 self.strange = self.strange.add(line)
-                self.strangers |= dict.fromkeys(name for name in names if name not in self.known)
+                self.strangers |= dict.fromkeys(name for name in names if name not in self.vocabulary)
                 return None
             self.tokens += length
             return numbers
@@ -303,7 +299,7 @@ class _Tally:
 
     def report(self, rare: str) -> LabelledReport:
         if self.refusal and 2 * self.strange.count > self.total:
-            raise self.refusal  # not some new labels, but another column, or another task
+            raise self.refusal  # so many new labels indicate another column or another task
         return LabelledReport(
             what=self.what,
             total=self.total,

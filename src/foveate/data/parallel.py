@@ -1,4 +1,4 @@
-"""Pairs of texts as pairs of stored token rows, and a report on those that were left out."""
+"""Stores pairs of texts as rows of tokens, and reports on those that were left out."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
@@ -20,12 +20,12 @@ from foveate.suggestion import counted
 
 _NAMED = 5
 Linker = Callable[[Pair, Sequence[int], Sequence[int]], Iterable[tuple[int, int]]]
-"""From a pair and the tokens of both sides to its links: numbers of a source and of a target token."""
+"""Maps a pair and the tokens of both sides to its links, which are pairs of source and target token numbers."""
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """How many lines were left out for one reason, and the numbers of the first of them."""
+    """The number of lines that were left out for one reason, and the first line numbers."""
 
     count: int = 0
     lines: tuple[int, ...] = ()
@@ -46,7 +46,7 @@ class LeftOut:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What became of the pairs: nothing is cut, and nothing is left out in silence.
+    """How many pairs are used, and why others are left out. Pairs are never truncated.
 
     >>> print(Report(total=4, max_length=50, empty=LeftOut(1, (2,)), source_tokens=200, source_unknown=3))
     3 of 4 pairs are used. 1 has an empty side: line 2. 1.5 % of the source tokens are unknown.
@@ -57,7 +57,7 @@ class Report:
     empty: LeftOut = LeftOut()
     too_long: LeftOut = LeftOut()
     longest: int = 0
-    """Tokens of the longest side there is, left out or not."""
+    """The number of tokens of the longest side, including pairs that were left out."""
     source_tokens: int = 0
     target_tokens: int = 0
     source_unknown: int = 0
@@ -103,28 +103,30 @@ class ParallelData:
     source: TokenStore
     target: TokenStore
     lines: UInt32[np.ndarray, " rows"]
-    """The line each pair stood on, for messages."""
+    """The line number of each pair, for messages."""
     links: TokenStore | None = None
-    """Links between tokens, source and target in turn; None where none are known."""
+    """Links between tokens, alternating source and target; None without links."""
 
     @classmethod
     def open(cls, folder: Path | str) -> "ParallelData":
-        """Maps what `prepare` has written. Raises DataError when it is missing or damaged."""
+        """Map the files of `prepare` into memory. Raises DataError if they are missing or damaged."""
         folder = Path(folder)
         if not folder.is_dir():
-            raise DataError(f"{folder}: there is no such folder of prepared data. Run the training command anew.")
+            raise DataError(
+                f"{folder} does not exist, but should contain prepared data. Run the training command again."
+            )
         source, target = TokenStore.open(folder / "source"), TokenStore.open(folder / "target")
         lines = TokenStore.open(folder / "lines")
         links = TokenStore.open(folder / "links") if (folder / "links").exists() else None
         if not len(source) == len(target) == len(lines) == lines.num_tokens:
             raise DataError(
                 f"{folder} is damaged: it has {len(source):,} sources, {len(target):,} targets and {len(lines):,} line "
-                "numbers. Prepare the data anew."
+                "numbers. Prepare the data again."
             )
         if links is not None and len(links) != len(source):
             raise DataError(
                 f"{folder} is damaged: it has {len(source):,} sources and links of {len(links):,} pairs. Prepare the "
-                "data anew."
+                "data again."
             )
         return cls(source, target, lines.tokens, links)
 
@@ -132,18 +134,18 @@ class ParallelData:
         return len(self.source)
 
     def batch(self, examples: Sequence[int] | np.ndarray) -> PairBatch:
-        """The pairs of these numbers, padded."""
+        """The pairs with these numbers, padded."""
         chosen = tuple(int(example) for example in examples)
         source = Batch.of([self.source[example] for example in chosen])
         target = Batch.of([self.target[example] for example in chosen])
         return PairBatch(source, target, chosen, None if self.links is None else _gathered(self.links, chosen))
 
     def require(self, source: Tokeniser, target: Tokeniser) -> None:
-        """Raises DataError unless these are the tokenisers that the rows were made with."""
+        """Raise DataError unless the rows were made with these tokenisers."""
         for store, tokeniser in ((self.source, source), (self.target, target)):
             if store.tokeniser_digest != tokeniser.digest():
                 raise DataError(
-                    f"{store.folder} was made with another tokeniser: its digest differs. Prepare the data anew, or "
+                    f"{store.folder} was made with another tokeniser: its digest differs. Prepare the data again, or "
                     "restore the tokeniser it was made with."
                 )
             store.require(below=tokeniser.vocab_size, shortest=1)
@@ -151,7 +153,7 @@ class ParallelData:
             _require_links(self.links, self.source.lengths, self.target.lengths)
 
     def verify(self) -> None:
-        """Reads everything. Raises DataError when a file differs from what was written."""
+        """Read all files. Raises DataError if one has changed since it was written."""
         self.source.verify()
         self.target.verify()
         if self.links is not None:
@@ -159,11 +161,11 @@ class ParallelData:
 
 
 def _require_links(links: TokenStore, source: np.ndarray, target: np.ndarray) -> None:
-    """Raises DataError for a link that leaves its pair."""
+    """Raise DataError for a link to a token that its pair does not have."""
     paired = not (links.lengths % 2).any()
     pairs = np.repeat(np.arange(len(links)), links.lengths // 2) if paired else np.empty(0, np.int64)
     if not paired or (links.tokens[::2] >= source[pairs]).any() or (links.tokens[1::2] >= target[pairs]).any():
-        raise DataError(f"{links.folder} links tokens that their pairs have not. Prepare the data anew.")
+        raise DataError(f"{links.folder} links tokens that their pairs do not have. Prepare the data again.")
 
 
 def prepare(
@@ -175,10 +177,10 @@ def prepare(
     max_length: int,
     links: Linker | None = None,
 ) -> tuple[ParallelData, Report]:
-    """Tokenises pairs into a folder, as a stream; the folder appears whole or not at all.
+    """Tokenise a stream of pairs into a folder, which is written completely or not at all.
 
     Pairs with an empty side, or a side of more than `max_length` tokens with its end symbol, are left out and reported.
-    `links` says which tokens of a pair belong together, where that is known.
+    `links` returns the known links between the tokens of a pair.
     """
     tally = _Tally(max_length, source_tokeniser, target_tokeniser)
     with (
@@ -203,14 +205,14 @@ def prepare(
 
 
 def _gathered(links: TokenStore, examples: Sequence[int]) -> Int[Tensor, "links 3"]:
-    """The links of some pairs, each with its row in the batch."""
+    """The links of some pairs, each with the row of its pair in the batch."""
     pairs = [links[example].astype(np.int64).reshape(-1, 2) for example in examples]
     rows = np.repeat(np.arange(len(pairs)), [len(pair) for pair in pairs])
     return torch.from_numpy(np.column_stack([rows, np.concatenate([*pairs, np.empty((0, 2), np.int64)])]))
 
 
 class _Tally:
-    """Encodes pairs and counts what is left out."""
+    """Encodes pairs and counts those that are left out."""
 
     def __init__(self, max_length: int, source: Tokeniser, target: Tokeniser) -> None:
         self.max_length, self.source, self.target = max_length, source, target
@@ -219,7 +221,7 @@ class _Tally:
         self.empty, self.too_long = LeftOut(), LeftOut()
 
     def rows(self, pair: Pair) -> tuple[list[int], list[int]] | None:
-        """The ids of both sides, or None when the pair is left out."""
+        """The ids of both sides; None if the pair is left out."""
         self.total += 1
         rows = self.source.encode(pair.source), self.target.encode(pair.target)
         if not (rows[0] and rows[1] and pair.source.strip() and pair.target.strip()):
@@ -250,5 +252,5 @@ class _Tally:
 
 
 def _percent(part: int, whole: int) -> str:
-    """A share with one digit after the point, and never a nought for something."""
+    """A share as a percentage with one decimal; a share above zero is never shown as 0.0."""
     return f"{100 * part / whole:.1f} %" if 1000 * part >= whole else "less than 0.1 %"

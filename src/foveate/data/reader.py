@@ -1,9 +1,8 @@
-"""What a modality is to the rest of the package: a reader of files, and what makes rows of the things in them.
+"""The interface of modalities: a `Reader` reads files, and a `RowMaker` makes rows of the things in them.
 
-A `Reader` is a configuration: it says how files are read, and learns from the training data what makes rows of things:
-a vocabulary, a scale, a grid. A `RowMaker` is what was learned; it is kept with the run, and serves in use. A new
-modality is one file with both, and an `Input` of `foveate.nn.embed`. A reader of one's own is named in a TOML file:
-`reader = "my_module:MyReader"`.
+A `Reader` is a configuration. It reads files and learns a `RowMaker` (a vocabulary, a scale, a grid) from the training
+data; the run folder stores the `RowMaker` for later use. A new modality is one file with both, and an `Input` of
+`foveate.nn.embed`. A TOML file names a user's own reader: `reader = "my_module:MyReader"`.
 """
 
 import hashlib
@@ -27,7 +26,7 @@ Read = TypeVar("Read", bound="Reader")
 
 
 class Example(NamedTuple):
-    """A thing with its label, and its number among those of its file, from 1."""
+    """A thing with its label, and its number in its file, counted from 1."""
 
     line: int
     thing: Any
@@ -36,60 +35,60 @@ class Example(NamedTuple):
 
 @runtime_checkable
 class RowMaker(Protocol):
-    """Makes rows of things."""
+    """Makes rows of things, such as texts or pictures."""
 
     @property
     def input(self) -> Input:
-        """What a model of these rows is built from."""
+        """The input that a model of these rows is built for."""
 
     def row(self, thing: Any) -> Row:
-        """The row of a thing, whose `str` is its name. Raises DataError for a thing that a model cannot read."""
+        """The row of a thing. Raises DataError, with `str(thing)`, for a thing that a model cannot read."""
 
     def unknown(self, row: Row) -> int:
-        """How many ids of a row stand for what the training data do not have."""
+        """The number of ids in a row for parts that the training data do not contain."""
 
     def track(self, thing: Any) -> Mapping[str, Any]:
-        """What a trace draws beneath its maps: the settings of `foveate.inspect.Track`."""
+        """The settings of `foveate.inspect.Track`, which a trace draws beneath its maps."""
 
     def things(self, path: str) -> Iterator[Any]:
-        """What a file holds, without labels."""
+        """The things in a file, without labels."""
 
     def save(self, folder: Path) -> None:
-        """Write it into a run folder."""
+        """Write this row maker into a run folder."""
 
     def digests(self) -> dict[str, str]:
-        """SHA-256 by the names of the files that `save` writes."""
+        """The SHA-256 of each file that `save` writes, by its name."""
 
 
 @runtime_checkable
 class Reader(Protocol):
-    """Reads the files of a modality: a dataclass, whose fields are the settings in `reader` of a configuration."""
+    """Reads the files of a modality. A reader is a dataclass whose fields are the settings in `reader`."""
 
     what: ClassVar[str]
-    """What the things are, in the plural."""
+    """The plural noun for the things."""
 
     @property
     def about(self) -> str:
-        """What is made of the things, in words."""
+        """A description of the rows."""
         return self.what
 
     def suited(self: Read, sample: Sequence[Any]) -> Read:
-        """With settings that suit a sample of the examples, which has at least one."""
+        """A reader with settings for a sample of at least one example."""
         return self
 
     def read(self, path: str) -> Iterator[Any]:
-        """Labelled examples, each with `line`, `thing` and `label`. Raises DataError, with the place, for bad files."""
+        """Labelled examples with `line`, `thing` and `label`. Raises DataError with the place of an error."""
 
     def learn(self, examples: Iterable[Any]) -> RowMaker:
-        """What makes rows, from the training examples."""
+        """Learn a row maker from the training examples."""
 
     def open(self, folder: Path) -> RowMaker:
-        """What `RowMaker.save` has written. Raises DataError when it is missing or damaged."""
+        """Read the files of `RowMaker.save`. Raises DataError if they are missing or damaged."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeptRows:
-    """A row maker whose fields are all that it knows: it is kept as JSON."""
+    """A row maker that is stored as JSON with its fields."""
 
     kind: ClassVar[str]
 
@@ -106,7 +105,7 @@ class KeptRows:
 
     @classmethod
     def open(cls: type[Kept], folder: Path) -> Kept:
-        """What `save` has written. Raises DataError when it is missing, damaged or of another kind."""
+        """Read the file of `save`. Raises DataError if it is missing, damaged or of another kind."""
         path = folder / ROWS
         try:
             record = parse_json(path.read_bytes())
@@ -117,7 +116,7 @@ class KeptRows:
         except (ValueError, KeyError, TypeError, AttributeError):
             sound = False
         if not sound or record["kind"] != cls.kind:
-            raise DataError(f"{path} is damaged or does not say how {cls.kind} rows are made. Restore it from a copy.")
+            raise DataError(f"{path} is damaged or does not describe {cls.kind} rows. Restore it from a copy.")
         try:
             return build(cls, settings, where=f"{path}:")
         except UsageError as error:

@@ -1,4 +1,4 @@
-"""A row: what a model reads of one example, whatever it was made from."""
+"""A row is the input of a model for one example."""
 
 from dataclasses import dataclass
 
@@ -8,10 +8,10 @@ from jaxtyping import Integer, Shaped
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """Ids or vectors, where they stand, and what joins them.
+    """Ids or vectors, with their places and edges.
 
-    Places have as many axes as what was read: none given means one, in the order of the row, as words and frames of
-    speech stand; patches of a picture have two, row and column; nodes of a graph have an array with no axis at all.
+    Words and frames of speech have the order of the row as their places, which are None. Patches of a picture have two
+    axes, row and column. Nodes of a graph have an array without axes, and edges.
 
     >>> patches = Row(np.zeros((4, 12), np.float32), places=np.indices((2, 2)).reshape(2, -1).T)
     >>> len(patches), patches.places.tolist()
@@ -24,7 +24,7 @@ class Row:
     """Whole numbers for ids; floats of shape (length, width) for vectors."""
     places: Integer[np.ndarray, "length axes"] | None = None
     edges: Integer[np.ndarray, "2 edges"] | None = None
-    """Sources above targets, numbers of values; None where nothing is joined."""
+    """A row of sources above a row of targets, as indices of values; None for rows without edges."""
 
     def __post_init__(self) -> None:
         if self.places is not None and len(self.places) != len(self):
@@ -38,5 +38,5 @@ class Row:
 
     @staticmethod
     def flat(numbers: Integer[np.ndarray, "_ _"]) -> Integer[np.ndarray, " _"]:
-        """Places or edges as the ids that a store and a batch carry them as."""
+        """Places or edges as one list of whole numbers, for a store or a batch."""
         return np.ascontiguousarray(numbers).reshape(-1)

@@ -1,4 +1,4 @@
-"""Rows in memory-mapped files: written as a stream, read without loading, so a corpus need not fit in RAM.
+"""Stores rows in memory-mapped files, which are written as a stream, so that a corpus need not fit in memory.
 
 A store is a folder: the values of all rows one after the other (`tokens.bin`: ids of 16 or 32 bits; `features.bin`:
 vectors of one width, floats of 16 or 32 bits; little endian), `offsets.bin` (where each row begins, 64 bits, one more
@@ -28,12 +28,12 @@ Store = TypeVar("Store", bound="RowStore")
 Writer = TypeVar("Writer", bound="RowWriter")
 _OFFSETS = "offsets.bin"
 _CHUNK = 1 << 20
-_AGAIN = "Prepare the data anew."
+_AGAIN = "Prepare the data again."
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Index:
-    """What `index.json` holds, whatever the rows are made of."""
+    """The content of `index.json` for all kinds of rows."""
 
     format: str
     rows: int
@@ -41,9 +41,9 @@ class _Index:
 
     def __post_init__(self) -> None:
         if min(value for value in vars(self).values() if isinstance(value, int)) < 0:
-            raise ValueError("a store has no fewer than 0 of anything")
+            raise ValueError("counts in a store cannot be negative")
         if len(self.sha256) != 2 or _OFFSETS not in self.sha256:
-            raise ValueError("sha256 must be those of the values and of the offsets")
+            raise ValueError("sha256 must contain the digests of the values and of the offsets")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,13 +63,13 @@ class _FeatureIndex(_Index):
 class RowStore(ABC):
     """A sequence of rows on disk.
 
-    `store[i]` is a read-only view into the file; `lengths` are the rows' numbers of values.
+    `store[i]` is a read-only view into the file; `lengths` are the numbers of values in the rows.
     """
 
     format: ClassVar[str]
-    """What `index.json` calls it."""
+    """The name of this kind of store in `index.json`."""
     kind: ClassVar[str]
-    """What messages call it."""
+    """The name of this kind of store in messages."""
     file: ClassVar[str]
     index: ClassVar[type[_Index]]
 
@@ -78,16 +78,16 @@ class RowStore(ABC):
         self._values = _map(folder / self.file, np.dtype(index["dtype"]), self._shape(index))
         self._offsets = _map(folder / _OFFSETS, np.dtype("<i8"), (index["rows"] + 1,))
         if self._offsets[0] != 0 or self._offsets[-1] != len(self._values) or (len(self) and self.lengths.min() < 0):
-            raise DataError(f"{folder / _OFFSETS} has changed: it does not say where rows begin. {_AGAIN}")
+            raise DataError(f"{folder / _OFFSETS} has changed: it does not contain the beginnings of rows. {_AGAIN}")
 
     @staticmethod
     @abstractmethod
     def _shape(index: Mapping[str, Any]) -> tuple[int, ...]:
-        """That of the values of all rows together."""
+        """The shape of the values of all rows together."""
 
     @classmethod
     def open(cls: type[Store], folder: Path | str) -> Store:
-        """Maps the files into memory. Raises DataError when one is missing or has another size than was written."""
+        """Map the files into memory. Raises DataError if a file is missing or its size has changed."""
         folder = Path(folder)
         path = folder / "index.json"
         try:
@@ -95,7 +95,7 @@ class RowStore(ABC):
             digest = index.pop("digest")
         except FileNotFoundError:
             raise DataError(
-                f"{folder} is not a {cls.kind}: it has no index.json. Run the training command anew."
+                f"{folder} is not a {cls.kind}: it has no index.json. Run the training command again."
             ) from None
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise DataError(f"{path} is damaged. {_AGAIN}") from None
@@ -112,7 +112,7 @@ class RowStore(ABC):
         return cls(folder, index)
 
     def verify(self) -> None:
-        """Reads everything. Raises DataError when a file differs from what was written."""
+        """Read all files. Raises DataError if one has changed since it was written."""
         for name in (self.file, _OFFSETS):
             if file_digest(self.folder / name) != self._index["sha256"].get(name):
                 raise DataError(f"{self.folder / name} has changed since it was written: its SHA-256 differs. {_AGAIN}")
@@ -139,7 +139,7 @@ class RowStore(ABC):
 
 
 class TokenStore(RowStore):
-    """Rows of ids: of tokens, labels, lines, and of whatever else is counted."""
+    """Rows of ids: tokens, labels, line numbers and other whole numbers."""
 
     format, kind, file, index = "foveate token store 1", "token store", "tokens.bin", _TokenIndex
 
@@ -156,7 +156,7 @@ class TokenStore(RowStore):
     def write(
         cls, folder: Path | str, rows: Iterable[Sequence[int]], tokeniser_digest: str, *, vocab_size: int | None = None
     ) -> "TokenStore":
-        """Writes rows as they come and opens the store. Vocabularies up to 65,536 take two bytes an id, others four."""
+        """Write rows and open the store. An id needs two bytes in vocabularies of up to 65,536, else four."""
         with cls.writer(folder, tokeniser_digest, vocab_size=vocab_size) as writer:
             for row in rows:
                 writer.append(row)
@@ -165,14 +165,14 @@ class TokenStore(RowStore):
     @staticmethod
     @contextlib.contextmanager
     def writer(folder: Path | str, tokeniser_digest: str, *, vocab_size: int | None = None) -> Iterator["TokenWriter"]:
-        """Yields what rows are appended to; the store appears, whole, on a clean exit."""
+        """Yield a writer with `append`. The complete store appears on a clean exit."""
         dtype = "<u2" if vocab_size is not None and vocab_size <= 1 << 16 else "<u4"
         with _writing(folder, lambda draft: TokenWriter(draft, dtype), tokeniser=tokeniser_digest) as writer:
             yield writer
 
     def require(self, *, below: int | None = None, shortest: int = 0) -> "TokenStore":
-        """This store. Raises DataError where ids are not below a number, or rows are shorter than that; digests do not
-        tell, since whoever wrote other rows could write them anew.
+        """Return this store. Raises DataError for ids that are not below a number, and for rows that are too short.
+        Digests do not prevent this, because the author of other rows could compute them too.
         """
         self._require_length(shortest)
         for start in range(0, self.num_tokens if below is not None else 0, _CHUNK):
@@ -188,12 +188,12 @@ class TokenStore(RowStore):
 
     @property
     def starts(self) -> np.ndarray:
-        """The first token of each row, where none is empty."""
+        """The first token of each row; rows must not be empty."""
         return self._values[self._offsets[:-1]]
 
 
 class FeatureStore(RowStore):
-    """Rows of vectors of one width: frames of speech, patches of pictures, whatever was measured."""
+    """Rows of vectors of one width: frames of speech, patches of pictures, measurements."""
 
     format, kind, file, index = "foveate feature store 1", "feature store", "features.bin", _FeatureIndex
 
@@ -210,18 +210,18 @@ class FeatureStore(RowStore):
     def writer(
         folder: Path | str, width: int, *, dtype: Literal["float16", "float32"] = "float32"
     ) -> Iterator["FeatureWriter"]:
-        """Yields what rows are appended to; the store appears, whole, on a clean exit."""
+        """Yield a writer with `append`. The complete store appears on a clean exit."""
         form = "<f2" if dtype == "float16" else "<f4"
         with _writing(folder, lambda draft: FeatureWriter(draft, form, width), width=width) as writer:
             yield writer
 
     def require(self, *, width: int, shortest: int = 0) -> "FeatureStore":
-        """This store. Raises DataError where vectors have another width or a number that is not finite, or rows are
-        shorter than that.
+        """Return this store. Raises DataError for vectors of another width, numbers that are not finite, and rows that
+        are too short.
         """
         self._require_length(shortest)
         if self.width != width:
-            raise DataError(f"{self.folder} has vectors of {self.width} numbers, and {width} are needed. {_AGAIN}")
+            raise DataError(f"{self.folder} has vectors of {self.width} numbers, but {width} are needed. {_AGAIN}")
         step = max(_CHUNK // max(width, 1), 1)
         for start in range(0, len(self._values), step):
             if not np.isfinite(self._values[start : start + step]).all():
@@ -230,12 +230,12 @@ class FeatureStore(RowStore):
 
 
 def open_rows(folder: Path | str) -> TokenStore | FeatureStore:
-    """The store of a folder, whatever its rows hold. Raises DataError as `RowStore.open` does."""
+    """Open a store of either kind. Raises DataError like `RowStore.open`."""
     return FeatureStore.open(folder) if (Path(folder) / FeatureStore.file).exists() else TokenStore.open(folder)
 
 
 class RowWriter(ABC):
-    """Appends rows to the files of a store that is being written, keeping one chunk in memory."""
+    """Appends rows to the files of a new store, with one chunk in memory."""
 
     format: ClassVar[str]
     file: ClassVar[str]
@@ -251,14 +251,14 @@ class RowWriter(ABC):
 
     @abstractmethod
     def _chunk(self) -> np.ndarray:
-        """The values that are still in memory, as they are written, which are then forgotten."""
+        """Return the values in memory in their file format, and clear them."""
 
     @abstractmethod
     def _counts(self) -> dict[str, int]:
-        """What the index says of the values."""
+        """The entries of the index that describe the values."""
 
     def finish(self) -> dict[str, Any]:
-        """Writes what is left and returns the index."""
+        """Write the rest and return the index."""
         self._drain()
         digests = {name: digest.hexdigest() for name, digest in self._digests.items()}
         counts = {"rows": self.num_rows, **self._counts()}
@@ -310,7 +310,7 @@ class TokenWriter(RowWriter):
 
 
 class FeatureWriter(RowWriter):
-    """Appends rows of vectors. Raises DataError for another width, and for numbers that the store cannot hold."""
+    """Appends rows of vectors. Raises DataError for another width, and for numbers outside the dtype."""
 
     format, file = FeatureStore.format, FeatureStore.file
 
@@ -322,7 +322,9 @@ class FeatureWriter(RowWriter):
 
     def append(self, row: Float[np.ndarray, "length width"]) -> None:
         if row.ndim != 2 or row.shape[1] != self.width:
-            raise DataError(f"A row has the shape {row.shape}, but vectors of {self.width} numbers are stored here.")
+            raise DataError(
+                f"A row has the shape {row.shape}, but this store contains vectors of {self.width} numbers."
+            )
         with np.errstate(over="ignore"):
             stored = row.astype(self._dtype)
         if not np.isfinite(stored).all():
@@ -344,7 +346,7 @@ class FeatureWriter(RowWriter):
 
 @contextlib.contextmanager
 def _writing(folder: Path | str, make: Callable[[Path], Writer], **more: Any) -> Iterator[Writer]:
-    """A writer in a folder that appears whole, with its index, or not at all."""
+    """A writer in a folder that is written completely, with its index, or not at all."""
     with draft_folder(Path(folder)) as draft:
         writer = make(draft)
         try:
@@ -357,7 +359,7 @@ def _writing(folder: Path | str, make: Callable[[Path], Writer], **more: Any) ->
 
 
 def _map(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
-    """A file as a read-only array. Raises DataError when it has another size."""
+    """A file as a read-only array. Raises DataError if its size has changed."""
     try:
         size = path.stat().st_size
     except OSError:

@@ -1,4 +1,4 @@
-"""Lines of text from files, and pairs of lines: UTF-8 in Unicode normal form C, every fault with its place."""
+"""Reads lines and pairs of lines from UTF-8 files, in Unicode normal form C. Errors name the file and line."""
 
 import contextlib
 import gzip
@@ -19,11 +19,11 @@ from foveate.suggestion import missing_file
 STDIN = "standard input"
 _CELL = 60
 MAX_LINE_BYTES = 1 << 24
-"""A longer line is not a sentence: the file is of another kind, or a decompression bomb."""
+"""The limit on the length of a line. A file with longer lines is not text, or a decompression bomb."""
 
 
 class Pair(NamedTuple):
-    """A source text, its target text, and the number of the line they stand on, from 1."""
+    """A source text, its target text, and their line number, counted from 1."""
 
     line: int
     source: str
@@ -46,13 +46,13 @@ def normalise(text: str, where: str = "") -> str:
         place = f"{where}: character" if where else "Character"
         raise DataError(
             f"{place} {error.start + 1} of the text is half a character (the lone surrogate "
-            f"U+{ord(text[error.start]):04X}). The text was cut or decoded wrongly: decode it anew as UTF-8."
+            f"U+{ord(text[error.start]):04X}). The text was cut or decoded wrongly: decode it again as UTF-8."
         ) from None
     return unicodedata.normalize("NFC", text)
 
 
 def require_texts(texts: object, *, lists: bool = False) -> None:
-    """Raises TypeError unless this is a text or a list of them; with `lists`, a text may be a list of words."""
+    """Raise TypeError unless this is a text or a list of texts; with `lists`, a text may be a list of words."""
     if isinstance(texts, str):
         return
     listed = hasattr(texts, "__getitem__") and hasattr(texts, "__len__") and not isinstance(texts, Mapping | bytes)
@@ -66,17 +66,18 @@ def require_texts(texts: object, *, lists: bool = False) -> None:
 
 
 def read_lines(path: Path | str) -> Iterator[str]:
-    """The lines of a UTF-8 file in normal form C, without their ends; `.gz`, `.xz` are unpacked, "-" is standard input.
+    """The lines of a UTF-8 file in normal form C, without line ends. `.gz` and `.xz` files are unpacked; "-" is
+    standard input.
 
     Lines end with \\n or \\r\\n only, so that the line numbers are those of every editor. A byte order mark is skipped.
 
-    Raises DataError when the file is missing, damaged, not UTF-8 or not text.
+    Raises DataError if the file is missing, damaged, not UTF-8 or not text.
     """
     name = STDIN if str(path) == "-" else str(path)
     offset = 0
     with _open(path) as file:
         try:
-            # Not plain iteration: with a limit, memory stays bounded whatever the file is.
+            # Not plain iteration: the limit bounds the memory for any file.
             raws = iter(lambda: file.readline(MAX_LINE_BYTES + 1), b"")
             for number, raw in enumerate(raws, start=1):
                 if len(raw) > MAX_LINE_BYTES:
@@ -84,7 +85,7 @@ def read_lines(path: Path | str) -> Iterator[str]:
                 yield _line(raw, name, number, offset)
                 offset += len(raw)
         except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
-            raise DataError(f"{name} cannot be unpacked: {error}. Fetch or compress the file anew.") from None
+            raise DataError(f"{name} cannot be unpacked: {error}. Fetch or compress the file again.") from None
 
 
 def read_pairs(
@@ -96,11 +97,11 @@ def read_pairs(
 ) -> Iterator[Pair]:
     """Pairs of lines: line by line from two files, or from two columns (counted from 0) of one tab-separated file.
 
-    Without `columns` the file must have two of them, beside the one that holds something else, if there is one: which
-    columns of a larger table are meant is for the user to say.
+    Without `columns` the file must have two columns in addition to the column `beside`, which contains something else.
+    The user has to choose columns of a larger table.
 
-    Raises DataError when the files have different numbers of lines, a line lacks a column, or a table has more columns
-    than were chosen from; UsageError for columns below 0.
+    Raises DataError if the files have different numbers of lines, a line lacks a column, or a table has more columns
+    and none are chosen; UsageError for columns below 0.
     """
     if target is None:
         return read_columns(source, columns, beside=beside)
@@ -125,7 +126,7 @@ def _side_by_side(source: Path | str, target: Path | str) -> Iterator[Pair]:
     if num_sources != num_targets:
         raise DataError(
             f"{source} has {num_sources:,} lines but {target} has {num_targets:,}. Line n of one must be the "
-            "partner of line n of the other: find the line that is missing or too many."
+            "partner of line n of the other: find the missing or additional line."
         )
 
 
@@ -137,13 +138,13 @@ def read_columns(
 ) -> Iterator[Pair]:
     """Two columns of a tab-separated file."""
     chosen, only = columns or free_columns(beside), None if columns else ("source", "target")
-    otherwise = "give two files if source and target are apart"
+    otherwise = "give two files if source and target are in separate files"
     cells = read_cells(path, chosen, otherwise=otherwise, only=only, beside=beside)
     return (Pair(line, *both) for line, both in cells)
 
 
 def free_columns(beside: int | None = None) -> tuple[int, int]:
-    """The first two columns that hold nothing else.
+    """The first two columns except `beside`.
 
     >>> free_columns(), free_columns(beside=1)
     ((0, 1), (0, 2))
@@ -160,10 +161,10 @@ def read_cells(
     only: tuple[str, str] | None = None,
     beside: int | None = None,
 ) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """The cells of any columns, and the number of their line; those of an empty line are empty.
+    """The cells of some columns, with their line number. The cells of an empty line are empty.
 
-    `only` names what the first two columns are, and says that there are no others except the one `beside`: a table with
-    more raises DataError, which shows its columns.
+    `only` names the first two columns and allows no others except the column `beside`: a table with more columns raises
+    DataError, which shows them.
     """
     if min(columns) < 0:
         raise UsageError(f"columns = {list(columns)}: columns are counted from 0, the leftmost.")
@@ -177,7 +178,7 @@ def read_cells(
         elif line.strip():
             width = "1 column" if len(cells) == 1 else f"{len(cells)} columns"
             raise DataError(
-                f"{path}:{number}: the line has {width} but column {needed - 1} (counted from 0) is asked for. "
+                f"{path}:{number}: the line has {width} but column {needed - 1} (counted from 0) is required. "
                 f"Columns have a tab between them; {otherwise}."
             )
         else:
@@ -185,7 +186,7 @@ def read_cells(
 
 
 def require_only(where: str, cells: Sequence[str], count: int, names: tuple[str, str]) -> None:
-    """Raises DataError, with a picture of the columns, for a line with more than `count` cells that hold anything."""
+    """Raise DataError, which shows the columns, for a line with more than `count` cells that are not empty."""
     if len(cells) > count and any(cell.strip() for cell in cells[count:]):
         shown = "\n".join(f"  {number}: {short(cell)}" for number, cell in enumerate(cells))
         raise DataError(
@@ -195,7 +196,7 @@ def require_only(where: str, cells: Sequence[str], count: int, names: tuple[str,
 
 
 def columns_there(path: Path | str, chosen: tuple[int, int] | None) -> tuple[int, int] | None:
-    """The columns that another table was read by, where this one has them; None where it is for this one to say."""
+    """The columns of another table, if this table has them; otherwise None."""
     if chosen is None or str(path) == "-" or not Path(path).is_file():
         return chosen
     first = next((line for line in read_lines(path) if line.strip()), "")
@@ -203,7 +204,7 @@ def columns_there(path: Path | str, chosen: tuple[int, int] | None) -> tuple[int
 
 
 def require_lasting(*paths: Path | str | None) -> None:
-    """Raises UsageError for a pipe or a device: training reads its data several times."""
+    """Raise UsageError for a pipe or a device, because training reads its data several times."""
     for path in paths:
         if str(path) == "-" or (path is not None and Path(path).exists() and not Path(path).is_file()):
             kind = "standard input" if str(path) == "-" else "a folder" if Path(str(path)).is_dir() else "a pipe"
@@ -211,13 +212,13 @@ def require_lasting(*paths: Path | str | None) -> None:
 
 
 def short(cell: str) -> str:
-    """A cell as a message shows it."""
+    """A cell, abbreviated for messages."""
     return repr(cell if len(cell) <= _CELL else f"{cell[: _CELL - 1]}…")
 
 
 def _open(path: Path | str) -> contextlib.AbstractContextManager[BinaryIO]:
     if str(path) == "-":
-        return contextlib.nullcontext(sys.stdin.buffer)  # not ours to close
+        return contextlib.nullcontext(sys.stdin.buffer)  # standard input stays open
     path = Path(path)
     try:
         if path.suffix == ".gz":
@@ -250,7 +251,7 @@ def _convert(name: str, encoding: str) -> str:
     unpack = {".gz": "gzip -dc", ".xz": "xz -dc"}.get(Path(name).suffix)
     command = f"iconv -f {encoding} -t UTF-8"
     if name == STDIN:
-        return f"If it is {encoding}, convert it on its way: … | {command} | foveate …"
+        return f"If it is {encoding}, convert it in the pipe: … | {command} | foveate …"
     path = shlex.quote(name)
     command = f"{unpack} {path} | {command}" if unpack else f"{command} {path}"
     return f"If it is {encoding}, convert it: {command} > converted.txt"

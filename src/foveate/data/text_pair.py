@@ -1,4 +1,4 @@
-"""One text or two on a line, joined as BERT reads them: [begin] A [end] B [end], told apart by segments."""
+"""Joins one or two texts of a line in the format of BERT: [begin] A [end] B [end], with segments."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -16,16 +16,16 @@ _PLACE = ("first", "second")
 
 
 class Segmented(NamedTuple):
-    """The texts of a line: none of an empty one, one, or the two of a pair."""
+    """The texts of a line: none, one, or the two of a pair."""
 
     line: int
     texts: tuple[str, ...]
 
 
 def segments(ids: Int[Tensor, "batch length"], *, kinds: int = 2, end: int = EOS) -> Int[Tensor, "batch length"]:
-    """Which text of its pair each token belongs to: 0 up to the first end, and with it, 1 from there on.
+    """The segment of each token: 0 up to and including the first end, then 1.
 
-    They follow from the tokens, so that nothing has to be kept beside them. Of a model with one kind all are 0.
+    Segments follow from the tokens and are therefore not stored. For a model with one kind, all are 0.
 
     >>> import torch
     >>> segments(torch.tensor([[1, 7, 8, 2, 9, 2], [1, 7, 2, 0, 0, 0]])).tolist()
@@ -36,7 +36,7 @@ def segments(ids: Int[Tensor, "batch length"], *, kinds: int = 2, end: int = EOS
 
 
 def joined(texts: Sequence[str], tokeniser: Tokeniser) -> list[int]:
-    """Tokens of texts, each with its end; none where no text has any.
+    """The tokens of texts, each with an end; none if all texts are empty.
 
     >>> from foveate.data.tokeniser import CharacterTokeniser
     >>> joined(["ab", "a"], CharacterTokeniser.train(["ab"]))
@@ -52,7 +52,7 @@ def split(text: str, *, where: str = "The text", needed: bool = False) -> tuple[
     >>> split("Where is it?\\tOn the table.")
     ('Where is it?', 'On the table.')
 
-    Raises DataError where there are more, or one of two is empty.
+    Raises DataError for more than two texts, and if one of two is empty.
     """
     texts = tuple(text.split(TAB))
     if len(texts) > 2 or (needed and len(texts) < 2):
@@ -77,12 +77,14 @@ def segmented(number: int, line: str, columns: tuple[int, int], path: str) -> Se
 
 
 def read_segmented(path: str, columns: tuple[int, int]) -> Iterator[Segmented]:
-    """The lines of a file, each a pair or one text. Raises DataError as `segmented` does, with file and line."""
+    """The lines of a file, each a pair or one text. Raises DataError like `segmented`, with file and line."""
     return (segmented(number, line, columns, path) for number, line in enumerate(read_lines(path), start=1))
 
 
 class SegmentedRows:
-    """Rows of a store: an end, as every stream begins, then the tokens of each line. Long lines are left out whole."""
+    """Rows of a store: an end, like the beginning of every stream, then the tokens of each line. Long lines are left
+    out completely.
+    """
 
     def __init__(self, most: int) -> None:
         self.most, self.left_out = most, LeftOut()

@@ -1,4 +1,4 @@
-"""Sentences as words, with the spelling of every different word: what a tagger reads."""
+"""The input of a tagger: sentences as words, with the spelling of every different word."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ from foveate.data.tokeniser import BOS, EOS, UNKNOWN, Tokeniser, WordTokeniser
 
 @dataclass(frozen=True, eq=False)
 class WordBatch:
-    """Sentences whose words are forms, each different form once: characters are then read once a form.
+    """Sentences whose words are indices of forms, so that the characters of each form are read once.
 
-    `words.ids` are numbers of forms in this batch; `forms` are the forms' ids in the vocabulary; `spellings` are their
-    characters between begin and end.
+    `words.ids` are indices of forms in this batch; `forms` are the ids of the forms in the vocabulary; `spellings` are
+    their characters between begin and end.
     """
 
     words: Batch
     forms: Int[Tensor, " forms"]
     spellings: Batch
     labels: Int[Tensor, " tokens"] | None = None
-    """Sentence after sentence, without padding."""
+    """The labels of all sentences, without padding."""
     examples: tuple[int, ...] = ()
 
     @classmethod
@@ -36,7 +36,9 @@ class WordBatch:
         labels: Sequence[np.ndarray] | None = None,
         examples: tuple[int, ...] = (),
     ) -> "WordBatch":
-        """Sentences of numbers of forms; a form's row is its id in the vocabulary, then its characters."""
+        """Make a batch of sentences of form numbers. The row of a form is its id in the vocabulary, then its
+        characters.
+        """
         used, places = np.unique(np.concatenate(sentences), return_inverse=True)
         ends = np.cumsum([len(sentence) for sentence in sentences])[:-1]
         rows = [np.asarray(forms[form], dtype=np.int64) for form in used.tolist()]
@@ -50,7 +52,7 @@ class WordBatch:
         )
 
     def pieces(self) -> tuple[Batch, Int[Tensor, " words"]]:
-        """Sentences spelled out between begin and end, and where each word begins among all of their tokens.
+        """The spellings of sentences between begin and end, and the index of each word's first token among all tokens.
 
         >>> forms = [[3, 1, 7, 8, 2], [4, 1, 9, 2]]  # two words: of two pieces, and of one
         >>> text, first = WordBatch.of([np.array([0, 1, 0]), np.array([1])], forms).pieces()
@@ -70,7 +72,7 @@ class WordBatch:
 
 
 def form_row(word: str, words: WordTokeniser, spelling: Tokeniser, before: str = "") -> list[int]:
-    """A form: its id in the vocabulary, and its characters or pieces, `before` among them, between begin and end.
+    """The row of a form: its id in the vocabulary, then begin, `before`, its characters or pieces, and end.
 
     >>> from foveate.data.tokeniser import CharacterTokeniser
     >>> words, characters = WordTokeniser.train(["a saw"]), CharacterTokeniser.train(["a saw"])
@@ -82,7 +84,7 @@ def form_row(word: str, words: WordTokeniser, spelling: Tokeniser, before: str =
 
 
 def space_before(tokeniser: Tokeniser) -> str:
-    """What a word needs before it to be read as within a text: nothing where pieces say that a word begins.
+    """The text before a word that gives it the pieces that it has within a text; empty if pieces mark word beginnings.
 
     >>> from foveate.data.tokeniser import ByteTokeniser
     >>> space_before(ByteTokeniser()), space_before(WordTokeniser.train(["a saw"]))

@@ -1,7 +1,7 @@
-"""What this machine is good at: switches of torch, which are in force, and how they are chosen.
+"""Switches of torch that make it faster on this machine, and the choice between them.
 
-`tune()` takes those that `foveate doctor --calibrate` measured on this machine and kept; otherwise rules decide by what
-the processor says of itself. No command measures at its start.
+`tune()` uses the switches that `foveate doctor --calibrate` has measured and stored; otherwise rules choose them by the
+processor. No command measures when it starts.
 """
 
 from foveate.machine.file import keep, kept, own_file
@@ -29,6 +29,6 @@ __all__ = [
 
 
 def tune() -> Tuning:
-    """Put the switches in force that suit this machine, within milliseconds, and return them."""
+    """Apply the switches for this machine, within milliseconds, and return them."""
     use(kept() or by_rules())
     return current()

@@ -13,20 +13,20 @@ from foveate import native
 from foveate.machine.switch import Tuning
 
 VERSION = 2
-"""Raised when a switch means something else: what was kept before is then not used."""
+"""Increased when the meaning of a switch changes, so that older files are ignored."""
 
 
 def own_file() -> Path:
-    """Where this machine's switches lie: another torch, thread count, processor or GPU has others."""
+    """The file with the switches for this processor, GPU, version of torch and number of threads."""
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
     identity = f"{native.processor()}{gpu}\n{torch.__version__}\n{torch.get_num_threads()}\n{native.in_use()}"
     return _folder() / f"tuning-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"
 
 
 def keep(tuning: Tuning) -> Path:
-    """Keep the switches for this machine; returns the file."""
+    """Store the switches for this machine; return the file."""
     file = own_file()
-    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)  # compiled kernels, which lie there too, ask for it
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)  # required by the compiled kernels in this folder
     partial = file.with_suffix(f".{os.getpid()}")
     header = {"version": VERSION, "torch": torch.__version__, "threads": torch.get_num_threads()}
     partial.write_text(json.dumps({**header, **asdict(tuning)}) + "\n", encoding="utf-8")
@@ -35,9 +35,9 @@ def keep(tuning: Tuning) -> Path:
 
 
 def kept() -> Tuning | None:
-    """The switches that were kept for this machine; None where there are none, or a file that cannot be read."""
+    """The stored switches for this machine; None without a readable file."""
     if not any(_folder().glob("tuning-*.json")):
-        return None  # without asking which compiler there is
+        return None  # without starting the compiler
     try:
         content = json.loads(own_file().read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

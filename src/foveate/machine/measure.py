@@ -1,4 +1,4 @@
-"""What the switches gain on this machine, measured: for `foveate doctor --calibrate` only, not while a user waits."""
+"""Measures the gains of the switches on this machine, for `foveate doctor --calibrate` only."""
 
 import time
 from collections.abc import Callable
@@ -10,13 +10,13 @@ from foveate.machine.switch import Tuning, current, use
 
 ROUNDS = 15
 RACES = 5
-"""At most, among all switches."""
+"""The maximum number of races for all switches."""
 
 
 def measured(patience: float = 0.0) -> Tuning:
-    """Measure the switches on this machine (about two seconds, or `patience`), put the gains in force, and return them.
+    """Measure the switches on this machine (about two seconds, or `patience`), apply those that gain, and return them.
 
-    A longer measurement is less likely to be misled by what else the machine does.
+    A longer measurement is less affected by other programs on the machine.
     """
     use(Tuning(allocator=True))
     use(replace(current(), onednn_matmul=_onednn_gains(patience / RACES)))
@@ -26,7 +26,7 @@ def measured(patience: float = 0.0) -> Tuning:
 
 
 def _denormals_are_slow(patience: float) -> bool:
-    """Whether numbers too small for float32's whole precision take at least 1.5 times as long, and can be made zero."""
+    """Whether denormal numbers take at least 1.5 times as long, and can be made zero."""
     few = 2**14  # too few for a second thread
     normal, denormal = torch.full((few,), 1.0), torch.full((few,), 1e-39)
     normal_seconds, denormal_seconds = race(lambda: normal * 0.5, lambda: denormal * 0.5, patience=patience)
@@ -34,8 +34,8 @@ def _denormals_are_slow(patience: float) -> bool:
 
 
 def onednn_is_exact() -> bool:
-    """Whether products that oneDNN makes are as exact as torch's own. Where processors multiply in bfloat16 by
-    themselves (AMX), they are not: the switch has the name of that number type.
+    """Whether products of oneDNN are as exact as those of torch. They are not on processors with instructions for
+    bfloat16 (AMX), because the switch then selects this type.
     """
     if not torch.backends.mkldnn.is_available():
         return False
@@ -72,9 +72,9 @@ def _through_onednn(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 @torch.inference_mode()
 def _packed_rows(patience: float) -> int:
-    """The least number of rows from which products with packed weights are faster and as exact; 0 if there is none.
+    """The smallest number of rows from which products with packed weights are faster and as exact; 0 without one.
 
-    Several weights in turn, because decoding streams all weights of a model through the cache at every step.
+    Several weights are used in turn, because decoding streams all weights of a model through the cache at every step.
     """
     if not torch.backends.mkldnn.is_available():
         return 0
@@ -99,13 +99,13 @@ def _packed_rows(patience: float) -> int:
 
 
 def race(*works: Callable[[], object], patience: float = 0.0) -> list[float]:
-    """The fastest run of each in seconds, over 15 rounds, or more in so many seconds. They take turns, so that a busy
-    moment of the machine hits all alike; on one thread its own time counts, not what others take of the core.
+    """The fastest run of each function in seconds, over at least 15 rounds and `patience` seconds. The functions take
+    turns, so that a busy moment of the machine affects all equally; on one thread, the CPU time is measured.
     """
     clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
     fastest = [float("inf")] * len(works)
     for work in works:
-        work()  # warms up
+        work()  # warm-up
     rounds, begun = 0, time.monotonic()
     while rounds < ROUNDS or time.monotonic() - begun < patience:
         for index, work in enumerate(works):

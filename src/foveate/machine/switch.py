@@ -1,11 +1,11 @@
-"""The switches: what each turns on, and which are in force.
+"""The switches and their current values.
 
 1. oneDNN for float32 matrix products. Some CPUs run torch's default BLAS at a third of their speed. The switch that
    routes products to oneDNN is named after bfloat16, so it is kept only if float32 accuracy is kept, by test.
-2. An allocator policy (glibc): large tensors stop being returned to the system and page-faulted anew.
-3. Weights in oneDNN's own layout for inference, where the default BLAS is slow at a few dozen rows.
-4. Numbers below 1e-38 (denormal ones) become zero, where the processor is slow at them. Weights far below a row's
-   largest, as unscaled scores and ALiBi make, and their gradients are full of them.
+2. An allocator policy (glibc): large tensors stop being returned to the system and page-faulted again.
+3. Weights in oneDNN's own layout for inference, if the default BLAS is slow at a few dozen rows.
+4. Numbers below 1e-38 (denormal ones) become zero, if the processor is slow with them. They are frequent among weights
+   far below a row's largest, as with unscaled scores and ALiBi, and among the gradients of such weights.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ import torch
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """Which switches are on. The default is torch as it comes."""
+    """The values of the switches. The default is an unchanged torch."""
 
     onednn_matmul: bool = False
     allocator: bool = False
@@ -46,12 +46,12 @@ _MATMUL = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
 
 
 def current() -> Tuning:
-    """The switches in force."""
+    """The current switches."""
     return _current
 
 
 def use(tuning: Tuning) -> Tuning:
-    """Put switches in force; returns those that were. The allocator policy cannot be taken back in a process."""
+    """Apply switches; return the former ones. The allocator policy cannot be undone within a process."""
     global _current, _within_small
     before, _within_small = _current, False
     _MATMUL.fp32_precision = "bf16" if tuning.onednn_matmul else "none"
@@ -64,7 +64,7 @@ def use(tuning: Tuning) -> Tuning:
 
 
 def small_products(multiply_adds: float = 0.0) -> AbstractContextManager[None]:
-    """Inside, float32 products go where calls of so many multiply-adds are fast. Nothing but time depends on it."""
+    """Use the faster library for float32 products of this size within the context. Results are the same."""
     return _Small() if _current.onednn_matmul and multiply_adds < WORTH_ONEDNN else _AS_IT_IS
 
 
@@ -72,7 +72,7 @@ _AS_IT_IS = nullcontext()
 
 
 class _Small:
-    """Without oneDNN. A class that asks nothing of torch: a question takes a part of the time that this saves."""
+    """Turns oneDNN off. This class does not read the setting from torch, which would cost part of the saved time."""
 
     def __enter__(self) -> None:
         global _within_small
@@ -89,26 +89,26 @@ class _Small:
 
 
 def keep_pages() -> bool:
-    """mallopt(3): no mmap for large blocks, no trimming. True where the C library is glibc and took it."""
+    """mallopt(3): no mmap for large blocks, no trimming. Returns True if the C library is glibc and accepts this."""
     if not has_glibc():
         return False
     trim_threshold, top_pad, mmap_max = -1, -2, -4
     libc = ctypes.CDLL(None)
     settings = ((mmap_max, 0), (trim_threshold, 2**31 - 1), (top_pad, 256 * 2**20))
-    taken = [libc.mallopt(name, value) == 1 for name, value in settings]
-    return all(taken)
+    accepted = [libc.mallopt(name, value) == 1 for name, value in settings]
+    return all(accepted)
 
 
 def has_glibc() -> bool:
     """Whether the C library of this process is glibc."""
     try:
         return (os.confstr("CS_GNU_LIBC_VERSION") or "").startswith("glibc")
-    except (AttributeError, OSError, ValueError):  # other systems do not know the name, or the function
+    except (AttributeError, OSError, ValueError):  # other systems lack the name or the function
         return False
 
 
 def _flush_denormals(on: bool) -> None:
-    """For this thread and all of torch's: each has a register of its own, and those to come copy that of this one."""
+    """Set the mode in this thread and in all of torch's, because each has its own register; new threads copy it."""
 
     @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
     def flush(_: int | None) -> None:

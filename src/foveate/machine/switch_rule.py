@@ -1,7 +1,7 @@
-"""Which switches suit a processor of this kind: rules, each with its reason, and nothing measured.
+"""Rules that choose the switches for a kind of processor, each with its reason, without measuring.
 
-The figures behind them are in `docs/log.md`. Where a rule is wrong about a machine, `foveate doctor --calibrate`
-measures its switches and keeps them.
+Their measurements are in `docs/log.md`. If a rule is wrong for a machine, `foveate doctor --calibrate` measures its
+switches and stores them.
 """
 
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ UNKNOWN = "nobody has measured a gain on processors of this kind"
 
 @dataclass(frozen=True, kw_only=True)
 class Processor:
-    """What a processor says of itself; empty where the system does not tell."""
+    """The properties of a processor; empty if the system does not provide them."""
 
     vendor: str = ""
     flags: frozenset[str] = frozenset()
 
     @classmethod
     def here(cls) -> "Processor":
-        """That of this machine."""
+        """The processor of this machine."""
         try:
             text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
         except OSError:
@@ -40,7 +40,7 @@ class Processor:
 
 @dataclass(frozen=True)
 class Choice:
-    """What a switch is set to, and why."""
+    """The value of a switch, and the reason."""
 
     switch: str
     value: bool | int
@@ -48,7 +48,7 @@ class Choice:
 
 
 def choices(processor: Processor | None = None) -> tuple[Choice, ...]:
-    """What the rules set each switch to on a processor, by default this machine's."""
+    """The choices of the rules for a processor, by default that of this machine."""
     processor = processor or Processor.here()
     onednn, intel = torch.backends.mkldnn.is_available(), processor.vendor == "GenuineIntel"
     return (
@@ -69,7 +69,7 @@ def by_rules(processor: Processor | None = None) -> Tuning:
 
 
 def has_slow_products() -> bool:
-    """Whether products of float32 matrices are those of torch's default on a processor that it is not made for."""
+    """Whether float32 products use torch's default library on a processor that it is slow on."""
     return not current().onednn_matmul and _lacks_mkl()
 
 
@@ -101,5 +101,5 @@ def _packed(processor: Processor, onednn: bool) -> Choice:
     if processor.vendor in WITHOUT_MKL and "avx2" in processor.flags:
         return Choice("packed_rows", 1, "oneDNN reads packed weights faster than MKL reads plain ones at every size")
     if processor.vendor == "GenuineIntel" and "avx2" in processor.flags:
-        return Choice("packed_rows", 8, "MKL rearranges plain weights anew in every product of several rows")
+        return Choice("packed_rows", 8, "MKL rearranges plain weights again in every product of several rows")
     return Choice("packed_rows", 0, UNKNOWN)

@@ -31,7 +31,9 @@ class LlamaConfig:
     feedforward_dim: int = 688
     num_layers: int = 4
     max_length: int = 2048
-    """The largest number of positions. Rotary positions have no limit, but predictions get poor beyond the trained ones."""
+    """The largest number of positions. Rotary positions have no limit, but predictions are poor beyond the trained
+    ones.
+    """
     tied: bool = True
     """Whether the embedding is also the output matrix."""
     bias: bool = False

@@ -1,7 +1,7 @@
-"""From what was read to vectors: the only place where text, speech, pictures and graphs differ for a model.
+"""Embeds the input of a model. Only here do models treat text, speech, pictures and graphs differently.
 
-A model is built from an `Input`, a small value that says what the rows of its batches hold and builds the module that
-makes vectors of them. A new kind of input is one more such value: models ask nothing else of it.
+A model is built from an `Input`, a small value that describes the rows of its batches and builds the module that
+embeds them. A new kind of input is another such value, without changes in the models.
 """
 
 from dataclasses import dataclass
@@ -17,26 +17,25 @@ from foveate.nn.position_vector import LearnedPosition
 
 @runtime_checkable
 class Input(Protocol):
-    """What the rows of a model's batches hold."""
+    """Describes the rows of a model's batches."""
 
     @property
     def width(self) -> int | None:
-        """Numbers of a vector; None for ids."""
+        """The number of features of a vector; None for ids."""
 
     @property
     def axes(self) -> int | None:
-        """Axes of the rows' places; None where they stand in the order of the row, 0 for nodes, which edges join."""
+        """The number of axes of places; None if the order of the row is the place, 0 for nodes with edges."""
 
     def build(self, dim: int, *, deviation: float | None = None) -> nn.Module:
-        """What makes vectors of `dim` numbers: a module of the rows' values, side by side without padding or in a
-        padded batch, and, for rows with places, of their places. `deviation` is that of initial weights where they are
-        a table.
+        """A module that computes vectors of `dim` numbers from the values of rows, packed or padded, and from their
+        places if they have any. `deviation` is the standard deviation of initial weights in a table.
         """
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """Ids below `vocab`: each has a vector of its own."""
+    """Ids below `vocab`, each with its own vector."""
 
     vocab: int
     width: ClassVar[None] = None
@@ -51,7 +50,7 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Vectors:
-    """Vectors of `width` numbers, which are projected: frames of speech, nodes of a graph, whatever was measured."""
+    """Vectors of `width` numbers, which are projected: frames of speech, nodes of a graph, measurements."""
 
     width: int
     axes: ClassVar[None] = None
@@ -65,7 +64,7 @@ class Vectors:
 
 @dataclass(frozen=True)
 class Patches:
-    """Squares of a picture, each a vector of `size`² pixels of `channels` numbers, in `grid` rows and columns."""
+    """Square patches of a picture in `grid` rows and columns. A patch is a vector of `size`² · `channels` numbers."""
 
     size: int
     channels: int
@@ -78,7 +77,7 @@ class Patches:
 
     @property
     def width(self) -> int:
-        """Numbers of a patch."""
+        """The number of features of a patch."""
         return self.size**2 * self.channels
 
     def build(self, dim: int, *, deviation: float | None = None) -> "PatchEmbedding":
@@ -97,7 +96,7 @@ class VectorEmbedding(Linear):
 class PatchEmbedding(nn.Module):
     """x_i = W v_i + b + r_{row(i)} + c_{column(i)}
 
-    Dosovitskiy et al. 2021 learn a vector for each place; two tables, one for each axis, have fewer numbers to learn.
+    Dosovitskiy et al. 2021 train a vector for each place. Two tables, one for each axis, have fewer weights.
 
     >>> import torch
     >>> embedding = Patches(size=2, channels=3, grid=(4, 5)).build(8)
@@ -116,13 +115,13 @@ class PatchEmbedding(nn.Module):
 
 
 def input_of(source: int | Input) -> Input:
-    """What an input is where a number stands for tokens: that of different ones."""
+    """The input; a number means tokens with a vocabulary of this size."""
     return Tokens(source) if isinstance(source, int) else source
 
 
 def embed(
     embedding: nn.Module, values: Shaped[Tensor, "*shape"], places: Int[Tensor, "*where axes"] | None
 ) -> Float[Tensor, "*shape_and_dim"]:
-    """The vectors of values; places are handed on where rows have them."""
+    """The vectors of values, and of their places if there are any."""
     vectors: Tensor = embedding(values) if places is None else embedding(values, places)
     return vectors

@@ -84,9 +84,9 @@ def test_rows_of_different_kinds_make_no_batch(rows: list[Any]) -> None:
 
 
 def test_a_batch_of_vectors_has_no_ids_and_one_of_ids_no_vectors() -> None:
-    with pytest.raises(TypeError, match="These rows are vectors of 2 numbers, but ids are asked for"):
+    with pytest.raises(TypeError, match="These rows are vectors of 2 numbers, but this model needs ids"):
         _ = Batch.of([np.ones((3, 2), np.float32)]).ids
-    with pytest.raises(TypeError, match="These rows are ids, but vectors are asked for"):
+    with pytest.raises(TypeError, match="These rows are ids, but this model needs vectors"):
         _ = Batch.of([[1]]).features
 
 

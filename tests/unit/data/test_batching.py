@@ -52,9 +52,7 @@ def test_no_pairs_make_no_plan() -> None:
     nothing = np.array([], dtype=np.int64)
     with pytest.raises(DataError) as caught:
         BatchPlan(nothing, nothing, max_tokens=100, seed=0)
-    assert str(caught.value) == (
-        "There is no pair to make batches of. Look at the report on the lines that were left out."
-    )
+    assert str(caught.value) == ("There are no pairs for batches. See the report on the lines that were left out.")
 
 
 def test_the_same_pairs_do_not_always_meet() -> None:

@@ -127,7 +127,7 @@ def test_another_width_is_refused_with_the_name(tmp_path: Path) -> None:
     (thing,) = VectorRows(mean=(0.0, 0.0), deviation=(1.0, 1.0)).things(str(tmp_path / "one.npy"))
     with pytest.raises(DataError) as caught:
         VectorRows(mean=(0.0, 0.0), deviation=(1.0, 1.0)).row(thing)
-    assert str(caught.value).startswith(f"{tmp_path / 'one.npy'} has vectors of 3 numbers, and 2 are needed")
+    assert str(caught.value).startswith(f"{tmp_path / 'one.npy'} has vectors of 3 numbers, but 2 are needed")
 
 
 def test_what_makes_rows_is_kept_and_damage_to_it_noticed(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_what_makes_rows_is_kept_and_damage_to_it_noticed(tmp_path: Path) -> Non
     text = path.read_text()
     for damaged in (text.replace("0.1", "0.2"), text[:-9], "[]", text.replace("vector", "image")):
         path.write_text(damaged)
-        with pytest.raises(DataError, match=r"is damaged or does not say how vector rows are made"):
+        with pytest.raises(DataError, match=r"is damaged or does not describe vector rows"):
             VectorRows.open(tmp_path)
     path.unlink()
     with pytest.raises(DataError, match="cannot be read"):

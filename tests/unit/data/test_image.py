@@ -157,7 +157,7 @@ def test_patches_have_to_fit(tmp_path: Path) -> None:
 
 
 def test_bad_folders_are_said(tmp_path: Path) -> None:
-    assert "Give a folder that has a folder of pictures for each label" in refusal(tmp_path / "none")
+    assert "Give a folder that contains a folder of pictures for each label" in refusal(tmp_path / "none")
     folder = pictures(tmp_path / "all", a=[random()])
     (folder / "loose.png").write_bytes(png(random()))
     assert f"{folder / 'loose.png'} is not in a folder that names its label" in refusal(folder)

@@ -36,7 +36,7 @@ def test_other_columns(tmp_path: Path) -> None:
         ("/N\n", ":1: '/N' has no tag"),
         ("a\tD\nsaw\n", ":2: 'saw' has nothing in column 1 (counted from 0). Write word, tab, tag."),
         ("a\tD\n\tN\n", ":2: 'N' has nothing in column 0"),
-        ("New York\tLOC\n", ":1: 'New York' is more than one word. Give each its line and its tag."),
+        ("New York\tLOC\n", ":1: 'New York' is more than one word. Give each word its own line and tag."),
     ],
 )
 def test_a_bad_line_is_named(tmp_path: Path, text: str, message: str) -> None:

@@ -82,7 +82,7 @@ def test_an_edge_that_leaves_its_graph_is_noticed(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     graphs(folder)
     TokenStore.write(folder / "edges", [[0, 1, 1, 3], []], "")
-    with pytest.raises(DataError, match=r"edges joins nodes that its rows do not have. Prepare the data anew"):
+    with pytest.raises(DataError, match=r"edges joins nodes that its rows do not have. Prepare the data again"):
         LabelledData.open(folder).require_rows(LABELS, Nodes(2))
 
 
@@ -97,8 +97,8 @@ def test_patches_keep_their_places(tmp_path: Path) -> None:
     data, _ = prepare_rows(tmp_path / "data", [example], Cut(), LABELS, what="pictures", max_length=9)
     assert data.require_rows(LABELS, rows.input).rows([0]).rows.places is not None
     for other, message in (
-        (Patches(size=2, channels=1, grid=(1, 2)), "has vectors of 1 numbers, and 4 are needed"),
-        (Vectors(1), "does not go with its places or edges"),
+        (Patches(size=2, channels=1, grid=(1, 2)), "has vectors of 1 numbers, but 4 are needed"),
+        (Vectors(1), "does not match its places or edges"),
     ):
         with pytest.raises(DataError, match=message):
             data.require_rows(LABELS, other)
@@ -113,7 +113,7 @@ def test_rows_of_another_kind_are_noticed(tmp_path: Path) -> None:
     reader = VectorReader()
     rows = reader.learn(reader.read(str(path)))
     data, _ = prepare_rows(tmp_path / "data", reader.read(str(path)), rows, LABELS, what="vectors", max_length=9)
-    with pytest.raises(DataError, match="has vectors of 2 numbers, and 3 are needed"):
+    with pytest.raises(DataError, match="has vectors of 2 numbers, but 3 are needed"):
         data.require_rows(LABELS, Vectors(3))
     with pytest.raises(DataError, match="rows, labels and lines differ in number"):
         LabelledData.open(cut(tmp_path / "data"))

@@ -99,7 +99,7 @@ def test_data_and_tokenisers_must_belong_together(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         data.require(SOURCE, WordTokeniser.train(["A B"]))
     assert str(caught.value) == (
-        f"{tmp_path}/train/target was made with another tokeniser: its digest differs. Prepare the data anew, or "
+        f"{tmp_path}/train/target was made with another tokeniser: its digest differs. Prepare the data again, or "
         "restore the tokeniser it was made with."
     )
 
@@ -113,12 +113,12 @@ def test_prepared_data_that_is_missing_or_mixed_is_named(tmp_path: Path) -> None
     with pytest.raises(DataError) as caught:
         ParallelData.open(folder)
     assert str(caught.value) == (
-        f"{folder} is damaged: it has 2 sources, 1 targets and 2 line numbers. Prepare the data anew."
+        f"{folder} is damaged: it has 2 sources, 1 targets and 2 line numbers. Prepare the data again."
     )
     with pytest.raises(DataError) as caught:
         ParallelData.open(tmp_path / "valid")
     assert str(caught.value) == (
-        f"{tmp_path}/valid: there is no such folder of prepared data. Run the training command anew."
+        f"{tmp_path}/valid does not exist, but should contain prepared data. Run the training command again."
     )
 
 

@@ -120,9 +120,9 @@ def test_a_cut_file_is_noticed_when_opened(store: TokenStore) -> None:
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(DataError) as caught:
         TokenStore.open(store.folder)
-    assert str(caught.value) == f"{path} has 11 bytes but 12 were written. Prepare the data anew."
+    assert str(caught.value) == f"{path} has 11 bytes but 12 were written. Prepare the data again."
     path.unlink()
-    assert refusal(store.folder) == f"{path} is missing. Prepare the data anew."
+    assert refusal(store.folder) == f"{path} is missing. Prepare the data again."
 
 
 @pytest.mark.parametrize("name", ["tokens.bin", "offsets.bin"])
@@ -133,9 +133,9 @@ def test_a_flipped_bit_is_noticed_on_verification(store: TokenStore, name: str) 
     path.write_bytes(content)
     message = {
         "tokens.bin": " since it was written: its SHA-256 differs",
-        "offsets.bin": ": it does not say where rows begin",
+        "offsets.bin": ": it does not contain the beginnings of rows",
     }
-    assert refusal(store.folder) == f"{path} has changed{message[name]}. Prepare the data anew."
+    assert refusal(store.folder) == f"{path} has changed{message[name]}. Prepare the data again."
 
 
 def test_a_changed_index_is_noticed(store: TokenStore) -> None:
@@ -143,17 +143,17 @@ def test_a_changed_index_is_noticed(store: TokenStore) -> None:
     right = path.read_text()
     path.write_text(right.replace('"rows": 4', '"rows": 3'))
     assert refusal(store.folder) == (
-        f"{path} has changed since it was written: its digest differs. Prepare the data anew."
+        f"{path} has changed since it was written: its digest differs. Prepare the data again."
     )
     path.write_text(right[:-20])
-    assert refusal(store.folder) == f"{path} is damaged. Prepare the data anew."
+    assert refusal(store.folder) == f"{path} is damaged. Prepare the data again."
     path.write_text(json.dumps(json.loads(right) | {"format": "foveate token store 2"}))
     assert refusal(store.folder) == (
         f"{store.folder} has the format 'foveate token store 2'; this version of foveate reads 'foveate token store 1'."
     )
     path.unlink()
     assert refusal(store.folder) == (
-        f"{store.folder} is not a token store: it has no index.json. Run the training command anew."
+        f"{store.folder} is not a token store: it has no index.json. Run the training command again."
     )
 
 
@@ -207,7 +207,7 @@ def test_vectors_stream_in_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("row", "settings", "message"),
     [
-        (np.ones((3, 4), np.float32), {}, "A row has the shape (3, 4), but vectors of 2 numbers are stored here."),
+        (np.ones((3, 4), np.float32), {}, "A row has the shape (3, 4), but this store contains vectors of 2 numbers."),
         (np.array([[1, np.nan]], np.float32), {}, "A row has a number that is not finite, or too large for float32."),
         (np.array([[1, 1e6]], np.float32), {"dtype": "float16"}, "not finite, or too large for float16."),
     ],
@@ -230,11 +230,11 @@ def test_damage_to_vectors_is_noticed(features: FeatureStore) -> None:
     path.write_bytes(whole[:-4])
     with pytest.raises(DataError) as caught:
         FeatureStore.open(features.folder)
-    assert str(caught.value) == f"{path} has 28 bytes but 32 were written. Prepare the data anew."
+    assert str(caught.value) == f"{path} has 28 bytes but 32 were written. Prepare the data again."
     path.write_bytes(np.array(np.nan, "<f4").tobytes() + whole[4:])
     with pytest.raises(DataError, match="has a number that is not finite"):
         FeatureStore.open(features.folder).require(width=2)
-    with pytest.raises(DataError, match="has vectors of 2 numbers, and 3 are needed"):
+    with pytest.raises(DataError, match="has vectors of 2 numbers, but 3 are needed"):
         features.require(width=3)
 
 

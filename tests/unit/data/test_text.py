@@ -108,13 +108,15 @@ def test_an_encoded_surrogate_is_a_wrong_byte(tmp_path: Path) -> None:
 def test_a_damaged_packed_file_is_named(tmp_path: Path) -> None:
     packed = gzip.compress(os.urandom(2000))
     path = written(tmp_path / "a.gz", b"plain text\n")
-    assert refusal(path) == (f"{path} cannot be unpacked: Not a gzipped file (b'pl'). Fetch or compress the file anew.")
+    assert refusal(path) == (
+        f"{path} cannot be unpacked: Not a gzipped file (b'pl'). Fetch or compress the file again."
+    )
     path = written(tmp_path / "b.gz", packed[:-40])
-    assert refusal(path).endswith("Fetch or compress the file anew.") or "is not UTF-8" in refusal(path)
+    assert refusal(path).endswith("Fetch or compress the file again.") or "is not UTF-8" in refusal(path)
     path = written(tmp_path / "a.xz", lzma.compress(b"one\ntwo\n" * 100)[:-30])
     assert refusal(path) == (
         f"{path} cannot be unpacked: Compressed file ended before the end-of-stream marker was reached. "
-        "Fetch or compress the file anew."
+        "Fetch or compress the file again."
     )
 
 
@@ -128,7 +130,7 @@ def test_a_lone_surrogate_is_refused_with_its_place() -> None:
         normalise("a\ud800", "pairs.txt:7")
     assert str(caught.value) == (
         "pairs.txt:7: character 2 of the text is half a character (the lone surrogate U+D800). The text was cut or "
-        "decoded wrongly: decode it anew as UTF-8."
+        "decoded wrongly: decode it again as UTF-8."
     )
 
 
@@ -142,7 +144,7 @@ def test_unequal_line_counts_are_both_named(tmp_path: Path, lines: int, others: 
     source, target = written(tmp_path / "a", b"x\n" * lines), written(tmp_path / "b", b"y\n" * others)
     assert refusal(source, target) == (
         f"{source} has {lines} lines but {target} has {others}. Line n of one must be the partner of line n of the "
-        "other: find the line that is missing or too many."
+        "other: find the missing or additional line."
     )
 
 
@@ -154,8 +156,8 @@ def test_columns_of_one_file_make_pairs(tmp_path: Path) -> None:
 def test_a_missing_column_is_named(tmp_path: Path) -> None:
     path = written(tmp_path / "a.tsv", b"one\tun\ntwo deux\n")
     assert refusal(path, columns=(0, 1)) == (
-        f"{path}:2: the line has 1 column but column 1 (counted from 0) is asked for. "
-        "Columns have a tab between them; give two files if source and target are apart."
+        f"{path}:2: the line has 1 column but column 1 (counted from 0) is required. "
+        "Columns have a tab between them; give two files if source and target are in separate files."
     )
 
 

@@ -70,7 +70,7 @@ def test_a_lone_surrogate_is_refused(tokeniser: Tokeniser) -> None:
         tokeniser.encode("caf\udce9")
     assert str(caught.value) == (
         "Character 4 of the text is half a character (the lone surrogate U+DCE9). The text was cut or decoded wrongly: "
-        "decode it anew as UTF-8."
+        "decode it again as UTF-8."
     )
 
 
@@ -172,7 +172,7 @@ def test_training_on_nothing_is_refused() -> None:
     assert str(caught.value) == "There is no character in the training text: give at least one line that is not empty."
     with pytest.raises(DataError) as caught:
         SentencePieceTokeniser.train(["", " "])
-    assert str(caught.value) == "There is no text to learn pieces from: give at least one line that is not empty."
+    assert str(caught.value) == "The training data have no text: give at least one line that is not empty."
 
 
 def test_a_vocabulary_too_small_for_the_characters_is_refused() -> None:
@@ -252,7 +252,7 @@ def test_every_flipped_bit_is_noticed_or_harmless(saved: Path) -> None:
 
 def test_a_missing_tokeniser_is_named(tmp_path: Path) -> None:
     assert refusal(tmp_path / "t.json") == (
-        f"{tmp_path}/t.json: there is no such tokeniser file. Is this the folder of a finished `train`?"
+        f"{tmp_path}/t.json: the tokeniser file does not exist. Is this the folder of a finished `train`?"
     )
 
 

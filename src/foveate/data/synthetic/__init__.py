@@ -1,4 +1,4 @@
-"""Data made by rules: always the same for a seed, and with the right answer known."""
+"""Synthetic data made by rules: reproducible by a seed, and with known answers."""
 
 from foveate.data.synthetic.curve import curves
 from foveate.data.synthetic.labelled_sequence import Labelled

@@ -1,4 +1,4 @@
-"""Dashed curves in a picture: are the two marked points joined by one of them?"""
+"""Pictures of dashed curves, whose label is whether a curve joins two marked points."""
 
 from collections.abc import Iterator
 
@@ -22,10 +22,10 @@ def curves(
     gap: int = 1,
     bend: float = 0.25,
 ) -> Iterator[Labelled]:
-    """Pathfinder: label 1 when one curve joins the two marks, 0 when each mark ends a curve of its own.
+    """Pathfinder: label 1 if one curve joins the two marks, 0 if each mark ends its own curve.
 
     Curves are `length` sides long, distractors a third of it; `bend` is how much the direction changes at each pixel,
-    in radians. Pixels row by row.
+    in radians. Pixels are ordered row by row.
 
     >>> example = next(curves(1, seed=7, side=16, distractors=1, length=0.9))
     >>> for row in range(3, 14):
@@ -44,7 +44,7 @@ def curves(
     >>> example.label
     1
 
-    Reference: Linsley et al. 2018; as sequences, Tay et al. 2021, section 2.2.5. Theirs are antialiased.
+    Reference: Linsley et al. 2018; as sequences, Tay et al. 2021, section 2.2.5. Their curves are antialiased.
     """
     generator = np.random.default_rng(seed)
     for _ in range(count):
@@ -62,7 +62,7 @@ def curves(
 
 
 def _walk(generator: np.random.Generator, side: int, steps: int, bend: float) -> np.ndarray:
-    """The pixels of a smooth curve that stays inside: the first of many tries that does."""
+    """The pixels of a smooth curve within the picture: the first success of many random attempts."""
     while True:
         place = generator.uniform(1, side - 2, size=(TRIES, 1, 2))
         direction = generator.uniform(0, 2 * np.pi, size=(TRIES, 1))

@@ -1,10 +1,10 @@
-"""A sequence with its class."""
+"""A sequence of ids with its class."""
 
 from typing import NamedTuple
 
 
 class Labelled(NamedTuple):
-    """What a classifier learns from. Ids begin at 1: 0 is left for padding."""
+    """A training example of a classifier. Ids begin at 1, because 0 is padding."""
 
     ids: list[int]
     label: int

@@ -1,4 +1,4 @@
-"""Nested operations on digits, whose value needs every level: [MAX 2 9 [MIN 4 7 ] 0 ] is 9."""
+"""Nested operations on digits, whose value depends on every level: [MAX 2 9 [MIN 4 7 ] 0 ] is 9."""
 
 import random
 import statistics
@@ -14,7 +14,7 @@ OPERATIONS: dict[str, Callable[[list[int]], int]] = {
     "[SM": lambda values: sum(values) % 10,
 }
 LIST_TOKENS = (*(str(digit) for digit in range(10)), *OPERATIONS, "]")
-"""What the ids stand for, from 1 on."""
+"""The tokens with the ids 1, 2, 3 …"""
 
 
 def list_operations(
@@ -29,8 +29,8 @@ def list_operations(
 ) -> Iterator[Labelled]:
     """ListOps: the value, 0 to 9, of minima, maxima, medians and sums modulo ten inside each other.
 
-    Lengths are in tokens. Differs from the published data: trees grow to a length drawn evenly, instead of being thrown
-    away until one fits; parentheses, which only repeat the nesting, are left out.
+    Lengths are in tokens. Two differences from the published data: trees grow to a random length with equal chances,
+    instead of being rejected until one fits, and redundant parentheses are left out.
 
     >>> for example in list_operations(3, shortest=5, longest=12, depth=3, arguments=3):
     ...     print(" ".join(LIST_TOKENS[id - 1] for id in example.ids), "=", example.label)
@@ -58,7 +58,7 @@ class _Grower:
     value_probability: float
 
     def grow(self, tokens: list[str], size: int, depth: int) -> int:
-        """Writes a tree of about `size` tokens; its value."""
+        """Append a tree of about `size` tokens; return its value."""
         draw = self.generator
         if size < 4 or depth <= 1:
             value = draw.randrange(10)
@@ -71,7 +71,7 @@ class _Grower:
         return OPERATIONS[operation](inner)
 
     def _parts(self, size: int) -> list[int]:
-        """Sizes of the arguments: some are digits, the others share the rest by chance."""
+        """Random sizes of the arguments: some are digits, the others share the rest."""
         draw = self.generator
         number = draw.randint(2, min(self.arguments, size))
         share = [0.0 if draw.random() < self.value_probability else draw.random() for _ in range(number)]

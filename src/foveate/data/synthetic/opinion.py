@@ -1,4 +1,4 @@
-"""Small reviews, byte by byte: whether they praise or blame has to be put together from words far apart."""
+"""Small reviews in bytes, whose label depends on praise and blame in distant words."""
 
 import random
 from collections.abc import Iterator
@@ -23,9 +23,10 @@ FILLER = (
 def opinions(
     count: int, *, seed: int = 0, longest: int = 1000, fillers: float = 0.5, denied: float = 0.3
 ) -> Iterator[Labelled]:
-    """Reviews of at most `longest` bytes and at least half of them; label 1 when more is praised than blamed.
+    """Reviews of at most `longest` bytes and at least half of them; label 1 if they praise more than they blame.
 
-    Each sentence praises or blames a part, sometimes by denying the opposite ("not at all dull"); others say nothing.
+    Each sentence praises or blames a part, sometimes by denying the opposite ("not at all dull"); other sentences are
+    neutral.
 
     >>> example = next(opinions(1, longest=120))
     >>> print(bytes(id - 1 for id in example.ids).decode(), "=", example.label)
@@ -46,7 +47,7 @@ def opinions(
 
 
 def _sentence(generator: random.Random, fillers: float, denied: float) -> tuple[str, int]:
-    """A sentence, and 1, −1 or 0 for what it thinks."""
+    """A sentence, with 1 for praise, −1 for blame or 0."""
     if generator.random() < fillers:
         return generator.choice(FILLER), 0
     verdict, denies = generator.choice((1, -1)), generator.random() < denied

@@ -1,4 +1,4 @@
-"""Pairs made by a rule, for which the right answer and the right alignment are known."""
+"""Pairs made by a rule, with known answers and alignments."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ def synthetic(
     longest: int = 10,
     separator: str = "",
 ) -> Iterator[Pair]:
-    """Random sequences of symbols with their copy, reverse or sorted form; always the same for a seed.
+    """Random sequences of symbols with their copy, reverse or sorted form; reproducible by a seed.
 
     The right alignment of "copy" is the diagonal, of "reverse" the anti-diagonal.
 

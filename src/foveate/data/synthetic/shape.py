@@ -7,7 +7,7 @@ import numpy as np
 from foveate.data.synthetic.labelled_sequence import Labelled
 
 Field = np.ndarray
-"""A number for every pixel."""
+"""One number per pixel."""
 _DRAW: dict[str, Callable[[Field, Field], Field]] = {
     "disc": lambda x, y: x**2 + y**2 < 1,
     "ring": lambda x, y: (x**2 + y**2 < 1) & (x**2 + y**2 > 0.4),
@@ -25,7 +25,8 @@ SHAPES = tuple(_DRAW)
 
 
 def shapes(count: int, *, seed: int = 0, side: int = 32, levels: int = 256, noise: float = 0.15) -> Iterator[Labelled]:
-    """One of ten shapes of any size, at any place, brighter or darker than a noisy ground; pixels row by row.
+    """One of ten shapes of any size, at any place, brighter or darker than a noisy ground; pixels are ordered row by
+    row.
 
     >>> example = next(shapes(1, seed=1, side=12, levels=2, noise=0.0))
     >>> for row in range(3, 8):

@@ -1,4 +1,4 @@
-"""Sentences in which the same word is a verb here and a noun there: only what stands around it can tell."""
+"""Sentences with words that are nouns or verbs, depending on the context only."""
 
 import random
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from foveate.data.labelled import Tagged
 
 BOTH = ("saw", "fish", "plant", "book", "watch", "duck", "stamp", "hammer")
-"""Words that are as often verbs as they are nouns."""
+"""Words that are equally often verbs and nouns."""
 PRONOUNS = ("I", "you", "we", "they")
 DETERMINERS = ("a", "the", "my", "this")
 ADJECTIVES = ("old", "big", "red", "small")
@@ -14,7 +14,7 @@ ADVERBS = ("often", "never", "gladly")
 
 
 def tagged_sentences(count: int, *, seed: int = 0) -> Iterator[Tagged]:
-    """Short sentences with their parts of speech; always the same for a seed.
+    """Short sentences with their parts of speech; reproducible by a seed.
 
     >>> for sentence in tagged_sentences(3, seed=1):
     ...     print(" ".join(f"{word}/{tag}" for word, tag in zip(sentence.words, sentence.tags)))

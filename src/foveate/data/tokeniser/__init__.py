@@ -1,4 +1,4 @@
-"""Text to ids and back: bytes, characters, words, pieces of words."""
+"""Tokenisers convert text to ids and back: bytes, characters, words, pieces of words."""
 
 import base64
 from collections.abc import Callable
@@ -22,9 +22,9 @@ TokeniserConfig = ByteConfig | CharacterConfig | WordConfig | SentencePieceConfi
 
 
 def load_tokeniser(path: Path | str) -> Tokeniser:
-    """The tokeniser that `save` has written.
+    """Read the tokeniser that `save` wrote.
 
-    Raises DataError when the file is missing, damaged or changed, SetupError when it needs a package that is missing.
+    Raises DataError if the file is missing, damaged or changed, SetupError if a package is missing.
     """
     kind, content = read_content(Path(path))
     if kind not in _CONTENTS:
@@ -40,7 +40,7 @@ def load_tokeniser(path: Path | str) -> Tokeniser:
 
 @dataclass(frozen=True, kw_only=True)
 class _Nothing:
-    """A tokeniser that has nothing to remember."""
+    """The content of a tokeniser without a vocabulary."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,7 @@ _CONTENTS: dict[str, tuple[type, Callable[[Any], Tokeniser]]] = {
     HuggingFaceTokeniser.kind: (_Foreign, lambda record: HuggingFaceTokeniser.of(record.content)),
     BERTTokeniser.kind: (_Foreign, lambda record: BERTTokeniser.of(record.content)),
 }
-"""What each kind's `content` has to be, and what is made of it."""
+"""The schema of each kind's `content`, and the function that makes the tokeniser."""
 
 __all__ = [
     "BOS",

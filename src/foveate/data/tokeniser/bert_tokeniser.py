@@ -1,4 +1,4 @@
-"""The tokeniser of a BERT from elsewhere, with our numbers for special ids."""
+"""The tokeniser of a Hugging Face BERT with our ids for special tokens."""
 
 from collections.abc import Iterable
 from typing import Any, ClassVar
@@ -8,27 +8,29 @@ from foveate.data.tokeniser.tokeniser import SPECIALS, UNKNOWN, Tokeniser, requi
 from foveate.errors import DataError
 
 BEFORE: tuple[Role, ...] = ("pad", "cls", "sep", "unk")
-"""What stands for padding, begin, end and unknown."""
+"""The tokens for padding, begin, end and unknown."""
 
 
 class BERTTokeniser(Tokeniser):
-    """Pieces of words as a Hugging Face BERT has them: [CLS] is the begin, [SEP] the end, and [MASK] comes after all
-    others, as the gap does in models of ours.
+    """The pieces of words of a Hugging Face BERT: [CLS] is the begin, [SEP] the end, and [MASK] is last, like the gap
+    in our models.
 
-    A run that begins with such a model is then like any other run: `order` says which of its rows becomes which.
+    A run that begins with such a model is then like any other run. `order` contains the original id of each row.
     """
 
     kind: ClassVar[str] = "bert"
 
     def __init__(self, theirs: HuggingFaceTokeniser) -> None:
-        """Raises DataError for a tokeniser that lacks one of BERT's special tokens."""
+        """Raise DataError for a tokeniser that lacks one of BERT's special tokens."""
         self.theirs = theirs
         special = [theirs.id_of(role) for role in (*BEFORE, "mask")]
         if None in special:
-            raise DataError("The tokeniser lacks one of [PAD], [CLS], [SEP], [UNK], [MASK]: it is not that of a BERT.")
+            raise DataError(
+                "The tokeniser lacks one of [PAD], [CLS], [SEP], [UNK], [MASK]: it does not belong to a BERT."
+            )
         rest = (number for number in range(theirs.vocab_size) if number not in special)
         self.order = [number for number in (*special[:-1], *rest, special[-1]) if number is not None]
-        """Their number of each of ours, the gap's last."""
+        """The original id of each of our ids; the gap is last."""
         self.vocab_size = len(self.order) - 1
         self._ours = {number: place for place, number in enumerate(self.order)}
 
@@ -51,5 +53,5 @@ class BERTTokeniser(Tokeniser):
 
     @classmethod
     def of(cls, content: dict[str, Any]) -> "BERTTokeniser":
-        """From what `content` gave."""
+        """Make the tokeniser from its `content`."""
         return cls(HuggingFaceTokeniser.of(content))

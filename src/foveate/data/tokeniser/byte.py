@@ -1,4 +1,4 @@
-"""Text as its UTF-8 bytes: nothing to train, nothing unknown, any language."""
+"""Tokenises text as UTF-8 bytes: without training, without unknown tokens, in any language."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ FIRST = len(SPECIALS)
 
 @dataclass(frozen=True, kw_only=True)
 class ByteConfig:
-    """Bytes of UTF-8: 260 ids, nothing unknown."""
+    """Bytes of UTF-8: 260 ids, none unknown."""
 
     def train(self, lines: Iterable[str]) -> "ByteTokeniser":
-        """The lines are not looked at."""
+        """The lines are ignored."""
         return ByteTokeniser()
 
 
 class ByteTokeniser(Tokeniser):
-    """One id for a byte: 4 + its value.
+    """One id per byte: 4 + its value.
 
     >>> ByteTokeniser().encode("né"), ByteTokeniser().pieces(ByteTokeniser().encode("né"))
     ([114, 199, 173], ['n', '<0xC3>', '<0xA9>'])

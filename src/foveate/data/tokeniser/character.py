@@ -1,4 +1,4 @@
-"""Text as its characters: short vocabularies, long sequences, good for spelling."""
+"""Tokenises text as characters: small vocabularies, long sequences, good for spelling."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -14,14 +14,14 @@ from foveate.data.tokeniser.tokeniser import EOS, SPECIALS, UNKNOWN, Tokeniser, 
 class CharacterConfig:
     """Characters (Unicode code points in normal form C)."""
 
-    min_count: int = setting(1, "characters seen less often are unknown")
+    min_count: int = setting(1, "characters that are less frequent are unknown")
 
     def train(self, lines: Iterable[str]) -> "CharacterTokeniser":
         return CharacterTokeniser.train(lines, min_count=self.min_count)
 
 
 class CharacterTokeniser(Tokeniser):
-    """One id for a character, the frequent ones first.
+    """One id per character, the most frequent first.
 
     >>> tokeniser = CharacterTokeniser.train(["banana"])
     >>> tokeniser.encode("ban!"), tokeniser.pieces(tokeniser.encode("ban!"))
@@ -38,7 +38,7 @@ class CharacterTokeniser(Tokeniser):
 
     @classmethod
     def train(cls, lines: Iterable[str], *, min_count: int = 1) -> "CharacterTokeniser":
-        """Raises DataError when the lines have no character."""
+        """Learn the vocabulary. Raises DataError if the lines have no character."""
         counts: Counter[str] = Counter()
         for line in lines:
             counts.update(normalise(line))
@@ -65,6 +65,6 @@ class CharacterTokeniser(Tokeniser):
 
 
 def frequent(counts: Counter[str], *, min_count: int, most: int | None = None) -> list[str]:
-    """Symbols by falling count, equals in code point order, so that the same text gives the same vocabulary."""
+    """Symbols by decreasing count; equal counts are in code point order, so that the vocabulary is reproducible."""
     order = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return [symbol for symbol, count in order[:most] if count >= min_count]

@@ -1,4 +1,4 @@
-"""The tokeniser in a Hugging Face folder, with the ids that its model knows."""
+"""The tokeniser of a Hugging Face folder, with the ids of its model."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -13,34 +13,34 @@ from foveate.storage.manifest import read_json
 WHOLE, WORDPIECE, BPE = "tokenizer.json", "vocab.txt", ("vocab.json", "merges.txt")
 Role = Literal["pad", "bos", "eos", "cls", "sep", "mask", "unk"]
 USUAL: dict[str, str] = {"pad": "[PAD]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]", "unk": "[UNK]"}
-"""What BERT's special tokens are called where no file says it."""
+"""The names of BERT's special tokens, unless a file contains others."""
 END_OF_TEXT = "<|endoftext|>"
 
 
 class HuggingFaceTokeniser(Tokeniser):
-    """Text to the ids of a model from elsewhere, and back: the verbs of our tokenisers, but special ids where the model
-    has them (`id_of`).
+    """Converts text to the ids of a Hugging Face model and back, with the methods of our tokenisers. Special ids are
+    those of the model (`id_of`).
 
-    Read from `tokenizer.json`, or from `vocab.txt` (WordPiece, as BERT's), or from `vocab.json` and `merges.txt` (pairs
-    of bytes, as GPT-2's). Nothing is cut off, whatever the file says, and what looks like a special token in a text is
+    The files are `tokenizer.json`, or `vocab.txt` (WordPiece, like BERT), or `vocab.json` and `merges.txt` (byte pairs,
+    like GPT-2). Texts are never truncated, even if a file asks for it, and special tokens written in a text are
     ordinary text.
     """
 
     kind: ClassVar[str] = "hugging_face"
 
     def __init__(self, inner: Any, names: dict[str, str] | None = None) -> None:
-        """`inner` is a `tokenizers.Tokenizer`; `names` says what its special tokens are called, by their roles."""
+        """`inner` is a `tokenizers.Tokenizer`; `names` maps roles to names of special tokens."""
         inner.no_truncation()
         inner.no_padding()
         inner.encode_special_tokens = True
         self.inner, self.names = inner, dict(names or {})
         self.vocab_size = int(inner.get_vocab_size(with_added_tokens=True))
         self.known: int | None = None
-        """How many ids its model has, where that is said; some tokenisers have more, which no text may need."""
+        """The number of ids of the model, if known. Some tokenisers have more, which texts must not contain."""
 
     @classmethod
     def read(cls, folder: Path | str) -> "HuggingFaceTokeniser":
-        """Raises DataError when the folder has no tokeniser or it is damaged, SetupError without `tokenizers`."""
+        """Read a folder. Raises DataError for a missing or damaged tokeniser, SetupError without `tokenizers`."""
         folder = Path(folder)
         tokenizers, settings = _tokenizers(), _settings(folder)
         names = {role: name for role in _roles() if (name := _name(settings.get(f"{role}_token"))) is not None}
@@ -54,8 +54,8 @@ class HuggingFaceTokeniser(Tokeniser):
                 return cls(_bytes(folder, sorted(set(names.values()))), names)
         except DataError:
             raise
-        except Exception as error:  # the library raises Exception itself
-            raise DataError(f"The tokeniser in {folder} cannot be read: {error}. Fetch the folder anew.") from None
+        except Exception as error:  # the library raises plain Exception
+            raise DataError(f"The tokeniser in {folder} cannot be read: {error}. Fetch the folder again.") from None
         raise DataError(
             f"{folder} has no tokeniser: neither {WHOLE} nor {WORDPIECE} nor {' with '.join(BPE)}. "
             "Fetch these files too, as models are shared with them."
@@ -66,11 +66,11 @@ class HuggingFaceTokeniser(Tokeniser):
         return self._within(self.inner.encode(text, add_special_tokens=False).ids)
 
     def framed(self, text: str, second: str | None = None) -> list[int]:
-        """The ids of a text, or of two, between the special ones that its model expects, as [CLS] and [SEP]."""
+        """The ids of one or two texts with the special tokens that the model expects, such as [CLS] and [SEP]."""
         return self._within(self.inner.encode(text, second).ids)
 
     def of_model(self, vocab_size: int) -> "HuggingFaceTokeniser":
-        """This tokeniser, which from now on refuses texts with ids that a model of this size has not."""
+        """Return this tokeniser, and set the number of ids; texts with larger ids are errors from now on."""
         self.known = vocab_size
         return self
 
@@ -82,7 +82,7 @@ class HuggingFaceTokeniser(Tokeniser):
         return list(ids)
 
     def spans(self, text: str, *, framed: bool = False) -> list[tuple[int, int]]:
-        """The first character of each token, and the first behind it; special tokens have none."""
+        """The start and end character of each token; they are equal for special tokens."""
         return list(self.inner.encode(text, add_special_tokens=framed).offsets)
 
     def surfaces(self, text: str) -> list[str]:
@@ -106,25 +106,25 @@ class HuggingFaceTokeniser(Tokeniser):
 
     @classmethod
     def of(cls, content: dict[str, Any]) -> "HuggingFaceTokeniser":
-        """From what `content` gave."""
+        """Make the tokeniser from its `content`."""
         return cls(_tokenizers().Tokenizer.from_str(json.dumps(content["inner"])), content["names"])
 
     def id_of(self, role: Role) -> int | None:
-        """The id of a special token; None where the tokeniser has none."""
+        """The id of a special token; None if the tokeniser does not have it."""
         name = self.names.get(role)
         id = None if name is None else self.inner.token_to_id(name)
         return None if id is None else int(id)
 
     @cached_property
     def special(self) -> frozenset[int]:
-        """Ids of special tokens, which do not stand for text."""
+        """The ids of special tokens, which are not text."""
         marked = {number for number, token in self.inner.get_added_tokens_decoder().items() if token.special}
         named = {self.inner.token_to_id(name) for name in self.names.values()}
         return frozenset(marked | (named - {None}))
 
 
 def _settings(folder: Path) -> dict[str, Any]:
-    """What the files beside a tokeniser say about it."""
+    """The settings in the files beside a tokeniser."""
     settings: dict[str, Any] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
         if (folder / name).exists():
@@ -144,13 +144,13 @@ def _name(value: Any) -> str | None:
 
 
 def _wordpiece(path: Path, settings: dict[str, Any], names: dict[str, str]) -> Any:
-    """BERT's: words and punctuation, cut greedily into pieces, between [CLS] and [SEP]."""
+    """The tokeniser of BERT: words and punctuation, split greedily into pieces, between [CLS] and [SEP]."""
     parts = _tokenizers()
     lines = path.read_text(encoding="utf-8").split("\n")
     vocab = {token: number for number, token in enumerate(lines[:-1] if lines[-1] == "" else lines)}
     missing = [names[role] for role in ("unk", "cls", "sep") if names[role] not in vocab]
     if missing:
-        raise DataError(f"{path} lacks {', '.join(missing)}, which BERT's tokeniser needs. Fetch the folder anew.")
+        raise DataError(f"{path} lacks {', '.join(missing)}, which BERT's tokeniser needs. Fetch the folder again.")
     inner = parts.Tokenizer(parts.models.WordPiece(vocab, unk_token=names["unk"], max_input_chars_per_word=100))
     inner.normalizer = parts.normalizers.BertNormalizer(
         lowercase=bool(settings.get("do_lower_case", True)),
@@ -166,7 +166,7 @@ def _wordpiece(path: Path, settings: dict[str, Any], names: dict[str, str]) -> A
 
 
 def _bytes(folder: Path, special: list[str]) -> Any:
-    """GPT-2's: bytes of words, joined by pairs in the order of `merges.txt`."""
+    """The tokeniser of GPT-2: bytes of words, merged in the order of `merges.txt`."""
     parts = _tokenizers()
     vocab, merges = (str(folder / name) for name in BPE)
     inner = parts.Tokenizer(parts.models.BPE.from_file(vocab, merges))

@@ -1,4 +1,4 @@
-"""One side's tokeniser of a Marian folder, as the OPUS-MT project publishes them, with our numbers for special ids."""
+"""The source or target tokeniser of a Marian folder, as published by OPUS-MT, with our ids for special tokens."""
 
 import base64
 import re
@@ -14,18 +14,18 @@ from foveate.errors import DataError
 from foveate.storage.manifest import read_json
 
 LANGUAGE = re.compile(r">>[^<]+<<")
-"""How a text begins that says which language it wants: ">>fr<< Good morning"."""
+"""The beginning of a text that selects the target language: ">>fr<< Good morning"."""
 
 
 MOST = 10_000_000
-"""No vocabulary numbers so many pieces."""
+"""The limit on the number of pieces in a vocabulary."""
 
 
 class MarianTokeniser(Tokeniser):
-    """Pieces by a SentencePiece model, numbered by a vocabulary of their own that both sides may share.
+    """Pieces of a SentencePiece model, with the ids of a separate vocabulary, which both sides may share.
 
-    Marian folders number pieces in their order, with the end first and the padding last; here the special ids are 0 to
-    3 as everywhere, and the others follow in their order (`order_of`).
+    Marian vocabularies begin with the end token, and padding is last. Here the special ids are 0 to 3, like in all
+    tokenisers, and the others follow in their order (`order_of`).
     """
 
     kind: ClassVar[str] = "marian"
@@ -39,11 +39,11 @@ class MarianTokeniser(Tokeniser):
 
     @classmethod
     def read(cls, folder: Path | str, side: Literal["source", "target"], *, pad: int, end: int) -> "MarianTokeniser":
-        """`pad` and `end` are ids as `config.json` says them. Raises DataError when files are missing or damaged."""
+        """`pad` and `end` are the ids in `config.json`. Raises DataError for missing or damaged files."""
         folder = Path(folder)
         path = folder / f"{side}.spm"
         if not path.exists():
-            raise DataError(f"{folder} has no {path.name}. Fetch it too: it cuts the {side} text into pieces.")
+            raise DataError(f"{folder} has no {path.name}. Download it too: it splits the {side} text into pieces.")
         vocab = vocabulary(folder, side)
         labels = {number: piece for piece, number in vocab.items()}
         rest = order_of(vocab, pad=pad, end=end)[len(SPECIALS) :]
@@ -62,7 +62,7 @@ class MarianTokeniser(Tokeniser):
         return [self._ids.get(piece, UNKNOWN) for piece in pieces]
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """The first character of each piece and the first behind it, in the text's Unicode form C."""
+        """The start and end character of each piece, in Unicode normal form C of the text."""
         text = normalise(text)
         code = LANGUAGE.match(text)
         parts = [] if code is None else [code[0]]
@@ -88,11 +88,11 @@ class MarianTokeniser(Tokeniser):
 
 
 def vocabulary(folder: Path, side: Literal["source", "target"]) -> dict[str, int]:
-    """Piece by piece the number that a side's embedding has for it."""
+    """The id of each piece in the embedding of a side."""
     own = folder / "target_vocab.json"
     path = own if side == "target" and own.exists() else folder / "vocab.json"
     if not path.exists():
-        raise DataError(f"{folder} has no {path.name}. Fetch it too: it numbers the pieces of text.")
+        raise DataError(f"{folder} has no {path.name}. Download it too: it contains the ids of pieces.")
     numbers = read_json(path)
     if not numbers or not all(type(number) is int and 0 <= number < MOST for number in numbers.values()):
         raise DataError(f"{path} is not a vocabulary: it must map each piece to a number. Download the folder again.")
@@ -100,13 +100,13 @@ def vocabulary(folder: Path, side: Literal["source", "target"]) -> dict[str, int
 
 
 def order_of(vocab: Mapping[str, int], *, pad: int, end: int) -> list[int]:
-    """Their number of each of our ids. What a decoder begins with is their padding.
+    """The original id of each of our ids. The begin token is the padding of Marian.
 
     >>> order_of({"</s>": 0, "<unk>": 1, "▁a": 2, "▁b": 3, "<pad>": 4}, pad=4, end=0)
     [4, 4, 0, 1, 2, 3]
     """
     unknown = vocab.get("<unk>")
     if unknown is None:
-        raise DataError("The vocabulary of this Marian folder has no <unk>. Fetch the folder anew.")
+        raise DataError("The vocabulary of this Marian folder has no <unk>. Fetch the folder again.")
     special = [pad, pad, end, unknown]
     return [*special, *(number for number in range(max(*vocab.values(), pad) + 1) if number not in special)]

@@ -1,4 +1,4 @@
-"""Text as frequent pieces of words, learnt from the text by SentencePiece."""
+"""Tokenises text as frequent pieces of words, which SentencePiece learns from the text."""
 
 import base64
 import io
@@ -21,9 +21,13 @@ class SentencePieceConfig:
     """Pieces of words: "bpe" merges frequent neighbours, "unigram" keeps the pieces of the likeliest segmentation."""
 
     kind: ClassVar[str] = "sentencepiece"
-    vocab_size: int = setting(8000, "ids at most, special ones and 256 bytes included; small texts give fewer")
+    vocab_size: int = setting(
+        8000, "maximum number of ids, including special ones and 256 bytes; small texts give fewer"
+    )
     model_type: ModelType = setting("bpe", "how pieces are chosen")
-    max_lines: int = setting(1_000_000, "lines to learn from; of more, so many are drawn at random, always the same")
+    max_lines: int = setting(
+        1_000_000, "number of lines to learn from; a larger text is sampled, always with the same lines"
+    )
 
     def __post_init__(self) -> None:
         smallest = len(SPECIALS) + 256 + 1
@@ -41,8 +45,8 @@ class SentencePieceConfig:
 class SentencePieceTokeniser(Tokeniser):
     """Pieces of words; characters without a piece are spelt in bytes, so nothing is unknown.
 
-    Nothing is changed but the Unicode form (to C) and the sign ▁ (U+2581), which SentencePiece uses for the space and
-    which therefore comes back as one. The same lines give the same model, byte for byte.
+    Decoding returns the text in Unicode normal form C, with a space for the sign ▁ (U+2581), which SentencePiece uses
+    for the space. The same lines give the same model, byte for byte.
     """
 
     kind: ClassVar[str] = "sentencepiece"
@@ -61,11 +65,11 @@ class SentencePieceTokeniser(Tokeniser):
         model_type: ModelType = "bpe",
         max_lines: int = 1_000_000,
     ) -> "SentencePieceTokeniser":
-        """Raises DataError when the lines have no text or too many different characters for the vocabulary."""
+        """Learn the pieces. Raises DataError without text, and for too many characters for the vocabulary."""
         trainer = sentencepiece_package().SentencePieceTrainer
         chosen = [line for line in _draw((normalise(line) for line in lines), max_lines) if line.strip()]
         if not chosen:
-            raise DataError("There is no text to learn pieces from: give at least one line that is not empty.")
+            raise DataError("The training data have no text: give at least one line that is not empty.")
         model = io.BytesIO()
         try:
             trainer.train(
@@ -73,12 +77,12 @@ class SentencePieceTokeniser(Tokeniser):
                 model_writer=model,
                 vocab_size=vocab_size,
                 model_type=model_type,
-                hard_vocab_limit=False,  # a small text has fewer pieces than were asked for
+                hard_vocab_limit=False,  # a small text may have fewer pieces than `vocab_size`
                 byte_fallback=True,
                 normalization_rule_name="identity",
                 remove_extra_whitespaces=False,
-                max_sentence_length=1 << 24,  # bytes; longer lines would be dropped in silence
-                num_threads=1,  # more threads would give models that differ from run to run
+                max_sentence_length=1 << 24,  # bytes; longer lines would be dropped without a message
+                num_threads=1,  # with more threads, models would differ between runs
                 pad_id=PAD,
                 bos_id=BOS,
                 eos_id=EOS,
@@ -106,7 +110,7 @@ class SentencePieceTokeniser(Tokeniser):
         return self.pieces(self.encode(text))  # bytes stay bytes: words are joined from them
 
     def unknown(self, token: int) -> bool:
-        """A piece that is one byte of a character without a piece: training has hardly seen it, or never."""
+        """Whether a piece is a byte of a character without a piece, which is rare in the training data."""
         return bool(self._processor.is_byte(token) or token == UNKNOWN)
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -120,7 +124,7 @@ class SentencePieceTokeniser(Tokeniser):
 
 
 def surfaces(processor: Any, text: str) -> list[str]:
-    """The characters of each piece. Of a character that is told in bytes, the last byte has it, the others nothing.
+    """The characters of each piece. A character in bytes belongs to its last byte; the others get an empty text.
 
     SentencePiece's own objects for this need the package protobuf, which it does not install.
     """
@@ -128,7 +132,7 @@ def surfaces(processor: Any, text: str) -> list[str]:
 
 
 def _draw(lines: Iterable[str], most: int) -> list[str]:
-    """At most `most` lines, each with the same chance (reservoir sampling), always the same ones."""
+    """A sample of `most` lines with equal chances (reservoir sampling), always the same."""
     chosen: list[str] = []
     generator = random.Random(0)
     for i, line in enumerate(lines):
@@ -140,8 +144,8 @@ def _draw(lines: Iterable[str], most: int) -> list[str]:
 
 
 def _reason(error: RuntimeError) -> str:
-    """SentencePiece's reason, in terms of our settings where it is the usual one."""
-    text = str(error).rpartition("] ")[2]  # without the place in its own source
+    """The reason of SentencePiece; the most frequent one is expressed with our settings."""
+    text = str(error).rpartition("] ")[2]  # remove the place in its source code
     too_small = re.search(r"smaller than required_chars\. \d+ vs (\d+)", text)
     if too_small is None:
         return text
@@ -149,7 +153,7 @@ def _reason(error: RuntimeError) -> str:
 
 
 def processor(model: bytes) -> Any:
-    """SentencePiece's own object. Raises DataError for bytes that are not one of its models."""
+    """The object of SentencePiece. Raises DataError for bytes that are not a model."""
     try:
         inner = sentencepiece_package().SentencePieceProcessor(model_proto=model)
         inner.encode("a")  # an empty model fails only here

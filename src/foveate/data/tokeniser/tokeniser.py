@@ -1,4 +1,4 @@
-"""What every tokeniser can do, and the file it is kept in."""
+"""The interface of tokenisers, and the file that stores one."""
 
 import hashlib
 import json
@@ -13,51 +13,51 @@ from foveate.storage.manifest import read_file
 
 PAD, BOS, EOS, UNKNOWN = range(4)
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
-"""Labels of ids 0 to 3 for viewing. Text that contains them is ordinary text: it never becomes these ids."""
+"""Labels of ids 0 to 3 for display. They are ordinary text in an input, which never gets these ids."""
 
 FORMAT = "foveate tokeniser 1"
 
 
 @runtime_checkable
 class Tokeniser(Protocol):
-    """Text to ids and back. Ids 0 to 3 are padding, begin, end and unknown, the same for all tokenisers but
-    `HuggingFaceTokeniser`, whose ids are those of somebody else's model.
+    """Converts text to ids and back. Ids 0 to 3 are padding, begin, end and unknown in all tokenisers except
+    `HuggingFaceTokeniser`, whose ids are those of its model.
 
-    A new kind gives `kind`, `vocab_size`, `encode`, `decode`, `pieces`, `content`; it inherits `digest` and `save`.
+    A new kind defines `kind`, `vocab_size`, `encode`, `decode`, `pieces`, `content`; it inherits `digest` and `save`.
     """
 
     kind: ClassVar[str]
     vocab_size: int
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text, without begin and end. What the vocabulary lacks is `UNKNOWN`.
+        """The ids of a text, without begin and end. Parts that the vocabulary lacks are `UNKNOWN`.
 
-        The text is put into Unicode normal form C first. Raises DataError for a lone surrogate.
+        The text is converted to Unicode normal form C first. Raises DataError for a lone surrogate.
         """
         ...
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids; padding, begin and end are skipped, unknown is shown."""
+        """The text of ids. Padding, begin and end are skipped; unknown ids are shown."""
         ...
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """A label for each id, for viewing."""
+        """A label for each id, for display."""
         ...
 
     def content(self) -> dict[str, Any]:
-        """All that defines the tokeniser, as JSON data."""
+        """The definition of the tokeniser as JSON data."""
         ...
 
     def surfaces(self, text: str) -> list[str]:
-        """For each id of `encode` the part of the text that it stands for; the piece, where nobody can tell."""
+        """The part of the text for each id of `encode`; the piece if the part is not known."""
         return self.pieces(self.encode(text))
 
     def unknown(self, token: int) -> bool:
-        """Whether an id says nothing about what it stands for."""
+        """Whether an id does not identify its text."""
         return token == UNKNOWN
 
     def labels(self, text: str) -> list[str]:
-        """The pieces of a text, for viewing; what the vocabulary lacks stands as it was written, not as `<unk>`.
+        """The pieces of a text, for display; parts that the vocabulary lacks are shown as written, not as `<unk>`.
 
         >>> from foveate.data.tokeniser import WordTokeniser
         >>> WordTokeniser.train(["a cat"]).labels("a dog")
@@ -90,22 +90,24 @@ class Tokeniser(Protocol):
         return list(dict.fromkeys(surface.strip(" ▁") for surface in unknown if surface.strip(" ▁")))
 
     def digest(self) -> str:
-        """SHA-256 of kind and content: two tokenisers with the same digest do the same."""
+        """SHA-256 of kind and content: tokenisers with the same digest give the same ids."""
         return _digest(self.kind, self.content())
 
     def save(self, path: Path | str) -> None:
-        """Writes a JSON file, whole or not at all."""
+        """Write a JSON file, completely or not at all."""
         record = {"format": FORMAT, "kind": self.kind, "digest": self.digest(), "content": self.content()}
         write_file(Path(path), (json.dumps(record, ensure_ascii=False, indent=1) + "\n").encode("utf-8"))
 
 
 def read_content(path: Path) -> tuple[str, dict[str, Any]]:
-    """Kind and content of a saved tokeniser. Raises DataError when the file is missing or not as it was written."""
+    """Kind and content of a saved tokeniser. Raises DataError if the file is missing or has changed."""
     try:
         record = parse_json(read_file(path))
         version, kind, digest, content = (record[key] for key in ("format", "kind", "digest", "content"))
     except FileNotFoundError:
-        raise DataError(f"{path}: there is no such tokeniser file. Is this the folder of a finished `train`?") from None
+        raise DataError(
+            f"{path}: the tokeniser file does not exist. Is this the folder of a finished `train`?"
+        ) from None
     except OSError as error:
         raise DataError(f"{path}: the tokeniser cannot be read: {error.strerror}.") from None
     except (ValueError, KeyError, TypeError):
@@ -132,13 +134,13 @@ def require_known(ids: Iterable[int], vocab_size: int) -> list[int]:
 
 
 def require_symbols(symbols: Sequence[str], what: str) -> None:
-    """Raises DataError when training has found nothing."""
+    """Raise DataError if the training data have no symbols."""
     if not symbols:
         raise DataError(f"There is no {what} in the training text: give at least one line that is not empty.")
 
 
 def _marked(surface: str) -> str:
-    """A part of a text as a piece: SentencePiece writes a space before a word as ▁."""
+    """A part of a text as a piece, with ▁ for a space before a word, like SentencePiece."""
     return f"▁{surface.strip()}" if surface.startswith(" ") else surface
 
 

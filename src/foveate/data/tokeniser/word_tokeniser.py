@@ -1,4 +1,4 @@
-"""Text as its words, or as any symbols with white space between them: phones, tags, digits."""
+"""Tokenises text as words, or as other symbols with white space between them: phones, tags, digits."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -13,11 +13,13 @@ from foveate.data.tokeniser.tokeniser import EOS, SPECIALS, UNKNOWN, Tokeniser, 
 
 @dataclass(frozen=True, kw_only=True)
 class WordConfig:
-    """Whatever stands between white space: words of pre-tokenised text, phones, tags."""
+    """Symbols between white space: words of tokenised text, phones, tags."""
 
-    vocab_size: int | None = setting(None, "ids at most, the 4 special ones included; none: all words get one")
-    min_count: int = setting(1, "words seen less often are unknown")
-    lowercase: bool = setting(False, "make no difference between capitals and small letters")
+    vocab_size: int | None = setting(
+        None, "maximum number of ids, including 4 special ones; none: every word gets an id"
+    )
+    min_count: int = setting(1, "words that are less frequent are unknown")
+    lowercase: bool = setting(False, "ignore the case of letters")
 
     def __post_init__(self) -> None:
         if self.vocab_size is not None and self.vocab_size <= len(SPECIALS):
@@ -30,7 +32,7 @@ class WordConfig:
 
 
 class WordTokeniser(Tokeniser):
-    """One id for a word, the frequent ones first. White space is not kept: decoding puts one space between words.
+    """One id per word, the most frequent first. Decoding puts one space between words, whatever the text had.
 
     >>> phones = WordTokeniser.train(["B AH N AE N AH"])
     >>> phones.encode("B AE N"), phones.decode([4, 5])
@@ -50,7 +52,7 @@ class WordTokeniser(Tokeniser):
     def train(
         cls, lines: Iterable[str], *, vocab_size: int | None = None, min_count: int = 1, lowercase: bool = False
     ) -> "WordTokeniser":
-        """Raises DataError when the lines have no word."""
+        """Learn the vocabulary. Raises DataError if the lines have no word."""
         counts: Counter[str] = Counter()
         for line in lines:
             counts.update(_split(line, lowercase))
@@ -78,5 +80,5 @@ class WordTokeniser(Tokeniser):
 
 def _split(text: str, lowercase: bool) -> list[str]:
     text = normalise(text)
-    # Lower case can leave normal form C, as "İ" does.
+    # Lower case may not be in normal form C, for example that of "İ".
     return normalise(text.lower()).split() if lowercase else text.split()

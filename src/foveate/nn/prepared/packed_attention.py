@@ -1,8 +1,8 @@
-"""Dot products under softmax over short sequences without padding, in one kernel each way (`short.cpp`).
+"""Softmax attention over short sequences without padding, in one kernel forward and one backward (`short.cpp`).
 
-Tokens lie one sentence after the other, heads beside each other, as projections leave them: nothing is gathered into a
-padded batch, no mask is built and nothing is computed for padding. `refuses` says where a caller has to go through
-`Attention.run`.
+The tokens of all sentences are concatenated, and each token has all heads side by side, like the output of the
+projections. No padded batch and no mask is built, and nothing is computed for padding. If `refuses` returns a reason,
+the caller has to use `Attention.run`.
 """
 
 import ctypes
@@ -24,17 +24,17 @@ from foveate.attention.score import dot_factor
 from foveate.attention.visibility import causal, padding
 
 LONGEST = 128
-"""Up to this many positions the kernel, which multiplies in float32 vectors, keeps up with products of matrices."""
+"""Beyond this number of positions, products of matrices are faster than this kernel, which uses float32 vectors."""
 
 
 @functools.cache
 def kernels() -> ctypes.CDLL | None:
-    """The compiled kernels, or None where there is no compiler."""
+    """The compiled kernels, or None without a compiler."""
     return native.load("foveate.attention.paths", "short.cpp").library
 
 
 def refuses(attention: Mechanism, x: Float[Tensor, "tokens dim"], *, head_dim: int, longest: int) -> list[str]:
-    """Why this attention over projections of `x`, in sentences of up to `longest`, does not run packed."""
+    """Why this attention cannot use the packed kernel on projections of `x`, in sentences of up to `longest` tokens."""
     reasons = []
     if not isinstance(attention, Attention) or not attention.is_plain or dot_factor(attention.score, head_dim) is None:
         reasons.append("made for dot products under softmax")
@@ -58,10 +58,11 @@ def attend(
     starts: tuple[Int[Tensor, " sentences_and_end"], Int[Tensor, " sentences_and_end"]],
     heads: int,
 ) -> Float[Tensor, "tokens values"]:
-    """The contexts of all heads beside each other, where nothing `refuses`.
+    """The contexts of all heads side by side, for an attention without `refuses`.
 
-    `memory` holds [keys; values] of every token. Without it, `query` holds [queries; keys; values]. `starts` say where
-    the sentences of queries and of keys begin, and where the last one ends. Recording is the caller's business.
+    `memory` contains [keys; values] of every token. Without it, `query` contains [queries; keys; values]. `starts` are
+    the first tokens of the sentences of queries and of keys, followed by the number of tokens. The caller has to record
+    the attention.
     """
     width = query.shape[1] if memory is not None else query.shape[1] // 3
     scale = dot_factor(attention.score, width // heads)
@@ -127,7 +128,7 @@ def _defined(
     query: Tensor,
     memory: Tensor | None,
 ) -> Tensor:
-    """One sentence after the other."""
+    """The definition: the attention of one sentence after the other."""
     query, key, value = query.chunk(3, -1) if memory is None else (query, *memory.to(query.dtype).chunk(2, -1))
     contexts = []
     for (first, last), (begin, end) in zip(pairwise(query_starts), pairwise(key_starts), strict=True):
@@ -140,7 +141,7 @@ def _defined(
 
 
 def _parts(query: Tensor, memory: Tensor | None, width: int) -> tuple[ctypes.c_void_p | ctypes.c_int64, ...]:
-    """Where queries, keys and values begin, each with the distance from token to token."""
+    """The addresses of queries, keys and values, each with the distance between tokens."""
     places = [(query, 0), (query, 1), (query, 2)] if memory is None else [(query, 0), (memory, 0), (memory, 1)]
     parts: list[ctypes.c_void_p | ctypes.c_int64] = []
     for tensor, place in places:
