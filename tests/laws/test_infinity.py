@@ -40,8 +40,7 @@ from foveate.attention import (
     record,
     window,
 )
-from foveate.attention.efficient.kernel import Proportional
-from foveate.attention.normaliser import Normaliser
+from foveate.attention.normaliser import Normaliser, Proportional
 from foveate.attention.paths import PATHS, BandedPath, TiledPath, fused
 from foveate.attention.paths.edges import EdgesPath, edge_weights
 from foveate.inspect.tile import DenseProvider, TraceProvider, decode

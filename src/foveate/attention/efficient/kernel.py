@@ -1,17 +1,16 @@
 """Attention whose scores are products of features: sums over keys come first, and no weight of a pair is computed."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from foveate.attention.attention import Attention
-from foveate.attention.check import require_equal_width, require_real
+from foveate.attention.check import require_equal_width
 from foveate.attention.efficient.demand import demand_of
-from foveate.attention.normaliser import Normaliser, Softmax, softmax_temperature
-from foveate.attention.normaliser.normaliser import possible
+from foveate.attention.normaliser import Normaliser, Proportional, Softmax, softmax_temperature
 from foveate.attention.paths.hidden import finite
 from foveate.attention.paths.materialised import MaterialisedPath, materialise
 from foveate.attention.paths.path import Cost, Formula, share_heads
@@ -21,58 +20,6 @@ from foveate.attention.visibility import Visibility
 
 CHUNK = 64
 """Positions per chunk of a causal pass: inside a chunk weights exist, between chunks only sums do."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Proportional:
-    """α_ij = e_ij / (Σ_j' e_ij' + ε) over the visible j', for scores that are nowhere negative.
-
-    >>> Proportional()(torch.tensor([[[[1.0, 2.0, 5.0]]]]), torch.tensor([[[[True, True, False]]]])).flatten()
-    tensor([0.3333, 0.6667, 0.0000])
-
-    With ε = 0 rows sum to 1; published code adds 1e-6. A row without any score to divide by is zero.
-    """
-
-    sums_to_one: ClassVar[bool] = False
-    symbol: ClassVar[str] = "proportional"
-    eps: float = 0.0
-
-    def __post_init__(self) -> None:
-        require_real(eps=self.eps)
-        if self.eps < 0:
-            raise ValueError(f"eps={self.eps} must not be negative.")
-
-    def build(self) -> "Proportional":
-        return self
-
-    def header(self) -> dict[str, str | float]:
-        return {"kind": "proportional", "eps": self.eps}
-
-    def __call__(
-        self, scores: Float[Tensor, "batch heads query key"], visible: Bool[Tensor, "#batch #heads #query #key"]
-    ) -> Float[Tensor, "batch heads query key"]:
-        return self.tile(scores, visible, self.statistic(scores, visible))
-
-    def statistic(
-        self, scores: Float[Tensor, "batch heads query key"], visible: Bool[Tensor, "#batch #heads #query #key"]
-    ) -> Float[Tensor, "batch heads query"]:
-        """Σ_j e_ij"""
-        visible = possible(scores, visible)
-        precise = scores.to(torch.promote_types(scores.dtype, torch.float32))
-        return torch.where(visible, precise, 0.0).sum(-1)
-
-    def tile(
-        self,
-        scores: Float[Tensor, "batch heads query key"],
-        visible: Bool[Tensor, "#batch #heads #query #key"],
-        statistic: Float[Tensor, "batch heads query"],
-        *,
-        first: int = 0,
-    ) -> Float[Tensor, "batch heads query key"]:
-        visible = possible(scores, visible)
-        total = statistic[..., None] + self.eps
-        weights = torch.where(visible, scores, 0.0) / torch.where(total > 0, total, 1.0)
-        return weights.to(scores.dtype)
 
 
 @runtime_checkable

@@ -8,7 +8,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from foveate.attention.check import require_equal_width, require_one_width
-from foveate.attention.efficient.kernel import KernelAttention, Proportional
+from foveate.attention.efficient.kernel import KernelAttention
+from foveate.attention.normaliser import Proportional
 from foveate.attention.score import Product
 from foveate.attention.visibility import Visibility
 

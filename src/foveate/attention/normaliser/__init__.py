@@ -1,9 +1,15 @@
 """From scores to weights: softmax, and what may stand in its place."""
 
-from foveate.attention.normaliser.gate import ReLU, Sigmoid
 from foveate.attention.normaliser.hard import Choice, Hard, HardConfig
-from foveate.attention.normaliser.normaliser import Normaliser, tells_place
-from foveate.attention.normaliser.softmax import Softmax, softmax_temperature
+from foveate.attention.normaliser.normaliser import (
+    Normaliser,
+    Proportional,
+    ReLU,
+    Sigmoid,
+    Softmax,
+    softmax_temperature,
+    tells_place,
+)
 from foveate.attention.normaliser.sparse import Entmax, Sparsemax
 
 NormaliserConfig = Softmax | ReLU | Sigmoid | Sparsemax | Entmax | HardConfig
@@ -16,6 +22,7 @@ __all__ = [
     "HardConfig",
     "Normaliser",
     "NormaliserConfig",
+    "Proportional",
     "ReLU",
     "Sigmoid",
     "Softmax",

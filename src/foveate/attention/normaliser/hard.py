@@ -7,27 +7,35 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from foveate.attention.check import require_choice, require_real
-from foveate.attention.normaliser.normaliser import Rows, Scores, Visible, Weights, closed, possible, precise
-from foveate.attention.normaliser.softmax import Softmax
+from foveate.attention.normaliser.normaliser import (
+    Rows,
+    Scores,
+    Softmax,
+    Visible,
+    Weights,
+    closed,
+    possible,
+    precise,
+)
 
 HardMode = Literal["argmax", "sample", "straight_through", "gumbel"]
 
 
 class Choice(NamedTuple):
-    """What one call of sampled attention chose, with the gradients that the choice itself has not."""
+    """What one call of sampled attention chose, with gradients, which the choice itself lacks."""
 
     log_probability: Float[Tensor, "batch heads query"]
-    """log p of the key that was drawn; 0 where none was."""
+    """log p of the key that was drawn; 0 where no key was drawn."""
     entropy: Float[Tensor, "batch heads query"]
-    """H of the distribution it was chosen from, in nats."""
+    """The entropy of the distribution, in nats."""
 
 
-listener: ContextVar[Callable[[Choice], None] | None] = ContextVar("foveate_choices", default=None)
-"""Whoever listens to choices: see `choices`."""
+_listener: ContextVar[Callable[[Choice], None] | None] = ContextVar("foveate_choices", default=None)
+"""The function that receives every choice inside `choices()`."""
 
 
 class Hard(nn.Module):
@@ -52,6 +60,8 @@ class Hard(nn.Module):
     Reference: Xu et al. 2015, section 4.1 (sampling); Jang et al. 2017 (straight-through Gumbel-softmax).
     """
 
+    symbol, is_hard = "hard", True
+
     def __init__(
         self,
         *,
@@ -75,16 +85,14 @@ class Hard(nn.Module):
             return scores
         visible = possible(scores, visible)
         if not self.training or self.mode == "argmax":
-            return _one_hot(scores, visible)
+            return _one_hot(_largest(scores, visible), scores, visible)
         if self.mode == "sample":
             return self._sampled(scores, visible)
-        noise = torch.zeros_like(scores)
         if self.mode == "gumbel":
-            noise = -torch.empty_like(precise(scores)).exponential_().log().to(scores.dtype)
-        chosen: Tensor = _StraightThrough.apply(
-            self._softmax(scores + noise, visible), _one_hot(scores + noise, visible)
-        )
-        return chosen
+            scores = scores - torch.empty_like(precise(scores)).exponential_().log().to(scores.dtype)
+        chosen = _one_hot(_largest(scores, visible), scores, visible)
+        weights: Tensor = _StraightThrough.apply(self._softmax(scores, visible), chosen)
+        return weights
 
     def _sampled(self, scores: Scores, visible: Visible) -> Weights:
         distribution = self._softmax(precise(scores), visible)
@@ -92,38 +100,28 @@ class Hard(nn.Module):
         with torch.no_grad():
             # An empty row draws among all keys, and nothing of it is kept.
             drawn_from = torch.where(sees_some[..., None], distribution, 1.0).flatten(0, -2)
-            place = drawn_from.multinomial(1).view(*scores.shape[:-1], 1)
-            chosen = torch.where(visible, torch.zeros_like(scores).scatter(-1, place, 1.0), 0.0)
+            place = drawn_from.multinomial(1).view(scores.shape[:-1])
+            chosen = _one_hot(place, scores, visible)
         soft = torch.zeros(len(scores), 1, 1, dtype=torch.bool, device=scores.device)
         if self.expectation:
             soft = torch.rand(soft.shape, device=scores.device) < self.expectation
-        self._tell(distribution, place, sees_some & ~soft)
+        if (report := _listener.get()) is not None:
+            logs = torch.where(distribution > 0, distribution, 1.0).log()
+            log_probability = torch.where(sees_some & ~soft, logs.gather(-1, place[..., None])[..., 0], 0.0)
+            report(Choice(log_probability, -(distribution * logs).sum(-1)))
         return torch.where(soft[..., None], distribution.to(scores.dtype), chosen)
-
-    def _tell(self, distribution: Weights, place: Tensor, is_draw: Tensor) -> None:
-        tell = listener.get()
-        if tell is None:
-            return
-        positive = distribution > 0
-        logs = torch.where(positive, distribution, 1.0).log()
-        log_probability = torch.where(is_draw, logs.gather(-1, place)[..., 0], 0.0)
-        tell(Choice(log_probability, -(distribution * logs).sum(-1)))
-
-    symbol, is_hard = "hard", True
 
     @property
     def is_drawn(self) -> bool:
-        """Whether the key is drawn, so that records show the distribution it is drawn from."""
         return self.mode in ("sample", "gumbel")
 
     @property
     def tells_place(self) -> bool:
-        """Whether the statistic is the number of the chosen key."""
         return not self.is_drawn
 
     @property
     def undivided(self) -> bool:
-        """A draw is told of once, and its `expectation` decides for whole examples; Gumbel noise is each pair's own."""
+        """A draw makes one `Choice`, and its `expectation` decides for whole examples; Gumbel noise is per pair."""
         return self.training and self.learns_from_reward
 
     @property
@@ -134,14 +132,13 @@ class Hard(nn.Module):
         return self._distribution.header() if self.is_drawn else {"kind": "hard"}
 
     def statistic(self, scores: Scores, visible: Visible) -> Rows:
-        """Of what is drawn from: log Σ_j exp(e_ij / T). Otherwise the number of the chosen key; −1 for an empty row."""
+        """log Σ_j exp(e_ij / T) of a distribution; otherwise the number of the chosen key, and −1 for an empty row."""
         if self.is_drawn:
             return self._distribution.statistic(scores, visible)
         if not scores.shape[-1]:
             return precise(scores).new_full(scores.shape[:-1], -1.0)
         visible = possible(scores, visible)
-        place = closed(precise(scores), visible).argmax(-1)
-        return torch.where(visible.any(-1), place, -1).to(precise(scores).dtype)
+        return torch.where(visible.any(-1), _largest(scores, visible), -1).to(precise(scores).dtype)
 
     def tile(self, scores: Scores, visible: Visible, statistic: Rows, *, first: int = 0) -> Weights:
         if self.is_drawn:
@@ -203,9 +200,14 @@ class _StraightThrough(torch.autograd.Function):
         return grad, None
 
 
-def _one_hot(scores: Scores, visible: Visible) -> Weights:
-    place = closed(scores.detach(), visible).argmax(-1, keepdim=True)
-    return torch.where(visible, torch.zeros_like(scores).scatter(-1, place, 1.0), 0.0)
+def _largest(scores: Scores, visible: Visible) -> Int[Tensor, "batch heads query"]:
+    """The number of the key with the largest visible score."""
+    return closed(scores.detach(), visible).argmax(-1)
+
+
+def _one_hot(place: Int[Tensor, "batch heads query"], scores: Scores, visible: Visible) -> Weights:
+    """1 at one key of each row that sees something, else 0."""
+    return torch.where(visible, torch.zeros_like(scores).scatter(-1, place[..., None], 1.0), 0.0)
 
 
 @contextmanager
@@ -220,19 +222,19 @@ def choices() -> Iterator[list[Choice]]:
     (tensor([0.2500, 0.2500, 0.2500, 0.2500]), torch.Size([1, 1, 4]))
     """
     taken: list[Choice] = []
-    token = listener.set(taken.append)
+    token = _listener.set(taken.append)
     try:
         yield taken
     finally:
-        listener.reset(token)
+        _listener.reset(token)
 
 
 class Reinforce(nn.Module):
-    """−Σ_n [ λ_r (log p(y|s̃ⁿ) − b) log p(s̃ⁿ) + λ_e H[s̃ⁿ] ]: what sampled attention adds to the loss −Σ_n log p(y|s̃ⁿ)
+    """−Σ_n [ λ_r (log p(y|s̃ⁿ) − b) log p(s̃ⁿ) + λ_e H[s̃ⁿ] ], which sampled attention adds to the loss −Σ_n log p(y|s̃ⁿ)
 
     With λ_r = 1 and λ_e = 0 the gradient of the whole is an unbiased estimate of that of −Σ_s p(s) log p(y|s). The
     factor log p(y|s̃) − b is held constant. The baseline follows b ← 0.9 b + 0.1 · mean of log p(y|s̃), from the first
-    mean on, and takes in a batch after it has been judged: one that depended on the draw would bias the estimate.
+    mean on, and is updated after the batch was rewarded: one that depended on the draw would bias the estimate.
 
     Reference: Xu et al. 2015, equations 12 and 13.
     """

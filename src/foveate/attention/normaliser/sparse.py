@@ -14,8 +14,36 @@ from foveate.attention.normaliser.normaliser import Rows, Scores, Visible, Weigh
 from foveate.attention.position import traced
 
 
+class _Threshold:
+    """α_ij = max(0, (a − 1) e_ij − τ_i)^{1/(a−1)}; the statistic of a row is τ_i, and ∞ for an empty row."""
+
+    alpha: Any
+
+    def __call__(self, scores: Scores, visible: Visible) -> Weights:
+        if not scores.shape[-1]:
+            return scores
+        mapped = traced() and not torch.compiler.is_compiling()
+        weights: Tensor = (_Mapped if mapped else _Sparse).apply(precise(scores), visible, self.alpha)
+        return weights.to(scores.dtype)
+
+    def statistic(self, scores: Scores, visible: Visible) -> Rows:
+        if not scores.shape[-1]:
+            return precise(scores).new_full(scores.shape[:-1], torch.inf)
+        if self.alpha > 2:  # its threshold lies so near to the largest score that float32 may not tell them apart
+            scores = scores.double()
+        visible = possible(scores, visible)
+        top = _top(scores, visible)
+        threshold = _threshold(closed(precise(scores.detach()), visible) - top, self.alpha) + top * (self.alpha - 1)
+        return torch.where(visible.any(-1), threshold[..., 0], torch.inf)
+
+    def tile(self, scores: Scores, visible: Visible, statistic: Rows, *, first: int = 0) -> Weights:
+        threshold = torch.where(statistic.isinf(), 0.0, statistic)[..., None]
+        above = scores.to(torch.promote_types(scores.dtype, statistic.dtype)) * (self.alpha - 1) - threshold
+        return shown(_power(above, self.alpha), visible).to(scores.dtype)
+
+
 @dataclass(frozen=True)
-class Sparsemax:
+class Sparsemax(_Threshold):
     """α_ij = max(0, e_ij − τ_i) with τ_i such that the row sums to 1
 
     The Euclidean projection of the scores onto the simplex. Reference: Martins and Astudillo 2016, algorithm 1.
@@ -26,6 +54,7 @@ class Sparsemax:
     """
 
     symbol: ClassVar[str] = "sparsemax"
+    alpha: ClassVar[float] = 2.0
 
     def build(self) -> "Sparsemax":
         return self
@@ -33,23 +62,13 @@ class Sparsemax:
     def header(self) -> dict[str, str]:
         return {"kind": "sparsemax"}
 
-    def __call__(self, scores: Scores, visible: Visible) -> Weights:
-        return _weights(scores, visible, 2.0)
-
-    def statistic(self, scores: Scores, visible: Visible) -> Rows:
-        """τ_i = (Σ_S e_ij − 1) / |S| over the support S; ∞ for an empty row."""
-        return _statistic(scores, visible, 2.0)
-
-    def tile(self, scores: Scores, visible: Visible, statistic: Rows, *, first: int = 0) -> Weights:
-        return _tile(scores, visible, statistic, 2.0)
-
 
 @dataclass(frozen=True)
-class Entmax:
+class Entmax(_Threshold):
     """α_ij = max(0, (a − 1) e_ij − τ_i)^{1/(a−1)} with τ_i such that the row sums to 1
 
-    `alpha` leads from softmax (towards 1) over 1.5 to sparsemax (2) and beyond. τ is found by Newton's steps, to the
-    last bits of the dtype; the gradient is exact. Reference: Peters et al. 2019, equation 7 and proposition 2.
+    `alpha` leads from softmax (towards 1) over 1.5 to sparsemax (2) and beyond. Newton's steps compute τ to the last
+    bits of the dtype; the gradient is exact. Reference: Peters et al. 2019, equation 7 and proposition 2.
 
     >>> scores, visible = torch.tensor([[[[2.0, 1.5, 0.2]]]]), torch.ones(1, 1, 1, 1, dtype=torch.bool)
     >>> Entmax()(scores, visible).flatten()
@@ -73,23 +92,13 @@ class Entmax:
     def header(self) -> dict[str, str | float]:
         return {"kind": "entmax", "alpha": self.alpha}
 
-    def __call__(self, scores: Scores, visible: Visible) -> Weights:
-        return _weights(scores, visible, self.alpha)
-
-    def statistic(self, scores: Scores, visible: Visible) -> Rows:
-        """τ_i, between max − 1 and max of the scores times a − 1; ∞ for an empty row."""
-        return _statistic(scores, visible, self.alpha)
-
-    def tile(self, scores: Scores, visible: Visible, statistic: Rows, *, first: int = 0) -> Weights:
-        return _tile(scores, visible, statistic, self.alpha)
-
 
 class _Sparse(torch.autograd.Function):
     """dα = J de; J is symmetric, so that it makes gradients too. Sparsemax is the case a = 2."""
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, visible: Tensor, alpha: float) -> Tensor:
-        weights = _found(scores, visible, alpha)
+        weights = _forward(scores, visible, alpha)
         ctx.save_for_backward(weights)
         ctx.alpha = alpha
         return weights
@@ -97,17 +106,17 @@ class _Sparse(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (weights,) = ctx.saved_tensors
-        return _changed(weights, grad, ctx.alpha), None, None
+        return _backward(weights, grad, ctx.alpha), None, None
 
 
 class _Mapped(_Sparse):
-    """The same as `torch.func` wants it written, which takes longer to call, and `torch.compile` does not take."""
+    """The same as `torch.func` needs it, which takes longer to call, and which `torch.compile` refuses."""
 
     generate_vmap_rule = True
 
     @staticmethod
     def forward(scores: Tensor, visible: Tensor, alpha: float) -> Tensor:  # type: ignore[override]
-        return _found(scores, visible, alpha)
+        return _forward(scores, visible, alpha)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, float], output: Tensor) -> None:
@@ -118,12 +127,13 @@ class _Mapped(_Sparse):
     @staticmethod
     def jvp(ctx: Any, change: Tensor, *_: None) -> Tensor:
         (weights,) = ctx.saved_tensors
-        return _changed(weights, change, ctx.alpha)
+        return _backward(weights, change, ctx.alpha)
 
 
-def _found(scores: Scores, visible: Visible, alpha: float) -> Weights:
-    weights = _by_kernel(scores, visible, alpha)
-    if weights is not None:
+def _forward(scores: Scores, visible: Visible, alpha: float) -> Weights:
+    if _has_kernel(scores, alpha):
+        weights = torch.empty_like(scores, memory_format=torch.contiguous_format)
+        _call("forward", scores, alpha, visible, scores.contiguous(), weights)
         return weights
     visible = possible(scores, visible)
     # Below the largest score, where the 1 is not rounded away by scores in the thousands.
@@ -135,9 +145,9 @@ def _found(scores: Scores, visible: Visible, alpha: float) -> Weights:
     return weights / weights.sum(-1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)
 
 
-def _changed(weights: Weights, change: Scores, alpha: float) -> Weights:
+def _backward(weights: Weights, change: Scores, alpha: float) -> Weights:
     """J de = s ∘ (de − (s · de) / Σ s) with s = α^{2−a} on the support."""
-    if not torch.is_grad_enabled() and _kernel(weights, alpha) is not None:
+    if not torch.is_grad_enabled() and _has_kernel(weights, alpha):
         answer = torch.empty_like(weights)
         _call("backward", weights, alpha, None, weights, change.contiguous(), answer)
         return answer
@@ -152,12 +162,12 @@ def _changed(weights: Weights, change: Scores, alpha: float) -> Weights:
 def _threshold(below: Tensor, alpha: float) -> Tensor:
     """τ of rows whose largest score is 0: where Σ max(0, (a − 1) e_j − τ)^p is 1, with p = 1 / (a − 1).
 
-    For p ≥ 1 the p-norm is convex in τ and at least 1 at −1, so Newton's steps go up to τ and not beyond. For p < 1 it
-    is found by halves, and in a traced program, too, which cannot ask whether it has arrived.
+    For p ≥ 1 the p-norm is convex in τ and at least 1 at −1, so Newton's steps go up to τ and not beyond. For p < 1,
+    and in a traced program, which cannot ask whether it has arrived, τ is computed by bisection.
     """
     scaled, power = below * (alpha - 1), 1 / (alpha - 1)
     if power < 1 or traced():
-        return _halved(scaled, alpha)
+        return _bisected(scaled, alpha)
     threshold, before = torch.full_like(below[..., :1], -1.0), torch.zeros_like(below[..., :1])
     for _ in range(64):
         above = (scaled - threshold).relu()
@@ -176,9 +186,9 @@ def _threshold(below: Tensor, alpha: float) -> Tensor:
     return threshold
 
 
-def _halved(scaled: Tensor, alpha: float) -> Tensor:
-    """By halves of the logarithm of −τ, which is at most 1 and at least what n equal scores have, n^(1 − a): tiny for
-    many keys and a large a, where halves of τ itself would end before its first digit.
+def _bisected(scaled: Tensor, alpha: float) -> Tensor:
+    """Bisection of the logarithm of −τ, which is at most 1 and at least what n equal scores have, n^(1 − a): so little
+    for many keys and a large a that bisection of τ itself would end before its first digit.
     """
     far = torch.zeros_like(scaled[..., :1])
     near = torch.full_like(far, (1 - alpha) * math.log(scaled.shape[-1]))
@@ -191,31 +201,6 @@ def _halved(scaled: Tensor, alpha: float) -> Tensor:
 
 def _power(above: Tensor, alpha: float) -> Tensor:
     return above.relu() if alpha == 2 else above.relu() ** (1 / (alpha - 1))
-
-
-def _weights(scores: Scores, visible: Visible, alpha: float) -> Weights:
-    if not scores.shape[-1]:
-        return scores
-    mapped = traced() and not torch.compiler.is_compiling()
-    weights: Tensor = (_Mapped if mapped else _Sparse).apply(precise(scores), visible, alpha)
-    return weights.to(scores.dtype)
-
-
-def _statistic(scores: Scores, visible: Visible, alpha: float) -> Rows:
-    if not scores.shape[-1]:
-        return precise(scores).new_full(scores.shape[:-1], torch.inf)
-    if alpha > 2:  # its threshold lies so near to the largest score that float32 may not tell them apart
-        scores = scores.double()
-    visible = possible(scores, visible)
-    top = _top(scores, visible)
-    threshold = _threshold(closed(precise(scores.detach()), visible) - top, alpha) + top * (alpha - 1)
-    return torch.where(visible.any(-1), threshold[..., 0], torch.inf)
-
-
-def _tile(scores: Scores, visible: Visible, statistic: Rows, alpha: float) -> Weights:
-    threshold = torch.where(statistic.isinf(), 0.0, statistic)[..., None]
-    above = scores.to(torch.promote_types(scores.dtype, statistic.dtype)) * (alpha - 1) - threshold
-    return shown(_power(above, alpha), visible).to(scores.dtype)
 
 
 def _top(scores: Scores, visible: Visible) -> Tensor:
@@ -235,19 +220,11 @@ class _Sizes(ctypes.Structure):
     )
 
 
-def _by_kernel(scores: Tensor, visible: Tensor, alpha: float) -> Tensor | None:
-    if _kernel(scores, alpha) is None:
-        return None
-    scores, weights = scores.contiguous(), torch.empty_like(scores, memory_format=torch.contiguous_format)
-    _call("forward", scores, alpha, visible, scores, weights)
-    return weights
-
-
-def _kernel(scores: Tensor, alpha: float) -> ctypes.CDLL | None:
-    """Where it serves: float32 on a CPU, sparsemax and 1.5-entmax."""
+def _has_kernel(scores: Tensor, alpha: float) -> bool:
+    """Whether the kernel serves: float32 on a CPU, sparsemax and 1.5-entmax."""
     if scores.dtype != torch.float32 or scores.device.type != "cpu" or alpha not in (1.5, 2.0):
-        return None
-    return None if traced() else native.load(*_FILE).library
+        return False
+    return not traced() and native.load(*_FILE).library is not None
 
 
 def _call(name: str, scores: Tensor, alpha: float, visible: Tensor | None, *tensors: Tensor) -> None:

@@ -12,8 +12,13 @@ from torch import Tensor
 
 from foveate.attention import Positions, Visibility
 from foveate.attention.claim import claim
-from foveate.attention.efficient.kernel import Proportional
-from foveate.attention.normaliser import Normaliser, NormaliserConfig, softmax_temperature, tells_place
+from foveate.attention.normaliser import (
+    Normaliser,
+    NormaliserConfig,
+    Proportional,
+    softmax_temperature,
+    tells_place,
+)
 from foveate.attention.score import Form, Product, form_from
 from foveate.config import build
 from foveate.errors import DataError, UsageError
