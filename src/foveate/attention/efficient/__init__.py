@@ -11,9 +11,8 @@ local_block, sparse, longformer, bigbird          softmax over a pattern of posi
 
 from foveate.attention.efficient.fixed_pattern import BigbirdConfig, LocalBlockConfig, LongformerConfig, SparseConfig
 from foveate.attention.efficient.kernel import RunningSum, running_sum
-from foveate.attention.efficient.linear import LinearAttention, LinearConfig
+from foveate.attention.efficient.linear import LinearAttention, LinearConfig, PerformerAttention, PerformerConfig
 from foveate.attention.efficient.linformer import LinformerAttention, LinformerConfig
-from foveate.attention.efficient.performer import PerformerAttention, PerformerConfig
 from foveate.attention.efficient.reformer import ReformerAttention, ReformerConfig
 from foveate.attention.efficient.sinkhorn import SinkhornAttention, SinkhornConfig
 from foveate.attention.efficient.synthesizer import SynthesizerConfig

@@ -9,8 +9,7 @@ import torch
 from foveate.attention import Attention, Positions, Softmax, Visibility, causal, everything, padding, window
 from foveate.attention.efficient import LinearAttention, PerformerAttention, PerformerConfig, running_sum
 from foveate.attention.efficient.kernel import KernelAttention, KernelPath, running_sums
-from foveate.attention.efficient.linear import Elu
-from foveate.attention.efficient.performer import orthogonal_rows
+from foveate.attention.efficient.linear import Elu, orthogonal_rows
 from foveate.attention.normaliser import Proportional
 
 
