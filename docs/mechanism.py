@@ -12,7 +12,7 @@ from torch import Tensor
 
 from foveate.attention import AttentionConfig, Positions, padding, predicate, same_segment, visibility
 from foveate.attention.bias import BiasConfig, GaussianConfig
-from foveate.attention.mechanism import AnyMechanismConfig
+from foveate.attention.efficient import AnyMechanismConfig
 from foveate.attention.normaliser import NormaliserConfig
 from foveate.attention.score import FeedbackScore, ScoreConfig
 from foveate.attention.transform import TransformConfig

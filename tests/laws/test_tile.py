@@ -40,7 +40,7 @@ from foveate.attention import (
     window,
 )
 from foveate.attention.bias import Alibi, Gaussian, RelativeBuckets
-from foveate.attention.local import PredictedCentre
+from foveate.attention.efficient.pattern import PredictedCentre
 from foveate.attention.normaliser import Hard, Normaliser
 from foveate.attention.score import Additive, General, Location, ShawRelative
 from foveate.inspect.tile import HIDDEN, UNKNOWN, ZERO, DenseProvider, TraceProvider, decode

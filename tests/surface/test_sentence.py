@@ -9,7 +9,7 @@ import torch
 
 from foveate.attention import Attention, Dot, Entmax, ReLU, ScaledDot, Sigmoid, Softmax, Sparsemax, causal, record
 from foveate.attention.bias import Alibi, Gaussian
-from foveate.attention.local import PredictedCentre
+from foveate.attention.efficient.pattern import PredictedCentre
 from foveate.attention.normaliser import Hard
 from foveate.attention.score import Additive, ShawRelative
 from foveate.attention.visibility import everything

@@ -11,8 +11,9 @@ from foveate.attention.bias import (
     RelativeBuckets,
     RelativeBucketsConfig,
 )
-from foveate.attention.local import LocalMonotonicConfig, LocalPredictiveConfig, PredictedCentre
-from foveate.attention.mechanism import AnyMechanismConfig, AttentionConfig, Mechanism, MechanismConfig
+from foveate.attention.efficient import AnyMechanismConfig, LocalMonotonicConfig, LocalPredictiveConfig
+from foveate.attention.efficient.pattern import PredictedCentre
+from foveate.attention.mechanism import AttentionConfig, Mechanism, MechanismConfig
 from foveate.attention.normaliser import (
     Entmax,
     Hard,

@@ -2,21 +2,21 @@
 
 import inspect
 from dataclasses import dataclass, fields
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
-from jaxtyping import Float
+import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from foveate.attention.attention import Attention, Explanation
 from foveate.attention.bias import BiasConfig
-from foveate.attention.efficient import EfficientConfig
-from foveate.attention.local import LocalMonotonicConfig, LocalPredictiveConfig
 from foveate.attention.normaliser import NormaliserConfig, Softmax
 from foveate.attention.path_plan import Plan
 from foveate.attention.position import Positions
 from foveate.attention.score import ScaledDot, ScoreConfig
 from foveate.attention.transform import TransformConfig
-from foveate.attention.visibility import Visibility, causal, everything, same_segment
+from foveate.attention.visibility import TRIANGLE, Visibility, causal, everything, same_segment
+from foveate.attention.visibility.rule import require_visibility
 from foveate.config import chosen
 
 
@@ -24,7 +24,7 @@ from foveate.config import chosen
 class Mechanism(Protocol):
     """An `Attention`, or another formula with the same verbs.
 
-    One whose weights reach only so many positions says how many in an attribute `max_length`, and so does its
+    A mechanism whose weights are for a limited number of positions has that number as `max_length`, and so has its
     configuration: longer examples are then left out of the data, and longer texts refused, before anything runs.
     """
 
@@ -65,7 +65,7 @@ class Mechanism(Protocol):
 class MechanismConfig(Protocol):
     """Chooses a mechanism and builds it for one place in a model.
 
-    `visibility` is what the place demands (a decoder's `causal()`); who cannot honour it raises ValueError.
+    `visibility` is what the place demands (a decoder's `causal()`); ValueError is raised where it cannot be honoured.
     """
 
     def build(
@@ -80,7 +80,49 @@ class MechanismConfig(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttentionConfig:
+class Site:
+    """One place in a model, for which a mechanism is built."""
+
+    query_dim: int
+    key_dim: int
+    num_heads: int
+    visibility: Visibility
+    """The rule that the place demands."""
+    kind: Literal["self", "cross"]
+
+
+Built = TypeVar("Built")
+
+
+class SiteConfig(Generic[Built]):
+    """The configuration of a mechanism of this package."""
+
+    @property
+    def max_length(self) -> int | None:
+        """The most positions that the score has numbers for; None where there is no limit."""
+        return getattr(getattr(self, "score", None), "max_length", None)
+
+    def build(
+        self,
+        *,
+        query_dim: int,
+        key_dim: int,
+        num_heads: int = 1,
+        visibility: Visibility | None = None,
+        kind: Literal["self", "cross"] = "self",
+    ) -> Built:
+        """The mechanism. Raises ValueError where it cannot stand in such a place."""
+        rule = everything() if visibility is None else visibility
+        require_visibility(rule)
+        site = Site(query_dim=query_dim, key_dim=key_dim, num_heads=num_heads, visibility=rule, kind=kind)
+        return self.build_for(site)
+
+    def build_for(self, site: Site) -> Built:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionConfig(SiteConfig[Attention]):
     """score → bias → visibility → normaliser → context."""
 
     score: ScoreConfig = ScaledDot()
@@ -96,44 +138,31 @@ class AttentionConfig:
         for field in fields(self):
             object.__setattr__(self, field.name, chosen(type(self), field.name, getattr(self, field.name)))
 
-    @property
-    def max_length(self) -> int | None:
-        """The most positions that the score has numbers for; None where there is no limit."""
-        return getattr(self.score, "max_length", None)
-
-    def build(
-        self,
-        *,
-        query_dim: int,
-        key_dim: int,
-        num_heads: int = 1,
-        visibility: Visibility | None = None,
-        kind: Literal["self", "cross"] = "self",
-    ) -> Attention:
-        if self.transforms and query_dim != key_dim:
+    def build_for(self, site: Site) -> Attention:
+        widths, heads = {"query_dim": site.query_dim, "key_dim": site.key_dim}, site.num_heads
+        if self.transforms and site.query_dim != site.key_dim:
             names = " and ".join(type(transform).__name__.removesuffix("Config") for transform in self.transforms)
             raise ValueError(
-                f"{names} changes queries and keys alike and needs one width, got {query_dim} and {key_dim}. "
+                f"{names} changes queries and keys alike and needs one width, got {site.query_dim} and {site.key_dim}. "
                 "Choose equal widths, or leave the transforms out."
             )
-        demanded = everything() if visibility is None else visibility
-        if kind == "self" and self.visibility.reads_length and demanded & causal() == demanded:
+        if site.kind == "self" and self.visibility.reads_length and site.visibility & causal() == site.visibility:
             raise ValueError(
                 f"{self.visibility} needs the length of the whole sequence, which a decoder has not written yet. "
                 "Choose a rule that counts from its own position, such as window(left=64, right=0), or another site."
             )
         return Attention(
-            built(self.score, query_dim=query_dim, key_dim=key_dim, num_heads=num_heads),
-            visibility=demanded & self.visibility,
-            bias=None if self.bias is None else built(self.bias, num_heads=num_heads, head_dim=key_dim),
-            transforms=[built(transform, head_dim=key_dim, num_heads=num_heads) for transform in self.transforms],
+            built(self.score, **widths, num_heads=heads),
+            visibility=site.visibility & self.visibility,
+            bias=None if self.bias is None else built(self.bias, num_heads=heads, head_dim=site.key_dim),
+            transforms=[built(transform, head_dim=site.key_dim, num_heads=heads) for transform in self.transforms],
             normaliser=built(self.normaliser),
-            kind=kind,
+            kind=site.kind,
         )
 
 
 def built(part: Any, **sizes: int) -> Any:
-    """What a part's configuration builds. Raises ValueError for a user's class that builds nothing, or cannot."""
+    """The part that its configuration builds. Raises ValueError for a user's class without a usable `build`."""
     kind = type(part)
     if kind.__module__.partition(".")[0] == "foveate":
         return part.build(**sizes)
@@ -149,10 +178,6 @@ def built(part: Any, **sizes: int) -> Any:
     if result is None:
         raise ValueError(f"{name}.build returned nothing. Let it return the part itself, which is called or has verbs.")
     return result
-
-
-AnyMechanismConfig = AttentionConfig | LocalMonotonicConfig | LocalPredictiveConfig | EfficientConfig
-"""The mechanisms that a configuration can name."""
 
 
 def shortest(*parts: object) -> int | None:
@@ -184,3 +209,41 @@ def require_no_segments(**attentions: object) -> None:
                 f"{name}.visibility cannot be {rule!r}: it contains the lengths of one batch, and a model processes "
                 "many. padding() takes lengths from each batch; prefix(3) is the same prefix for all rows"
             )
+
+
+@dataclass(frozen=True)
+class Demand:
+    """A conjunction, divided into rules that a formula without a weight for each pair can honour, and others.
+
+    >>> from foveate.attention import padding, window
+    >>> demand = demand_of(causal() & padding() & window(left=2, right=2))
+    >>> demand.causal, demand.others
+    (False, (window(left=2, right=0),))
+    """
+
+    causal: bool
+    of_keys: tuple[Visibility, ...]
+    """Rules that hide a key from all queries or from none."""
+    others: tuple[Visibility, ...]
+
+    def keys(self, at: Positions) -> Bool[Tensor, "#batch #heads 1 key"]:
+        """Keys that these rules hide from no query."""
+        visible = torch.ones(1, 1, 1, at.key.shape[-1], dtype=torch.bool, device=at.device)
+        for rule in self.of_keys:
+            visible = visible & rule(at)
+        return visible
+
+
+def demand_of(rule: Visibility) -> Demand:
+    require_visibility(rule)
+    of_keys = tuple(part for part in rule.parts if not part.reads_query_position)
+    others = tuple(part for part in rule.parts if part.reads_query_position and part.band != TRIANGLE)
+    return Demand(any(part.band == TRIANGLE for part in rule.parts), of_keys, others)
+
+
+def require_demand(mechanism: str, rule: Visibility, *, may_be_causal: bool, way_out: str) -> None:
+    """Raise ValueError for a rule that is more than causal() and rules about keys, TypeError for a non-rule."""
+    demand = demand_of(rule)
+    unmet = [*(["causal()"] if demand.causal and not may_be_causal else []), *map(str, demand.others)]
+    if unmet:
+        raise ValueError(f"{mechanism} cannot honour {' & '.join(unmet)}: {way_out}")

@@ -9,7 +9,7 @@ import torch
 
 from foveate.attention import Attention, Dot, Entmax, ReLU, ScaledDot, Sigmoid, Softmax, Sparsemax, causal, record
 from foveate.attention.bias import Alibi
-from foveate.attention.local import LocalPredictiveConfig
+from foveate.attention.efficient import LocalPredictiveConfig
 from foveate.attention.normaliser import Hard
 from foveate.attention.score import Additive, ShawRelative
 from foveate.attention.visibility import everything

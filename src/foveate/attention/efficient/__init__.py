@@ -9,13 +9,21 @@ synthesizer   softmax of made-up scores           all pairs         exact weight
 local_block, sparse, longformer, bigbird          softmax over a pattern of positions
 """
 
-from foveate.attention.efficient.fixed_pattern import BigbirdConfig, LocalBlockConfig, LongformerConfig, SparseConfig
 from foveate.attention.efficient.kernel import RunningSum, running_sum
 from foveate.attention.efficient.linear import LinearAttention, LinearConfig, PerformerAttention, PerformerConfig
 from foveate.attention.efficient.linformer import LinformerAttention, LinformerConfig
+from foveate.attention.efficient.pattern import (
+    BigbirdConfig,
+    LocalBlockConfig,
+    LocalMonotonicConfig,
+    LocalPredictiveConfig,
+    LongformerConfig,
+    SparseConfig,
+)
 from foveate.attention.efficient.reformer import ReformerAttention, ReformerConfig
 from foveate.attention.efficient.sinkhorn import SinkhornAttention, SinkhornConfig
 from foveate.attention.efficient.synthesizer import SynthesizerConfig
+from foveate.attention.mechanism import AttentionConfig
 
 EfficientConfig = (
     LinearConfig
@@ -29,9 +37,12 @@ EfficientConfig = (
     | LongformerConfig
     | BigbirdConfig
 )
-"""The mechanisms of this package that a configuration can name."""
+"""The mechanisms for long sequences that a configuration can name."""
+AnyMechanismConfig = AttentionConfig | LocalMonotonicConfig | LocalPredictiveConfig | EfficientConfig
+"""All mechanisms that a configuration can name."""
 
 __all__ = [
+    "AnyMechanismConfig",
     "BigbirdConfig",
     "EfficientConfig",
     "LinearAttention",
@@ -39,6 +50,8 @@ __all__ = [
     "LinformerAttention",
     "LinformerConfig",
     "LocalBlockConfig",
+    "LocalMonotonicConfig",
+    "LocalPredictiveConfig",
     "LongformerConfig",
     "PerformerAttention",
     "PerformerConfig",

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from foveate.attention.attention import Attention
 from foveate.attention.check import require_equal_width
-from foveate.attention.efficient.demand import demand_of
+from foveate.attention.mechanism import demand_of
 from foveate.attention.normaliser import Normaliser, Proportional, Softmax, softmax_temperature
 from foveate.attention.paths.hidden import finite
 from foveate.attention.paths.materialised import MaterialisedPath, materialise

@@ -10,12 +10,14 @@ from torch import Tensor, nn
 
 from foveate.attention.check import require_one_width, require_whole, require_width
 from foveate.attention.efficient.kernel import KernelAttention
+from foveate.attention.mechanism import Site, SiteConfig
 from foveate.attention.normaliser import Proportional
-from foveate.attention.score import ProductScore
+from foveate.attention.score import Dot, Product
 from foveate.attention.visibility import Visibility
 
 
-class Elu(ProductScore):
+@dataclass(frozen=True, kw_only=True)
+class Elu(Dot):
     """score(q, k) = φ(q) · φ(k),  φ(x) = elu(x) + 1 = x + 1 for x > 0, eˣ otherwise
 
     Written as eˣ and not as elu(x) + 1, which float32 rounds to 0 below −17.
@@ -34,6 +36,9 @@ class Elu(ProductScore):
 
     def key_features(self, key: Float[Tensor, "batch heads key dim"]) -> Float[Tensor, "batch heads key dim"]:
         return self.query_features(key)
+
+    def form(self) -> Product:
+        return Product(self.query_features, self.key_features)
 
     def symbol(self, head_dim: int) -> str:
         return "φ(q)·φ(k)"
@@ -67,7 +72,7 @@ class LinearAttention(KernelAttention):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearConfig:
+class LinearConfig(SiteConfig[LinearAttention]):
     """Linear attention with φ(x) = elu(x) + 1 (Katharopoulos et al. 2020)."""
 
     eps: float = 0.0
@@ -76,17 +81,9 @@ class LinearConfig:
     def __post_init__(self) -> None:
         Proportional(eps=self.eps)
 
-    def build(
-        self,
-        *,
-        query_dim: int,
-        key_dim: int,
-        num_heads: int = 1,
-        visibility: Visibility,
-        kind: Literal["self", "cross"],
-    ) -> LinearAttention:
-        require_one_width("Linear attention", query_dim, key_dim)
-        return LinearAttention(eps=self.eps, visibility=visibility, kind=kind)
+    def build_for(self, site: Site) -> LinearAttention:
+        require_one_width("Linear attention", site.query_dim, site.key_dim)
+        return LinearAttention(eps=self.eps, visibility=site.visibility, kind=site.kind)
 
 
 class Favor(nn.Module):
@@ -194,7 +191,7 @@ class PerformerAttention(KernelAttention):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PerformerConfig:
+class PerformerConfig(SiteConfig[PerformerAttention]):
     """Softmax attention by positive random features (Choromanski et al. 2021)."""
 
     num_features: int = 256
@@ -204,18 +201,14 @@ class PerformerConfig:
     def __post_init__(self) -> None:
         require_whole(num_features=self.num_features)
 
-    def build(
-        self,
-        *,
-        query_dim: int,
-        key_dim: int,
-        num_heads: int = 1,
-        visibility: Visibility,
-        kind: Literal["self", "cross"],
-    ) -> PerformerAttention:
-        require_one_width("Performer", query_dim, key_dim)
+    def build_for(self, site: Site) -> PerformerAttention:
+        require_one_width("Performer", site.query_dim, site.key_dim)
         return PerformerAttention(
-            head_dim=key_dim, num_features=self.num_features, seed=self.seed, visibility=visibility, kind=kind
+            head_dim=site.key_dim,
+            num_features=self.num_features,
+            seed=self.seed,
+            visibility=site.visibility,
+            kind=site.kind,
         )
 
 

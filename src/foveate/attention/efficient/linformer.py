@@ -16,7 +16,7 @@ from foveate.attention.check import (
     require_tensors,
     require_whole,
 )
-from foveate.attention.efficient.demand import demand_of, require
+from foveate.attention.mechanism import Site, SiteConfig, demand_of, require_demand
 from foveate.attention.path_plan import Plan
 from foveate.attention.paths.path import share_heads
 from foveate.attention.position import Positions, require_places
@@ -55,7 +55,7 @@ class LinformerAttention(nn.Module):
     ) -> None:
         super().__init__()
         self.visibility = everything() if visibility is None else visibility
-        require(
+        require_demand(
             "Linformer",
             self.visibility,
             may_be_causal=False,
@@ -179,7 +179,7 @@ def _mix(
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinformerConfig:
+class LinformerConfig(SiteConfig[LinformerAttention]):
     """Softmax over a fixed number of mixtures of the keys (Wang et al. 2020); not causal."""
 
     max_length: int = 512
@@ -192,21 +192,13 @@ class LinformerConfig:
     def __post_init__(self) -> None:
         require_whole(max_length=self.max_length, projected_length=self.projected_length)
 
-    def build(
-        self,
-        *,
-        query_dim: int,
-        key_dim: int,
-        num_heads: int = 1,
-        visibility: Visibility,
-        kind: Literal["self", "cross"],
-    ) -> LinformerAttention:
-        require_one_width("Linformer", query_dim, key_dim)
+    def build_for(self, site: Site) -> LinformerAttention:
+        require_one_width("Linformer", site.query_dim, site.key_dim)
         return LinformerAttention(
             max_length=self.max_length,
             projected_length=self.projected_length,
-            num_heads=num_heads,
+            num_heads=site.num_heads,
             share=self.share,
-            visibility=visibility,
-            kind=kind,
+            visibility=site.visibility,
+            kind=site.kind,
         )

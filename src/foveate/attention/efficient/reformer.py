@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int, UInt8
@@ -10,7 +9,7 @@ from torch import Tensor
 
 from foveate.attention.attention import Attention
 from foveate.attention.check import require_equal_width, require_one_width, require_self, require_whole, require_width
-from foveate.attention.efficient.demand import demand_of
+from foveate.attention.mechanism import Site, SiteConfig, demand_of
 from foveate.attention.normaliser import softmax_temperature
 from foveate.attention.paths.hidden import finite
 from foveate.attention.paths.materialised import MaterialisedPath, materialise
@@ -128,7 +127,7 @@ class ReformerAttention(Attention):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReformerConfig:
+class ReformerConfig(SiteConfig[ReformerAttention]):
     """Attention inside buckets of hashed vectors (Kitaev et al. 2020)."""
 
     buckets: int = 8
@@ -140,24 +139,16 @@ class ReformerConfig:
     def __post_init__(self) -> None:
         _require_buckets(self.buckets, rounds=self.rounds, chunk=self.chunk)
 
-    def build(
-        self,
-        *,
-        query_dim: int,
-        key_dim: int,
-        num_heads: int = 1,
-        visibility: Visibility,
-        kind: Literal["self", "cross"],
-    ) -> ReformerAttention:
-        require_self("Reformer makes queries and keys from one tensor: it is self-attention", kind)
-        require_one_width("Reformer", query_dim, key_dim)
+    def build_for(self, site: Site) -> ReformerAttention:
+        require_self("Reformer makes queries and keys from one tensor: it is self-attention", site.kind)
+        require_one_width("Reformer", site.query_dim, site.key_dim)
         return ReformerAttention(
-            head_dim=key_dim,
+            head_dim=site.key_dim,
             buckets=self.buckets,
             rounds=self.rounds,
             chunk=self.chunk,
             seed=self.seed,
-            visibility=visibility,
+            visibility=site.visibility,
         )
 
 

@@ -1,7 +1,6 @@
 """Sinkhorn attention: blocks of keys are sorted, softly, so that local attention finds what it needs beside it."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -17,7 +16,7 @@ from foveate.attention.check import (
     require_tensors,
     require_whole,
 )
-from foveate.attention.efficient.demand import Demand, demand_of, require
+from foveate.attention.mechanism import Demand, Site, SiteConfig, demand_of, require_demand
 from foveate.attention.normaliser import Softmax
 from foveate.attention.path_plan import Plan, PlannedPath
 from foveate.attention.paths.hidden import weigh
@@ -276,7 +275,7 @@ class SinkhornAttention(nn.Module):
     ) -> None:
         super().__init__()
         self.visibility = everything() if visibility is None else visibility
-        require(
+        require_demand(
             "Sinkhorn attention",
             self.visibility,
             may_be_causal=True,
@@ -366,7 +365,7 @@ class SinkhornAttention(nn.Module):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SinkhornConfig:
+class SinkhornConfig(SiteConfig[SinkhornAttention]):
     """The own block of neighbours, and one block mixed from all by learned sorting (Tay et al. 2020)."""
 
     block: int = 32
@@ -378,24 +377,17 @@ class SinkhornConfig:
     def __post_init__(self) -> None:
         _require_sorting(self.block, self.iterations, self.temperature)
 
-    def build(
-        self,
-        *,
-        query_dim: int,
-        key_dim: int,
-        num_heads: int = 1,
-        visibility: Visibility,
-        kind: Literal["self", "cross"],
-    ) -> SinkhornAttention:
-        require_self("Sinkhorn attention has a query look at its own block, which another sequence does not have", kind)
-        require_one_width("Sinkhorn attention", query_dim, key_dim)
+    def build_for(self, site: Site) -> SinkhornAttention:
+        why = "Sinkhorn attention has a query look at its own block, which another sequence does not have"
+        require_self(why, site.kind)
+        require_one_width("Sinkhorn attention", site.query_dim, site.key_dim)
         return SinkhornAttention(
-            head_dim=key_dim,
-            num_heads=num_heads,
+            head_dim=site.key_dim,
+            num_heads=site.num_heads,
             block=self.block,
             iterations=self.iterations,
             temperature=self.temperature,
-            visibility=visibility,
+            visibility=site.visibility,
         )
 
 

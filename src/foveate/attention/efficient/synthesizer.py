@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from foveate.attention.attention import Attention
 from foveate.attention.check import require_choice, require_heads, require_made_for, require_self, require_whole
+from foveate.attention.mechanism import Site, SiteConfig
 from foveate.attention.paths.materialised import MaterialisedPath
 from foveate.attention.position import Positions
-from foveate.attention.visibility import Visibility
 
 
 class Synthetic(nn.Module):
@@ -112,7 +112,7 @@ Form = Literal["dense", "random", "factorised"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SynthesizerConfig:
+class SynthesizerConfig(SiteConfig[Attention]):
     """context_i = Σ_j softmax_j(r_i · s_j) v_j: weights depend on the positions alone, or on the query alone
 
     r, s are trained vectors of `rank` numbers. `form="random"` trains the n × n scores themselves; "dense" computes a
@@ -142,21 +142,13 @@ class SynthesizerConfig:
         require_choice("form", self.form, get_args(Form))
         require_whole(max_length=self.max_length, rank=self.rank)
 
-    def build(
-        self,
-        *,
-        query_dim: int,
-        key_dim: int,
-        num_heads: int = 1,
-        visibility: Visibility,
-        kind: Literal["self", "cross"],
-    ) -> Attention:
-        require_self("The Synthesizer does not look at keys, so it cannot find anything in another sequence", kind)
+    def build_for(self, site: Site) -> Attention:
+        require_self("The Synthesizer does not look at keys, so it cannot find anything in another sequence", site.kind)
         score: Synthetic
         if self.form == "dense":
-            score = DenseSynthetic(query_dim=query_dim, num_heads=num_heads, max_length=self.max_length)
+            score = DenseSynthetic(query_dim=site.query_dim, num_heads=site.num_heads, max_length=self.max_length)
         elif self.form == "random":
-            score = RandomSynthetic(num_heads=num_heads, max_length=self.max_length)
+            score = RandomSynthetic(num_heads=site.num_heads, max_length=self.max_length)
         else:
-            score = FactorisedSynthetic(num_heads=num_heads, max_length=self.max_length, rank=self.rank)
-        return Attention(score, visibility=visibility, kind=kind, paths=(MaterialisedPath(),))
+            score = FactorisedSynthetic(num_heads=site.num_heads, max_length=self.max_length, rank=self.rank)
+        return Attention(score, visibility=site.visibility, kind=site.kind, paths=(MaterialisedPath(),))

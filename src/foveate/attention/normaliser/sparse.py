@@ -17,7 +17,9 @@ from foveate.attention.position import traced
 class _Threshold:
     """α_ij = max(0, (a − 1) e_ij − τ_i)^{1/(a−1)}; the statistic of a row is τ_i, and ∞ for an empty row."""
 
-    alpha: Any
+    @property
+    def alpha(self) -> float:
+        raise NotImplementedError
 
     def __call__(self, scores: Scores, visible: Visible) -> Weights:
         if not scores.shape[-1]:
