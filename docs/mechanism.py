@@ -162,6 +162,6 @@ def placed(entry: Entry, length: int, heads: int = HEADS) -> Positions | None:
 
 def _subject(cls: type) -> Any:
     """The class that a configuration builds, if its docstring says more than the configuration's."""
-    built = typing.get_type_hints(cls.build).get("return")
+    built = typing.get_type_hints(getattr(cls, "build_for", cls.build)).get("return")
     ours = inspect.isclass(built) and built.__module__.startswith("foveate") and built.__name__ != "Attention"
     return built if ours and inspect.getdoc(built) else cls
