@@ -19,6 +19,12 @@ from foveate.attention.visibility import TRIANGLE, Visibility, causal, everythin
 from foveate.attention.visibility.rule import require_visibility
 from foveate.config import chosen
 
+Query = Float[Tensor, "batch heads query query_dim"]
+Key = Float[Tensor, "batch kv_heads key key_dim"]
+Value = Float[Tensor, "batch kv_heads key value_head_dim"]
+KeyFeatures = Float[Tensor, "batch #heads key feature"]
+Context = Float[Tensor, "batch heads query value_head_dim"]
+
 
 @runtime_checkable
 class Mechanism(Protocol):
@@ -32,33 +38,20 @@ class Mechanism(Protocol):
 
     def key_features(self, key: Float[Tensor, "batch heads key key_dim"]) -> Tensor | None: ...
 
-    def explain(
-        self,
-        query: Float[Tensor, "batch heads query query_dim"],
-        key: Float[Tensor, "batch kv_heads key key_dim"],
-        value: Float[Tensor, "batch kv_heads key value_head_dim"],
-        *,
-        at: Positions | None = None,
-    ) -> Explanation: ...
+    def explain(self, query: Query, key: Key, value: Value, *, at: Positions | None = None) -> Explanation: ...
 
     def run(
         self,
-        query: Float[Tensor, "batch heads query query_dim"],
-        key: Float[Tensor, "batch kv_heads key key_dim"],
-        value: Float[Tensor, "batch kv_heads key value_head_dim"],
+        query: Query,
+        key: Key,
+        value: Value,
         *,
         at: Positions | None = None,
-        key_features: Float[Tensor, "batch #heads key feature"] | None = None,
+        key_features: KeyFeatures | None = None,
         dropout: float = 0.0,
-    ) -> Float[Tensor, "batch heads query value_head_dim"]: ...
+    ) -> Context: ...
 
-    def plan(
-        self,
-        query: Float[Tensor, "batch heads query query_dim"],
-        key: Float[Tensor, "batch kv_heads key key_dim"],
-        *,
-        at: Positions | None = None,
-    ) -> Plan: ...
+    def plan(self, query: Query, key: Key, *, at: Positions | None = None) -> Plan: ...
 
 
 @runtime_checkable
@@ -95,7 +88,7 @@ Built = TypeVar("Built")
 
 
 class SiteConfig(Generic[Built]):
-    """The configuration of a mechanism of this package."""
+    """The configuration of a mechanism of this package: `build_for` makes it."""
 
     @property
     def max_length(self) -> int | None:

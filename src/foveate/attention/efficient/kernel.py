@@ -9,8 +9,8 @@ from torch import Tensor
 
 from foveate.attention.attention import Attention
 from foveate.attention.check import require_equal_width
-from foveate.attention.mechanism import demand_of
-from foveate.attention.normaliser import Normaliser, Proportional, Softmax, softmax_temperature
+from foveate.attention.mechanism import Context, Key, KeyFeatures, Query, Value, demand_of
+from foveate.attention.normaliser import Normaliser, Proportional, softmax_temperature
 from foveate.attention.paths.hidden import finite
 from foveate.attention.paths.materialised import MaterialisedPath, materialise
 from foveate.attention.paths.path import Cost, Formula, share_heads
@@ -37,8 +37,8 @@ class KernelScore(FactoredScore, Protocol):
 class KernelPath:
     """context_i = φ(q_i) Σ_j φ(k_j) v_jᵀ / φ(q_i) Σ_j φ(k_j):  O(n · features · value_head_dim), nothing of size n².
 
-    `causal()` turns the sums over j into running sums, chunk by chunk. Weights that are dropped must exist first: with
-    dropout the materialised form computes, and so it does where something visible is not finite.
+    `causal()` turns the sums over j into running sums, chunk by chunk. The materialised form computes with dropout,
+    which needs weights to drop, and where something visible is not finite.
     """
 
     name = "kernel"
@@ -76,31 +76,24 @@ class KernelPath:
     def run(
         self,
         formula: Formula,
-        query: Float[Tensor, "batch heads query query_dim"],
-        key: Float[Tensor, "batch kv_heads key key_dim"],
-        value: Float[Tensor, "batch kv_heads key value_head_dim"],
+        query: Query,
+        key: Key,
+        value: Value,
         *,
         at: Positions,
-        key_features: Float[Tensor, "batch #heads key feature"] | None = None,
+        key_features: KeyFeatures | None = None,
         dropout: float = 0.0,
-    ) -> Float[Tensor, "batch heads query value_head_dim"]:
+    ) -> Context:
         score, heads = formula.score, query.shape[1]
         assert isinstance(score, KernelScore)
         demand = demand_of(formula.visibility)
         running = demand.causal and query.shape[2] > 1
         visible = formula.visibility(at) if query.shape[2] == 1 else demand.keys(at)
         visible = visible.expand(*visible.shape[:3], key.shape[2])
-        if visible.shape[1] == 1 or key.shape[1] == heads:
-            values = torch.where(visible.mT, value, 0.0)
-            features = torch.where(visible.mT, key, 0.0) if key_features is None else key_features
-        else:
-            values, features = (
-                share_heads(value, heads),
-                share_heads(key, heads) if key_features is None else key_features,
-            )
-            values, features = torch.where(visible.mT, values, 0.0), torch.where(visible.mT, features, 0.0)
-        if key_features is None:
-            features = score.key_features(features)
+        if visible.shape[1] > 1:
+            key, value = share_heads(key, heads), share_heads(value, heads)
+        values = torch.where(visible.mT, value, 0.0)
+        features = score.key_features(torch.where(visible.mT, key, 0.0)) if key_features is None else key_features
         features = torch.where(visible.mT, features, 0.0)
         if dropout or not finite(features, values):
             return materialise(formula, query, key, value, at=at, key_features=key_features, dropout=dropout).context
@@ -109,8 +102,8 @@ class KernelPath:
         if score.logarithmic:
             phi_q, phi_k = exponentials(phi_q, phi_k, visible)
         require_equal_width(type(score).__name__, phi_q, phi_k)
-        with_ones = torch.nn.functional.pad(share_heads(values, heads).to(precise), (0, 1), value=1.0)
-        sums = running_sums(phi_q, phi_k, with_ones) if running else phi_q @ (phi_k.mT @ with_ones)
+        weighed = with_one(share_heads(values, heads).to(precise))
+        sums = running_sums(phi_q, phi_k, weighed) if running else phi_q @ (phi_k.mT @ weighed)
         if running and score.logarithmic and _washed_out(sums, visible):
             return materialise(formula, query, key, value, at=at, key_features=key_features).context
         return divided(sums, formula.normaliser).to(value.dtype)
@@ -133,7 +126,7 @@ def exponentials(
 
 
 def without_largest(logs: Float[Tensor, "*shape feature"]) -> Float[Tensor, "*shape feature"]:
-    """Logarithms less the largest of each row, which is taken for a constant."""
+    """Logarithms less the largest of each row, which has no gradient."""
     largest = logs.detach().amax(-1, keepdim=True)
     return logs - torch.where(largest.isfinite(), largest, 0.0)
 
@@ -141,15 +134,20 @@ def without_largest(logs: Float[Tensor, "*shape feature"]) -> Float[Tensor, "*sh
 def _washed_out(
     sums: Float[Tensor, "batch heads length value_and_one"], visible: Bool[Tensor, "#batch #heads 1 key"]
 ) -> bool:
-    """Whether keys that stand later are so much longer that an earlier row's sum is rounded away beside them."""
+    """Whether later keys are so much longer that an earlier row's sum is rounded away beside them."""
     rounded = sums[..., -1:] < torch.finfo(sums.dtype).tiny * 2**27
     return bool((rounded & (visible.cumsum(-1) > 0).mT).any())
+
+
+def with_one(value: Float[Tensor, "*shape dim"]) -> Float[Tensor, "*shape value_and_one"]:
+    """Values and a 1, whose weighted sum is the sum of the weights."""
+    return torch.nn.functional.pad(value, (0, 1), value=1.0)
 
 
 def divided(
     sums: Float[Tensor, "batch heads query value_and_one"], normaliser: Normaliser
 ) -> Float[Tensor, "batch heads query value_head_dim"]:
-    """Weighted sums of values over the sum of the weights, which stands behind them; 0 where that is 0."""
+    """Weighted sums of values over the sum of the weights, the last number; 0 where that is 0."""
     total = sums[..., -1:] + (normaliser.eps if isinstance(normaliser, Proportional) else 0.0)
     return torch.where(total > 0, sums[..., :-1] / torch.where(total > 0, total, 1.0), 0.0)
 
@@ -180,6 +178,9 @@ def running_sums(
 class KernelAttention(Attention):
     """An attention by a kernel. Its weights are implied: `explain` makes them, `run` does not."""
 
+    shows = "implied"
+    score: KernelScore
+
     def __init__(
         self,
         score: KernelScore,
@@ -189,9 +190,7 @@ class KernelAttention(Attention):
         kind: Literal["self", "cross"] = "self",
     ) -> None:
         paths = (KernelPath(), MaterialisedPath())
-        super().__init__(score, visibility=visibility, normaliser=normaliser or Softmax(), kind=kind, paths=paths)
-
-    shows = "implied"
+        super().__init__(score, visibility=visibility, normaliser=normaliser, kind=kind, paths=paths)
 
 
 def divides_by_sum(normaliser: Normaliser, score: KernelScore) -> bool:
@@ -233,19 +232,18 @@ class RunningSum:
         """The sum over these keys, too."""
         if not key.shape[2]:
             return self
-        score, shift, total = _score(self.attention), self.shift, self.total
+        score, shift, total = self.attention.score, self.shift, self.total
         phi = score.key_features(key).to(total.dtype).mT
         if score.logarithmic:
             shift = torch.maximum(shift, phi.detach().amax(-1, keepdim=True))
             phi, total = (phi - shift).exp(), total * (self.shift - shift).exp()
-        with_ones = torch.nn.functional.pad(value.to(total.dtype), (0, 1), value=1.0)
-        return replace(self, total=total + phi @ with_ones, shift=shift)
+        return replace(self, total=total + phi @ with_one(value.to(total.dtype)), shift=shift)
 
     def context(
         self, query: Float[Tensor, "rows heads query query_dim"]
     ) -> Float[Tensor, "rows heads query value_head_dim"]:
         """The context of queries that see all keys of the sum; zeros where there are none."""
-        score, heads = _score(self.attention), query.shape[1]
+        score, heads = self.attention.score, query.shape[1]
         phi = score.query_features(query).to(self.total.dtype)
         if score.logarithmic:
             phi = without_largest(phi + share_heads(self.shift, heads).mT).exp()
@@ -262,14 +260,12 @@ def running_sum(
 ) -> RunningSum | None:
     """The sum over some keys, for queries that come after them; None where a decoder has to keep the keys.
 
-    It is None for an attention that is not by a kernel, does not see all earlier keys, or has another
-    normaliser.
+    It is None for an attention that is not by a kernel, does not see all earlier keys, or has another normaliser.
     """
     if not isinstance(attention, KernelAttention):
         return None
-    score, demand = _score(attention), demand_of(attention.visibility)
-    usual = divides_by_sum(attention.normaliser, score)
-    if not usual or not demand.causal or demand.of_keys or demand.others:
+    score, demand = attention.score, demand_of(attention.visibility)
+    if not divides_by_sum(attention.normaliser, score) or not demand.causal or demand.of_keys or demand.others:
         return None
     precise = torch.promote_types(key.dtype, torch.float32)
     features = score.num_features(key.shape[-1])
@@ -277,8 +273,3 @@ def running_sum(
     first = -torch.inf if score.logarithmic else 0.0
     shift = key.new_full((*key.shape[:2], features, 1), first, dtype=precise)
     return RunningSum(attention, total, shift).and_then(key, value)
-
-
-def _score(attention: KernelAttention) -> KernelScore:
-    assert isinstance(attention.score, KernelScore)
-    return attention.score

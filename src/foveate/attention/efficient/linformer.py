@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from foveate.attention.attention import Attention, Explanation
@@ -16,7 +16,17 @@ from foveate.attention.check import (
     require_tensors,
     require_whole,
 )
-from foveate.attention.mechanism import Site, SiteConfig, demand_of, require_demand
+from foveate.attention.mechanism import (
+    Context,
+    Key,
+    KeyFeatures,
+    Query,
+    Site,
+    SiteConfig,
+    Value,
+    demand_of,
+    require_demand,
+)
 from foveate.attention.path_plan import Plan
 from foveate.attention.paths.path import share_heads
 from foveate.attention.position import Positions, require_places
@@ -81,39 +91,26 @@ class LinformerAttention(nn.Module):
     def key_features(self, key: Float[Tensor, "batch heads key key_dim"]) -> None:
         """None: the mixtures depend on which keys are visible."""
 
-    def explain(
-        self,
-        query: Float[Tensor, "batch heads query query_dim"],
-        key: Float[Tensor, "batch kv_heads key key_dim"],
-        value: Float[Tensor, "batch kv_heads key value_head_dim"],
-        *,
-        at: Positions | None = None,
-    ) -> Explanation:
+    def explain(self, query: Query, key: Key, value: Value, *, at: Positions | None = None) -> Explanation:
         """Scores, weights and context over the mixtures. Raises ValueError past `max_length`."""
         keys, values, there = self._mixed(query, key, value, at)
         return replace(self.projected.explain(query, keys, values, at=there), shows="projected")
 
     def run(
         self,
-        query: Float[Tensor, "batch heads query query_dim"],
-        key: Float[Tensor, "batch kv_heads key key_dim"],
-        value: Float[Tensor, "batch kv_heads key value_head_dim"],
+        query: Query,
+        key: Key,
+        value: Value,
         *,
         at: Positions | None = None,
-        key_features: Float[Tensor, "batch #heads key feature"] | None = None,
+        key_features: KeyFeatures | None = None,
         dropout: float = 0.0,
-    ) -> Float[Tensor, "batch heads query value_head_dim"]:
+    ) -> Context:
         """The context, by the fastest path over the mixtures. Raises ValueError past `max_length`."""
         keys, values, there = self._mixed(query, key, value, at)
         return self.projected.run(query, keys, values, at=there, dropout=dropout)
 
-    def plan(
-        self,
-        query: Float[Tensor, "batch heads query query_dim"],
-        key: Float[Tensor, "batch kv_heads key key_dim"],
-        *,
-        at: Positions | None = None,
-    ) -> Plan:
+    def plan(self, query: Query, key: Key, *, at: Positions | None = None) -> Plan:
         """Which path looks at the mixtures; its arithmetic and memory include the mixing."""
         keys, _, there = self._mixed(query, key, key, at)
         plan = self.projected.plan(query, keys, at=there)
@@ -131,6 +128,7 @@ class LinformerAttention(nn.Module):
     def _mixed(
         self, query: Tensor, key: Tensor, value: Tensor, at: Positions | None
     ) -> tuple[Tensor, Tensor, Positions]:
+        """The mixtures of keys and of values, and which of them hold a visible key."""
         require_tensors(query, key, value)
         if at is None:
             at = Positions.of(query.shape[2], key.shape[2], device=key.device)
@@ -139,7 +137,13 @@ class LinformerAttention(nn.Module):
             require_heads(query, len(self.key_mixing))
         require_equal_width("Linformer", query, key)
         visible = demand_of(self.visibility).keys(at).expand(-1, -1, 1, key.shape[2])
-        place = self._places(at, visible)
+        last = int(torch.where(visible, at.key, 0).max()) if at.key.numel() else 0
+        if last >= self.max_length:
+            raise ValueError(
+                f"Linformer was built for {self.max_length} positions, but a key stands at position {last}. "
+                "Shorten the input, or train with a larger max_length."
+            )
+        place = at.key.clamp(0, self.max_length - 1)[:, :, 0]  # hidden keys, which are zero, may stand anywhere
         if self.share == "none" or visible.shape[1] > 1:
             key, value = share_heads(key, query.shape[1]), share_heads(value, query.shape[1])
         key, value = torch.where(visible.mT, key, 0.0), torch.where(visible.mT, value, 0.0)
@@ -150,16 +154,6 @@ class LinformerAttention(nn.Module):
             there = replace(there, real=real.expand(-1, -1, 1, self.key_mixing.shape[1]))
         return _mix(self.key_mixing, key, place), _mix(value_mixing, value, place), there
 
-    def _places(self, at: Positions, visible: Bool[Tensor, "#batch #heads 1 key"]) -> Tensor:
-        """Which column of E belongs to each key. Hidden keys have none of their own: they are zero."""
-        last = int(torch.where(visible, at.key, 0).max()) if at.key.numel() else 0
-        if last >= self.max_length:
-            raise ValueError(
-                f"Linformer was built for {self.max_length} positions, but a key stands at position {last}. "
-                "Shorten the input, or train with a larger max_length."
-            )
-        return at.key.clamp(0, self.max_length - 1)[:, :, 0]
-
 
 def _mix(
     mixing: Float[Tensor, "#heads projected max_length"],
@@ -167,7 +161,7 @@ def _mix(
     place: Tensor,
 ) -> Float[Tensor, "batch heads projected dim"]:
     """E X, with the columns of E that belong to the places of X."""
-    # Examples share columns, whose gradients are added up.
+    # In float32 at least: examples share columns, and their gradients are added up.
     mixing = mixing.to(torch.promote_types(mixing.dtype, torch.float32))
     if place.shape[:2] == (1, 1):
         return mixing[:, :, place[0, 0]].to(x.dtype) @ x
@@ -187,7 +181,7 @@ class LinformerConfig(SiteConfig[LinformerAttention]):
     projected_length: int = 128
     """How many mixtures there are."""
     share: Sharing = "heads"
-    """Which mixings are one: none; those of all heads; or these and those of keys and values."""
+    """What shares a mixing: nothing, all heads, or all heads with keys and values."""
 
     def __post_init__(self) -> None:
         require_whole(max_length=self.max_length, projected_length=self.projected_length)

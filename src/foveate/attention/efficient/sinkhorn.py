@@ -1,4 +1,4 @@
-"""Sinkhorn attention: blocks of keys are sorted, softly, so that local attention finds what it needs beside it."""
+"""Sinkhorn attention: blocks of keys are sorted, softly, and a query looks at its own block and at a sorted one."""
 
 from dataclasses import dataclass
 
@@ -16,10 +16,21 @@ from foveate.attention.check import (
     require_tensors,
     require_whole,
 )
-from foveate.attention.mechanism import Demand, Site, SiteConfig, demand_of, require_demand
+from foveate.attention.mechanism import (
+    Context,
+    Demand,
+    Key,
+    KeyFeatures,
+    Query,
+    Site,
+    SiteConfig,
+    Value,
+    demand_of,
+    require_demand,
+)
 from foveate.attention.normaliser import Softmax
 from foveate.attention.path_plan import Plan, PlannedPath
-from foveate.attention.paths.hidden import weigh
+from foveate.attention.paths.hidden import silence, weigh
 from foveate.attention.paths.path import share_heads
 from foveate.attention.position import Positions, require_places
 from foveate.attention.visibility import Visibility, everything
@@ -68,11 +79,6 @@ class Blocks:
         """From places to keys."""
         index = self.place.clamp(min=0).expand(*x.shape[:3], -1)
         return torch.where(self.place >= 0, x.gather(-1, index), 0.0)
-
-    def undone_value(self) -> Float[Tensor, "batch heads key value_dim"]:
-        flat = self.value.flatten(2, 3)
-        index = self.place.clamp(min=0).mT.expand(*flat.shape[:2], -1, flat.shape[-1])
-        return torch.where(self.place.mT >= 0, flat.gather(2, index), 0.0)
 
 
 def blocks_of(
@@ -182,25 +188,26 @@ class Look:
 
     def context(self, dropout: float = 0.0) -> Float[Tensor, "batch heads query value_dim"]:
         weights = torch.nn.functional.dropout(self.weights, dropout) if dropout else self.weights
-        context = None
-        for part, visible, value in zip(
-            weights.chunk(2, -1), self.visible.chunk(2, -1), (self.blocks.value, self.mixture.value), strict=True
-        ):
-            values = self._of_block(value)
-            grouped = [self._grouped(tensor).flatten(0, 2) for tensor in (part, visible.expand_as(part))]
-            part_of_context = weigh(grouped[0][:, None], values.flatten(0, 2)[:, None], grouped[1][:, None])
-            part_of_context = self._flat(part_of_context[:, 0].unflatten(0, values.shape[:3]))
-            context = part_of_context if context is None else context + part_of_context
-        assert context is not None
-        return context
+        values = (self.blocks.value, self.mixture.value)
+        own, far = map(self._weighed, weights.chunk(2, -1), self.visible.chunk(2, -1), values)
+        return own + far
+
+    def _weighed(self, weights: Tensor, visible: Tensor, value: Tensor) -> Tensor:
+        """Values of blocks, weighed for each group of queries."""
+        value = self._of_block(value)
+        weights, visible = (
+            self._grouped(part).flatten(0, 2)[:, None] for part in (weights, visible.expand_as(weights))
+        )
+        context = weigh(weights, value.flatten(0, 2)[:, None], visible)
+        return self._flat(context[:, 0].unflatten(0, value.shape[:3]))
 
     def implied(self) -> Float[Tensor, "batch heads query key"]:
-        """The weights over keys: the mixture's are handed on to the keys that it is made of."""
+        """The weights over keys: those of the mixture belong to the keys in it."""
         own, far = self.weights.chunk(2, -1)
         mass = self._rows(self.mixture.mass)
         share = torch.where(mass > 0, far / torch.where(mass > 0, mass, 1.0), 0.0)
-        passed_on = self._rows(self.mixture.weights)[..., None] * share[..., None, :] * self.blocks.real[:, :, None]
-        return self.blocks.undone(passed_on.flatten(-2) + self._spread(own))
+        of_mixture = self._rows(self.mixture.weights)[..., None] * share[..., None, :] * self.blocks.real[:, :, None]
+        return self.blocks.undone(of_mixture.flatten(-2) + self._spread(own))
 
     def implied_scores(self) -> Float[Tensor, "batch heads query key"]:
         """q · k in the own block, q · mixture for the other keys."""
@@ -215,7 +222,7 @@ class Look:
         return own.new_zeros(*own.shape[:3], self.blocks.count * size).scatter(-1, index, own)
 
     def _rows(self, x: Float[Tensor, "batch heads blocks _"]) -> Float[Tensor, "batch heads query _"]:
-        """What belongs to the block of each query."""
+        """The numbers of each query's block."""
         return x.gather(2, self.block[..., None].expand(*self.block.shape, x.shape[-1]))
 
     def _of_block(self, x: Tensor) -> Tensor:
@@ -287,48 +294,30 @@ class SinkhornAttention(nn.Module):
         self.sorting = nn.Parameter(torch.randn(num_heads, head_dim, head_dim) * head_dim**-0.5)
 
     def key_features(self, key: Float[Tensor, "batch heads key key_dim"]) -> None:
-        """None: what is sorted depends on which keys are visible."""
+        """None: the order of blocks depends on which keys are visible."""
 
-    def explain(
-        self,
-        query: Float[Tensor, "batch heads query query_dim"],
-        key: Float[Tensor, "batch kv_heads key key_dim"],
-        value: Float[Tensor, "batch kv_heads key value_head_dim"],
-        *,
-        at: Positions | None = None,
-    ) -> Explanation:
+    def explain(self, query: Query, key: Key, value: Value, *, at: Positions | None = None) -> Explanation:
         """Implied weights over the keys: O(query · key) memory."""
-        at = self._placed(query, key, value, at)
-        blocks = blocks_of(key, value, at, demand_of(self.visibility), self.block, query.shape[1])
-        look = Look(query, blocks, self.sort(blocks), at)
-        weights, scores = look.implied(), look.implied_scores()
-        # A hidden value may be anything, and 0 · NaN is NaN.
+        look = self._look(query, key, value, at)
+        weights = look.implied()
         visible = weights > 0
-        value = blocks.undone_value()
-        return Explanation(scores, visible, weights, weigh(weights, value, visible), "implied")
+        (value,) = silence(visible, share_heads(value, query.shape[1]))
+        return Explanation(look.implied_scores(), visible, weights, weigh(weights, value, visible), "implied")
 
     def run(
         self,
-        query: Float[Tensor, "batch heads query query_dim"],
-        key: Float[Tensor, "batch kv_heads key key_dim"],
-        value: Float[Tensor, "batch kv_heads key value_head_dim"],
+        query: Query,
+        key: Key,
+        value: Value,
         *,
         at: Positions | None = None,
-        key_features: Float[Tensor, "batch #heads key feature"] | None = None,
+        key_features: KeyFeatures | None = None,
         dropout: float = 0.0,
-    ) -> Float[Tensor, "batch heads query value_head_dim"]:
-        """The context, block by block. `dropout` falls on the weights of the own block and of the mixture."""
-        at = self._placed(query, key, value, at)
-        blocks = blocks_of(key, value, at, demand_of(self.visibility), self.block, query.shape[1])
-        return Look(query, blocks, self.sort(blocks), at).context(dropout)
+    ) -> Context:
+        """The context, block by block. `dropout` applies to the weights of the own block and of the mixture."""
+        return self._look(query, key, value, at).context(dropout)
 
-    def plan(
-        self,
-        query: Float[Tensor, "batch heads query query_dim"],
-        key: Float[Tensor, "batch kv_heads key key_dim"],
-        *,
-        at: Positions | None = None,
-    ) -> Plan:
+    def plan(self, query: Query, key: Key, *, at: Positions | None = None) -> Plan:
         """There is one way: block by block."""
         self._placed(query, key, key, at)
         (batch, heads, queries, dim), keys = query.shape, key.shape[2]
@@ -349,13 +338,24 @@ class SinkhornAttention(nn.Module):
         return Sorted.of(blocks, weights.to(blocks.key.dtype))
 
     def _placed(self, query: Tensor, key: Tensor, value: Tensor, at: Positions | None) -> Positions:
-        """Where queries and keys stand, once they fit each other and the sorting."""
+        """Where queries and keys stand. Raises ValueError where they do not fit each other or the sorting."""
         require_tensors(query, key, value)
         require_equal_width("Sinkhorn attention", query, key)
         require_made_for(query, self.sorting)
-        at = _given(query, key, at)
+        if at is None and query.shape[2] != key.shape[2]:
+            raise ValueError(
+                f"Sinkhorn attention looks at the block in which a query stands, but {query.shape[2]} queries and "
+                f"{key.shape[2]} keys do not say where they stand. "
+                "Pass at=Positions.of(query=..., key=..., query_start=...)."
+            )
+        at = Positions.of(query.shape[2], key.shape[2], device=query.device) if at is None else at
         require_places(at, query, key)
         return at
+
+    def _look(self, query: Tensor, key: Tensor, value: Tensor, at: Positions | None) -> Look:
+        at = self._placed(query, key, value, at)
+        blocks = blocks_of(key, value, at, demand_of(self.visibility), self.block, query.shape[1])
+        return Look(query, blocks, self.sort(blocks), at)
 
     def extra_repr(self) -> str:
         num_heads, head_dim, _ = self.sorting.shape
@@ -395,15 +395,3 @@ def _require_sorting(block: int, iterations: int, temperature: float) -> None:
     require_whole(block=block)
     require_whole(0, iterations=iterations)
     require_real(positive=True, temperature=temperature)
-
-
-def _given(query: Tensor, key: Tensor, at: Positions | None) -> Positions:
-    if at is not None:
-        return at
-    if query.shape[2] != key.shape[2]:
-        raise ValueError(
-            f"Sinkhorn attention looks at the block in which a query stands, but {query.shape[2]} queries and "
-            f"{key.shape[2]} keys do not say where they stand. "
-            "Pass at=Positions.of(query=..., key=..., query_start=...)."
-        )
-    return Positions.of(query.shape[2], key.shape[2], device=query.device)
