@@ -14,7 +14,7 @@ from foveate.export.target import TARGETS, Quantisation, Target
 from foveate.storage.manifest import write_json
 from foveate.storage.run import read_run
 from foveate.storage.shipped import run_folder
-from foveate.tasks import TASKS
+from foveate.tasks import task_of
 
 Note = Callable[[str], None]
 DESCRIPTION = "export.json"
@@ -34,10 +34,10 @@ class Exported:
     """Of inputs and outputs by name, or by how their names begin."""
     tokenisers: tuple[Tokeniser, ...] = ()
     extra: dict[str, Any] = field(default_factory=dict)
-    """What else there is to say."""
+    """Further entries of `export.json`."""
 
     def meaning(self, name: str) -> str:
-        """What stands under this name."""
+        """The meaning of an input or output."""
         return next(text for beginning, text in self.meanings.items() if name.startswith(beginning))
 
 
@@ -76,21 +76,18 @@ def export(
     out = Path(out)
     if out.is_file() or (out.exists() and any(out.iterdir()) and not (out / DESCRIPTION).exists()):
         raise UsageError(f"{out} exists and is not an earlier export. Name another folder, or remove it.")
-    task = read_run(run_folder(run)).task
-    if task not in TASKS:
-        raise UsageError(f"{run} is a run of the task {task}, which is not exported. Its own commands run it.")
-    side = TASKS[task].side
-    if to not in side.engines:
+    task = task_of(read_run(run_folder(run)))
+    if to not in task.side.engines:
         raise UsageError(
-            f"CTranslate2 is given translators, and {run} is a run of the task {task}. Export it with `--to onnx`."
+            f"CTranslate2 is given translators, and {run} is a run of the task {task.name}. Export it with `--to onnx`."
         )
-    exported = side.export(run, note)
+    exported = task.side.export(run, note)
     details = _ctranslate2(exported, out, quantisation) if to == "ctranslate2" else _onnx(exported, out)
     exported.save(out)
     limit = {"max_length": max_length(exported.model)}
     write_json(
         out / DESCRIPTION,
-        {"format": to, "quantisation": quantisation, "task": task, **limit, **exported.extra, **details},
+        {"format": to, "quantisation": quantisation, "task": task.name, **limit, **exported.extra, **details},
     )
     return out
 
@@ -106,7 +103,7 @@ def _ctranslate2(exported: Exported, out: Path, quantisation: Quantisation) -> d
 
 
 def _onnx(exported: Exported, out: Path) -> dict[str, Any]:
-    """Of every file, what it takes and gives: type, shape and meaning."""
+    """Type, shape and meaning of the inputs and outputs of every file."""
     files = {
         file: {
             side: {name: f"{tensor}: {exported.meaning(name)}" for name, tensor in named.items()}

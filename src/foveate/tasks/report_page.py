@@ -1,45 +1,14 @@
-"""What the reports of all tasks share: how a run went, by its files, and the page."""
+"""The report of a run as one HTML page, for every task."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from foveate import inspect
-from foveate.inspect import Alignment
+from foveate.inspect.run_report import Sample as Sample
 from foveate.storage.checkpoint import read_final
 from foveate.storage.draft import disk_errors, write_file
 from foveate.train.log import read_rows
-
-Sample = tuple[str, str, str, Alignment | None]
-"""What the model is given, what would be right (or ""), what it says, and where it looked."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Course:
-    """How a run went, as its files say."""
-
-    rows: list[dict[str, Any]]
-    weights: str
-    metrics: dict[str, float]
-
-    @classmethod
-    def read(cls, folder: Path) -> "Course":
-        final = read_final(folder)
-        return cls(
-            rows=read_rows(folder / "metrics.jsonl"),
-            weights=final.weights if final else "those of an unfinished run",
-            metrics={name: value for name, value in final.metrics.items() if value is not None} if final else {},
-        )
-
-    @property
-    def minutes(self) -> float:
-        """Time spent on training, resumed parts included."""
-        return float(self.rows[-1].get("seconds") or 0) / 60 if self.rows else 0.0
-
-    @property
-    def steps(self) -> int:
-        return int(self.rows[-1]["step"]) if self.rows else 0
 
 
 def write_report(
@@ -57,25 +26,29 @@ def write_report(
 ) -> None:
     """Curves, scores, samples and the model card of a run, as one HTML file.
 
-    `kind` is the model in words, `tiles` what its page begins with beside the figures of every run, `card` what it says
-    beside them.
+    `kind` is the model in words, `tiles` are large figures beside those of every run, `card` has entries of the model
+    card beside those of every run. A sample is the model's input, the right answer (or ""), its answer, and where it
+    looked.
     """
-    course, size, name = Course.read(folder), f"{model.parameter_count():,}", type(model).__name__
+    rows, final = read_rows(folder / "metrics.jsonl"), read_final(folder)
+    steps, seconds = (rows[-1]["step"], rows[-1].get("seconds") or 0) if rows else (0, 0)
+    metrics = final.metrics.items() if final else ()
+    parameters, minutes, name = f"{model.parameter_count():,}", f"{seconds / 60:.1f}", type(model).__name__
     html = inspect.report(
         title=f"{name} in {folder.name}",
         summary=[
-            ("parameters", size),
-            ("minutes", f"{course.minutes:.1f}"),
-            *((f"validation {name}", f"{value:.4g}") for name, value in course.metrics.items()),
+            ("parameters", parameters),
+            ("minutes", minutes),
+            *((f"validation {metric}", f"{value:.4g}") for metric, value in metrics if value is not None),
             *tiles,
         ],
-        curves=course.rows,
+        curves=rows,
         scores=scores,
         samples=samples,
         card={
-            "model": f"{kind or name}, {size} parameters, trained from scratch",
-            "training": f"{course.steps:,} steps, {course.minutes:.1f} minutes",
-            "weights": course.weights,
+            "model": f"{kind or name}, {parameters} parameters, trained from scratch",
+            "training": f"{steps:,} steps, {minutes} minutes",
+            "weights": final.weights if final else "those of an unfinished run",
             **card,
             "licence": "that of the training data; the card does not know it",
         },

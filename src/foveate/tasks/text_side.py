@@ -3,7 +3,7 @@
 import argparse
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -144,19 +144,11 @@ def suggested(path: str, allowance: Allowance, *, masked: bool) -> Suggestion:
         different.update(line)
     if not different:
         raise DataError(f"{path} has no text. Give a file with text to learn from.")
-    facts = _Facts(lines, characters, len(different))
-    return with_others(lambda allowance: _suggested(facts, allowance, masked=masked), allowance)
+    counts = lines, characters, len(different)
+    return with_others(lambda allowance: _suggested(*counts, allowance, masked=masked), allowance)
 
 
-@dataclass(frozen=True)
-class _Facts:
-    lines: int
-    characters: int
-    different: int
-
-
-def _suggested(facts: _Facts, allowance: Allowance, *, masked: bool) -> Suggestion:
-    lines, characters, different = facts.lines, facts.characters, facts.different
+def _suggested(lines: int, characters: int, different: int, allowance: Allowance, *, masked: bool) -> Suggestion:
     tokeniser, why, tokens = _tokeniser(characters, different, masked=masked)
     model, about, block, pace = _model(characters, allowance.tier, masked=masked)
     # Some thirty readings of a small text, few of a large one; each step reads about ROWS_TOKENS tokens.

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from jaxtyping import Int
@@ -21,7 +21,9 @@ from foveate.suggestion import counted
 from foveate.tasks.run_model import require_digests, saved, trained, within_run
 
 TOKENISER = "text.tokeniser.json"
+Config = TypeVar("Config", bound=Any)
 Model = TypeVar("Model", bound=nn.Module)
+Task = TypeVar("Task", bound="TextTask[Any, Any]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,22 +114,6 @@ class TextData:
     def digests(self) -> dict[str, str]:
         """The tokeniser's digest by file name, to be kept with the run."""
         return {TOKENISER: self.tokeniser.digest()}
-
-
-@runtime_checkable
-class TextModelConfig(Protocol):
-    """What the configurations of both kinds have."""
-
-    @property
-    def data(self) -> TextConfig: ...
-    @property
-    def tokeniser(self) -> TokeniserConfig: ...
-    @property
-    def seed(self) -> int: ...
-
-
-Config = TypeVar("Config", bound=TextModelConfig)
-Task = TypeVar("Task", bound="TextTask[Any, Any]")
 
 
 class TextTask(ABC, Generic[Config, Model]):

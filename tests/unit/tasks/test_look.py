@@ -23,7 +23,7 @@ from foveate.nn.transformer_block import BlockConfig
 from foveate.tasks.classify.use import TextClassifier
 from foveate.tasks.language_model.use import Generator
 from foveate.tasks.masked_language_model.use import Filler
-from foveate.tasks.tag.task import Vocabulary
+from foveate.tasks.tag.task import WordVocabulary
 from foveate.tasks.tag.use import SentenceTagger
 from foveate.tasks.translate.use import Translation, Translator
 
@@ -50,7 +50,7 @@ def filler() -> Filler:
 
 def tagger(pieces: bool = False) -> SentenceTagger:
     encoder: Any = BERTConfig(block=POST, num_layers=2, max_length=32) if pieces else ENCODER
-    vocabulary = Vocabulary(WORDS, SPELLING, Labels(["D", "N"]), in_pieces=pieces)
+    vocabulary = WordVocabulary(WORDS, SPELLING, Labels(["D", "N"]), in_pieces=pieces)
     sizes = WORDS.vocab_size, 2, SPELLING.vocab_size
     return SentenceTagger(TaggerConfig(encoder=encoder).build(*sizes), vocabulary)
 

@@ -48,82 +48,9 @@ from foveate.voice import say, screen, shown
 FIRST = 100
 """Pictures or sequences of vectors that sizes are chosen by."""
 ROWS = 64
-"""Examples of a batch."""
-
-
-def suggest_rows(reader: Reader, path: str, allowance: Allowance, *, chosen: bool) -> Suggestion:
-    """Patches, model and steps by labelled vectors or pictures; a reader that was `chosen` stays as it is. Raises
-    DataError when there are no examples.
-    """
-    examples = reader.read(path)
-    sample = list(islice(examples, FIRST))
-    labels = {one.label for one in sample}
-    total = len(sample)
-    for one in examples:
-        total += 1
-        labels.add(one.label)
-    if not sample:
-        raise DataError(f"{path} has no labelled {reader.what}. Give what is to be learned from.")
-    if not chosen:
-        reader = reader.suited(sample)
-    rows = reader.learn(sample)
-    lengths = [len(rows.row(one.thing)) for one in sample]
-    usual, longest = max(sum(lengths) // len(lengths), 1), 2 * max(lengths)
-
-    def suggested(allowance: Allowance) -> Suggestion:
-        model, about, pace = _model(rows.input.axes, usual, allowance.tier)
-        return Suggestion(
-            {
-                **({} if chosen else {"reader": to_dict(ClassifyConfig(reader=reader))["reader"]}),
-                "model": model,
-                "data": {"max_length": longest, "max_tokens": max(ROWS * usual, longest)},
-                "train": training(total * BATCH // ROWS, "accuracy", allowance, pace),
-            },
-            f"{counted(total, 'example')} of {counted(usual, 'vector')}, {counted(len(labels), 'label')}.",
-            (Reason("reader", reader.about), Reason("model", f"{about}, {allowance}")),
-            allowance.size,
-            lengths=(usual,),
-        )
-
-    return with_others(suggested, allowance)
-
-
-def probe_rows(config: ClassifyConfig) -> Probe:
-    """The first example of the data, as often as the budget of a batch allows. Raises UsageError without data."""
-    if not config.data.data:
-        raise UsageError(f"The sizes of {config.what} are those of the data: name them with --data.")
-    first = list(islice(config.read(config.data.data), FIRST))
-    if not first:
-        raise DataError(f"{config.data.data} has no labelled {config.what}. Give what is to be learned from.")
-    rows = config.files.learn(first)
-    row = rows.row(first[0].thing)
-    model = config.classifier(rows.input, LABELS)
-    require_fit(model.max_length, len(row), "shorter examples")
-    batch = Batch.of([row] * max(config.data.max_tokens // len(row), 1))
-    labels = torch.randint(LABELS, (batch.size,), generator=torch.Generator().manual_seed(0))
-    return Probe(
-        model=model,
-        loss=lambda: cross_entropy(model(batch), labels),
-        vocabulary=f"{rows.input} and {LABELS} labels",
-        batch=f"{batch.size} {config.what} of {counted(len(row), 'vector')}",
-        tokens=batch.num_tokens,
-        unit="vectors",
-    )
-
-
-def _model(axes: int | None, length: int, tier: int) -> tuple[dict[str, Any], str, float]:
-    """With what it is in words, and the seconds of one core that a step takes."""
-    if axes is not None:
-        wide = {"kind": "transformer", "num_layers": 4 if tier == 2 else 2, "position": {"kind": "none"}}
-        return {"encoder": wide, "dropout": 0.1}, "a Transformer over patches, and attention that pools", 0.06
-    if length == 1:
-        encoder = {"kind": "window", "num_layers": 2}
-        return {"encoder": encoder, "pooling": {"kind": "first"}}, "two layers, 256 wide, as there is no sequence", 0.01
-    return {"encoder": {"kind": "rnn"}}, "a bidirectional GRU, 128 wide, and attention that pools", 0.06
-
-
+"""Pictures or sequences of vectors in a batch."""
 MOST = 6
-"""Pieces that are named with their weights: over a long text, no weight is dark enough for a picture."""
+"""The largest number of pieces that are named with their weights, which are too small for a picture of a long text."""
 
 
 class ClassifySide(LabellingSide[RowClassifier, Any]):
@@ -136,34 +63,54 @@ class ClassifySide(LabellingSide[RowClassifier, Any]):
         """Reader, tokeniser, model and steps by the labelled examples. Raises DataError when there are none."""
         path = config.data.data
         reader = config.reader or reader_of(path)
-        if reader is not None:
-            return suggest_rows(reader, path, allowance, chosen=config.reader is not None)
-        require_lasting(path)
-        examples = config.read(path)
-        sample = list(islice(examples, SAMPLE))
-        total = len(sample) + sum(1 for _ in examples)
+        if reader is None:
+            require_lasting(path)
+        source = reader or config
+        examples = source.read(path)
+        sample = list(islice(examples, FIRST if reader else SAMPLE))
+        total, labels = len(sample), {one.label for one in sample}
+        for one in examples:
+            total += 1
+            labels.add(one.label)
         if not sample:
-            raise DataError(f"{path} has no labelled texts. Give a file with texts to learn from.")
-        return with_others(lambda allowance: _suggested(sample, total, allowance), allowance)
+            raise _no_examples(path, source.what)
+        if reader is None:
+            return with_others(lambda allowance: _for_texts(sample, total, len(labels), allowance), allowance)
+        settings: dict[str, Any] = {}
+        if config.reader is None:
+            reader = reader.suited(sample)
+            settings["reader"] = to_dict(ClassifyConfig(reader=reader))["reader"]
+        return _for_rows(settings, reader, sample, total, len(labels), allowance)
 
     def probe(self, config: ClassifyConfig, lengths: Sequence[int], vocab: int | None) -> Probe:
-        """Texts of so many tokens, as many as the token budget allows; of other things the first of the data. Raises
-        UsageError for too few positions.
+        """Texts of so many tokens; or the first picture or sequence of vectors in the data, again and again: as many as
+        the budget of a batch allows. Raises UsageError for too few positions, and for a reader without data.
         """
-        if config.reader is not None:
-            return probe_rows(config)
-        (length,), size = lengths, vocabulary(config.tokeniser, vocab)
-        model = config.classifier(size, LABELS)
-        require_fit(model.max_length, length, "--length")
-        texts = made_up(max(config.data.max_tokens // length, 1), length, size)
-        labels = torch.randint(LABELS, (texts.size,), generator=torch.Generator().manual_seed(0))
+        if config.reader is None:
+            (length,), size = lengths, vocabulary(config.tokeniser, vocab)
+            batch = made_up(max(config.data.max_tokens // length, 1), length, size)
+            source: Any = size
+            known, unit, shorter = f"a vocabulary of {size:,}", "token", "--length"
+        else:
+            if not config.data.data:
+                raise UsageError(f"The sizes of {config.what} are those of the data: name them with --data.")
+            sample = list(islice(config.read(config.data.data), FIRST))
+            if not sample:
+                raise _no_examples(config.data.data, config.what)
+            rows = config.files.learn(sample)
+            row = rows.row(sample[0].thing)
+            length, batch = len(row), Batch.of([row] * max(config.data.max_tokens // len(row), 1))
+            source, known, unit, shorter = rows.input, str(rows.input), "vector", "shorter examples"
+        model = config.classifier(source, LABELS)
+        require_fit(model.max_length, length, shorter)
+        labels = torch.randint(LABELS, (batch.size,), generator=torch.Generator().manual_seed(0))
         return Probe(
             model=model,
-            loss=lambda: cross_entropy(model(texts), labels),
-            vocabulary=f"a vocabulary of {size:,} and {LABELS} labels",
-            batch=f"{texts.size} texts of {length} tokens",
-            tokens=texts.num_tokens,
-            unit="tokens",
+            loss=lambda: cross_entropy(model(batch), labels),
+            vocabulary=f"{known} and {LABELS} labels",
+            batch=f"{batch.size} {config.what} of {counted(length, unit)}",
+            tokens=batch.num_tokens,
+            unit=f"{unit}s",
         )
 
     def load(self, run: Path | str, *, precision: str = "float32", note: Note = say) -> RowClassifier:
@@ -256,7 +203,11 @@ def _draw(classifier: RowClassifier, thing: Any) -> None:
     print("most:", *named, sep="  ", end="\n\n", flush=True)
 
 
-def _suggested(sample: Sequence[LabelledText], total: int, allowance: Allowance) -> Suggestion:
+def _no_examples(path: str, what: str) -> DataError:
+    return DataError(f"{path} has no labelled {what}. Give {what} to learn from.")
+
+
+def _for_texts(sample: Sequence[LabelledText], total: int, labels: int, allowance: Allowance) -> Suggestion:
     words = sum(len(one.text.split()) for one in sample) / len(sample)
     tokeniser, why, per_text = _tokeniser(total, words, [one.text for one in sample])
     encoder, about, pace = _encoder(sum(per_text) / len(per_text), allowance.tier)
@@ -268,7 +219,7 @@ def _suggested(sample: Sequence[LabelledText], total: int, allowance: Allowance)
             "data": {"max_length": longest, "max_tokens": max(BATCH, 2 * longest)},
             "train": training(int(sum(per_text) * total / len(sample)), "accuracy", allowance, pace),
         },
-        f"{counted(total, 'text')} of {words:.1f} words, {counted(len({one.label for one in sample}), 'label')}.",
+        f"{counted(total, 'text')} of {words:.1f} words, {counted(labels, 'label')}.",
         (Reason("tokeniser", why), Reason("model", f"{about}, and attention that pools, {allowance}")),
         allowance.size,
         lengths=(max(sum(per_text) // len(per_text), 1),),
@@ -276,7 +227,7 @@ def _suggested(sample: Sequence[LabelledText], total: int, allowance: Allowance)
 
 
 def _tokeniser(total: int, words: float, texts: list[str]) -> tuple[dict[str, Any], str, list[int]]:
-    """With an upper estimate of the tokens of each text."""
+    """The tokeniser, a reason, and an upper estimate of the tokens of each text."""
     if words < 1.5 or total < 2_000:
         reason = "single words" if words < 1.5 else "too few texts to learn subwords from"
         return {"kind": "character"}, f"{reason}, so characters", [len(text) for text in texts]
@@ -286,7 +237,7 @@ def _tokeniser(total: int, words: float, texts: list[str]) -> tuple[dict[str, An
 
 
 def _encoder(tokens: float, tier: int) -> tuple[dict[str, Any], str, float]:
-    """With the seconds of one core that a step takes."""
+    """The encoder, its description, and the seconds of one core that a step takes."""
     if tokens <= 150:
         if tier == 2:
             return {"kind": "rnn", "hidden_dim": 256}, "a bidirectional GRU, 256 wide", 0.2
@@ -294,6 +245,42 @@ def _encoder(tokens: float, tier: int) -> tuple[dict[str, Any], str, float]:
     if tokens <= 600:
         return {"kind": "cnn"}, "texts of some length, so two convolutions, 256 wide", 0.06
     return {"kind": "ran"}, "long texts, so a recurrent attention network, window by window", 0.15
+
+
+def _for_rows(
+    settings: dict[str, Any], reader: Reader, sample: Sequence[Any], total: int, labels: int, allowance: Allowance
+) -> Suggestion:
+    rows = reader.learn(sample)
+    lengths = [len(rows.row(one.thing)) for one in sample]
+    usual, longest = max(sum(lengths) // len(lengths), 1), 2 * max(lengths)
+
+    def suggested(allowance: Allowance) -> Suggestion:
+        model, about, pace = _model(rows.input.axes, usual, allowance.tier)
+        return Suggestion(
+            {
+                **settings,
+                "model": model,
+                "data": {"max_length": longest, "max_tokens": max(ROWS * usual, longest)},
+                "train": training(total * BATCH // ROWS, "accuracy", allowance, pace),
+            },
+            f"{counted(total, 'example')} of {counted(usual, 'vector')}, {counted(labels, 'label')}.",
+            (Reason("reader", reader.about), Reason("model", f"{about}, {allowance}")),
+            allowance.size,
+            lengths=(usual,),
+        )
+
+    return with_others(suggested, allowance)
+
+
+def _model(axes: int | None, length: int, tier: int) -> tuple[dict[str, Any], str, float]:
+    """The model, its description, and the seconds of one core that a step takes."""
+    if axes is not None:
+        wide = {"kind": "transformer", "num_layers": 4 if tier == 2 else 2, "position": {"kind": "none"}}
+        return {"encoder": wide, "dropout": 0.1}, "a Transformer over patches, and attention that pools", 0.06
+    if length == 1:
+        encoder = {"kind": "window", "num_layers": 2}
+        return {"encoder": encoder, "pooling": {"kind": "first"}}, "two layers, 256 wide, as there is no sequence", 0.01
+    return {"encoder": {"kind": "rnn"}}, "a bidirectional GRU, 128 wide, and attention that pools", 0.06
 
 
 SIDE = ClassifySide()

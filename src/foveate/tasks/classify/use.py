@@ -197,13 +197,10 @@ class TextClassifier(RowClassifier):
     def thing(self, example: LabelledText) -> str:
         return example.whole
 
-    def row(self, thing: str, name: str) -> list[int]:
-        return self.ids(thing, name)
-
     def track(self, thing: str) -> Track:
-        return Track.of_pieces(self._labels(self.ids(thing, "The text"), thing), text=thing)
+        return Track.of_pieces(self._labels(self.row(thing, "The text"), thing), text=thing)
 
-    def ids(self, text: str, name: str) -> list[int]:
+    def row(self, text: str, name: str) -> list[int]:
         """The tokens of a text, or of a pair with a tab between its texts; `name` is what an error calls it."""
         texts = split(text, where=name, needed=True) if self.pairs and text.strip() else (text,)
         tokens = joined(texts, self.tokeniser)
@@ -282,7 +279,7 @@ class GuestClassifier(TextClassifier):
     def require_attention(self) -> None:
         """A BERT attends."""
 
-    def ids(self, text: str, name: str) -> list[int]:
+    def row(self, text: str, name: str) -> list[int]:
         if not text.strip():
             return []
         tokens = self.tokeniser.framed(*split(text, where=name)) if TAB in text else self.tokeniser.framed(text)
@@ -299,7 +296,7 @@ class GuestClassifier(TextClassifier):
         heads, as one row. Raises UsageError for an empty text.
         """
         require_text(text)
-        row = self.ids(text, "The text")
+        row = self.row(text, "The text")
         labels, answer = self._labels(row, text), self.classify(text)
         alignment = self_attention(self.model.model, lambda: self._logits([row]), labels)
         assert alignment is not None  # a BERT attends
