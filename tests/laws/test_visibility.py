@@ -206,7 +206,6 @@ def test_pairs_are_counted(drawn: object, where: tuple) -> None:
     a, at = rule(drawn), positions(*where)
     assert round(a.pairs(at)) == int(full(a, at).sum())
     assert round(a.pairs(at, heads=3)) == 3 * int(full(a, at).sum())
-    assert 0 <= a.density(at) <= 1
 
 
 @given(tree, tree)

@@ -183,7 +183,7 @@ def test_what_an_example_hides_is_not_built_into_a_traced_program(monkeypatch: p
 def test_a_plan_counts_the_examples_of_a_rule_with_lengths() -> None:
     x = torch.zeros(2, 1, 60, 16)
     assert Attention(visibility=padding(torch.tensor([3, 60]))).plan(x, x).chosen
-    assert padding(torch.tensor([3, 60])).density(Positions.of(60, 60)) == pytest.approx(63 / 120)
+    assert padding(torch.tensor([3, 60])).pairs(Positions.of(60, 60)) == pytest.approx(60 * 63)
 
 
 def test_what_is_known_is_worked_out_anew_after_a_tensor_was_written_to():

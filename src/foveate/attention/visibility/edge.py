@@ -82,24 +82,19 @@ class Predicate(Visibility):
     lasting = False  # nobody knows what a function reads
 
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads #query #key"]:
-        visible = self.function(at)
-        pairs = (at.query.shape[2], at.key.shape[-1])
-        if not isinstance(visible, Tensor) or visible.dtype != torch.bool or not _covers(visible.shape, pairs):
-            answered = f"{described(visible)}, {visible.dtype}" if isinstance(visible, Tensor) else described(visible)
-            raise ValueError(
-                f"{self} was asked about {pairs[0]} queries and {pairs[1]} keys and answered {answered}. It must "
-                "read positions and give a Bool of `batch heads query key`, such as at.key <= at.query, or "
-                "tensor[at.query, at.key] for a tensor of `query key`."
-            )
-        return visible
+        visible, queries, keys = self.function(at), at.query.shape[2], at.key.shape[-1]
+        is_rule = isinstance(visible, Tensor) and visible.dtype == torch.bool and visible.dim() == 4
+        if is_rule and visible.shape[2] in (1, queries) and visible.shape[3] in (1, keys):
+            return visible
+        answer = f"{described(visible)}, {visible.dtype}" if isinstance(visible, Tensor) else described(visible)
+        raise ValueError(
+            f"{self} was asked about {queries} queries and {keys} keys and answered {answer}. It must "
+            "read positions and give a Bool of `batch heads query key`, such as at.key <= at.query, or "
+            "tensor[at.query, at.key] for a tensor of `query key`."
+        )
 
     def __repr__(self) -> str:
         return f"predicate({getattr(self.function, '__name__', self.function)})"
-
-
-def _covers(shape: Sequence[int], pairs: tuple[int, int]) -> bool:
-    """Whether so many queries and keys can be told apart by a tensor of four axes, or all are told the same."""
-    return len(shape) == 4 and shape[2] in (1, pairs[0]) and shape[3] in (1, pairs[1])
 
 
 def edges(

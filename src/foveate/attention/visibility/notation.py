@@ -3,62 +3,33 @@
 import ast
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from foveate.attention.check import refusal
 from foveate.suggestion import did_you_mean
 
-
-def read(text: str) -> Any:
-    """The rule that prints as `text`."""
-    return _Reader(text).rule()
-
-
-@dataclass(frozen=True)
-class _Reader:
-    text: str
-
-    def rule(self) -> Any:
-        if not isinstance(self.text, str):
-            raise refusal("text", self.text, 'A rule is parsed from the code that makes it, such as "causal()".')
-        if len(self.text) > LONGEST:
-            raise ValueError(
-                f"a visibility rule of {len(self.text):,} characters is not read; {LONGEST:,} are the most."
-            )
-        _require_shallow(self.text)
-        try:
-            return self._rule(ast.parse(self.text.strip(), mode="eval").body)
-        except (SyntaxError, TypeError, OverflowError, MemoryError, RecursionError) as error:
-            raise ValueError(
-                f"{self._shown} cannot be read as a visibility rule: {str(error).rstrip('.')}. {_EXAMPLE}"
-            ) from error
-
-    @property
-    def _shown(self) -> str:
-        return repr(self.text if len(self.text) <= 200 else f"{self.text[:200]}…")
-
-    def _rule(self, node: ast.expr) -> Any:
-        match node:
-            case ast.BinOp(left=left, op=ast.BitAnd(), right=right):
-                return self._rule(left) & self._rule(right)
-            case ast.BinOp(left=left, op=ast.BitOr(), right=right):
-                return self._rule(left) | self._rule(right)
-            case ast.UnaryOp(op=ast.Invert(), operand=operand):
-                return ~self._rule(operand)
-            case ast.Call(func=ast.Name(id=name), args=arguments, keywords=keywords) if name in RULES:
-                named = {keyword.arg: _literal(keyword.value) for keyword in keywords if keyword.arg is not None}
-                return RULES[name](*map(_literal, arguments), **named)
-            case ast.Call(func=ast.Name(id=name)):
-                raise ValueError(
-                    f"there is no visibility rule {name!r}.{did_you_mean(name, RULES)} "
-                    f"Choose one of: {', '.join(RULES)}."
-                )
-        raise ValueError(f"{ast.unparse(node)!r} is not a visibility rule. {_EXAMPLE}")
-
-
+RULES: dict[str, Callable[..., Any]] = {}
+"""What each name makes: the package of rules fills it, because rules are read back by what this file says."""
+LONGEST, DEEPEST = 1_000_000, 100
+"""Characters of a rule, and rules within each other. Edges and lengths, which are lists, may be long."""
 LARGEST = 2**53
 """Positions are 64 bits wide, and window edges are added to them."""
+_EXAMPLE = 'Write one as code: "causal() & window(left=128, right=0)".'
+
+
+def read(text: object) -> Any:
+    """The rule that prints as `text`."""
+    if not isinstance(text, str):
+        raise refusal("text", text, 'A rule is parsed from the code that makes it, such as "causal()".')
+    if len(text) > LONGEST:
+        raise ValueError(f"a visibility rule of {len(text):,} characters is not read; {LONGEST:,} are the most.")
+    _require_shallow(text)
+    try:
+        return _rule(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, TypeError, OverflowError, MemoryError, RecursionError) as error:
+        shown = repr(text if len(text) <= 200 else f"{text[:200]}…")
+        reason = str(error).rstrip(".")
+        raise ValueError(f"{shown} cannot be read as a visibility rule: {reason}. {_EXAMPLE}") from error
 
 
 def _require_shallow(text: str) -> None:
@@ -73,11 +44,21 @@ def _require_shallow(text: str) -> None:
             )
 
 
-LONGEST, DEEPEST = 1_000_000, 100
-"""Characters of a rule, and rules within each other. Edges and lengths, which are lists, may be long."""
-RULES: dict[str, Callable[..., Any]] = {}
-"""What each name makes: the package of rules fills it, because rules are read back by what this file says."""
-_EXAMPLE = 'Write one as code: "causal() & window(left=128, right=0)".'
+def _rule(node: ast.expr) -> Any:
+    match node:
+        case ast.BinOp(left=left, op=ast.BitAnd(), right=right):
+            return _rule(left) & _rule(right)
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            return _rule(left) | _rule(right)
+        case ast.UnaryOp(op=ast.Invert(), operand=operand):
+            return ~_rule(operand)
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=keywords) if name in RULES:
+            named = {keyword.arg: _literal(keyword.value) for keyword in keywords if keyword.arg is not None}
+            return RULES[name](*map(_literal, arguments), **named)
+        case ast.Call(func=ast.Name(id=name)):
+            hint = did_you_mean(name, RULES)
+            raise ValueError(f"there is no visibility rule {name!r}.{hint} Choose one of: {', '.join(RULES)}.")
+    raise ValueError(f"{ast.unparse(node)!r} is not a visibility rule. {_EXAMPLE}")
 
 
 def _literal(node: ast.expr) -> object:

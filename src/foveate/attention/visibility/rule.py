@@ -2,11 +2,11 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 from inspect import isabstract
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 from foveate.attention.check import refusal, require_whole
 from foveate.attention.position import Positions
 from foveate.attention.visibility.notation import read
-from foveate.attention.visibility.reach import EVERYWHERE, NOWHERE, Reach, intersection, union
+from foveate.attention.visibility.reach import EVERYWHERE, NOWHERE, Reach, Span, intersection, union
 
 SAMPLED_ROWS = 64
 """Of how many queries visible keys are counted where there are too many pairs to count them all."""
@@ -90,21 +90,19 @@ class Visibility(ABC):
         rule: Visibility = read(text)
         return rule
 
-    @property
-    def reads_query_position(self) -> bool:
-        """Whether the answer depends on where a query stands: then `at` must say it."""
-        return True
+    # ---- what a rule may state about itself, so that paths, traces and exports need not know its class -------------
 
-    # ---- what a rule may say about itself, so that paths, traces and exports need not know its class --------------
-
-    @property
-    def hides(self) -> bool:
-        """Whether anything can be hidden at all."""
-        return True
+    onnx: ClassVar[Callable[..., str] | None] = None
+    """`onnx(graph, places)` writes the rule as operators (`foveate.attention.onnx`); None: nobody has written it."""
 
     @property
     def band(self) -> Band | None:
         """How many keys a query sees before and after itself, where the rule says that and nothing else."""
+        return None
+
+    @property
+    def graph(self) -> EdgeList | None:
+        """The edges, where the rule says who is linked to whom and nothing else."""
         return None
 
     @property
@@ -113,19 +111,57 @@ class Visibility(ABC):
         return False
 
     @property
-    def graph(self) -> EdgeList | None:
-        """The edges, where the rule says who is linked to whom and nothing else."""
-        return None
+    def hides(self) -> bool:
+        """Whether anything can be hidden at all."""
+        return True
+
+    @property
+    def reads_query_position(self) -> bool:
+        """Whether the answer depends on where a query stands, so that `at` must state it."""
+        return True
+
+    @property
+    def reads_length(self) -> bool:
+        """Whether the answer depends on how long the whole sequence is, which nobody knows who is still writing it."""
+        return False
+
+    @property
+    def by_pair(self) -> bool:
+        """Whether the answer about a query and a key depends on these two alone, whatever else is asked about."""
+        return self.band is not None
 
     @property
     def gapless(self) -> bool:
         """Whether a query sees all real keys between the first and the last one that it sees."""
-        return False
+        return self.band is not None
 
     @property
     def ahead(self) -> Count:
         """A number of keys after itself beyond which a query sees nothing."""
-        return math.inf
+        return math.inf if self.band is None else self.band[1]
+
+    @property
+    def width(self) -> int | float:
+        """About how many keys a query sees at most; infinite when that grows with the length."""
+        return math.inf if self.band is None else sum(self.band) + 1
+
+    def reach(self, at: Positions) -> Reach:
+        """Spans of positions: a query sees nothing outside them, and may or may not see what lies inside."""
+        if (band := self.band) is None or band == EVERYWHERE_BAND:
+            return EVERYWHERE
+        return Reach((Span(at.query.double() - band[0], at.query.double() + band[1]),))
+
+    def bounds(self, at: Positions) -> tuple[Tensor, Tensor]:
+        """The first and the last position that each query may see; first > last where it sees nothing."""
+        return self.reach(at).hull(at)
+
+    @property
+    def lasting(self) -> bool:
+        """Whether what the rule says at some positions may be kept with them: it reads nothing else that changes. A
+        rule of your own that does not may say so; it is compared by `==` and `hash`.
+        """
+        parameters = type(self).__dict__.get("__dataclass_params__")
+        return parameters is not None and bool(parameters.frozen)
 
     @property
     def parts(self) -> "tuple[Visibility, ...]":
@@ -149,67 +185,9 @@ class Visibility(ABC):
                 rest.append(rule)
         return Split((left, right), pads, tuple(rest))
 
-    onnx: ClassVar[Callable[..., str] | None] = None
-    """`onnx(graph, places)` writes the rule as operators (`foveate.attention.onnx`); None: nobody has written it."""
-
     def simplified(self, at: Positions) -> "Visibility":
         """The plainest rule that says the same at these positions."""
         return self
-
-    @property
-    def by_pair(self) -> bool:
-        """Whether the answer about a query and a key depends on these two alone, whatever else is asked about."""
-        return False
-
-    @property
-    def lasting(self) -> bool:
-        """Whether what the rule says at some positions may be kept with them: it reads nothing else that changes. A
-        rule of your own that does not may say so; it is compared by `==` and `hash`.
-        """
-        parameters = type(self).__dict__.get("__dataclass_params__")
-        return parameters is not None and bool(parameters.frozen)
-
-    @property
-    def reads_length(self) -> bool:
-        """Whether the answer depends on how long the whole sequence is, which nobody knows who is still writing it."""
-        return False
-
-    @property
-    def width(self) -> int | float:
-        """About how many keys a query sees at most; infinite when that grows with the length."""
-        return float("inf")
-
-    def reach(self, at: Positions) -> Reach:
-        """Spans of positions: a query sees nothing outside them, and may or may not see what lies inside."""
-        return EVERYWHERE
-
-    def bounds(self, at: Positions) -> tuple[Tensor, Tensor]:
-        """The first and the last position that each query may see; first > last where it sees nothing."""
-        return self.reach(at).hull(at)
-
-    def pairs(self, at: Positions, heads: int = 1) -> float:
-        """How many pairs are visible: counted, or, beyond a million, estimated from some of the queries."""
-        share, batch = self._seen(at)
-        return share * batch * heads * at.query.shape[2] * at.key.shape[-1]
-
-    def density(self, at: Positions) -> float:
-        """The part of all pairs that is visible."""
-        return self._seen(at)[0]
-
-    def _seen(self, at: Positions) -> tuple[float, int]:
-        """The part that is visible, and of how many examples: a rule may bring lengths of its own."""
-        queries, keys = at.query.shape[2], at.key.shape[-1]
-        stride = 1 if queries * keys <= COUNTED_PAIRS else max(1, queries // SAMPLED_ROWS)
-        visible = self(at.rows(slice(stride // 2, None, stride)))
-        batch = max(part.shape[0] for part in (at.query, at.key, at.real, visible) if part is not None)
-        visible = visible.expand(*visible.shape[:2], len(range(stride // 2, queries, stride)), keys)
-        return (float(visible.double().mean()) if visible.numel() else 0.0), batch
-
-    def picture(self, query: int, key: int) -> str:
-        """Rows are queries, columns keys; `#` is visible, `.` is not."""
-        require_whole(0, query=query, key=key)
-        visible = self(Positions.of(query, key)).expand(1, 1, query, key)[0, 0]
-        return "\n".join(" ".join("#" if cell else "." for cell in row) for row in visible.tolist())
 
     def meet(self, other: "Visibility") -> "Visibility | None":
         """One simpler rule for `self & other`, if this rule knows one."""
@@ -219,15 +197,28 @@ class Visibility(ABC):
         """One simpler rule for `self | other`, if this rule knows one."""
         return None
 
+    def pairs(self, at: Positions, heads: int = 1) -> float:
+        """How many pairs are visible: counted, or, beyond a million, estimated from some of the queries."""
+        queries, keys = at.query.shape[2], at.key.shape[-1]
+        stride = 1 if queries * keys <= COUNTED_PAIRS else max(1, queries // SAMPLED_ROWS)
+        rows = slice(stride // 2, queries, stride)
+        visible = self(at.rows(rows))
+        # A rule may bring lengths of its own, and then answers for more examples than the positions.
+        batch = max(part.shape[0] for part in (at.query, at.key, at.real, visible) if part is not None)
+        visible = visible.expand(*visible.shape[:2], len(range(queries)[rows]), keys)
+        return float(visible.double().mean()) * batch * heads * queries * keys if visible.numel() else 0.0
+
+    def picture(self, query: int, key: int) -> str:
+        """Rows are queries, columns keys; `#` is visible, `.` is not."""
+        require_whole(0, query=query, key=key)
+        visible = self(Positions.of(query, key)).expand(1, 1, query, key)[0, 0]
+        return "\n".join(" ".join("#" if cell else "." for cell in row) for row in visible.tolist())
+
     def __and__(self, other: "Visibility") -> "Visibility":
-        require_visibility(other)
-        parts = _simplified((*_parts(self, And), *_parts(other, And)), _meet)
-        return parts[0] if len(parts) == 1 else And(parts)
+        return _combined(And, self, other)
 
     def __or__(self, other: "Visibility") -> "Visibility":
-        require_visibility(other)
-        parts = _simplified((*_parts(self, Or), *_parts(other, Or)), _join)
-        return parts[0] if len(parts) == 1 else Or(parts)
+        return _combined(Or, self, other)
 
     def __rand__(self, other: object) -> "Visibility":
         """Python asks this only for objects that are not rules: rules know `&` themselves."""
@@ -258,18 +249,10 @@ def require_visibility(rule: object) -> None:
     raise refusal("visibility", rule, "Give a rule, such as causal(), or a function of yours in predicate(...).")
 
 
-FACTS = (
-    *("hides", "band", "pads", "graph", "gapless", "ahead", "by_pair", "lasting", "width", "reach"),
-    *("reads_query_position", "reads_length", "meet", "join", "simplified", "onnx"),
-    *("parts", "split", "bounds", "pairs", "density"),
-)
-"""What a rule may say about itself."""
-
-
 def _forget_facts_of_another_answer(cls: type[Visibility]) -> None:
     """A subclass that answers otherwise inherits nothing that a class before it says about its own answer."""
     answer = _defined(cls, "__call__")
-    for name in FACTS:
+    for name in (name for name in vars(Visibility) if not name.startswith("_")):
         source = next(base for base in cls.__mro__ if name in vars(base))
         described = _defined(source, "__call__")
         if source is not cls and described not in (None, answer, Visibility.__call__):
@@ -283,14 +266,10 @@ def _defined(kind: type, name: str) -> object:
 
 @dataclass(frozen=True)
 class Everything(Visibility):
-    by_pair, hides, gapless, band, parts = True, False, True, EVERYWHERE_BAND, ()
+    band, hides, reads_query_position, parts = EVERYWHERE_BAND, False, False, ()
 
     def __call__(self, at: Positions) -> Bool[Tensor, "1 1 1 1"]:
         return torch.ones(1, 1, 1, 1, dtype=torch.bool, device=at.device)
-
-    @property
-    def reads_query_position(self) -> bool:
-        return False
 
     def __invert__(self) -> Visibility:
         return Nothing()
@@ -301,14 +280,10 @@ class Everything(Visibility):
 
 @dataclass(frozen=True)
 class Nothing(Visibility):
-    by_pair, width = True, 0.0
+    by_pair, reads_query_position, width = True, False, 0.0
 
     def __call__(self, at: Positions) -> Bool[Tensor, "1 1 1 1"]:
         return torch.zeros(1, 1, 1, 1, dtype=torch.bool, device=at.device)
-
-    @property
-    def reads_query_position(self) -> bool:
-        return False
 
     def reach(self, at: Positions) -> Reach:
         return NOWHERE
@@ -320,36 +295,28 @@ class Nothing(Visibility):
         return "nothing()"
 
 
-@dataclass(frozen=True, eq=False)
+def _of_rules(fact: str, joined_by: Callable[[Iterator[Any]], Any]) -> Any:
+    """A fact about a combination, which follows from what its rules state."""
+    return property(lambda self: joined_by(getattr(rule, fact) for rule in self.rules))
+
+
 class Combined(Visibility):
     rules: tuple[Visibility, ...]
-
-    @property
-    def by_pair(self) -> bool:
-        return all(rule.by_pair for rule in self.rules)
-
-    @property
-    def lasting(self) -> bool:
-        return all(rule.lasting for rule in self.rules)
-
-    @property
-    def reads_length(self) -> bool:
-        return any(rule.reads_length for rule in self.rules)
-
-    @property
-    def reads_query_position(self) -> bool:
-        return any(rule.reads_query_position for rule in self.rules)
+    by_pair, lasting = _of_rules("by_pair", all), _of_rules("lasting", all)
+    reads_length, reads_query_position = _of_rules("reads_length", any), _of_rules("reads_query_position", any)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Combined):
-            return NotImplemented
-        return type(self) is type(other) and frozenset(self.rules) == frozenset(other.rules)
+        return isinstance(other, Combined) and type(self) is type(other) and set(self.rules) == set(other.rules)
 
     def __hash__(self) -> int:
         return hash((type(self), frozenset(self.rules)))  # never kept: lengths in a part may change
 
 
+@dataclass(frozen=True, eq=False)
 class And(Combined):
+    rules: tuple[Visibility, ...]
+    gapless, ahead, width = _of_rules("gapless", all), _of_rules("ahead", min), _of_rules("width", min)
+
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads #query #key"]:
         return reduce(torch.logical_and, (rule(at) for rule in self.rules))
 
@@ -357,20 +324,8 @@ class And(Combined):
     def parts(self) -> tuple[Visibility, ...]:
         return self.rules
 
-    @property
-    def gapless(self) -> bool:
-        return all(rule.gapless for rule in self.rules)
-
-    @property
-    def ahead(self) -> Count:
-        return min(rule.ahead for rule in self.rules)
-
     def simplified(self, at: Positions) -> Visibility:
         return reduce(lambda one, other: one & other, (rule.simplified(at) for rule in self.rules))
-
-    @property
-    def width(self) -> int | float:
-        return min(rule.width for rule in self.rules)
 
     def reach(self, at: Positions) -> Reach:
         return reduce(lambda one, other: intersection(one, other, at), (rule.reach(at) for rule in self.rules))
@@ -379,17 +334,13 @@ class And(Combined):
         return " & ".join(f"({rule})" if isinstance(rule, Or) else f"{rule}" for rule in self.rules)
 
 
+@dataclass(frozen=True, eq=False)
 class Or(Combined):
+    rules: tuple[Visibility, ...]
+    ahead, width = _of_rules("ahead", max), _of_rules("width", sum)
+
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads #query #key"]:
         return reduce(torch.logical_or, (rule(at) for rule in self.rules))
-
-    @property
-    def ahead(self) -> Count:
-        return max(rule.ahead for rule in self.rules)
-
-    @property
-    def width(self) -> int | float:
-        return sum(rule.width for rule in self.rules)
 
     def reach(self, at: Positions) -> Reach:
         return reduce(union, (rule.reach(at) for rule in self.rules))
@@ -398,34 +349,22 @@ class Or(Combined):
         return " | ".join(f"{rule}" for rule in self.rules)
 
 
-@dataclass(frozen=True)
-class Not(Visibility):
+@dataclass(frozen=True, eq=False)
+class Not(Combined):
     rule: Visibility
+
+    @property
+    def rules(self) -> tuple[Visibility, ...]:  # type: ignore[override]
+        return (self.rule,)
 
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads #query #key"]:
         return ~self.rule(at)
-
-    @property
-    def by_pair(self) -> bool:
-        return self.rule.by_pair
-
-    @property
-    def lasting(self) -> bool:
-        return self.rule.lasting
-
-    @property
-    def reads_length(self) -> bool:
-        return self.rule.reads_length
-
-    @property
-    def reads_query_position(self) -> bool:
-        return self.rule.reads_query_position
 
     def __invert__(self) -> Visibility:
         return self.rule
 
     def __repr__(self) -> str:
-        return f"~({self.rule})" if isinstance(self.rule, Combined) else f"~{self.rule}"
+        return f"~({self.rule})" if isinstance(self.rule, And | Or) else f"~{self.rule}"
 
 
 def everything() -> Visibility:
@@ -453,17 +392,24 @@ def joined(rules: Sequence[Visibility]) -> Visibility:
     return And(tuple(rules)) if len(rules) > 1 else rules[0] if rules else Everything()
 
 
-Simplify = Callable[[Visibility, Visibility], Visibility | None]
+def merged(one: Any, other: Any, which: Callable[..., Count], *counts: str) -> Visibility | None:
+    """The rule with the smaller or the larger counts of two rules that are alike in all else."""
+    if type(one) is not type(other):
+        return None
+    chosen = {name: which(getattr(one, name), getattr(other, name)) for name in counts}
+    rule: Visibility = replace(one, **chosen)
+    return rule if rule == replace(other, **chosen) else None
 
 
-def _simplified(rules: tuple[Visibility, ...], simplify: Simplify) -> tuple[Visibility, ...]:
+def _combined(kind: type[And | Or], one: Visibility, other: Visibility) -> Visibility:
     """The fewest rules that pairwise simplification leaves; each stands where the first of its parts stood."""
+    require_visibility(other)
     simplest: list[Visibility] = []
-    for rule in rules:
+    for rule in (*_parts(one, kind), *_parts(other, kind)):
         place = len(simplest)
         index = 0
         while index < len(simplest):
-            simpler = simplify(simplest[index], rule)
+            simpler = _merged(kind, simplest[index], rule)
             if simpler is None:
                 index += 1
                 continue
@@ -471,45 +417,34 @@ def _simplified(rules: tuple[Visibility, ...], simplify: Simplify) -> tuple[Visi
             del simplest[index]
             index = 0
         simplest.insert(place, rule)
-    return tuple(simplest)
+    return simplest[0] if len(simplest) == 1 else kind(tuple(simplest))
 
 
-def _meet(one: Visibility, other: Visibility) -> Visibility | None:
+def _merged(kind: type[And | Or], one: Visibility, other: Visibility) -> Visibility | None:
+    """One rule in place of two that are combined, where one is known."""
+    stronger, weaker, dual = (Nothing, Everything, Or) if kind is And else (Everything, Nothing, And)
     for rule, beside in ((one, other), (other, one)):
-        if rule == beside or isinstance(beside, Everything) or isinstance(rule, Nothing):
+        if rule == beside or isinstance(rule, stronger) or isinstance(beside, weaker):
             return rule
         if rule == Not(beside):
-            return Nothing()
-        if any(_implies(rule, part) for part in _parts(beside, Or)):
-            return rule
-    return _either(one.meet(other), other.meet(one))
-
-
-def _join(one: Visibility, other: Visibility) -> Visibility | None:
-    for rule, beside in ((one, other), (other, one)):
-        if rule == beside or isinstance(rule, Everything) or isinstance(beside, Nothing):
-            return rule
-        if rule == Not(beside):
-            return Everything()
-        if any(_implies(part, rule) for part in _parts(beside, And)):
-            return rule
-    return _either(one.join(other), other.join(one))
+            return stronger()
+        for part in _parts(beside, dual):
+            if _implies(rule, part) if kind is And else _implies(part, rule):
+                return rule
+    return _simpler("meet" if kind is And else "join", one, other)
 
 
 def _implies(rule: Visibility, beside: Visibility) -> bool:
     """Whether what `rule` shows is known to be shown by `beside`, too."""
-    if rule == beside:
-        return True
-    met, joined = (
-        _either(*both) for both in ((rule.meet(beside), beside.meet(rule)), (rule.join(beside), beside.join(rule)))
-    )
-    return met == rule or joined == beside
+    return rule in (beside, _simpler("meet", rule, beside)) or _simpler("join", rule, beside) == beside
 
 
-def _either(one: Visibility | None, other: Visibility | None) -> Visibility | None:
-    return other if one is None else one
+def _simpler(meet_or_join: str, one: Visibility, other: Visibility) -> Visibility | None:
+    """What either of two rules knows to say the same as both."""
+    simpler: Visibility | None = getattr(one, meet_or_join)(other)
+    return getattr(other, meet_or_join)(one) if simpler is None else simpler
 
 
-def _parts(rule: Visibility, kind: type[Combined]) -> tuple[Visibility, ...]:
+def _parts(rule: Visibility, kind: type[And | Or]) -> tuple[Visibility, ...]:
     """`(a & b) & c` is one conjunction of three."""
     return rule.rules if isinstance(rule, kind) else (rule,)

@@ -12,13 +12,13 @@ from foveate.attention.check import lengths as lengths_of
 from foveate.attention.check import whole_numbers
 from foveate.attention.position import Positions
 from foveate.attention.visibility.reach import Reach, Span
-from foveate.attention.visibility.rule import Everything, Visibility
+from foveate.attention.visibility.rule import Everything, Visibility, merged
 
 
 @dataclass(frozen=True, eq=False)
 class Padding(Visibility):
     lengths: Integer[Tensor, " batch"] | None = None
-    gapless = True
+    gapless, reads_query_position = True, False
 
     @property
     def pads(self) -> bool:
@@ -40,10 +40,6 @@ class Padding(Visibility):
         place = at.first_key + torch.arange(here, device=at.device)
         return (place < self.lengths.to(at.device)[:, None])[:, None, None, :]
 
-    @property
-    def reads_query_position(self) -> bool:
-        return False
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Padding):
             return NotImplemented
@@ -61,7 +57,7 @@ class Padding(Visibility):
 @dataclass(frozen=True)
 class Prefix(Visibility):
     length: int | tuple[int, ...]
-    gapless = True
+    gapless, reads_query_position = True, False
 
     @property
     def by_pair(self) -> bool:
@@ -71,10 +67,6 @@ class Prefix(Visibility):
         return at.key < self._length(at)
 
     @property
-    def reads_query_position(self) -> bool:
-        return False
-
-    @property
     def width(self) -> int | float:
         return self.length if isinstance(self.length, int) else max(self.length)
 
@@ -82,15 +74,10 @@ class Prefix(Visibility):
         return Reach((Span(-math.inf, self._length(at) - 1),))
 
     def meet(self, other: Visibility) -> Visibility | None:
-        return Prefix(min(both)) if (both := self._lengths(other)) else None
+        return merged(self, other, min, "length") if self.by_pair and other.by_pair else None
 
     def join(self, other: Visibility) -> Visibility | None:
-        return Prefix(max(both)) if (both := self._lengths(other)) else None
-
-    def _lengths(self, other: Visibility) -> tuple[int, int] | None:
-        if isinstance(other, Prefix) and isinstance(self.length, int) and isinstance(other.length, int):
-            return self.length, other.length
-        return None
+        return merged(self, other, max, "length") if self.by_pair and other.by_pair else None
 
     def _length(self, at: Positions) -> Int[Tensor, "#batch 1 1 1"]:
         return torch.tensor(self.length, device=at.device).reshape(-1, 1, 1, 1)

@@ -12,9 +12,8 @@ from torch import Tensor
 from foveate.attention.check import require_whole, whole_numbers
 from foveate.attention.position import Positions
 from foveate.attention.visibility.reach import EVERYWHERE, Reach, Span
-from foveate.attention.visibility.rule import Count, Visibility, everything
-from foveate.attention.visibility.window import dilated, number, require_counts
-from foveate.attention.visibility.window import window as sliding
+from foveate.attention.visibility.rule import Count, Visibility, everything, merged
+from foveate.attention.visibility.window import Window, dilated, number, require_counts
 
 
 @dataclass(frozen=True)
@@ -46,13 +45,13 @@ class Chunk(Visibility):
         if not isinstance(other, Chunk):
             return None
         if other.size == self.size:
-            return _chunk(self.size, min(self.left, other.left), min(self.right, other.right))
+            return merged(self, other, min, "left", "right")
         finer, coarser = sorted((self, other), key=lambda rule: rule.size)
         return finer if (finer.left, finer.right) == (0, 0) and coarser.size % finer.size == 0 else None
 
     def join(self, other: Visibility) -> Visibility | None:
         if isinstance(other, Chunk) and other.size == self.size:
-            return _chunk(self.size, max(self.left, other.left), max(self.right, other.right))
+            return chunk(self.size, left=max(self.left, other.left), right=max(self.right, other.right))
         return None
 
     def _meet_window(self, other: Visibility, left: Count, right: Count) -> Visibility | None:
@@ -87,14 +86,10 @@ class StridedBlock(Visibility):
 class Summary(Visibility):
     block: int
     count: int
-    by_pair = True
+    by_pair, reads_query_position = True, False
 
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads 1 key"]:
         return at.key % self.block >= self.block - self.count
-
-    @property
-    def reads_query_position(self) -> bool:
-        return False
 
     def reach(self, at: Positions) -> Reach:
         if not at.key.numel():
@@ -104,9 +99,10 @@ class Summary(Visibility):
         return Reach(tuple(Span(end - self.count + 1, end) for end in ends))
 
     def meet(self, other: Visibility) -> Visibility | None:
-        if isinstance(other, Summary) and other.block == self.block:
-            return Summary(self.block, min(self.count, other.count))
-        return None
+        return merged(self, other, min, "count")
+
+    def join(self, other: Visibility) -> Visibility | None:
+        return merged(self, other, max, "count")
 
     def __repr__(self) -> str:
         return f"summary(block={self.block}, count={self.count})"
@@ -171,16 +167,10 @@ class RandomBlocks(Visibility):
         return Reach(tuple(Span(first, first + self.block - 1) for first in firsts))
 
     def meet(self, other: Visibility) -> Visibility | None:
-        return None if (counts := self._counts(other)) is None else RandomBlocks(self.block, min(counts), self.seed)
+        return merged(self, other, min, "count")  # the longer draw begins with the shorter one
 
     def join(self, other: Visibility) -> Visibility | None:
-        return None if (counts := self._counts(other)) is None else RandomBlocks(self.block, max(counts), self.seed)
-
-    def _counts(self, other: Visibility) -> tuple[int, int] | None:
-        """The counts of both, where the longer draw begins with the shorter one."""
-        if isinstance(other, RandomBlocks) and (self.block, self.seed) == (other.block, other.seed):
-            return self.count, other.count
-        return None
+        return merged(self, other, max, "count")
 
     def _chosen(self, at: Positions) -> list[Int[Tensor, "#batch #heads query 1"]]:
         """The first, second … key block that each query sees."""
@@ -235,7 +225,7 @@ def chunk(size: int, *, left: Count = 0, right: Count = 0) -> Visibility:
     """
     _require_positive("A chunk", size)
     require_counts("A chunk", " chunks", left=left, right=right)
-    return _chunk(size, left, right)
+    return everything() if left == right == math.inf else Chunk(size, left, right)
 
 
 def summary(*, block: int, count: int) -> Visibility:
@@ -307,7 +297,7 @@ def longformer(*, window: int, tokens: int = 0) -> Visibility:
     require_whole(-math.inf, window=window, tokens=tokens)
     if window % 2:
         raise ValueError(f"A Longformer window counts both sides: window={window} must be even.")
-    near = sliding(left=window // 2, right=window // 2)
+    near = Window(window // 2, window // 2)
     return near | global_tokens(tokens) if tokens else near
 
 
@@ -360,12 +350,8 @@ def sparse(*, block: int, summaries: int = 1, strided: bool = False) -> Visibili
     """
     if strided:
         require_whole(block=block)
-        return sliding(left=block, right=block) | dilated(left=math.inf, right=math.inf, step=block)
-    return _chunk(block, 0, 0) | summary(block=block, count=summaries)
-
-
-def _chunk(size: int, left: Count, right: Count) -> Visibility:
-    return everything() if left == right == math.inf else Chunk(size, left, right)
+        return Window(block, block) | dilated(left=math.inf, right=math.inf, step=block)
+    return Chunk(block, 0, 0) | summary(block=block, count=summaries)
 
 
 @lru_cache(maxsize=256)

@@ -1,7 +1,7 @@
 """Rules about the distance between a query and a key, in a sequence or in a picture."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -11,18 +11,15 @@ from torch import Tensor
 from foveate.attention.check import require_real, require_whole, whole_numbers
 from foveate.attention.position import Positions
 from foveate.attention.visibility.reach import Reach, Span
-from foveate.attention.visibility.rule import TRIANGLE, Band, Count, Visibility, everything
+from foveate.attention.visibility.rule import TRIANGLE, Band, Count, Visibility, everything, merged
 
 
 @dataclass(frozen=True)
 class Causal(Visibility):
-    by_pair, gapless, band, ahead = True, True, TRIANGLE, 0
+    band = TRIANGLE
 
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
         return at.key <= at.query
-
-    def reach(self, at: Positions) -> Reach:
-        return Reach((Span(-math.inf, at.query),))
 
     def meet(self, other: Visibility) -> Visibility | None:
         return _band_of_both(self, other, min)
@@ -38,7 +35,6 @@ class Causal(Visibility):
 class Window(Visibility):
     left: Count
     right: Count
-    by_pair, gapless = True, True
 
     def __post_init__(self) -> None:
         require_counts("A window", left=self.left, right=self.right)
@@ -50,17 +46,6 @@ class Window(Visibility):
     @property
     def band(self) -> Band:
         return self.left, self.right
-
-    @property
-    def ahead(self) -> Count:
-        return self.right
-
-    @property
-    def width(self) -> int | float:
-        return self.left + self.right + 1
-
-    def reach(self, at: Positions) -> Reach:
-        return Reach((Span(at.query.double() - self.left, at.query.double() + self.right),))
 
     def meet(self, other: Visibility) -> Visibility | None:
         return _band_of_both(self, other, min)
@@ -82,9 +67,7 @@ class Dilated(Visibility):
 
     def __post_init__(self) -> None:
         require_counts("A dilated window", left=self.left, right=self.right)
-        require_whole(-math.inf, step=self.step)
-        if self.step < 1:
-            raise ValueError(f"A dilated window looks at every step={self.step} keys: at least 1 is needed.")
+        require_whole(step=self.step)
 
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
         distance = at.query - at.key
@@ -100,14 +83,13 @@ class Dilated(Visibility):
         return Reach((Span(at.query.double() - left, at.query.double() + right),))
 
     def meet(self, other: Visibility) -> Visibility | None:
-        if (band := other.band) is not None:
-            return Dilated(self._least(self.left, band[0]), self._least(self.right, band[1]), self.step)
-        if isinstance(other, Dilated) and other.step == self.step:
-            return Dilated(min(self.left, other.left), min(self.right, other.right), self.step)
-        return None
+        if other.band is None:
+            return merged(self, other, min, "left", "right")
+        steps = [keys if math.isinf(keys) else int(keys) // self.step for keys in other.band]
+        return Dilated(min(self.left, steps[0]), min(self.right, steps[1]), self.step)
 
-    def _least(self, counted: Count, keys: Count) -> Count:
-        return counted if math.isinf(keys) else min(counted, int(keys) // self.step)
+    def join(self, other: Visibility) -> Visibility | None:
+        return merged(self, other, max, "left", "right")
 
     def __repr__(self) -> str:
         return f"dilated(left={number(self.left)}, right={number(self.right)}, step={self.step})"
@@ -120,8 +102,7 @@ class Around(Visibility):
     by_pair = True
 
     def __post_init__(self) -> None:
-        require_real(positive=False, **_finite(vars(self)))
-        _require_no_negative("A window", left=self.left, right=self.right)
+        require_counts("A window", left=self.left, right=self.right, whole=False)
 
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
         distance = (at.query if at.centre is None else at.centre.detach()) - at.key
@@ -141,18 +122,15 @@ class Around(Visibility):
         """Without a centre of its own, a query looks around itself: at whole distances."""
         if at.centre is not None:
             return self
-        return _window(*(side if math.isinf(side) else math.floor(side) for side in (self.left, self.right)))
+        left, right = (side if math.isinf(side) else math.floor(side) for side in (self.left, self.right))
+        return window(left=left, right=right)
 
     def meet(self, other: Visibility) -> Visibility | None:
-        if isinstance(other, Around):
-            return Around(min(self.left, other.left), min(self.right, other.right))
-        return None
+        return merged(self, other, min, "left", "right")
 
     def join(self, other: Visibility) -> Visibility | None:
         # The centre lies in both, but it is a real number: keys on either side of it leave no gap.
-        if isinstance(other, Around):
-            return Around(max(self.left, other.left), max(self.right, other.right))
-        return None
+        return merged(self, other, max, "left", "right")
 
     def __repr__(self) -> str:
         return f"around(left={number(self.left)}, right={number(self.right)})"
@@ -215,7 +193,9 @@ def window(*, left: Count, right: Count) -> Visibility:
     >>> window(left=math.inf, right=0)
     causal()
     """
-    return _window(left, right)
+    if left == math.inf and right == math.inf:
+        return everything()
+    return Causal() if left == math.inf and right == 0 else Window(left, right)  # kernels know causal() by name
 
 
 def dilated(*, left: Count, right: Count, step: int) -> Visibility:
@@ -230,7 +210,7 @@ def dilated(*, left: Count, right: Count, step: int) -> Visibility:
 
     Reference: Beltagy et al. 2020 (Longformer), figure 2c.
     """
-    return Dilated(left, right, step) if step != 1 else _window(left, right)
+    return Dilated(left, right, step) if step != 1 else window(left=left, right=right)
 
 
 def around(*, left: Count, right: Count) -> Visibility:
@@ -269,34 +249,24 @@ def neighbourhood(*, columns: int, reach: int | tuple[int, int]) -> Visibility:
 
 
 def number(value: Count) -> str:
-    """As it is written in code."""
+    """A count as it is written in code."""
     return "math.inf" if math.isinf(value) else str(value)
-
-
-def _window(left: Count, right: Count) -> Visibility:
-    """The plainest rule for a window: kernels know some by name."""
-    if left == math.inf and right == math.inf:
-        return everything()
-    return Causal() if left == math.inf and right == 0 else Window(left, right)
 
 
 def _band_of_both(one: Visibility, other: Visibility, which: Callable[[Count, Count], Count]) -> Visibility | None:
     """The smaller or the larger of two bands; None where one of the rules is not a band."""
-    if (mine := one.band) is None or (theirs := other.band) is None:
+    if one.band is None or other.band is None:
         return None
-    return _window(which(mine[0], theirs[0]), which(mine[1], theirs[1]))
+    return window(left=which(one.band[0], other.band[0]), right=which(one.band[1], other.band[1]))
 
 
-def require_counts(what: str, of: str = "", **sides: Count) -> None:
-    """TypeError for a `left` or `right` that is neither a whole number nor math.inf, ValueError for a negative one."""
-    require_whole(-math.inf, **_finite(sides))
-    _require_no_negative(what, of, **sides)
-
-
-def _finite(sides: Mapping[str, Count]) -> dict[str, Count]:
-    return {name: side for name, side in sides.items() if not (isinstance(side, float) and side == math.inf)}
-
-
-def _require_no_negative(what: str, of: str = "", *, left: Count, right: Count) -> None:
+def require_counts(what: str, of: str = "", *, left: Count, right: Count, whole: bool = True) -> None:
+    """Raise TypeError for a side that is neither a (whole) number nor math.inf, ValueError for a negative one."""
+    sides = {"left": left, "right": right}
+    finite = {name: side for name, side in sides.items() if not (isinstance(side, float) and side == math.inf)}
+    if whole:
+        require_whole(-math.inf, **finite)
+    else:
+        require_real(positive=False, **finite)
     if left < 0 or right < 0:
         raise ValueError(f"{what} reaches left={left} and right={right}{of}: neither may be negative.")

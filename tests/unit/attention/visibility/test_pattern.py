@@ -129,10 +129,7 @@ def test_a_record_shows_a_random_rule_tile_by_tile() -> None:
     [
         (lambda: block(0), "A block has 0 positions: at least 1 is needed."),
         (lambda: chunk(4, left=-1), "A chunk reaches left=-1 and right=0 chunks: neither may be negative."),
-        (
-            lambda: dilated(left=1, right=1, step=0),
-            "A dilated window looks at every step=0 keys: at least 1 is needed.",
-        ),
+        (lambda: dilated(left=1, right=1, step=0), "step=0 must be at least 1."),
         (lambda: around(left=-1, right=0), "A window reaches left=-1 and right=0: neither may be negative."),
         (lambda: summary(block=2, count=3), "A block of 2 has no 3 last positions: choose 1 to 2."),
         (lambda: global_tokens(-1), "-1 global tokens are impossible: give 0 or more, or a list of positions."),
