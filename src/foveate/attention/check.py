@@ -267,13 +267,16 @@ def stands(part: object, sizes: tuple[int, ...]) -> bool:
     return alike and shape[2] == sizes[2] and shape[3] == sizes[3]
 
 
-def require_one_width(mechanism: str, query_dim: int, key_dim: int) -> None:
+JOINING = 'the score "general" or "additive", which learn to join different ones'
+ATTENDING = f'the kind "attention" with {JOINING}'
+
+
+def require_one_width(name: str, query_dim: int, key_dim: int, choice: str = ATTENDING) -> None:
     """Raise ValueError where a configuration gives queries and keys that cannot be multiplied with each other."""
     if query_dim != key_dim:
         raise ValueError(
-            f"{mechanism} needs queries and keys of one width, got {query_dim} and {key_dim}. "
-            'Choose equal widths, or the kind "attention" with the score "general" or "additive", which learn to join '
-            "different ones."
+            f"{name} needs queries and keys of one width, got {query_dim} and {key_dim}. "
+            f"Choose equal widths, or {choice}."
         )
 
 

@@ -13,7 +13,7 @@ from foveate.attention.check import require_hidden, require_self, require_whole
 from foveate.attention.mechanism import Site, SiteConfig, demand_of
 from foveate.attention.position import Positions
 from foveate.attention.score import GeneralConfig, ScaledDot, ScoreConfig
-from foveate.attention.score.score import project
+from foveate.attention.score.form import project
 from foveate.attention.visibility import Visibility, around, bigbird, block, longformer, sparse, window
 
 

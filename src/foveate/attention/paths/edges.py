@@ -20,8 +20,7 @@ from foveate.attention.normaliser import Normaliser, softmax_temperature, tells_
 from foveate.attention.paths.path import Cost, Formula, cutting_reasons, empty_reasons, share_heads
 from foveate.attention.position import Positions
 from foveate.attention.score import EdgeScore, PairNetwork, form_of, is_factored
-from foveate.attention.score.form import Features
-from foveate.attention.score.score import CALLED
+from foveate.attention.score.form import CALLED, Features
 from foveate.attention.visibility import EdgeList, Visibility
 from foveate.attention.visibility.rule import joined
 

@@ -1,38 +1,36 @@
 """How well a query and a key match: dot products, small networks, places."""
 
-from foveate.attention.score.additive import Additive, AdditiveConfig
-from foveate.attention.score.cosine import Cosine, CosineConfig
+from foveate.attention.score.additive import Additive, AdditiveConfig, GatConfig, GATScore, GatV2Config, GATv2Score
 from foveate.attention.score.form import (
+    EdgeScore,
+    FactoredScore,
     Form,
+    KeyedScore,
     PairNetwork,
     PairScore,
+    PlacedScore,
     Product,
     ProductScore,
+    Score,
     checked_form,
     dot_factor,
     form_from,
     form_of,
+    is_factored,
+    is_placed,
     require_true_form,
+    symbol_of,
 )
-from foveate.attention.score.graph import EdgeScore, GatConfig, GATScore, GatV2Config, GATv2Score
 from foveate.attention.score.location import (
     FeedbackScore,
     Location,
     LocationAware,
     LocationAwareConfig,
     LocationConfig,
+    ShawRelative,
+    ShawRelativeConfig,
 )
-from foveate.attention.score.product import Dot, General, GeneralConfig, ScaledDot
-from foveate.attention.score.relative import ShawRelative, ShawRelativeConfig
-from foveate.attention.score.score import (
-    FactoredScore,
-    KeyedScore,
-    PlacedScore,
-    Score,
-    is_factored,
-    is_placed,
-    symbol_of,
-)
+from foveate.attention.score.product import Cosine, CosineConfig, Dot, General, GeneralConfig, ScaledDot
 
 ScoreConfig = (
     Dot

@@ -1,22 +1,130 @@
-"""What kind of formula a score is, so that kernels, edges, traces and other engines can compute it their own way.
+"""How well a query and a key match: e_ij = score(q_i, k_j), and what kind of formula that is.
 
-A score answers `form()` with a `Product` of features or a `PairNetwork` over them. A score without a form, or with None
-for one, is computed as it stands: exact, but pair by pair.
+A score is any callable on `(query, key)`. The ones here also say which part belongs to the key alone
+(`key_features`), so that a decoder computes it once per sentence and not once per word:
+
+    score(q, k) = compare(query_features(q), key_features(k))
+
+A score answers `form()` with a `Product` of features or a `PairNetwork` over them, so that kernels, edges, traces and
+other engines can compute it their own way. A score without a form, or with None for one, is computed as it stands:
+exact, but pair by pair.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
-from foveate.attention.check import require_equal_width
-from foveate.attention.claim import describes
+from foveate.attention.check import require_equal_width, require_made_for
+from foveate.attention.claim import claim, describes
 from foveate.attention.onnx import Graph
 from foveate.attention.position import Positions
-from foveate.attention.score.score import FEATURES, SCORED
+
+
+@runtime_checkable
+class Score(Protocol):
+    """Any callable that scores every query against every key."""
+
+    def __call__(
+        self, query: Float[Tensor, "batch heads query query_dim"], key: Float[Tensor, "batch heads key key_dim"]
+    ) -> Float[Tensor, "batch heads query key"]: ...
+
+
+@runtime_checkable
+class KeyedScore(Protocol):
+    """A score with a part that the key alone decides, to be computed once and kept."""
+
+    def key_features(
+        self, key: Float[Tensor, "batch heads key key_dim"]
+    ) -> Float[Tensor, "batch heads key feature"]: ...
+
+
+@runtime_checkable
+class FactoredScore(Score, KeyedScore, Protocol):
+    """A score that compares features of queries with features of keys."""
+
+    def query_features(
+        self, query: Float[Tensor, "batch heads query query_dim"]
+    ) -> Float[Tensor, "batch heads query feature"]: ...
+
+    def compare(
+        self,
+        query_features: Float[Tensor, "batch heads query feature"],
+        key_features: Float[Tensor, "batch heads key feature"],
+    ) -> Float[Tensor, "batch heads query key"]: ...
+
+
+@runtime_checkable
+class EdgeScore(FactoredScore, Protocol):
+    """A score that can also compare rows in pairs: the two ends of each edge."""
+
+    def pairs(
+        self,
+        query_features: Float[Tensor, "batch heads edges query_feature"],
+        key_features: Float[Tensor, "batch heads edges key_feature"],
+    ) -> Float[Tensor, "batch heads edges"]: ...
+
+
+@runtime_checkable
+class PlacedScore(Protocol):
+    """A score that also depends on where queries and keys stand.
+
+    One that is a `KeyedScore` too is handed what it made of the keys as `key_features=`.
+    """
+
+    def scores_at(
+        self,
+        query: Float[Tensor, "batch heads query query_dim"],
+        key: Float[Tensor, "batch heads key key_dim"],
+        at: Positions,
+    ) -> Float[Tensor, "batch heads query key"]: ...
+
+
+def is_placed(score: object) -> TypeGuard[PlacedScore]:
+    """Whether a score is a `PlacedScore`, in a tenth of the time of `isinstance`: every call asks."""
+    return hasattr(type(score), "scores_at") or "scores_at" in getattr(score, "__dict__", ())
+
+
+CALLED = ("__call__", "forward")
+FEATURES = ("query_features", "key_features")
+SCORED = (*CALLED, "compare", "scores_at", "pairs")
+"""Methods that compute scores."""
+
+
+def is_factored(score: object) -> TypeGuard[FactoredScore]:
+    """Whether `compare` of the features is the score: no subclass has overridden the score itself, and no hook may
+    change it.
+
+    >>> from foveate.attention import Dot
+    >>> class Capped(Dot):
+    ...     def __call__(self, query, key):
+    ...         return super().__call__(query, key).tanh()
+    >>> is_factored(Dot()), is_factored(Capped())
+    (True, False)
+    """
+    kind = type(score)
+    return all(hasattr(kind, part) and describes(score, part, CALLED) for part in (*FEATURES, "compare"))
+
+
+def symbol_of(score: object, head_dim: int) -> str:
+    """A score in a formula: by its own `symbol`, else by the name of its class."""
+    symbol = claim(score, "symbol")
+    return str(symbol(head_dim)) if callable(symbol) else type(score).__name__
+
+
+def uniform(*shape: int, fan_in: int) -> nn.Parameter:
+    """Weights to be trained, drawn between −1/√fan_in and 1/√fan_in."""
+    return nn.Parameter(torch.empty(shape).uniform_(-(fan_in**-0.5), fan_in**-0.5))
+
+
+def project(x: Tensor, weight: Tensor) -> Tensor:
+    """x · W with a matrix per head; one matrix for all heads makes one product instead of one per example."""
+    require_made_for(x, weight)
+    return x @ (weight.reshape(weight.shape[-2:]) if weight.shape[0] == 1 else weight)
+
 
 Features = Callable[[Tensor], Tensor]
 """From `batch heads length dim` to `batch heads length feature`."""
@@ -91,12 +199,10 @@ class Product(NamedTuple):
     def scaled(self, query: Tensor) -> tuple[Tensor, float]:
         """Queries and the number that multiplies products; a scale that is learnt is multiplied into the queries."""
         factor = self.factor(query.shape[-1])
-        return (self._scaled(query), 1.0) if isinstance(factor, Tensor) else (query, factor)
+        return (query * _single(factor).to(query.dtype), 1.0) if isinstance(factor, Tensor) else (query, factor)
 
     def _scaled(self, query: Tensor) -> Tensor:
-        factor = self.factor(query.shape[-1])
-        if isinstance(factor, Tensor):
-            return query * _single(factor).to(query.dtype)
+        query, factor = self.scaled(query)
         return query if factor == 1.0 else query * factor
 
 
@@ -113,12 +219,11 @@ def _single(factor: Tensor) -> Tensor:
 class PairNetwork(NamedTuple):
     """scores = vᵀ act(query_features(q) + key_features(k)), with act = tanh or a leaky ReLU
 
-    Without a vector, both sides have one feature, and act(…) is the score.
+    Without a vector, both sides have one feature, and act(…) is the score. What the methods mean stands in `Product`.
     """
 
     query_features: Features | None = None
     key_features: Features | None = None
-    """The same as the score's own `key_features`, where it has one."""
     vector: Float[Tensor, "#heads feature"] | None = None
     slope: float | None = None
     """Of the leaky ReLU below 0; None: tanh."""
@@ -127,15 +232,12 @@ class PairNetwork(NamedTuple):
 
     @property
     def depends_on_places(self) -> bool:
-        """Whether scores depend on where queries and keys stand."""
         return self.between is not None
 
     def of_query(self, query: Tensor) -> Tensor:
-        """The features of queries."""
         return query if self.query_features is None else self.query_features(query)
 
     def of_key(self, key: Tensor) -> Tensor:
-        """The features of keys."""
         return key if self.key_features is None else self.key_features(key)
 
     @property
@@ -156,20 +258,14 @@ class PairNetwork(NamedTuple):
             "key features and vector need the heads of the queries, or 1. Change what `form()` returns."
         )
 
-    def compare(
-        self, query: Float[Tensor, "*heads query feature"], key: Float[Tensor, "*heads key feature"]
-    ) -> Float[Tensor, "*heads query key"]:
-        """Scores from the features of both sides."""
+    def compare(self, query: Tensor, key: Tensor) -> Tensor:
         hidden = self.activated(query[..., :, None, :] + key[..., None, :, :])
         if self.vector is None:
             return hidden[..., 0]
         vector = self.vector.to(hidden.dtype)
         return hidden @ vector[0] if len(vector) == 1 else (hidden * vector[:, None, None, :]).sum(-1)
 
-    def pairs(
-        self, query: Float[Tensor, "batch heads edges feature"], key: Float[Tensor, "batch heads edges feature"]
-    ) -> Float[Tensor, "batch heads edges"]:
-        """Scores of rows in pairs: the two ends of each edge."""
+    def pairs(self, query: Tensor, key: Tensor) -> Tensor:
         hidden = self.activated(query + key)
         return hidden[..., 0] if self.vector is None else (hidden * self.vector.to(hidden.dtype)[:, None, :]).sum(-1)
 
@@ -178,16 +274,13 @@ class PairNetwork(NamedTuple):
         return torch.tanh(x) if self.slope is None else leaky_relu(x, self.slope)
 
     def header(self, width: int) -> dict[str, Any]:
-        """What a trace says of it, beside the features of both sides."""
         return {"kind": "additive"} if self.slope is None else {"kind": "leaky", "slope": self.slope}
 
     def tensors(self) -> dict[str, Tensor]:
-        """What a trace keeps beside the features of both sides."""
         vector = torch.ones(1, 1) if self.vector is None else self.vector
         return {"vector": vector.detach().float().cpu()}
 
     def onnx(self, graph: Graph, query: str, key: str, width: int) -> str:
-        """Scores from the features of both sides."""
         both = graph.op("Add", graph.op("Unsqueeze", query, graph.whole(3)), graph.op("Unsqueeze", key, graph.whole(2)))
         activated = graph.op("Tanh", both) if self.slope is None else graph.op("LeakyRelu", both, alpha=self.slope)
         if self.vector is not None:
@@ -284,37 +377,25 @@ def terms(score: object) -> int:
 
 
 class _FeatureScore(nn.Module):
-    """A score of features: compare(query_features(q), key_features(k)), where `form` says how they are compared."""
+    """compare(query_features(q), key_features(k)), where `form` says how features are compared."""
 
-    def query_features(
-        self, query: Float[Tensor, "batch heads query query_dim"]
-    ) -> Float[Tensor, "batch heads query feature"]:
+    def query_features(self, query: Tensor) -> Tensor:
         return query
 
-    def key_features(self, key: Float[Tensor, "batch heads key key_dim"]) -> Float[Tensor, "batch heads key feature"]:
+    def key_features(self, key: Tensor) -> Tensor:
         return key
 
     def form(self) -> Form:
         raise NotImplementedError
 
-    def compare(
-        self,
-        query_features: Float[Tensor, "batch heads query query_feature"],
-        key_features: Float[Tensor, "batch heads key key_feature"],
-    ) -> Float[Tensor, "batch heads query key"]:
+    def compare(self, query_features: Tensor, key_features: Tensor) -> Tensor:
         require_equal_width(type(self).__name__, query_features, key_features)
         return self.form().compare(query_features, key_features)
 
-    def pairs(
-        self,
-        query_features: Float[Tensor, "batch heads edges feature"],
-        key_features: Float[Tensor, "batch heads edges feature"],
-    ) -> Float[Tensor, "batch heads edges"]:
+    def pairs(self, query_features: Tensor, key_features: Tensor) -> Tensor:
         return self.form().pairs(query_features, key_features)
 
-    def forward(
-        self, query: Float[Tensor, "batch heads query query_dim"], key: Float[Tensor, "batch heads key key_dim"]
-    ) -> Float[Tensor, "batch heads query key"]:
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
         return self.compare(self.query_features(query), self.key_features(key))
 
 

@@ -1,4 +1,4 @@
-"""Scores that look at places: where the query alone points, and where the step before looked."""
+"""Scores that depend on places: where the query points, where the step before looked, how far apart both stand."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, runtime_checkable
@@ -8,10 +8,17 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import conv1d
 
-from foveate.attention.check import require_hidden, require_made_for, require_whole
+from foveate.attention.check import (
+    JOINING,
+    require_equal_width,
+    require_hidden,
+    require_made_for,
+    require_one_width,
+    require_whole,
+    require_width,
+)
 from foveate.attention.position import Positions
-from foveate.attention.score.form import PairNetwork, Product
-from foveate.attention.score.score import PlacedScore, project
+from foveate.attention.score.form import PairNetwork, PlacedScore, Product, project, uniform
 
 
 @runtime_checkable
@@ -42,22 +49,13 @@ class Location(nn.Module):
         super().__init__()
         require_whole(query_dim=query_dim, max_length=max_length, num_heads=num_heads)
         self.max_length = max_length
-        self.weight = nn.Parameter(torch.empty(num_heads, query_dim, max_length))
-        nn.init.uniform_(self.weight, -(query_dim**-0.5), query_dim**-0.5)
+        self.weight = uniform(num_heads, query_dim, max_length, fan_in=query_dim)
 
-    def scores_at(
-        self,
-        query: Float[Tensor, "batch heads query query_dim"],
-        key: Float[Tensor, "batch heads key key_dim"],
-        at: Positions,
-    ) -> Float[Tensor, "batch heads query key"]:
+    def scores_at(self, query: Tensor, key: Tensor, at: Positions) -> Tensor:
         everywhere = project(query, self.weight)
-        place = self._place(at).expand(*everywhere.shape[:-1], -1)
-        return everywhere.gather(-1, place)
+        return everywhere.gather(-1, self._place(at).expand(*everywhere.shape[:-1], -1))
 
-    def query_features(
-        self, query: Float[Tensor, "batch heads query query_dim"]
-    ) -> Float[Tensor, "batch heads query query_dim"]:
+    def query_features(self, query: Tensor) -> Tensor:
         require_made_for(query, self.weight)
         return query
 
@@ -120,16 +118,12 @@ class LocationAware(nn.Module):
         require_whole(**sizes, channels=channels, width=width)
         if width % 2 == 0:
             raise ValueError(f"width={width} must be odd: a filter is centred on its key.")
-        self.query_weight = nn.Parameter(torch.empty(num_heads, query_dim, hidden_dim))
-        self.key_weight = nn.Parameter(torch.empty(num_heads, key_dim, hidden_dim))
-        self.feature_weight = nn.Parameter(torch.empty(num_heads, channels, hidden_dim))
-        self.filters = nn.Parameter(torch.empty(channels, 1, width))
+        self.query_weight = uniform(num_heads, query_dim, hidden_dim, fan_in=query_dim)
+        self.key_weight = uniform(num_heads, key_dim, hidden_dim, fan_in=key_dim)
+        self.feature_weight = uniform(num_heads, channels, hidden_dim, fan_in=channels)
+        self.filters = uniform(channels, 1, width, fan_in=width)
         self.bias = nn.Parameter(torch.zeros(num_heads, hidden_dim))
-        self.vector = nn.Parameter(torch.empty(num_heads, hidden_dim))
-        fans_in = (query_dim, key_dim, channels, width, hidden_dim)
-        weights = (self.query_weight, self.key_weight, self.feature_weight, self.filters, self.vector)
-        for weight, fan_in in zip(weights, fans_in, strict=True):
-            nn.init.uniform_(weight, -(fan_in**-0.5), fan_in**-0.5)
+        self.vector = uniform(num_heads, hidden_dim, fan_in=hidden_dim)
 
     def first(self, at: Positions) -> Float[Tensor, "batch 1 1 key"]:
         """Uniform over the real keys; zeros where there are none."""
@@ -137,23 +131,14 @@ class LocationAware(nn.Module):
             return torch.full((1, 1, 1, at.key.shape[-1]), 1 / max(at.key.shape[-1], 1), device=at.device)
         return at.real / at.key_lengths.clamp(min=1)
 
-    def query_features(
-        self, query: Float[Tensor, "batch heads query query_dim"]
-    ) -> Float[Tensor, "batch heads query hidden_dim"]:
+    def query_features(self, query: Tensor) -> Tensor:
         return project(query, self.query_weight) + self.bias[:, None, :]
 
-    def key_features(
-        self, key: Float[Tensor, "batch heads key key_dim"]
-    ) -> Float[Tensor, "batch heads key hidden_dim"]:
+    def key_features(self, key: Tensor) -> Tensor:
         return project(key, self.key_weight)
 
     def scores_at(
-        self,
-        query: Float[Tensor, "batch heads query query_dim"],
-        key: Float[Tensor, "batch heads key key_dim"],
-        at: Positions,
-        *,
-        key_features: Float[Tensor, "batch heads key hidden_dim"] | None = None,
+        self, query: Tensor, key: Tensor, at: Positions, *, key_features: Tensor | None = None
     ) -> Float[Tensor, "batch heads query key"]:
         features = self.key_features(key) if key_features is None else key_features
         hidden = self.query_features(query)[..., :, None, :] + features[..., None, :, :]
@@ -165,9 +150,7 @@ class LocationAware(nn.Module):
     def symbol(self, head_dim: int) -> str:
         return "wᵀ tanh(W q + V k + U f)"
 
-    def looked(
-        self, query: Float[Tensor, "batch heads query query_dim"], at: Positions
-    ) -> Float[Tensor, "#batch #heads query key hidden_dim"]:
+    def looked(self, query: Tensor, at: Positions) -> Float[Tensor, "#batch #heads query key hidden_dim"]:
         """U f: what each key is told about where the step before looked."""
         if at.previous is None:
             raise ValueError(
@@ -177,9 +160,7 @@ class LocationAware(nn.Module):
         here = slice(at.first_key, at.first_key + at.key.shape[-1])
         return project(self._convolved(at.previous.to(query.dtype))[..., here, :], self.feature_weight[:, None])
 
-    def _convolved(
-        self, previous: Float[Tensor, "batch heads query all_keys"]
-    ) -> Float[Tensor, "batch heads query all_keys channels"]:
+    def _convolved(self, previous: Tensor) -> Float[Tensor, "batch heads query all_keys channels"]:
         if not previous.shape[-1]:
             return previous.new_zeros(*previous.shape, len(self.filters))
         rows = previous.reshape(-1, 1, previous.shape[-1])
@@ -191,6 +172,48 @@ class LocationAware(nn.Module):
         key_dim, (channels, _, width) = self.key_weight.shape[1], self.filters.shape
         sizes = f"query_dim={query_dim}, key_dim={key_dim}, hidden_dim={hidden_dim}, num_heads={num_heads}"
         return f"{sizes}, channels={channels}, width={width}"
+
+
+class ShawRelative(nn.Module):
+    """score(q_i, k_j) = q_i · (k_j + a_{clip(j − i)}) / √d
+
+    Shaw et al. 2018, equation 4, with one trained vector a for each distance from −`radius` to `radius`, shared by
+    the heads; whatever is farther away counts as `radius` away. The product with the 2 · `radius` + 1 vectors is
+    made once and gathered: nothing of size query × key × dim exists. The paper's second term, vectors added to the
+    *values* (equation 3), is left out: the context would no longer be Σ α v, and the paper finds it of little use
+    beside the first (its table 4).
+
+    >>> score = ShawRelative(head_dim=4, radius=2)
+    >>> q, k = torch.randn(1, 1, 1, 4), torch.zeros(1, 1, 6, 4)
+    >>> first = score.scores_at(q, k, Positions.of(query=1, key=6)).flatten()
+    >>> bool((first[2:] == first[2]).all()), bool(first[0] == first[1])
+    (True, False)
+    """
+
+    def __init__(self, *, head_dim: int, radius: int) -> None:
+        super().__init__()
+        require_whole(head_dim=head_dim)
+        require_whole(0, radius=radius)
+        self.radius = radius
+        self.vectors = nn.Parameter(torch.empty(2 * radius + 1, head_dim))
+        nn.init.normal_(self.vectors, std=head_dim**-0.5)
+
+    def scores_at(self, query: Tensor, key: Tensor, at: Positions) -> Tensor:
+        require_equal_width("ShawRelative", query, key)
+        require_width(query, self.vectors.shape[-1])
+        scaled = query * query.shape[-1] ** -0.5
+        distance = (at.key - at.query).clamp(-self.radius, self.radius) + self.radius
+        by_distance = scaled @ self.vectors.mT
+        # All that is far away takes the same number, whose gradient half precision would lose most of.
+        precise = by_distance.to(torch.promote_types(by_distance.dtype, torch.float32))
+        gathered = precise.gather(-1, distance.expand(*query.shape[:-1], -1))
+        return scaled @ key.mT + gathered.to(by_distance.dtype)
+
+    def symbol(self, head_dim: int) -> str:
+        return f"q·(k + a_{{j−i}}) / √{head_dim}"
+
+    def extra_repr(self) -> str:
+        return f"head_dim={self.vectors.shape[1]}, radius={self.radius}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,3 +259,19 @@ class LocationAwareConfig:
             width=self.width,
             num_heads=num_heads,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShawRelativeConfig:
+    """q · (k + a_{j−i}) / √d with trained vectors for distances (Shaw et al. 2018)."""
+
+    radius: int = 16
+    """Distances beyond it are not told apart."""
+
+    def __post_init__(self) -> None:
+        if self.radius < 0:
+            raise ValueError(f"radius={self.radius} must not be negative")
+
+    def build(self, *, query_dim: int, key_dim: int, num_heads: int = 1) -> ShawRelative:
+        require_one_width("ShawRelative", query_dim, key_dim, JOINING)
+        return ShawRelative(head_dim=query_dim, radius=self.radius)
