@@ -196,13 +196,14 @@ def require_tensors(query: Tensor, key: Tensor, value: Tensor) -> None:
             and query.dtype == key.dtype == value.dtype
         ):
             return
-    for name, tensor in (("query", query), ("key", key), ("value", value)):
+    tensors = {"query": query, "key": key, "value": value}
+    for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor):
             way_out = f"Try torch.as_tensor({name})."
             if tensor is None and name == "value":
                 way_out = "Attention weighs values: give the keys again, or others."
             raise TypeError(f"`{name}` is not a tensor, but {type(tensor).__name__}. {way_out}")
-    for name, tensor in (("query", query), ("key", key), ("value", value)):
+    for name, tensor in tensors.items():
         if tensor.dim() != 4:
             raise ValueError(
                 f"`{name}` has shape {tuple(tensor.shape)}, but attention takes `batch heads length dim`. "
@@ -217,7 +218,6 @@ def require_tensors(query: Tensor, key: Tensor, value: Tensor) -> None:
         raise ValueError(
             f"`key` is {tuple(key.shape)} and `value` {tuple(value.shape)}: batch, heads and length must be equal."
         )
-    tensors = {"query": query, "key": key, "value": value}
     kinds = {name: _type_name(tensor) for name, tensor in tensors.items()}
     if not all(tensor.dtype.is_floating_point for tensor in tensors.values()):
         raise ValueError(f"Attention takes floating-point numbers, and {_listed(kinds)}. Pass tensor.float().")

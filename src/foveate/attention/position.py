@@ -80,21 +80,19 @@ class Positions:
         With `key_lengths`, sequences are padded to `key` positions on the given side. On the left, positions
         count from the first real token, which only self-attention over the whole sequence can mean.
         """
-        if not (type(query) is type(key) is type(query_start) is int and min(query, key, query_start) >= 0):
-            _require_counts(query=query, key=key, query_start=query_start)
-        if side not in ("left", "right"):
-            require_choice("side", side, ("left", "right"))
+        whole = type(query) is type(key) is type(query_start) is int and min(query, key, query_start) >= 0
+        if not whole and not traced():  # then a size may stand for others
+            require_whole(0, query=query, key=key, query_start=query_start)
+        require_choice("side", side, ("left", "right"))
         if key_lengths is not None:
             key_lengths = lengths("key_lengths", key_lengths).long()
             device = key_lengths.device
             if key_lengths.is_cpu and not traced():
                 _require_within(key, key_lengths)
         key_index = torch.arange(key, device=device)
-        query_at = torch.arange(query_start, query_start + query, device=device)[None, None, :, None]
-        if key_lengths is None:
-            return cls(query_at, key_index[None, None, None, :], None, query == key and query_start == 0)
-        if side == "right":
-            real = (key_index < key_lengths[:, None])[:, None, None, :]
+        if key_lengths is None or side == "right":
+            query_at = torch.arange(query_start, query_start + query, device=device)[None, None, :, None]
+            real = None if key_lengths is None else (key_index < key_lengths[:, None])[:, None, None, :]
             return cls(query_at, key_index[None, None, None, :], real, query == key and query_start == 0)
         if query != key:
             raise ValueError(
@@ -221,11 +219,6 @@ _BY_KEY = ("key", "real", "key_segment", "key_bucket")
 _BATCHED = (*_BY_QUERY, *_BY_KEY, "uncut_real")
 
 
-def _require_counts(**counts: object) -> None:
-    if not traced():  # then a size may stand for others
-        require_whole(0, **counts)
-
-
 def _require_within(keys: int, lengths: Tensor) -> None:
     numbers = lengths.tolist()
     if numbers and (min(numbers) < 0 or max(numbers) > keys):
@@ -240,31 +233,10 @@ def require_places(at: Positions, query: Tensor, key: Tensor) -> None:
     if not isinstance(at, Positions):
         raise TypeError(f"`at` says where queries and keys stand: Positions.of(query=..., key=...), not {at!r}.")
     (batch, heads, queries, _), keys = query.shape, key.shape[2]
-    parts: tuple[tuple[str, Any, tuple[int, ...]], ...] = (
-        ("query", at.query, (batch, heads, queries, 1)),
-        ("key", at.key, (batch, heads, 1, keys)),
-        ("real", at.real, (batch, heads, 1, keys)),
-    )
-    for name, part, shape in parts:
-        if (name == "real" and part is None) or (stands(part, shape) and (name != "real" or part.dtype == torch.bool)):
-            continue
-        if not isinstance(part, Tensor) or part.dim() != 4 or (name == "real" and part.dtype != torch.bool):
-            what = f"{described(part)}{f', {part.dtype}' if isinstance(part, Tensor) else ''}"
-            kind = "Bools" if name == "real" else "whole numbers"
-            raise ValueError(
-                f"`at.{name}` is {what}, but it holds {kind} of shape {shape}, where batch and heads may be 1. "
-                "Positions.of(query=..., key=..., key_lengths=...) makes them."
-            )
-        axis = 3 if name != "query" else 2
-        if name != "real" and part.shape[axis] != shape[axis]:
-            raise ValueError(
-                f"`{name}` has {shape[axis]} positions, but `at` places {part.shape[axis]}. "
-                "Build `at` for the tensors you pass."
-            )
-        raise ValueError(
-            f"`at.{name}` has shape {tuple(part.shape)}, and for these queries and keys it is {shape}, where batch and "
-            "heads may be 1. Give Positions.of as many lengths as the batch has examples."
-        )
+    _require_shape("query", at.query, (batch, heads, queries, 1))
+    _require_shape("key", at.key, (batch, heads, 1, keys))
+    if at.real is not None:
+        _require_shape("real", at.real, (batch, heads, 1, keys))
 
 
 def require_facts(at: Positions, query: Tensor, key: Tensor) -> None:
@@ -276,12 +248,33 @@ def require_facts(at: Positions, query: Tensor, key: Tensor) -> None:
         ("key_segment", (batch, heads, 1, keys)),
         ("previous", (batch, heads, queries, at.all_keys)),
     ):
-        part = getattr(at, name)
-        if part is not None and not stands(part, shape):
-            raise ValueError(
-                f"`at.{name}` has shape {tuple(part.shape)}, and for these queries and keys it is {shape}, where batch "
-                "and heads may be 1."
-            )
+        if getattr(at, name) is not None:
+            _require_shape(name, getattr(at, name), shape)
+
+
+def _require_shape(name: str, part: Any, shape: tuple[int, ...]) -> None:
+    """Raise ValueError for a field of positions that does not fit the queries and keys."""
+    if stands(part, shape) and (name != "real" or part.dtype == torch.bool):
+        return
+    kind = part.dtype if isinstance(part, Tensor) else None
+    if name in ("query", "key", "real") and (
+        kind is None or part.dim() != 4 or (name == "real" and kind != torch.bool)
+    ):
+        raise ValueError(
+            f"`at.{name}` is {described(part)}{f', {kind}' if kind else ''}, but it holds "
+            f"{'Bools' if name == 'real' else 'whole numbers'} of shape {shape}, where batch and heads may be 1. "
+            "Positions.of(query=..., key=..., key_lengths=...) makes them."
+        )
+    axis = {"query": 2, "key": 3}.get(name)
+    if axis is not None and part.shape[axis] != shape[axis]:
+        raise ValueError(
+            f"`{name}` has {shape[axis]} positions, but `at` places {part.shape[axis]}. "
+            "Build `at` for the tensors you pass."
+        )
+    raise ValueError(
+        f"`at.{name}` has shape {tuple(part.shape)}, and for these queries and keys it is {shape}, where batch and "
+        "heads may be 1. Give Positions.of as many lengths as the batch has examples."
+    )
 
 
 FACTS = 16

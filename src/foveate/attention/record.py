@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any, Literal
 
 import torch
@@ -99,11 +100,9 @@ class AttentionRecord:
         Raises ValueError when weights of the score or the positions were written to since they were recorded.
         """
         self.require_unchanged()
-        if self.statistic is None:
-            return self._weights_of_rows(rows)[..., columns]
-        with torch.no_grad():
-            if not makes_tiles(self.formula.normaliser):
-                return self._weights_of_rows(rows)[..., columns]
+        with torch.set_grad_enabled(torch.is_grad_enabled() and self.statistic is None):
+            if self.statistic is None or not makes_tiles(self.formula.normaliser):
+                return self._tile(rows, slice(None), None)[..., columns]
             return self._tile(rows, columns, self.statistic)
 
     def require_unchanged(self) -> None:
@@ -124,26 +123,18 @@ class AttentionRecord:
         same = (a is b and before == after for (a, before), (b, after) in zip(self.writes, now, strict=False))
         return len(now) != len(self.writes) or not all(same)
 
-    def _weights_of_rows(self, rows: slice) -> Float[Tensor, "batch heads query key"]:
-        """Weights by their definition, through which gradients flow."""
+    def _tile(self, rows: slice, columns: slice, statistic: Tensor | None) -> Float[Tensor, "batch heads query key"]:
+        """Weights from the statistics of the rows; without, by their definition, through which gradients flow."""
         with torch.autocast(self.query.device.type, enabled=False):
-            at = self.at.rows(rows)
-            key = share_heads(self.key, self.query.shape[1]).to(_precise(self.formula, self.key))
+            at = self.at.rows(rows).columns(columns)
+            key = share_heads(self.key[:, :, columns], self.query.shape[1]).to(_precise(self.formula, self.key))
             query = self.query[:, :, rows].to(_precise(self.formula, self.query))
-            scores = biased_scores(self.formula, query, key, at=at)
-            weights = self.formula.normaliser(scores, self.formula.visibility(at))
-            return weights if self.formula.reweight is None else weights * self.formula.reweight(at).exp()
-
-    def _tile(
-        self, rows: slice, columns: slice, statistic: Float[Tensor, "batch heads all_queries"]
-    ) -> Float[Tensor, "batch heads query key"]:
-        at = self.at.rows(rows).columns(columns)
-        key = share_heads(self.key[:, :, columns], self.query.shape[1]).to(_precise(self.formula, self.key))
-        query = self.query[:, :, rows].to(_precise(self.formula, self.query))
-        visible = self.formula.visibility(at)
-        scores = biased_scores(self.formula, query, key, at=at)
-        first = columns.indices(self.key.shape[2])[0]
-        weights = self.formula.normaliser.tile(scores, visible, statistic[:, :, rows], first=first)
+            scores, visible = biased_scores(self.formula, query, key, at=at), self.formula.visibility(at)
+            if statistic is None:
+                weights = self.formula.normaliser(scores, visible)
+            else:
+                first = columns.indices(self.key.shape[2])[0]
+                weights = self.formula.normaliser.tile(scores, visible, statistic[:, :, rows], first=first)
         return weights if self.formula.reweight is None else weights * self.formula.reweight(at).exp().to(weights.dtype)
 
 
@@ -389,9 +380,7 @@ def _joined_steps(records: list[AttentionRecord]) -> list[AttentionRecord]:
 
 
 def _whole(steps: list[AttentionRecord]) -> AttentionRecord:
-    at = steps[0].at
-    for later in steps[1:]:
-        at = at.followed_by(later.at)
     if len(steps) == 1:
         return steps[0]
+    at = reduce(lambda earlier, later: earlier.followed_by(later), (step.at for step in steps))
     return _counted(replace(steps[0], at=at, query=torch.cat([step.query for step in steps], dim=2)))

@@ -95,16 +95,7 @@ SCORED = (*CALLED, "compare", "scores_at", "pairs")
 
 
 def is_factored(score: object) -> TypeGuard[FactoredScore]:
-    """Whether `compare` of the features is the score: no subclass has overridden the score itself, and no hook may
-    change it.
-
-    >>> from foveate.attention import Dot
-    >>> class Capped(Dot):
-    ...     def __call__(self, query, key):
-    ...         return super().__call__(query, key).tanh()
-    >>> is_factored(Dot()), is_factored(Capped())
-    (True, False)
-    """
+    """Whether `compare` of the features is the score: no subclass overrides it, and no hook changes it."""
     kind = type(score)
     return all(hasattr(kind, part) and describes(score, part, CALLED) for part in (*FEATURES, "compare"))
 

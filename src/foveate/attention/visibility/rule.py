@@ -147,9 +147,11 @@ class Visibility(ABC):
 
     def reach(self, at: Positions) -> Reach:
         """Spans of positions: a query sees nothing outside them, and may or may not see what lies inside."""
-        if (band := self.band) is None or band == EVERYWHERE_BAND:
+        if self.band is None:
             return EVERYWHERE
-        return Reach((Span(at.query.double() - band[0], at.query.double() + band[1]),))
+        left, right = self.band
+        first = -left if left == math.inf else at.query.double() - left
+        return Reach((Span(first, right if right == math.inf else at.query.double() + right),))
 
     def bounds(self, at: Positions) -> tuple[Tensor, Tensor]:
         """The first and the last position that each query may see; first > last where it sees nothing."""
