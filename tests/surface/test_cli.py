@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 import pytest
 
 from foveate import machine
-from foveate.cli.command import commands
+from foveate.cli.program import commands
 from foveate.tasks import TASKS
 
 FILES = {

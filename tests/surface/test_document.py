@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from foveate import config
 from foveate.attention import Positions, visibility
 from foveate.attention.paths import MaterialisedPath
-from foveate.cli.command import commands
+from foveate.cli.program import commands
 from foveate.models import LuongConfig, TransformerConfig
 
 ROOT = Path(__file__).parents[2]

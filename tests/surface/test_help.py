@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from foveate.cli.command import commands
+from foveate.cli.program import commands
 
 HELP = Path(__file__).parent / "help"
 

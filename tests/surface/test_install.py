@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import installation
 import program
 
-from foveate.cli.command import commands
+from foveate.cli.program import commands
 from foveate.inspect.figure.pixel import encode
 
 pytestmark = pytest.mark.slow

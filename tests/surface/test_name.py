@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import foveate
-from foveate.cli.command import commands
+from foveate.cli.program import commands
 
 NAMES = [
     "Additive",
@@ -69,7 +69,7 @@ WITHOUT_TORCH = """
 import contextlib, io, sys
 import foveate, foveate.errors, foveate.data.text, foveate.data.tokeniser, foveate.storage.run
 from foveate.cli import main
-from foveate.cli.command import commands
+from foveate.cli.program import commands
 for words in ([], *([command] for command in commands())):
     with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
         main([*words, "--help"])

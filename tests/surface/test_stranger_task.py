@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from foveate.attention import Attention, ScaledDot
-from foveate.cli.command import commands
+from foveate.cli.program import commands
 from foveate.config import build, setting
 from foveate.inspect.looking import Looking
 from foveate.inspect.trace import Trace

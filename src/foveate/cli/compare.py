@@ -4,7 +4,11 @@ import argparse
 from typing import Any
 
 from foveate.cli.files import examples, file_arguments, files_given, named, option
+from foveate.errors import UsageError
+from foveate.suggestion import counted
 from foveate.tasks import TASKS
+from foveate.tasks.option import columns_argument, machine_arguments, size_argument
+from foveate.voice import say, tell
 
 EXAMPLE = """
 examples:
@@ -32,8 +36,6 @@ def tests() -> dict[str, str]:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    from foveate.tasks.option import columns_argument, machine_arguments, size_argument
-
     parser.epilog = examples(EXAMPLE, parser)
     parser.add_argument("task", choices=list(TASKS), help="the task; see `foveate train --help`")
     parser.add_argument(
@@ -73,9 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
     from foveate.cli.setup import choices, prepare_machine
     from foveate.comparison import compare, design_of, plan, table
     from foveate.comparison.design import varied
-    from foveate.errors import UsageError
     from foveate.train import watch
-    from foveate.voice import say, tell
 
     (base, suggestion), overrides = _base(arguments), _asked(arguments)
     variants = varied(arguments.vary) if arguments.vary else None
@@ -118,7 +118,6 @@ def _base(arguments: argparse.Namespace) -> tuple[dict[str, Any], Any]:
     """
     from foveate.cli.setup import suggested
     from foveate.config import assign, read_toml
-    from foveate.errors import UsageError
 
     files, first, suggestion = files_given(arguments, arguments.task), TASKS[arguments.task].first, None
     if arguments.config is not None and arguments.size:
@@ -154,8 +153,6 @@ def _asked(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _seeds(words: str) -> int | list[int]:
-    from foveate.errors import UsageError
-
     parts = [part.strip() for part in words.split(",")]
     if not all(part.isdecimal() for part in parts) or parts == ["0"]:
         raise UsageError(f"--seeds {words}: write how many, like 3, or which, like 0,1,5.")
@@ -164,7 +161,6 @@ def _seeds(words: str) -> int | list[int]:
 
 def _print_plan(cells: Any, design: Any) -> None:
     from foveate.comparison.comparison_report import aligned
-    from foveate.suggestion import counted
 
     rows = [["cell", "state", "weights", "minutes left"]]
     for cell in cells:

@@ -5,7 +5,18 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from foveate.cli.files import option, pairs_hint
+from foveate.errors import UsageError
 from foveate.tasks import TASKS, task_of
+from foveate.tasks.option import (
+    columns_argument,
+    count,
+    decode_arguments,
+    head_arguments,
+    machine_arguments,
+    metric_names,
+    require_ending,
+    require_used,
+)
 
 if TYPE_CHECKING:
     from foveate.metrics import Score
@@ -52,8 +63,6 @@ USES = {
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    from foveate.tasks.option import columns_argument, count, decode_arguments, head_arguments, machine_arguments
-
     parser.epilog = """
 examples:
   foveate evaluate run/ --source test.en --target test.fr
@@ -103,10 +112,8 @@ def modes() -> dict[str, tuple[str, ...]]:
 def run(arguments: argparse.Namespace) -> int:
     import json
 
-    from foveate.errors import UsageError
     from foveate.storage.run import model_type_of
     from foveate.storage.shipped import is_shipped, run_folder
-    from foveate.tasks.option import require_ending, require_used
 
     if arguments.report and not (arguments.run and (arguments.source or arguments.data or arguments.text)):
         raise UsageError("--report is about a model: give RUN and --source FILE (or --data, or --text FILE) too.")
@@ -152,9 +159,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _require_sense_of_gold(arguments: argparse.Namespace) -> None:
-    from foveate.errors import UsageError
-    from foveate.tasks.option import require_used
-
     if not arguments.source:
         raise UsageError("--gold with a run needs --source FILE (and --target FILE), the sentences that were linked.")
     for name in ("report", "metrics"):
@@ -175,7 +179,6 @@ def _mode(arguments: argparse.Namespace) -> str | None:
 def _by_task(arguments: argparse.Namespace, name: str) -> "Sequence[Score] | Mapping[str, float] | None":
     """Scores of a run by its own task, on the file of an option that the task reads."""
     from foveate.cli.setup import prepare_machine
-    from foveate.errors import UsageError
     from foveate.storage.run import read_run
     from foveate.storage.shipped import run_folder
 
@@ -192,7 +195,6 @@ def _by_task(arguments: argparse.Namespace, name: str) -> "Sequence[Score] | Map
 def _file(arguments: argparse.Namespace) -> "list[Score]":
     from foveate.data.text import read_pairs
     from foveate.metrics.corpus import FOR_SENTENCES, evaluate
-    from foveate.tasks.option import metric_names
 
     pairs = list(read_pairs(arguments.output, arguments.target))
     names = metric_names(arguments) or FOR_SENTENCES

@@ -2,6 +2,8 @@
 
 import argparse
 
+from foveate.voice import say
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = """
@@ -27,7 +29,6 @@ translation models; ONNX supports every text model whose parts can be expressed 
 
 def run(arguments: argparse.Namespace) -> int:
     from foveate.tasks.exported import export
-    from foveate.voice import say
 
     written = export(arguments.run, arguments.out, to=arguments.to, quantisation=arguments.quantisation, note=say)
     size = sum(path.stat().st_size for path in written.iterdir())

@@ -1,18 +1,27 @@
 """foveate look"""
 
 import argparse
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
 
+from foveate.errors import SetupError, UsageError
 from foveate.tasks import task_of
+from foveate.tasks.option import (
+    count,
+    decode_arguments,
+    head_arguments,
+    machine_arguments,
+    port,
+    require_ending,
+    require_used,
+)
+from foveate.voice import say, screen
 
 if TYPE_CHECKING:
-    from foveate.inspect import Trace
+    from foveate.inspect import Alignment, Trace
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    from foveate.tasks.option import count, decode_arguments, head_arguments, machine_arguments, port
-
     parser.epilog = """
 examples:
   foveate look run/ --text "A man is riding a bicycle ."          opens the viewer
@@ -74,37 +83,41 @@ FILES = ("html", "trace", *FIGURES)
 def run(arguments: argparse.Namespace) -> int:
     from foveate.inspect.trace import is_trace
 
-    trace = is_trace(arguments.run)
-    _require_sense(arguments, trace)
-    return _look_at_trace(arguments) if trace else _look_at_run(arguments)
+    kept, written = is_trace(arguments.run), any(getattr(arguments, kind) for kind in FILES)
+    drawn = arguments.out is not None or arguments.steps is not None
+    drawn = drawn or not (kept or written or arguments.viewed is not None)
+    _require_sense(arguments, kept=kept, drawn=drawn, written=written)
+    sight: Any = _Kept(arguments) if kept else _of_run(arguments)
+    if drawn:
+        _draw(arguments, sight)
+    if written:
+        _write(arguments, sight.trace)
+    elif not drawn:
+        _serve(arguments, sight.trace, sight.rerunner)
+    return 0
 
 
-def _require_sense(arguments: argparse.Namespace, trace: bool) -> None:
+def _require_sense(arguments: argparse.Namespace, *, kept: bool, drawn: bool, written: bool) -> None:
     """Raises UsageError for options that would change nothing, and for files of another kind than is written."""
-    from foveate.errors import UsageError
-    from foveate.tasks.option import require_ending, require_used
-
     for kind in ("html", *FIGURES):
         if getattr(arguments, kind):
             require_ending(f"--{kind}", getattr(arguments, kind), kind.upper())
-    for one, other in (("text", "viewed"), ("site", "layer")):
-        if getattr(arguments, one) is not None and getattr(arguments, other) is not None:
-            both = "The text is there twice" if one == "text" else "--site and --layer both say which attention"
-            raise UsageError(f"{both}. Leave one of them out.")
+    if arguments.text is not None and arguments.viewed is not None:
+        raise UsageError("The text is there twice. Leave one of them out.")
+    if arguments.site is not None and arguments.layer is not None:
+        raise UsageError("--site and --layer both say which attention. Leave one of them out.")
     figure = any(getattr(arguments, kind) for kind in FIGURES)
     walked = arguments.steps is not None
-    written = any(getattr(arguments, kind) for kind in FILES)
-    drawn = bool(arguments.out) or walked or not (trace or written or arguments.viewed is not None)
     conditions = {
         ("layer", "head"): (drawn or figure, "drawings: TEXT, --out, --png, --svg or --pdf"),
         ("words",): (figure or (drawn and not walked), "drawings: TEXT, --out, --png, --svg or --pdf"),
-        ("when",): (drawn and not trace and not walked, "a drawing of a run: TEXT or --out"),
-        ("site",): (figure or walked or (trace and drawn), "--png, --svg, --pdf and --steps"),
+        ("when",): (drawn and not kept and not walked, "a drawing of a run: TEXT or --out"),
+        ("site",): (figure or walked or (kept and drawn), "--png, --svg, --pdf and --steps"),
         ("scale",): (figure or (_pictured(arguments.out) and not walked), "pictures: --png, --svg, --pdf or --out"),
         ("dpi",): (bool(arguments.png) or _pictured(arguments.out, ".png"), "a PNG: --png or --out FILE.png"),
         ("no_browser", "port"): (not drawn and not written, "the viewer, which files and drawings leave closed"),
-        ("beam", "set"): (not trace and arguments.target is None, "the model's own translation of a text"),
-        ("precision",): (not trace, "a run"),
+        ("beam", "set"): (not kept and arguments.target is None, "the model's own translation of a text"),
+        ("precision",): (not kept, "a run"),
     }
     for names, (counts, use) in conditions.items():
         require_used(arguments, dict.fromkeys(names, use), names if counts else (), "here")
@@ -115,24 +128,23 @@ def _pictured(out: str | None, *endings: str) -> bool:
     return out is not None and out.lower().endswith(endings or (".svg", ".pdf", ".png"))
 
 
-def _look_at_trace(arguments: argparse.Namespace) -> int:
-    from foveate.errors import UsageError
-    from foveate.inspect import read_trace
+class _Kept:
+    """A trace without its model, as a `foveate.tasks.side.Sight`, which would import torch."""
 
-    if arguments.text is not None or arguments.viewed is not None or arguments.target is not None:
-        raise UsageError("A trace holds its own text, and no model to run another one. Leave the text out.")
-    trace = read_trace(arguments.run)
-    drawn = _drawn(arguments)
-    if drawn:
-        _draw(arguments, trace)
-    if not _written(arguments, trace) and not drawn:
-        _serve(arguments, trace, None)
-    return 0
+    alignment: Callable[[argparse.Namespace], None] = staticmethod(lambda arguments: None)
+    rerunner = None
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        from foveate.inspect import read_trace
+
+        if arguments.text is not None or arguments.viewed is not None or arguments.target is not None:
+            raise UsageError("A trace holds its own text, and no model to run another one. Leave the text out.")
+        self.trace = read_trace(arguments.run)
 
 
-def _look_at_run(arguments: argparse.Namespace) -> int:
+def _of_run(arguments: argparse.Namespace) -> Any:
+    """What the model of a run looked at in the text."""
     from foveate.cli.setup import prepare_machine
-    from foveate.errors import UsageError
     from foveate.storage.run import read_run
     from foveate.storage.shipped import run_folder
 
@@ -144,39 +156,30 @@ def _look_at_run(arguments: argparse.Namespace) -> int:
             "the text without --text to draw in the terminal."
         )
     prepare_machine(arguments, quiet=True)
-    sight = task.side.sight(arguments, text)
-    written = any(getattr(arguments, kind) for kind in FILES)
-    if _drawn(arguments) or (arguments.viewed is None and not written):
-        alignment = None if arguments.steps is not None else sight.alignment(arguments)
-        if alignment is None:
-            _draw(arguments, sight.trace)
-        else:
-            _shown(arguments, alignment)
-        if not written:
-            return 0
-    if not _written(arguments, sight.trace):
-        _serve(arguments, sight.trace, sight.rerunner)
-    return 0
+    return task.side.sight(arguments, text)
 
 
-def _drawn(arguments: argparse.Namespace) -> bool:
-    """Whether a drawing was asked for by its option."""
-    return arguments.out is not None or arguments.steps is not None
-
-
-def _draw(arguments: argparse.Namespace, trace: "Trace") -> None:
-    from foveate.inspect import alignment
+def _draw(arguments: argparse.Namespace, sight: Any) -> None:
+    """The steps of one query, or an alignment, in the terminal or in a file."""
+    from foveate.inspect import alignment, terminal, write
 
     if arguments.steps is not None:
-        _walk(arguments, trace)
+        _walk(arguments, sight.trace)
         return
-    _shown(arguments, alignment(trace, site=_site(arguments, trace), head=arguments.head))
+    drawn: Alignment | None = sight.alignment(arguments)
+    if drawn is None:
+        drawn = alignment(sight.trace, site=_site(arguments, sight.trace), head=arguments.head)
+    drawn = drawn.words() if arguments.words else drawn
+    if arguments.out is None:
+        print(terminal(drawn, **screen()))
+        return
+    if arguments.out.lower().endswith(".pharaoh"):
+        drawn = drawn.without_specials()
+    say(f"Wrote {write(drawn, arguments.out, scale=arguments.scale, dpi=_dpi(arguments))}.")
 
 
 def _walk(arguments: argparse.Namespace, trace: "Trace") -> None:
-    """The steps of one query, in the terminal or in a file."""
     from foveate.inspect import steps
-    from foveate.voice import say
 
     site = _site(arguments, trace)
     number, opening = trace.opening
@@ -191,32 +194,18 @@ def _walk(arguments: argparse.Namespace, trace: "Trace") -> None:
 
 def _query(name: str, trace: "Trace", site: int) -> int:
     """The query that --steps names, by its number or its piece."""
-    from foveate.errors import UsageError
     from foveate.inspect.alignment import join_pieces
 
     labels = trace.tracks[trace.sites[site].query].labels
-    for called in (labels, tuple(join_pieces([label]) for label in labels)):
-        if name in called and not name.isdecimal():
-            return called.index(name)
+    words = [join_pieces([label]) for label in labels]
     if name.isdecimal() and int(name) < len(labels):
         return int(name)
-    some = ", ".join(f"{number} {join_pieces([label])}" for number, label in enumerate(labels[:12]))
+    for called in (labels, words):
+        if name in called and not name.isdecimal():
+            return called.index(name)
+    some = ", ".join(f"{number} {word}" for number, word in enumerate(words[:12]))
     more = f" … {len(labels) - 1}" if len(labels) > 12 else ""
     raise UsageError(f"There is no query {name!r}: {trace.sites[site].title} has {some}{more}.")
-
-
-def _shown(arguments: argparse.Namespace, alignment: object) -> None:
-    from foveate.inspect import Alignment, terminal, write
-    from foveate.voice import say, screen
-
-    assert isinstance(alignment, Alignment)
-    alignment = alignment.words() if arguments.words else alignment
-    if arguments.out is None:
-        print(terminal(alignment, **screen()))
-        return
-    links = str(arguments.out).lower().endswith(".pharaoh")
-    drawn = alignment.without_specials() if links else alignment
-    say(f"Wrote {write(drawn, arguments.out, scale=arguments.scale, dpi=_dpi(arguments))}.")
 
 
 def _site(arguments: argparse.Namespace, trace: "Trace") -> int | str | None:
@@ -225,8 +214,6 @@ def _site(arguments: argparse.Namespace, trace: "Trace") -> int | str | None:
         return int(arguments.site) if arguments.site.isdecimal() else str(arguments.site)
     if arguments.layer is None:
         return None
-    from foveate.errors import UsageError
-
     across = [number for number, site in enumerate(trace.sites) if site.kind == "cross"]
     layers = across or list(range(len(trace.sites)))
     if not -len(layers) <= arguments.layer < len(layers):
@@ -234,40 +221,33 @@ def _site(arguments: argparse.Namespace, trace: "Trace") -> int | str | None:
     return layers[arguments.layer]
 
 
-def _written(arguments: argparse.Namespace, trace: "Trace") -> bool:
-    """Whether files were asked for, which are written then."""
-    from foveate.inspect import standalone, write_trace
+def _write(arguments: argparse.Namespace, trace: "Trace") -> None:
+    """The files that options name."""
+    from pathlib import Path
+
+    from foveate.inspect import figure, standalone, write_trace
     from foveate.storage.draft import write_file
-    from foveate.voice import say
 
-    done = []
     if arguments.trace:
-        done.append(write_trace(trace, arguments.trace))
-    if arguments.html:
-        write_file(Path(arguments.html), standalone(trace).encode())
-        done.append(Path(arguments.html))
-    for kind in FIGURES:
+        say(f"Wrote {write_trace(trace, arguments.trace)}.")
+    for kind in ("html", *FIGURES):
         name = getattr(arguments, kind)
-        if name:
-            write_file(Path(name), _figure(arguments, trace, kind))
-            done.append(Path(name))
-    for path in done:
-        say(f"Wrote {path}.")
-    return bool(done)
-
-
-def _figure(arguments: argparse.Namespace, trace: "Trace", kind: Literal["png", "svg", "pdf"]) -> bytes:
-    from foveate.inspect import figure
-
-    return figure(
-        trace,
-        site=_site(arguments, trace),
-        head=arguments.head,
-        kind=kind,
-        level="word" if arguments.words else None,
-        scale=arguments.scale,
-        dpi=_dpi(arguments),
-    )
+        if not name:
+            continue
+        if kind == "html":
+            content = standalone(trace).encode()
+        else:
+            content = figure(
+                trace,
+                site=_site(arguments, trace),
+                head=arguments.head,
+                kind=kind,
+                level="word" if arguments.words else None,
+                scale=arguments.scale,
+                dpi=_dpi(arguments),
+            )
+        write_file(Path(name), content)
+        say(f"Wrote {Path(name)}.")
 
 
 def _dpi(arguments: argparse.Namespace) -> int:
@@ -276,15 +256,11 @@ def _dpi(arguments: argparse.Namespace) -> int:
     return DPI if arguments.dpi is None else int(arguments.dpi)
 
 
-def _serve(arguments: argparse.Namespace, trace: "Trace", rerunner: object) -> None:
-    from foveate.errors import SetupError
-    from foveate.voice import say
-
+def _serve(arguments: argparse.Namespace, trace: "Trace", rerunner: Any) -> None:
     try:
-        from foveate.serve import Rerunner, Session, open_viewer
+        from foveate.serve import Session, open_viewer
     except ImportError as error:
         raise SetupError(
             f"The viewer's server needs {error.name}: `pip install {error.name}`. Or write a page with --html."
         ) from error
-    assert rerunner is None or isinstance(rerunner, Rerunner)
     open_viewer(Session(trace, rerunner), say=say, browser=not arguments.no_browser, port=arguments.port)

@@ -4,7 +4,10 @@ import argparse
 from typing import Any
 
 from foveate.cli.files import file_arguments, files_given, option
+from foveate.errors import UsageError
+from foveate.suggestion import counted
 from foveate.tasks import TASKS
+from foveate.tasks.option import columns_argument, count, machine_arguments, require_used, size_argument
 
 USUAL = next(iter(TASKS))
 """The task that is planned where none is named."""
@@ -28,7 +31,6 @@ examples:
 Nothing is trained: a few steps are measured on a random batch. With data files, sizes and lengths are chosen as
 `foveate train` would choose them.
 """
-    from foveate.tasks.option import columns_argument, count, machine_arguments, size_argument
 
     parser.add_argument(
         "what",
@@ -52,12 +54,9 @@ Nothing is trained: a few steps are measured on a random batch. With data files,
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from foveate.cli.outlook import lengths, other_sizes
     from foveate.cli.setup import choices, prepare_machine
-    from foveate.cli.training import duration
+    from foveate.cli.training import duration, lengths, other_sizes
     from foveate.config import to_toml
-    from foveate.suggestion import counted
-    from foveate.tasks.option import require_used
     from foveate.tasks.run_plan import plan
 
     name, config, suggestion = _configuration(arguments)
@@ -86,7 +85,6 @@ def run(arguments: argparse.Namespace) -> int:
 def _configuration(arguments: argparse.Namespace) -> tuple[str, Any, Any]:
     """The task, its configuration, and what was chosen for the data where they are given."""
     from foveate.cli.setup import resolve, suggested, task_of
-    from foveate.errors import UsageError
 
     named = [word for word in arguments.what if word in TASKS]
     files = [word for word in arguments.what if word not in TASKS]

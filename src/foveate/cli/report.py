@@ -2,10 +2,13 @@
 
 import argparse
 
+from foveate.errors import UsageError
+from foveate.tasks import task_of
+from foveate.tasks.option import machine_arguments, require_ending
+from foveate.voice import say
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    from foveate.tasks.option import machine_arguments
-
     parser.epilog = """
 examples:
   foveate report run/                      run/report.html, as `train` leaves it
@@ -23,12 +26,8 @@ def run(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
     from foveate.cli.setup import prepare_machine
-    from foveate.errors import UsageError
     from foveate.storage.run import model_type_of, read_run
     from foveate.storage.shipped import is_shipped, run_folder
-    from foveate.tasks import task_of
-    from foveate.tasks.option import require_ending
-    from foveate.voice import say
 
     folder = run_folder(arguments.run, say)
     if is_shipped(folder) or model_type_of(folder) is not None:

@@ -4,13 +4,17 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from foveate.errors import UsageError
+from foveate.suggestion import counted
+from foveate.tasks import task_of
+from foveate.tasks.option import machine_arguments
+from foveate.voice import say
+
 if TYPE_CHECKING:
     from foveate.storage.run import Run
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    from foveate.tasks.option import machine_arguments
-
     parser.epilog = """
 examples:
   foveate resume run/
@@ -35,11 +39,8 @@ def run(arguments: argparse.Namespace) -> int:
     from foveate.cli.setup import prepare_machine
     from foveate.cli.training import train
     from foveate.config import build
-    from foveate.errors import UsageError
     from foveate.storage.run import model_type_of, read_run
     from foveate.storage.shipped import is_shipped, run_folder
-    from foveate.tasks import task_of
-    from foveate.voice import say
 
     folder = run_folder(arguments.run, say)
     if is_shipped(folder) or model_type_of(folder) is not None:
@@ -71,10 +72,8 @@ def extended(saved: "Run", assignments: Sequence[str], kind: type[Any]) -> "Run"
     """
     from foveate.cli.training import require_time
     from foveate.config import build, override, to_dict
-    from foveate.errors import UsageError
     from foveate.storage.checkpoint import Checkpoints
     from foveate.storage.run import change_run
-    from foveate.suggestion import counted
     from foveate.train.resumption import EXTENDING, differences, exclusive
 
     before = to_dict(build(kind, saved.config, where=""))

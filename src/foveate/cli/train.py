@@ -4,7 +4,10 @@ import argparse
 from pathlib import Path
 
 from foveate.cli.files import examples, file_arguments, files_given, option, partner
+from foveate.errors import UsageError
 from foveate.tasks import TASKS
+from foveate.tasks.option import columns_argument, machine_arguments, size_argument
+from foveate.voice import say
 
 EXAMPLE = """
 examples:
@@ -21,8 +24,6 @@ about 10 minutes, medium an hour, large a night. Ctrl-C saves the run; `foveate 
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    from foveate.tasks.option import columns_argument, machine_arguments, size_argument
-
     parser.epilog = examples(EXAMPLE, parser)
     what = "; ".join(f"{name}: {task.summary}" for name, task in TASKS.items())
     parser.add_argument("task", choices=list(TASKS), help=f"the task; {what}")
@@ -37,14 +38,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from foveate.cli.outlook import other_sizes
     from foveate.cli.setup import choices, prepare_machine, resolve, suggested, task_of
-    from foveate.cli.training import train
+    from foveate.cli.training import other_sizes, train
     from foveate.config import to_dict
-    from foveate.errors import UsageError
     from foveate.storage.run import begin_run, create_run, require_new
     from foveate.train import require_measured
-    from foveate.voice import say
 
     name = arguments.task
     task_of(arguments.config, name)

@@ -2,12 +2,11 @@
 
 import argparse
 
-from foveate.cli.command import verbs
+from foveate.cli.program import verbs
+from foveate.tasks.option import machine_arguments
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    from foveate.tasks.option import machine_arguments
-
     verb = verbs()[parser.name].verb  # type: ignore[attr-defined]
     parser.epilog = verb.epilog
     parser.add_argument("run", metavar="RUN", help=verb.run)
