@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 from foveate import Translator
-from foveate.tasks.translate.guide import GuideConfig
+from foveate.tasks.translate.head import GuideConfig
 
 HERE = Path(__file__).parents[2] / "examples/english_french"
 

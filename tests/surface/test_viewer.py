@@ -26,8 +26,7 @@ from foveate.nn.transformer_block import BlockConfig
 from foveate.serve import Session, application
 from foveate.serve.server import listening
 from foveate.tasks.translate.head import Head
-from foveate.tasks.translate.rerunner import TranslationRerunner
-from foveate.tasks.translate.use import Translator, trace_of
+from foveate.tasks.translate.use import TranslationRerunner, Translator, trace_of
 
 TOKEN, PORT = "s3cret", 8123
 HOME = f"http://127.0.0.1:{PORT}"

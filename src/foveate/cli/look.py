@@ -230,24 +230,24 @@ def _write(arguments: argparse.Namespace, trace: "Trace") -> None:
 
     if arguments.trace:
         say(f"Wrote {write_trace(trace, arguments.trace)}.")
-    for kind in ("html", *FIGURES):
-        name = getattr(arguments, kind)
-        if not name:
+    if arguments.html:
+        write_file(Path(arguments.html), standalone(trace).encode())
+        say(f"Wrote {Path(arguments.html)}.")
+    for kind in FIGURES:
+        if not getattr(arguments, kind):
             continue
-        if kind == "html":
-            content = standalone(trace).encode()
-        else:
-            content = figure(
-                trace,
-                site=_site(arguments, trace),
-                head=arguments.head,
-                kind=kind,
-                level="word" if arguments.words else None,
-                scale=arguments.scale,
-                dpi=_dpi(arguments),
-            )
-        write_file(Path(name), content)
-        say(f"Wrote {Path(name)}.")
+        path = Path(getattr(arguments, kind))
+        picture = figure(
+            trace,
+            site=_site(arguments, trace),
+            head=arguments.head,
+            kind=kind,
+            level="word" if arguments.words else None,
+            scale=arguments.scale,
+            dpi=_dpi(arguments),
+        )
+        write_file(path, picture)
+        say(f"Wrote {path}.")
 
 
 def _dpi(arguments: argparse.Namespace) -> int:

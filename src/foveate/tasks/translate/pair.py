@@ -1,7 +1,9 @@
 """The pairs of a translation run: where they are, which are held out, and the links between their words."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -9,8 +11,10 @@ from foveate.config import setting
 from foveate.data.text import Pair, read_lines, read_pairs, require_lasting
 from foveate.data.tokeniser import Tokeniser
 from foveate.errors import DataError
+from foveate.inspect.link import piece_links, require_words, text_spans
+from foveate.metrics import parse_pharaoh
+from foveate.storage.draft import disk_errors
 from foveate.suggestion import counted
-from foveate.tasks.translate.guide import Links
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +49,31 @@ class DataConfig:
     def read(self, source: str, target: str | None) -> Iterator[Pair]:
         """The pairs of a file, or of two. Raises as `read_pairs` does."""
         return read_pairs(source, target, columns=self.columns, beside=self.links_column)
+
+
+class Links:
+    """The word links of a file's pairs, line by line, as links between tokens."""
+
+    def __init__(self, lines: Sequence[str], where: str, source: Tokeniser, target: Tokeniser) -> None:
+        """`where` names the file in messages."""
+        self.lines, self.where = lines, where
+        self.source, self.target = source, target
+
+    def __call__(self, pair: Pair, source: Sequence[int], target: Sequence[int]) -> list[tuple[int, int]]:
+        """Every piece of a word has the links of its word.
+
+        Raises DataError, with the line, for malformed links, for links to words that do not exist, and for text whose
+        pieces cross word boundaries.
+        """
+        (links,) = parse_pharaoh([self.lines[pair.line - 1]], self.where, first=pair.line)
+        texts, place = (pair.source, pair.target), f"{self.where}:{pair.line}"
+        require_words(links.possible, texts, place)
+        try:
+            pieces = self.source.pieces(source), self.target.pieces(target)
+            spans = [text_spans(side, text) for side, text in zip(pieces, texts, strict=True)]
+        except DataError as error:
+            raise DataError(f"{place}: {error}") from error
+        return piece_links(links.possible, *spans)
 
 
 class Pairs:
@@ -99,6 +128,31 @@ class Pairs:
                 "belongs to pair n; a pair without links has an empty line."
             )
         return Links(lines, path, source, target)
+
+    def hold_out(self, folder: Path) -> dict[str, Any]:
+        """Write train.tsv and valid.tsv, without pairs that have an empty side; the settings of `data` that name them.
+
+        Raises DataError for links, which belong to the lines of their files, and for a tab inside a text.
+        """
+        if self.data.links is not None or self.data.links_column is not None:
+            raise DataError(
+                "Links belong to the lines of their files, and no line is held out from those for a comparison. "
+                "Give validation files with --valid-source (data.valid_source) and --valid-links."
+            )
+        for part in ("train", "valid"):
+            pairs = [pair for pair in self(part) if part == "train" or (pair.source.strip() and pair.target.strip())]
+            for pair in pairs:
+                if "\t" in pair.source or "\t" in pair.target:
+                    raise DataError(
+                        f"Line {pair.line} has a tab inside a text, and pairs held out for a comparison are kept in "
+                        "columns. Take it out, or give validation files with --valid-source (data.valid_source) and "
+                        "--valid-target."
+                    )
+            with disk_errors(folder):
+                folder.mkdir(parents=True, exist_ok=True)
+                text = "".join(f"{pair.source}\t{pair.target}\n" for pair in pairs)
+                (folder / f"{part}.tsv").write_text(text, encoding="utf-8")
+        return {"source": "train.tsv", "valid_source": "valid.tsv", "target": None, "columns": [0, 1]}
 
     def _file(self, part: str) -> Iterator[Pair]:
         data = self.data

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from foveate.data.parallel import ParallelData
-from foveate.data.text import Pair, read_lines
+from foveate.data.parallel import ParallelData, prepare
+from foveate.data.text import Pair, read_lines, read_pairs
 from foveate.data.tokeniser import BOS, EOS
 from foveate.errors import DataError, UsageError
 from foveate.inspect import terminal
 from foveate.inspect.alignment import Alignment
 from foveate.metrics import Score, parse_pharaoh
-from foveate.metrics.corpus import evaluate, require_metrics
+from foveate.metrics.corpus import METRICS, evaluate, require_metrics
 from foveate.models import Seq2Seq
 from foveate.nn.loss import cross_entropy
 from foveate.storage.draft import disk_errors
@@ -26,14 +26,23 @@ from foveate.tasks.option import chunks, decode_config, metric_names, pairs_of, 
 from foveate.tasks.report_page import write_report
 from foveate.tasks.run_model import Strangers
 from foveate.tasks.run_plan import Allowance, Probe, Suggestion, made_up, require_fit, vocabulary
-from foveate.tasks.side import Sight, written
+from foveate.tasks.side import NOT_DATA, Asked, Scored, Side, Sight, buckets, in_percent, measured_lengths, written
+from foveate.tasks.translate import TASK
 from foveate.tasks.translate.head import Head
+from foveate.tasks.translate.pair import Pairs
 from foveate.tasks.translate.paragraph import ParagraphTranslator
-from foveate.tasks.translate.rerunner import TranslationRerunner
-from foveate.tasks.translate.task import TOKENISERS, TranslateConfig, TranslateTask, build_model
+from foveate.tasks.translate.task import (
+    TOKENISERS,
+    VALIDATED,
+    Forerunner,
+    TranslateConfig,
+    TranslateTask,
+    build_model,
+    longest,
+    require_measured,
+)
 from foveate.tasks.translate.translation_size import suggest, suitable_metrics
-from foveate.tasks.translate.translation_subject import TranslationSubject
-from foveate.tasks.translate.use import Translation, Translator, trace_of
+from foveate.tasks.translate.use import Translation, TranslationRerunner, Translator, trace_of
 from foveate.tasks.word_alignment import every_head, score_heads, word_alignments
 from foveate.voice import say, screen, shown
 
@@ -45,25 +54,9 @@ class Test:
     """Translations of data that a model was not trained with, and their scores."""
 
     file: str
-    lines: int
     scores: Sequence[Score]
     translations: Sequence[Translation]
     references: Sequence[str]
-
-    @property
-    def rows(self) -> list[dict[str, object]]:
-        """The rows of a table."""
-        data = f"{self.file}, {counted(self.lines, 'line')}"
-        return [
-            {
-                "metric": score.name,
-                "value": f"{score.value:.2f}",
-                "better": "higher" if score.higher_is_better else "lower",
-                "data": data,
-                "signature": score.signature or "",
-            }
-            for score in self.scores
-        ]
 
 
 class TranslationSight(Sight):
@@ -81,9 +74,15 @@ class TranslationSight(Sight):
         return TranslationRerunner(self.translator, self.translation, self.trace)
 
 
-class TranslateSide(TranslationSubject):
-    """`foveate train translate`, `foveate translate`."""
+class TranslateSide(Side):
+    """`foveate train translate`, `foveate translate`. Models are compared by BLEU, chrF, error rates, or perplexity."""
 
+    entry, config, task = TASK, TranslateConfig, TranslateTask
+    validated = VALIDATED
+    not_data = NOT_DATA | {"guide"}
+    lower = frozenset(
+        {"loss", "perplexity", "alignment"} | {name for name in METRICS if name.endswith("error") or name == "ter"}
+    )
     columns = ("source", "target")
     engines = ("ctranslate2", "onnx")
 
@@ -183,26 +182,20 @@ class TranslateSide(TranslationSubject):
         say(f"{lines} in {seconds:.1f} seconds; {cut}.")
         hypotheses = [translation.text for translation in translations]
         if arguments.save:
-            with disk_errors(Path(arguments.save)):
-                Path(arguments.save).write_text("".join(f"{text}\n" for text in hypotheses), encoding="utf-8")
+            _save(arguments.save, hypotheses)
         references = [pair.target for pair in pairs]
         scores = evaluate(hypotheses, references, names)
         if arguments.report:
-            test = Test(
-                file=Path(arguments.source).name,
-                lines=len(pairs),
-                scores=scores,
-                translations=translations[:SAMPLES],
-                references=references[:SAMPLES],
-            )
-            folder = Path(arguments.run)
+            file, folder = Path(arguments.source).name, Path(arguments.run)
+            test = Test(file=file, scores=scores, translations=translations, references=references)
             self.write_report(translator, self.saved_config(folder), folder, Path(arguments.report), test)
             say(f"The report is in {arguments.report}.")
         return scores
 
     def write_report(self, model: Translator, config: Any, folder: Path, path: Path, test: Test | None = None) -> None:
         """With translations of a test, or of the first validation pairs, and their alignments."""
-        data = config.data
+        data, scores = config.data, test.scores if test else ()
+        tested = f"{test.file}, {counted(len(test.references), 'line')}" if test else ""
         training, validation = (ParallelData.open(folder / "data" / part) for part in ("train", "valid"))
         if test is None:
             rows = range(min(SAMPLES, len(validation)))
@@ -211,23 +204,29 @@ class TranslateSide(TranslationSubject):
             )
             references = [model.target_tokeniser.decode(validation.target[row].tolist()) for row in rows]
         else:
-            translations, references = list(test.translations), list(test.references)
+            translations, references = list(test.translations[:SAMPLES]), list(test.references[:SAMPLES])
         alignments = model.align(translations) if model.attends else [None] * len(translations)
         files = " and ".join(Path(file).name for file in (data.source, data.target) if file)
-        own = (
-            "from a file of their own"
-            if data.valid_source
-            else "held out by line: near-duplicates may be on both sides"
-        )
+        held_out = "held out by line: near-duplicates may be on both sides"
+        own = "from a file of their own" if data.valid_source else held_out
         write_report(
             model.model,
             folder,
             path,
             tiles=[
                 ("training pairs", f"{len(training):,}"),
-                *((f"test {score.name}", f"{score.value:.2f}") for score in (test.scores if test else ())),
+                *((f"test {score.name}", f"{score.value:.2f}") for score in scores),
             ],
-            scores=test.rows if test else [],
+            scores=[
+                {
+                    "metric": score.name,
+                    "value": f"{score.value:.2f}",
+                    "better": "higher" if score.higher_is_better else "lower",
+                    "data": tested,
+                    "signature": score.signature or "",
+                }
+                for score in scores
+            ],
             samples=[
                 (translation.source, reference, translation.text, alignment)
                 for translation, reference, alignment in zip(translations, references, alignments, strict=True)
@@ -235,7 +234,7 @@ class TranslateSide(TranslationSubject):
             card={
                 "data": f"{counted(len(training), 'pair')} from {files}",
                 "validation": f"{counted(len(validation), 'pair')}, {own}",
-                "test": f"{counted(test.lines, 'pair')} from {test.file}"
+                "test": f"{counted(len(test.references), 'pair')} from {test.file}"
                 if test
                 else "not yet: foveate evaluate RUN --report FILE",
                 "limits": "Only inputs like those it was trained on. Symbols never seen in training become one unknown "
@@ -268,12 +267,93 @@ class TranslateSide(TranslationSubject):
         }
         return Exported(translator.model, saver(dict(zip(TOKENISERS, tokenisers, strict=True))), meanings, tokenisers)
 
+    def in_use(self, task: TranslateTask) -> Translator:
+        return Translator(task.model, task.source_tokeniser, task.target_tokeniser, task.config.decode)
+
+    def metrics(self) -> tuple[str, ...]:
+        return (*METRICS, *VALIDATED)
+
+    def usual_metrics(self, task: TranslateTask) -> tuple[str, ...]:
+        return (*suitable_metrics(task.target_tokeniser)[:2], "perplexity")
+
+    def require_measured(self, config: Any) -> None:
+        require_measured(config, config.train.metric)
+
+    def require_given(self, task: TranslateTask, request: Asked) -> None:
+        super().require_given(task, request)
+        decoded = [name for name in request.metrics if name in METRICS]
+        references = [pair.target for pair in _pairs(task.config, request)] if decoded else []
+        evaluate(references, references, decoded)  # what cannot be scored is said before the training
+        if request.test and "alignment" in request.metrics:
+            raise UsageError(
+                "compare.metrics: alignment is measured by links, and test pairs have none here. Leave compare.test "
+                "(--test-source) out, and it is measured on the validation pairs."
+            )
+
+    def require_metrics(self, metrics: Sequence[str]) -> None:
+        super().require_metrics(metrics)
+        require_metrics([name for name in metrics if name in METRICS])
+
+    def longest(self, config: TranslateConfig) -> int:
+        return longest(config)
+
+    def whole(self, config: TranslateConfig) -> TranslateConfig:
+        return config if config.initialise_from is None else Forerunner.load(config.initialise_from).into(config)
+
+    def count(self, batch: Any) -> int:
+        return int(batch.target.num_tokens - batch.target.size)
+
+    def hold_out(self, config: TranslateConfig, folder: Path) -> dict[str, Any]:
+        """The task's own choice for the seed of the base."""
+        return {} if config.data.valid_source is not None else Pairs(config.data, config.seed).hold_out(folder)
+
+    def score(self, task: TranslateTask, config: TranslateConfig, folder: Path, request: Asked) -> Scored:
+        """Decoded text of every line is scored, as `foveate evaluate` scores the same file.
+
+        An empty source has an empty translation, which counts; an empty reference is refused before the training. What
+        is measured of forced text, such as perplexity, leaves out pairs with an empty side, as training does.
+        """
+        decoded = [name for name in request.metrics if name in METRICS]
+        values = self._forced(task, config, folder, request) if len(decoded) < len(request.metrics) else {}
+        if not decoded:
+            return Scored(values=self.pick(values, request.metrics))
+        pairs = _pairs(config, request)
+        translations = self.in_use(task).translate([pair.source for pair in pairs])
+        texts, references = [translation.text for translation in translations], [pair.target for pair in pairs]
+        values |= dict(zip(decoded, (score.value for score in evaluate(texts, references, decoded)), strict=True))
+        lengths, unit = measured_lengths([pair.source for pair in pairs])
+
+        def value(numbers: Sequence[int]) -> float:
+            ours, theirs = ([side[number] for number in numbers] for side in (texts, references))
+            return evaluate(ours, theirs, decoded[:1])[0].value
+
+        by_length = buckets(lengths, request, value)
+        return Scored(values=self.pick(values, request.metrics), buckets=by_length, unit=unit)
+
+    def _forced(self, task: TranslateTask, config: TranslateConfig, folder: Path, request: Asked) -> dict[str, float]:
+        """What `validate` measures, on the test data if there are any."""
+        validation = task.validation
+        if request.test:
+            sides, limit = (task.source_tokeniser, task.target_tokeniser), self.longest(config)
+            task.validation, _ = prepare(folder / "data" / "test", _pairs(config, request), *sides, max_length=limit)
+        figures = task.validate()
+        task.validation = validation
+        return in_percent(figures)
+
 
 def _alignment(translator: Translator, translation: Translation, arguments: argparse.Namespace) -> Alignment:
     """Where the model looked, by the attention that options name."""
     choice = Head.wanted(arguments.layer, arguments.head, arguments.when, translator.head)
     (alignment,) = translator.align([translation], choice)
     return alignment
+
+
+def _pairs(config: TranslateConfig, request: Asked) -> list[Pair]:
+    data = config.data
+    if request.test:
+        return list(read_pairs(request.test["source"], request.test.get("target"), columns=request.columns))
+    assert data.valid_source is not None
+    return list(data.read(data.valid_source, data.valid_target))
 
 
 def _evaluate_attention(arguments: argparse.Namespace) -> None:
@@ -286,7 +366,9 @@ def _evaluate_attention(arguments: argparse.Namespace) -> None:
     translator = Translator.load(arguments.run, precision=arguments.precision, note=say)
     chosen = Head.wanted(arguments.layer, arguments.head, arguments.when, translator.head)
     if arguments.save:
-        _save_links(Path(arguments.save), translator, pairs, chosen)
+        links = [alignment.pharaoh() for (alignment,) in word_alignments(translator, pairs, [chosen])]
+        _save(arguments.save, links)
+        say(f"Wrote {arguments.save}.")
     heads = every_head(translator) if arguments.per_head else [chosen]
     scores = score_heads(translator, pairs, gold, heads, where=arguments.gold)
     if arguments.json:
@@ -304,12 +386,10 @@ def _table(head: Head, scores: list[Score]) -> dict[str, object]:
     return {"layer": head.layer, "head": head.head, "when": head.when, **values}
 
 
-def _save_links(path: Path, translator: Translator, pairs: list[Pair], head: Head) -> None:
-    links = [alignment.pharaoh() for (alignment,) in word_alignments(translator, pairs, [head])]
-    with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(f"{line}\n" for line in links), encoding="utf-8")
-    say(f"Wrote {path}.")
+def _save(path: str, lines: Sequence[str]) -> None:
+    with disk_errors(Path(path)):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 SIDE = TranslateSide()

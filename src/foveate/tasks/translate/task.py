@@ -23,7 +23,7 @@ from foveate.storage.draft import disk_errors, remove_stale
 from foveate.storage.run import model_type_of
 from foveate.storage.shipped import run_folder
 from foveate.tasks.run_model import begin_with, keep, require_digests, require_seed, saved, seeded, within_run
-from foveate.tasks.translate.guide import GuideConfig, guidance, guided_weights, linked_tokens, require_guidable
+from foveate.tasks.translate.head import GuideConfig, guidance, guided_weights, linked_tokens, require_guidable
 from foveate.tasks.translate.pair import DataConfig, Pairs
 
 VALIDATED = ("loss", "perplexity", "accuracy", "alignment")

@@ -17,8 +17,10 @@ from foveate.data.tokeniser.marian_tokeniser import order_of, vocabulary
 from foveate.decode import BeamConfig, DecodeConfig, Hypothesis, beam_size
 from foveate.errors import DataError, UsageError
 from foveate.inspect import Trace, Track
+from foveate.inspect.ablation import switched_off
 from foveate.inspect.alignment import Alignment
 from foveate.inspect.looking import Looking
+from foveate.inspect.rerun import Rerun
 from foveate.inspect.trace import Observation, Pedigree
 from foveate.inspect.value import observed
 from foveate.models import Seq2Seq, Transformer
@@ -222,13 +224,9 @@ class Translator(Looking):
         alignments: list[Alignment] = []
         for each in translations:
             translation = self.translate(each) if isinstance(each, str) else each
-            source = [*self.source_tokeniser.encode(translation.source), EOS]
-            best = translation.hypotheses[0].tokens if translation.hypotheses else ()
-            end = [EOS] if translation.finished else []
+            batch, columns, rows = _reread(self, translation)
             with record(self.model) as recording:
-                self.model(Batch.of([source]), Batch.of([[BOS, *best, *end]]))
-            columns = [*self.source_tokeniser.labels(translation.source), END]
-            rows = [*self.target_tokeniser.pieces(best), *(END for _ in end)]
+                self.model(*batch)
             (weights,) = choose(crossings(recording, (len(rows), len(columns))), head).float().numpy()
             if head.when == "consuming":
                 rows, weights = rows[:-1], weights[1:]
@@ -261,17 +259,10 @@ def trace_of(
     """
     if not translation.hypotheses:
         raise UsageError("The text is empty: there is nothing to look at.")
-    source = [*translator.source_tokeniser.encode(translation.source), EOS]
-    best = translation.hypotheses[0].tokens
-    end = [EOS] if translation.finished else []
-    batch = Batch.of([source]), Batch.of([[BOS, *best, *end]])
+    batch, read, written = _reread(translator, translation)
     observation = observed(translator.model, lambda: translator.model(*batch))
-    written = [*translator.target_tokeniser.pieces(best), *(END for _ in end)]
     tracks = {
-        "source": _placed(
-            Track.of_pieces([*translator.source_tokeniser.labels(translation.source), END], text=translation.source),
-            translator.source_tokeniser,
-        ),
+        "source": _placed(Track.of_pieces(read, text=translation.source), translator.source_tokeniser),
         "read": Track.of_pieces([START, *written][: len(written)]),
         "target": Track.of_pieces(written, text=translation.text),
     }
@@ -282,13 +273,23 @@ def trace_of(
         dtype=str(weight.dtype).removeprefix("torch."),
     )
     trace = Trace.of(observation, tracks, pedigree=pedigree, gold=gold)
-    trace = replace(trace, opens=_opening(translator, observation, (len(written), len(source))))
+    trace = replace(trace, opens=_opening(translator, observation, (len(written), batch[0].length)))
     if not trace.sites:
         raise UsageError(
             "This model has no attention to look at: it reads the source through one fixed vector. `foveate train "
             "translate` with --set model=bahdanau or --set model=transformer trains one that attends."
         )
     return trace
+
+
+def _reread(translator: Translator, translation: Translation) -> tuple[tuple[Batch, Batch], list[str], list[str]]:
+    """The batch of a teacher-forced pass over a translation, and the names of its source's and its target's tokens."""
+    best = translation.hypotheses[0].tokens if translation.hypotheses else ()
+    end = [EOS] if translation.finished else []
+    source = [*translator.source_tokeniser.encode(translation.source), EOS]
+    columns = [*translator.source_tokeniser.labels(translation.source), END]
+    rows = [*translator.target_tokeniser.pieces(best), *(END for _ in end)]
+    return (Batch.of([source]), Batch.of([[BOS, *best, *end]])), columns, rows
 
 
 def _opening(translator: Translator, observation: Observation, shape: tuple[int, int]) -> tuple[str, int | None] | None:
@@ -314,6 +315,43 @@ def _placed(track: Track, tokeniser: Tokeniser) -> Track:
 def _plain(config: Any) -> dict[str, Any] | None:
     """Settings as JSON holds them, each choice with its kind."""
     return to_dict(config) if is_dataclass(config) and not isinstance(config, type) else None
+
+
+class TranslationRerunner:
+    """Runs a translator again and compares the result with its first translation."""
+
+    def __init__(self, translator: Translator, translation: Translation, trace: Trace) -> None:
+        self.translator, self.first = translator, translation
+        self.reading = [site.name for site in trace.sites if site.key == "source"]
+
+    def __call__(
+        self,
+        source: str,
+        target: str | None,
+        *,
+        heads_off: Sequence[tuple[str, int]],
+        tokens_off: Sequence[int],
+    ) -> Rerun:
+        if not source.strip():
+            raise UsageError("The text is empty: there is nothing to run.")
+        length = len(self.translator.source_tokeniser.encode(source)) + 1
+        hidden = [token for token in tokens_off if token < length]
+        if len(set(hidden)) == length:
+            raise UsageError("All tokens are off: leave one on.")
+        translator = self.translator
+        with switched_off(translator.model, heads=heads_off, keys=hidden, sites=self.reading):
+            done = translator.translate(source) if target is None else translator.forced(source, target)
+            forced = translator.forced(source, self.first.text)
+            trace = trace_of(translator, done)
+        output, before = (tuple(_reread(translator, each)[2]) for each in (done, self.first))
+        forced_before = translator.forced(source, self.first.text)
+        return Rerun(
+            trace=trace,
+            output=output,
+            before=before,
+            log_probability=forced.hypotheses[0].log_probability,
+            log_probability_before=forced_before.hypotheses[0].log_probability,
+        )
 
 
 def read_translation(folder: Path | str) -> tuple[Transformer, MarianTokeniser, MarianTokeniser, BeamConfig]:
