@@ -83,11 +83,11 @@ FILES = ("html", "trace", *FIGURES)
 def run(arguments: argparse.Namespace) -> int:
     from foveate.inspect.trace import is_trace
 
-    kept, written = is_trace(arguments.run), any(getattr(arguments, kind) for kind in FILES)
+    of_trace, written = is_trace(arguments.run), any(getattr(arguments, kind) for kind in FILES)
     drawn = arguments.out is not None or arguments.steps is not None
-    drawn = drawn or not (kept or written or arguments.viewed is not None)
-    _require_sense(arguments, kept=kept, drawn=drawn, written=written)
-    sight: Any = _Kept(arguments) if kept else _of_run(arguments)
+    drawn = drawn or not (of_trace or written or arguments.viewed is not None)
+    _require_sense(arguments, of_trace=of_trace, drawn=drawn, written=written)
+    sight: Any = _Kept(arguments) if of_trace else _of_run(arguments)
     if drawn:
         _draw(arguments, sight)
     if written:
@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _require_sense(arguments: argparse.Namespace, *, kept: bool, drawn: bool, written: bool) -> None:
+def _require_sense(arguments: argparse.Namespace, *, of_trace: bool, drawn: bool, written: bool) -> None:
     """Raises UsageError for options that would change nothing, and for files of another kind than is written."""
     for kind in ("html", *FIGURES):
         if getattr(arguments, kind):
@@ -111,13 +111,13 @@ def _require_sense(arguments: argparse.Namespace, *, kept: bool, drawn: bool, wr
     conditions = {
         ("layer", "head"): (drawn or figure, "drawings: TEXT, --out, --png, --svg or --pdf"),
         ("words",): (figure or (drawn and not walked), "drawings: TEXT, --out, --png, --svg or --pdf"),
-        ("when",): (drawn and not kept and not walked, "a drawing of a run: TEXT or --out"),
-        ("site",): (figure or walked or (kept and drawn), "--png, --svg, --pdf and --steps"),
+        ("when",): (drawn and not of_trace and not walked, "a drawing of a run: TEXT or --out"),
+        ("site",): (figure or walked or (of_trace and drawn), "--png, --svg, --pdf and --steps"),
         ("scale",): (figure or (_pictured(arguments.out) and not walked), "pictures: --png, --svg, --pdf or --out"),
         ("dpi",): (bool(arguments.png) or _pictured(arguments.out, ".png"), "a PNG: --png or --out FILE.png"),
         ("no_browser", "port"): (not drawn and not written, "the viewer, which files and drawings leave closed"),
-        ("beam", "set"): (not kept and arguments.target is None, "the model's own translation of a text"),
-        ("precision",): (not kept, "a run"),
+        ("beam", "set"): (not of_trace and arguments.target is None, "the model's own translation of a text"),
+        ("precision",): (not of_trace, "a run"),
     }
     for names, (counts, use) in conditions.items():
         require_used(arguments, dict.fromkeys(names, use), names if counts else (), "here")
