@@ -66,10 +66,6 @@ class Pretrained:
         """A model's configuration with this encoder, unless it names a `bert` of its own, which has to fit."""
         return model if isinstance(model.encoder, BERTConfig) else replace(model, encoder=self.encoder)
 
-    def keep(self, run: Path) -> None:
-        """Put the weights into a run folder."""
-        keep(self.weights, run)
-
 
 Model = TypeVar("Model", bound=nn.Module)
 Config = TypeVar("Config", bound="LabellingConfig")
@@ -188,7 +184,7 @@ class LabellingTask(ABC, Generic[Model]):
             run.mkdir(parents=True, exist_ok=True)
             remove_stale(run / "data")
         if pretrained is not None:
-            pretrained.keep(run)
+            keep(pretrained.weights, run)
         vocabulary.save(run)
         data, reports = {}, {}
         for part, rare in (("train", parts.warning), ("valid", "")):

@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -36,7 +36,12 @@ def seeded(make: Callable[[], Model], seed: int) -> Model:
     with torch.random.fork_rng(devices=[]), within_machine():
         torch.manual_seed(seed)
         try:
-            return require_model(make())
+            built = make()
+            if not isinstance(built, nn.Module):
+                raise ValueError(
+                    f"a model is a torch.nn.Module, and what was built is {built!r:.60}. Let build return it."
+                )
+            return built
         except (ValueError, RuntimeError, ArithmeticError) as error:  # torch's own checks of sizes raise all three
             raise UsageError(f"The model cannot be built as configured: {error}") from error
 
@@ -51,13 +56,6 @@ def within_run(run: Path) -> Iterator[None]:
     room = within_file(*stored[1:], config=run / "config.json", file=stored[0]) if stored else contextlib.nullcontext()
     with room:
         yield
-
-
-def require_model(built: Model) -> Model:
-    """What was built. Raises ValueError when a user's class built something that cannot be trained."""
-    if not isinstance(built, nn.Module):
-        raise ValueError(f"a model is a torch.nn.Module, and what was built is {built!r:.60}. Let build return it.")
-    return built
 
 
 def keep(weights: Mapping[str, Tensor], run: Path) -> None:
@@ -129,6 +127,16 @@ def require_text(text: str) -> None:
         raise UsageError("The text is empty: there is nothing to look at.")
 
 
+def require_positions(
+    name: str, length: int, limit: int | None, what: str = "tokens", *, remedy: str = "Shorten it"
+) -> None:
+    """Raises DataError for an input with more tokens than the model has positions."""
+    if limit is not None and length > limit:
+        raise DataError(
+            f"{name} has {length} {what}, but the model has {limit} positions. {remedy}; nothing is cut off silently."
+        )
+
+
 def traced(
     model: nn.Module,
     observation: Observation,
@@ -161,28 +169,22 @@ def traced(
     return trace
 
 
-@runtime_checkable
-class Reader(Protocol):
-    """A tokeniser, or a tagger."""
-
-    def strange(self, text: str) -> list[str]: ...
-
-
 class Strangers:
     """Reports words or characters that the vocabulary of a model lacks, each of them once."""
 
-    def __init__(self, reader: Reader, say: Callable[[str], None]) -> None:
-        self.reader, self.say = reader, say
+    def __init__(self, vocabulary: Any, say: Callable[[str], None]) -> None:
+        """`vocabulary` has a method `strange(text)`, as tokenisers, taggers and classifiers do."""
+        self.vocabulary, self.say = vocabulary, say
         self.named = set[str]()
 
     def note(self, texts: Sequence[str]) -> None:
         """Report unknown words or characters in texts, and whether the vocabulary has them in lower case."""
         for text in texts:
-            unknown = [each for each in self.reader.strange(text) if each not in self.named]
+            unknown = [each for each in self.vocabulary.strange(text) if each not in self.named]
             if unknown:
                 self.named.update(unknown)
                 lower = text.lower()
-                self.say(warning(unknown, lower if lower != text and not self.reader.strange(lower) else ""))
+                self.say(warning(unknown, lower if lower != text and not self.vocabulary.strange(lower) else ""))
 
     def broken(self, text: str) -> str:
         """The text that a model generated, unchanged; reports invalid UTF-8 or unknown tokens in it."""

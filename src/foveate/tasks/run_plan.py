@@ -107,7 +107,7 @@ class Suggestion:
 def with_others(choose: Callable[[Allowance], Suggestion], allowance: Allowance) -> Suggestion:
     """The choice for a size, with what others would have chosen."""
     sizes = {size: choose(replace(allowance, size=size)).settings for size in MINUTES if size != allowance.size}
-    return replace(choose(allowance), others=sizes)
+    return replace(choose(allowance), size=allowance.size, others=sizes)
 
 
 VOCABULARY = 8000

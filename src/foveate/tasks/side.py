@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ from foveate.suggestion import did_you_mean
 from foveate.tasks.entry import Entry
 from foveate.tasks.exported import Exported, Note
 from foveate.tasks.option import require_used
-from foveate.tasks.run_model import Reader, Strangers
+from foveate.tasks.run_model import Strangers
 from foveate.tasks.run_plan import Allowance, Probe, Suggestion
 from foveate.train import TrainConfig
 from foveate.voice import say
@@ -219,11 +219,15 @@ class Side(ABC):
         if arguments.precision == "bfloat16":
             reader.model.to(torch.bfloat16)
         Strangers(self.vocabulary(reader), say).note(self.parts(reader, text))
-        return Sight(lambda: reader.trace(text))
+        return Sight(lambda: reader.trace(self.thing(reader, text)))
 
-    def vocabulary(self, model: Any) -> Reader:
-        """What knows which words or characters a model has never seen."""
-        return cast(Reader, model.tokeniser)
+    def thing(self, model: Any, text: str) -> Any:
+        """What the model reads for an input of the command line."""
+        return text
+
+    def vocabulary(self, model: Any) -> Any:
+        """The part of a model whose `strange(text)` names words or characters that the model does not know."""
+        return model.tokeniser
 
     def parts(self, model: Any, text: str) -> Sequence[str]:
         """The parts of a text that the model reads as text."""

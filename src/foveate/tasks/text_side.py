@@ -173,7 +173,6 @@ def _suggested(lines: int, characters: int, different: int, allowance: Allowance
             Reason("tokeniser", why),
             Reason("model", f"{about}, {allowance}; it reads {block} tokens at once", ("model", "data.block_length")),
         ),
-        allowance.size,
     )
 
 

@@ -159,7 +159,7 @@ def test_too_long_for_the_positions_is_said(sentences: str, texts: str, tmp_path
     with pytest.raises(DataError, match="Sentence 2 has 7 words, but the model has 6 positions"):
         SentenceTagger(tagging.model, tagging.vocabulary).tag(["a", "a a a a a a a"])
     task, _ = ClassifyTask.prepare(classify_config(texts, encoder), tmp_path / "classify")
-    with pytest.raises(DataError, match="Text 1 has 5 tokens, a begin and an end, but the model has 6 positions"):
+    with pytest.raises(DataError, match="Text 1 has 7 tokens, begin and end included, but the model has 6 positions"):
         TextClassifier(task.model, task.tokeniser, task.labels).classify(["aaaaa"])
 
 

@@ -42,7 +42,7 @@ from foveate.tasks.run_plan import (
     vocabulary,
     with_others,
 )
-from foveate.tasks.side import Sight, measured_lengths
+from foveate.tasks.side import measured_lengths
 from foveate.voice import say, screen, shown
 
 FIRST = 100
@@ -119,31 +119,26 @@ class ClassifySide(LabellingSide[RowClassifier, Any]):
     def in_use(self, task: ClassifyTask) -> RowClassifier:
         return classifier_of(task.model, task.rows, task.labels)
 
+    def vocabulary(self, model: RowClassifier) -> RowClassifier:
+        return model
+
     def use(self, arguments: argparse.Namespace) -> None:
         classifier = self.load(arguments.run)
         if arguments.look:
             classifier.require_attention()
-        strangers = Strangers(classifier.tokeniser, say) if isinstance(classifier, TextClassifier) else None
+        strangers = Strangers(classifier, say)
         for chunk in chunks(arguments.inputs):
-            things: list[Any] = chunk
-            if strangers is None:
-                things = [thing for path in chunk for thing in classifier.rows.things(path)]
-            else:
-                strangers.note(chunk)
+            strangers.note(chunk)
+            things = list(classifier.things(chunk))
             for thing, answer in zip(things, classifier.classify(things), strict=True):
                 shares = (f"{share:.4f} {label}" for label, share in answer.probabilities.items())
                 print(shown("\t".join(shares) if arguments.probabilities else answer.label), flush=True)
                 if arguments.look and answer.label:
                     _draw(classifier, thing)
 
-    def sight(self, arguments: argparse.Namespace, text: str) -> Sight:
-        """What the model looked at in a text, or in the first thing that a file holds."""
-        reader = self.load(arguments.run)
-        if isinstance(reader, TextClassifier):
-            return super().sight(arguments, text)
-        if arguments.precision == "bfloat16":
-            reader.model.to(torch.bfloat16)
-        return Sight(lambda: reader.trace(next(reader.rows.things(text))))
+    def thing(self, model: RowClassifier, text: str) -> Any:
+        """A text, or the first thing that a file holds."""
+        return next(model.things([text]))
 
     def evaluate(self, arguments: argparse.Namespace) -> list[Score]:
         if arguments.columns and self.saved_config(Path(arguments.run)).reader is not None:
@@ -221,7 +216,6 @@ def _for_texts(sample: Sequence[LabelledText], total: int, labels: int, allowanc
         },
         f"{counted(total, 'text')} of {words:.1f} words, {counted(labels, 'label')}.",
         (Reason("tokeniser", why), Reason("model", f"{about}, and attention that pools, {allowance}")),
-        allowance.size,
         lengths=(max(sum(per_text) // len(per_text), 1),),
     )
 
@@ -265,7 +259,6 @@ def _for_rows(
             },
             f"{counted(total, 'example')} of {counted(usual, 'vector')}, {counted(labels, 'label')}.",
             (Reason("reader", reader.about), Reason("model", f"{about}, {allowance}")),
-            allowance.size,
             lengths=(usual,),
         )
 

@@ -1,7 +1,7 @@
 """A trained classifier in use: the label of a text, a picture, a sequence of vectors. Ours, and of Hugging Face those
 of BERT, RoBERTa and DistilBERT."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast, overload
@@ -34,7 +34,7 @@ from foveate.nn.pooling import AttentionPooling
 from foveate.storage.run import CLASSIFIER, class_of, model_type_of, read_run, tells_a_label
 from foveate.tasks.classify.task import ClassifyConfig, RowVocabulary
 from foveate.tasks.labelling import Predicted, load_labeller
-from foveate.tasks.run_model import require_kind, require_text, traced
+from foveate.tasks.run_model import require_kind, require_positions, require_text, traced
 
 ATTENDING = "`foveate train classify` with --set model.encoder=transformer trains one that attends."
 
@@ -89,6 +89,14 @@ class RowClassifier(Looking):
                 results[index] = Classified(str(things[index]), chances)
         return results
 
+    def things(self, inputs: Sequence[str]) -> Iterator[Any]:
+        """What is classified, of inputs as a user writes them: here the content of files."""
+        return (thing for path in inputs for thing in self.rows.things(path))
+
+    def strange(self, text: str) -> list[str]:
+        """Parts of an input that the model does not know, each once."""
+        return []
+
     @property
     def attends(self) -> bool:
         """Whether the pooling looks, so that there is something to see."""
@@ -136,12 +144,8 @@ class RowClassifier(Looking):
 
     def row(self, thing: Any, name: str) -> Row | list[int]:
         """The row of a thing. Raises DataError for one that the model cannot read."""
-        row, limit = self.rows.row(thing), self.model.max_length
-        if limit is not None and len(row) > limit:
-            raise DataError(
-                f"{thing} has {len(row)} vectors, but the model has {limit} positions. Shorten it; nothing is cut off "
-                "silently."
-            )
+        row = self.rows.row(thing)
+        require_positions(str(thing), len(row), self.model.max_length, "vectors")
         return row
 
     def track(self, thing: Any) -> Track:
@@ -194,6 +198,12 @@ class TextClassifier(RowClassifier):
         require_text(text)
         return super().trace(text)
 
+    def things(self, inputs: Sequence[str]) -> Iterator[str]:
+        return iter(inputs)
+
+    def strange(self, text: str) -> list[str]:
+        return self.tokeniser.strange(text)
+
     def thing(self, example: LabelledText) -> str:
         return example.whole
 
@@ -204,13 +214,7 @@ class TextClassifier(RowClassifier):
         """The tokens of a text, or of a pair with a tab between its texts; `name` is what an error calls it."""
         texts = split(text, where=name, needed=True) if self.pairs and text.strip() else (text,)
         tokens = joined(texts, self.tokeniser)
-        limit = self.model.max_length
-        if limit is not None and len(tokens) + 1 > limit:
-            ends = "an end" if len(texts) == 1 else "two ends"
-            raise DataError(
-                f"{name} has {len(tokens) - len(texts)} tokens, a begin and {ends}, but the model has {limit} "
-                "positions. Shorten it; nothing is cut off silently."
-            )
+        require_positions(name, len(tokens) + 1, self.model.max_length, "tokens, begin and end included")
         return [BOS, *tokens] if tokens else []
 
     def _labels(self, row: list[int], text: str) -> list[str]:
@@ -283,11 +287,7 @@ class GuestClassifier(TextClassifier):
         if not text.strip():
             return []
         tokens = self.tokeniser.framed(*split(text, where=name)) if TAB in text else self.tokeniser.framed(text)
-        if len(tokens) > self.model.max_length:
-            raise DataError(
-                f"{name} has {len(tokens)} tokens, but the model has {self.model.max_length} positions. "
-                "Shorten it; nothing is cut off silently."
-            )
+        require_positions(name, len(tokens), self.model.max_length)
         return tokens
 
     @torch.inference_mode()

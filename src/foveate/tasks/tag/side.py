@@ -21,7 +21,7 @@ from foveate.tasks.exported import COUNTED, Exported, Note
 from foveate.tasks.labelling_side import LOGITS, LabellingSide, class_rows, training
 from foveate.tasks.option import chunks
 from foveate.tasks.report_page import Sample
-from foveate.tasks.run_model import Reader, Strangers
+from foveate.tasks.run_model import Strangers
 from foveate.tasks.run_plan import (
     LABELS,
     Allowance,
@@ -96,7 +96,7 @@ class TagSide(LabellingSide[SentenceTagger, Tagged]):
     def in_use(self, task: TagTask) -> SentenceTagger:
         return SentenceTagger(task.model, task.vocabulary)
 
-    def vocabulary(self, model: SentenceTagger) -> Reader:
+    def vocabulary(self, model: SentenceTagger) -> SentenceTagger:
         return model
 
     def use(self, arguments: argparse.Namespace) -> None:
@@ -181,7 +181,6 @@ def _suggested(sentences: int, words: int, tags: set[str], different: int, allow
         f"{counted(sentences, 'sentence')}, {counted(words, 'word')} ({different:,} different), "
         f"{counted(len(tags), 'tag')}.",
         (Reason("model", f"a bidirectional GRU, {layers} × {size} wide, over words and their spellings, {allowance}"),),
-        allowance.size,
         lengths=(max(words // sentences, 1),),
     )
 

@@ -13,13 +13,12 @@ from foveate.data.labelled import Tagged
 from foveate.data.text import normalise, require_texts
 from foveate.data.tokeniser import UNKNOWN, Tokeniser
 from foveate.data.word import WordBatch
-from foveate.errors import DataError
 from foveate.inspect import Trace
 from foveate.inspect.looking import Looking
 from foveate.inspect.value import observed
 from foveate.models.tagger import PieceTagger, Tagger
 from foveate.tasks.labelling import Predicted, load_labeller
-from foveate.tasks.run_model import require_text, traced
+from foveate.tasks.run_model import require_positions, require_text, traced
 from foveate.tasks.tag.task import TagConfig, WordVocabulary
 
 ATTENDING = "`foveate train tag` with --set model.encoder=transformer trains one that attends."
@@ -127,13 +126,8 @@ class SentenceTagger(Looking):
         return tuple(normalise(word) for word in sentence)
 
     def _require_positions(self, words: Sequence[str], number: int) -> None:
-        limit, what = self.model.max_length, "pieces" if self.vocabulary.in_pieces else "words"
-        length = self.vocabulary.length(words) if limit is not None else 0
-        if limit is not None and length > limit:
-            raise DataError(
-                f"Sentence {number} has {length} {what}, but the model has {limit} positions. Split it; "
-                "nothing is cut off silently."
-            )
+        what, length = "pieces" if self.vocabulary.in_pieces else "words", self.vocabulary.length(words)
+        require_positions(f"Sentence {number}", length, self.model.max_length, what, remedy="Split it")
 
     def _batch(self, sentences: Sequence[Sequence[str]]) -> WordBatch:
         different = sorted({word for sentence in sentences for word in sentence})

@@ -66,7 +66,6 @@ def _suggested(sides: tuple[_Side, _Side], total: int, allowance: Allowance) -> 
         },
         facts,
         (*reasons, Reason("model", f"{chosen.why}, {allowance}")),
-        allowance.size,
         lengths=tuple(_tokens(side, tokeniser[0]["kind"]) for side, tokeniser in zip(sides, tokenisers, strict=True)),
     )
 
@@ -104,7 +103,6 @@ def _continued(
         },
         _facts(sides, total),
         (Reason("source", "", ("source_tokeniser",)), Reason("target", "", ("target_tokeniser",)), Reason("model", "")),
-        allowance.size,
         lengths=tuple(_tokens(side, "sentencepiece") for side in sides),
     )
 
