@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-import foveate.attention.paths.rule_mask
+import foveate.attention.paths.hidden
 import foveate.attention.position
 from foveate.attention import (
     Alibi,
@@ -23,7 +23,7 @@ from foveate.attention import (
     predicate,
     window,
 )
-from foveate.attention.paths.rule_mask import mask_of
+from foveate.attention.paths.hidden import mask_of
 from foveate.attention.position import FACTS
 
 
@@ -173,7 +173,7 @@ def test_positions_do_not_gather_facts_for_ever() -> None:
 def test_what_an_example_hides_is_not_built_into_a_traced_program(monkeypatch: pytest.MonkeyPatch) -> None:
     at = Positions.of(6, 6, key_lengths=torch.tensor([6, 6]))
     assert mask_of(padding(), at) is None
-    for module in (foveate.attention.position, foveate.attention.paths.rule_mask):
+    for module in (foveate.attention.position, foveate.attention.paths.hidden):
         monkeypatch.setattr(module, "traced", lambda: True)
     shown = mask_of(padding(), at)
     assert shown is not None

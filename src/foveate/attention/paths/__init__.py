@@ -1,6 +1,6 @@
 """Ways to execute an attention; `chooser.py` says which of those that accept runs."""
 
-from foveate.attention.paths.additive_cpu import AdditivePath
+from foveate.attention.paths.additive import AdditivePath
 from foveate.attention.paths.edges import EdgesPath, EdgeWeights, edge_weights
 from foveate.attention.paths.flex import FlexPath
 from foveate.attention.paths.materialised import ChunkedPath, MaterialisedPath

@@ -17,7 +17,15 @@ from foveate.attention.bias import Bias, judges_pairs, told
 from foveate.attention.check import require_equal_width
 from foveate.attention.claim import describes
 from foveate.attention.normaliser import Normaliser, softmax_temperature, tells_place
-from foveate.attention.paths.path import Cost, Formula, cutting_reasons, empty_reasons, share_heads
+from foveate.attention.paths.path import (
+    Cost,
+    Formula,
+    Inputs,
+    ShippedPath,
+    cutting_reasons,
+    empty_reasons,
+    share_heads,
+)
 from foveate.attention.position import Positions
 from foveate.attention.score import EdgeScore, PairNetwork, form_of, is_factored
 from foveate.attention.score.form import CALLED, Features
@@ -59,7 +67,7 @@ class _Graph:
     """As they were given."""
 
 
-class EdgesPath:
+class EdgesPath(ShippedPath):
     """Attention over a graph's edges, for scores that compare rows in pairs."""
 
     name = "edges"
@@ -89,17 +97,8 @@ class EdgesPath:
         # Every edge moves two rows and a value, where a dense product would use each many times.
         return Cost(4.0 * pairs * key.shape[3], 4.0 * pairs * key.shape[3] * query.element_size())
 
-    def run(
-        self,
-        formula: Formula,
-        query: Float[Tensor, "batch heads query query_dim"],
-        key: Float[Tensor, "batch kv_heads key key_dim"],
-        value: Float[Tensor, "batch kv_heads key value_head_dim"],
-        *,
-        at: Positions,
-        key_features: Float[Tensor, "batch #heads key feature"] | None = None,
-        dropout: float = 0.0,
-    ) -> Float[Tensor, "batch heads query value_head_dim"]:
+    def context(self, inputs: Inputs) -> Tensor:
+        formula, query, key, value, at, key_features, dropout = inputs
         graph = _graph(formula.visibility, at)
         weights = _weights(formula, query, key, graph, key_features)
         # Sums over a node's edges, both ways: half precision would lose the small ones.

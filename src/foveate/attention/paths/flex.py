@@ -6,14 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
 from foveate.attention.paths.dot import dot_product_reasons, dots
-from foveate.attention.paths.hidden import finite, nothing_to_silence, silence
+from foveate.attention.paths.hidden import finite, nothing_to_silence
 from foveate.attention.paths.materialised import materialise
-from foveate.attention.paths.path import Cost, Formula, empty_reasons
+from foveate.attention.paths.path import Cost, Formula, Inputs, ShippedPath, count_pairs, empty_reasons
 from foveate.attention.position import Positions
 from foveate.attention.visibility import Visibility
 
@@ -21,7 +20,7 @@ BLOCK = 128
 
 
 @dataclass(frozen=True)
-class FlexPath:
+class FlexPath(ShippedPath):
     """Dot products under softmax with any rule that looks at one pair at a time, and any bias, which is made for all
     pairs; without one, O(length) memory.
 
@@ -54,36 +53,23 @@ class FlexPath:
         return reasons
 
     def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
-        pairs = float(query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2])
+        pairs = count_pairs(query, key)
         if formula.visibility.hides:
             pairs = min(formula.visibility.pairs(at, query.shape[1]) * (query.shape[0] if _shared(at) else 1), pairs)
         table = query.shape[2] * key.shape[2] * 4.0 * query.shape[1] if formula.bias is not None else 0.0
         return Cost(4.0 * pairs * key.shape[3], table)
 
-    def run(
-        self,
-        formula: Formula,
-        query: Float[Tensor, "batch heads query query_dim"],
-        key: Float[Tensor, "batch kv_heads key key_dim"],
-        value: Float[Tensor, "batch kv_heads key value_head_dim"],
-        *,
-        at: Positions,
-        key_features: Float[Tensor, "batch #heads key feature"] | None = None,
-        dropout: float = 0.0,
-    ) -> Float[Tensor, "batch heads query value_head_dim"]:
-        silent = nothing_to_silence(formula.visibility, at)
-        hide = None if silent else functools.partial(silence, formula.visibility(at))
-        inputs = dots(formula, query, key, value, at, key_features, hide)
-        if dropout or not finite(inputs.key, inputs.value):
-            # Dropped weights and hidden NaN are the reference's business.
-            return materialise(formula, query, key, value, at=at, key_features=key_features, dropout=dropout).context
+    def context(self, inputs: Inputs) -> Tensor:
+        formula, at = inputs.formula, inputs.at
+        rule = formula.visibility
+        query, key, value, scale = dots(inputs, None if nothing_to_silence(rule, at) else rule(at))
+        if inputs.dropout or not finite(key, value):  # dropped weights and hidden NaN are left to the reference
+            return materialise(*inputs).context
         return _kernel()(
-            inputs.query.contiguous(),
-            inputs.key.contiguous(),
-            inputs.value.contiguous(),
+            *(tensor.contiguous() for tensor in (query, key, value)),
             score_mod=None if formula.bias is None else _score_mod(formula, at),
-            block_mask=_block_mask(formula, query, at) if formula.visibility.hides else None,
-            scale=inputs.scale,
+            block_mask=_block_mask(rule, len(query), at) if rule.hides else None,
+            scale=scale,
         )
 
 
@@ -92,11 +78,11 @@ def _kernel() -> Callable[..., Any]:
     return torch.compile(flex_attention, dynamic=False)
 
 
-def _block_mask(formula: Formula, query: Tensor, at: Positions) -> BlockMask:
+def _block_mask(rule: Visibility, batch: int, at: Positions) -> BlockMask:
     """Which blocks are seen; kept for rules that ask for nothing but places, because finding out takes long."""
-    if formula.visibility.lasting and at.aligned and at.real is None and at.key_segment is None:
-        return _kept_mask(formula.visibility, at.query.shape[2], str(query.device))
-    return _made_mask(formula.visibility, at, None if _shared(at) else query.shape[0])
+    if rule.lasting and at.aligned and at.real is None and at.key_segment is None:
+        return _kept_mask(rule, at.query.shape[2], str(at.device))
+    return _made_mask(rule, at, None if _shared(at) else batch)
 
 
 @functools.lru_cache(maxsize=64)
@@ -122,18 +108,20 @@ def _score_mod(formula: Formula, at: Positions) -> Callable[..., Tensor]:
     return biased
 
 
+def _placed(at: Positions) -> dict[str, Tensor]:
+    """What rules read of the positions."""
+    names = ("query", "key", "real", "centre", "query_segment", "key_segment")
+    return {name: part for name in names if (part := getattr(at, name)) is not None}
+
+
 def _shared(at: Positions) -> bool:
     """Whether all examples of the batch stand alike."""
-    parts = (at.query, at.key, at.real, at.query_segment, at.key_segment, at.centre)
-    return all(part is None or part.shape[0] == 1 for part in parts)
+    return all(part.shape[0] == 1 for part in _placed(at).values())
 
 
 def _pair(at: Positions, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Positions:
     """One query and one key of one example and head, as scalars: the compiler knows no shapes inside a kernel."""
-    names = ("query", "key", "real", "centre", "query_segment", "key_segment")
-    chosen: dict[str, Any] = {
-        name: None if (part := getattr(at, name)) is None else _entry(part, b, h, q, k) for name in names
-    }
+    chosen: dict[str, Any] = {name: _entry(part, b, h, q, k) for name, part in _placed(at).items()}
     return replace(at, aligned=False, **chosen)
 
 

@@ -13,10 +13,10 @@ from foveate import machine
 from foveate.attention.bias import told
 from foveate.attention.normaliser.normaliser import undecided
 from foveate.attention.paths.derivative import by_definition
-from foveate.attention.paths.dot import attended, dot_product_reasons, dots
-from foveate.attention.paths.hidden import finite, nothing_to_silence, silence
-from foveate.attention.paths.layout import Tile, joined, over_keys, placed, visible_in
-from foveate.attention.paths.path import Formula
+from foveate.attention.paths.dot import Dots, attended, dot_product_reasons, dots
+from foveate.attention.paths.hidden import finite, nothing_to_silence
+from foveate.attention.paths.layout import Tile, joined, over_tile
+from foveate.attention.paths.path import Formula, Inputs
 from foveate.attention.position import Positions
 
 AT_ONCE = 2**20
@@ -43,17 +43,17 @@ class Hiding:
         return self.earlier[tile.rows.start]
 
     def _made(self, tile: Tile) -> "Hidden":
-        visible = visible_in(self.formula.visibility, self.at, tile)
-        blind: Tensor | None = ~visible.any(-1, keepdim=True)
-        if blind is not None and not bool(blind.any()):
-            blind = None
-        bias = _hidden(self.formula, visible, blind, self.at, tile, self.dtype)
-        if self.formula.bias is not None:
-            return Hidden(bias, 0, blind)
+        visible, bias = over_tile(self.formula.visibility, self.at, tile), self.formula.bias
+        empty = ~visible.any(-1, keepdim=True)
+        blind = empty if bool(empty.any()) else None
+        shown = visible if blind is None else visible | blind
+        hidden = torch.zeros_like(shown, dtype=self.dtype).masked_fill_(~shown, -torch.inf)
+        if bias is not None:
+            return Hidden(hidden + over_tile(partial(told, bias, dtype=self.dtype), self.at, tile), 0, blind)
         # Keys that every query of the tile sees need no bias: under causal(), all but the last.
         partly = (~visible).flatten(0, 2).any(0).nonzero()
         first = int(partly[0]) if len(partly) else visible.shape[-1]
-        return Hidden(bias[..., first:], first, blind)
+        return Hidden(hidden[..., first:], first, blind)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,37 +65,50 @@ class Hidden:
     empty: Bool[Tensor, "#batch #heads rows 1"] | None
     """Rows that see nothing; their bias is finite."""
 
-    def of(self, example: slice, heads: slice) -> "Hidden":
-        """What some examples and heads are told."""
+    def of(self, examples: slice, heads: slice) -> "Hidden":
+        """The part for some examples and heads."""
 
         def part(tensor: Tensor) -> Tensor:
-            tensor = tensor if tensor.shape[0] == 1 else tensor[example]
+            tensor = tensor if tensor.shape[0] == 1 else tensor[examples]
             return tensor if tensor.shape[1] == 1 else tensor[:, heads]
 
         return Hidden(part(self.bias), self.first, None if self.empty is None else part(self.empty))
 
 
-def attend(
-    query: Float[Tensor, "batch heads query dim"],
-    key: Float[Tensor, "batch heads key dim"],
-    value: Float[Tensor, "batch heads key value_dim"],
-    layout: list[Tile],
-    hiding: Hiding,
-    scale: float,
-) -> Float[Tensor, "batch heads query value_dim"]:
+def context(inputs: Inputs, layout: list[Tile]) -> Tensor | None:
+    """Softmax over dot products; None where only the general way keeps what is not finite from leaking."""
+    formula, query, key, value, at, key_features, _ = inputs
+    clean, visible_keys = finite(key if key_features is None else key_features, value), None
+    if not clean:
+        if nothing_to_silence(formula.visibility, at):
+            return None
+        visible_keys = torch.zeros(*query.shape[:2], 1, key.shape[2], dtype=torch.bool, device=key.device)
+        for tile in layout:
+            if tile.columns:
+                shown = over_tile(formula.visibility, at, tile).any(-2, keepdim=True)
+                for piece, part in tile.places():
+                    visible_keys[..., piece] |= shown[..., part]
+    multiplied = dots(inputs, visible_keys)
+    if not clean and not finite(multiplied.key, multiplied.value):
+        return None
+    pairs = sum(tile.pairs for tile in layout) * (query.shape[0] if at.real is not None else 1)
+    dtype = multiplied.query.dtype
+    return attend(multiplied, layout, Hiding(formula, at, dtype, {} if pairs * query.element_size() <= KEPT else None))
+
+
+def attend(inputs: Dots, layout: list[Tile], hiding: Hiding) -> Float[Tensor, "batch heads query value_dim"]:
     """softmax(scale · Q Kᵀ + hidden) V, one tile after the other, for as many heads at a time as fit in a cache."""
-    examples, heads = together(query.shape[0], query.shape[1], max([1, *(tile.pairs for tile in layout)]))
-    if (examples, heads) == query.shape[:2] or query.device.type != "cpu":
-        return _Tiles.apply(query, key, value, layout, lambda tile: hiding(tile), scale)
+    *tensors, scale = inputs
+    batch, heads = inputs.query.shape[:2]
+    examples, at_once = together(batch, heads, max([1, *(tile.pairs for tile in layout)]))
+    if (examples, at_once) == (batch, heads) or inputs.query.device.type != "cpu":
+        return _Tiles.apply(*tensors, layout, hiding, scale)
     rows = []
-    groups = zip(query.split(examples), key.split(examples), value.split(examples), strict=True)
-    for row, parts in enumerate(groups):
-        here = slice(row * examples, (row + 1) * examples)
-        cut = zip(*(part.split(heads, dim=1) for part in parts), strict=True)
-        contexts = []
-        for column, inputs in enumerate(cut):
-            hidden = partial(_hidden_of, hiding, here, slice(column * heads, (column + 1) * heads))
-            contexts.append(_Tiles.apply(*inputs, layout, hidden, scale))
+    for row, some in enumerate(zip(*(tensor.split(examples) for tensor in tensors), strict=True)):
+        here, contexts = slice(row * examples, (row + 1) * examples), []
+        for column, parts in enumerate(zip(*(tensor.split(at_once, dim=1) for tensor in some), strict=True)):
+            hidden = partial(_part, hiding, here, slice(column * at_once, (column + 1) * at_once))
+            contexts.append(_Tiles.apply(*parts, layout, hidden, scale))
         rows.append(torch.cat(contexts, dim=1))
     return torch.cat(rows)
 
@@ -106,14 +119,8 @@ def together(batch: int, heads: int, pairs: int) -> tuple[int, int]:
     return (max(1, min(batch, number // heads)), heads) if number >= heads else (1, number)
 
 
-def pieces(batch: int, heads: int, pairs: int) -> int:
-    """Into how many parts examples and heads are cut."""
-    examples, at_once = together(batch, heads, pairs)
-    return -(-batch // examples) * -(-heads // at_once)
-
-
-def _hidden_of(hiding: Hiding, example: slice, heads: slice, tile: Tile) -> Hidden:
-    return hiding(tile).of(example, heads)
+def _part(hiding: Hiding, examples: slice, heads: slice, tile: Tile) -> Hidden:
+    return hiding(tile).of(examples, heads)
 
 
 def fusing_reasons(formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
@@ -121,80 +128,25 @@ def fusing_reasons(formula: Formula, query: Tensor, key: Tensor, at: Positions) 
     reasons = dot_product_reasons(formula, query, key)
     if query.dtype == torch.float16:
         reasons.append("hidden scores may overflow in float16")
-    if _learns(formula.bias, at):
+    if formula.bias is not None and torch.is_grad_enabled() and formula.bias(at.rows(slice(0, 1))).requires_grad:
         reasons.append("the bias learns")
     return reasons
 
 
-def _learns(bias: object, at: Positions) -> bool:
-    """Whether gradients reach the bias."""
-    if bias is None or not torch.is_grad_enabled():
-        return False
-    assert callable(bias)
-    return bool(bias(at.rows(slice(0, 1))).requires_grad)
-
-
-def context(
-    formula: Formula,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    at: Positions,
-    key_features: Tensor | None,
-    layout: list[Tile],
-) -> Tensor | None:
-    """Softmax over dot products; None where only the general way keeps what is not finite from leaking."""
-    hide = None
-    if not finite(key if key_features is None else key_features, value):
-        if nothing_to_silence(formula.visibility, at):
-            return None
-        visible = [visible_in(formula.visibility, at, tile) if tile.columns else None for tile in layout]
-        hide = partial(silence, _seen_by_any(visible, layout, key.shape[2])[:, :, None])
-    inputs = dots(formula, query, key, value, at, key_features, hide)
-    if hide is not None and not finite(inputs.key, inputs.value):
-        return None
-    pairs = sum(tile.pairs for tile in layout) * (query.shape[0] if at.real is not None else 1)
-    hiding = Hiding(formula, at, inputs.query.dtype, {} if pairs * query.element_size() <= KEPT else None)
-    return attend(inputs.query, inputs.key, inputs.value, layout, hiding, inputs.scale)
-
-
-def _hidden(
-    formula: Formula, visible: Tensor, blind: Tensor | None, at: Positions, tile: Tile, dtype: torch.dtype
-) -> Tensor:
-    """−∞ on hidden pairs, plus the bias; finite in rows that see nothing."""
-    shown = visible if blind is None else visible | blind
-    hidden = torch.zeros_like(shown, dtype=dtype).masked_fill_(~shown, -torch.inf)
-    if formula.bias is None:
-        return hidden
-    here = at.rows(tile.rows)
-    biases = [placed(told(formula.bias, here.columns(piece), dtype), tile.rows, piece) for piece in tile.columns]
-    return hidden + over_keys(biases).to(dtype)
-
-
-def _seen_by_any(by_tile: list[Tensor | None], layout: list[Tile], keys: int) -> Tensor:
-    """Which keys some query sees: batch heads key."""
-    shown = [visible for visible in by_tile if visible is not None]
-    batch, heads = (max([1, *(visible.shape[axis] for visible in shown)]) for axis in (0, 1))
-    device = shown[0].device if shown else None
-    total = torch.zeros(batch, heads, keys, dtype=torch.bool, device=device)
-    for visible, tile in zip(by_tile, layout, strict=True):
-        if visible is None:
-            continue
-        start, columns = 0, visible.any(-2)
-        for piece in tile.columns:
-            length = piece.stop - piece.start
-            total[:, :, piece] |= columns[..., start : start + length]
-            start += length
-    return total
-
-
-Told = Callable[[Tile], Hidden]
+HiddenIn = Callable[[Tile], Hidden]
+"""What is hidden in a tile."""
 
 
 class _Tiles(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, layout: list[Tile], hiding: Told, scale: float
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        layout: list[Tile],
+        hidden_in: HiddenIn,
+        scale: float,
     ) -> Tensor:
         context = value.new_zeros(*query.shape[:3], value.shape[3])
         pairs = sum(tile.pairs for tile in layout) * query.shape[0] * query.shape[1]
@@ -206,7 +158,7 @@ class _Tiles(torch.autograd.Function):
             for tile in layout:
                 if not tile.columns:
                     continue
-                hidden = hiding(tile)
+                hidden = hidden_in(tile)
                 scores = _scores(query[:, :, tile.rows] * scale, joined(key, tile.columns), hidden).to(precise)
                 weights = scores.softmax(-1)
                 shut = None
@@ -223,14 +175,14 @@ class _Tiles(torch.autograd.Function):
                     saved.append(weights)
                 context[:, :, tile.rows] = weights.to(value.dtype) @ joined(value, tile.columns)
         ctx.save_for_backward(query, key, value, *saved)
-        ctx.layout, ctx.hiding, ctx.scale = layout, hiding, scale
+        ctx.layout, ctx.hidden_in, ctx.scale = layout, hidden_in, scale
         return context
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, *saved = ctx.saved_tensors
         if torch.is_grad_enabled():
-            defined = partial(_defined, ctx.layout, ctx.hiding, ctx.scale)
+            defined = partial(_defined, ctx.layout, ctx.hidden_in, ctx.scale)
             return (*by_definition(defined, (query, key, value), grad), None, None, None)
         # A sum over many tiles in half precision would lose the small ones.
         precise = torch.promote_types(query.dtype, torch.float32)
@@ -243,20 +195,22 @@ class _Tiles(torch.autograd.Function):
                 queries, keys = query[:, :, tile.rows] * ctx.scale, joined(key, tile.columns)
                 weights = next(numbers)
                 if not ctx.kept:
-                    hidden = ctx.hiding(tile)
+                    hidden = ctx.hidden_in(tile)
                     weights = _scores(queries, keys, hidden).to(weights.dtype).sub_(weights).exp_()
                     if hidden.empty is not None:
                         weights.masked_fill_(hidden.empty, 0.0)
                 above = grad[:, :, tile.rows]
-                _add(grads[2], tile.columns, weights.to(grad.dtype).mT @ above)
+                _add(grads[2], tile, weights.to(grad.dtype).mT @ above)
                 grad_weights = (above @ joined(value, tile.columns).mT).to(weights.dtype)
                 slope = torch.ops.aten._softmax_backward_data(grad_weights, weights, -1, weights.dtype).to(query.dtype)
                 grads[0][:, :, tile.rows] = (slope @ keys).mul_(ctx.scale)
-                _add(grads[1], tile.columns, slope.mT @ queries)
+                _add(grads[1], tile, slope.mT @ queries)
         return grads[0], grads[1].to(key.dtype), grads[2].to(value.dtype), None, None, None
 
 
-def _defined(layout: list[Tile], hiding: Told, scale: float, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def _defined(
+    layout: list[Tile], hidden_in: HiddenIn, scale: float, query: Tensor, key: Tensor, value: Tensor
+) -> Tensor:
     """The same tiles by what torch differentiates, again and again."""
     precise = torch.promote_types(query.dtype, torch.float32)
     keys, values = key.to(precise), value.to(precise)
@@ -266,7 +220,7 @@ def _defined(layout: list[Tile], hiding: Told, scale: float, query: Tensor, key:
         if not tile.columns:
             contexts.append(queries[..., :0].sum(-1, keepdim=True).expand(-1, -1, -1, value.shape[3]))
             continue
-        hidden = hiding(tile)
+        hidden = hidden_in(tile)
         bias = nn.functional.pad(hidden.bias, (hidden.first, 0))
         context = attended(queries, joined(keys, tile.columns), joined(values, tile.columns), scale, bias=bias)
         contexts.append(context if hidden.empty is None else torch.where(hidden.empty, 0.0, context))
@@ -289,9 +243,6 @@ def _scores(query: Tensor, key: Tensor, hidden: Hidden) -> Tensor:
     return scores
 
 
-def _add(total: Tensor, columns: tuple[slice, ...], part: Tensor) -> None:
-    start = 0
-    for piece in columns:
-        length = piece.stop - piece.start
-        total[:, :, piece] += part[:, :, start : start + length]
-        start += length
+def _add(total: Tensor, tile: Tile, part: Tensor) -> None:
+    for piece, place in tile.places():
+        total[:, :, piece] += part[:, :, place]

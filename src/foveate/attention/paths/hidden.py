@@ -1,20 +1,28 @@
-"""Nothing hidden may leak: how every path treats keys and values that not all queries see."""
+"""What a rule hides: masks as kernels need them, made once for all layers and steps that stand at some positions; and
+how every path treats keys and values that not all queries see, because nothing hidden may leak.
+"""
 
 import ctypes
 import functools
 import math
 from collections.abc import Callable
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int32
 from torch import Tensor
 
 from foveate import native
-from foveate.attention.paths.derivative import by_definition
 from foveate.attention.position import Positions, traced
 from foveate.attention.visibility import Visibility
+
+KEPT = 2**22
+"""Numbers of a mask up to which it is kept with its positions. A larger one is made for each call: beside the time of
+such a call that is little, and memory would be quadratic in the length for as long as the positions live."""
+
+BLOCK = 2**20
+"""Pairs about which a rule is asked at a time."""
 
 
 def nothing_to_silence(visibility: Visibility, at: Positions) -> bool:
@@ -83,66 +91,130 @@ def weigh(
     return (weights[..., None] * torch.where(visible[..., None], value[..., None, :, :], 0.0)).sum(-2)
 
 
-# ---- a few queries on a CPU, as in one step of a recurrent decoder ---------------------------------------------------
+@dataclass(frozen=True, eq=False)
+class RuleMask:
+    """Which queries see which keys, with what follows from it."""
 
-FEW = 4
-"""Up to this many queries the kernel is faster than a matrix product."""
-_FEW = ("foveate.attention.paths", "few.cpp")
+    visible: Bool[Tensor, "#batch #heads #query #key"]
+    lasts: bool = False
+    """Whether it is kept with the positions, so that its other forms are worth keeping too."""
+    _forms: dict[object, Tensor] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, rule: Visibility, at: Positions) -> "RuleMask":
+        """The answer of a rule; kept with the positions where it is small and does not change."""
+
+        def kept() -> RuleMask | None:
+            return cls(rule(at), lasts=not traced()) if _size(rule, at) <= KEPT else None
+
+        mask = at.known(rule, kept) if rule.lasting else None
+        return cls(_in_blocks(rule, at)) if mask is None else mask
+
+    @cached_property
+    def whole(self) -> bool:
+        """Whether nothing is hidden; False where that is not worth computing."""
+        return self.lasts and bool(self.visible.all())
+
+    @cached_property
+    def sighted(self) -> Bool[Tensor, "#batch #heads #query 1"] | None:
+        """Which queries see a key at all; None where all do."""
+        if traced():
+            return self.visible.any(-1, keepdim=True)
+        if each_sees_itself(self.visible):
+            return None
+        sighted = self.visible.any(-1, keepdim=True)
+        return None if bool(sighted.all()) else sighted
+
+    @cached_property
+    def stretches(self) -> Int32[Tensor, "#batch #heads #query 2"] | None:
+        """The first key that each query sees and the one after the last; None where some row has gaps between them."""
+        visible = self.visible
+        if visible.shape[-1] <= 1 or traced():
+            return None
+        count = visible.sum(-1)
+        first = visible.to(torch.uint8).argmax(-1)
+        last = visible.shape[-1] - visible.flip(-1).to(torch.uint8).argmax(-1)
+        if not bool(((last - first == count) | (count == 0)).all()):
+            return None
+        return torch.stack([first, torch.where(count == 0, first, last)], -1).int().contiguous()
+
+    def mask(self, dtype: torch.dtype) -> Float[Tensor, "#batch #heads #query #key"]:
+        """−∞ where nothing is seen, 0 elsewhere. An empty row is left open, to be zeroed afterwards: a row of −∞ alone
+        has NaN gradients.
+        """
+        mask = self._forms.get(dtype)
+        if mask is None:
+            closed = ~self.visible if self.sighted is None else self.sighted & ~self.visible
+            mask = torch.zeros_like(self.visible, dtype=dtype).masked_fill_(closed, -torch.inf)
+            self._keep(dtype, mask)
+        return mask
+
+    def over(
+        self, batch: int, queries: int, keys: int, dtype: torch.dtype
+    ) -> Float[Tensor, "batch #heads query key"] | Bool[Tensor, "batch #heads query key"]:
+        """The mask with no axis left to broadcast but the heads', as torch's kernels need it. Bool where it is made for
+        one call only, because floats are four times as large.
+        """
+        if not self.lasts:
+            shown = self.visible if self.sighted is None else self.visible | ~self.sighted
+            return shown.expand(batch, -1, queries, keys)
+        kind = (batch, dtype)
+        mask = self._forms.get(kind)
+        if mask is None:
+            mask = self.mask(dtype).expand(batch, -1, queries, keys)
+            self._keep(kind, mask)
+        return mask
+
+    def flat(self, batch: int, heads: int, dtype: torch.dtype) -> Float[Tensor, "#matrices #query #key"]:
+        """The mask for batch · heads products; left as one where all share it."""
+        kind = (batch, heads, dtype)
+        mask = self._forms.get(kind)
+        if mask is None:
+            mask = flat(self.mask(dtype), batch, heads)
+            if mask.numel() <= KEPT:
+                self._keep(kind, mask)
+        return mask
+
+    def _keep(self, kind: object, mask: Tensor) -> None:
+        if self.lasts:
+            self._forms[kind] = mask
 
 
-def suits_few(query: Tensor, value: Tensor) -> bool:
-    """Whether the kernel runs here and pays."""
-    light = query.dtype == value.dtype == torch.float32 and query.device.type == "cpu"
-    return light and query.shape[2] <= FEW and native.load(*_FEW).library is not None
+def _in_blocks(rule: Visibility, at: Positions) -> Bool[Tensor, "#batch #heads #query #key"]:
+    """The answer of a rule, some queries at a time: distances take 8 bytes a pair, and need not all exist at once."""
+    queries, rows = at.query.shape[-2], max(1, BLOCK // max(1, at.key.shape[-1]))
+    if queries <= rows or traced():
+        return rule(at)
+    visible = None
+    for start in range(0, queries, rows):
+        here = slice(start, min(start + rows, queries))
+        part = rule(at.rows(here))
+        if part.shape[-2] == 1:
+            return rule(at)
+        if visible is None:
+            visible = part.new_empty(*part.shape[:2], queries, part.shape[3])
+        visible[:, :, here] = part
+    assert visible is not None
+    return visible
 
 
-def weigh_few(
-    weights: Float[Tensor, "batch heads query key"],
-    value: Float[Tensor, "batch heads key value_head_dim"],
-    visible: Bool[Tensor, "#batch #heads #query #key"] | None,
-) -> Float[Tensor, "batch heads query value_head_dim"]:
-    """Σ_j α_ij v_j over the visible j, which reads no hidden value."""
-    context: Tensor = _Weigh.apply(weights.contiguous(), value.contiguous(), visible)
-    return context
+def mask_of(rule: Visibility, at: Positions) -> RuleMask | None:
+    """The mask of a rule; None where it is known to hide nothing."""
+    if not rule.hides:
+        return None
+    mask = RuleMask.of(rule, at)
+    return None if mask.whole else mask
 
 
-class _Weigh(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, weights: Tensor, value: Tensor, visible: Tensor | None) -> Tensor:
-        ctx.save_for_backward(weights, value, visible)
-        context = value.new_empty(*weights.shape[:3], value.shape[3])
-        _call("forward", weights, value, visible, context)
-        return context
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        weights, value, visible = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            return *by_definition(partial(_defined, visible), (weights, value), grad), None
-        grad_weights, grad_value = torch.empty_like(weights), torch.empty_like(value)
-        _call("backward", weights, value, visible, grad.contiguous(), grad_weights, grad_value)
-        return grad_weights, grad_value, None
+def flat(bias: Float[Tensor, "#batch #heads #query #key"], batch: int, heads: int) -> Tensor:
+    """A bias for batch · heads products; left as one where all share it."""
+    if bias.shape[0] == bias.shape[1] == 1:
+        return bias[0]
+    return bias.expand(batch, heads, *bias.shape[2:]).flatten(0, 1)
 
 
-def _defined(visible: Tensor | None, weights: Tensor, value: Tensor) -> Tensor:
-    if visible is None:
-        return weights @ value
-    (value,) = silence(visible, value)
-    return weigh(torch.where(visible, weights, 0.0), value, visible)
-
-
-class _Sizes(ctypes.Structure):
-    """`Sizes` of few.cpp."""
-
-    _fields_ = (
-        *((name, ctypes.c_int64) for name in ("batch", "heads", "queries", "keys", "dim", "threads")),
-        ("visible_stride", ctypes.c_int64 * 4),
-    )
-
-
-def _call(name: str, weights: Tensor, value: Tensor, visible: Tensor | None, *rest: Tensor) -> None:
-    sizes = _Sizes(*weights.shape, value.shape[3], torch.get_num_threads())
-    if visible is not None:
-        sizes.visible_stride[:] = visible.expand(weights.shape).stride()
-    places = [native.address(tensor) for tensor in (visible, weights, value, *rest)]
-    getattr(native.load(*_FEW).library, name)(ctypes.byref(sizes), *places)
+def _size(rule: Visibility, at: Positions) -> int:
+    """How many numbers the answer of a rule has."""
+    parts = [part for part in (at.query, at.key, at.real) if part is not None]
+    matrices = max(part.shape[0] for part in parts) * max(part.shape[1] for part in parts)
+    return matrices * (at.query.shape[2] if rule.reads_query_position else 1) * at.key.shape[-1]

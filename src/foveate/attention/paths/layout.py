@@ -1,11 +1,12 @@
 """Which keys a tile of queries needs, from how far its rule reaches: spans of positions become pieces of the keys."""
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from foveate.attention.position import Positions
@@ -29,6 +30,13 @@ class Tile:
     @property
     def pairs(self) -> int:
         return (self.rows.stop - self.rows.start) * sum(piece.stop - piece.start for piece in self.columns)
+
+    def places(self) -> Iterator[tuple[slice, slice]]:
+        """Each piece of the keys, and its place where all pieces are joined."""
+        stop = 0
+        for piece in self.columns:
+            start, stop = stop, stop + piece.stop - piece.start
+            yield piece, slice(start, stop)
 
 
 def tiles(visibility: Visibility, at: Positions, size: int) -> list[Tile]:
@@ -61,25 +69,16 @@ def joined(tensor: Float[Tensor, "batch heads key dim"], columns: tuple[slice, .
     return torch.cat([tensor[:, :, piece] for piece in columns] or [tensor[:, :, :0]], dim=2)
 
 
-def visible_in(visibility: Visibility, at: Positions, tile: Tile) -> Bool[Tensor, "#batch #heads query key"]:
-    """What the rule says about the pairs of a tile."""
-    here = at.rows(tile.rows)
-    parts = []
+def over_tile(part: Callable[[Positions], Tensor], at: Positions, tile: Tile) -> Tensor:
+    """What a rule or a bias says about the pairs of a tile: `#batch #heads query key`."""
+    here, rows, answers = at.rows(tile.rows), tile.rows.stop - tile.rows.start, []
     for piece in tile.columns:
-        visible = visibility(here.columns(piece))
-        parts.append(visible.expand(*visible.shape[:2], tile.rows.stop - tile.rows.start, piece.stop - piece.start))
-    return parts[0] if len(parts) == 1 else over_keys(parts)
-
-
-def placed(bias: Float[Tensor, "#batch #heads #query #key"], rows: slice, piece: slice) -> Tensor:
-    """A bias or rule over a tile, with no axis of size 1 left for its queries and keys."""
-    return bias.expand(*bias.shape[:2], rows.stop - rows.start, piece.stop - piece.start)
-
-
-def over_keys(parts: list[Tensor]) -> Tensor:
-    """Pieces side by side, which may leave different axes unexpanded."""
-    batch, heads = (max(part.shape[axis] for part in parts) for axis in (0, 1))
-    return torch.cat([part.expand(batch, heads, -1, -1) for part in parts], dim=-1)
+        answer = part(here.columns(piece))
+        answers.append(answer.expand(-1, -1, rows, piece.stop - piece.start))
+    if len(answers) == 1:
+        return answers[0]
+    batch, heads = (max(answer.shape[axis] for answer in answers) for axis in (0, 1))
+    return torch.cat([answer.expand(batch, heads, -1, -1) for answer in answers], dim=-1)
 
 
 def pieces_between(

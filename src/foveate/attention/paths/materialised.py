@@ -14,7 +14,15 @@ from torch import Tensor
 from foveate.attention.bias import told
 from foveate.attention.check import described
 from foveate.attention.paths.hidden import finite, nothing_to_silence, silence, weigh
-from foveate.attention.paths.path import Cost, Formula, cutting_reasons, share_heads
+from foveate.attention.paths.path import (
+    Cost,
+    Formula,
+    Inputs,
+    ShippedPath,
+    count_pairs,
+    cutting_reasons,
+    share_heads,
+)
 from foveate.attention.paths.recomputation import by_rows
 from foveate.attention.position import Positions, traced
 from foveate.attention.score import KeyedScore, Score, is_factored, is_placed
@@ -55,7 +63,7 @@ def biased_scores(
     return scores if formula.bias is None else scores + told(formula.bias, at, scores.dtype)
 
 
-def apart_scores(
+def isolated_scores(
     formula: Formula,
     query: Float[Tensor, "batch heads query query_dim"],
     key: Float[Tensor, "batch heads key key_dim"],
@@ -91,7 +99,6 @@ def materialise(
     query: Float[Tensor, "batch heads query query_dim"],
     key: Float[Tensor, "batch kv_heads key key_dim"],
     value: Float[Tensor, "batch kv_heads key value_head_dim"],
-    *,
     at: Positions,
     key_features: Float[Tensor, "batch #heads key feature"] | None = None,
     dropout: float = 0.0,
@@ -104,7 +111,7 @@ def materialise(
         key, value = silence(visible, key, value)
         if key_features is not None:
             (key_features,) = silence(visible, key_features.expand(-1, heads, -1, -1))
-    scores = apart_scores(formula, query, key, visible, at=at, key_features=key_features)
+    scores = isolated_scores(formula, query, key, visible, at=at, key_features=key_features)
     weights = formula.normaliser(scores, visible)
     if formula.reweight is not None:
         weights = weights * told(formula.reweight, at, reweighing(weights)).exp().to(weights.dtype)
@@ -117,7 +124,7 @@ def reweighing(weights: Tensor) -> torch.dtype:
     return torch.promote_types(weights.dtype, torch.float32)
 
 
-class MaterialisedPath:
+class MaterialisedPath(ShippedPath):
     """Accepts everything; O(query · key) memory."""
 
     name = "materialised"
@@ -127,24 +134,14 @@ class MaterialisedPath:
         return []
 
     def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
-        pairs = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
+        pairs = count_pairs(query, key)
         return Cost(4.0 * pairs * key.shape[3], 3.0 * pairs * terms(formula.score) * query.element_size())
 
-    def run(
-        self,
-        formula: Formula,
-        query: Float[Tensor, "batch heads query query_dim"],
-        key: Float[Tensor, "batch kv_heads key key_dim"],
-        value: Float[Tensor, "batch kv_heads key value_head_dim"],
-        *,
-        at: Positions,
-        key_features: Float[Tensor, "batch #heads key feature"] | None = None,
-        dropout: float = 0.0,
-    ) -> Float[Tensor, "batch heads query value_head_dim"]:
-        return materialise(formula, query, key, value, at=at, key_features=key_features, dropout=dropout).context
+    def context(self, inputs: Inputs) -> Tensor:
+        return materialise(*inputs).context
 
 
-class ChunkedPath:
+class ChunkedPath(ShippedPath):
     """Accepts everything but draws that would need several blocks; O(key) memory per block of queries, at least one
     row. Worth it where scores are large.
     """
@@ -155,22 +152,11 @@ class ChunkedPath:
         return cutting_reasons(formula) if query.shape[2] > rows_in(formula, query, key) else []
 
     def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
-        pairs = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
-        rows = rows_in(formula, query, key)
-        block = 3.0 * bytes_of_row(formula, query, key) * min(rows, query.shape[2])
-        return Cost(4.0 * pairs * key.shape[3], block)
+        rows = min(rows_in(formula, query, key), query.shape[2])
+        return Cost(4.0 * count_pairs(query, key) * key.shape[3], 3.0 * bytes_of_row(formula, query, key) * rows)
 
-    def run(
-        self,
-        formula: Formula,
-        query: Float[Tensor, "batch heads query query_dim"],
-        key: Float[Tensor, "batch kv_heads key key_dim"],
-        value: Float[Tensor, "batch kv_heads key value_head_dim"],
-        *,
-        at: Positions,
-        key_features: Float[Tensor, "batch #heads key feature"] | None = None,
-        dropout: float = 0.0,
-    ) -> Float[Tensor, "batch heads query value_head_dim"]:
+    def context(self, inputs: Inputs) -> Tensor:
+        formula, query, key, value, at, key_features, dropout = inputs
         key, value = share_heads(key, query.shape[1]), share_heads(value, query.shape[1])
         rows = rows_in(formula, query, key)
         if not nothing_to_silence(formula.visibility, at):
@@ -178,10 +164,8 @@ class ChunkedPath:
         if key_features is None and isinstance(formula.score, KeyedScore):
             key_features = formula.score.key_features(key)
 
-        def block(
-            query: Tensor, at: Positions, key: Tensor, value: Tensor, key_features: Tensor | None = None
-        ) -> Tensor:
-            return materialise(formula, query, key, value, at=at, key_features=key_features, dropout=dropout).context
+        def block(query: Tensor, at: Positions, key: Tensor, value: Tensor, features: Tensor | None) -> Tensor:
+            return materialise(formula, query, key, value, at, features, dropout).context
 
         return by_rows(block, query, at, rows, key, value, key_features)
 

@@ -349,3 +349,54 @@ extern "C" void backward(const Problem* problem) {
         });
     });
 }
+
+// ---- contexts of a few queries: a matrix product is slow for a row or two, and reads what is hidden -----------------
+
+static inline void add(float* to, const float* from, float times, int64_t count) {
+    int64_t n = 0;
+    for (; n + LANES <= count; n += LANES) store(to + n, load(to + n) + times * load(from + n));
+    for (; n < count; n++) to[n] += times * from[n];
+}
+
+static inline float dot(const float* a, const float* b, int64_t count) {
+    Vec total = {};
+    int64_t n = 0;
+    for (; n + LANES <= count; n += LANES) total += load(a + n) * load(b + n);
+    float rest = 0;
+    for (; n < count; n++) rest += a[n] * b[n];
+    return sum(total) + rest;
+}
+
+// context_i = Σ_j w_ij v_j over the visible keys.
+extern "C" void weigh(const Problem* problem, int64_t dim, const float* value, float* context) {
+    const Problem& p = *problem;
+    parallel(p.batch * p.heads, p.threads, [&](int64_t head) {
+        for (int64_t i = 0; i < p.queries; i++) {
+            Row row(p, head, i);
+            float* out = context + (head * p.queries + i) * dim;
+            std::memset(out, 0, dim * sizeof *out);
+            for (int64_t j = 0; j < p.keys; j++)
+                if (row.sees(j))
+                    add(out, value + (head * p.keys + j) * dim, p.weights[(head * p.queries + i) * p.keys + j], dim);
+        }
+    });
+}
+
+extern "C" void weigh_backward(const Problem* problem, int64_t dim, const float* value, const float* grad,
+                               float* grad_weights, float* grad_value) {
+    const Problem& p = *problem;
+    parallel(p.batch * p.heads, p.threads, [&](int64_t head) {
+        for (int64_t j = 0; j < p.keys; j++) {
+            const float* v = value + (head * p.keys + j) * dim;
+            float* out = grad_value + (head * p.keys + j) * dim;
+            std::memset(out, 0, dim * sizeof *out);
+            for (int64_t i = 0; i < p.queries; i++) {
+                int64_t pair = (head * p.queries + i) * p.keys + j;
+                const float* g = grad + (head * p.queries + i) * dim;
+                bool seen = Row(p, head, i).sees(j);
+                grad_weights[pair] = seen ? dot(g, v, dim) : 0.0f;
+                if (seen) add(out, g, p.weights[pair], dim);
+            }
+        }
+    });
+}

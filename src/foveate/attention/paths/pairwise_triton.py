@@ -2,12 +2,13 @@
 
 Memory is O((query + key) · hidden). The backward pass computes weights again, for as many queries at a time as `ROOM`
 holds, and nothing is added atomically: the same inputs give the same gradients, bit for bit. This package does not
-depend on Triton: `unavailable` says why there are no kernels, and callers take another way.
+depend on Triton: `unavailable` says why there are no kernels, and another path runs.
 """
 
 import importlib.util
+import math
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, partial, reduce
 from types import ModuleType
 from typing import Any
 
@@ -16,11 +17,18 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
-from foveate.attention.normaliser import Softmax
+from foveate.attention.normaliser import Softmax, softmax_temperature
 from foveate.attention.paths.derivative import by_definition
-from foveate.attention.paths.hidden import silence, weigh
-from foveate.attention.score import PairNetwork
+from foveate.attention.paths.hidden import nothing_to_silence, silence, weigh
+from foveate.attention.paths.materialised import ChunkedPath, visible_keys
+from foveate.attention.paths.path import Cost, Formula, Inputs, share_heads, tracing_reasons
+from foveate.attention.position import Positions
+from foveate.attention.score import PairNetwork, checked_form
+from foveate.attention.score.form import terms
+from foveate.attention.visibility import Visibility
 
+UNBOUNDED = 2**30
+"""More positions than any sequence has."""
 FAR = 10.0
 """Heads with features beyond are computed without e^{2a} e^{2b}, whose products of two could overflow."""
 WIDEST = 256
@@ -33,7 +41,7 @@ BLOCKS_WANTED = 264
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class Sight:
     """Which keys a query sees: those within [position − left, position + right], and not hidden by the mask."""
 
     mask: Bool[Tensor, "#batch #heads #query #key"] | None = None
@@ -41,6 +49,79 @@ class Seen:
     key_at: Int[Tensor, "#batch #heads 1 key"] | None = None
     left: int = 0
     right: int = 0
+
+
+def reasons(formula: Formula, query: Tensor) -> list[str]:
+    """Why the kernels do not serve this attention on this GPU; empty when they do."""
+    reasons_against = []
+    if query.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+        reasons_against.append(f"computes in float32, not in {query.dtype}")
+    if softmax_temperature(formula.normaliser) is None:
+        reasons_against.append(f"on a GPU only softmax, not {formula.normaliser}")
+    if formula.reweight is not None:
+        reasons_against.append("weights are reweighted after softmax")
+    reasons_against += tracing_reasons()
+    if not reasons_against and (missing := unavailable(query.device)):
+        reasons_against.append(missing)
+    return reasons_against
+
+
+def cost(formula: Formula, query: Tensor, key: Tensor, *, training: bool) -> Cost:
+    """Features twice, as they are and transposed; a mask or a bias in full where the kernels do not know the rule."""
+    matrices, hidden, least = query.shape[0] * query.shape[1], terms(formula.score), 16
+    queries = -(-query.shape[2] // least) * least
+    pairs = float(matrices * queries * key.shape[2])
+    room = 8.0 * matrices * (queries + key.shape[2]) * hidden
+    room += 0.0 if knows(formula.visibility) else float(query.shape[0] * query.shape[2] * key.shape[2])
+    room += 0.0 if formula.bias is None else 4.0 * query.shape[1] * query.shape[2] * key.shape[2]
+    room += min(float(ROOM), 8.0 * pairs) if training else 0.0
+    return Cost(5.0 * pairs * hidden, room)
+
+
+def knows(rule: Visibility) -> bool:
+    """Whether the kernels find out themselves who sees whom, from positions and one mask over the keys."""
+    return not any(part.reads_query_position for part in rule.split().rest)
+
+
+def sight_under(rule: Visibility, at: Positions) -> Sight:
+    """The rule as the kernels read it: how far a query sees, and a mask for the rest."""
+    (left, right), pads, rest = rule.split()
+    masks = [part(at) for part in rest]
+    if pads and at.real is not None:
+        masks.append(at.real)
+    mask = reduce(torch.logical_and, masks) if masks else None
+    if left == right == math.inf:
+        return Sight(mask)
+    near, far = (int(min(count, UNBOUNDED)) for count in (left, right))
+    return Sight(mask, at.query, at.key, near, far)
+
+
+def context(inputs: Inputs) -> Tensor:
+    """What the formula says. Where weights are dropped, or a value that only some may see is not finite, plain torch
+    computes it in blocks.
+    """
+    formula, query, key, value, at, features, dropout = inputs
+    form, rule, heads = checked_form(formula.score), formula.visibility, query.shape[1]
+    temperature = softmax_temperature(formula.normaliser)
+    assert temperature is not None
+    keys, values = share_heads(key, heads) if features is None else None, share_heads(value, heads)
+    shown = None
+    if not nothing_to_silence(rule, at):
+        shown = visible_keys(rule, at, max(1, ROOM // max(1, query.shape[0] * heads * key.shape[2])))
+        (values,) = silence(shown, values)
+        keys = None if keys is None else silence(shown, keys)[0]
+    if dropout or (rule.reads_query_position and not bool(values.detach().isfinite().all())):
+        return ChunkedPath().context(inputs)
+    if keys is not None:
+        features = form.of_key(keys)
+    elif shown is not None and features is not None:
+        (features,) = silence(shown, features.expand(-1, heads, -1, -1))
+    assert features is not None
+    queries = form.of_query(query)
+    form.require_agreement(formula.score, queries, features)
+    vector = form.vector.float() / temperature
+    bias = None if formula.bias is None else formula.bias(at).float() / temperature
+    return attend(queries, features, vector, values, sight=sight_under(rule, at), bias=bias, leak=form.slope)
 
 
 @cache
@@ -63,7 +144,7 @@ def attend(
     vector: Float[Tensor, "#heads hidden"],
     value: Float[Tensor, "batch heads key value_dim"],
     *,
-    sight: Seen | None = None,
+    sight: Sight | None = None,
     bias: Float[Tensor, "#batch #heads #query #key"] | None = None,
     leak: float | None = None,
 ) -> Float[Tensor, "batch heads query value_dim"]:
@@ -75,7 +156,7 @@ def attend(
     """
     key = key.expand(len(query), query.shape[1], -1, -1)
     context: Tensor = _Attend.apply(
-        query.float(), key.float(), vector.float(), value.contiguous(), bias, sight or Seen(), leak
+        query.float(), key.float(), vector.float(), value.contiguous(), bias, sight or Sight(), leak
     )
     return context
 
@@ -89,7 +170,7 @@ class _Attend(torch.autograd.Function):
         vector: Tensor,
         value: Tensor,
         bias: Tensor | None,
-        sight: Seen,
+        sight: Sight,
         leak: float | None,
     ) -> Tensor:
         call = _Call(query, key, vector, bias, sight, leak)
@@ -112,7 +193,7 @@ class _Attend(torch.autograd.Function):
 
 
 def _defined(
-    sight: Seen, leak: float | None, query: Tensor, key: Tensor, vector: Tensor, value: Tensor, bias: Tensor | None
+    sight: Sight, leak: float | None, query: Tensor, key: Tensor, vector: Tensor, value: Tensor, bias: Tensor | None
 ) -> Tensor:
     visible = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=query.device) if sight.mask is None else sight.mask
     if sight.query_at is not None and sight.key_at is not None:
@@ -128,7 +209,7 @@ class _Call:
     """The inputs as the kernels read them."""
 
     def __init__(
-        self, query: Tensor, key: Tensor, vector: Tensor, bias: Tensor | None, sight: Seen, leak: float | None
+        self, query: Tensor, key: Tensor, vector: Tensor, bias: Tensor | None, sight: Sight, leak: float | None
     ) -> None:
         self.kernels = _kernels()
         self.batch, self.heads, self.queries, _ = query.shape
@@ -246,7 +327,7 @@ class _Call:
         present = {name: part is not None for name, part in parts.items()}
         return {"HIDDEN": self.hidden, "LEAKY": self.leak is not None, "PLAIN": not self.query.is_cuda, **present}
 
-    def _visible(self, sight: Seen) -> tuple[Any, ...]:
+    def _visible(self, sight: Sight) -> tuple[Any, ...]:
         """Mask and positions, and all their strides."""
         mask = None if sight.mask is None else sight.mask.view(torch.uint8)
         strides = (0, 0, 0, 0) if mask is None else self._strides(mask)

@@ -68,6 +68,43 @@ class Path(Protocol):
     ) -> Float[Tensor, "batch heads query value_head_dim"]: ...
 
 
+class Inputs(NamedTuple):
+    """The arguments of `run`."""
+
+    formula: Formula
+    query: Float[Tensor, "batch heads query query_dim"]
+    key: Float[Tensor, "batch kv_heads key key_dim"]
+    value: Float[Tensor, "batch kv_heads key value_head_dim"]
+    at: Positions
+    key_features: Float[Tensor, "batch #heads key feature"] | None = None
+    dropout: float = 0.0
+
+
+class ShippedPath:
+    """`run` of the paths in this package, each of which computes the context from `Inputs`."""
+
+    def run(
+        self,
+        formula: Formula,
+        query: Float[Tensor, "batch heads query query_dim"],
+        key: Float[Tensor, "batch kv_heads key key_dim"],
+        value: Float[Tensor, "batch kv_heads key value_head_dim"],
+        *,
+        at: Positions,
+        key_features: Float[Tensor, "batch #heads key feature"] | None = None,
+        dropout: float = 0.0,
+    ) -> Float[Tensor, "batch heads query value_head_dim"]:
+        return self.context(Inputs(formula, query, key, value, at, key_features, dropout))
+
+    def context(self, inputs: Inputs) -> Float[Tensor, "batch heads query value_head_dim"]:
+        raise NotImplementedError
+
+
+def count_pairs(query: Tensor, key: Tensor) -> float:
+    """The number of pairs of a query and a key, over all examples and heads."""
+    return float(query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2])
+
+
 def cutting_reasons(formula: Formula) -> list[str]:
     """Why queries may not be taken a few at a time; empty when they may."""
     undivided = restriction(formula.normaliser, "undivided")

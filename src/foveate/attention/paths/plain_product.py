@@ -15,14 +15,14 @@ from foveate import machine
 from foveate.attention.bias import told
 from foveate.attention.normaliser.normaliser import undecided
 from foveate.attention.paths.derivative import by_definition
-from foveate.attention.paths.dot import attended, dot_product_reasons, dots, safe_dots
+from foveate.attention.paths.dot import attended, dot_product_reasons, safe_dots
+from foveate.attention.paths.hidden import RuleMask, flat, mask_of
 from foveate.attention.paths.materialised import materialise
-from foveate.attention.paths.path import Cost, Formula
-from foveate.attention.paths.rule_mask import RuleMask, flat, mask_of
+from foveate.attention.paths.path import Cost, Formula, Inputs, ShippedPath, count_pairs
 from foveate.attention.position import Positions
 
 
-class ProductPath:
+class ProductPath(ShippedPath):
     """Dot products under softmax; the faster way at short lengths."""
 
     name = "product"
@@ -35,42 +35,26 @@ class ProductPath:
         return reasons
 
     def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
-        pairs = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
+        pairs = count_pairs(query, key)
         return Cost(4.0 * pairs * key.shape[3], pairs * (4.0 + query.element_size()))
 
-    def run(
-        self,
-        formula: Formula,
-        query: Float[Tensor, "batch heads query query_dim"],
-        key: Float[Tensor, "batch kv_heads key key_dim"],
-        value: Float[Tensor, "batch kv_heads key value_head_dim"],
-        *,
-        at: Positions,
-        key_features: Float[Tensor, "batch #heads key feature"] | None = None,
-        dropout: float = 0.0,
-    ) -> Float[Tensor, "batch heads query value_head_dim"]:
-        shown = mask_of(formula.visibility, at)
-        inputs = (
-            dots(formula, query, key, value, at, key_features, None)
-            if shown is None
-            else safe_dots(formula, query, key, value, at, key_features, shown.visible)
-        )
-        if dropout or inputs is None:
-            # Hidden NaN and dropped weights are the reference's business.
-            return materialise(formula, query, key, value, at=at, key_features=key_features, dropout=dropout).context
-        bias = _bias(formula, shown, inputs.query, at)
-        context: Tensor = _Product.apply(inputs.query, inputs.key, inputs.value, bias, inputs.scale)
+    def context(self, inputs: Inputs) -> Tensor:
+        shown = mask_of(inputs.formula.visibility, inputs.at)
+        dots = None if inputs.dropout else safe_dots(inputs, shown)
+        if dots is None:  # hidden NaN and dropped weights are left to the reference
+            return materialise(*inputs).context
+        bias = _bias(inputs.formula, shown, dots.query, inputs.at)
+        context: Tensor = _Product.apply(dots.query, dots.key, dots.value, bias, dots.scale)
         sighted = None if shown is None else shown.sighted
         return context if sighted is None else torch.where(sighted, context, 0.0)
 
 
 def _bias(formula: Formula, shown: RuleMask | None, query: Tensor, at: Positions) -> Tensor | None:
     """What is added to scores; rows that see nothing are left open, and zeroed afterwards."""
-    batch, heads = query.shape[:2]
     if formula.bias is None:
-        return None if shown is None else shown.flat(batch, heads, query.dtype)
+        return None if shown is None else shown.flat(len(query), query.shape[1], query.dtype)
     bias = told(formula.bias, at, query.dtype)
-    return flat(bias if shown is None else shown.mask(query.dtype) + bias, batch, heads)
+    return flat(bias if shown is None else shown.mask(query.dtype) + bias, len(query), query.shape[1])
 
 
 class _Product(torch.autograd.Function):

@@ -5,17 +5,17 @@ from contextlib import ExitStack, nullcontext
 from functools import partial
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from foveate import machine
 from foveate.attention.bias import told
 from foveate.attention.paths.derivative import by_definition, refused
-from foveate.attention.paths.dot import attended, dot_product_reasons, dots, safe_dots
+from foveate.attention.paths.dot import attended, dot_product_reasons, safe_dots
+from foveate.attention.paths.hidden import RuleMask, mask_of
 from foveate.attention.paths.materialised import materialise
-from foveate.attention.paths.path import Cost, Formula
-from foveate.attention.paths.rule_mask import RuleMask, mask_of
+from foveate.attention.paths.path import Cost, Formula, Inputs, ShippedPath, count_pairs
 from foveate.attention.position import Positions
 from foveate.attention.visibility import TRIANGLE
 
@@ -23,7 +23,7 @@ LARGE_BLOCKS = 768
 """Queries from which on torch's kernel for CPUs multiplies blocks that are worth oneDNN's preparations."""
 
 
-class SDPAPath:
+class SDPAPath(ShippedPath):
     """Dot products under softmax. Memory is linear in the length when the rule is `everything()` or `causal()`;
     any other rule becomes one mask. Weights dropped in training differ from the reference's only in the noise.
     """
@@ -36,59 +36,38 @@ class SDPAPath:
         return dot_product_reasons(formula, query, key)
 
     def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
-        pairs = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
+        pairs = count_pairs(query, key)
         flops = 4.0 * pairs * key.shape[3]
         if not formula.visibility.hides and formula.bias is None:
             return Cost(flops, 0.0)
         if at.aligned and formula.visibility.band == TRIANGLE and formula.bias is None:
             return Cost(flops / 2, 0.0)
-        room = float(pairs // query.shape[1]) * (1 if formula.bias is None else query.element_size())
-        return Cost(flops, room)
+        return Cost(flops, pairs / query.shape[1] * (1 if formula.bias is None else query.element_size()))
 
-    def run(
-        self,
-        formula: Formula,
-        query: Float[Tensor, "batch heads query query_dim"],
-        key: Float[Tensor, "batch kv_heads key key_dim"],
-        value: Float[Tensor, "batch kv_heads key value_head_dim"],
-        *,
-        at: Positions,
-        key_features: Float[Tensor, "batch #heads key feature"] | None = None,
-        dropout: float = 0.0,
-    ) -> Float[Tensor, "batch heads query value_head_dim"]:
-        rule = formula.visibility
-        triangle = formula.bias is None and at.aligned and rule.band == TRIANGLE
-        shown = None if triangle else mask_of(rule, at)
-        if triangle or shown is not None:
-            visible = None if shown is None else shown.visible
-            inputs = safe_dots(formula, query, key, value, at, key_features, visible)
-            if inputs is None:
-                return materialise(
-                    formula, query, key, value, at=at, key_features=key_features, dropout=dropout
-                ).context
-        else:
-            inputs = dots(formula, query, key, value, at, key_features, None)
-        mask = _mask(formula, shown, inputs.query, key, at)
+    def context(self, inputs: Inputs) -> Tensor:
+        formula, at, dropout = inputs.formula, inputs.at, inputs.dropout
+        triangle = formula.bias is None and at.aligned and formula.visibility.band == TRIANGLE
+        shown = None if triangle else mask_of(formula.visibility, at)
+        dots = safe_dots(inputs, shown, triangle=triangle)
+        if dots is None:
+            return materialise(*inputs).context
+        query, key, value, scale = dots
+        mask = _mask(formula, shown, query, key, at)
         shut = None
         if mask is not None and formula.bias is not None and query.device.type != "cpu":
             shut = _shut(mask)
             mask = mask.masked_fill(shut, 0.0)
-        large = query.shape[2] >= LARGE_BLOCKS or inputs.query.dtype != torch.float32
+        large = query.shape[2] >= LARGE_BLOCKS or query.dtype != torch.float32
         with _AS_IT_IS if large else machine.small_products():
             context = scaled_dot_product_attention(
-                inputs.query,
-                inputs.key,
-                inputs.value,
-                attn_mask=mask,
-                dropout_p=dropout,
-                is_causal=triangle,
-                scale=inputs.scale,
+                query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=triangle, scale=scale
             )
-        if context.grad_fn is not None and context.grad_fn.name() in _FUSED:
-            defined = partial(_defined, triangle, inputs.scale)
-            context.grad_fn.register_hook(partial(_again, defined, (*inputs[:3], mask), dropout))
-        if not large and context.grad_fn is not None and machine.current().onednn_matmul:
-            _small_products_backward(context.grad_fn)
+        if context.grad_fn is not None:
+            if context.grad_fn.name() in _FUSED:
+                defined = partial(_defined, triangle, scale)
+                context.grad_fn.register_hook(partial(_again, defined, (query, key, value, mask), dropout))
+            if not large and machine.current().onednn_matmul:
+                _small_products_backward(context.grad_fn)
         if shut is not None:
             context = torch.where(shut, 0.0, context)
         if shown is None or shown.sighted is None:
@@ -97,8 +76,6 @@ class SDPAPath:
 
 
 _AS_IT_IS = nullcontext()
-
-
 _FUSED = {
     "ScaledDotProductFlashAttentionForCpuBackward0",
     "ScaledDotProductFlashAttentionBackward0",
@@ -163,9 +140,8 @@ def _shut(mask: Tensor) -> Bool[Tensor, "batch #heads query 1"]:
 
 def _mask(formula: Formula, shown: RuleMask | None, query: Tensor, key: Tensor, at: Positions) -> Tensor | None:
     """What is added to scores; rows that see nothing are left open, and zeroed afterwards."""
-    batch, _, queries, _ = query.shape
     if formula.bias is None:
-        return None if shown is None else shown.over(batch, queries, key.shape[2], query.dtype)
+        return None if shown is None else shown.over(len(query), query.shape[2], key.shape[2], query.dtype)
     bias = told(formula.bias, at, query.dtype)
     mask = bias if shown is None else shown.mask(query.dtype) + bias
-    return mask.expand(batch, -1, queries, key.shape[2])
+    return mask.expand(len(query), -1, query.shape[2], key.shape[2])

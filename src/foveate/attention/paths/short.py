@@ -9,25 +9,23 @@ from functools import cache, partial
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 from torch.autograd import forward_ad
 
 from foveate import native
 from foveate.attention.paths.derivative import by_definition
 from foveate.attention.paths.dot import Dots, attended, dot_product_reasons, dots
-from foveate.attention.paths.hidden import silence
-from foveate.attention.paths.path import Cost, Formula, tracing_reasons
+from foveate.attention.paths.hidden import mask_of
+from foveate.attention.paths.path import Cost, Formula, Inputs, ShippedPath, tracing_reasons
 from foveate.attention.paths.plain_product import ProductPath
-from foveate.attention.paths.rule_mask import mask_of
-from foveate.attention.position import Positions, traced
+from foveate.attention.position import Positions
 from foveate.attention.visibility import TRIANGLE, Visibility
 
 LONGEST = 512
 """Keys beyond which products of matrices are faster on every machine that was seen."""
 
 
-class ShortPath:
+class ShortPath(ShippedPath):
     """Dot products under softmax, for rules by which a query sees one stretch of keys."""
 
     name = "short"
@@ -55,27 +53,16 @@ class ShortPath:
         room = 4.0 * (query.numel() + 4 * key.numel()) / max(query.shape[0], 1)
         return Cost(4.0 * pairs * key.shape[3], room)
 
-    def run(
-        self,
-        formula: Formula,
-        query: Float[Tensor, "batch heads query query_dim"],
-        key: Float[Tensor, "batch kv_heads key key_dim"],
-        value: Float[Tensor, "batch kv_heads key value_head_dim"],
-        *,
-        at: Positions,
-        key_features: Float[Tensor, "batch #heads key feature"] | None = None,
-        dropout: float = 0.0,
-    ) -> Float[Tensor, "batch heads query value_head_dim"]:
-        rule = formula.visibility
+    def context(self, inputs: Inputs) -> Tensor:
+        rule, at = inputs.formula.visibility, inputs.at
         causal = at.aligned and rule.band == TRIANGLE
         shown = None if causal else mask_of(rule, at)
-        hide = None if shown is None else partial(silence, shown.visible)
-        inputs = dots(formula, query, key, value, at, key_features, hide, reads_hidden=False)
-        ranges = None if shown is None else shown.stretches
-        if dropout or (shown is not None and ranges is None) or not _fits(inputs):
-            # Dropped weights, padding with gaps and values of another width are others' business.
-            return _OTHERWISE.run(formula, query, key, value, at=at, key_features=key_features, dropout=dropout)
-        query, key, value, scale = inputs
+        visible, ranges = (None, None) if shown is None else (shown.visible, shown.stretches)
+        multiplied = dots(inputs, visible, reads_hidden=False)
+        if inputs.dropout or (shown is not None and ranges is None) or not _fits(multiplied):
+            # Dropped weights, padding with gaps and values of another width are left to another path.
+            return _OTHERWISE.context(inputs)
+        query, key, value, scale = multiplied
         if query.stride(3) != 1 or key.stride(3) != 1 or value.stride(3) != 1:
             query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
         if torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad):
@@ -84,11 +71,11 @@ class ShortPath:
         return _forward(query, key, value, ranges, causal, scale)
 
 
-def _fits(inputs: Dots) -> bool:
-    query, key, value, _ = inputs
+def _fits(multiplied: Dots) -> bool:
+    query, key, value, _ = multiplied
     alike = query.shape[3] == value.shape[3] and query.dtype == key.dtype == value.dtype
-    derived = traced() or forward_ad._current_level >= 0  # a tangent would be lost in the kernel
-    return alike and query.numel() > 0 and key.numel() > 0 and not derived
+    tangents = forward_ad._current_level >= 0  # the kernel would lose them
+    return alike and not tangents and query.numel() > 0 and key.numel() > 0
 
 
 def _seen_by_each(rule: Visibility, keys: int, at: Positions) -> float:

@@ -1,28 +1,37 @@
 """Tiles of queries over just the keys that they may see: bands, and rules that hide about half of all pairs.
 
 Rows are whole inside a tile, so that every score, bias and normaliser works as it does at full length. Softmax over dot
-products has its backward pass written out (`fused.py`); any other attention is left to automatic differentiation.
+products has its backward pass written out (`fused.py`); any other attention is left to automatic differentiation. Where
+the queries of a decoder look at different places, each of them takes keys of its own (`gathered`).
 """
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from foveate.attention.bias import told
+from foveate.attention.bias import judges_pairs, told
 from foveate.attention.normaliser.normaliser import tells_place
 from foveate.attention.paths import fused
 from foveate.attention.paths.fused import fusing_reasons
-from foveate.attention.paths.gather import gathered, worth_gathering
 from foveate.attention.paths.hidden import finite, silence, weigh
-from foveate.attention.paths.layout import Tile, between, over_keys, pieces_between, placed, tiles, visible_in
-from foveate.attention.paths.materialised import apart_scores, biased_scores, reweighing
-from foveate.attention.paths.path import Cost, Formula, cutting_reasons, empty_reasons, share_heads
+from foveate.attention.paths.layout import Tile, between, consecutive, over_tile, pieces_between, tiles
+from foveate.attention.paths.materialised import biased_scores, isolated_scores, materialise, reweighing
+from foveate.attention.paths.path import (
+    Cost,
+    Formula,
+    Inputs,
+    ShippedPath,
+    cutting_reasons,
+    empty_reasons,
+    share_heads,
+)
 from foveate.attention.paths.recomputation import by_rows
 from foveate.attention.position import Positions, traced
-from foveate.attention.score import is_factored
+from foveate.attention.score import is_factored, is_placed
 from foveate.attention.score.form import terms
 from foveate.attention.visibility import Visibility
 
@@ -32,10 +41,14 @@ TOGETHER = 16
 """Tiles over which automatic differentiation add up gradients of a score's weights in half precision. For more,
 sums are made in float32, which takes the forward pass once more.
 """
+ONE_QUERY, MANY_QUERIES = 4, 50
+"""Keys of its own for each query pay where tiles hold so many times the pairs. A tile of many queries is a product of
+matrices, which is some ten times as fast per pair.
+"""
 
 
 @dataclass(frozen=True)
-class BandedPath:
+class BandedPath(ShippedPath):
     """Windows, chunks, blocks, patterns of global and random blocks, and windows around a centre."""
 
     name = "banded"
@@ -48,37 +61,24 @@ class BandedPath:
         return cutting_reasons(formula) + empty_reasons(query, key)
 
     def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
-        return cost_of(tiles(formula.visibility, at, self._size(formula)), formula, query, key)
+        return cost_of(self._layout(formula, at), formula, query, key)
 
-    def run(
-        self,
-        formula: Formula,
-        query: Float[Tensor, "batch heads query query_dim"],
-        key: Float[Tensor, "batch kv_heads key key_dim"],
-        value: Float[Tensor, "batch kv_heads key value_head_dim"],
-        *,
-        at: Positions,
-        key_features: Float[Tensor, "batch #heads key feature"] | None = None,
-        dropout: float = 0.0,
-    ) -> Float[Tensor, "batch heads query value_head_dim"]:
-        layout = tiles(formula.visibility, at, self._size(formula))
-        rows = worth_gathering(formula, at, layout)
-        if rows is not None:
-            return gathered(formula, query, key, value, at, key_features, dropout, rows)
-        return in_tiles(formula, query, key, value, at, key_features, dropout, layout)
+    def context(self, inputs: Inputs) -> Tensor:
+        layout = self._layout(inputs.formula, inputs.at)
+        own = own_keys(inputs.formula, inputs.at, layout)
+        return in_tiles(inputs, layout) if own is None else gathered(inputs, own)
 
-    def _size(self, formula: Formula) -> int:
-        if self.tile is not None:
-            return self.tile
-        return 64 if formula.visibility.width <= 512 else 128
+    def _layout(self, formula: Formula, at: Positions) -> list[Tile]:
+        size = self.tile
+        if size is None:
+            size = 64 if formula.visibility.width <= 512 else 128
+        return tiles(formula.visibility, at, size)
 
 
 @dataclass(frozen=True)
-class TiledPath:
+class TiledPath(ShippedPath):
     """Any attention under causal() and other rules that end at the query, alone or with padding, and under patterns
     without a band that leave most pairs out.
-
-    Softmax over dot products has its backward pass written out; others are left to automatic differentiation.
     """
 
     name = "tiled"
@@ -104,19 +104,8 @@ class TiledPath:
         share = 1.0 if torch.is_grad_enabled() else max([0, *(tile.pairs for tile in layout)]) / max(_pairs(layout), 1)
         return cost._replace(bytes=3.0 * share * cost.bytes)
 
-    def run(
-        self,
-        formula: Formula,
-        query: Float[Tensor, "batch heads query query_dim"],
-        key: Float[Tensor, "batch kv_heads key key_dim"],
-        value: Float[Tensor, "batch kv_heads key value_head_dim"],
-        *,
-        at: Positions,
-        key_features: Float[Tensor, "batch #heads key feature"] | None = None,
-        dropout: float = 0.0,
-    ) -> Float[Tensor, "batch heads query value_head_dim"]:
-        layout = tiles(formula.visibility, at, self.tile)
-        return in_tiles(formula, query, key, value, at, key_features, dropout, layout)
+    def context(self, inputs: Inputs) -> Tensor:
+        return in_tiles(inputs, tiles(inputs.formula.visibility, inputs.at, self.tile))
 
     def _sparse(self, visibility: Visibility, at: Positions) -> bool:
         """Whether tiles leave out most pairs of a rule that looks both ways and has no band."""
@@ -132,40 +121,23 @@ def _pairs(layout: list[Tile]) -> int:
 
 
 def cost_of(layout: list[Tile], formula: Formula, query: Tensor, key: Tensor) -> Cost:
-    batch, heads = query.shape[:2]
-    pairs = float(batch * heads * sum(tile.pairs for tile in layout))
+    pairs = float(query.shape[0] * query.shape[1] * _pairs(layout))
     return Cost(4.0 * pairs * key.shape[3], pairs * terms(formula.score) * max(4, query.element_size()))
 
 
-def in_tiles(
-    formula: Formula,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    at: Positions,
-    key_features: Tensor | None,
-    dropout: float,
-    layout: list[Tile],
-) -> Tensor:
+def in_tiles(inputs: Inputs, layout: list[Tile]) -> Tensor:
     """The context, with the backward pass that is written out where it serves."""
+    formula, query, key, _, at, _, dropout = inputs
     if not dropout and not fusing_reasons(formula, query, key, at):
-        context = fused.context(formula, query, key, value, at, key_features, layout)
+        context = fused.context(inputs, layout)
         if context is not None:
             return context
-    return by_tile(formula, query, key, value, at, key_features, dropout, layout)
+    return by_tile(inputs, layout)
 
 
-def by_tile(
-    formula: Formula,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    at: Positions,
-    key_features: Tensor | None,
-    dropout: float,
-    layout: list[Tile],
-) -> Tensor:
+def by_tile(inputs: Inputs, layout: list[Tile]) -> Tensor:
     """Any score, bias and normaliser, through automatic differentiation."""
+    formula, query, key, value, at, key_features, dropout = inputs
     heads = query.shape[1]
     if key_features is None and is_factored(formula.score) and finite(key):
         key_features = formula.score.key_features(share_heads(key, heads))
@@ -173,8 +145,8 @@ def by_tile(
     if light and torch.is_grad_enabled() and query.shape[2] > TOGETHER * size:
 
         def some(query: Tensor, at: Positions, key: Tensor, value: Tensor, features: Tensor | None) -> Tensor:
-            here = tiles(formula.visibility, at, size)
-            return by_tile(formula, query, key, value, at, features, dropout, here)
+            here = Inputs(formula, query, key, value, at, features, dropout)
+            return by_tile(here, tiles(formula.visibility, at, size))
 
         return by_rows(some, query, at, TOGETHER * size, key, value, key_features)
     # Gradients of tiles are added in the type of what they share.
@@ -195,8 +167,28 @@ def by_tile(
         if features is not None and key_features is not None:
             ours = between(features, tile.columns).to(key_features.dtype)
         here, there = between(keys, tile.columns).to(key.dtype), between(values, tile.columns).to(value.dtype)
-        contexts.append(_one_tile(formula, queries, here, there, ours, at, dropout, tile))
+        contexts.append(_one_tile(Inputs(formula, queries, here, there, at, ours, dropout), tile))
     return torch.cat(contexts, dim=2)
+
+
+def _one_tile(inputs: Inputs, tile: Tile) -> Tensor:
+    """What `materialise` does, over pieces of the keys. Positions are those of all queries and keys."""
+    formula, query, key, value, at, features, dropout = inputs
+    visible = over_tile(formula.visibility, at, tile)
+    key, value = silence(visible, key, value)
+    if features is not None:
+        (features,) = silence(visible, features)
+    here, scores = at.rows(tile.rows), []
+    for piece, part in tile.places():
+        own = None if features is None else features[:, :, part]
+        there = here.columns(piece)
+        scores.append(isolated_scores(formula, query, key[:, :, part], visible[..., part], at=there, key_features=own))
+    weights = formula.normaliser(torch.cat(scores, dim=-1), visible)
+    if formula.reweight is not None:
+        weighing = over_tile(partial(told, formula.reweight, dtype=reweighing(query)), at, tile)
+        weights = weights * weighing.exp().to(weights.dtype)
+    dropped = nn.functional.dropout(weights, dropout) if dropout else weights
+    return weigh(dropped, value, visible)
 
 
 def row_statistic(
@@ -210,22 +202,15 @@ def row_statistic(
     normaliser, parts = formula.normaliser, []
     features = formula.score.key_features(key) if is_factored(formula.score) else None
     for tile in layout:
-        queries, here = query[:, :, tile.rows], at.rows(tile.rows)
+        queries, here, scores = query[:, :, tile.rows], at.rows(tile.rows), []
         if not tile.columns:  # rows that see nothing
             nothing = torch.zeros(1, 1, 1, 1, dtype=torch.bool, device=query.device)
             parts.append(normaliser.statistic(query.new_zeros(*queries.shape[:3], 1), nothing))
             continue
-        scores = [
-            biased_scores(
-                formula,
-                queries,
-                key[:, :, piece],
-                at=here.columns(piece),
-                key_features=None if features is None else features[:, :, piece],
-            )
-            for piece in tile.columns
-        ]
-        numbers = normaliser.statistic(torch.cat(scores, dim=-1), visible_in(formula.visibility, at, tile))
+        for piece in tile.columns:
+            own, there = None if features is None else features[:, :, piece], here.columns(piece)
+            scores.append(biased_scores(formula, queries, key[:, :, piece], at=there, key_features=own))
+        numbers = normaliser.statistic(torch.cat(scores, dim=-1), over_tile(formula.visibility, at, tile))
         if tells_place(normaliser):
             places = torch.cat([torch.arange(piece.start, piece.stop, device=query.device) for piece in tile.columns])
             numbers = torch.where(numbers >= 0, places[numbers.long()].to(numbers.dtype), numbers)
@@ -233,33 +218,67 @@ def row_statistic(
     return torch.cat(parts, dim=-1)
 
 
-def _one_tile(
-    formula: Formula,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    key_features: Tensor | None,
-    at: Positions,
-    dropout: float,
-    tile: Tile,
-) -> Tensor:
-    """What `materialise` does, over pieces of the keys."""
-    visible = visible_in(formula.visibility, at, tile)
-    key, value = silence(visible, key, value)
-    if key_features is not None:
-        (key_features,) = silence(visible, key_features)
-    here, start, scores, reweights = at.rows(tile.rows), 0, [], []
-    for piece in tile.columns:
-        part = slice(start, start + piece.stop - piece.start)
-        start = part.stop
-        features = None if key_features is None else key_features[:, :, part]
-        columns = here.columns(piece)
-        shown = visible if visible.shape[-1] == 1 else visible[..., part]
-        scores.append(apart_scores(formula, query, key[:, :, part], shown, at=columns, key_features=features))
-        if formula.reweight is not None:
-            reweights.append(placed(told(formula.reweight, columns, reweighing(query)), tile.rows, piece))
-    weights = formula.normaliser(torch.cat(scores, dim=-1), visible)
-    if reweights:
-        weights = weights * over_keys(reweights).exp().to(weights.dtype)
-    dropped = nn.functional.dropout(weights, dropout) if dropout else weights
-    return weigh(dropped, value, visible)
+# ---- every query with keys of its own: decoders whose examples look at different places ------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class OwnKeys:
+    """A stretch of keys for each query, of one width for all of them."""
+
+    first: Int[Tensor, "#batch #heads query 1"]
+    width: int
+
+
+def own_keys(formula: Formula, at: Positions, layout: list[Tile]) -> OwnKeys | None:
+    """Each query's own keys, where queries look at places so different that a common piece is much wider."""
+    spread = at.centre is not None or at.query.shape[0] * at.query.shape[1] > 1
+    if not spread or at.previous is not None or at.query_bucket is not None or not _judges_pairs(formula):
+        return None
+    own, queries = stretches(formula.visibility, at), at.query.shape[2]
+    worth = ONE_QUERY if queries == 1 else MANY_QUERIES
+    return own if own is not None and worth * own.width * queries <= _pairs(layout) else None
+
+
+def stretches(visibility: Visibility, at: Positions) -> OwnKeys | None:
+    """The keys of each query on its own, where the keys stand one after the other; None where they do not."""
+    keys = at.key.shape[-1]
+    if not keys or not consecutive(at.key):
+        return None
+    first, last = visibility.bounds(at)
+    low = at.key[..., :1]
+    start = (first - low).ceil().clamp(0, keys)
+    stop = (last - low).floor().clamp(-1, keys - 1) + 1
+    width = int((stop - start).amax().clamp(min=1))
+    return OwnKeys(start.clamp(max=keys - width).long(), width)
+
+
+def _judges_pairs(formula: Formula) -> bool:
+    """Whether all parts may be asked about single pairs: nothing in them counts places, or examples, in the batch."""
+    biases = judges_pairs(formula.bias) and judges_pairs(formula.reweight)
+    return biases and formula.visibility.by_pair and not is_placed(formula.score)
+
+
+def gathered(inputs: Inputs, own: OwnKeys) -> Tensor:
+    """Every query becomes an example of its own, with `own.width` keys."""
+    formula, query, key, value, at, key_features, dropout = inputs
+    batch, queries = query.shape[0], query.shape[2]
+    first = own.first.expand(batch, -1, queries, 1)
+    index = (first + torch.arange(own.width, device=at.device)).flatten(2)  # batch #heads query·width
+
+    def taken(tensor: Tensor) -> Tensor:
+        # Many may take the same key: its gradient is their sum, in which half precision would lose the small ones.
+        dtype, tensor = tensor.dtype, tensor.expand(batch, *tensor.shape[1:])
+        if dtype in (torch.bfloat16, torch.float16) and torch.is_grad_enabled():
+            tensor = tensor.float()
+        if index.shape[1] > 1:
+            tensor = tensor.repeat_interleave(index.shape[1] // tensor.shape[1], 1)
+        rows = tensor.gather(2, index[..., None].expand(-1, tensor.shape[1], -1, tensor.shape[3]))
+        return rows.to(dtype).unflatten(2, (queries, own.width)).transpose(1, 2).flatten(0, 1)
+
+    def alone(tensor: Tensor) -> Tensor:
+        return tensor.expand(batch, -1, queries, -1).transpose(1, 2).flatten(0, 1)[:, :, None]
+
+    here = at.changed(of_query=alone, of_key=lambda part: taken(part.mT).mT, uncut_real=None)
+    features = None if key_features is None else taken(key_features)
+    context = materialise(formula, alone(query), taken(key), taken(value), here, features, dropout).context
+    return context[:, :, 0].unflatten(0, (batch, queries)).transpose(1, 2)

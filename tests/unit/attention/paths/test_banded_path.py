@@ -40,7 +40,7 @@ from foveate.attention import (
     window,
 )
 from foveate.attention.normaliser import Hard, ReLU, Sigmoid, Softmax, Sparsemax
-from foveate.attention.paths import fused, gather
+from foveate.attention.paths import fused, tiled
 from foveate.attention.paths.tiled import BandedPath, TiledPath
 
 RULES = (
@@ -173,7 +173,7 @@ def test_a_bias_that_tells_examples_apart_is_not_asked_about_gathered_keys(part:
 def test_heads_that_look_at_different_places_gather_their_own_keys(
     batch: int, kv_heads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gather, "MANY_QUERIES", 4)
+    monkeypatch.setattr(tiled, "MANY_QUERIES", 4)
     torch.manual_seed(0)
     centre = 200 * torch.rand(batch, 4, 90, 1).double()
     at = replace(Positions.of(90, 200, key_lengths=torch.tensor([200, 160, 0])[:batch]), centre=centre)

@@ -48,9 +48,9 @@ def test_it_refuses_what_it_cannot_do() -> None:
 def test_blocks_of_a_rule_that_reads_what_may_change_are_made_for_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     monkeypatch.setattr(flex, "_made_mask", lambda rule, at, batch: calls.append(str(rule)))
-    x, at = torch.zeros(1, 1, 257, 16), Positions.of(257, 257)
+    at = Positions.of(257, 257)
     for rule in (predicate(lambda at: at.key % 2 == 0), window(left=3, right=0)):
         for _ in range(2):
-            flex._block_mask(Attention(visibility=rule), x, at)
+            flex._block_mask(rule, 1, at)
     flex._kept_mask.cache_clear()
     assert calls == ["predicate(<lambda>)"] * 2 + ["window(left=3, right=0)"]

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from foveate.attention import AdditiveConfig, Attention, Positions, Sparsemax, causal, padding, window
-from foveate.attention.paths import AdditivePath, additive_triton, pairwise_triton
+from foveate.attention.paths import AdditivePath, pairwise_triton
 
 HERE = Path(__file__).parent
 HAS_TRITON = importlib.util.find_spec("triton") is not None
@@ -42,7 +42,7 @@ def test_without_triton_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     pairwise_triton.unavailable.cache_clear()
     x = torch.zeros(1, 1, 2, 4)
     site = Attention(AdditiveConfig().build(query_dim=4, key_dim=4))
-    assert additive_triton.reasons(site, x) == ["triton is not installed"]
+    assert pairwise_triton.reasons(site, x) == ["triton is not installed"]
     pairwise_triton.unavailable.cache_clear()
 
 
@@ -80,13 +80,13 @@ def test_they_compile_for_gpus_with_one_reciprocal_for_two_terms(tmp_path: Path)
 def test_what_the_kernels_cannot_do_is_refused_with_a_reason() -> None:
     x = torch.zeros(1, 1, 2, 4)
     score = AdditiveConfig().build(query_dim=4, key_dim=4)
-    assert additive_triton.reasons(Attention(score, normaliser=Sparsemax()), x) == [
+    assert pairwise_triton.reasons(Attention(score, normaliser=Sparsemax()), x) == [
         "on a GPU only softmax, not Sparsemax()"
     ]
-    assert additive_triton.reasons(Attention(score, reweight=lambda at: at.key), x) == [
+    assert pairwise_triton.reasons(Attention(score, reweight=lambda at: at.key), x) == [
         "weights are reweighted after softmax"
     ]
-    assert additive_triton.reasons(Attention(score), x.double()) == ["computes in float32, not in torch.float64"]
+    assert pairwise_triton.reasons(Attention(score), x.double()) == ["computes in float32, not in torch.float64"]
     elsewhere = x.to("meta")
     assert AdditivePath().refuses(Attention(score), elsewhere, elsewhere, Positions.of(2, 2)) == [
         "made for CPUs and CUDA, not for meta"
@@ -95,22 +95,22 @@ def test_what_the_kernels_cannot_do_is_refused_with_a_reason() -> None:
 
 def test_windows_and_padding_need_no_mask_of_all_pairs() -> None:
     at = Positions.of(5, 5, key_lengths=torch.tensor([5, 2]))
-    result = additive_triton.seen_under(causal() & window(left=2, right=1) & padding(), at)
+    result = pairwise_triton.sight_under(causal() & window(left=2, right=1) & padding(), at)
     assert (result.left, result.right) == (2, 0)
     assert result.mask is not None
     assert result.mask.shape == (2, 1, 1, 5)
-    assert additive_triton.seen_under(padding(), at).query_at is None
-    general = additive_triton.seen_under(causal() & ~window(left=1, right=0), at)
+    assert pairwise_triton.sight_under(padding(), at).query_at is None
+    general = pairwise_triton.sight_under(causal() & ~window(left=1, right=0), at)
     assert general.mask is not None
     assert general.mask.shape[-2:] == (5, 5)
-    assert general.left == additive_triton.UNBOUNDED
+    assert general.left == pairwise_triton.UNBOUNDED
 
 
 def test_the_cost_tells_of_a_mask_of_all_pairs() -> None:
     x, score = torch.zeros(2, 1, 100, 4), AdditiveConfig().build(query_dim=4, key_dim=4)
     known, general = (
-        additive_triton.cost(Attention(score, visibility=rule), x, x, training=False) for rule in (causal(), ~causal())
+        pairwise_triton.cost(Attention(score, visibility=rule), x, x, training=False) for rule in (causal(), ~causal())
     )
     assert general.bytes - known.bytes == 2 * 100 * 100
-    trained = additive_triton.cost(Attention(score), x, x, training=True)
+    trained = pairwise_triton.cost(Attention(score), x, x, training=True)
     assert trained.bytes > known.bytes

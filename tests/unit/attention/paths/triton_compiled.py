@@ -13,7 +13,7 @@ from triton.runtime import driver
 
 from foveate.attention import Alibi, Positions
 from foveate.attention.paths import pairwise_triton
-from foveate.attention.paths.pairwise_triton import Seen
+from foveate.attention.paths.pairwise_triton import Sight
 
 DATA_CENTRE = (80, 90)
 """Compute capabilities: A100, and H100 or H200."""
@@ -65,7 +65,7 @@ def main() -> None:
     pairwise_triton._Call = Compiling
     pairwise_triton.BLOCKS_WANTED = 0
     at = Positions.of(70, 70, key_lengths=torch.tensor([70, 3]))
-    result, bias = Seen(at.real, at.query, at.key, 2, 0), Alibi(2)(at)
+    result, bias = Sight(at.real, at.query, at.key, 2, 0), Alibi(2)(at)
     for capability in DATA_CENTRE:
         AbsentGPU.capability = capability
         compile_for("a window, padding and a bias", (2, 2, 70, 70, 64, 64), sight=result, bias=bias)

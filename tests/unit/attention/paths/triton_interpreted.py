@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from foveate.attention import Additive, Alibi, Attention, GATv2Score, Positions, Softmax, Visibility
-from foveate.attention.paths import additive_triton, pairwise_triton
+from foveate.attention.paths import pairwise_triton
+from foveate.attention.paths.path import Inputs
 from foveate.attention.visibility import causal, everything, nothing, padding, window
 
 Cases = dict[str, Callable[[], float]]
@@ -42,7 +43,7 @@ def outcome(attention: Attention, tensors: list[Tensor], at: Positions, explaine
     if explained:
         context = attention.explain(*tensors, at=at).context
     else:
-        context = additive_triton.context(attention, *tensors, at=at, key_features=None, dropout=0.0)
+        context = pairwise_triton.context(Inputs(attention, *tensors, at))
     direction = torch.linspace(-1, 1, context.numel()).view_as(context).to(context.dtype)
     expected = [*tensors, *attention.parameters()]
     return [context.detach(), *torch.autograd.grad((context * direction).sum(), expected)]
@@ -180,7 +181,7 @@ def hidden_things_do_not_leak_into_graph_attention() -> float:
 def a_value_that_is_no_number_reaches_those_who_see_it() -> float:
     tensors = inputs(1, 2, 2, 5, 5, 4)
     tensors[2][:, :, 3] = float("nan")
-    context = additive_triton.context(site(causal()), *tensors, at=Positions.of(5, 5), key_features=None, dropout=0.0)
+    context = pairwise_triton.context(Inputs(site(causal()), *tensors, Positions.of(5, 5)))
     return float(context.isnan().any(-1)[0, 0].tolist() != [False, False, False, True, True])
 
 
@@ -209,10 +210,10 @@ def gradients_are_the_same_every_time() -> float:
 
 def kept_key_features_give_the_same() -> float:
     attention, (query, key, value) = site(padding()), inputs(3, 2, 2, 9, 9, 4)
-    at, rest = Positions.of(9, 9, key_lengths=torch.tensor([9, 3, 0])), {"dropout": 0.0}
+    at = Positions.of(9, 9, key_lengths=torch.tensor([9, 3, 0]))
     features = attention.key_features(key)
-    one = additive_triton.context(attention, query, key, value, at=at, key_features=features, **rest)
-    built = additive_triton.context(attention, query, key, value, at=at, key_features=None, **rest)
+    one = pairwise_triton.context(Inputs(attention, query, key, value, at, features))
+    built = pairwise_triton.context(Inputs(attention, query, key, value, at))
     return float((one - built).abs().max()) / 1e-6
 
 
@@ -221,7 +222,7 @@ def dropped_weights_are_dropped() -> float:
     attention, tensors = site(everything()), inputs(400, 2, 2, 3, 9, 4)
     tensors = [tensor[:1].expand_as(tensor) for tensor in tensors]
     at = Positions.of(3, 9)
-    noisy = additive_triton.context(attention, *tensors, at=at, key_features=None, dropout=0.3)
+    noisy = pairwise_triton.context(Inputs(attention, *tensors, at, dropout=0.3))
     plain = attention.explain(*tensors, at=at).context
     return 0.0 if not torch.equal(noisy[0], plain[0]) and float((noisy.mean(0) - plain[0]).abs().max()) < 0.1 else 1.0
 
@@ -234,7 +235,7 @@ def second_derivatives_are_explain_s() -> float:
         if explained:
             context = attention.explain(*tensors, at=at).context
         else:
-            context = additive_triton.context(attention, *tensors, at=at, key_features=None, dropout=0.0)
+            context = pairwise_triton.context(Inputs(attention, *tensors, at))
         expected = [*tensors, *attention.parameters()]
         first = torch.autograd.grad(context.sin().sum(), expected, create_graph=True)
         answers.append(torch.autograd.grad(sum(slope.square().sum() for slope in first), expected))

@@ -1,0 +1,349 @@
+"""Additive attention (Bahdanau et al. 2015) and GATv2 over all pairs without the (query, key, hidden) tensor.
+
+On a CPU, `pairwise.cpp` computes Σ_h v_h f(a_ih + b_jh), with f = tanh or a leaky ReLU. What the backward pass needs of
+each term is computed again. Where no compiler exists, `unavailable` says so, and another path runs.
+"""
+
+import ctypes
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn.functional import dropout as drop
+from torch.nn.functional import pad
+
+from foveate import native
+from foveate.attention.normaliser import Softmax, softmax_temperature
+from foveate.attention.paths import pairwise_triton
+from foveate.attention.paths.derivative import by_definition
+from foveate.attention.paths.hidden import nothing_to_silence, silence, weigh
+from foveate.attention.paths.materialised import visible_keys
+from foveate.attention.paths.path import (
+    Cost,
+    Formula,
+    Inputs,
+    ShippedPath,
+    count_pairs,
+    cutting_reasons,
+    share_heads,
+    tracing_reasons,
+)
+from foveate.attention.paths.recomputation import by_rows
+from foveate.attention.position import Positions, traced
+from foveate.attention.score import PairNetwork, checked_form, form_of
+from foveate.attention.score.form import terms
+
+ROOM = 2**26
+"""Bytes that the weights may take; where they would take more, blocks of queries come one after the other."""
+FEW = 4
+"""Up to this many queries, a kernel computes contexts in less time than a matrix product."""
+LANES = 16
+EXPONENTIALS_FROM = 3
+"""From this many queries on, exponentials of the features are taken once and not once per pair."""
+
+
+class AdditivePath(ShippedPath):
+    """vᵀ tanh(W_q q + W_k k) in one native kernel, with softmax or before any other normaliser; leaky ReLU for tanh in
+    those of graph attention (GATv2).
+
+    Hidden pairs cost nothing. Memory is O((query + key) · hidden) and the weights, or a block of them. On a GPU the
+    kernels are Triton's and hold softmax and the context too: no weights are kept, and other normalisers are refused.
+    """
+
+    name = "additive"
+    by_kind = True
+
+    def refuses(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
+        reasons = []
+        form = form_of(formula.score)
+        if not isinstance(form, PairNetwork) or form.vector is None or form.between is not None:
+            reasons.append(f"{type(formula.score).__name__} is not a sum of tanh or leaky ReLU")
+        if key.device.type not in ("cpu", "cuda"):
+            reasons.append(f"made for CPUs and CUDA, not for {key.device.type}")
+        if reasons:
+            return reasons
+        if key.device.type == "cuda":
+            return pairwise_triton.reasons(formula, query)
+        if query.dtype not in (torch.float32, torch.bfloat16):
+            reasons.append(f"computes in float32, not in {query.dtype}")
+        reasons += tracing_reasons()
+        if query.shape[2] > _rows(query, key):
+            reasons += cutting_reasons(formula)
+        if not reasons and (missing := unavailable()):
+            reasons.append(missing)
+        return reasons
+
+    def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
+        if key.device.type == "cuda":
+            return pairwise_triton.cost(formula, query, key, training=torch.is_grad_enabled())
+        matrices, hidden = query.shape[0] * query.shape[1], terms(formula.score)
+        features = 2.0 * (query.shape[2] + key.shape[2]) * hidden
+        weights = 3.0 * min(_rows(query, key), query.shape[2]) * key.shape[2]
+        return Cost(5.0 * count_pairs(query, key) * hidden, 4.0 * matrices * (features + weights))
+
+    def context(self, inputs: Inputs) -> Tensor:
+        formula, query, key, value, at, key_features, dropout = inputs
+        if key.device.type == "cuda":
+            return pairwise_triton.context(inputs)
+        form, rows = checked_form(formula.score), _rows(query, key)
+        hides, once = formula.visibility.hides, query.shape[2] <= rows
+        visible = formula.visibility(at) if hides and once else None
+        values = share_heads(value, query.shape[1])
+        if hides and not nothing_to_silence(formula.visibility, at):
+            shown = visible_keys(formula.visibility, at, rows) if visible is None else visible
+            values = values if suits_few(query, values) else silence(shown, values)[0]
+            key = key if key_features is not None else silence(shown, share_heads(key, query.shape[1]))[0]
+        if key_features is None:
+            key_features = form.of_key(share_heads(key, query.shape[1]))
+
+        def block(query: Tensor, at: Positions, features: Tensor, values: Tensor) -> Tensor:
+            here = formula.visibility(at) if hides and visible is None else visible
+            weights = _weights(formula, form, form.of_query(query), features, here, at)
+            return _weighed(drop(weights, dropout) if dropout else weights, query, values, here)
+
+        return by_rows(block, query, at, rows, key_features.float(), values)
+
+
+def looked_back(
+    formula: Formula,
+    query: Float[Tensor, "batch heads query query_dim"],
+    key: Float[Tensor, "batch kv_heads key key_dim"],
+    value: Float[Tensor, "batch kv_heads key value_head_dim"],
+    *,
+    at: Positions,
+    key_features: Float[Tensor, "batch #heads key feature"] | None,
+) -> tuple[Float[Tensor, "batch heads query value_head_dim"], Float[Tensor, "batch heads query key"]] | None:
+    """Context and weights of one query that sees where the step before looked: for it, U f is a part of the keys.
+
+    None where the kernel does not run, or another score is asked for.
+    """
+    form, heads = form_of(formula.score), query.shape[1]
+    kind = (query.shape[2], query.dtype, query.device.type)
+    if not isinstance(form, PairNetwork) or form.between is None or form.vector is None:
+        return None
+    if kind != (1, torch.float32, "cpu") or traced() or unavailable():
+        return None
+    visible = formula.visibility(at) if formula.visibility.hides else None
+    values = share_heads(value, heads)
+    if visible is not None and not nothing_to_silence(formula.visibility, at):
+        values = values if suits_few(query, values) else silence(visible, values)[0]
+        key = key if key_features is not None else silence(visible, share_heads(key, heads))[0]
+    features = form.of_key(share_heads(key, heads)) if key_features is None else key_features
+    asking, between = form.of_query(query), form.between(query, at)[:, :, 0]
+    form.require_agreement(formula.score, asking, between)
+    weights = _weights(formula, form, asking, features + between, visible, at)
+    return _weighed(weights, query, values, visible), weights
+
+
+_ALL = torch.ones(1, 1, 1, 1, dtype=torch.bool)
+
+
+def _weights(
+    formula: Formula, form: PairNetwork, query: Tensor, key: Tensor, visible: Tensor | None, at: Positions
+) -> Float[Tensor, "batch heads query key"]:
+    """The weights, from the features of queries and of keys."""
+    assert form.vector is not None
+    form.require_agreement(formula.score, query, key)
+    softmax = softmax_temperature(formula.normaliser) == 1.0
+    bias = None if formula.bias is None else formula.bias(at).float()
+    sides = query.float(), key.float(), form.vector.float()
+    weights = pair_weights(*sides, visible=visible, bias=bias, softmax=softmax, slope=form.slope)
+    if not softmax:
+        weights = formula.normaliser(weights, _ALL if visible is None else visible)
+    return weights if formula.reweight is None else weights * formula.reweight(at).exp().float()
+
+
+def _weighed(weights: Tensor, query: Tensor, value: Tensor, visible: Tensor | None) -> Tensor:
+    """The context. Values that nobody sees are zeros already, or never read."""
+    if suits_few(query, value):
+        return weigh_few(weights, value, visible)
+    return weigh(weights.to(value.dtype), value, _ALL if visible is None else visible)
+
+
+def _rows(query: Tensor, key: Tensor) -> int:
+    return max(1, ROOM // max(1, 4 * query.shape[0] * query.shape[1] * key.shape[2]))
+
+
+# ---- the kernels for CPUs --------------------------------------------------------------------------------------------
+
+
+@cache
+def unavailable() -> str:
+    """Why the kernels do not run on this machine; empty where they do."""
+    kernels = native.load("foveate.attention.paths", "pairwise.cpp")
+    if kernels.library is None:
+        return f"no native kernels: {kernels.reason}"
+    if kernels.library.size_of_problem() != ctypes.sizeof(_Problem) or not _agrees():
+        return "its kernel fails the check against plain torch"
+    return ""
+
+
+def pair_weights(
+    query: Float[Tensor, "batch heads query hidden"],
+    key: Float[Tensor, "#batch #heads key hidden"],
+    vector: Float[Tensor, "#heads hidden"],
+    *,
+    visible: Bool[Tensor, "#batch #heads #query #key"] | None = None,
+    bias: Float[Tensor, "#batch #heads #query #key"] | None = None,
+    softmax: bool = True,
+    slope: float | None = None,
+) -> Float[Tensor, "batch heads query key"]:
+    """Softmax over the visible keys of Σ_h v_h f(q_ih + k_jh) + bias_ij, or (softmax=False) that sum itself.
+
+    f is tanh, or with `slope` a leaky ReLU. What is hidden gets 0, and is not even read. All in float32.
+    """
+    key = key.expand(len(query), query.shape[1], -1, -1)
+    if missing := -query.shape[-1] % LANES:
+        query, key, vector = (pad(tensor, (0, missing)) for tensor in (query, key, vector))
+    sides = query.contiguous(), key.contiguous(), vector.contiguous()
+    weights: Tensor = _PairWeights.apply(*sides, bias, _Kind(visible, softmax, slope))
+    return weights
+
+
+class _Kind(NamedTuple):
+    """What the kernels read beside the tensors that learn."""
+
+    visible: Tensor | None
+    softmax: bool
+    slope: float | None
+
+
+class _PairWeights(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, vector: Tensor, bias: Tensor | None, kind: _Kind) -> Tensor:
+        weights = query.new_empty(*query.shape[:3], key.shape[2])
+        _score("forward", query, key, vector, bias, kind, weights=weights)
+        ctx.save_for_backward(query, key, vector, bias, weights if kind.softmax else None)
+        ctx.kind = kind
+        return weights
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, vector, bias, weights = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return (*by_definition(partial(_defined, ctx.kind), (query, key, vector, bias), grad), None)
+        if weights is not None:
+            grad = torch.ops.aten._softmax_backward_data(grad, weights, -1, weights.dtype)
+        grad = grad.contiguous()
+        to_query = torch.empty_like(query) if key.shape[2] else torch.zeros_like(query)
+        to_key, to_vector = torch.empty_like(key), query.new_empty(*query.shape[:2], query.shape[3])
+        outputs = {"grad_query": to_query, "grad_key": to_key, "grad_vector": to_vector}
+        _score("backward", query, key, vector, bias, ctx.kind, grad_scores=grad, **outputs)
+        to_bias = grad.sum_to_size(bias.shape) if ctx.needs_input_grad[3] else None
+        shared = (0, 1) if len(vector) == 1 else (0,)
+        return to_query, to_key, to_vector.sum(shared).view_as(vector), to_bias, None
+
+
+def _defined(kind: _Kind, query: Tensor, key: Tensor, vector: Tensor, bias: Tensor | None) -> Tensor:
+    visible = kind.visible
+    (key,) = (key,) if visible is None else silence(visible, key)
+    scores = PairNetwork(vector=vector, slope=kind.slope).compare(query, key)
+    scores = scores if bias is None else scores + bias
+    if kind.softmax:
+        return scores.softmax(-1) if visible is None else Softmax()(scores, visible)
+    return scores if visible is None else torch.where(visible, scores, 0.0)
+
+
+def suits_few(query: Tensor, value: Tensor) -> bool:
+    """Whether queries are so few that a kernel computes their contexts."""
+    return query.shape[2] <= FEW and query.dtype == value.dtype == torch.float32
+
+
+def weigh_few(
+    weights: Float[Tensor, "batch heads query key"],
+    value: Float[Tensor, "batch heads key value_head_dim"],
+    visible: Bool[Tensor, "#batch #heads #query #key"] | None,
+) -> Float[Tensor, "batch heads query value_head_dim"]:
+    """Σ_j α_ij v_j over the visible j, which reads no hidden value."""
+    context: Tensor = _Weigh.apply(weights.contiguous(), value.contiguous(), visible)
+    return context
+
+
+class _Weigh(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weights: Tensor, value: Tensor, visible: Tensor | None) -> Tensor:
+        ctx.save_for_backward(weights, value, visible)
+        context = value.new_empty(*weights.shape[:3], value.shape[3])
+        _few("weigh", weights, value, visible, context)
+        return context
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        weights, value, visible = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return *by_definition(partial(_defined_context, visible), (weights, value), grad), None
+        to_weights, to_value = torch.empty_like(weights), torch.empty_like(value)
+        _few("weigh_backward", weights, value, visible, grad.contiguous(), to_weights, to_value)
+        return to_weights, to_value, None
+
+
+def _defined_context(visible: Tensor | None, weights: Tensor, value: Tensor) -> Tensor:
+    if visible is None:
+        return weights @ value
+    (value,) = silence(visible, value)
+    return weigh(torch.where(visible, weights, 0.0), value, visible)
+
+
+class _Problem(ctypes.Structure):
+    """`Problem` of pairwise.cpp."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("query", "key", "vector", "visible", "bias")),
+        *((name, ctypes.c_void_p) for name in ("query_scratch", "key_scratch", "weights", "grad_scores")),
+        *((name, ctypes.c_void_p) for name in ("grad_query", "grad_key", "grad_vector")),
+        *((name, ctypes.c_int64 * 4) for name in ("visible_stride", "bias_stride")),
+        *((name, ctypes.c_int64) for name in ("batch", "heads", "queries", "keys", "hidden", "vector_heads")),
+        *((name, ctypes.c_int64) for name in ("softmax", "leaky", "threads")),
+        ("slope", ctypes.c_float),
+    )
+
+
+def _problem(shape: tuple[int, ...], visible: Tensor | None) -> _Problem:
+    batch, heads, queries, keys = shape
+    problem = _Problem(batch=batch, heads=heads, queries=queries, keys=keys, threads=torch.get_num_threads())
+    if visible is not None:
+        problem.visible = visible.data_ptr()
+        problem.visible_stride[:] = visible.expand(shape).stride()
+    return problem
+
+
+def _score(
+    name: str, query: Tensor, key: Tensor, vector: Tensor, bias: Tensor | None, kind: _Kind, **others: Tensor
+) -> None:
+    """Run a kernel of scores, with room for exponentials where they pay."""
+    shape = (*query.shape[:3], key.shape[2])
+    problem = _problem(shape, kind.visible)
+    problem.hidden, problem.vector_heads, problem.softmax = query.shape[3], len(vector), kind.softmax
+    problem.leaky, problem.slope = kind.slope is not None, kind.slope or 0.0
+    others |= {"query": query, "key": key, "vector": vector}
+    if bias is not None:
+        others["bias"] = bias
+        problem.bias_stride[:] = bias.expand(shape).stride()
+    if query.shape[2] >= EXPONENTIALS_FROM and kind.slope is None:
+        others |= {"query_scratch": torch.empty_like(query), "key_scratch": torch.empty_like(key)}
+    for field, tensor in others.items():
+        setattr(problem, field, tensor.data_ptr())
+    _run(name, problem)
+
+
+def _few(name: str, weights: Tensor, value: Tensor, visible: Tensor | None, *others: Tensor) -> None:
+    problem = _problem(weights.shape, visible)
+    problem.weights = weights.data_ptr()
+    _run(name, problem, ctypes.c_int64(value.shape[3]), *map(native.address, (value, *others)))
+
+
+def _run(name: str, problem: _Problem, *arguments: object) -> None:
+    getattr(native.load("foveate.attention.paths", "pairwise.cpp").library, name)(ctypes.byref(problem), *arguments)
+
+
+def _agrees() -> bool:
+    """Whether the kernel gives, for one small case, what plain torch gives."""
+    generator = torch.Generator().manual_seed(0)
+    # Whoever asks first may stand in autocast, or have another default dtype.
+    with torch.no_grad(), torch.autocast("cpu", enabled=False):
+        query, key = (torch.randn(1, 1, n, 80, generator=generator, dtype=torch.float32) for n in (4, 5))
+        vector = torch.randn(1, 80, generator=generator, dtype=torch.float32)
+        expected = PairNetwork(vector=vector).compare(query, key)
+        return torch.allclose(pair_weights(query, key, vector, softmax=False), expected, atol=1e-4)
