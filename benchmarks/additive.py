@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from foveate import machine
-from foveate.attention.paths.additive import pair_weights
+from foveate.attention.paths.pairwise import pair_weights
 
 OURS, PRODUCT, SUM = "foveate", "tanh(q + k) @ v", "(tanh(q + k) * v).sum"
 PARTS = ("forward", "forward and backward")

@@ -63,7 +63,7 @@ from foveate.attention import (
     summary,
     window,
 )
-from foveate.attention.paths import PATHS, BandedPath, TiledPath, additive, fused, materialised
+from foveate.attention.paths import PATHS, BandedPath, TiledPath, fused, materialised, pairwise
 from foveate.attention.paths.path import share_heads
 from foveate.attention.score import KeyedScore
 
@@ -185,7 +185,7 @@ def orders(rng: random.Random, dim: int) -> tuple[Transform, ...]:
 def cut_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short inputs, too, are cut into blocks, and what long ones do not keep is computed again."""
     monkeypatch.setattr(materialised, "ROOM", 256)
-    monkeypatch.setattr(additive, "ROOM", 64)
+    monkeypatch.setattr(pairwise, "ROOM", 64)
     monkeypatch.setattr(fused, "KEPT", 0)
     monkeypatch.setattr(fused, "AT_ONCE", 8)
 
@@ -397,7 +397,7 @@ def test_every_path_computes_what_explain_shows_over_hundreds_of_positions(
 ) -> None:
     """Many tiles, hubs, every number type; second derivatives of every other case."""
     monkeypatch.setattr(materialised, "ROOM", 2**17)
-    monkeypatch.setattr(additive, "ROOM", 2**17)
+    monkeypatch.setattr(pairwise, "ROOM", 2**17)
     monkeypatch.setattr(fused, "KEPT", chunk % 2 * 2**28)
     for seed in range(chunk, 48, 8):
         case = random_case(seed, long=True)
@@ -418,7 +418,7 @@ def test_sums_over_many_positions_are_exact_to_the_rounding_of_their_result(
     name: str, dtype: torch.dtype, cut_small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(materialised, "ROOM", 2**14)
-    monkeypatch.setattr(additive, "ROOM", 2**14)
+    monkeypatch.setattr(pairwise, "ROOM", 2**14)
     case = crowded(name, dtype)
     direction = 1 + 0.1 * torch.randn(case.value.shape, generator=torch.Generator().manual_seed(1))
     direction = direction.to(dtype).double()

@@ -26,7 +26,7 @@ from foveate.attention import (
     window,
 )
 from foveate.attention.efficient.linear import LinearAttention
-from foveate.attention.paths.additive import pair_weights
+from foveate.attention.paths.pairwise import pair_weights
 from foveate.attention.score import form_of, require_true_form
 from foveate.data.batch import Batch
 from foveate.errors import UsageError

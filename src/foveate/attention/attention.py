@@ -17,8 +17,8 @@ from foveate.attention.claim import condition
 from foveate.attention.normaliser import Normaliser, Softmax, softmax_temperature
 from foveate.attention.path_plan import Plan, PlannedPath
 from foveate.attention.paths import PATHS
-from foveate.attention.paths.additive import looked_back
 from foveate.attention.paths.materialised import biased_scores, materialise
+from foveate.attention.paths.pairwise import looked_back
 from foveate.attention.paths.path import Path, share_heads
 from foveate.attention.position import Positions, require_facts, require_places, traced
 from foveate.attention.score import (

@@ -27,7 +27,7 @@ from foveate.attention import (
 )
 from foveate.attention.chooser import ONLY, OWN, RULES, Call
 from foveate.attention.paths import BandedPath, FlexPath, MaterialisedPath, SDPAPath
-from foveate.attention.paths.additive import unavailable
+from foveate.attention.paths.pairwise import unavailable
 
 LIGHT = torch.bfloat16
 Case = tuple[str, str, Callable[[], Attention], tuple[int, ...], dict[str, object]]

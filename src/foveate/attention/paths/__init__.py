@@ -1,9 +1,9 @@
 """Ways to execute an attention; `chooser.py` says which of those that accept runs."""
 
-from foveate.attention.paths.additive import AdditivePath
 from foveate.attention.paths.edges import EdgesPath, EdgeWeights, edge_weights
 from foveate.attention.paths.flex import FlexPath
 from foveate.attention.paths.materialised import ChunkedPath, MaterialisedPath
+from foveate.attention.paths.pairwise import AdditivePath
 from foveate.attention.paths.path import Cost, Formula, Path
 from foveate.attention.paths.plain_product import ProductPath
 from foveate.attention.paths.sdpa import SDPAPath

@@ -81,7 +81,7 @@ class Inputs(NamedTuple):
 
 
 class ShippedPath:
-    """`run` of the paths in this package, each of which computes the context from `Inputs`."""
+    """A base for the paths of this package: each computes the `context` from one value, its `Inputs`."""
 
     def run(
         self,

@@ -23,9 +23,9 @@ from foveate.attention import (
     everything,
     padding,
 )
-from foveate.attention.paths import AdditivePath, ChunkedPath, MaterialisedPath, Path, additive
-from foveate.attention.paths.additive import pair_weights
+from foveate.attention.paths import AdditivePath, ChunkedPath, MaterialisedPath, Path, pairwise
 from foveate.attention.paths.materialised import materialise
+from foveate.attention.paths.pairwise import pair_weights
 
 PATH = AdditivePath()
 PATHS: tuple[Path, ...] = (PATH, ChunkedPath(), MaterialisedPath())
@@ -34,12 +34,12 @@ Pair = Callable[[Tensor], Tensor]
 
 @pytest.fixture(autouse=True)
 def _compiled() -> None:
-    assert additive.unavailable() in ("", "no native kernels: FOVEATE_NATIVE=0")
+    assert pairwise.unavailable() in ("", "no native kernels: FOVEATE_NATIVE=0")
 
 
 def served() -> bool:
     """Whether there are kernels: without, the path refuses and there is nothing to see."""
-    return not additive.unavailable()
+    return not pairwise.unavailable()
 
 
 def plain(query: Tensor, key: Tensor, vector: Tensor, pair: Pair = torch.tanh) -> Tensor:
@@ -204,7 +204,7 @@ def test_blocks_of_queries_give_what_one_piece_gives(monkeypatch: pytest.MonkeyP
         return [context, *torch.autograd.grad(context.square().sum(), [*tensors, *site.parameters()])]
 
     whole = outcome()
-    monkeypatch.setattr(additive, "ROOM", 4 * 3 * 4 * 9 * 2)
+    monkeypatch.setattr(pairwise, "ROOM", 4 * 3 * 4 * 9 * 2)
     for one, other in zip(outcome(), whole, strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
 
@@ -235,10 +235,10 @@ def test_a_step_that_sees_where_the_last_one_looked_runs_on_the_kernel(copy: boo
         result = materialise(*args, **rest)
         return result.context, result.weights
 
-    assert additive.looked_back(site, *leaves[:3], at=at, key_features=None) is not None
+    assert pairwise.looked_back(site, *leaves[:3], at=at, key_features=None) is not None
     for one, other in zip(outcome(Attention.step), outcome(whole), strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
-    assert additive.looked_back(site.double(), *(x.double() for x in leaves[:3]), at=at, key_features=None) is None
+    assert pairwise.looked_back(site.double(), *(x.double() for x in leaves[:3]), at=at, key_features=None) is None
 
 
 def test_draws_that_would_fall_into_blocks_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,7 +246,7 @@ def test_draws_that_would_fall_into_blocks_are_refused(monkeypatch: pytest.Monke
         return
     site, (query, key, _) = attention(normaliser=Hard(mode="sample")), inputs()
     assert not PATH.refuses(site, query, key, Positions.of(9, 9))
-    monkeypatch.setattr(additive, "ROOM", 4 * 3 * 4 * 9 * 2)
+    monkeypatch.setattr(pairwise, "ROOM", 4 * 3 * 4 * 9 * 2)
     assert PATH.refuses(site, query, key, Positions.of(9, 9)) == [f"{site.normaliser} draws for all queries at once"]
     assert not PATH.refuses(site, query[:, :, :2], key, Positions.of(2, 9))
 
@@ -320,13 +320,13 @@ def test_a_traced_program_takes_another_path(config: object) -> None:
     def context(query: Tensor) -> Tensor:
         return site.run(query, key, value, at=at)
 
-    additive.unavailable.cache_clear()  # a kernel's first check of itself must not be traced either
+    pairwise.unavailable.cache_clear()  # a kernel's first check of itself must not be traced either
     mapped = torch.func.vmap(context)(query[None])[0]
     slope = torch.func.grad(lambda query: context(query).square().sum())(query)
     torch.testing.assert_close(mapped, site.explain(query, key, value, at=at).context)
     (expected,) = torch.autograd.grad(context(query.requires_grad_()).square().sum(), query)
     torch.testing.assert_close(slope, expected, atol=1e-5, rtol=1e-4)
-    assert additive.unavailable() in ("", "no native kernels: FOVEATE_NATIVE=0")
+    assert pairwise.unavailable() in ("", "no native kernels: FOVEATE_NATIVE=0")
 
 
 def test_what_it_cannot_do_it_refuses_with_a_reason() -> None:
@@ -341,7 +341,7 @@ def test_what_it_cannot_do_it_refuses_with_a_reason() -> None:
 def test_without_kernels_it_refuses_and_blocks_run_instead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FOVEATE_NATIVE", "0")
     native.forget()
-    additive.unavailable.cache_clear()
+    pairwise.unavailable.cache_clear()
     try:
         torch.manual_seed(0)
         site = Attention(AdditiveConfig(hidden_dim=256).build(query_dim=8, key_dim=8), paths=PATHS)
@@ -354,7 +354,7 @@ def test_without_kernels_it_refuses_and_blocks_run_instead(monkeypatch: pytest.M
     finally:
         monkeypatch.undo()
         native.forget()
-        additive.unavailable.cache_clear()
+        pairwise.unavailable.cache_clear()
 
 
 def test_with_kernels_it_is_chosen_for_many_pairs() -> None:

@@ -20,7 +20,7 @@ from foveate.attention import (
     padding,
     window,
 )
-from foveate.attention.paths import PATHS, ChunkedPath, EdgesPath, MaterialisedPath, additive
+from foveate.attention.paths import PATHS, ChunkedPath, EdgesPath, MaterialisedPath, pairwise
 from foveate.attention.paths.path import Path
 
 FLOAT, HALF = torch.float32, torch.bfloat16
@@ -52,12 +52,12 @@ def test_kernels_may_first_be_asked_for_under_autocast_with_another_default_dtyp
     attention = Attention(config.build(query_dim=8, key_dim=8))
     x = torch.randn(1, 2, 40, 8)
     expected = attention.explain(x, x, x).context
-    additive.unavailable.cache_clear()
+    pairwise.unavailable.cache_clear()
     torch.set_default_dtype(torch.float64)
     try:
         with torch.autocast("cpu", HALF):
             context = attention.run(x, x, x)
-        assert additive.unavailable() in ("", "no native kernels: FOVEATE_NATIVE=0")
+        assert pairwise.unavailable() in ("", "no native kernels: FOVEATE_NATIVE=0")
     finally:
         torch.set_default_dtype(FLOAT)
     assert torch.allclose(context.float(), expected, atol=0.05)
