@@ -2,14 +2,16 @@
 
 import math
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import torch
-from jaxtyping import Bool, Float, Int, UInt8
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.functional import normalize, pad
 
 from foveate.attention.attention import Attention
 from foveate.attention.check import require_equal_width, require_one_width, require_self, require_whole, require_width
-from foveate.attention.mechanism import Site, SiteConfig, demand_of
+from foveate.attention.mechanism import Context, Key, KeyFeatures, Query, Site, SiteConfig, Value, demand_of
 from foveate.attention.normaliser import softmax_temperature
 from foveate.attention.paths.hidden import finite
 from foveate.attention.paths.materialised import MaterialisedPath, materialise
@@ -84,17 +86,11 @@ class ReformerAttention(Attention):
         query, key, at = super()._placed(query, key, value, at)
         require_equal_width("Reformer", query, key)
         require_width(query, self.rotation.shape[1])
-        counted = demand_of(self.demanded).keys(at)
-        return query, key, self.hashed(query.detach(), key.detach(), at, counted)
+        return query, key, self._hashed(query.detach(), key.detach(), at)
 
-    def hashed(
-        self,
-        query: Float[Tensor, "batch heads query dim"],
-        key: Float[Tensor, "batch kv_heads key dim"],
-        at: Positions,
-        counted: Bool[Tensor, "#batch #heads 1 key"],
-    ) -> Positions:
-        """Where queries and keys fall. Keys hidden from everybody are not counted; a query there sees nothing."""
+    def _hashed(self, query: Tensor, key: Tensor, at: Positions) -> Positions:
+        """The buckets of queries and keys. Keys hidden from everybody are not counted; a query there sees nothing."""
+        counted = demand_of(self.demanded).keys(at)
         last = max(1, 2 * self.rotation.shape[-1])
         of_key = self._buckets(share_heads(key, query.shape[1]))
         of_key = torch.where(counted, of_key, last)
@@ -167,23 +163,19 @@ class SameBucket(Visibility):
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads #query #key"]:
         if at.query_bucket is None or at.key_bucket is None:
             return everything()(at)
-        mine, theirs = at.query_bucket.unbind(-1), at.key_bucket.unbind(-2)
-        return sum_of_rounds(mine, theirs) > 0
+        rounds = zip(at.query_bucket.unbind(-1), at.key_bucket.unbind(-2), strict=True)
+        return reduce(torch.logical_or, (within_reach(query, key) for query, key in rounds))
 
     def __repr__(self) -> str:
         return f"same_bucket(chunk={self.chunk})"
 
 
-def sum_of_rounds(
-    mine: tuple[Int[Tensor, "*shape query"], ...], theirs: tuple[Int[Tensor, "*shape key"], ...]
-) -> UInt8[Tensor, "*shape query key"]:
-    """In how many rounds a query sees a key."""
-    count: Tensor | int = 0
-    for query, key in zip(mine, theirs, strict=True):
-        behind = query[..., :, None] - key[..., None, :]
-        count = count + ((behind == 0) | (behind == 1)).to(torch.uint8)
-    assert isinstance(count, Tensor)
-    return count
+def within_reach(
+    query: Int[Tensor, "*shape query"], key: Int[Tensor, "*shape key"]
+) -> Bool[Tensor, "*shape query key"]:
+    """Whether a key is in the chunk of a query or in the one before."""
+    behind = query[..., :, None] - key[..., None, :]
+    return (behind == 0) | (behind == 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,12 +192,8 @@ class SharedDot:
         key: Float[Tensor, "batch heads key dim"],
         at: Positions,
     ) -> Float[Tensor, "batch heads query key"]:
-        scores = query @ unit(key).mT * query.shape[-1] ** -0.5
+        scores = query @ normalize(key, dim=-1).mT * query.shape[-1] ** -0.5
         return torch.where(at.query == at.key, scores - SELF, scores)
-
-
-def unit(key: Tensor) -> Tensor:
-    return torch.nn.functional.normalize(key, dim=-1)
 
 
 class HashedPath:
@@ -243,18 +231,18 @@ class HashedPath:
     def run(
         self,
         formula: Formula,
-        query: Float[Tensor, "batch heads query query_dim"],
-        key: Float[Tensor, "batch kv_heads key key_dim"],
-        value: Float[Tensor, "batch kv_heads key value_head_dim"],
+        query: Query,
+        key: Key,
+        value: Value,
         *,
         at: Positions,
-        key_features: Float[Tensor, "batch #heads key feature"] | None = None,
+        key_features: KeyFeatures | None = None,
         dropout: float = 0.0,
-    ) -> Float[Tensor, "batch heads query value_head_dim"]:
-        heads = query.shape[1]
+    ) -> Context:
+        heads, demand = query.shape[1], demand_of(formula.visibility)
         assert at.query_bucket is not None
         assert at.key_bucket is not None
-        visible_keys = demand_of(formula.visibility).keys(at).expand(-1, -1, 1, key.shape[2])
+        visible_keys = demand.keys(at).expand(-1, -1, 1, key.shape[2])
         keys, values = (torch.where(visible_keys.mT, share_heads(part, heads), 0.0) for part in (key, value))
         if dropout or not finite(keys, values):
             return materialise(formula, query, key, value, at=at, dropout=dropout).context
@@ -262,14 +250,12 @@ class HashedPath:
         order = bucket.sort(dim=-1, stable=True).indices
         chunks = _Chunks(order, min(_chunk(formula), key.shape[2]), _width(formula))
         mine, theirs = at.query_bucket.mT, at.key_bucket
-        near = chunks.windows(theirs, fill=NOWHERE), chunks.own(mine, fill=2 * NOWHERE)
-        behind = near[1][..., :, None] - near[0][..., None, :]
-        visible = (behind == 0) | (behind == 1)
+        visible = within_reach(chunks.own(mine, fill=2 * NOWHERE), chunks.windows(theirs, fill=NOWHERE))
         places = torch.arange(key.shape[2], device=query.device).expand_as(theirs)
         here, there = chunks.own(places, fill=-1)[..., :, None], chunks.windows(places, fill=-2)[..., None, :]
-        if demand_of(formula.visibility).causal:
+        if demand.causal:
             visible = visible & (there <= here)
-        scores = chunks.own(query) @ chunks.windows(unit(keys)).mT * query.shape[-1] ** -0.5
+        scores = chunks.own(query) @ chunks.windows(normalize(keys, dim=-1)).mT * query.shape[-1] ** -0.5
         scores = torch.where(here == there, scores - SELF, scores)
         if len(theirs[0, 0]) > 1:
             scores = scores - chunks.times(mine, theirs).clamp(min=1).to(scores.dtype).log()
@@ -291,30 +277,26 @@ class _Chunks:
 
     def own(self, x: Tensor, fill: int = 0) -> Tensor:
         """batch heads rounds chunk size …, from `batch heads length dim` or `batch heads rounds length`."""
-        room = -self.order.shape[-1] % self.size
-        if not x.is_floating_point():
-            ordered = torch.nn.functional.pad(x.expand_as(self.order).gather(3, self.order), (0, room), value=fill)
-            return ordered.unflatten(3, (-1, self.size))
-        x = x[:, :, None].expand(-1, -1, self.order.shape[2], -1, -1)
-        ordered = x.gather(3, self.order[..., None].expand(x.shape))
-        return torch.nn.functional.pad(ordered, (0, 0, 0, room), value=fill).unflatten(3, (-1, self.size))
+        room: tuple[int, ...] = (0, -self.order.shape[-1] % self.size)
+        if x.is_floating_point():
+            x = x[:, :, None].expand(-1, -1, self.order.shape[2], -1, -1)
+            ordered, room = x.gather(3, self.order[..., None].expand(x.shape)), (0, 0, *room)
+        else:
+            ordered = x.expand_as(self.order).gather(3, self.order)
+        return pad(ordered, room, value=fill).unflatten(3, (-1, self.size))
 
     def windows(self, x: Tensor, fill: int = 0) -> Tensor:
         """For each chunk, those around it, one after the other."""
         own = self.own(x, fill)
         room = (0, 0) * (own.dim() - 4) + (BEFORE, AFTER)
-        padded, count = torch.nn.functional.pad(own, room, value=fill), own.shape[3]
+        padded, count = pad(own, room, value=fill), own.shape[3]
         return torch.cat([padded[:, :, :, start : start + count] for start in range(self.width)], dim=4)
 
     def times(self, mine: Tensor, theirs: Tensor) -> Tensor:
         """In how many rounds each pair of a window is seen."""
-        count: Tensor | int = 0
-        for round_ in range(mine.shape[2]):
-            query = self.own(mine[:, :, round_, None], fill=2 * NOWHERE)
-            key = self.windows(theirs[:, :, round_, None], fill=NOWHERE)
-            count = count + sum_of_rounds((query,), (key,))
-        assert isinstance(count, Tensor)
-        return count
+        queries = (self.own(each, fill=2 * NOWHERE) for each in mine.split(1, dim=2))
+        keys = (self.windows(each, fill=NOWHERE) for each in theirs.split(1, dim=2))
+        return reduce(torch.add, (within_reach(*pair).to(torch.uint8) for pair in zip(queries, keys, strict=True)))
 
     def back(self, x: Tensor) -> Tensor:
         """From chunks to `batch heads rounds length dim`, in the order of positions."""
