@@ -61,14 +61,10 @@ class Rotary:
         if self.dims is not None and (self.dims < 2 or self.dims % 2):
             raise ValueError(f"dims={self.dims} must be positive and even: features turn in pairs")
 
-    def query(
-        self, query: Float[Tensor, "batch heads query dim"], at: Positions
-    ) -> Float[Tensor, "batch heads query dim"]:
+    def query(self, query: Tensor, at: Positions) -> Tensor:
         return self._turned(query, at.query[..., 0])
 
-    def key(
-        self, key: Float[Tensor, "batch kv_heads key dim"], at: Positions
-    ) -> Float[Tensor, "batch kv_heads key dim"]:
+    def key(self, key: Tensor, at: Positions) -> Tensor:
         return self._turned(key, at.key[..., 0, :])
 
     def build(self, *, head_dim: int, num_heads: int) -> "Rotary":
@@ -162,14 +158,10 @@ class QKNorm(nn.Module):
             self.query_weight = nn.Parameter(torch.ones(head_dim))
             self.key_weight = nn.Parameter(torch.ones(head_dim))
 
-    def query(
-        self, query: Float[Tensor, "batch heads query dim"], at: Positions
-    ) -> Float[Tensor, "batch heads query dim"]:
+    def query(self, query: Tensor, at: Positions) -> Tensor:
         return self._normed(query) * (self.scale if self.norm == "l2" else self.query_weight)
 
-    def key(
-        self, key: Float[Tensor, "batch kv_heads key dim"], at: Positions
-    ) -> Float[Tensor, "batch kv_heads key dim"]:
+    def key(self, key: Tensor, at: Positions) -> Tensor:
         normed = self._normed(key)
         return normed if self.norm == "l2" else normed * self.key_weight
 

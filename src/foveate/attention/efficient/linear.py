@@ -121,9 +121,7 @@ class Favor(nn.Module):
     def num_features(self, head_dim: int) -> int:
         return len(self.projection)
 
-    def query_features(
-        self, query: Float[Tensor, "batch heads query dim"]
-    ) -> Float[Tensor, "batch heads query feature"]:
+    def query_features(self, query: Tensor) -> Float[Tensor, "batch heads query feature"]:
         """log φ(q) + ½ log m"""
         require_width(query, self.projection.shape[1])
         scaled = query * query.shape[-1] ** -0.25
@@ -132,18 +130,12 @@ class Favor(nn.Module):
     def key_features(self, key: Float[Tensor, "batch heads key dim"]) -> Float[Tensor, "batch heads key feature"]:
         return self.query_features(key)
 
-    def compare(
-        self,
-        query_features: Float[Tensor, "batch heads query feature"],
-        key_features: Float[Tensor, "batch heads key feature"],
-    ) -> Float[Tensor, "batch heads query key"]:
+    def compare(self, query_features: Tensor, key_features: Tensor) -> Float[Tensor, "batch heads query key"]:
         (phi_q, log_q), (phi_k, log_k) = _scaled(query_features), _scaled(key_features)
         kernel = (phi_q @ phi_k.mT) / len(self.projection)
         return kernel.clamp(min=torch.finfo(kernel.dtype).tiny).log() + log_q + log_k.mT
 
-    def forward(
-        self, query: Float[Tensor, "batch heads query dim"], key: Float[Tensor, "batch heads key dim"]
-    ) -> Float[Tensor, "batch heads query key"]:
+    def forward(self, query: Tensor, key: Tensor) -> Float[Tensor, "batch heads query key"]:
         return self.compare(self.query_features(query), self.key_features(key))
 
     def extra_repr(self) -> str:
@@ -221,14 +213,14 @@ def orthogonal_rows(rows: int, dim: int, generator: torch.Generator) -> Float[Te
     """
     blocks = []
     for _ in range(math.ceil(rows / dim)):
-        turned, upper = torch.linalg.qr(torch.randn(dim, dim, generator=generator, dtype=torch.float64))
-        blocks.append((turned * upper.diagonal().sign()).mT)  # the signs make the rotation uniform
+        rotation, upper = torch.linalg.qr(torch.randn(dim, dim, generator=generator, dtype=torch.float64))
+        blocks.append((rotation * upper.diagonal().sign()).mT)  # the signs make the rotation uniform
     lengths = torch.randn(rows, dim, generator=generator, dtype=torch.float64).norm(dim=-1, keepdim=True)
     return (torch.cat(blocks)[:rows] * lengths).float()
 
 
 def _scaled(features: Tensor) -> tuple[Tensor, Tensor]:
-    """exp(features) with each row's largest made 1, and the logarithm of what that took out."""
+    """exp(features) divided by the largest of each row, and the logarithm of that."""
     shift = features.detach().amax(-1, keepdim=True)
     shift = torch.where(shift.isfinite(), shift, 0.0)
     return (features - shift).exp(), shift

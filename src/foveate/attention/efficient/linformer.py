@@ -7,15 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from foveate.attention import check
 from foveate.attention.attention import Attention, Explanation
-from foveate.attention.check import (
-    require_choice,
-    require_equal_width,
-    require_heads,
-    require_one_width,
-    require_tensors,
-    require_whole,
-)
 from foveate.attention.mechanism import (
     Context,
     Key,
@@ -72,8 +65,8 @@ class LinformerAttention(nn.Module):
             way_out="each of its keys is a mixture of all. Use it in an encoder or across, where nothing compares "
             'positions, and another kind here, such as "attention", "linear" or "performer".',
         )
-        require_whole(max_length=max_length, projected_length=projected_length, num_heads=num_heads)
-        require_choice("share", share, get_args(Sharing))
+        check.require_whole(max_length=max_length, projected_length=projected_length, num_heads=num_heads)
+        check.require_choice("share", share, get_args(Sharing))
         self.max_length, self.share = max_length, share
         shape = (num_heads if share == "none" else 1, projected_length, max_length)
         self.key_mixing = nn.Parameter(torch.randn(shape) * projected_length**-0.5)
@@ -129,13 +122,13 @@ class LinformerAttention(nn.Module):
         self, query: Tensor, key: Tensor, value: Tensor, at: Positions | None
     ) -> tuple[Tensor, Tensor, Positions]:
         """The mixtures of keys and of values, and which of them hold a visible key."""
-        require_tensors(query, key, value)
+        check.require_tensors(query, key, value)
         if at is None:
             at = Positions.of(query.shape[2], key.shape[2], device=key.device)
         require_places(at, query, key)
         if self.share == "none":
-            require_heads(query, len(self.key_mixing))
-        require_equal_width("Linformer", query, key)
+            check.require_heads(query, len(self.key_mixing))
+        check.require_equal_width("Linformer", query, key)
         visible = demand_of(self.visibility).keys(at).expand(-1, -1, 1, key.shape[2])
         last = int(torch.where(visible, at.key, 0).max()) if at.key.numel() else 0
         if last >= self.max_length:
@@ -184,10 +177,10 @@ class LinformerConfig(SiteConfig[LinformerAttention]):
     """What shares a mixing: nothing, all heads, or all heads with keys and values."""
 
     def __post_init__(self) -> None:
-        require_whole(max_length=self.max_length, projected_length=self.projected_length)
+        check.require_whole(max_length=self.max_length, projected_length=self.projected_length)
 
     def build_for(self, site: Site) -> LinformerAttention:
-        require_one_width("Linformer", site.query_dim, site.key_dim)
+        check.require_one_width("Linformer", site.query_dim, site.key_dim)
         return LinformerAttention(
             max_length=self.max_length,
             projected_length=self.projected_length,

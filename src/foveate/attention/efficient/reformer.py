@@ -186,12 +186,7 @@ class SharedDot:
     has nobody else.
     """
 
-    def scores_at(
-        self,
-        query: Float[Tensor, "batch heads query dim"],
-        key: Float[Tensor, "batch heads key dim"],
-        at: Positions,
-    ) -> Float[Tensor, "batch heads query key"]:
+    def scores_at(self, query: Tensor, key: Tensor, at: Positions) -> Float[Tensor, "batch heads query key"]:
         scores = query @ normalize(key, dim=-1).mT * query.shape[-1] ** -0.5
         return torch.where(at.query == at.key, scores - SELF, scores)
 
@@ -304,12 +299,8 @@ class _Chunks:
         return flat.gather(3, self.order.argsort(-1)[..., None].expand(flat.shape))
 
 
-def _merged(
-    context: Float[Tensor, "batch heads rounds query dim"],
-    total: Float[Tensor, "batch heads rounds query 1"],
-    top: Float[Tensor, "batch heads rounds query 1"],
-) -> Float[Tensor, "batch heads query dim"]:
-    """Rounds joined: each brings Σ exp(e − top) v and Σ exp(e − top) with its own top."""
+def _merged(context: Tensor, total: Tensor, top: Tensor) -> Float[Tensor, "batch heads query dim"]:
+    """The contexts of `batch heads rounds query dim` joined, from Σ exp(e − top) v and Σ exp(e − top) of each round."""
     highest = top.amax(2, keepdim=True)
     factor = torch.where(top.isfinite(), top - torch.where(highest.isfinite(), highest, 0.0), -torch.inf).exp()
     sums = (total * factor).sum(2)

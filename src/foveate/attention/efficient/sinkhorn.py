@@ -6,16 +6,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from foveate.attention import check
 from foveate.attention.attention import Explanation
-from foveate.attention.check import (
-    require_equal_width,
-    require_made_for,
-    require_one_width,
-    require_real,
-    require_self,
-    require_tensors,
-    require_whole,
-)
 from foveate.attention.mechanism import (
     Context,
     Demand,
@@ -288,7 +280,7 @@ class SinkhornAttention(nn.Module):
             may_be_causal=True,
             way_out="it looks at mixtures of whole blocks. Leave the rule out, or choose another kind.",
         )
-        require_whole(head_dim=head_dim, num_heads=num_heads)
+        check.require_whole(head_dim=head_dim, num_heads=num_heads)
         _require_sorting(block, iterations, temperature)
         self.block, self.iterations, self.temperature = block, iterations, temperature
         self.sorting = nn.Parameter(torch.randn(num_heads, head_dim, head_dim) * head_dim**-0.5)
@@ -339,9 +331,9 @@ class SinkhornAttention(nn.Module):
 
     def _placed(self, query: Tensor, key: Tensor, value: Tensor, at: Positions | None) -> Positions:
         """Where queries and keys stand. Raises ValueError where they do not fit each other or the sorting."""
-        require_tensors(query, key, value)
-        require_equal_width("Sinkhorn attention", query, key)
-        require_made_for(query, self.sorting)
+        check.require_tensors(query, key, value)
+        check.require_equal_width("Sinkhorn attention", query, key)
+        check.require_made_for(query, self.sorting)
         if at is None and query.shape[2] != key.shape[2]:
             raise ValueError(
                 f"Sinkhorn attention looks at the block in which a query stands, but {query.shape[2]} queries and "
@@ -379,8 +371,8 @@ class SinkhornConfig(SiteConfig[SinkhornAttention]):
 
     def build_for(self, site: Site) -> SinkhornAttention:
         why = "Sinkhorn attention has a query look at its own block, which another sequence does not have"
-        require_self(why, site.kind)
-        require_one_width("Sinkhorn attention", site.query_dim, site.key_dim)
+        check.require_self(why, site.kind)
+        check.require_one_width("Sinkhorn attention", site.query_dim, site.key_dim)
         return SinkhornAttention(
             head_dim=site.key_dim,
             num_heads=site.num_heads,
@@ -392,6 +384,6 @@ class SinkhornConfig(SiteConfig[SinkhornAttention]):
 
 
 def _require_sorting(block: int, iterations: int, temperature: float) -> None:
-    require_whole(block=block)
-    require_whole(0, iterations=iterations)
-    require_real(positive=True, temperature=temperature)
+    check.require_whole(block=block)
+    check.require_whole(0, iterations=iterations)
+    check.require_real(positive=True, temperature=temperature)

@@ -1,10 +1,10 @@
-"""Synthesizer: weights that no key has a say in."""
+"""Synthesizer: weights that do not depend on keys."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from foveate.attention.attention import Attention
@@ -15,22 +15,16 @@ from foveate.attention.position import Positions
 
 
 class Synthetic(nn.Module):
-    """What the three synthetic scores share: a number for every position of the key, up to `max_length`."""
+    """A score with a number for every position of the key, up to `max_length`."""
 
-    max_length: int
-    num_heads: int
+    def __init__(self, num_heads: int, max_length: int) -> None:
+        super().__init__()
+        self.max_length, self.num_heads = max_length, num_heads
 
-    def rows(
-        self, query: Float[Tensor, "batch heads query dim"], at: Positions
-    ) -> Float[Tensor, "#batch #heads query max_length"]:
+    def rows(self, query: Tensor, at: Positions) -> Float[Tensor, "#batch #heads query max_length"]:
         raise NotImplementedError
 
-    def scores_at(
-        self,
-        query: Float[Tensor, "batch heads query dim"],
-        key: Float[Tensor, "batch heads key dim"],
-        at: Positions,
-    ) -> Float[Tensor, "batch heads query key"]:
+    def scores_at(self, query: Tensor, key: Tensor, at: Positions) -> Float[Tensor, "batch heads query key"]:
         last = int(at.query.max()) if at.real is None else int(torch.where(at.real, at.key, 0).max())
         if last >= self.max_length:
             raise ValueError(
@@ -44,9 +38,6 @@ class Synthetic(nn.Module):
             return rows[..., columns[0, 0, 0]].expand(shape)
         return rows.expand(*shape[:3], -1).gather(-1, columns.expand(shape))
 
-    def _row_numbers(self, at: Positions) -> Int[Tensor, "#batch #heads query"]:
-        return at.query[..., 0].clamp(0, self.max_length - 1)
-
 
 class DenseSynthetic(Synthetic):
     """score_i = W₂ relu(W₁ x_i + b₁) + b₂, a row of `max_length` numbers from the query alone
@@ -56,16 +47,13 @@ class DenseSynthetic(Synthetic):
     """
 
     def __init__(self, *, query_dim: int, num_heads: int, max_length: int) -> None:
-        super().__init__()
-        self.max_length, self.num_heads = max_length, num_heads
+        super().__init__(num_heads, max_length)
         self.first_weight = nn.Parameter(torch.randn(num_heads, query_dim, query_dim) * query_dim**-0.5)
         self.first_bias = nn.Parameter(torch.zeros(num_heads, 1, query_dim))
         self.second_weight = nn.Parameter(torch.randn(num_heads, query_dim, max_length) * query_dim**-0.5)
         self.second_bias = nn.Parameter(torch.zeros(num_heads, 1, max_length))
 
-    def rows(
-        self, query: Float[Tensor, "batch heads query dim"], at: Positions
-    ) -> Float[Tensor, "batch heads query max_length"]:
+    def rows(self, query: Tensor, at: Positions) -> Tensor:
         require_made_for(query, self.first_weight)
         hidden = torch.relu(query @ self.first_weight + self.first_bias)
         return hidden @ self.second_weight + self.second_bias
@@ -75,33 +63,28 @@ class RandomSynthetic(Synthetic):
     """score_ij = R_ij, the same for every input: Tay et al. 2021, equation 5, with R trained."""
 
     def __init__(self, *, num_heads: int, max_length: int) -> None:
-        super().__init__()
-        self.max_length, self.num_heads = max_length, num_heads
+        super().__init__(num_heads, max_length)
         self.table = nn.Parameter(torch.randn(num_heads, max_length, max_length))
 
-    def rows(
-        self, query: Float[Tensor, "batch heads query dim"], at: Positions
-    ) -> Float[Tensor, "#batch heads query max_length"]:
-        return _picked(self.table, self._row_numbers(at))
+    def rows(self, query: Tensor, at: Positions) -> Tensor:
+        return _rows_at(at, self.table)
 
 
 class FactorisedSynthetic(Synthetic):
     """score_ij = r_i · s_j with r, s of `rank` numbers, the same for every input: Tay et al. 2021, equation 8."""
 
     def __init__(self, *, num_heads: int, max_length: int, rank: int) -> None:
-        super().__init__()
-        self.max_length, self.num_heads = max_length, num_heads
+        super().__init__(num_heads, max_length)
         self.of_query = nn.Parameter(torch.randn(num_heads, max_length, rank) * rank**-0.25)
         self.of_key = nn.Parameter(torch.randn(num_heads, max_length, rank) * rank**-0.25)
 
-    def rows(
-        self, query: Float[Tensor, "batch heads query dim"], at: Positions
-    ) -> Float[Tensor, "#batch heads query max_length"]:
-        return _picked(self.of_query, self._row_numbers(at)) @ self.of_key.mT
+    def rows(self, query: Tensor, at: Positions) -> Tensor:
+        return _rows_at(at, self.of_query) @ self.of_key.mT
 
 
-def _picked(table: Float[Tensor, "heads max_length dim"], rows: Tensor) -> Float[Tensor, "#batch heads query dim"]:
-    """The rows of each head's table at some positions."""
+def _rows_at(at: Positions, table: Float[Tensor, "heads max_length dim"]) -> Float[Tensor, "#batch heads query dim"]:
+    """The rows of each head's table at the positions of queries."""
+    rows = at.query[..., 0].clamp(0, table.shape[1] - 1)
     if rows.shape[:2] == (1, 1):
         return table[None, :, rows[0, 0]]
     rows = rows.expand(-1, len(table), -1)[..., None].expand(-1, -1, -1, table.shape[-1])
