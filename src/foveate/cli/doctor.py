@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from foveate import machine, native
     from foveate.attention.paths import pairwise_triton
-    from foveate.attention.selftest import self_test
+    from foveate.cli.selftest import self_test
 
     if arguments.minutes is not None and not arguments.calibrate:
         raise UsageError("--minutes is the time to measure, but nothing is measured. Add --calibrate.")

@@ -1,17 +1,16 @@
-"""Some seconds in which a machine shows that explain = run on it."""
+"""The self-test of `foveate doctor`: some seconds in which a machine shows that explain = run on it."""
 
 import itertools
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from foveate.attention.attention import Attention
+from foveate.attention import Attention
 from foveate.attention.paths import PATHS
 from foveate.attention.position import Positions
 from foveate.attention.score import (
@@ -26,7 +25,7 @@ from foveate.attention.score import (
 from foveate.attention.visibility import Visibility, causal, edges, everything, padding, window
 
 FACTOR = 8.0
-"""How much worse than the reference's own rounding a path may be: another order of summation, never another formula."""
+"""How much larger than the reference's own rounding a path's error may be: sums in another order, the same formula."""
 FLOOR = {"float32": 1e-6, "bfloat16": 1e-2, "autocast": 1e-2}
 """One rounding of a number around 1, with some room, for cases in which the reference happens to be exact. Under
 autocast numbers are float32 and products bfloat16."""
@@ -61,7 +60,7 @@ def cases() -> Iterator[Case]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the self-test found."""
+    """The result of the self-test."""
 
     cases: int
     worst: float
@@ -105,12 +104,14 @@ def self_test(device: torch.device | str = "cpu") -> Outcome:
         at = Positions.of(case.queries, NODES, query_start=NODES - case.queries, key_lengths=lengths)
         built = case.score.build(query_dim=DIM, key_dim=DIM, num_heads=2)
         attention = Attention(built, visibility=case.rule).to(device)
-        exact = _context(attention.double(), [tensor.double() for tensor in inputs], at)
+        exact = attention.double().explain(*(tensor.double() for tensor in inputs), at=at).context
         for precision in case.precisions:
             dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
             attention, typed = attention.to(dtype), [tensor.to(dtype) for tensor in inputs]
-            with _casting(precision, device):
-                allowed = max(FACTOR * _error(_context(attention, typed, at), exact), FLOOR[precision])
+            autocast = precision == "autocast"
+            with torch.autocast(torch.device(device).type, dtype=torch.bfloat16, enabled=autocast):
+                reference = attention.explain(*typed, at=at).context
+                allowed = max(FACTOR * _error(reference, exact), FLOOR[precision])
                 for path in attention.paths:
                     if path.refuses(attention, typed[0], typed[1], at):
                         continue
@@ -126,16 +127,5 @@ def self_test(device: torch.device | str = "cpu") -> Outcome:
     return Outcome(runs.total(), worst, time.perf_counter() - started, tuple(failures), runs)
 
 
-def _casting(precision: str, device: torch.device | str) -> AbstractContextManager[object]:
-    if precision != "autocast":
-        return nullcontext()
-    return torch.autocast(torch.device(device).type, dtype=torch.bfloat16)
-
-
 def _error(context: Tensor, exact: Tensor) -> float:
     return float((context.double() - exact).abs().max())
-
-
-def _context(attention: nn.Module, inputs: list[Tensor], at: Positions) -> Tensor:
-    assert isinstance(attention, Attention)
-    return attention.explain(*inputs, at=at).context

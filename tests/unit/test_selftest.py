@@ -6,7 +6,7 @@ import torch
 from foveate import native
 from foveate.attention import Attention
 from foveate.attention.paths import PATHS, EdgesPath
-from foveate.attention.selftest import Outcome, cases, self_test
+from foveate.cli.selftest import Outcome, cases, self_test
 
 
 @pytest.fixture(scope="module")
