@@ -1,4 +1,4 @@
-"""Floats added to scores before they are normalised. A bias never hides: hiding is the visibility's business."""
+"""Floats added to scores before they are normalised. A bias never hides a key: only a visibility rule does."""
 
 import math
 from collections.abc import Callable
@@ -15,9 +15,9 @@ from foveate.attention.onnx import Graph, Places
 from foveate.attention.position import Positions
 
 Bias = Callable[[Positions], Float[Tensor, "#batch #heads #query #key"]]
-"""Anything that makes floats from positions. An object may state more about itself (`foveate.attention.claim`):
+"""A function from positions to floats. An object may state more about itself (`foveate.attention.claim`):
 
-* `by_pair = True`: the number for a pair depends on the places of the two alone, so that paths may ask pair by pair.
+* `by_pair = True`: a pair's number depends on the places of these two alone, so that paths may compute it by itself.
 * `by_distance = True`, or a method of positions: it depends on the distance j − i alone; a trace then keeps a table.
 * `header()`: `{"kind": "gaussian", "sigma": σ}` for −(j − p_i)² / (2 σ²), which a trace keeps as this one number.
 * `symbol`: how it is written in a formula.
@@ -27,7 +27,7 @@ Bias = Callable[[Positions], Float[Tensor, "#batch #heads #query #key"]]
 
 
 def told(bias: Bias, at: Positions, dtype: torch.dtype) -> Float[Tensor, "#batch #heads #query #key"]:
-    """What a bias says, in a number type; one that has `in_double` is asked for float64, not for float32 made wider."""
+    """The numbers of a bias in a number type: for float64 those of `in_double`, rather than float32 made wider."""
     if dtype == torch.float64 and (exact := claim(bias, "in_double")) is not None:
         double: Tensor = exact(at)
         return double
@@ -35,7 +35,7 @@ def told(bias: Bias, at: Positions, dtype: torch.dtype) -> Float[Tensor, "#batch
 
 
 def judges_pairs(bias: Bias | None) -> bool:
-    """Whether it may be asked about single pairs; one that is not there says nothing of any."""
+    """Whether a bias may be computed for single pairs; None adds nothing to any."""
     return bias is None or bool(claim(bias, "by_pair", False))
 
 
@@ -65,22 +65,21 @@ class Alibi:
         require_whole(num_heads=self.num_heads)
 
     def __call__(self, at: Positions) -> Float[Tensor, "#batch heads query key"]:
-        slopes = torch.tensor(_slopes(self.num_heads), device=at.device)
-        return -slopes[:, None, None] * (at.query - at.key).abs()
+        return self._slopes(at.device) * (at.query - at.key).abs()
 
     def in_double(self, at: Positions) -> Float[Tensor, "#batch heads query key"]:
-        slopes = torch.tensor(_slopes(self.num_heads), device=at.device, dtype=torch.float64)
-        return -slopes[:, None, None] * (at.query - at.key).abs()
+        return self._slopes(at.device, torch.float64) * (at.query - at.key).abs()
 
     def onnx(self, graph: Graph, places: Places) -> str:
-        slopes = graph.table(-torch.tensor(_slopes(self.num_heads))[:, None, None])
+        slopes = graph.table(self._slopes())
         return graph.op("Mul", graph.op("Unsqueeze", places.away(graph), graph.whole(0)), slopes)
 
-
-def _slopes(num_heads: int) -> list[float]:
-    power = 2 ** math.floor(math.log2(num_heads))
-    slopes = [2 ** (-8 * (head + 1) / power) for head in range(power)]
-    return slopes + [2 ** (-4 * (2 * head + 1) / power) for head in range(num_heads - power)]
+    def _slopes(self, device: torch.device | None = None, dtype: torch.dtype | None = None) -> Tensor:
+        """−m_h: heads 1 1"""
+        power = 2 ** math.floor(math.log2(self.num_heads))
+        slopes = [2 ** (-8 * (head + 1) / power) for head in range(power)]
+        slopes += [2 ** (-4 * (2 * head + 1) / power) for head in range(self.num_heads - power)]
+        return -torch.tensor(slopes, device=device, dtype=dtype)[:, None, None]
 
 
 @dataclass(frozen=True)
@@ -171,9 +170,8 @@ class RelativeBuckets(nn.Module):
         far = self.max_distance
         table = self.weight[self.bucket(torch.arange(-far, far + 1))]
         clipped = graph.op("Clip", places.distance(graph), graph.single(-far), graph.single(far))
-        return graph.turned(
-            graph.op("Gather", graph.table(table), graph.op("Add", clipped, graph.single(far))), 2, 0, 1
-        )
+        place = graph.op("Add", clipped, graph.single(far))
+        return graph.turned(graph.op("Gather", graph.table(table), place), 2, 0, 1)
 
     def extra_repr(self) -> str:
         num_heads = self.weight.shape[1]

@@ -1,6 +1,4 @@
-"""What was recorded or explained, in a few words and, for notebooks, small maps: tensors of thousands of numbers tell
-nobody anything.
-"""
+"""Records and explanations in a few words and, for notebooks, small maps, in place of thousands of numbers."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -10,9 +8,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 CELLS = 48
-"""Queries or keys up to which a map is drawn."""
+"""A map with more queries or keys is not drawn."""
 MAPS = 8
-"""Heads that are drawn."""
+"""The number of heads that are drawn."""
 SIDE = 144
 
 
@@ -47,8 +45,8 @@ def _cell_of_text(cell: str) -> str:
 
 
 def maps(weights: Float[Tensor, "heads query key"], visible: Bool[Tensor, "heads query key"] | None = None) -> str:
-    """Small pictures of the first heads, queries downwards: darker is more, grey may not be looked at, and what is not
-    a number is red. Nothing for maps that are too large to be read so.
+    """Small pictures of the first heads, queries downwards: darker is more, grey is hidden, and red is not a number.
+    Empty for maps that are too large to be read.
     """
     if not weights.numel() or max(weights.shape[1:]) > CELLS:
         return ""

@@ -1,4 +1,4 @@
-"""What every attention offers, whatever its formula: three verbs, and a configuration that builds it."""
+"""Three verbs that every attention has, whatever its formula, and the configurations that build one."""
 
 import inspect
 from dataclasses import dataclass, fields
@@ -121,10 +121,10 @@ class AttentionConfig(SiteConfig[Attention]):
     score: ScoreConfig = ScaledDot()
     normaliser: NormaliserConfig = Softmax()
     visibility: Visibility = everything()
-    """Who may look at whom, as code, beside what the model demands: "window(left=128, right=0)"."""
+    """Which keys a query sees, as code, beside what the model demands: "window(left=128, right=0)"."""
     bias: BiasConfig | None = None
     transforms: tuple[TransformConfig, ...] = ()
-    """What happens to queries and keys before they are scored, in this order."""
+    """Changes of queries and keys before they are scored, in this order."""
 
     def __post_init__(self) -> None:
         """Kinds by name, as configurations on disk say them: AttentionConfig(normaliser="sparsemax")."""

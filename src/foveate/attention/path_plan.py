@@ -1,4 +1,4 @@
-"""What `plan` answers: which path runs, by which rule, and what every path says."""
+"""The answer of `plan`: the path that runs, the rule that chose it, and the answers of all paths."""
 
 from dataclasses import dataclass
 from math import isnan
@@ -6,20 +6,20 @@ from math import isnan
 
 @dataclass(frozen=True)
 class PlannedPath:
-    """What one path says to an attention of this size."""
+    """The answer of one path to an attention of this size."""
 
     name: str
     reasons: tuple[str, ...]
-    """Why it refuses; empty when it would do."""
+    """Why it refuses; empty where it accepts."""
     flops: float
-    """Of the forward pass; NaN where the path does not tell."""
+    """Of the forward pass; NaN where the path has no `cost`."""
     bytes: float
-    """Memory beyond inputs and output, at the peak; NaN where the path does not tell."""
+    """Memory beyond inputs and output, at the peak; NaN where the path has no `cost`."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Which path runs, and why not the others."""
+    """The path that runs, and why the others do not."""
 
     chosen: str
     because: str

@@ -1,4 +1,4 @@
-"""What happens to queries and keys before they are scored: a tuple of transforms, because papers differ in order."""
+"""Changes of queries and keys before they are scored: a tuple of transforms, because papers differ in order."""
 
 import math
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from foveate.attention.position import Positions
 
 @runtime_checkable
 class Transform(Protocol):
-    """Any object that changes queries and keys where they stand."""
+    """Any object that changes queries and keys by their positions."""
 
     def query(
         self, query: Float[Tensor, "batch heads query dim"], at: Positions
@@ -75,7 +75,7 @@ class Rotary:
         return self
 
     def onnx(self, graph: Graph, x: str, places: Places, *, side: Literal["query", "key"], head_dim: int) -> str:
-        """Cosines and sines stand in tables."""
+        """With tables of cosines and sines."""
         dims, rest = self.dims or head_dim, list[str]()
         if dims < head_dim:
             x, *rest = graph.ops("Split", 2, x, graph.whole(dims, head_dim - dims), axis=-1)

@@ -5,7 +5,7 @@ performer     the same, φ by random features      running sums      implied wei
 linformer     softmax over mixtures of keys       not causal        projected weights
 reformer      softmax inside hashed buckets       sort and chunk    exact weights, mostly 0
 sinkhorn      own block and a sorted mixture      block by block    implied weights
-synthesizer   softmax of made-up scores           all pairs         exact weights
+synthesizer   softmax of scores without keys      all pairs         exact weights
 local_block, sparse, longformer, bigbird          softmax over a pattern of positions
 """
 

@@ -1,4 +1,4 @@
-"""Linformer: keys and values are mixed down to a fixed number before anybody looks at them."""
+"""Linformer: queries look at a fixed number of mixtures of keys and values."""
 
 from dataclasses import dataclass, replace
 from typing import Literal, get_args

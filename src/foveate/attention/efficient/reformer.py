@@ -22,11 +22,11 @@ from foveate.attention.visibility import Visibility, everything
 SPACING = 2**32
 """Between the numbers of two buckets: more than any position or chunk."""
 NOWHERE = -SPACING
-"""The bucket of a key that nobody sees; a query that sees nobody is at twice that."""
+"""The bucket of a key that no query sees; that of a query that sees no key is twice this number."""
 SELF = 1e5
-"""Taken from the score of a position with itself: its weight is 0, unless it is alone, when it is 1."""
+"""Subtracted from the score of a position with itself, whose weight is then 0, or 1 where it sees no other key."""
 BEFORE, AFTER = 2, 1
-"""How many chunks of the sorted order around its own hold what a query may see."""
+"""How many chunks of the sorted order before and after its own a query may see."""
 
 
 class ReformerAttention(Attention):
@@ -183,7 +183,7 @@ class SharedDot:
     """score(q_i, k_j) = q_i · k_j / (‖k_j‖ √d) − 10⁵ [i = j]
 
     Kitaev et al. 2020, section 2: keys are the queries at unit length, and a position attends to itself only when it
-    has nobody else.
+    sees no other.
     """
 
     def scores_at(self, query: Tensor, key: Tensor, at: Positions) -> Float[Tensor, "batch heads query key"]:
@@ -288,7 +288,7 @@ class _Chunks:
         return torch.cat([padded[:, :, :, start : start + count] for start in range(self.width)], dim=4)
 
     def times(self, mine: Tensor, theirs: Tensor) -> Tensor:
-        """In how many rounds each pair of a window is seen."""
+        """In how many rounds the query of each pair sees its key."""
         queries = (self.own(each, fill=2 * NOWHERE) for each in mine.split(1, dim=2))
         keys = (self.windows(each, fill=NOWHERE) for each in theirs.split(1, dim=2))
         return reduce(torch.add, (within_reach(*pair).to(torch.uint8) for pair in zip(queries, keys, strict=True)))
@@ -313,11 +313,11 @@ def _chunk(formula: Formula) -> int:
 
 
 def _seen_by_each(formula: Formula, key: Tensor, at: Positions) -> int:
-    """How many keys a query meets in its rounds, the same one several times."""
+    """How many keys a query is compared with in all rounds."""
     rounds = 1 if at.query_bucket is None else at.query_bucket.shape[-1]
     return rounds * _width(formula) * min(_chunk(formula), key.shape[2])
 
 
 def _width(formula: Formula) -> int:
-    """How many chunks of the sorted order a query's keys lie in."""
+    """In how many chunks of the sorted order the keys of a query lie."""
     return BEFORE + 1 + (0 if demand_of(formula.visibility).causal else AFTER)

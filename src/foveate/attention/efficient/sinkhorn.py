@@ -67,7 +67,7 @@ class Blocks:
         earlier = torch.ones(self.count, self.count, dtype=torch.bool, device=taken.device).tril(-1)
         return taken[..., None, :] & earlier
 
-    def undone(self, x: Float[Tensor, "batch heads query place"]) -> Float[Tensor, "batch heads query key"]:
+    def by_key(self, x: Float[Tensor, "batch heads query place"]) -> Float[Tensor, "batch heads query key"]:
         """From places to keys."""
         index = self.place.clamp(min=0).expand(*x.shape[:3], -1)
         return torch.where(self.place >= 0, x.gather(-1, index), 0.0)
@@ -199,13 +199,13 @@ class Look:
         mass = self._rows(self.mixture.mass)
         share = torch.where(mass > 0, far / torch.where(mass > 0, mass, 1.0), 0.0)
         of_mixture = self._rows(self.mixture.weights)[..., None] * share[..., None, :] * self.blocks.real[:, :, None]
-        return self.blocks.undone(of_mixture.flatten(-2) + self._spread(own))
+        return self.blocks.by_key(of_mixture.flatten(-2) + self._spread(own))
 
     def implied_scores(self) -> Float[Tensor, "batch heads query key"]:
         """q · k in the own block, q · mixture for the other keys."""
         own, far = self.scores.chunk(2, -1)
         inside = self._spread(torch.ones_like(own)) > 0
-        return self.blocks.undone(torch.where(inside, self._spread(own), far.repeat(1, 1, 1, self.blocks.count)))
+        return self.blocks.by_key(torch.where(inside, self._spread(own), far.repeat(1, 1, 1, self.blocks.count)))
 
     def _spread(self, own: Float[Tensor, "batch heads query size"]) -> Float[Tensor, "batch heads query place"]:
         """From places in the own block to places."""
