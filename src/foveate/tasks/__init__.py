@@ -1,7 +1,7 @@
 """Tasks: what can be trained, each in a folder of its own.
 
-`__init__.py` of the folder says what the task is called and which files it reads, `task.py` what training fits,
-`use.py` what users load, `side.py` what commands ask. `TASKS` is the only list of them. Nothing here imports torch:
+`__init__.py` of the folder has the name of the task and of its files, `task.py` what training fits, `use.py` the class
+that users load, `side.py` the methods that commands call. `TASKS` is the only list of them. Nothing here imports torch:
 `--help` has to be quick.
 """
 

@@ -19,7 +19,7 @@ from foveate.tasks import task_of
 Note = Callable[[str], None]
 DESCRIPTION = "export.json"
 """Written last: an export is whole when it is there."""
-COUNTED = f"how many tokens of each row are real; behind them stands {PAD}, and what is said there means nothing"
+COUNTED = f"the number of real tokens in each row; after them comes {PAD}, where outputs have no meaning"
 """The meaning of the lengths that a graph takes."""
 
 
@@ -31,7 +31,7 @@ class Exported:
     save: Callable[[Path], None]
     """Writes the vocabularies into a folder."""
     meanings: dict[str, str]
-    """Of inputs and outputs by name, or by how their names begin."""
+    """Meanings of inputs and outputs, by their names or the beginnings of their names."""
     tokenisers: tuple[Tokeniser, ...] = ()
     extra: dict[str, Any] = field(default_factory=dict)
     """Further entries of `export.json`."""

@@ -42,7 +42,7 @@ class Pretrained:
 
     @classmethod
     def load(cls, folder: Path | str) -> "Pretrained":
-        """That of a run of the masked language model, or of a Hugging Face folder with a BERT.
+        """The encoder of a run of the masked language model, or of a Hugging Face folder with a BERT.
 
         Raises UsageError for a run or a model of another kind, DataError when there is none, or it is damaged.
         """
@@ -55,7 +55,7 @@ class Pretrained:
 
     @classmethod
     def of(cls, model: BERT, tokeniser: Tokeniser, *, order: Sequence[int] | None = None) -> "Pretrained":
-        """Of a model, without what only fills gaps; `order` says which row of its embedding is whose."""
+        """A model's encoder without its head for gaps; `order` are rows of its embedding by token."""
         own = model_tensors(model.config.build_encoder(1))
         weights = {name: model.state_dict()[name] for name in own}
         if order is not None:
@@ -215,7 +215,7 @@ class LabellingTask(ABC, Generic[Model]):
         return task._begun(run)
 
     def _begun(self: Task, run: Path) -> Task:
-        """With the weights of a pretrained encoder, if the run begins with one."""
+        """This task, with the weights of a pretrained encoder if the run begins with one."""
         if self.config.initialise_from is not None:
             begin_with(cast(Any, self.model).encoder, run)
         return self
@@ -226,7 +226,7 @@ class LabellingTask(ABC, Generic[Model]):
 
     @abstractmethod
     def logits(self, batch: Any) -> Float[Tensor, "labelled labels"]:
-        """What the model says about each thing that has a label."""
+        """The model's logits for each thing that has a label."""
 
     @property
     def unmeasured(self) -> dict[str, str]:

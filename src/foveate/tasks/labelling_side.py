@@ -42,15 +42,15 @@ class LabellingSide(Side, Generic[Labeller, Example]):
 
     @abstractmethod
     def lengths(self, examples: Sequence[Example]) -> tuple[list[int], str]:
-        """How long the examples are, and in what."""
+        """Lengths of examples, and their unit."""
 
     @abstractmethod
     def lines(self, labeller: Labeller, examples: Sequence[Example]) -> list[str]:
-        """What the model says, a line an example."""
+        """A line for each example, with the model's labels."""
 
     @abstractmethod
     def samples(self, labeller: Labeller, examples: Sequence[Example]) -> list[Sample]:
-        """Examples for a report, with what was looked at."""
+        """Examples for a report, each with an alignment where the model attends."""
 
     def scores(self, labeller: Any, examples: Sequence[Example], *, per_class: bool) -> list[Score]:
         """Accuracy and F1."""
@@ -123,7 +123,7 @@ class LabellingSide(Side, Generic[Labeller, Example]):
         return len(batch.labels)
 
     def hold_out(self, config: Any, folder: Path) -> dict[str, Any]:
-        """train and valid, by the task's own choice for the seed of the base."""
+        """train.tsv and valid.tsv, held out by the seed of the base configuration."""
         if config.data.valid_data is not None:
             return {}
         parts = Parts(config)

@@ -41,7 +41,7 @@ def given(arguments: argparse.Namespace, name: str) -> bool:
 def require_used(
     arguments: argparse.Namespace, uses: Mapping[str, str], taken: Collection[str], doing: str = ""
 ) -> None:
-    """Raises UsageError for an option that would change nothing. `uses` says of each where it counts."""
+    """Raises UsageError for an option that would change nothing. `uses` are the places where each one counts."""
     from foveate.errors import UsageError
 
     for name, use in uses.items():

@@ -1,4 +1,4 @@
-"""What a run may be, before it is trained: the models and steps that fit the time, and what a configuration costs.
+"""Before training: the models and steps that fit a time, and the costs of a configuration.
 
 The sizes are rules, not measurements: the same data on the same machine give the same configuration. The seconds that a
 step takes were measured once, on one core of an x86 server of 2 cores with AVX-512 (22 November 2026), and are within a
@@ -35,7 +35,7 @@ perplexity 27 of a Transformer 128 wide, 43 of one 192 wide, 22 of a GRU 128 wid
 
 @dataclass(frozen=True)
 class Allowance:
-    """What a training may take.
+    """The time that a training may take.
 
     >>> small = Allowance("small", cores=2)
     >>> round(small.work), small.tier, small.steps(50_000, pace=0.11)
@@ -67,7 +67,7 @@ class Allowance:
         return sum(self.work >= limit for limit in TIERS)
 
     def steps(self, desired: int, *, pace: float, least: int = 100) -> int:
-        """What the data want, within the time; `pace` are seconds of one core a step."""
+        """The number of steps for the data, within the time; `pace` are seconds of one core for each step."""
         fitting = int(self.work / pace)
         return max(min(desired, fitting // 100 * 100 if fitting >= 1000 else fitting), least)
 
@@ -77,7 +77,7 @@ class Allowance:
 
 @dataclass(frozen=True)
 class Reason:
-    """Why some settings are as they are."""
+    """The reason for some settings."""
 
     name: str
     why: str
@@ -95,44 +95,44 @@ class Suggestion:
 
     settings: dict[str, Any]
     facts: str
-    """What the data are."""
+    """The size of the data, in words."""
     reasons: tuple[Reason, ...]
     size: Size = "small"
     others: Mapping[Size, dict[str, Any]] = field(default_factory=dict)
     """The settings that other sizes would have."""
     lengths: tuple[int, ...] = ()
-    """Tokens of a usual example, side by side."""
+    """Tokens of a usual example, in the order of the entry's `lengths`."""
 
 
 def with_others(choose: Callable[[Allowance], Suggestion], allowance: Allowance) -> Suggestion:
-    """The choice for a size, with what others would have chosen."""
+    """The choice for a size, with the settings for other sizes."""
     sizes = {size: choose(replace(allowance, size=size)).settings for size in MINUTES if size != allowance.size}
     return replace(choose(allowance), size=allowance.size, others=sizes)
 
 
 VOCABULARY = 8000
-"""Assumed where a tokeniser takes its size from the data."""
+"""The assumed size, where a tokeniser takes it from the data."""
 LABELS = 10
-"""Assumed: how many there are is for the data to say."""
+"""The assumed number of labels, which the data determine."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Probe:
-    """A model with a batch of the configured size, made up: what a step of training is measured with."""
+    """A model and a random batch of the configured size, for measuring a step of training.
+
+    `vocabulary` and `batch` are descriptions, `tokens` is the size of the batch, counted in `unit`.
+    """
 
     model: nn.Module
     loss: Callable[[], Tensor]
     vocabulary: str
-    """In words."""
     batch: str
-    """In words."""
     tokens: int
-    """Of the batch, counted as `unit` says."""
     unit: str
 
 
 def vocabulary(tokeniser: Any, default: int | None = None) -> int:
-    """How many tokens a tokeniser will know, as far as its configuration says. Raises UsageError without room."""
+    """The size of a tokeniser's vocabulary, by its configuration. Raises UsageError for one without room for text."""
     fixed = ByteConfig().train([]).vocab_size if isinstance(tokeniser, ByteConfig) else None
     size = fixed or getattr(tokeniser, "vocab_size", None) or default or VOCABULARY
     if size <= len(SPECIALS):
@@ -169,9 +169,9 @@ class Site:
     shape: tuple[int, int, int, int]
     """batch, heads, query, key of one call."""
     calls: int
-    """How many there are in one step of training: a decoder's steps, or windows."""
+    """The number of calls in one step of training, as of a decoder's steps, or of windows."""
     plan: Plan
-    """Of one call."""
+    """The plan of one call."""
     packed: bool
     """Whether a kernel for tokens without padding runs in training, in place of a path."""
     stepped: bool
@@ -266,7 +266,7 @@ def _alike(sites: Sequence[Site]) -> list[list[Site]]:
 
 
 def _described(group: Sequence[Site]) -> list[str]:
-    """What these attentions are, and what every path says to them."""
+    """The attentions of a group, and the answer of every path."""
     site = group[0]
     _, heads, query, key = site.shape
     many = "1 head" if heads == 1 else f"{heads} heads"

@@ -32,7 +32,7 @@ from foveate.train import TrainConfig
 from foveate.voice import say
 
 Figures = Mapping[str, float]
-"""What `validate` of a task measures on a text that it was not trained with."""
+"""The measurements of `validate` on a text that was not trained on."""
 NOT_DATA = frozenset({"model", "train", "seed", "label_smoothing", "decode"})
 """Parts of a configuration that do not change the data in a run's folder, whatever the task."""
 FEWEST = 20
@@ -74,28 +74,28 @@ class Scored:
 
 
 class Sight:
-    """What a trained model looked at in one input. A task that draws or runs again in its own way has its own."""
+    """The attention of a trained model in one input. A task with drawings or reruns of its own has a subclass."""
 
     def __init__(self, read: Callable[[], Trace]) -> None:
         self._read = read
 
     @cached_property
     def trace(self) -> Trace:
-        """All of it, read when it is first asked for."""
+        """The whole trace, made on first use."""
         return self._read()
 
     def alignment(self, arguments: argparse.Namespace) -> Alignment | None:
-        """What is drawn without a viewer; None for the map of the trace that opens first."""
+        """The alignment that is drawn without a viewer; None: the map that the viewer opens first."""
         return None
 
     @property
     def rerunner(self) -> Rerunner | None:
-        """The model behind the viewer, to run it again on changed inputs; None where it cannot."""
+        """Runs the model behind the viewer on changed inputs; None where that is not possible."""
         return None
 
 
 class Side(ABC):
-    """What commands need from a task. An incomplete subclass cannot be instantiated: Python names what is missing."""
+    """The methods of a task that commands call. Python refuses an incomplete subclass and names the missing methods."""
 
     lower: ClassVar[frozenset[str]] = frozenset({"loss", "perplexity"})
     """Metrics whose smaller values are better."""
@@ -149,7 +149,7 @@ class Side(ABC):
         )
 
     def require_measured(self, config: Any) -> None:
-        """Raises ValueError when the best checkpoint is to be chosen by what is not measured."""
+        """Raises ValueError for a choice of the best checkpoint by a metric that validation does not measure."""
         if config.train.metric not in self.validated:
             raise ValueError(f"train.metric must be one of {', '.join(self.validated)}, got {config.train.metric!r}")
 
@@ -161,11 +161,11 @@ class Side(ABC):
 
     @abstractmethod
     def suggest(self, config: Any, allowance: Allowance) -> Suggestion:
-        """Sizes for a run without a configuration; `config` says where the data are."""
+        """Sizes for a run without a configuration; `config` names the data."""
 
     @abstractmethod
     def probe(self, config: Any, lengths: Sequence[int], vocab: int | None) -> Probe:
-        """What `foveate plan` measures; `lengths` are those that the task's entry names."""
+        """The batch that `foveate plan` measures; `lengths` are in the order of the entry's."""
 
     def prepare(self, config: Any, folder: Path, note: Note = lambda sentence: None) -> Any:
         """The task, with its data read into a folder; `note` receives which columns were read and what was left out."""
@@ -187,21 +187,21 @@ class Side(ABC):
 
     @abstractmethod
     def size(self, task: Any) -> str:
-        """How much there is to train on, in words."""
+        """The amount of training data, in words."""
 
     # A trained model.
 
     @abstractmethod
     def load(self, run: Path | str, *, precision: str = "float32", note: Note = say) -> Any:
-        """What users load: the trained model of a run."""
+        """The trained model of a run, as users load it."""
 
     @abstractmethod
     def in_use(self, task: Any) -> Any:
-        """The same of a task in memory."""
+        """The model of a task in memory, as users load it."""
 
     @abstractmethod
     def use(self, arguments: argparse.Namespace) -> None:
-        """The task's own command: read the inputs and print what the model makes of them."""
+        """The task's own command: read inputs and print the model's outputs."""
 
     @abstractmethod
     def evaluate(self, arguments: argparse.Namespace) -> Sequence[Score] | Figures | None:
@@ -209,10 +209,10 @@ class Side(ABC):
 
     @abstractmethod
     def export(self, run: Path | str, note: Note) -> Exported:
-        """A trained model with what is needed to use it elsewhere."""
+        """A trained model and the files that another engine needs."""
 
     def sight(self, arguments: argparse.Namespace, text: str) -> Sight:
-        """What the model of a run looked at in a text that it reads once."""
+        """The attention of a run's model in a text that it reads once."""
         where = f"of the task {self.entry.name}"
         require_used(arguments, dict.fromkeys(("target", "beam", "set", "when"), "runs that translate"), (), where)
         reader = self.load(arguments.run, note=say)
@@ -222,7 +222,7 @@ class Side(ABC):
         return Sight(lambda: reader.trace(self.thing(reader, text)))
 
     def thing(self, model: Any, text: str) -> Any:
-        """What the model reads for an input of the command line."""
+        """The model's input for an argument of the command line."""
         return text
 
     def vocabulary(self, model: Any) -> Any:
@@ -237,67 +237,65 @@ class Side(ABC):
 
     @abstractmethod
     def write_report(self, model: Any, config: Any, folder: Path, path: Path, test: Any = None) -> None:
-        """Curves, scores, samples and the model card of a run. `model` is what `load` gives, `config` that of the task,
-        `test` whatever `evaluate` has measured."""
+        """Curves, scores, samples and the model card of a run. `model` comes from `load`, `config` is the task's,
+        `test` has the measurements of `evaluate`."""
 
     @abstractmethod
     def trial(self, model: Any) -> str:
-        """How the arguments of the task's command go on, for a user to try, after the run folder."""
+        """Arguments of the task's command, after the run folder, for a user to try."""
 
     def finish(self, task: Any, folder: Path) -> None:
-        """Leave report.html in the folder of a trained run, and say what to try next."""
+        """Write report.html into the folder of a trained run, and suggest a command."""
         model = self.in_use(task)
         self.write_report(model, task.config, folder, folder / "report.html")
         say(f"The model is in {folder}, its report in {folder / 'report.html'}.")
         say(f"Try:  {self.command(model, folder)}")
 
     def command(self, model: Any, folder: Path) -> str:
-        """The task's command for a run, to be tried."""
+        """The task's command for a run, for a user to try."""
         return f"foveate {self.entry.verb.name} {written(folder)} {self.trial(model)}"
 
     # Comparisons.
 
     @abstractmethod
     def metrics(self) -> tuple[str, ...]:
-        """All that a trained model can be measured by."""
+        """All metrics of a trained model."""
 
     @abstractmethod
     def usual_metrics(self, task: Any) -> tuple[str, ...]:
-        """What it is measured by if nothing else is asked for, the most telling first."""
+        """The default metrics, the most important first."""
 
     @abstractmethod
     def hold_out(self, config: Any, folder: Path) -> dict[str, Any]:
-        """Write what is trained on and what is held out to files, if no validation file is given.
+        """Write training and held-out examples to files, once for all seeds, if no validation file is given.
 
-        Gives settings of `data`, with the names of the files; none where there was nothing to do.
-
-        Seeds hold out different examples. A comparison holds out once.
+        Returns settings of `data` with the names of the files; none where nothing was written.
         """
 
     @abstractmethod
     def count(self, batch: Any) -> int:
-        """What the loss of a batch is the mean of: tokens, labels or gaps."""
+        """The number of tokens, labels or gaps in a batch, whose mean is the loss."""
 
     @abstractmethod
     def score(self, task: Any, config: Any, folder: Path, request: Asked) -> Scored:
-        """Measure a trained task on the test data, or else on those for validation."""
+        """Measure a trained task on the test data, or without them on the validation data."""
 
     def longest(self, config: Any) -> int | None:
-        """The longest example that is kept, where the model may have a say in it."""
+        """The length of the longest example that is kept, where the model may limit it."""
         return None
 
     def whole(self, config: Any) -> Any:
-        """A configuration with what else only reading its data would tell, as the sizes of a pretrained encoder."""
+        """A configuration completed by other files, such as the sizes of a pretrained encoder."""
         return config
 
     def require_given(self, task: Any, request: Asked) -> None:
-        """Raises UsageError for a metric that these data do not give: before all the training."""
+        """Raises UsageError, before any training, for a metric that these data do not give."""
         for name in request.metrics:
             if not request.test and name in getattr(task, "unmeasured", {}):
                 raise UsageError(f"compare.metrics: {name} is not measured, for {task.unmeasured[name]}.")
 
     def data_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """The part of a configuration, as plain data, that decides what is in the folder of data."""
+        """The part of a configuration, as plain data, that determines the content of the folder of data."""
         chosen = {name: part for name, part in settings.items() if name not in self.not_data}
         chosen["data"] = {name: part for name, part in settings["data"].items() if name != "max_tokens"}
         return chosen
@@ -313,7 +311,7 @@ class Side(ABC):
                 )
 
     def pick(self, values: Mapping[str, float], metrics: Sequence[str]) -> dict[str, float]:
-        """The figures that were asked for. Raises UsageError for one that these data do not give."""
+        """The values of these metrics. Raises UsageError for one that these data do not give."""
         for name in metrics:
             if name not in values:
                 raise UsageError(
@@ -338,7 +336,7 @@ def _columns(path: str, columns: tuple[int, int], names: tuple[str, str]) -> str
 
 
 def chosen_lengths(lengths: Sequence[int], bounds: Sequence[int] = ()) -> list[int]:
-    """The longest of each group: as asked, or a few round ones that have enough examples each.
+    """The longest length of each group: `bounds`, or a few round numbers with enough examples each.
 
     >>> chosen_lengths([length for length in range(1, 41) for _ in range(10)])
     [5, 10, 15, 20, 25, 30, 35, 40]
@@ -377,7 +375,7 @@ def buckets(lengths: Sequence[int], request: Asked, value: Callable[[Sequence[in
 
 
 def in_percent(figures: Mapping[str, float]) -> dict[str, float]:
-    """What `validate` of a task gives, with shares as per cent, as scores are."""
+    """The figures of `validate`, with shares in per cent, as scores are."""
     return {name: value * (100 if name == "accuracy" else 1) for name, value in figures.items()}
 
 

@@ -92,7 +92,7 @@ class TextSide(Side):
         return self.validated
 
     def hold_out(self, config: Any, folder: Path) -> dict[str, Any]:
-        """Nothing: the last lines are held out, whatever the seed."""
+        """No files: the last lines are held out, whatever the seed."""
         return {}
 
     def rows(self, config: Any, path: str, tokeniser: Tokeniser) -> Iterator[list[int]]:
@@ -133,7 +133,7 @@ def validation_lines(data: TextData) -> list[str]:
 
 def suggested(path: str, allowance: Allowance, *, masked: bool) -> Suggestion:
     """Tokeniser, model and steps by the text; `masked` for a model that fills gaps, whose tokens should be pieces of
-    words where there is text to learn them from: a missing letter is told by its word.
+    words where there is text to learn them from: a missing letter follows from its word.
 
     Raises DataError when the text is empty.
     """
@@ -177,7 +177,7 @@ def _suggested(lines: int, characters: int, different: int, allowance: Allowance
 
 
 def _tokeniser(characters: int, different: int, *, masked: bool) -> tuple[dict[str, Any], str, int]:
-    """With the tokens that it will make of the text, about."""
+    """The tokeniser, a reason, and roughly the number of tokens that it makes of the text."""
     if characters >= LARGE or (masked and characters >= ENOUGH):
         size = 8_000 if characters >= LARGE else 4_000
         return {"kind": "sentencepiece", "vocab_size": size}, f"enough text for {size:,} subwords", characters // 4
@@ -187,7 +187,7 @@ def _tokeniser(characters: int, different: int, *, masked: bool) -> tuple[dict[s
 
 
 def _model(characters: int, tier: int, *, masked: bool) -> tuple[dict[str, Any], str, int, float]:
-    """With the block and the seconds of one core that a step takes."""
+    """The model, its description, the length of a block, and the seconds of one core that a step takes."""
     layers, width, block, dropped, pace = 2, 128, 128, 0.2, 0.17
     if characters >= 500_000:
         layers, width, block, dropped, pace = (4, 128, 256, 0.1, 0.33) if tier == 0 else (4, 256, 256, 0.2, 1.0)

@@ -205,7 +205,7 @@ def text_of(tokeniser: Tokeniser, tokens: list[int]) -> str:
 
 def _cut(data: TextConfig) -> int | None:
     """The number of lines that are trained on; None for all of the file. What is held out stands together, at the end:
-    lines drawn here and there would be told by their neighbours."""
+    lines drawn here and there would follow from their neighbours."""
     if data.valid_text is not None:
         return None
     total = sum(1 for _ in read_lines(data.text))

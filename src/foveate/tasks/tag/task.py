@@ -92,7 +92,7 @@ class WordVocabulary:
 
     @cached_property
     def before(self) -> str:
-        """What stands before a word that is spelt."""
+        """The characters before a word that is spelt."""
         return space_before(self.spelling) if self.in_pieces else ""
 
     @property

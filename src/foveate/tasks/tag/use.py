@@ -48,7 +48,7 @@ class SentenceTagger(Looking):
 
     @property
     def tokeniser(self) -> Tokeniser:
-        """Characters of words, or pieces: what is not among them has not been seen."""
+        """Its characters, or pieces of words: others did not occur in training."""
         return self.vocabulary.spelling
 
     @classmethod
