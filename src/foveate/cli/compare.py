@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from foveate.cli.files import examples, file_arguments, files_given, named, option
+from foveate.cli.files import examples, file_arguments, files_given, named
 from foveate.errors import UsageError
 from foveate.suggestion import counted
 from foveate.tasks import TASKS
@@ -72,12 +72,15 @@ def run(arguments: argparse.Namespace) -> int:
     import sys
     from pathlib import Path
 
-    from foveate.cli.setup import choices, prepare_machine
+    from foveate.cli.setup import choices, plain, prepare_machine, suggested
     from foveate.comparison import compare, design_of, plan, table
     from foveate.comparison.design import varied
+    from foveate.config import read_toml
     from foveate.train import watch
 
-    (base, suggestion), overrides = _base(arguments), _asked(arguments)
+    files, overrides = files_given(arguments, arguments.task), _asked(arguments)
+    suggestion = suggested(arguments.task, arguments.config, files, arguments)
+    base = plain(suggestion.settings if suggestion else read_toml(arguments.config), files, arguments.set)
     variants = varied(arguments.vary) if arguments.vary else None
     design = design_of(arguments.task, base, variants, **overrides)
     if not arguments.out and not arguments.plan:
@@ -109,30 +112,6 @@ def run(arguments: argparse.Namespace) -> int:
     print(table(result))
     say(f"The report is in {Path(arguments.out) / 'report.html'}, all numbers beside it.")
     return 3 if result.failures else 0
-
-
-def _base(arguments: argparse.Namespace) -> tuple[dict[str, Any], Any]:
-    """The plain data of the base: a file or what suits the data, then files and settings of the command line.
-
-    With the suggestion, where it is what suits the data.
-    """
-    from foveate.cli.setup import suggested
-    from foveate.config import assign, read_toml
-
-    files, first, suggestion = files_given(arguments, arguments.task), TASKS[arguments.task].first, None
-    if arguments.config is not None and arguments.size:
-        raise UsageError("--size chooses sizes where no TOML file does. Leave one of them out.")
-    if arguments.config is not None:
-        mapping: dict[str, Any] = read_toml(arguments.config)
-    elif first in files:
-        suggestion = suggested(arguments.task, files, arguments)
-        mapping = dict(suggestion.settings)
-    else:
-        raise UsageError(f"There is nothing to train on. Give {option(first)} FILE, or a TOML file.")
-    data = mapping.get("data", {})
-    if files and isinstance(data, dict):
-        mapping = {**mapping, "data": {**data, **files}}
-    return dict(assign(mapping, arguments.set)), suggestion
 
 
 def _asked(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -60,6 +60,16 @@ USES = {
     "head": "RUN and --gold",
     "when": "RUN and --gold",
 }
+PARTNERS = {
+    "text": ("run", "--text is for a language model to be scored on: give RUN too."),
+    "gold": (
+        "source",
+        "--gold with a run needs --source FILE (and --target FILE), the sentences that were linked.",
+    ),
+    "links": ("gold", "--links needs --gold FILE, the alignments to compare with."),
+    "output": ("target", "--output needs --target FILE, the reference lines."),
+}
+"""The option that each of these needs, and what is said where it is missing."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -112,60 +122,16 @@ def modes() -> dict[str, tuple[str, ...]]:
 def run(arguments: argparse.Namespace) -> int:
     import json
 
-    from foveate.storage.run import model_type_of
-    from foveate.storage.shipped import is_shipped, run_folder
-
-    if arguments.report and not (arguments.run and (arguments.source or arguments.data or arguments.text)):
-        raise UsageError("--report is about a model: give RUN and --source FILE (or --data, or --text FILE) too.")
-    folder = run_folder(arguments.run) if arguments.report else None
-    if folder is not None and (is_shipped(folder) or model_type_of(folder) is not None):
-        raise UsageError(f"--report describes a training run, and {arguments.run} comes without one. Leave it out.")
-    if arguments.context is not None and not arguments.text:
-        raise UsageError("--context is how much of a text is read again before each block: give --text FILE too.")
-    if arguments.report:
-        require_ending("--report", arguments.report, "HTML")
     mode = _mode(arguments)
-    if mode is not None:
-        require_used(arguments, USES, modes()[mode], f"where --{mode} is scored")
-    if mode == "text" and not arguments.run:
-        raise UsageError("--text is for a language model to be scored on: give RUN too.")
-    if mode == "gold":
-        _require_sense_of_gold(arguments)
-    scores: Sequence[Score] | Mapping[str, float] | None
-    if mode == "links":
-        if not arguments.gold:
-            raise UsageError("--links needs --gold FILE, the alignments to compare with.")
-        scores = _links(arguments.links, arguments.gold)
-    elif mode == "output":
-        if not arguments.target:
-            raise UsageError("--output needs --target FILE, the reference lines.")
-        scores = _file(arguments)
-    elif mode is not None:
-        scores = _by_task(arguments, "source" if mode == "gold" else mode)
-    else:
-        raise UsageError(
-            "Give RUN with --source (and --target, or --gold) or --data, or --output with --target, or --links with "
-            "--gold."
-        )
+    _require_sense(arguments, mode)
+    scores = _scored(arguments, mode)
     if isinstance(scores, Mapping):
-        shown: dict[str, object] = dict(scores)
         lines = [f"{name} = {value:.4g}" for name, value in scores.items()]
-    else:
-        shown = {score.name: {"value": score.value, "signature": score.signature} for score in scores or ()}
-        lines = list(map(str, scores or ()))
-    if scores is not None:
-        print(json.dumps(shown) if arguments.json else "\n".join(lines))
+        print(json.dumps(dict(scores)) if arguments.json else "\n".join(lines))
+    elif scores is not None:
+        table = {score.name: {"value": score.value, "signature": score.signature} for score in scores}
+        print(json.dumps(table) if arguments.json else "\n".join(map(str, scores)))
     return 0
-
-
-def _require_sense_of_gold(arguments: argparse.Namespace) -> None:
-    if not arguments.source:
-        raise UsageError("--gold with a run needs --source FILE (and --target FILE), the sentences that were linked.")
-    for name in ("report", "metrics"):
-        if getattr(arguments, name):
-            raise UsageError(f"--{name} is for translations, and --gold scores the attention. Leave one of them out.")
-    if arguments.per_head and not arguments.save:
-        require_used(arguments, dict.fromkeys(("layer", "head", "when"), "--gold alone"), (), "beside --per-head")
 
 
 def _mode(arguments: argparse.Namespace) -> str | None:
@@ -176,13 +142,50 @@ def _mode(arguments: argparse.Namespace) -> str | None:
     return None
 
 
-def _by_task(arguments: argparse.Namespace, name: str) -> "Sequence[Score] | Mapping[str, float] | None":
-    """Scores of a run by its own task, on the file of an option that the task reads."""
+def _require_sense(arguments: argparse.Namespace, mode: str | None) -> None:
+    """Raises UsageError for options that would change nothing, and for those that lack another one."""
+    from foveate.storage.run import model_type_of
+    from foveate.storage.shipped import is_shipped, run_folder
+
+    if arguments.report:
+        if not (arguments.run and (arguments.source or arguments.data or arguments.text)):
+            raise UsageError("--report is about a model: give RUN and --source FILE (or --data, or --text FILE) too.")
+        folder = run_folder(arguments.run)
+        if is_shipped(folder) or model_type_of(folder) is not None:
+            raise UsageError(f"--report describes a training run, and {arguments.run} comes without one. Leave it out.")
+    if arguments.context is not None and not arguments.text:
+        raise UsageError("--context is how much of a text is read again before each block: give --text FILE too.")
+    if arguments.report:
+        require_ending("--report", arguments.report, "HTML")
+    if mode is None:
+        raise UsageError(
+            "Give RUN with --source (and --target, or --gold) or --data, or --output with --target, or --links with "
+            "--gold."
+        )
+    require_used(arguments, USES, modes()[mode], f"where --{mode} is scored")
+    if mode in PARTNERS and not getattr(arguments, PARTNERS[mode][0]):
+        raise UsageError(PARTNERS[mode][1])
+    if mode == "gold":
+        for name in ("report", "metrics"):
+            if getattr(arguments, name):
+                raise UsageError(
+                    f"--{name} is for translations, and --gold scores the attention. Leave one of them out."
+                )
+        if arguments.per_head and not arguments.save:
+            require_used(arguments, dict.fromkeys(("layer", "head", "when"), "--gold alone"), (), "beside --per-head")
+
+
+def _scored(arguments: argparse.Namespace, mode: str | None) -> "Sequence[Score] | Mapping[str, float] | None":
+    """Scores of files alone, or of a run by its own task on the file of an option that the task reads."""
+    if mode == "links":
+        return _links(arguments.links, arguments.gold)
+    if mode == "output":
+        return _file(arguments)
     from foveate.cli.setup import prepare_machine
     from foveate.storage.run import read_run
     from foveate.storage.shipped import run_folder
 
-    task = task_of(read_run(run_folder(arguments.run)))
+    task, name = task_of(read_run(run_folder(arguments.run))), "source" if mode == "gold" else str(mode)
     if name != task.first:
         raise UsageError(
             f"{arguments.run} is a run of the task {task.name}, which is not scored with {option(name)}. "

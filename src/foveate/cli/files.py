@@ -71,8 +71,3 @@ def files_given(arguments: argparse.Namespace, task: str) -> dict[str, Any]:
             raise UsageError("--columns is for one tab-separated file. Leave it out, or --target.")
         files["columns"] = list(arguments.columns)
     return files
-
-
-def partner(task: str) -> str:
-    """A second file that goes beside the first one of a task, for messages."""
-    return " (and --target FILE)" if "target" in TASKS[task].files else ""

@@ -97,9 +97,8 @@ def _configuration(arguments: argparse.Namespace) -> tuple[str, Any, Any]:
         raise UsageError(
             "--size chooses sizes for files of data, where no TOML file does. Give the data, or leave it out."
         )
-    if path or not paths:
-        return name, resolve({}, path, paths, arguments.set, kind=task.side.run_config), None
-    if task.first not in paths:
+    if paths and not path and task.first not in paths:
         raise UsageError(f"There is nothing to plan for. Give {option(task.first)} FILE.")
-    suggestion = suggested(name, paths, arguments)
-    return name, resolve(suggestion.settings, None, paths, arguments.set, kind=task.side.run_config), suggestion
+    suggestion = suggested(name, path, paths, arguments) if paths else None
+    base = suggestion.settings if suggestion else {}
+    return name, resolve(base, path, paths, arguments.set, kind=task.side.run_config), suggestion

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import torch
 
 from foveate import machine
+from foveate.cli.files import option
 from foveate.config import assign, build, read_toml, to_dict
 from foveate.errors import UsageError
 from foveate.suggestion import counted, did_you_mean
@@ -21,6 +22,14 @@ DATA = ("data.", "reader", "second_column", "initialise_from")
 """Settings that say where the data are, how they are read, and what a run begins with."""
 
 
+def plain(base: Mapping[str, Any], files: Mapping[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
+    """A configuration as plain data: `base`, then the files of data, then the assignments, which win."""
+    data = base.get("data", {})
+    if files and isinstance(data, Mapping):
+        base = {**base, "data": {**data, **files}}
+    return dict(assign(base, assignments))
+
+
 def resolve(
     base: Mapping[str, Any],
     toml: str | None,
@@ -29,40 +38,40 @@ def resolve(
     *,
     kind: type[Run],
 ) -> Run:
-    """A TOML file if there is one, otherwise `base`; then the files, then the assignments, which win.
+    """The configuration of a run: a TOML file if there is one, otherwise `base`, then as in `plain`.
 
-    What task a file is for, it may say in `task`: see `task_of`.
+    A file may name in `task` what it is for: see `task_of`.
     """
     mapping: Mapping[str, Any] = base if toml is None else read_toml(toml)
     mapping = {name: value for name, value in mapping.items() if name != "task"}
-    data = mapping.get("data", {})
-    if files and isinstance(data, Mapping):
-        mapping = {**mapping, "data": {**data, **files}}
-    return build(kind, assign(mapping, assignments), imports=True)
+    return build(kind, plain(mapping, files, assignments), imports=True)
 
 
-def data_config(files: Mapping[str, Any], assignments: Sequence[str], kind: type[Run]) -> Run:
-    """Where the data are and how they are read, before anything else is chosen for them."""
-    about = [one for one in assignments if one.partition("=")[0].strip().startswith(DATA)]
-    return resolve({}, None, files, about, kind=kind)
+def suggested(
+    task: str, toml: str | None, files: Mapping[str, Any], arguments: argparse.Namespace
+) -> Suggestion | None:
+    """Settings that suit the data, by the size and the threads that are asked for; None where a TOML file has them.
 
-
-def suggested(task: str, files: Mapping[str, Any], arguments: argparse.Namespace) -> Suggestion:
-    """Settings that suit the data, by the size and the threads that are asked for."""
-    side = TASKS[task].side
-    about = data_config(files, arguments.set, side.run_config)
-    require_own_size(arguments.size, about)
-    return side.suggest(about, Allowance.here(arguments.size, arguments.threads))
-
-
-def require_own_size(size: str | None, config: Any) -> None:
-    """Raises UsageError for a size of a model that has one already: that of the weights it begins with."""
-    begun = getattr(config, "initialise_from", None)
-    if size and begun is not None:
+    Raises UsageError where there are no data, and for a size of a model whose weights come from `initialise_from`.
+    """
+    size = arguments.size
+    if toml is not None:
+        if size:
+            raise UsageError("--size chooses sizes where no TOML file does. Leave one of them out.")
+        return None
+    entry = TASKS[task]
+    if entry.first not in files:
+        partner = " (and --target FILE)" if "target" in entry.files else ""
+        raise UsageError(f"There is nothing to train on. Give {option(entry.first)} FILE{partner}, or a TOML file.")
+    assignments = [one for one in arguments.set if one.partition("=")[0].strip().startswith(DATA)]
+    config = resolve({}, None, files, assignments, kind=entry.side.run_config)
+    initial = getattr(config, "initialise_from", None)
+    if size and initial is not None:
         raise UsageError(
-            f"--size {size} chooses a model, and initialise_from = {begun} brings its own. Leave one of them out; "
+            f"--size {size} chooses a model, and initialise_from = {initial} brings its own. Leave one of them out; "
             "--set train.steps=N says how long to train."
         )
+    return entry.side.suggest(config, Allowance.here(size, arguments.threads))
 
 
 def choices(suggestion: Suggestion, config: Any, *, varied: Iterable[str] = (), budget: str = "") -> Iterator[str]:

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from foveate.cli.files import examples, file_arguments, files_given, option, partner
+from foveate.cli.files import examples, file_arguments, files_given, option
 from foveate.errors import UsageError
 from foveate.tasks import TASKS
 from foveate.tasks.option import columns_argument, machine_arguments, size_argument
@@ -47,16 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
     name = arguments.task
     task_of(arguments.config, name)
     task, files = TASKS[name], files_given(arguments, name)
-    base, suggestion, others = {}, None, None
-    if arguments.config is not None and arguments.size:
-        raise UsageError("--size chooses sizes where no TOML file does. Leave one of them out.")
-    if arguments.config is None:
-        if task.first not in files:
-            raise UsageError(
-                f"There is nothing to train on. Give {option(task.first)} FILE{partner(name)}, or a TOML file."
-            )
-        suggestion = suggested(name, files, arguments)
-        base = suggestion.settings
+    suggestion = suggested(name, arguments.config, files, arguments)
+    base = suggestion.settings if suggestion else {}
     config = resolve(base, arguments.config, files, arguments.set, kind=task.side.run_config)
     if not getattr(config.data, task.first):
         raise UsageError(
@@ -73,6 +65,5 @@ def run(arguments: argparse.Namespace) -> int:
     require_measured(prepared, config.train)
     # Last: data that cannot be used leave nothing to resume.
     create_run(folder, name, to_dict(config), prepared.digests)
-    if suggestion is not None:
-        others = other_sizes(name, suggestion, config, files, arguments.set)
+    others = other_sizes(name, suggestion, config, files, arguments.set) if suggestion else None
     return train(name, prepared, config, folder, quiet=arguments.quiet, others=others)

@@ -18,22 +18,22 @@ from foveate.data.tokeniser import HuggingFaceTokeniser
 from foveate.errors import DataError, UsageError
 from foveate.inspect import Trace, Track
 from foveate.inspect.looking import Looking
-from foveate.inspect.trace import Pedigree
 from foveate.inspect.value import observed
 from foveate.models import BERT
 from foveate.models.bert_hugging_face import read_bert
 from foveate.models.bert_kin import BERTS
 from foveate.nn.packing import Packing
 from foveate.storage.manifest import read_file, read_json
-from foveate.tasks.run_model import require_kind
+from foveate.tasks.run_model import require_kind, traced
 
 Mode = Literal["mean", "cls", "max"]
 MODES: dict[str, Mode] = {
-    "pooling_mode_mean_tokens": "mean",
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
 }
-"""How a folder names what becomes one vector of all: the mean, the first, or the largest of each feature."""
+"""How a folder names what becomes one vector of all: the first, the largest of each feature, or the mean. Several stand
+one after the other in this order, as in sentence-transformers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,8 +129,7 @@ class Embedder(Looking):
         observation = observed(self.model, lambda: self.model.encode(Batch.of([tokens]))[0])
         offsets = tuple((float(a), float(b)) for a, b in self.tokeniser.spans(text, framed=True))
         track = replace(Track.of_pieces(self.tokeniser.pieces(tokens), text=text), offsets=offsets)
-        dtype = str(self.model.embedding.weight.dtype).removeprefix("torch.")
-        return Trace.of(observation, {"source": track}, pedigree=Pedigree(model=type(self.model).__name__, dtype=dtype))
+        return traced(self.model, observation, track)
 
     def _tokens(self, text: str, number: int, shorten: bool) -> list[int]:
         tokens = self.tokeniser.framed(text)
@@ -182,9 +181,4 @@ def _modes(pooling: dict[str, Any], folder: Path) -> tuple[Mode, ...]:
         raise DataError(f"{folder} uses the pooling {', '.join(unknown)}, which foveate does not support.")
     if not names:
         raise UsageError(f"{folder} does not specify a pooling method. Give an EmbeddingConfig.")
-    # In the order in which sentence-transformers puts them one after the other.
-    return tuple(
-        MODES[name]
-        for name in ("pooling_mode_cls_token", "pooling_mode_max_tokens", "pooling_mode_mean_tokens")
-        if name in names
-    )
+    return tuple(mode for name, mode in MODES.items() if name in names)

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Literal, overload
 
 import numpy as np
 import torch
+from jaxtyping import Int
 
 from foveate.data.batch import Batch
 from foveate.data.text import require_texts
@@ -180,8 +181,7 @@ class Generator(Looking):
                 f"A context of {context} tokens leaves nothing to predict: blocks have {self.data.block_length}. "
                 "Give less; half a block is usual."
             )
-        tokens = tokens_of(text, self.tokeniser)
-        return score(self.model, tokens, self.data, num_bytes=text_bytes(text), context=context)
+        return score(self.model, self._stream(text), self.data, num_bytes=text_bytes(text), context=context)
 
     @torch.inference_mode()
     def trace(self, text: str) -> Trace:
@@ -218,6 +218,9 @@ class Generator(Looking):
             )
         return read
 
+    def _stream(self, lines: list[str]) -> Int[np.ndarray, " tokens"]:
+        return tokens_of(lines, self.tokeniser)
+
     def ids(self, prompt: str) -> list[int]:
         """The tokens of a prompt, after a line's end."""
         read = [EOS]
@@ -228,9 +231,11 @@ class Generator(Looking):
 
     def _text(self, read: list[int], hypothesis: Hypothesis, lines: int | None) -> str:
         """What follows the prompt. It is decoded with it: a piece at the beginning of a line may lose its space."""
-        before = text_of(self.tokeniser, read[1:])
-        text = text_of(self.tokeniser, [*read[1:], *hypothesis.tokens]).removeprefix(before)
+        text = self._decoded([*read, *hypothesis.tokens]).removeprefix(self._decoded(read))
         return text if lines is None else "\n".join(text.split("\n")[:lines])
+
+    def _decoded(self, tokens: list[int]) -> str:
+        return text_of(self.tokeniser, tokens[1:])
 
 
 class GuestGenerator(Generator):
@@ -243,33 +248,29 @@ class GuestGenerator(Generator):
 
     @classmethod
     def read(cls, folder: Path | str, *, precision: Literal["float32", "bfloat16"] = "float32") -> "GuestGenerator":
-        """Raises DataError when the folder is damaged, UsageError when it holds another kind of model."""
+        """A text is scored in blocks of as many tokens as the model has positions.
+
+        Raises DataError when the folder is damaged, UsageError when it holds another kind of model.
+        """
         read = {"gpt2": read_gpt2, "llama": read_llama}
         kind = require_kind(folder, *read)
         model = read[kind](folder)
         tokeniser = HuggingFaceTokeniser.read(folder).of_model(model.embedding.num_embeddings)
-        return cls(model.to(torch.bfloat16) if precision == "bfloat16" else model, tokeniser, SampleConfig())._of(
-            folder
-        )
+        data = TextConfig()
+        if model.max_length is not None:
+            block = model.max_length
+            data = replace(data, block_length=block, max_tokens=max(block, data.max_tokens))
+        model = model.to(torch.bfloat16) if precision == "bfloat16" else model
+        return cls(model, tokeniser, SampleConfig(), data)._of(folder)
 
     def _ending(self, config: DecodeConfig, limit: int, lines: int | None) -> tuple[DecodeConfig, int]:
         return replace(config, min_length=min(config.min_length, limit - 1), max_length=limit), self._end
 
-    def evaluate(self, lines: Iterable[str], *, context: int = 0) -> dict[str, float]:
-        """As `Generator.evaluate`, in blocks of as many tokens as the model has positions. Lines are joined again: a
-        line's end is a token like any other here.
-        """
-        text = "".join(f"{line}\n" for line in lines)
-        if not text:
+    def _stream(self, lines: list[str]) -> Int[np.ndarray, " tokens"]:
+        """Lines are joined again: a line's end is a token like any other here."""
+        if not lines:
             raise DataError("The text has no lines: there is nothing to score.")
-        block = self.data.block_length if self.model.max_length is None else self.model.max_length
-        if context >= block:
-            raise UsageError(
-                f"A context of {context} tokens leaves nothing to predict: blocks have {block}. Give less."
-            )
-        tokens = np.array([*self.ids(""), *self.tokeniser.encode(text)])
-        data = replace(self.data, block_length=block, max_tokens=max(block, self.data.max_tokens))
-        return score(self.model, tokens, data, num_bytes=len(text.encode()), context=context)
+        return np.array([*self.ids(""), *self.tokeniser.encode("".join(f"{line}\n" for line in lines))])
 
     @property
     def _end(self) -> int:
@@ -285,7 +286,5 @@ class GuestGenerator(Generator):
         labels = self.tokeniser.labels(text)
         return [*self.tokeniser.pieces(read[: len(read) - len(labels)]), *labels]
 
-    def _text(self, read: list[int], hypothesis: Any, lines: int | None) -> str:
-        before = self.tokeniser.decode(read)
-        text = self.tokeniser.decode([*read, *hypothesis.tokens]).removeprefix(before)
-        return text if lines is None else "\n".join(text.split("\n")[:lines])
+    def _decoded(self, tokens: list[int]) -> str:
+        return self.tokeniser.decode(tokens)

@@ -90,24 +90,33 @@ class Filler(Looking):
         Raises UsageError for a text without gaps, DataError for one that is too long.
         """
         require_texts(text)
-        return (
-            self._filled(text, best, gap) if isinstance(text, str) else [self._filled(one, best, gap) for one in text]
-        )
+        if isinstance(text, str):
+            return self._filled(text, best, gap)
+        return [self._filled(one, best, gap) for one in text]
 
     def _filled(self, text: str, best: int, gap: str) -> Filling:
         self.require_gaps(text, gap)
         tokens, places = self.ids_and_gaps(text, gap)
-        logits = self.model.logits(self.hidden(tokens)[torch.tensor(places)])[:, : self.tokeniser.vocab_size]
-        logits[:, : len(SPECIALS)] = -torch.inf
-        best_tokens = logits.softmax(-1).topk(min(best, logits.shape[1] - len(SPECIALS)))
+        shares, excluded = self._shares(self.model.logits(self.hidden(tokens)[torch.tensor(places)]))
+        best_tokens = shares.topk(min(best, shares.shape[1] - excluded))
         pieces = [self.tokeniser.pieces(row) for row in best_tokens.indices.tolist()]
-        for place, row in zip(places, best_tokens.indices.tolist(), strict=True):
-            tokens[place] = row[0]
         choices = tuple(
             tuple(zip(*pair, strict=True)) for pair in zip(pieces, best_tokens.values.tolist(), strict=True)
         )
+        for place, row in zip(places, best_tokens.indices.tolist(), strict=True):
+            tokens[place] = row[0]
+        return Filling(self._written(text, gap, tokens, [row[0] for row in pieces]), choices)
+
+    def _shares(self, logits: Float[Tensor, "gaps vocab"]) -> tuple[Float[Tensor, "gaps known"], int]:
+        """Probabilities of the tokens that may fill gaps, and how many of the columns stand for other tokens."""
+        logits = logits[:, : self.tokeniser.vocab_size]
+        logits[:, : len(SPECIALS)] = -torch.inf
+        return logits.softmax(-1), len(SPECIALS)
+
+    def _written(self, text: str, gap: str, tokens: list[int], pieces: list[str]) -> str:
+        """The text with its gaps filled by these tokens, or pieces."""
         filled = text_of(self.tokeniser, tokens[len(self.frame.begin) : -1])
-        return Filling(filled if self.config.segments is None else filled.replace("\n", TAB), choices)
+        return filled if self.config.segments is None else filled.replace("\n", TAB)
 
     @torch.inference_mode()
     def trace(self, text: str, *, gap: str = GAP) -> Trace:
@@ -248,18 +257,17 @@ class GuestFiller(Filler):
                 f"This folder holds a {self.without_head}, which has no head that fills gaps. Look at its attention "
                 "with `foveate look`, or take the folder of a model for masked language modelling."
             )
-        self.require_gaps(text, gap)
-        tokens, places = self.ids_and_gaps(text, gap)
-        shares = self.model.logits(self.hidden(tokens)[torch.tensor(places)]).softmax(-1)
-        shares[:, sorted(number for number in self.tokeniser.special if number < shares.shape[1])] = 0.0
-        best_tokens = shares.topk(min(best, shares.shape[1]))
-        pieces = [self.tokeniser.pieces(row) for row in best_tokens.indices.tolist()]
-        choices = tuple(
-            tuple(zip(*pair, strict=True)) for pair in zip(pieces, best_tokens.values.tolist(), strict=True)
-        )
+        return super()._filled(text, best, gap)
+
+    def _shares(self, logits: Float[Tensor, "gaps vocab"]) -> tuple[Float[Tensor, "gaps known"], int]:
+        shares = logits.softmax(-1)
+        special = sorted(number for number in self.tokeniser.special if number < shares.shape[1])
+        shares[:, special] = 0.0
+        return shares, len(special)
+
+    def _written(self, text: str, gap: str, tokens: list[int], pieces: list[str]) -> str:
         first, *parts = self.parts(text, gap)
-        filled = first + "".join(row[0].removeprefix("##") + part for row, part in zip(pieces, parts, strict=True))
-        return Filling(filled, choices)
+        return first + "".join(piece.removeprefix("##") + part for piece, part in zip(pieces, parts, strict=True))
 
     def evaluate(self, lines: Iterable[str]) -> dict[str, float]:
         raise UsageError(UNSCORED)
