@@ -202,7 +202,7 @@ def divides_by_sum(normaliser: Normaliser, score: KernelScore) -> bool:
 class RunningSum:
     """S_i = S_{i−1} + φ(k_i) [v_i; 1]ᵀ,  context_i = φ(q_i) S_i, over its last entry
 
-    What a decoder keeps in place of keys and values: a token costs as much after a million others as after one. The
+    A decoder keeps this sum in place of keys and values: a token costs as much after a million others as after one. The
     paper's s and z are one here. A sum is a value: adding to it makes another.
 
     >>> from foveate.attention import causal
@@ -216,7 +216,7 @@ class RunningSum:
     True
 
     Differs from the paper: features that are exponentials (Performer's) are divided by exp(shift), each by its largest
-    so far, and what was summed before is rescaled as that grows, so that nothing overflows or is rounded away.
+    so far, and the earlier sum is rescaled as that grows, so that nothing overflows or is rounded away.
 
     Reference: Katharopoulos et al. 2020, section 3.4, equations 16 to 20.
     """

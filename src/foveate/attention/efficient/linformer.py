@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from foveate.attention import check
@@ -129,7 +129,7 @@ class LinformerAttention(nn.Module):
         if self.share == "none":
             check.require_heads(query, len(self.key_mixing))
         check.require_equal_width("Linformer", query, key)
-        visible = demand_of(self.visibility).keys(at).expand(-1, -1, 1, key.shape[2])
+        visible = demand_of(self.visibility).keys(at)
         last = int(torch.where(visible, at.key, 0).max()) if at.key.numel() else 0
         if last >= self.max_length:
             raise ValueError(
@@ -151,18 +151,16 @@ class LinformerAttention(nn.Module):
 def _mix(
     mixing: Float[Tensor, "#heads projected max_length"],
     x: Float[Tensor, "batch heads key dim"],
-    place: Tensor,
+    place: Int[Tensor, "#batch #heads key"],
 ) -> Float[Tensor, "batch heads projected dim"]:
     """E X, with the columns of E that belong to the places of X."""
     # In float32 at least: examples share columns, and their gradients are added up.
     mixing = mixing.to(torch.promote_types(mixing.dtype, torch.float32))
     if place.shape[:2] == (1, 1):
         return mixing[:, :, place[0, 0]].to(x.dtype) @ x
-    if len(mixing) == 1:
-        return mixing[0][:, place].permute(1, 2, 0, 3).to(x.dtype) @ x
-    columns = mixing[:, None].expand(-1, len(place), -1, -1)
-    index = place.expand(-1, len(mixing), -1).transpose(0, 1)[:, :, None].expand(-1, -1, mixing.shape[1], -1)
-    return columns.gather(-1, index).transpose(0, 1).to(x.dtype) @ x
+    heads = max(len(mixing), place.shape[1])
+    index = place[:, :, None].expand(-1, heads, mixing.shape[1], -1)
+    return mixing.expand(len(place), heads, -1, -1).gather(-1, index).to(x.dtype) @ x
 
 
 @dataclass(frozen=True, kw_only=True)

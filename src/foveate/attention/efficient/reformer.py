@@ -237,7 +237,7 @@ class HashedPath:
         heads, demand = query.shape[1], demand_of(formula.visibility)
         assert at.query_bucket is not None
         assert at.key_bucket is not None
-        visible_keys = demand.keys(at).expand(-1, -1, 1, key.shape[2])
+        visible_keys = demand.keys(at)
         keys, values = (torch.where(visible_keys.mT, share_heads(part, heads), 0.0) for part in (key, value))
         if dropout or not finite(keys, values):
             return materialise(formula, query, key, value, at=at, dropout=dropout).context

@@ -81,7 +81,7 @@ def blocks_of(
     size: int,
     heads: int,
 ) -> Blocks:
-    visible = demand.keys(at).expand(-1, -1, 1, key.shape[2])
+    visible = demand.keys(at)
     key, value = (torch.where(visible.mT, share_heads(part, heads), 0.0) for part in (key, value))
     place = torch.where(visible, at.key, -1)
     length = max(int(part.max()) + 1 for part in (at.query, at.key, torch.zeros(1)) if part.numel())

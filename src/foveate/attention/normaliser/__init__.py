@@ -1,4 +1,4 @@
-"""From scores to weights: softmax, and what may stand in its place."""
+"""From scores to weights: softmax, and functions that replace it."""
 
 from foveate.attention.normaliser.hard import Choice, Hard, HardConfig
 from foveate.attention.normaliser.normaliser import (

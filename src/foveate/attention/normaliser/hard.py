@@ -160,7 +160,7 @@ class HardConfig:
     expectation: float = 0.0
     """How often "sample" uses the distribution in place of a draw; the paper's value is 0.5."""
     reward_weight: float = 1.0
-    """λ_r: how much "sample" learns from what its draws earned, in recurrent decoders."""
+    """λ_r: how much "sample" learns from the rewards of its draws, in recurrent decoders."""
     entropy_weight: float = 0.0
     """λ_e: how much "sample" is kept from deciding early."""
 
