@@ -9,11 +9,11 @@ from torch import Tensor
 
 from foveate.attention.attention import Attention
 from foveate.attention.check import require_equal_width
-from foveate.attention.mechanism import Context, Key, KeyFeatures, Query, Value, demand_of
+from foveate.attention.mechanism import demand_of
 from foveate.attention.normaliser import Normaliser, Proportional, softmax_temperature
 from foveate.attention.paths.hidden import finite
 from foveate.attention.paths.materialised import MaterialisedPath, materialise
-from foveate.attention.paths.path import Cost, Formula, share_heads
+from foveate.attention.paths.path import Cost, Formula, Inputs, ShippedPath, share_heads
 from foveate.attention.position import Positions
 from foveate.attention.score import FactoredScore
 from foveate.attention.visibility import Visibility
@@ -34,7 +34,7 @@ class KernelScore(FactoredScore, Protocol):
     def num_features(self, head_dim: int) -> int: ...
 
 
-class KernelPath:
+class KernelPath(ShippedPath):
     """context_i = φ(q_i) Σ_j φ(k_j) v_jᵀ / φ(q_i) Σ_j φ(k_j):  O(n · features · value_head_dim), nothing of size n².
 
     `causal()` turns the sums over j into running sums, chunk by chunk. The materialised form computes with dropout,
@@ -73,17 +73,8 @@ class KernelPath:
         size = max(query.element_size(), 4)
         return Cost(flops, size * batch * heads * features * (queries + keys + states * (dim + 1.0)))
 
-    def run(
-        self,
-        formula: Formula,
-        query: Query,
-        key: Key,
-        value: Value,
-        *,
-        at: Positions,
-        key_features: KeyFeatures | None = None,
-        dropout: float = 0.0,
-    ) -> Context:
+    def context(self, inputs: Inputs) -> Tensor:
+        formula, query, key, value, at, key_features, dropout = inputs
         score, heads = formula.score, query.shape[1]
         assert isinstance(score, KernelScore)
         demand = demand_of(formula.visibility)
@@ -96,7 +87,7 @@ class KernelPath:
         features = score.key_features(torch.where(visible.mT, key, 0.0)) if key_features is None else key_features
         features = torch.where(visible.mT, features, 0.0)
         if dropout or not finite(features, values):
-            return materialise(formula, query, key, value, at=at, key_features=key_features, dropout=dropout).context
+            return materialise(*inputs).context
         precise = torch.promote_types(query.dtype, torch.float32)
         phi_q, phi_k = score.query_features(query).to(precise), share_heads(features.to(precise), heads)
         if score.logarithmic:
@@ -105,7 +96,7 @@ class KernelPath:
         weighed = with_one(share_heads(values, heads).to(precise))
         sums = running_sums(phi_q, phi_k, weighed) if running else phi_q @ (phi_k.mT @ weighed)
         if running and score.logarithmic and _washed_out(sums, visible):
-            return materialise(formula, query, key, value, at=at, key_features=key_features).context
+            return materialise(*inputs).context
         return divided(sums, formula.normaliser).to(value.dtype)
 
 

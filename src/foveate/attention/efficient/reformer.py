@@ -11,11 +11,11 @@ from torch.nn.functional import normalize, pad
 
 from foveate.attention.attention import Attention
 from foveate.attention.check import require_equal_width, require_one_width, require_self, require_whole, require_width
-from foveate.attention.mechanism import Context, Key, KeyFeatures, Query, Site, SiteConfig, Value, demand_of
+from foveate.attention.mechanism import Site, SiteConfig, demand_of
 from foveate.attention.normaliser import softmax_temperature
 from foveate.attention.paths.hidden import finite
 from foveate.attention.paths.materialised import MaterialisedPath, materialise
-from foveate.attention.paths.path import Cost, Formula, share_heads
+from foveate.attention.paths.path import Cost, Formula, Inputs, ShippedPath, share_heads
 from foveate.attention.position import Positions
 from foveate.attention.visibility import Visibility, everything
 
@@ -191,7 +191,7 @@ class SharedDot:
         return torch.where(at.query == at.key, scores - SELF, scores)
 
 
-class HashedPath:
+class HashedPath(ShippedPath):
     """softmax over the pairs that share a bucket and stand near in it: O(n · chunk · rounds) time and memory.
 
     In the order of (bucket, position), the keys that a query sees are less than two chunks before it and less than one
@@ -223,24 +223,15 @@ class HashedPath:
         pairs = float(query.shape[0] * query.shape[1] * query.shape[2] * _seen_by_each(formula, key, at))
         return Cost(4.0 * pairs * key.shape[3], 4.0 * pairs * max(query.element_size(), 4))
 
-    def run(
-        self,
-        formula: Formula,
-        query: Query,
-        key: Key,
-        value: Value,
-        *,
-        at: Positions,
-        key_features: KeyFeatures | None = None,
-        dropout: float = 0.0,
-    ) -> Context:
+    def context(self, inputs: Inputs) -> Tensor:
+        formula, query, key, value, at, _, dropout = inputs
         heads, demand = query.shape[1], demand_of(formula.visibility)
         assert at.query_bucket is not None
         assert at.key_bucket is not None
         visible_keys = demand.keys(at)
         keys, values = (torch.where(visible_keys.mT, share_heads(part, heads), 0.0) for part in (key, value))
         if dropout or not finite(keys, values):
-            return materialise(formula, query, key, value, at=at, dropout=dropout).context
+            return materialise(*inputs).context
         bucket = torch.where(at.key_bucket < 0, torch.iinfo(torch.long).max, at.key_bucket)
         order = bucket.sort(dim=-1, stable=True).indices
         chunks = _Chunks(order, min(_chunk(formula), key.shape[2]), _width(formula))
@@ -254,12 +245,11 @@ class HashedPath:
         scores = torch.where(here == there, scores - SELF, scores)
         if len(theirs[0, 0]) > 1:
             scores = scores - chunks.times(mine, theirs).clamp(min=1).to(scores.dtype).log()
-        sums = torch.where(visible, scores, -torch.inf).detach().amax(-1, keepdim=True)
-        top = torch.where(sums.isfinite(), sums, 0.0)
-        weights = torch.where(visible, (torch.where(visible, scores, top) - top).exp(), 0.0)
-        total = weights.sum(-1, keepdim=True)
-        context = chunks.back(weights @ chunks.windows(values))
-        return _merged(context, chunks.back(total), chunks.back(sums)).to(value.dtype)
+        top = torch.where(visible, scores, -torch.inf).detach().amax(-1, keepdim=True)
+        shift = torch.where(top.isfinite(), top, 0.0)
+        weights = torch.where(visible, (torch.where(visible, scores, shift) - shift).exp(), 0.0)
+        parts = (weights @ chunks.windows(values), weights.sum(-1, keepdim=True), top)
+        return _merged(*map(chunks.back, parts)).to(value.dtype)
 
 
 @dataclass(frozen=True, eq=False)
