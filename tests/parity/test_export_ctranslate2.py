@@ -178,7 +178,7 @@ def test_ways_to_decode_that_it_would_score_otherwise_are_refused() -> None:
     assert not refuses(BeamConfig())
     assert "samples" in refuses(SampleConfig())[0]
     assert "min_length" in refuses(GreedyConfig(min_length=2))[0]
-    assert "length penalty" in refuses(BeamConfig(length_penalty=Wu()))[0]
+    assert "length penalties" in refuses(BeamConfig(length_penalty=Wu()))[0]
 
 
 def test_names_of_a_vocabulary_are_all_different() -> None:

@@ -344,7 +344,7 @@ def test_a_table_that_all_layers_use_is_stored_once(tmp_path: Path) -> None:
         ),
         (
             GPTConfig(block=replace(BLOCK, decoder_attention=LinearConfig()), num_layers=1).build(VOCAB),
-            "layer 0: LinearAttention is a formula of its own",
+            "layer 0: LinearAttention has its own formula",
         ),
         (
             ClassifierConfig(pooling=AttentionPoolingConfig(attention=AttentionConfig(bias=AlibiConfig()))).build(

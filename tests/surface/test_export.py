@@ -54,14 +54,14 @@ def test_an_engine_that_cannot_express_the_model_says_why_and_what_to_do(foveate
     assert (said.code, said.out) == (2, "")
     assert said.err == (
         "foveate translate: CTranslate2 cannot express this model: the model is a Bahdanau, not a Transformer. "
-        "Export it with `--to onnx`, or use the own engine, which runs every model.\n"
+        "Export it with `--to onnx`, or use foveate's own engine, which runs every model.\n"
     )
 
 
 def test_a_way_to_decode_that_an_engine_lacks_is_refused(foveate: Any, transformer: Path) -> None:
     said = translated(foveate, transformer, "--engine", "ctranslate2", "--set", "kind=sample")
     assert said.code == 2
-    assert "samples from another generator" in said.err
+    assert "samples with another random generator" in said.err
     assert "Leave out --engine" in said.err
 
 

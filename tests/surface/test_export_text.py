@@ -220,5 +220,5 @@ def test_what_has_no_operators_is_named(foveate: Any, exports: Exports, tmp_path
     assert foveate("train", "tag", "--data", data, *SMALL, *options, "--out", tmp_path / "run").code == 0
     said = foveate("export", tmp_path / "run", "--to", "onnx", tmp_path / "out")
     assert (said.code, said.out) == (2, "")
-    assert "its encoder is a recurrent attention network. The own engine runs every model." in said.err
+    assert "its encoder is a recurrent attention network. Foveate's own engine runs every model." in said.err
     assert not (tmp_path / "out").exists()

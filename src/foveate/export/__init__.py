@@ -1,4 +1,4 @@
-"""Models for other engines: files that they load, and the engines themselves as ways to decode."""
+"""Exports models to other engines, and decodes with these engines."""
 
 from foveate.export.ctranslate2 import CTranslate2Engine, save_ctranslate2, vocabulary
 from foveate.export.ctranslate2 import refusals as ctranslate2_refusals

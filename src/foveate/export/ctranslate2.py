@@ -1,6 +1,6 @@
-"""A Transformer in CTranslate2's format, and that engine as a way to decode.
+"""Exports a Transformer to CTranslate2, and decodes with this engine.
 
-Spec, not converter: weights go from our modules straight into its layers, so no other package is needed.
+The weights are copied directly into CTranslate2's specification, without a converter, which would need other packages.
 """
 
 import tempfile
@@ -25,12 +25,12 @@ from foveate.storage.draft import draft_folder
 
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH"}
 EPSILON = 1e-5
-"""Of the layer norms, which CTranslate2 has fixed."""
-INSTEAD = "Export it with `--to onnx`, or use the own engine, which runs every model."
+"""The epsilon of layer norms, which is fixed in CTranslate2."""
+INSTEAD = "Export it with `--to onnx`, or use foveate's own engine, which runs every model."
 
 
 def refusals(model: Seq2Seq) -> list[str]:
-    """Why CTranslate2 cannot express a model; empty where it can."""
+    """Why CTranslate2 cannot express a model; empty if it can."""
     reasons = transformer_refusals(model)
     if reasons:
         return reasons
@@ -51,12 +51,12 @@ def save_ctranslate2(
     target_vocabulary: Sequence[str],
     quantisation: Quantisation = "float32",
 ) -> None:
-    """Write a folder that CTranslate2 loads: whole or not at all.
+    """Write a folder for CTranslate2, completely or not at all.
 
-    Sources are given to it as vocabulary entries without an end, which it adds. Vocabularies are made by `vocabulary`.
-    Anything but float32 makes other scores than the model's.
+    Its sources are vocabulary entries without the end token, which it adds. `vocabulary` makes the vocabularies. Scores
+    equal the model's only in float32.
 
-    Raises UsageError for a model that it cannot express, SetupError where its package is not installed.
+    Raises UsageError for a model that it cannot express, SetupError if its package is not installed.
     """
     require(refusals(model), "CTranslate2", INSTEAD)
     if quantisation not in QUANTISATIONS:
@@ -73,7 +73,7 @@ def save_ctranslate2(
 
 
 def vocabulary(tokeniser: Tokeniser) -> list[str]:
-    """A name for every id, all different: its label where that is the first of its kind, else with its number."""
+    """A unique name for every id: its label, followed by its number if the label is not unique."""
     names: dict[str, int] = {}
     for token, piece in enumerate([*SPECIALS, *tokeniser.pieces(range(len(SPECIALS), tokeniser.vocab_size))]):
         while piece in names:
@@ -83,7 +83,7 @@ def vocabulary(tokeniser: Tokeniser) -> list[str]:
 
 
 def package() -> ModuleType:
-    """The package, which is optional. Raises SetupError where it is missing."""
+    """The optional package. Raises SetupError if it is not installed."""
     try:
         import ctranslate2
     except ImportError:
@@ -92,22 +92,22 @@ def package() -> ModuleType:
 
 
 class CTranslate2Engine:
-    """A Transformer decoded by CTranslate2, with hypotheses as our own decoding gives them.
+    """Decodes with a Transformer in CTranslate2 and returns hypotheses in our format.
 
-    Greedy decoding is the same, token for token in float32. Beam search stops by another rule: as soon as `beam`
-    hypotheses are complete, where ours goes on while a running one could still be better than the worst of these. So
-    it may miss a better one, and gives a few other translations.
+    Greedy decoding in float32 gives the same tokens as ours. Beam search stops earlier: as soon as `beam` hypotheses
+    are complete, whereas ours continues while a running hypothesis could be better than the worst of these. It may
+    therefore miss a better hypothesis, and a few translations differ.
     """
 
     def __init__(self, model: Seq2Seq, quantisation: Quantisation = "float32") -> None:
-        """Raises UsageError for a model that it cannot express, SetupError where its package is not installed."""
+        """Raises UsageError for a model that it cannot express, SetupError if its package is not installed."""
         library = package()
         self.longest = min(model.max_length or POSITIONS, POSITIONS)
         source, target = _numbers(cast(Any, model).source_embedding), _numbers(cast(Any, model).target_embedding)
         with tempfile.TemporaryDirectory() as folder:
             to = Path(folder, "model")
             save_ctranslate2(model, to, source_vocabulary=source, target_vocabulary=target, quantisation=quantisation)
-            library.set_log_level(40)  # errors: a conversion of types is no news
+            library.set_log_level(40)  # only errors, because messages about converted types are not useful
             self._translator = library.Translator(
                 str(to),
                 device="cpu",
@@ -119,23 +119,23 @@ class CTranslate2Engine:
 
     @staticmethod
     def refuses(config: DecodeConfig) -> list[str]:
-        """What of a way to decode it cannot do so that the scores are ours."""
+        """The settings of a decoding with which it cannot give our scores."""
         if not isinstance(config, GreedyConfig | BeamConfig):
-            return ["it samples from another generator than ours"]
+            return ["it samples with another random generator"]
         reasons = []
         if config.min_length or config.no_repeat_ngram:
-            reasons.append("it renormalises what min_length and no_repeat_ngram leave")
+            reasons.append("it renormalises probabilities after min_length and no_repeat_ngram")
         if isinstance(config, BeamConfig) and not isinstance(config.length_penalty, Average | None):
-            reasons.append("it knows no length penalty but average and none")
+            reasons.append("it supports only the length penalties average and none")
         return reasons
 
     def decode(
         self, sources: Sequence[Sequence[int]], limits: Sequence[int], config: DecodeConfig
     ) -> list[list[Hypothesis] | None]:
-        """The hypotheses of each source (ids with the end); None where our own engine has to be asked.
+        """The hypotheses of each source (ids with the end); None for a source that needs our own engine.
 
-        That is: a hypothesis that went beyond its own sentence's limit (all sentences here have one limit together),
-        or in beam search reached it; one with a forbidden token; a source beyond the positions in the table.
+        These are sources with a hypothesis that exceeds its own limit (CTranslate2 has one limit for all sentences),
+        or reaches it in beam search, or contains a forbidden token, and sources beyond the table of positions.
         """
         longest = max(limits, default=1)
         fitting = [len(source) <= self.longest and longest < self.longest for source in sources]
@@ -182,12 +182,12 @@ def _alpha(config: DecodeConfig) -> float:
 
 
 def _numbers(embedding: nn.Embedding) -> list[str]:
-    """Names of ids for a model in memory, whose tokeniser does not matter."""
+    """Names of ids for a model in memory, which does not need its tokeniser."""
     return [*SPECIALS, *(str(token) for token in range(len(SPECIALS), embedding.num_embeddings))]
 
 
 def _specification(model: Transformer, library: ModuleType) -> Any:
-    """The weights, laid out as CTranslate2 has them."""
+    """The weights in the layout of CTranslate2."""
     encoder, decoder = cast(Any, model.encoder), cast(Any, model.decoder)
     first = decoder[0]
     specs = library.specs
@@ -214,7 +214,7 @@ def _specification(model: Transformer, library: ModuleType) -> Any:
 
 
 def _embed(table: Any, stack: Any, embedding: nn.Embedding, position: nn.Module, model: Transformer) -> None:
-    """Both multiply embeddings by √d."""
+    """Copy an embedding and its positions; both engines multiply embeddings by √d."""
     table.weight = embedding.weight.detach().numpy()
     places = position_table(position, model.model_dim, model.max_length)
     if places is None:

@@ -1,4 +1,4 @@
-"""What of a model other engines can say: plain dot products, softmax, sentences seen whole or from left to right."""
+"""Checks whether other engines can express a model: plain dot products, softmax, and full or causal visibility."""
 
 from collections.abc import Iterator, Sequence
 from typing import cast
@@ -20,44 +20,46 @@ from foveate.nn.ran import RANEncoder
 from foveate.nn.transformer_block import DecoderBlock, EncoderBlock
 
 POSITIONS = 2048
-"""Positions that an exported table has where the model itself has no limit."""
+"""The number of positions in an exported table if the model has no limit."""
 
 
 OURS = ("foveate.", "torch.nn.modules.")
-"""Where classes of modules are defined whose formula is known."""
+"""The packages of modules with a known formula."""
 
 
-def exchanged(model: nn.Module) -> list[str]:
-    """The layers that compute something of their own: hooked, parametrised, or of a class that is not known here. Parts
-    of an attention that write themselves as operators are known.
+def unknown_layers(model: nn.Module) -> list[str]:
+    """The layers with an unknown formula: layers with hooks or parametrisations, and layers of unknown classes. Parts
+    of an attention that export themselves are known.
     """
     sites = [site for site in model.modules() if isinstance(site, Attention)]
     parts = (part for site in sites for part in (site.score, site.bias, site.normaliser, *site.transforms))
     written = {id(part) for part in parts if claim(part, "onnx") is not None}
     others = {
-        name: "has a hook or a forward of its own" if is_hooked(module) else f"is a {type(module).__name__}"
+        name: "has a hook or its own forward" if is_hooked(module) else f"is a {type(module).__name__}"
         for name, module in model.named_modules()
         if is_hooked(module) or not (type(module).__module__.startswith(OURS) or id(module) in written)
     }
-    return [f"{name or 'the model'} {what}, whose formula nobody here knows" for name, what in others.items()]
+    return [f"{name or 'the model'} {what}, whose formula is unknown" for name, what in others.items()]
 
 
 def input_refusals(model: nn.Module) -> list[str]:
-    """Why a model has no graph that begins with ids; empty for one that reads tokens."""
+    """Why the input of a model cannot be exported; empty for tokens."""
     source = getattr(model, "input", None)
-    return [] if source is None or isinstance(source, Tokens) else [f"its input is {source}, and graphs begin with ids"]
+    return (
+        [] if source is None or isinstance(source, Tokens) else [f"its input is {source}, but graphs support only ids"]
+    )
 
 
 def transformer_refusals(model: Seq2Seq) -> list[str]:
-    """Why a model is not a plain Transformer; empty for one with nothing but dot products, softmax and the usual rules.
+    """Why a model is not a plain Transformer; empty if it has only dot products, softmax and the usual rules.
 
-    Position vectors may be any that depend on the place alone: they become a table.
+    Position vectors that depend on the position only are supported, as a table.
     """
     if not isinstance(model, Transformer):
         return [f"the model is a {type(model).__name__}, not a Transformer"]
     if isinstance(model.encoder, RANEncoder):
         return ["its encoder is a recurrent attention network"]
-    reasons = [*exchanged(model), *input_refusals(model)]
+    reasons = [*unknown_layers(model), *input_refusals(model)]
     for site, attention, rule in _sites(model):
         reasons += multihead_refusals(site, attention, rule)
     if isinstance(model.position, UnitInterval):
@@ -66,7 +68,7 @@ def transformer_refusals(model: Seq2Seq) -> list[str]:
 
 
 def multihead_refusals(site: str, attention: MultiHeadAttention, rule: Visibility) -> list[str]:
-    """What of an attention in a Transformer is not plain."""
+    """The parts of an attention in a Transformer that are not plain."""
     reasons = attention_refusals(attention.attention, rule)
     if attention.num_kv_heads != attention.num_heads:
         reasons.append("heads share keys and values")
@@ -74,15 +76,15 @@ def multihead_refusals(site: str, attention: MultiHeadAttention, rule: Visibilit
 
 
 def attention_refusals(attention: nn.Module | object, rule: Visibility) -> list[str]:
-    """What of an attention is not a dot product with softmax over what the usual rule shows."""
+    """The parts of an attention that differ from a dot product and softmax under the usual rule."""
     if not isinstance(attention, Attention):
-        return [f"{type(attention).__name__} is a formula of its own"]
+        return [f"{type(attention).__name__} has its own formula"]
     reasons = [f"its score is {_name(attention.score)}"] if dot_factor(attention.score, 1) is None else []
     return reasons + rule_refusals(attention, rule)
 
 
 def rule_refusals(attention: Attention, rule: Visibility) -> list[str]:
-    """What of an attention, beside its score, is not softmax over what the usual rule shows."""
+    """The parts of an attention, except its score, that differ from softmax under the usual rule."""
     reasons = always_refused(attention)
     if attention.visibility != rule:
         reasons.append(f"its visibility is {attention.visibility}")
@@ -92,27 +94,27 @@ def rule_refusals(attention: Attention, rule: Visibility) -> list[str]:
 
 
 def always_refused(attention: Attention) -> list[str]:
-    """What of an attention no other engine is told about."""
+    """The parts of an attention that cannot be exported to any engine."""
     reasons = [f"its normaliser is {_name(attention.normaliser)}"]
     reasons = [] if softmax_temperature(attention.normaliser) == 1.0 else reasons
     return reasons + extra_refusals(attention)
 
 
 def extra_refusals(attention: Attention) -> list[str]:
-    """What of an attention depends on more than scores and places."""
+    """The parts of an attention that depend on more than scores and positions."""
     extras = {"reweighting": attention.reweight, "centre": attention.centre}
     return [f"it has a {name}" for name, part in extras.items() if part is not None]
 
 
 def require(reasons: list[str], target: str, instead: str) -> None:
-    """Raises UsageError with the reasons why a model cannot be said in a target's terms."""
+    """Raise UsageError with the reasons why a target cannot express a model."""
     if reasons:
         more = f" ({len(reasons) - 3} more)" if len(reasons) > 3 else ""
         raise UsageError(f"{target} cannot express this model: {'; '.join(reasons[:3])}{more}. {instead}")
 
 
 def score_factor(attention: MultiHeadAttention) -> float:
-    """What multiplies the products of queries and keys."""
+    """The factor of the products of queries and keys."""
     inner = attention.attention
     assert isinstance(inner, Attention)
     factor = dot_factor(inner.score, attention.head_dim)
@@ -121,7 +123,7 @@ def score_factor(attention: MultiHeadAttention) -> float:
 
 
 def position_table(position: nn.Module, model_dim: int, limit: int | None) -> Float[Tensor, "length model_dim"] | None:
-    """The position vectors from 0 up to the limit, or `POSITIONS` of them; None where there are none."""
+    """The position vectors up to the limit, or `POSITIONS` vectors; None for a model without positions."""
     if type(position) is NoPosition:
         return None
     with torch.no_grad():

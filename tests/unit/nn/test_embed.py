@@ -121,10 +121,10 @@ def test_a_shared_vocabulary_needs_tokens() -> None:
 
 
 def test_engines_refuse_a_model_that_reads_no_tokens() -> None:
-    with pytest.raises(UsageError, match=r"its input is Vectors\(width=9\), and graphs begin with ids"):
+    with pytest.raises(UsageError, match=r"its input is Vectors\(width=9\), but graphs support only ids"):
         graphs(CLASSIFIERS["rnn"].build(Vectors(VOCAB), 3).eval())
     translator = TRANSLATORS["transformer"].build(Vectors(VOCAB), TARGET).eval()
-    assert "its input is Vectors(width=9), and graphs begin with ids" in ctranslate2_refusals(translator)
+    assert "its input is Vectors(width=9), but graphs support only ids" in ctranslate2_refusals(translator)
 
 
 def test_a_number_stands_for_tokens() -> None:

@@ -1,5 +1,6 @@
-"""Models as ONNX files. Encoder–decoders are two: `encoder.onnx` reads sentences, `step.onnx` says the next word's
-logits. Language models are one `step.onnx`, which reads too; all that answers at once is `model.onnx`."""
+"""Exports models to ONNX. An encoder–decoder has two graphs: `encoder.onnx` reads sentences, `step.onnx` computes the
+logits of the next word. A language model is one `step.onnx`, which also reads; other models are one `model.onnx`.
+"""
 
 from pathlib import Path
 from types import ModuleType
@@ -17,18 +18,18 @@ from foveate.export.onnx import (
 )
 from foveate.export.onnx.operator_graph import Graph
 from foveate.export.onnx.runtime import OnnxEngine, OnnxState
-from foveate.export.plain_attention import exchanged, input_refusals, require
+from foveate.export.plain_attention import input_refusals, require, unknown_layers
 from foveate.models import BERT, LanguageModel, Seq2Seq, Transformer
 from foveate.models.classifier import Classifier
 from foveate.models.recurrent import RecurrentSeq2Seq
 from foveate.models.tagger import PieceTagger, Tagger
 from foveate.storage.draft import draft_folder
 
-INSTEAD = "The own engine runs every model."
+INSTEAD = "Foveate's own engine runs every model."
 FLOAT = 1
-"""ONNX's number for float32."""
+"""The number of the type float32 in ONNX."""
 Signature = dict[str, dict[str, str]]
-"""By "inputs" and "outputs", a type and a shape for each name."""
+"""The type and shape of each input and output, by name, under the keys "inputs" and "outputs"."""
 FAMILIES: tuple[tuple[Any, ModuleType], ...] = (
     (Transformer, transformer_graph),
     (RecurrentSeq2Seq, recurrent_graph),
@@ -36,25 +37,25 @@ FAMILIES: tuple[tuple[Any, ModuleType], ...] = (
     (BERT, bert_graph),
     ((Tagger, PieceTagger, Classifier), labelling_graph),
 )
-"""Models, and where their graphs are written: each place has `refusals`, `max_length` and `graphs`."""
+"""The modules that export each class of models, with functions `refusals`, `max_length` and `graphs`."""
 
 
 def refusals(model: nn.Module) -> list[str]:
-    """Why a model has no ONNX graphs; empty where it has."""
+    """Why ONNX cannot express a model; empty if it can."""
     family = _family(model)
     if family is None:
         return [f"{type(model).__name__} is unknown"]
-    return list(dict.fromkeys([*family.refusals(model), *input_refusals(model), *exchanged(model)]))
+    return list(dict.fromkeys([*family.refusals(model), *input_refusals(model), *unknown_layers(model)]))
 
 
 def max_length(model: nn.Module) -> int | None:
-    """The most positions that the graphs represent; None when there is no limit."""
+    """The largest number of positions that the graphs represent; None without a limit."""
     family = _family(model)
     return None if family is None else family.max_length(model)
 
 
 def graphs(model: nn.Module) -> dict[str, Any]:
-    """ONNX models by the names of their files. Raises UsageError for a model that has none."""
+    """ONNX models by file name. Raises UsageError for a model that ONNX cannot express."""
     require(refusals(model), "ONNX", INSTEAD)
     family = _family(model)
     assert family is not None
@@ -63,9 +64,9 @@ def graphs(model: nn.Module) -> dict[str, Any]:
 
 
 def save_onnx(model: nn.Module, folder: Path | str) -> dict[str, Signature]:
-    """Write the model's graphs, all or none; returns what each file takes and gives.
+    """Write the model's graphs, all or none; return the inputs and outputs of each file.
 
-    Raises UsageError for a model that has no graphs, SetupError where the package onnx is not installed.
+    Raises UsageError for a model that ONNX cannot express, SetupError if the package onnx is not installed.
     """
     named = graphs(model)
     content_of = {name: graph.SerializeToString() for name, graph in named.items()}
@@ -76,13 +77,13 @@ def save_onnx(model: nn.Module, folder: Path | str) -> dict[str, Signature]:
 
 
 def signature(model: Any) -> Signature:
-    """Types and shapes of an ONNX model's inputs and outputs, by name."""
+    """The types and shapes of an ONNX model's inputs and outputs, by name."""
     sides = {"inputs": model.graph.input, "outputs": model.graph.output}
     return {side: {each.name: _described(each.type.tensor_type) for each in values} for side, values in sides.items()}
 
 
 def onnx_engine(model: Seq2Seq) -> OnnxEngine:
-    """An encoder–decoder as ONNX Runtime runs it: start, step and select, as `foveate.decode` wants them."""
+    """An encoder–decoder in ONNX Runtime, with the methods start, step and select for `foveate.decode`."""
     content_of = {name: graph.SerializeToString() for name, graph in graphs(model).items()}
     return OnnxEngine(content_of["encoder.onnx"], content_of["step.onnx"], max_length(model))
 

@@ -1,4 +1,4 @@
-"""Self-attention as ONNX operators: scores, biases, transforms and rules that depend on places alone."""
+"""Self-attention in ONNX operators: scores, biases, transforms and rules that depend on positions only."""
 
 import math
 from functools import reduce
@@ -14,10 +14,10 @@ from foveate.nn.multihead import MultiHeadAttention
 
 
 def refusals(site: str, attention: MultiHeadAttention) -> list[str]:
-    """What of a self-attention has no operators."""
+    """The parts of a self-attention that cannot be exported."""
     inner = attention.attention
     if type(inner) is not Attention:
-        return [f"{site}: {type(inner).__name__} is a formula of its own"]
+        return [f"{site}: {type(inner).__name__} has its own formula"]
     parts: list[tuple[str, object]] = [("its normaliser is", inner.normaliser), ("its bias is", inner.bias)]
     parts += [("its queries pass", transform) for transform in inner.transforms]
     reasons = [*score_graph.refusals(inner.score), *extra_refusals(inner)]
@@ -28,19 +28,19 @@ def refusals(site: str, attention: MultiHeadAttention) -> list[str]:
         if part is not None and claim(part, "onnx") is None
     ]
     if attention.value_head_dim != attention.head_dim:
-        reasons.append("its values have another width than its keys")
+        reasons.append("the widths of its values and keys differ")
     return [f"{site}: {reason}" for reason in reasons]
 
 
 def uses_tables(attention: MultiHeadAttention) -> bool:
-    """Whether angles are kept in a table, which ends somewhere."""
+    """Whether the export contains a table of angles, which has a limited length."""
     return any(claim(each, "tabled", False) for each in getattr(attention.attention, "transforms", ()))
 
 
 def attended(
     graph: Graph, x: str, attention: MultiHeadAttention, batch: str, places: Places, past: tuple[str, ...] = ()
 ) -> tuple[str, tuple[str, str]]:
-    """Every place looks at all that it may see, and at the past: rows, and the keys and values of all so far."""
+    """Self-attention of positions to themselves and to the past: rows, and the keys and values of all so far."""
     inner: Any = attention.attention
     query, key, value = _projected(graph, x, attention, batch)
     for each in inner.transforms:
@@ -62,7 +62,7 @@ def attended(
 
 
 def visible_pairs(graph: Graph, rule: Visibility, places: Places) -> str:
-    """Bool that broadcasts to [batch, heads, query, key]; empty where everything is visible."""
+    """A Bool value that broadcasts to [batch, heads, query, key]; empty if all pairs are visible."""
     (left, right), pads, rest = rule.split()
     parts = [graph.op("Unsqueeze", places.real, graph.whole(1, 2))] if pads and places.real else []
     if left != math.inf:
@@ -85,7 +85,7 @@ def joined_heads(graph: Graph, context: str, attention: MultiHeadAttention) -> s
 
 
 def _projected(graph: Graph, x: str, attention: MultiHeadAttention, batch: str) -> list[str]:
-    """Queries, keys and values of all heads, by one product."""
+    """Queries, keys and values of all heads, in one product."""
     joined = graph.linear(x, attention.query, attention.key, attention.value)
     counts, dim = (attention.num_heads, attention.num_kv_heads, attention.num_kv_heads), attention.head_dim
     parts = graph.ops("Split", 3, joined, graph.whole(*(count * dim for count in counts)), axis=1)
@@ -93,7 +93,7 @@ def _projected(graph: Graph, x: str, attention: MultiHeadAttention, batch: str) 
 
 
 def _shared(graph: Graph, x: str, attention: MultiHeadAttention) -> str:
-    """Each head of keys or values once for every head of queries that it serves."""
+    """Repeat each head of keys or values for all heads of queries that share it."""
     group = attention.num_heads // attention.num_kv_heads
     if group == 1:
         return x

@@ -1,4 +1,4 @@
-"""BERT as one graph: what may stand at every place of padded texts."""
+"""BERT as one graph: logits of the token at every position of padded texts."""
 
 from foveate.export.onnx import block_graph, encoder_graph
 from foveate.export.onnx.encoder_graph import Texts
@@ -7,17 +7,17 @@ from foveate.models import BERT
 
 
 def refusals(model: BERT) -> list[str]:
-    """What of a model has no graph here."""
+    """The parts of a model that cannot be exported."""
     return encoder_graph.refusals(model)
 
 
 def max_length(model: BERT) -> int | None:
-    """The most tokens that the graph represents."""
+    """The largest number of tokens that the graph represents."""
     return model.max_length
 
 
 def graphs(model: BERT) -> dict[str, Graph]:
-    """The graph by its file's name."""
+    """The graph, by file name."""
     graph = Graph("model")
     texts, vocab = Texts.given(graph, "tokens", "texts"), model.embedding.num_embeddings
     hidden = encoder_graph.bert(graph, model, texts, graph.input("segments", ["texts", "length"], integer=True))

@@ -1,4 +1,4 @@
-"""Transformer blocks as ONNX operators, on rows [batch · length, model_dim]."""
+"""Transformer blocks in ONNX operators, on rows [batch · length, model_dim]."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +17,7 @@ STATE = ("key", "value")
 
 
 def refusals(name: str, blocks: Iterable[nn.Module]) -> list[str]:
-    """What of the blocks' self-attention has no operators."""
+    """The parts of the blocks' self-attention that cannot be exported."""
     return [
         reason
         for number, block in enumerate(blocks)
@@ -26,7 +26,7 @@ def refusals(name: str, blocks: Iterable[nn.Module]) -> list[str]:
 
 
 def limit(max_length: int | None, position: nn.Module | None, blocks: Iterable[nn.Module]) -> int | None:
-    """The most positions that graphs of such blocks represent; None when there is no limit."""
+    """The largest number of positions that graphs of these blocks represent; None without a limit."""
     endless = position is None or type(position) in (NoPosition, UnitInterval)
     if endless and not any(attention_graph.uses_tables(block.attention) for block in blocks):  # type: ignore[arg-type]
         return max_length
@@ -36,7 +36,7 @@ def limit(max_length: int | None, position: nn.Module | None, blocks: Iterable[n
 def placed(
     graph: Graph, x: str, position: nn.Module | None, shape: tuple[str, str, int], places: Places, lengths: str
 ) -> str:
-    """Rows with their position vectors, where `shape` says [batch, length, model_dim]."""
+    """Rows plus their position vectors; `shape` is [batch, length, model_dim]."""
     if isinstance(position, UnitInterval):
         share = _shares(graph, places.query, lengths)
     else:
@@ -48,7 +48,7 @@ def placed(
 
 
 def _shares(graph: Graph, place: str, lengths: str) -> str:
-    """i / (n − 1) for every place of every sequence: [batch, length, 1]."""
+    """i / (n − 1) for every position of every sequence: [batch, length, 1]."""
     last = graph.op("Max", graph.op("Sub", lengths, graph.single(1)), graph.single(1))
     whole, part = (graph.op("Cast", value, to=1) for value in (last, place))
     share = graph.op("Div", graph.op("Unsqueeze", part, graph.whole(0)), graph.op("Unsqueeze", whole, graph.whole(1)))
@@ -56,7 +56,7 @@ def _shares(graph: Graph, place: str, lengths: str) -> str:
 
 
 def encoded(graph: Graph, blocks: Iterable[Any], x: str, batch: str, places: Places) -> str:
-    """Through encoder blocks, one after the other."""
+    """The output of the encoder blocks."""
     for block in blocks:
         x = residual(graph, block.attention_residual, x, _look, block.attention, batch, places)
         x = residual(graph, block.feedforward_residual, x, feedforward, block)
@@ -68,7 +68,7 @@ def _look(graph: Graph, x: str, *rest: Any) -> str:
 
 
 def pasts(graph: Graph, blocks: Iterable[Any]) -> Iterator[tuple[str, ...]]:
-    """For each block, the keys and values of what was read before, as inputs."""
+    """The keys and values of earlier positions as inputs, for each block."""
     for number, block in enumerate(blocks):
         own = block.attention
         yield tuple(
@@ -77,7 +77,7 @@ def pasts(graph: Graph, blocks: Iterable[Any]) -> Iterator[tuple[str, ...]]:
 
 
 def past(graph: Graph, x: str, block: Any, before: tuple[str, ...], rows: str, places: Places) -> str:
-    """Self-attention of new positions to themselves and all before: they join the state."""
+    """Self-attention of new positions to themselves and to earlier ones; their keys and values join the state."""
     own = block.attention
     output, present = attention_graph.attended(graph, x, own, rows, places, before)
     for name, value in zip(before, present, strict=True):

@@ -1,4 +1,4 @@
-"""Every encoder of texts as ONNX operators: a vector for each token of padded texts."""
+"""All encoders in ONNX operators: a vector for each token of padded texts."""
 
 from dataclasses import dataclass
 from typing import Any, cast
@@ -26,14 +26,14 @@ AnyEncoder = Encoder | BERTEncoder
 
 @dataclass(frozen=True)
 class Texts:
-    """The inputs of a graph: ids [batch, length], and the number of real ones at the beginning of each row."""
+    """The inputs of a graph: ids [batch, length], and the number of real ids in each row."""
 
     ids: str
     lengths: str
     batch: str
     length: str
     real: str
-    """[batch, length], of type Bool."""
+    """Real tokens: [batch, length], of type Bool."""
 
     @classmethod
     def of(cls, graph: Graph, ids: str, lengths: str) -> "Texts":
@@ -42,12 +42,12 @@ class Texts:
 
     @classmethod
     def given(cls, graph: Graph, ids: str, batch: str) -> "Texts":
-        """As inputs of the graph."""
+        """Texts whose ids and lengths are inputs of the graph."""
         tokens = graph.input(ids, [batch, "length"], integer=True)
         return cls.of(graph, tokens, graph.input("lengths", [batch], integer=True))
 
     def embedded(self, graph: Graph, embedding: nn.Module) -> str:
-        """Rows [batch · length, dim]."""
+        """The embeddings as rows [batch · length, dim]."""
         return graph.op("Gather", graph.weight(cast(nn.Embedding, embedding).weight), graph.shaped(self.ids, -1))
 
     def padded(self, graph: Graph, rows: str, width: int) -> str:
@@ -60,7 +60,7 @@ class Texts:
 
 
 def refusals(encoder: AnyEncoder) -> list[str]:
-    """What of an encoder has no operators."""
+    """The parts of an encoder that cannot be exported."""
     if isinstance(encoder, TransformerEncoder | BERTEncoder):
         return block_graph.refusals("layer", encoder.blocks)
     if isinstance(encoder, RNNEncoder | CNNEncoder | WindowEncoder):
@@ -70,7 +70,7 @@ def refusals(encoder: AnyEncoder) -> list[str]:
 
 
 def max_length(encoder: AnyEncoder) -> int | None:
-    """The most positions that are represented; None when there is no limit."""
+    """The largest number of positions that the graph represents; None without a limit."""
     if isinstance(encoder, TransformerEncoder):
         return block_graph.limit(encoder.max_length, encoder.position, encoder.blocks)
     return encoder.max_length
@@ -97,7 +97,7 @@ def encoded(graph: Graph, encoder: Encoder, texts: Texts, x: str, input_dim: int
 
 
 def neighbours(graph: Graph, layer: Neighbours, texts: Texts, x: str) -> str:
-    """A convolution over [batch, dim, length], rows before and after it."""
+    """A convolution over [batch, dim, length]; input and output are rows."""
     if not layer.left and not layer.right:
         return graph.linear(x, layer.joined)
     width = layer.left + 1 + layer.right
@@ -109,7 +109,7 @@ def neighbours(graph: Graph, layer: Neighbours, texts: Texts, x: str) -> str:
 
 
 def segments(graph: Graph, encoder: BERTEncoder, texts: Texts) -> str:
-    """Which text of a pair each token belongs to: the second after the first end. Empty where there is one kind."""
+    """The segment of each token: the second text begins after the first end. Empty for a model with one segment."""
     if encoder.config.num_segments < 2:
         return ""
     end = graph.op("Cast", graph.op("Equal", texts.ids, graph.single(EOS)), to=7)  # int64
@@ -117,7 +117,7 @@ def segments(graph: Graph, encoder: BERTEncoder, texts: Texts) -> str:
 
 
 def bert(graph: Graph, encoder: BERTEncoder, texts: Texts, segments: str = "") -> str:
-    """Rows [batch · length, model_dim] of texts; without segments, all are of the first."""
+    """Rows [batch · length, model_dim] of texts; without segments, all tokens are in the first."""
     x, dim = texts.embedded(graph, encoder.embedding), encoder.output_dim
     if segments:
         kind = graph.op("Gather", graph.weight(encoder.segment.weight), graph.shaped(segments, -1))

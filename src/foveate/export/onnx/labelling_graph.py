@@ -15,19 +15,19 @@ Labeller = Tagger | PieceTagger | Classifier
 
 
 def refusals(model: Labeller) -> list[str]:
-    """What of a model has no graph here."""
+    """The parts of a model that cannot be exported."""
     return encoder_graph.refusals(model.encoder) + (
         pooling_graph.refusals(model.pooling) if isinstance(model, Classifier) else []
     )
 
 
 def max_length(model: Labeller) -> int | None:
-    """The most tokens that the graph represents; None when there is no limit."""
+    """The largest number of tokens that the graph represents; None without a limit."""
     return encoder_graph.max_length(model.encoder)
 
 
 def graphs(model: Labeller) -> dict[str, Graph]:
-    """The graph by its file's name."""
+    """The graph, by file name."""
     graph = Graph("model")
     if isinstance(model, Classifier):
         _classifier(graph, model)
@@ -37,7 +37,7 @@ def graphs(model: Labeller) -> dict[str, Graph]:
 
 
 def _tagger(graph: Graph, model: Tagger | PieceTagger) -> None:
-    """Logits at every word, or at every piece; those at padding mean nothing."""
+    """Logits at every word, or at every piece. Those at padding are undefined."""
     if isinstance(model, Tagger):
         texts = Texts.given(graph, "words", "sentences")
         x, width = texts.embedded(graph, model.embedding), model.embedding.embedding_dim
@@ -54,8 +54,8 @@ def _tagger(graph: Graph, model: Tagger | PieceTagger) -> None:
 
 
 def _spelt(graph: Graph, spelling: Spelling) -> str:
-    """Each word's own vector, from its characters: the greatest of each feature. Nothing found is zero, as padding
-    is.
+    """The vector of each word from its characters: the maximum of each feature. Padding is zero, like places without
+    a feature.
     """
     ids = graph.input("spellings", ["sentences", "length", "letters"], integer=True)
     lengths = graph.input("spelling_lengths", ["sentences", "length"], integer=True)
@@ -66,7 +66,7 @@ def _spelt(graph: Graph, spelling: Spelling) -> str:
 
 
 def _classifier(graph: Graph, model: Classifier) -> None:
-    """Logits of each text, and where attention pooling looked."""
+    """Logits of each text, and the weights of attention pooling."""
     texts, read = Texts.given(graph, "tokens", "texts"), model.encoder
     if isinstance(read, BERTEncoder):
         x = encoder_graph.bert(graph, read, texts, encoder_graph.segments(graph, read, texts))

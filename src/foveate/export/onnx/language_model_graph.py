@@ -1,4 +1,4 @@
-"""Language models as one graph: it goes on from a state with one token or many, and leaves the state after them."""
+"""Language models as one graph, which continues a state with one or several tokens and returns the new state."""
 
 from typing import Any, cast
 
@@ -11,21 +11,21 @@ from foveate.models.gpt import CausalTransformer
 
 
 def refusals(model: LanguageModel) -> list[str]:
-    """What of a model has no graph here."""
+    """The parts of a model that cannot be exported."""
     if isinstance(model, CausalTransformer):
         return block_graph.refusals("layer", model.blocks)
     return [] if isinstance(model, RecurrentLanguageModel) else [f"{type(model).__name__} is unknown"]
 
 
 def max_length(model: LanguageModel) -> int | None:
-    """The most positions that the graph represents; None when there is no limit."""
+    """The largest number of positions that the graph represents; None without a limit."""
     if isinstance(model, CausalTransformer):
         return block_graph.limit(model.max_length, getattr(model, "position", None), model.blocks)
     return model.max_length
 
 
 def graphs(model: LanguageModel) -> dict[str, Graph]:
-    """The graph by its file's name. Before the first token every state is zero, or is of no past."""
+    """The graph, by file name. Before the first token, states are zero, and pasts are empty."""
     graph = Graph("step")
     tokens = graph.input("tokens", ["rows", "length"], integer=True)
     if isinstance(model, CausalTransformer):

@@ -1,4 +1,4 @@
-"""A graph of ONNX operators, written down as one reads it."""
+"""Builds graphs of ONNX operators, one operator per call."""
 
 from typing import Any
 
@@ -10,13 +10,13 @@ from torch import Tensor, nn
 from foveate.errors import SetupError
 
 OPSET, FORMAT = 20, 10
-"""Of 2023: old enough for most runtimes, new enough for layer norms and gelu."""
+"""The version of the operators, from 2023: old enough for most runtimes, new enough for layer norms and gelu."""
 Shape = list[int | str]
-"""Sizes; names stand for those that change from call to call."""
+"""A shape. Sizes that may differ between calls are names."""
 
 
 def package() -> Any:
-    """The package that writes files, which is optional. Raises SetupError where it is missing."""
+    """The optional package that writes files. Raises SetupError if it is not installed."""
     try:
         import onnx
     except ImportError:
@@ -25,7 +25,7 @@ def package() -> Any:
 
 
 class Graph:
-    """Values are names. Weights become constants of the graph, the same weight once.
+    """A graph whose values are names. Weights become constants; a weight that is used twice is stored once.
 
     >>> graph = Graph("double")
     >>> graph.output("twice", graph.op("Add", graph.input("x", ["rows"]), "x"), ["rows"])
@@ -50,33 +50,33 @@ class Graph:
         self._outputs.append(self._described(name, shape, False))
 
     def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        """An operator with one output; an empty input is one that is left out."""
+        """Add an operator with one output. An empty name omits an optional input."""
         return self.ops(kind, 1, *inputs, **attributes)[0]
 
     def ops(self, kind: str, count: int, *inputs: str, **attributes: Any) -> list[str]:
-        """The same with several outputs."""
+        """Add an operator with several outputs."""
         outputs = [f"{kind.lower()}.{len(self._nodes)}.{place}" for place in range(count)]
         self._nodes.append(self._onnx.helper.make_node(kind, list(inputs), outputs, **attributes))
         return outputs
 
     def weight(self, tensor: Tensor) -> str:
-        """A tensor of floats as a constant, in float32."""
+        """A tensor as a float32 constant."""
         key = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride())
         if key not in self._constants:
             array = np.ascontiguousarray(tensor.detach().float().numpy())
-            # The tensor is kept: the address of one that is gone may be given to another.
+            # The tensor stays alive, so that no other tensor can get its address.
             self._constants[key] = (self._onnx.numpy_helper.from_array(array, f"weight.{len(self._constants)}"), tensor)
         return str(self._constants[key][0].name)
 
     def table(self, tensor: Tensor) -> str:
-        """Computed floats as a constant, the same numbers once."""
+        """Computed floats as a constant; equal tables are stored once."""
         return self._constant(np.ascontiguousarray(tensor.detach().float().numpy()))
 
     def number(self, value: float) -> str:
         return self._constant(np.float32(value))
 
     def whole(self, *values: int) -> str:
-        """A list of whole numbers."""
+        """A constant list of whole numbers."""
         return self._constant(np.array(values, np.int64))
 
     def size(self, value: str, axis: int) -> str:
@@ -84,16 +84,16 @@ class Graph:
         return self.op("Shape", value, start=axis, end=axis + 1)
 
     def shaped(self, value: str, *sizes: int | str) -> str:
-        """Another shape for the same numbers: −1 for what is left, 0 for the same as before, or a computed size."""
+        """The value in another shape. Sizes may be −1 for the rest, 0 for the former size, or computed."""
         parts = [size if isinstance(size, str) else self.whole(size) for size in sizes]
         return self.op("Reshape", value, self.op("Concat", *parts, axis=0))
 
     def turned(self, value: str, *order: int) -> str:
-        """Axes in another order."""
+        """The value with its axes in another order."""
         return self.op("Transpose", value, perm=list(order))
 
     def linear(self, x: str, *layers: nn.Linear) -> str:
-        """W x + b for rows x; several layers with the same input make one product."""
+        """W x + b for rows x; several layers with the same input become one product."""
         weight = layers[0].weight if len(layers) == 1 else torch.cat([layer.weight for layer in layers])
         biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
         assert len(biases) in (0, len(layers)), "one product has a bias for all its outputs or for none"
@@ -104,7 +104,7 @@ class Graph:
         return self.op("Gemm", x, self.weight(weight), *biases, transB=1)
 
     def norm(self, x: str, norm: nn.Module) -> str:
-        """A layer norm or a root-mean-square norm, or nothing for a module that does nothing."""
+        """A layer norm or a root-mean-square norm; other modules, such as `nn.Identity`, return x."""
         if isinstance(norm, nn.RMSNorm):
             epsilon = torch.finfo(torch.float32).eps if norm.eps is None else norm.eps
             return self.op("Mul", self.rescaled(x, epsilon), self.weight(_gain(norm)))
@@ -119,24 +119,24 @@ class Graph:
         return self.op("Div", x, self.op("Sqrt", self.op("Add", square, self.number(eps))))
 
     def visible(self, lengths: str, length: str) -> str:
-        """Which positions hold real tokens: [sentences, length], of type Bool."""
+        """Whether positions contain real tokens: [sentences, length], of type Bool."""
         place = self.places(self.whole(0), length)
         return self.op("Less", self.op("Unsqueeze", place, self.whole(0)), self.op("Unsqueeze", lengths, self.whole(1)))
 
     def hidden(self, visible: str, *axes: int) -> str:
-        """0 where something is visible and as good as −∞ elsewhere, with further axes of size 1.
+        """0 for visible pairs and a large negative number for others, with additional axes of size 1.
 
-        A place in padding may see nothing at all: −∞ itself would make it NaN, which the next layer would spread.
+        A position in padding may see nothing at all. With −∞ its output would be NaN, and spread in the next layer.
         """
         bias = self.op("Where", visible, self.number(0.0), self.number(-1e30))
         return self.op("Unsqueeze", bias, self.whole(*axes)) if axes else bias
 
     def places(self, first: str, end: str) -> str:
-        """The whole numbers from the first on, before the end: both are lists of one number."""
+        """The whole numbers from `first` to before `end`, which are lists of one number."""
         return self.op("Range", self.op("Squeeze", first), self.op("Squeeze", end), self.single(1))
 
     def single(self, value: int) -> str:
-        """One whole number, not a list."""
+        """A constant whole number, without axes."""
         return self._constant(np.int64(value))
 
     def model(self) -> Any:
@@ -162,5 +162,5 @@ class Graph:
 
 
 def _gain(norm: nn.LayerNorm | nn.RMSNorm) -> Tensor:
-    """The weight of a norm; ones where it has none."""
+    """The weight of a norm; ones if it has no weight."""
     return torch.ones(norm.normalized_shape) if norm.weight is None else norm.weight

@@ -1,4 +1,4 @@
-"""Pooling as ONNX operators: one vector for a whole text."""
+"""Pooling in ONNX operators: one vector for a whole text."""
 
 from typing import Any
 
@@ -13,17 +13,17 @@ from foveate.nn.pooling import AttentionPooling, FirstPooling, MaxPooling
 
 
 def refusals(pooling: nn.Module) -> list[str]:
-    """What of a pooling has no operators."""
+    """The parts of a pooling that cannot be exported."""
     if not isinstance(pooling, AttentionPooling):
         return []
     attention = pooling.attention
     if not isinstance(attention, Attention):
-        return [f"pooling: {type(attention).__name__} is a formula of its own"]
+        return [f"pooling: {type(attention).__name__} has its own formula"]
     return [f"pooling: {why}" for why in (*score_graph.refusals(attention.score), *rule_refusals(attention, padding()))]
 
 
 def pooled(graph: Graph, pooling: nn.Module, texts: Texts, x: str, dim: int) -> tuple[str, str]:
-    """From rows [batch · length, dim] to [batch, dim], and with attention the weights [batch, length]."""
+    """Convert rows [batch · length, dim] to [batch, dim]; with attention, also return the weights [batch, length]."""
     padded = texts.padded(graph, x, dim)
     if isinstance(pooling, AttentionPooling):
         return _attended(graph, pooling, texts, padded, dim)

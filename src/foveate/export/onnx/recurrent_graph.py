@@ -14,30 +14,30 @@ from foveate.nn.recurrent_layer import RecurrentDecoder, RecurrentLayer
 
 
 def refusals(model: RecurrentSeq2Seq) -> list[str]:
-    """What of a model has no graph here."""
+    """The parts of a model that cannot be exported."""
     if isinstance(model, FixedContext):
         return []
     if not isinstance(model, Bahdanau | Luong):
         return [f"{type(model).__name__} is unknown"]
     attention = model.attention
     if not isinstance(attention, Attention):
-        return [f"its attention, {type(attention).__name__}, is a formula of its own"]
+        return [f"its attention, {type(attention).__name__}, has its own formula"]
     reasons = [*score_graph.refusals(attention.score), *rule_refusals(attention, padding())]
     return [f"attention: {reason}" for reason in reasons]
 
 
 def max_length(model: RecurrentSeq2Seq) -> int | None:
-    """The most positions that the graphs represent; None when there is no limit."""
+    """The largest number of positions that the graphs represent; None without a limit."""
     return model.max_length
 
 
 def graphs(model: RecurrentSeq2Seq) -> dict[str, Graph]:
-    """Both by their files' names."""
+    """Both graphs, by file name."""
     return {"encoder.onnx": encoder(model), "step.onnx": step(model)}
 
 
 def encoder(model: RecurrentSeq2Seq) -> Graph:
-    """From source ids to the memory, what the score makes of it, and the decoder's state before the first word."""
+    """Compute the memory of source ids, its key features, and the decoder's state before the first word."""
     graph = Graph("encoder")
     source = graph.input("source", ["sentences", "length"], integer=True)
     lengths = graph.input("lengths", ["sentences"], integer=True)
@@ -56,7 +56,7 @@ def encoder(model: RecurrentSeq2Seq) -> Graph:
 
 
 def step(model: RecurrentSeq2Seq) -> Graph:
-    """From the newest tokens to the logits of the next."""
+    """Compute the logits of the next tokens from the newest ones."""
     graph = Graph("step")
     token = graph.input("token", ["rows"], integer=True)
     embedded = graph.op("Gather", graph.weight(model.target_embedding.weight), token)
@@ -101,7 +101,7 @@ def _fixed_context(
 
 
 def _stepped(graph: Graph, decoder: RecurrentDecoder, x: str, before: Layers) -> tuple[str, Layers]:
-    """A sequence of length one."""
+    """The decoder's layers for a sequence of length one."""
     hidden, layers = stack.continued(graph, decoder, graph.op("Unsqueeze", x, graph.whole(0)), before)
     return graph.op("Squeeze", hidden, graph.whole(0)), layers
 
@@ -122,7 +122,7 @@ def _initial(graph: Graph, model: RecurrentSeq2Seq, finals: Layers, sentences: s
 
 
 def _memory(graph: Graph, model: RecurrentSeq2Seq) -> Callable[[str], str]:
-    """What attends: from queries, one a row, to contexts. The hypotheses of a sentence share its memory."""
+    """A function from queries, one per row, to contexts. The hypotheses of a sentence share its memory."""
     lengths = graph.input("lengths", ["sentences"], integer=True)
     hidden = graph.input("memory.hidden", ["sentences", "length", model.encoder.output_dim])
     width, head = _feature_dim(model), graph.whole(1)
@@ -148,7 +148,7 @@ def _features(graph: Graph, model: RecurrentSeq2Seq, hidden: str) -> str:
 
 
 def _feature_dim(model: RecurrentSeq2Seq) -> int:
-    """The width of what the score makes of the keys; 0 where it takes them as they are."""
+    """The width of the score's key features; 0 if it uses the keys themselves."""
     asks = _score(model)
     return score_graph.feature_dim(asks, model.encoder.output_dim) if score_graph.changes_keys(asks) else 0
 
@@ -167,7 +167,7 @@ def _sizes(model: RecurrentSeq2Seq) -> Sizes:
 
 
 def _named(layers: Layers, feed: str | None, model: RecurrentSeq2Seq) -> list[tuple[str, str, int]]:
-    """The state by the names it has in both graphs, with widths."""
+    """The names of the state in both graphs, with widths."""
     named = stack.named(layers, _sizes(model))
     if feed is None:
         return named

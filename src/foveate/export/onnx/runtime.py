@@ -1,4 +1,4 @@
-"""An exported model run by ONNX Runtime: a stepper like any other, so that every way to decode drives it."""
+"""Runs an exported model in ONNX Runtime, as a stepper for all decoders."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ Values = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class OnnxState:
-    """A decoder between two words: what belongs to sentences, and what belongs to rows."""
+    """The state of a decoder between two words: values of sentences, and values of rows."""
 
     memory: Values
     rows: Values
@@ -27,12 +27,12 @@ class OnnxState:
 
 
 class OnnxEngine:
-    """Two graphs with the same names for the same things: an encoder's `memory.…` and `state.…` go into the step, and
-    the step's `new.state.…` into the next one.
+    """Two graphs with matching names: outputs `memory.…` and `state.…` of the encoder are inputs of the step, and
+    outputs `new.state.…` of a step are inputs of the next one.
     """
 
     def __init__(self, encoder: bytes, step: bytes, max_length: int | None) -> None:
-        """Raises SetupError where ONNX Runtime is not installed."""
+        """Raises SetupError if ONNX Runtime is not installed."""
         self.max_length = max_length
         self._encoder, self._step = _session(encoder), _session(step)
         self._wanted = [output.name for output in self._step.get_outputs()]
@@ -59,7 +59,7 @@ class OnnxEngine:
         return replace(state, rows=rows, time=state.time + 1), logits
 
     def select(self, state: OnnxState, rows: Int[Tensor, " new_rows"]) -> OnnxState:
-        """The state of the named rows, as `Stepper.select` asks for it."""
+        """The state of the selected rows, like `Stepper.select`."""
         sentences, memory = selected_sentences(rows, state.beam, len(state.memory["lengths"])), state.memory
         if sentences is not None:
             memory = {name: value[sentences.numpy()] for name, value in memory.items()}
@@ -73,5 +73,5 @@ def _session(graph: bytes) -> Any:
         raise SetupError("ONNX Runtime is not installed. Try: pip install 'foveate[export]'") from None
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
-    options.log_severity_level = 3  # errors
+    options.log_severity_level = 3  # only errors
     return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])

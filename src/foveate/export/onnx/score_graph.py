@@ -1,4 +1,4 @@
-"""Scores as ONNX operators: the score writes its features, its form compares them."""
+"""Scores in ONNX operators: the score exports its features, and its form compares them."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from foveate.export.onnx.operator_graph import Graph
 
 
 def refusals(score: object) -> list[str]:
-    """Why a score has no operators; empty where it has."""
+    """Why a score cannot be exported; empty if it can."""
     form, name = form_of(score), type(score).__name__
     if form is None or form.depends_on_places:
         return [f"its score is {name}"]
@@ -23,14 +23,14 @@ def refusals(score: object) -> list[str]:
 
 
 def compared(graph: Graph, score: Any, query: str, key_features: str, *, heads: int = 1, head_dim: int) -> str:
-    """Scores [batch, heads, query, key] of queries [batch, heads, query, head_dim] and of what was made of keys."""
+    """Scores [batch, heads, query, key] of queries [batch, heads, query, head_dim] and key features."""
     form = _form(score)
     features = query if form.query_features is None else score.onnx(graph, query, side="query")
     return form.onnx(graph, features, key_features, _width(score, form.of_query, heads, head_dim))
 
 
 def key_features(graph: Graph, score: Any, key: str) -> str:
-    """From [batch, heads, key, dim]: what may be made once and kept."""
+    """The features of keys [batch, heads, key, dim], which are computed once per sentence."""
     return score.onnx(graph, key, side="key") if changes_keys(score) else key
 
 
@@ -40,12 +40,12 @@ def feature_dim(score: Any, key_dim: int) -> int:
 
 
 def changes_keys(score: object) -> bool:
-    """Whether there is something to be made of keys once and kept."""
+    """Whether the score has features of keys that differ from the keys."""
     return _form(score).key_features is not None
 
 
 def _width(score: Any, features: Features, heads: int, dim: int) -> int:
-    """How many features are made of vectors of this width."""
+    """The number of features of vectors of this width."""
     weight = next(score.parameters(), torch.empty(0)) if isinstance(score, nn.Module) else torch.empty(0)
     return features(weight.new_zeros(1, heads, 1, dim)).shape[-1]
 

@@ -1,4 +1,4 @@
-"""Stacks of recurrent layers as ONNX operators: over whole sentences, or on from a state."""
+"""Stacks of recurrent layers in ONNX operators, over whole sentences or continuing from a state."""
 
 from collections.abc import Iterable
 from typing import Any, cast
@@ -13,17 +13,17 @@ OPERATORS = {"rnn": "RNN", "lstm": "LSTM", "gru": "GRU", "lecture_gru": "GRU"}
 Layers = list[list[str]]
 """The state of every layer: one value, or two for an LSTM."""
 Sizes = list[tuple[int, int]]
-"""How many values the state of each layer has, and their width."""
+"""The number of values in the state of each layer, and their width."""
 
 
 def sizes(layers: Iterable[nn.Module]) -> Sizes:
-    """Those of these layers' states."""
+    """The sizes of the states of these layers."""
     recurrent = cast(Iterable[RecurrentLayer], layers)
     return [(2 if layer.cell == "lstm" else 1, layer.hidden_dim) for layer in recurrent]
 
 
 def named(layers: Layers, widths: Sizes) -> list[tuple[str, str, int]]:
-    """States by the names that they have in every graph, with widths."""
+    """The names of states in all graphs, with widths."""
     return [
         (f"state.layer.{number}.{part}", value, width)
         for number, (layer, (_, width)) in enumerate(zip(layers, widths, strict=True))
@@ -32,7 +32,7 @@ def named(layers: Layers, widths: Sizes) -> list[tuple[str, str, int]]:
 
 
 def states(graph: Graph, widths: Sizes) -> Layers:
-    """States as inputs."""
+    """States that are inputs of the graph."""
     return [
         [graph.input(f"state.layer.{number}.{part}", ["rows", width]) for part in range(parts)]
         for number, (parts, width) in enumerate(widths)
@@ -42,7 +42,7 @@ def states(graph: Graph, widths: Sizes) -> Layers:
 def encoded(graph: Graph, stack: RecurrentEncoder, embedded: str, lengths: str, visible: str) -> tuple[str, Layers]:
     """Outputs of the last layer, zero at padding, and every layer's final state, directions joined."""
     x, finals, real = embedded, [], graph.op("Unsqueeze", visible, graph.whole(2))
-    short = graph.op("Cast", lengths, to=6)  # int32, as these operators want it
+    short = graph.op("Cast", lengths, to=6)  # these operators require int32
     for number, layer in enumerate(stack.forwards):
         directions = [layer, *(stack.backwards[number] for _ in range(min(len(stack.backwards), 1)))]
         parts = cast(list[RecurrentLayer], directions)
@@ -59,7 +59,7 @@ def encoded(graph: Graph, stack: RecurrentEncoder, embedded: str, lengths: str, 
 
 
 def continued(graph: Graph, stack: RecurrentDecoder, x: str, before: Layers) -> tuple[str, Layers]:
-    """Outputs for more inputs, [length, rows, dim] as these operators want them, and the states after the last."""
+    """Outputs for more inputs in the operators' layout [length, rows, dim], and the states after the last input."""
     layers = []
     for number, (layer, state) in enumerate(zip(stack.layers, before, strict=True)):
         outputs, after = advanced(graph, cast(RecurrentLayer, layer), x, state)
@@ -83,7 +83,7 @@ def input_dim(layer: nn.Module) -> int:
 
 
 def _ended(graph: Graph, after: Any, number: int, x: str, outputs: str, same_width: bool) -> str:
-    """What follows a layer: skip connection and layer norm."""
+    """The operations after a layer: skip connection and layer norm."""
     if after.skip and same_width:
         outputs = graph.op("Add", outputs, x)
     return graph.norm(outputs, after.norms[number]) if number < len(after.norms) else outputs
@@ -103,7 +103,7 @@ def _run(graph: Graph, directions: list[RecurrentLayer], x: str, lengths: str, i
 def _arranged(layer: RecurrentLayer) -> tuple[Tensor, Tensor, Tensor]:
     """Input weights, state weights and biases with gates in ONNX's order: z r h for a GRU, i o f c for an LSTM.
 
-    Its z is 1 − u of the lectures' GRU, and 1 − σ(a) = σ(−a).
+    The z of ONNX is 1 − u of the lectures' GRU, and 1 − σ(a) = σ(−a).
     """
     rnn: Any = layer.rnn
     if isinstance(rnn, LectureGRU):

@@ -17,7 +17,7 @@ from foveate.nn.ran import RANEncoder
 
 
 def refusals(model: Transformer) -> list[str]:
-    """What of a model has no graph here."""
+    """The parts of a model that cannot be exported."""
     if isinstance(model.encoder, RANEncoder):
         return ["its encoder is a recurrent attention network"]
     encoder, decoder = cast(Any, model.encoder), cast(Any, model.decoder)
@@ -30,17 +30,17 @@ def refusals(model: Transformer) -> list[str]:
 
 
 def max_length(model: Transformer) -> int | None:
-    """The most positions that the graphs represent."""
+    """The largest number of positions that the graphs represent."""
     return model.max_length or POSITIONS
 
 
 def graphs(model: Transformer) -> dict[str, Graph]:
-    """Both by their files' names."""
+    """Both graphs, by file name."""
     return {"encoder.onnx": encoder(model), "step.onnx": step(model)}
 
 
 def encoder(model: Transformer) -> Graph:
-    """From source ids to every layer's keys and values of the memory, and caches with nothing in them yet."""
+    """Compute every layer's keys and values of the memory from source ids, and empty caches."""
     graph = Graph("encoder")
     source = graph.input("source", ["sentences", "length"], integer=True)
     lengths = graph.input("lengths", ["sentences"], integer=True)
@@ -56,7 +56,7 @@ def encoder(model: Transformer) -> Graph:
 
 
 def step(model: Transformer) -> Graph:
-    """From the newest tokens, which stand at `time`, to the logits of the next."""
+    """Compute the logits of the next tokens from the newest ones, which are at position `time`."""
     graph = Graph("step")
     token, time = graph.input("token", ["rows"], integer=True), graph.input("time", [], integer=True)
     lengths = graph.input("lengths", ["sentences"], integer=True)
@@ -100,8 +100,8 @@ def _remember(graph: Graph, number: int, layer: Any, x: str, sentences: str) -> 
 
 
 def _look_up(graph: Graph, x: str, layer: Any, memory: tuple[str, str], sentences: str, hidden: str) -> str:
-    """Attention to the memory: the hypotheses of a sentence are queries to one. Keys stand there as products want
-    them: [sentences, heads, head_dim, length].
+    """Attention to the memory: the hypotheses of a sentence are queries to one memory. Keys have the layout of
+    products: [sentences, heads, head_dim, length].
     """
     attention, (key, value) = layer.cross_attention, memory
     query = heads(graph, graph.linear(x, attention.query), attention.num_heads, attention.head_dim, sentences)
