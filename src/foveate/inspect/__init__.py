@@ -1,4 +1,4 @@
-"""Looking inside: traces of what was attended to, tiles of any map, alignments, figures, and the report of a run."""
+"""Inspects models: traces of their attention, tiles of any map, alignments, figures, and the report of a run."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     )
     from foveate.inspect.trace.observation import observe
 
-# What needs torch is imported when it is asked for: pictures of alignments need none.
+# Parts that need torch are imported on first use; pictures of alignments do not need it.
 _LATER = {
     "foveate.inspect.map_comparison": ("Comparison", "compare"),
     "foveate.inspect.flow": ("rollout",),

@@ -1,4 +1,4 @@
-"""Heads and tokens switched off: the honest check of what attention is good for."""
+"""Switches heads and tokens off, to measure the effect of attention."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +15,7 @@ from foveate.errors import UsageError
 
 
 class SwitchedOff(nn.Module):
-    """A normaliser whose weights are 0 in some heads: their context is 0, and the others stay as they are."""
+    """A normaliser whose weights are 0 in some heads: their context is 0, and the others are unchanged."""
 
     def __init__(self, inner: Normaliser, heads: Sequence[int]) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class SwitchedOff(nn.Module):
 def switched_off(
     model: nn.Module, *, heads: Iterable[tuple[str, int]] = (), keys: Iterable[int] = (), sites: Iterable[str] = ()
 ) -> Iterator[None]:
-    """Run `model` without some heads (site and number), and with some keys hidden from the named sites.
+    """Run `model` without some heads (site and number), and with some keys hidden at the named sites.
 
     >>> site = Attention()
     >>> model, x = nn.ModuleDict({"a": site}), torch.randn(1, 2, 3, 4)
@@ -65,16 +65,16 @@ def switched_off(
             assert isinstance(site, Attention)
             stack.enter_context(_changed(site, "normaliser", SwitchedOff(site.normaliser, numbers)))
         for name in dict.fromkeys(sites) if hidden else ():
-            looking = modules.get(name)
-            if isinstance(looking, Attention):
-                rule = looking.visibility & predicate(_Except(hidden))
-                stack.enter_context(_changed(looking, "visibility", rule))
+            attention = modules.get(name)
+            if isinstance(attention, Attention):
+                rule = attention.visibility & predicate(_Except(hidden))
+                stack.enter_context(_changed(attention, "visibility", rule))
         yield
 
 
 @contextmanager
 def explained(model: nn.Module) -> Iterator[None]:
-    """Run `model` with every weight made and no shortcut around its attentions: what `explain` computes."""
+    """Run `model` with all weights computed like by `explain`, without shortcuts around its attentions."""
     with ExitStack() as stack:
         for module in model.modules():
             if isinstance(module, Attention) and not isinstance(module, KernelAttention):
@@ -83,7 +83,7 @@ def explained(model: nn.Module) -> Iterator[None]:
 
 
 class _Except:
-    """All keys but some."""
+    """A rule that hides some keys."""
 
     def __init__(self, hidden: list[int]) -> None:
         self.hidden = hidden
@@ -95,7 +95,9 @@ class _Except:
 
 @contextmanager
 def _changed(site: Attention, name: str, value: object) -> Iterator[None]:
-    """Another part for a while. Modules are registered, plain objects are not: both have to go and come back."""
+    """Replace a part within the context. `delattr` comes first, because modules are registered and plain objects are
+    not.
+    """
     before = getattr(site, name)
     delattr(site, name)
     setattr(site, name, value)

@@ -1,6 +1,6 @@
 """A word aligner without networks: IBM model 1, then a prior for the diagonal, by expectation-maximisation.
 
-What neural alignments are compared with, and where links for guided attention come from when nobody has drawn any.
+It is a baseline for neural alignments, and makes links for guided attention if there are no links by people.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,21 +15,21 @@ from foveate.inspect.link import Link, symmetrise
 Words = Sequence[str]
 TINY = 1e-300
 NOTHING = 0
-"""The number of the empty word."""
+"""The index of the empty word."""
 
 
 @dataclass(frozen=True, eq=False)
 class Aligner:
-    """p(t_j, a_j = i | s) ∝ θ(t_j | s_i) · exp(−λ |i/m − j/n|), with a share p₀ for no source word at all
+    """p(t_j, a_j = i | s) ∝ θ(t_j | s_i) · exp(−λ |i/m − j/n|), with a share p₀ for the empty word
 
-    θ is kept for pairs of words that occur together in some sentence. λ = 0 is model 1.
+    θ is stored for pairs of words that occur together in a sentence. λ = 0 is model 1.
 
     >>> pairs = [(["la", "maison"], ["the", "house"]), (["la", "fleur"], ["the", "flower"])]
     >>> sorted(Aligner.train(pairs, tension=0.0)(["fleur", "la"], ["the", "flower"]))
     [(0, 1), (1, 0)]
 
-    Reference: Brown et al. 1993 (model 1); Dyer, Chahuneau & Smith 2013, equation 1 (who learn λ; here it is given, and
-    words stand at their middles, (j + ½)/n).
+    Reference: Brown et al. 1993 (model 1); Dyer, Chahuneau & Smith 2013, equation 1 (who learn λ; here it is a
+    setting, and the position of a word is its middle, (j + ½)/n).
     """
 
     source: dict[str, int]
@@ -49,12 +49,14 @@ class Aligner:
         nothing: float = 0.08,
         smoothing: float = 0.01,
     ) -> "Aligner":
-        """So many iterations of model 1, then as many with the prior. Smoothing is added to every expected count, so
-        that a rare word does not explain all that stands around it. Raises DataError where no pair has words.
+        """Train model 1 for `iterations`, then as many with the prior. Smoothing is added to every expected count, so
+        that a rare word does not explain all words around it. Raises DataError if no pair has words.
         """
-        pairs = [(s, t) for s, t in pairs if s and t]  # nothing to learn from a side alone
+        pairs = [(s, t) for s, t in pairs if s and t]  # pairs with an empty side are not useful
         if not pairs:
-            raise DataError("There is no pair with words on both sides: nothing can be aligned. Give such pairs.")
+            raise DataError(
+                "No pair has words on both sides, so there is nothing to align. Give pairs with words on both sides."
+            )
         source, target = (_vocabulary(side) for side in zip(*pairs, strict=True))
         grids = [_grid([NOTHING, *_numbers(s, source)], _numbers(t, target), len(target)) for s, t in pairs]
         keys, pair = np.unique(np.concatenate([grid.ravel() for grid in grids]), return_inverse=True)
@@ -69,7 +71,7 @@ class Aligner:
         return cls(source, target, keys, theta, tension, nothing)
 
     def __call__(self, source: Words, target: Words) -> set[Link]:
-        """The most probable source word of every target word, where it is not none."""
+        """The most probable source word of every target word, unless it is the empty word."""
         if not source or not target:
             return set()
         known = [[self.source.get(word, -1) for word in source], [self.target.get(word, -1) for word in target]]
@@ -82,14 +84,14 @@ class Aligner:
 
 
 def align(train: Sequence[tuple[Words, Words]], pairs: Iterable[tuple[Words, Words]]) -> list[set[Link]]:
-    """Both directions, symmetrised by grow-diag-final-and."""
+    """Align in both directions and symmetrise by grow-diag-final-and."""
     forward = Aligner.train(train)
     backward = Aligner.train([(target, source) for source, target in train])
     return [symmetrise(forward(s, t), {(i, j) for j, i in backward(t, s)}) for s, t in pairs]
 
 
 def diagonal(source: Words, target: Words) -> set[Link]:
-    """Target word j of n with source word ⌊(j + ½) m / n⌋ of m: what knows nothing but lengths."""
+    """Target word j of n with source word ⌊(j + ½) m / n⌋ of m: a baseline that uses only the lengths."""
     return {(int((j + 0.5) * len(source) / len(target)), j) for j in range(len(target) if source else 0)}
 
 
@@ -116,7 +118,7 @@ def _starts(grids: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _prior(grid: np.ndarray, tension: float, nothing: float) -> np.ndarray:
-    """Of each target word over the empty word and the others, which share what it leaves."""
+    """The prior of each target word: p₀ for the empty word; the other source words share the rest."""
     target, source = grid.shape
     apart = np.abs((np.arange(target)[:, None] + 0.5) / target - (np.arange(source - 1) + 0.5) / max(source - 1, 1))
     near = np.exp(-tension * apart)

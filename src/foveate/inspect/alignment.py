@@ -1,4 +1,4 @@
-"""Alignments: the weights between the pieces of two sequences, with the pieces' names."""
+"""Alignments are the weights between the pieces of two sequences, with their labels."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -16,19 +16,19 @@ Span = tuple[int, int]
 By = Literal["target", "source", "both", "either"]
 
 SPECIAL = frozenset({"<pad>", "<s>", "</s>"})
-# A piece that begins so begins a word: SentencePiece, GPT-2, plain characters.
+# A piece with this beginning is the first of a word: SentencePiece, GPT-2, plain characters.
 _WORD_BEGINS = ("▁", "Ġ", " ")
 
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
-    """How much each piece of the target (a row) looked at each piece of the source (a column).
+    """The weight of each piece of the source (a column) for each piece of the target (a row).
 
-    Weights are not negative and not infinite; rows of a softmax sum to 1, rows that saw nothing are 0. A weight that is
-    not a number stays one: it is drawn as such and never linked. `visible` tells where a row may look at all (None:
-    everywhere); what is hidden has the weight 0, and pictures draw it otherwise than a 0. `share` is what each weight
-    would be if its row looked alike at all it may look at (None: one part in as many as it may). `grid` counts the rows
-    and columns of a picture whose patches are the last source labels: text drawings then show the picture. Arrays are
+    Weights are finite and not negative; rows of a softmax sum to 1, rows without visible pieces are 0. NaN is allowed,
+    has its own mark in pictures, and is never linked. `visible` contains the pairs that a row may look at (None: all);
+    hidden pairs have the weight 0, and pictures distinguish them from a visible 0. `share` is the weight of each pair
+    if its row had equal weights for all visible pieces (None: 1 divided by their number). `grid` is the number of rows
+    and columns of a picture whose patches are the last source labels; text drawings then show the picture. Arrays are
     copied and made read-only.
 
     >>> seen = Alignment.of(["le", "chat"], ["the", "cat"], [[0.9, 0.1], [0.2, 0.8]])
@@ -37,7 +37,8 @@ class Alignment:
     >>> seen.entropy().round(2)
     array([0.33, 0.5 ])
 
-    Raises `UsageError` when labels and weights disagree, or a weight is negative or infinite, or hidden and not 0.
+    Raises `UsageError` if the shapes of labels and weights differ, or if a weight is negative, infinite, or hidden and
+    not 0.
     """
 
     source: tuple[str, ...]
@@ -83,9 +84,9 @@ class Alignment:
         *,
         grid: tuple[int, int] | None = None,
     ) -> "Alignment":
-        """An alignment of any array of numbers: nested lists, another precision, a tensor on the CPU."""
+        """An alignment from any array of numbers: nested lists, another precision, a tensor on the CPU."""
         source, target, array = tuple(source), tuple(target), np.asarray(weights, dtype=np.float32)
-        empty = not array.size and not (source and target)  # `[]` has no second axis to tell its length
+        empty = not array.size and not (source and target)  # `[]` has no second axis with a length
         shown = None if visible is None else np.asarray(visible, dtype=bool)
         return cls(source, target, array.reshape(len(target), len(source)) if empty else array, shown, grid=grid)
 
@@ -102,27 +103,28 @@ class Alignment:
         )
 
     def __str__(self) -> str:
-        """The picture of the terminal, without colours."""
+        """The picture for a terminal, without colours."""
         from foveate.inspect.figure.text_block import terminal
 
         return terminal(self) if self.weights.size else repr(self)
 
     def _repr_html_(self) -> str | None:
-        """The picture for a notebook, in its reader's theme; None where there is nothing to draw."""
+        """The picture for a notebook, in the theme of the reader; None for an empty alignment."""
         from foveate.inspect.figure.vector import svg
 
         return f'<div style="overflow-x:auto">{svg(self, theme="auto")}</div>' if self.weights.size else None
 
     @property
     def hidden(self) -> Bool[np.ndarray, "target source"]:
-        """Where a row may not look."""
+        """The pairs that are not visible."""
         return np.zeros(self.weights.shape, dtype=bool) if self.visible is None else ~self.visible
 
     def hard(self, threshold: float | None = None, *, by: By = "target") -> set[tuple[int, int]]:
         """Links (source, target): each row's largest weight (the first of equals), or all from `threshold` on.
 
-        A row that saw nothing has no link, nor has a weight that is not a number. `by="source"` takes each column's
-        largest weight instead, `"either"` links that one of the two has, `"both"` what both have: fewer, and surer.
+        A row without visible pieces has no link, and neither has a NaN. `by="source"` takes each column's largest
+        weight instead, `"either"` the links of one of the two, `"both"` those of both, which are fewer and more
+        reliable.
 
         >>> seen = Alignment.of("ab", "xyz", [[0.6, 0.4], [0.9, 0.1], [0.3, 0.7]])
         >>> sorted(seen.hard()), sorted(seen.hard(by="both"))
@@ -143,19 +145,19 @@ class Alignment:
         return {"target": of_target, "source": of_source, **joined}[by]
 
     def pharaoh(self, threshold: float | None = None) -> str:
-        """The hard links as the text that word aligners exchange: `source-target` pairs, counted from 0, in order."""
+        """The hard links in the format of word aligners: `source-target` pairs, counted from 0, in order."""
         return " ".join(f"{s}-{t}" for s, t in sorted(self.hard(threshold)))
 
     def entropy(self) -> Float64[np.ndarray, " target"]:
-        """−Σⱼ αᵢⱼ ln αᵢⱼ of each row, in nats: 0 looks at one piece, ln(number of pieces) looks everywhere alike."""
+        """−Σⱼ αᵢⱼ ln αᵢⱼ of each row, in nats: 0 for a single piece, ln(number of pieces) for equal weights."""
         weights = self.weights.astype(np.float64)
-        logs = np.log(weights, out=np.zeros_like(weights), where=weights > 0)  # a NaN's row is NaN by its weight
+        logs = np.log(weights, out=np.zeros_like(weights), where=weights > 0)  # NaN makes its row NaN
         return np.abs((weights * logs).sum(axis=1))
 
     def lift(self) -> Float64[np.ndarray, "target source"]:
-        """How many times as much as an equal share: each weight times the number of pieces that its row may look at.
+        """The ratio of each weight to an equal share: weight times number of visible pieces in its row.
 
-        Of merged pieces it is the sum of their weights over that of their equal shares.
+        For merged pieces, it is the sum of their weights divided by the sum of their equal shares.
 
         >>> seen = Alignment.of("abc", "xy", [[1, 0, 0], [0.5, 0.5, 0]], [[1, 0, 0], [1, 1, 0]])
         >>> seen.lift().tolist()
@@ -168,7 +170,7 @@ class Alignment:
         return equal(~self.hidden) if self.share is None else self.share
 
     def describe(self, most: int = 12) -> str:
-        """The alignment in words, for those who do not see its picture: what each of the first rows looks at most.
+        """The alignment in words, for readers who do not see its picture: the largest weight of each of the first rows.
 
         >>> Alignment.of(["le", "chat"], ["the"], [[0.9, 0.1]]).describe()
         '1 row (target) by 2 columns (source). the looks at le (0.90).'
@@ -186,9 +188,9 @@ class Alignment:
         return f"{rows} (target) by {columns} (source). {'; '.join(phrases) or 'Nothing is looked at'}."
 
     def without_specials(self) -> "Alignment":
-        """The same weights without the rows and columns of `<s>`, `</s>` and `<pad>`, without normalising again.
+        """The same weights without the rows and columns of `<s>`, `</s>` and `<pad>`, without new normalisation.
 
-        Do this before `pharaoh()`; otherwise links may point at the end symbol, which is not a word of the sentence.
+        Call this before `pharaoh()`; otherwise links may point at the end symbol, which is not a word of the sentence.
         """
         rows = [i for i, label in enumerate(self.target) if label not in SPECIAL]
         columns = [j for j, label in enumerate(self.source) if label not in SPECIAL]
@@ -201,14 +203,14 @@ class Alignment:
         )
 
     def readable(self) -> "Alignment":
-        """With labels as pictures show them, without the marks of pieces: see `readable`."""
+        """The alignment with labels without the marks of pieces, as in pictures: see `readable`."""
         return replace(self, source=readable(self.source), target=readable(self.target))
 
     def words(self) -> "Alignment":
-        """Subword pieces merged to words by their marks (`▁`, `Ġ`, a space; `@@` or `##` for continuations).
+        """Merge subword pieces to words by their marks (`▁`, `Ġ`, a space; `@@` or `##` for continuations).
 
-        Pieces of a side without any mark are words already and stay. Weights are summed over the keys of a word and
-        averaged over its queries, the one rule that keeps rows summing to 1.
+        Pieces of a side without marks are words already. Weights are summed over the keys of a word and averaged over
+        its queries, so that rows still sum to 1.
 
         >>> seen = Alignment.of(["▁un", "seen"], ["▁in", "vis", "ible"], [[1, 0], [0.4, 0.6], [0.1, 0.9]])
         >>> seen.words()
@@ -230,7 +232,7 @@ class Alignment:
         )
 
     def _gist(self, most: int = 6) -> str:
-        """The first links in few words."""
+        """The first links, abbreviated."""
         links = sorted(self.hard(), key=lambda link: link[1])
         names = [(printable(self.target[t]), printable(self.source[s]), self.weights[t, s]) for s, t in links]
         phrases = [f"{target}-{source} ({weight:.2f})" for target, source, weight in names]
@@ -263,7 +265,7 @@ def _same_shape(name: str, array: np.ndarray, weights: np.ndarray) -> np.ndarray
 
 
 def _merged(weights: np.ndarray, source: Sequence[Span], target: Sequence[Span]) -> np.ndarray:
-    """Sums over the columns of each span, means over its rows."""
+    """The sums over the columns of each span, averaged over its rows."""
     columns = [weights[:, begin:end].sum(axis=1, dtype=np.float64) for begin, end in source]
     summed = np.stack(columns, axis=1) if columns else np.zeros((weights.shape[0], 0))
     rows = [summed[begin:end].mean(axis=0) for begin, end in target]
@@ -271,7 +273,7 @@ def _merged(weights: np.ndarray, source: Sequence[Span], target: Sequence[Span])
 
 
 def _any_of(visible: np.ndarray, source: Sequence[Span], target: Sequence[Span]) -> np.ndarray:
-    """Which merged pairs hold anything visible."""
+    """Whether merged pairs contain a visible pair."""
     if not source or not target:
         return np.zeros((len(target), len(source)), dtype=bool)
     across = np.logical_or.reduceat(visible, [begin for begin, _ in source], axis=1)
@@ -279,9 +281,9 @@ def _any_of(visible: np.ndarray, source: Sequence[Span], target: Sequence[Span])
 
 
 def readable(pieces: Sequence[str]) -> tuple[str, ...]:
-    """Pieces as they are shown: without the marks by which subword vocabularies tell words apart.
+    """Pieces for display, without the marks by which subword vocabularies separate words.
 
-    A mark that stands alone is the space that it means; bytes that pairs of bytes are written in are text again.
+    A mark alone is shown as a space; pieces of bytes are converted to text.
 
     >>> readable(["▁read", "able", "▁", "</s>"]), readable(["play", "##ing"]), readable(["ĠcafÃ©", "s", "Ġ"])
     (('read', 'able', ' ', '</s>'), ('play', 'ing'), ('café', 's', ' '))
@@ -302,7 +304,7 @@ def _plain(piece: str, mark: str) -> str:
 
 
 def _of_bytes(piece: str) -> str:
-    """What a piece of GPT-2's alphabet of bytes spells; itself, where that is a part of a letter."""
+    """The text of a piece in GPT-2's alphabet of bytes; the piece itself if it is a part of a letter."""
     try:
         return bytes(BYTES[letter] for letter in piece).decode("utf-8")
     except (KeyError, UnicodeDecodeError):
@@ -310,7 +312,7 @@ def _of_bytes(piece: str) -> str:
 
 
 def _alphabet() -> dict[str, int]:
-    """GPT-2's letter of each byte: its own where it can be seen, and one from 256 on where not."""
+    """GPT-2's letter for each byte: its own if it is visible, otherwise a letter from 256 on."""
     latin = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     unseen = [byte for byte in range(256) if byte not in latin]
     return {chr(byte): byte for byte in latin} | {chr(256 + place): byte for place, byte in enumerate(unseen)}
@@ -320,7 +322,7 @@ BYTES = _alphabet()
 
 
 def word_spans(pieces: Sequence[str]) -> tuple[Span, ...]:
-    """Where each word begins and ends among its pieces; special symbols are words of their own.
+    """The spans of words among pieces; a special symbol is a separate word.
 
     >>> word_spans(["▁a", "▁ba", "na", "na", "</s>"])
     ((0, 1), (1, 4), (4, 5))
@@ -332,7 +334,7 @@ def word_spans(pieces: Sequence[str]) -> tuple[Span, ...]:
 
 
 def join_pieces(pieces: Iterable[str]) -> str:
-    """The word that pieces spell, without their marks; pieces of bytes (`<0xE2>`) are decoded where they are UTF-8.
+    """The word of several pieces, without their marks; pieces of bytes (`<0xE2>`) are decoded if they are UTF-8.
 
     >>> join_pieces(["▁caf", "<0xC3>", "<0xA9>"]), join_pieces(["ba@@", "na"]), join_pieces(["▁"])
     ('café', 'bana', '▁')
@@ -353,7 +355,7 @@ def join_pieces(pieces: Iterable[str]) -> str:
 
 
 def _marks(pieces: Sequence[str]) -> str:
-    """Which family of marks a sequence uses: the first that any of its pieces carries."""
+    """The kind of marks in a sequence: the first kind that occurs in its pieces."""
     for mark in _WORD_BEGINS:
         if any(piece.startswith(mark) for piece in pieces):
             return mark

@@ -1,4 +1,4 @@
-"""Labels: how a piece of text is shown safely, which way it reads, and how much room it takes."""
+"""Labels in pictures: safe display of text, its reading direction, and its width."""
 
 import unicodedata
 from collections.abc import Iterable
@@ -8,13 +8,13 @@ Direction = Literal["ltr", "rtl"]
 Reading = Literal["auto", "ltr", "rtl"]
 
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-# Persian needs the non-joiner and emoji need the joiner; every other format character only hides or reorders.
+# Persian needs the non-joiner and emoji need the joiner; every other format character only hides or reorders text.
 _JOINERS = "\u200c\u200d"
 _EMOJI_STYLE = "\ufe0f"
 
 
 def printable(text: str) -> str:
-    """The text with everything that is invisible, or would reorder or break the picture, shown as an escape.
+    """The text with escapes for characters that are invisible, or would reorder or break the picture.
 
     Controls, bidirectional controls, line separators, unusual spaces, lone surrogates and non-characters become
     `\\u202e` and the like; spaces at either end become `␣`; a mark without a letter sits on `◌`; nothing at all is `∅`.
@@ -38,7 +38,7 @@ def _visible(character: str) -> bool:
     if character in _JOINERS or character == " ":
         return True
     category = unicodedata.category(character)
-    if category == "Cn":  # unassigned today may be a letter tomorrow; a non-character never is, and XML refuses it
+    if category == "Cn":  # an unassigned code may become a letter; a non-character cannot, and XML does not allow it
         return ord(character) & 0xFFFE != 0xFFFE and not 0xFDD0 <= ord(character) <= 0xFDEF
     return category not in {"Cc", "Cf", "Cs", "Zs", "Zl", "Zp"}
 
@@ -51,7 +51,7 @@ def _escape(character: str) -> str:
 
 
 def first_strong(text: str, default: Direction = "ltr") -> Direction:
-    """The direction of the first strong character, as `dir="auto"` finds it; `default` where there is none (".", "12").
+    """The direction of the first strong character, like `dir="auto"`; `default` without one (".", "12").
 
     >>> first_strong("سلام"), first_strong("¿qué"), first_strong("...", default="rtl")
     ('rtl', 'ltr', 'rtl')
@@ -64,7 +64,7 @@ def first_strong(text: str, default: Direction = "ltr") -> Direction:
 
 
 def reading_direction(labels: Iterable[str], reading: Reading = "auto") -> Direction:
-    """The direction a sequence of labels reads: that of most of its strong characters, or what `reading` says.
+    """The reading direction of a sequence of labels: that of most of its strong characters, or `reading`.
 
     >>> reading_direction(["سلام", "دنیا", "OK"]), reading_direction(["你好", "。"]), reading_direction([])
     ('rtl', 'ltr', 'ltr')
@@ -77,17 +77,19 @@ def reading_direction(labels: Iterable[str], reading: Reading = "auto") -> Direc
 
 
 def _symbol(label: str) -> bool:
-    """Whether the label is a symbol of the vocabulary, `</s>` or `<unk>`, whose Latin letters are nobody's language."""
+    """Whether the label is a symbol of the vocabulary, `</s>` or `<unk>`, whose Latin letters do not belong to the
+    text.
+    """
     return len(label) > 2 and label.startswith("<") and label.endswith(">")
 
 
 def joins(text: str) -> bool:
-    """Whether the text holds a script whose letters join (Arabic, Persian, Syriac …) and cannot be stacked."""
+    """Whether the text contains a script with joined letters (Arabic, Persian, Syriac …), which cannot be stacked."""
     return len(text) > 1 and any(unicodedata.bidirectional(character) == "AL" for character in text)
 
 
 def clusters(text: str) -> list[str]:
-    """Text split into what a reader calls characters: a base with its combining marks, joined emoji together.
+    """Split a text into characters as readers count them: a base with its combining marks, or a joined emoji.
 
     >>> len(clusters("e\\u0301a")), len(clusters("\\U0001f469\\u200d\\U0001f4bb"))
     (2, 1)
@@ -102,7 +104,7 @@ def clusters(text: str) -> list[str]:
 
 
 def cell_width(text: str) -> int:
-    """How many columns of a terminal the text takes: wide East Asian characters two, combining marks none.
+    """The width of a text in terminal columns: two for wide East Asian characters, none for combining marks.
 
     >>> cell_width("abc"), cell_width("注意"), cell_width("e\\u0301")
     (3, 4, 1)
@@ -123,7 +125,7 @@ def _character_width(character: str) -> int:
 
 
 def fit(text: str, width: int, ellipsis: str = "…") -> str:
-    """The text cut to `width` terminal columns, an ellipsis for what is left out; never cut inside a character.
+    """The text shortened to `width` terminal columns, with an ellipsis, but never within a character.
 
     >>> fit("attention", 6), fit("注意力", 4)
     ('atten…', '注…')

@@ -1,4 +1,4 @@
-"""Line charts of a run: one small SVG for each figure that `metrics.jsonl` follows over the steps."""
+"""Line charts of a run: one small SVG for each figure in `metrics.jsonl`."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ Point = tuple[float, float]
 
 WIDTH, HEIGHT = 340, 200
 LEFT, RIGHT, TOP, BOTTOM = 50, 12, 10, 26
-MOST_POINTS = 300  # a line of more is drawn as the means of bins: more would only be noise a few pixels wide
+MOST_POINTS = 300  # longer lines are averaged in bins, because more points would only be noise a few pixels wide
 MOST_HINTS = 60
 
 _NOT_DRAWN = frozenset({"kind", "step", "epoch", "tokens", "seconds", "best"})
@@ -33,14 +33,14 @@ class Curve:
 
     @property
     def lowest(self) -> Point:
-        """The smallest value and the step where it was reached first."""
+        """The smallest value and its first step."""
         return min(self.points, key=lambda point: point[1])
 
 
 def curves_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Curve]]:
-    """The rows of `metrics.jsonl` as curves, by what they measure: training before validation, the loss first.
+    """The curves of each figure in the rows of `metrics.jsonl`: training before validation, the loss first.
 
-    Values that are missing or not finite leave a gap; figures with a single point are left out.
+    Missing and infinite values are gaps; figures with a single point are left out.
 
     >>> rows = [{"kind": kind, "step": step, "loss": 1 / step} for step in (1, 2) for kind in ("train", "valid")]
     >>> {name: [curve.name for curve in curves] for name, curves in curves_of(rows).items()}
@@ -65,12 +65,12 @@ def _is_number(value: object) -> bool:
 
 
 def nice_ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Round numbers (1, 2 or 5 times a power of ten) apart alike, from at or below `low` to at or above `high`.
+    """Equally spaced round numbers (1, 2 or 5 times a power of ten) that cover the range from `low` to `high`.
 
     >>> nice_ticks(0.13, 0.92), nice_ticks(0.0, 1234.0)
     ([0.0, 0.2, 0.4, 0.6, 0.8, 1.0], [0.0, 500.0, 1000.0, 1500.0])
     """
-    if not high - low > 1e-300:  # less than any scale has digits for
+    if not high - low > 1e-300:  # below the precision of any scale
         room = abs(low) / 2 or 1.0
         low, high = low - room, high + room
     least = (high - low) / (most - 1)
@@ -84,7 +84,7 @@ def nice_ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def figure_text(value: float, digits: int = 4) -> str:
-    """A number as a reader wants it: `12,000`, `0.0003`, `2e-6`.
+    """A number in readable form: `12,000`, `0.0003`, `2e-6`.
 
     >>> figure_text(12000.0), figure_text(0.00031), figure_text(2e-6), figure_text(3.14159)
     ('12,000', '0.00031', '2e-6', '3.142')
@@ -95,7 +95,7 @@ def figure_text(value: float, digits: int = 4) -> str:
 
 
 def title_of(name: str) -> str:
-    """The name of a figure as a heading: `Tokens per second`."""
+    """The heading of a figure: `Tokens per second`."""
     words = printable(name).replace("_", " ").replace(".", " ")
     return words[:1].upper() + words[1:]
 
@@ -103,8 +103,8 @@ def title_of(name: str) -> str:
 def chart(name: str, curves: Sequence[Curve], last: float) -> str:
     """One chart of the steps from 0 to `last` as an SVG element.
 
-    Colours are classes of the page: `line-0`, `line-1` …, `axis`, `rule`. Charts of one run share their steps, so that
-    what happens at the same time stands at the same place.
+    Colours are classes of the page: `line-0`, `line-1` …, `axis`, `rule`. All charts of a run have the same steps, so
+    that simultaneous events have the same place.
     """
     ys = [y for curve in curves for _, y in curve.points]
     low = 0.0 if 0 <= min(ys) < 0.4 * max(ys) else min(ys)
@@ -122,14 +122,14 @@ def chart(name: str, curves: Sequence[Curve], last: float) -> str:
 
 
 def ranked(curves: Sequence[Curve]) -> Iterator[tuple[int, Curve]]:
-    """Each curve with the number of its colour: validation keeps its own even where it is alone."""
+    """Each curve with the number of its colour; that of validation does not depend on the other curves."""
     for i, curve in enumerate(curves):
         yield {"training": 0, "validation": 1}.get(curve.name, 2 + i), curve
 
 
 @dataclass(frozen=True)
 class Frame:
-    """From figures to pixels."""
+    """Converts figures to pixels."""
 
     last: float
     ticks: list[float]
@@ -152,7 +152,7 @@ def _axes(frame: Frame) -> Iterator[str]:
         if tick > frame.last:
             break
         x = frame.x(tick)
-        # The last label would leave the picture if it stood in the middle of its tick.
+        # Centred on its tick, the last label would leave the picture.
         anchor = "end" if x > WIDTH - RIGHT - 18 else "middle"
         yield f'<line class="base" x1="{x:.1f}" x2="{x:.1f}" y1="{y}" y2="{y + 4}"/>'
         yield f'<text class="axis" x="{x:.1f}" y="{y + 17}" text-anchor="{anchor}">{figure_text(tick)}</text>'
@@ -171,14 +171,14 @@ def _line(frame: Frame, curve: Curve, rank: int) -> str:
 
 
 def _hints(frame: Frame, curve: Curve, rank: int) -> Iterator[str]:
-    """Transparent spots that tell their values when pointed at; validation's are drawn last and so lie on top."""
+    """Transparent spots with tooltips of their values; those of validation are drawn last, on top."""
     for x, y in thinned(curve.points, MOST_HINTS):
         says = escape(f"{curve.name}, step {x:,.0f}: {figure_text(y)}")
         yield f'<circle class="hint" cx="{frame.x(x):.1f}" cy="{frame.y(y):.1f}" r="7"><title>{says}</title></circle>'
 
 
 def thinned(points: Sequence[Point], most: int) -> list[Point]:
-    """At most `most` points, each the mean of as many neighbours, placed at the last one's step.
+    """At most `most` points; each is the mean of several neighbours, at the step of the last one.
 
     >>> thinned([(1.0, 4.0), (2.0, 2.0), (3.0, 1.0)], most=2)
     [(2.0, 3.0), (3.0, 1.0)]

@@ -1,6 +1,6 @@
-"""Attention rollout: how much of each input reaches a position through all layers, if every layer mixes by its weights.
+"""Attention rollout: the share of each input that reaches a position if every layer mixes by its weights.
 
-A picture of where information could flow, and no proof that it did: switching a token off is the honest check.
+It shows where information could flow. Whether it did has to be tested by switching a token off.
 """
 
 import numpy as np
@@ -17,10 +17,10 @@ ROWS = 512
 def rollout(
     trace: Trace, query: int = -1, *, track: str | None = None, residual: float = 0.5
 ) -> Float32[np.ndarray, " keys"]:
-    """r ← ρ r + (1 − ρ) mean_h A_hᵀ r, from the last layer to the first, begun with 1 at the query.
+    """r ← ρ r + (1 − ρ) mean_h A_hᵀ r, from the last layer to the first, beginning with 1 at the query.
 
-    The vector form of the product of matrices (ρ I + (1 − ρ) Ā): no matrix is made, and memory grows with the length.
-    `residual` is ρ, the share that a residual connection carries past the attention.
+    This is the product of the matrices ρ I + (1 − ρ) Ā with a vector: no matrix is computed, and memory is linear in
+    the length. `residual` is ρ, the share of the residual connection.
 
     >>> from foveate.inspect.trace import given
     >>> first, last = torch.tensor([[[1.0, 0.0], [0.5, 0.5]]]), torch.tensor([[[1.0, 0.0], [1.0, 0.0]]])
@@ -30,7 +30,7 @@ def rollout(
     >>> rollout(trace, query=1)
     array([0.625, 0.375], dtype=float32)
 
-    Reference: Abnar & Zuidema 2020, section 3. Raises UsageError when the trace has no self-attention along one track.
+    Reference: Abnar & Zuidema 2020, section 3. Raises UsageError for a trace without self-attention along one track.
     """
     sites = _layers(trace, track)
     queries = sites[-1].queries
@@ -56,7 +56,7 @@ def _layers(trace: Trace, track: str | None) -> list[Site]:
 
 
 def _carried(site: Site, flow: torch.Tensor) -> torch.Tensor:
-    """mean_h A_hᵀ r, a few rows at a time."""
+    """mean_h A_hᵀ r, computed for a few rows at a time."""
     carried = torch.zeros(site.keys)
     for head in range(site.heads):
         for start in range(0, site.queries, ROWS):

@@ -1,4 +1,4 @@
-"""Lift: how many times as much as an equal share. The one definition, for tiles, the viewer's server and pictures."""
+"""Lift is the ratio of a weight to an equal share. Tiles, the viewer's server and pictures use this definition."""
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -8,9 +8,9 @@ Counts = int | Int[np.ndarray, "query 1"]
 
 
 def lift(weight: Shares, count: Counts) -> Shares:
-    """How many times as much as an equal share: weight × number of keys that the query sees.
+    """The ratio of a weight to an equal share: weight × number of keys that the query sees.
 
-    1 looks at all it may look at alike. `count` is one number, or a column of one number a row.
+    1 means equal weights for all visible keys. `count` is one number, or a column with one number per row.
 
     >>> lift(0.5, 4)
     2.0
@@ -19,8 +19,8 @@ def lift(weight: Shares, count: Counts) -> Shares:
 
 
 def equal(visible: Bool[np.ndarray, "query key"]) -> Float[np.ndarray, "query key"]:
-    """The weights of a head that looks at all it may look at alike. What a word, or any other block, weighs over what
-    it would weigh so is its lift.
+    """Equal weights for all visible keys. The lift of a word, or of any other block, is its weight divided by its
+    equal weight.
 
     >>> equal(np.array([[True, True, False], [False, False, False]]))
     array([[0.5, 0.5, 0. ],

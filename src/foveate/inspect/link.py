@@ -1,4 +1,4 @@
-"""Links between words: from words to pieces, and from two directions to one."""
+"""Links between words: conversion to pieces, and symmetrisation of two directions."""
 
 from collections.abc import Iterable, Sequence, Set
 from typing import Literal
@@ -12,13 +12,13 @@ _NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1,
 
 
 def require_words(links: Iterable[Link], texts: tuple[str, str], place: str) -> None:
-    """Raises `DataError` for a link (source, target) to a word that is not there. Words are what spaces separate."""
+    """Raise `DataError` for a link (source, target) to a word that does not exist. Words are separated by spaces."""
     for link in sorted(links):
         for side, text, word in zip(("source", "target"), texts, link, strict=True):
             if word >= len(text.split()):
                 raise DataError(
                     f"{place}: the link {link[0]}-{link[1]} names {side} word {word}, but there are "
-                    f"{len(text.split())}, counted from 0. Words are what spaces separate: are the links of another "
+                    f"{len(text.split())}, counted from 0. Words are separated by spaces: are the links of another "
                     "line, or of a text that was split otherwise?"
                 )
 
@@ -29,8 +29,8 @@ def text_spans(pieces: Sequence[str], text: str) -> tuple[Span, ...]:
     >>> text_spans(["▁un", "seen", "▁", "things"], "unseen things")
     ((0, 2), (2, 4))
 
-    Pieces that are nothing but white space belong to no word; the pieces of a single word need no marks. Raises
-    `DataError` where the pieces make another number of words, so that no link can be put on the wrong one.
+    Pieces of white space do not belong to a word; the pieces of a single word need no marks. Raises `DataError` if the
+    pieces form another number of words, because links could then be assigned to wrong words.
     """
     words = len(text.split())
     if words == 1 and pieces:
@@ -45,7 +45,7 @@ def text_spans(pieces: Sequence[str], text: str) -> tuple[Span, ...]:
 
 
 def piece_links(links: Iterable[Link], source: Sequence[Span], target: Sequence[Span]) -> list[Link]:
-    """Every piece of a linked source word is linked with every piece of its target word.
+    """Links between all pieces of a source word and all pieces of the target word that it is linked with.
 
     >>> piece_links([(0, 1)], source=[(0, 2)], target=[(0, 1), (1, 2)])
     [(0, 1), (1, 1)]
@@ -54,11 +54,11 @@ def piece_links(links: Iterable[Link], source: Sequence[Span], target: Sequence[
 
 
 def symmetrise(forward: Set[Link], backward: Set[Link], how: Symmetry = "grow_diag_final_and") -> set[Link]:
-    """One set of links (source, target) of two, found in opposite directions.
+    """Combine two sets of links (source, target) from opposite directions.
 
-    The intersection is precise, the union complete. `grow_diag` starts from the intersection and adds, round after
-    round, links of the union beside a link, also diagonally, whose source or target has none yet. `final` then adds
-    links of either direction whose source or target has none; `final_and` those whose source and target have none.
+    The intersection is precise, the union complete. `grow_diag` starts with the intersection and repeatedly
+    adds neighbours from the union, also diagonal ones, whose source or target has no link yet. `final` then adds links
+    of either direction whose source or target has no link; `final_and` those whose source and target have no link.
 
     >>> sorted(symmetrise({(0, 0), (1, 1), (1, 2)}, {(0, 0), (2, 2)}, "grow_diag"))
     [(0, 0), (1, 1), (1, 2), (2, 2)]

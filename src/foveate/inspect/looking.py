@@ -1,4 +1,4 @@
-"""A first look: whatever reads a text shows what it looked at, in a notebook or in the browser."""
+"""The method `look` of models that read texts, which shows their attention in a notebook or in the browser."""
 
 import sys
 import tempfile
@@ -14,7 +14,7 @@ Reader = TypeVar("Reader", bound="Looking")
 
 
 class Looking:
-    """A base class for readers of models with traces of texts, which know the folder of their model."""
+    """A base class for user classes with a model, its folder and traces of texts."""
 
     model: Any
     origin = ""
@@ -33,25 +33,25 @@ class Looking:
         return f"<{type(self).__name__}{where}: {type(self.model).__name__} with {count:,} parameters>"
 
     def _of(self: Reader, folder: Path | str) -> Reader:
-        """This, read from a folder."""
+        """Set the folder, and return this object."""
         self.origin = str(folder)
         return self
 
     def trace(self, text: str) -> Trace:
-        """What the model looked at in a text, site by site and head by head."""
+        """A trace of the model's attention in a text, at all sites and heads."""
         raise NotImplementedError
 
     def look(self, text: str, *, page: Path | str | None = None, **others: Any) -> Trace:
-        """Show what the model looked at in a text, and return the trace; other settings are those of `trace`.
+        """Show the attention of the model in a text, and return the trace; other settings are those of `trace`.
 
-        In a notebook the trace shows itself, where it is a cell's last value. Elsewhere the viewer is written as one
-        page, to `page` or to a temporary file, and opened in the browser.
+        A notebook displays the trace if it is the last value of a cell. Otherwise the viewer is written as one page,
+        to `page` or to a temporary file, and opened in the browser.
         """
         return show(self.trace(text, **others), page)
 
 
 def show(trace: Trace, page: Path | str | None = None) -> Trace:
-    """The viewer of a trace as a page in the browser; in a notebook, unless a page is named, the trace itself."""
+    """Open the viewer of a trace in the browser; in a notebook without `page`, only return the trace."""
     if page is None and in_notebook():
         return trace
     path = Path(tempfile.mkdtemp(prefix="foveate-")) / "look.html" if page is None else Path(page)
@@ -63,6 +63,6 @@ def show(trace: Trace, page: Path | str | None = None) -> Trace:
 
 
 def in_notebook() -> bool:
-    """Whether a notebook's kernel runs this, which shows a cell's last value."""
+    """Whether this runs in the kernel of a notebook, which displays the last value of a cell."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return getattr(shell, "kernel", None) is not None

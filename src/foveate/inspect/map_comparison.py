@@ -1,4 +1,4 @@
-"""Two maps side by side: two heads, two models, or one model before and after training."""
+"""Compares two maps: two heads, two models, or one model before and after training."""
 
 from dataclasses import dataclass
 
@@ -15,10 +15,10 @@ ROWS = 256
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """How far apart two maps of one size are."""
+    """The differences between two maps of the same size."""
 
     rows: Float32[np.ndarray, " queries"]
-    """½ Σ_j |α_ij − β_ij|: 0 is the same row, 1 looks at nothing in common; NaN where a weight is not a number."""
+    """½ Σ_j |α_ij − β_ij|: 0 for equal rows, 1 for rows without common keys, NaN for rows with NaN."""
     largest: float
     at: tuple[int, int]
     """The query and the key of the largest difference."""
@@ -37,7 +37,7 @@ def compare(
     other_site: int | str | None = None,
     other_head: int | None = None,
 ) -> Comparison:
-    """A head of one trace against a head of the same or another trace; what is not said is the same.
+    """Compare a head of one trace with a head of the same or another trace. Omitted arguments have the same value.
 
     >>> from foveate.inspect.trace import Track, given
     >>> maps = torch.tensor([[[1.0, 0.0], [0.5, 0.5]], [[1.0, 0.0], [0.0, 1.0]]])
@@ -45,7 +45,7 @@ def compare(
     >>> compare(trace, head=0, other_head=1).rows
     array([0. , 0.5], dtype=float32)
 
-    Raises UsageError when the maps differ in size: merge both to words first.
+    Raises UsageError if the maps differ in size: merge both to words first.
     """
     beside = one if other is None else other
     a = one.sites[one.index(site)]
@@ -56,8 +56,8 @@ def compare(
             raise UsageError(f"{each.title} has no head {number}: it has {each.heads}, counted from 0.")
     if (a.queries, a.keys) != (b.queries, b.keys):
         raise UsageError(
-            f"One map has {a.queries} × {a.keys} cells, the other {b.queries} × {b.keys}. Compare texts that are cut "
-            "alike; for different tokenisers, compare `alignment(…).words()`."
+            f"One map has {a.queries} × {a.keys} cells, the other {b.queries} × {b.keys}. Compare texts with the "
+            "same pieces; for different tokenisers, compare `alignment(…).words()`."
         )
     return _compared(a, b, heads)
 
@@ -68,7 +68,7 @@ def _compared(a: Site, b: Site, heads: tuple[int, int]) -> Comparison:
         here = slice(start, min(start + ROWS, a.queries))
         away = (a.weights(heads[0], here)[0] - b.weights(heads[1], here)[0]).abs()
         rows.append(away.sum(1) / 2)
-        known = away.nan_to_num(nan=0.0)  # a row with a weight that is not a number has no number either
+        known = away.nan_to_num(nan=0.0)  # NaN makes its row NaN
         top = float(known.max()) if known.numel() else 0.0
         if top > largest:
             place = divmod(int(known.argmax()), a.keys)

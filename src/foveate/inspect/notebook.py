@@ -1,7 +1,7 @@
-"""A trace in a notebook, live: the viewer in a sandboxed frame, whose questions Python answers as they come.
+"""A live viewer in a notebook: a sandboxed frame whose requests Python answers.
 
-A trace shows itself in a notebook already, with all its numbers inside the page. This is for traces too large for that:
-the page is as small as the viewer, and a tile is computed when it is looked at.
+A notebook can display a trace as a page with all its numbers. This widget is for larger traces: the page contains only
+the viewer, and a tile is computed when it becomes visible.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,11 +23,11 @@ from foveate.inspect.trace.trace import Trace
 
 Say = Callable[[dict[str, Any], list[bytes]], None]
 SMALL = 1 << 24
-"""Weights of a site up to which its statistics are computed while one waits."""
+"""The number of weights of a site up to which its statistics are exact at once."""
 
 
 class Answers:
-    """Answers questions in threads, so that the notebook stays free: `{id, method, args}`, or `{stop: id}`.
+    """Answers requests in threads, so that the notebook is not blocked: `{id, method, args}`, or `{stop: id}`.
 
     >>> import torch
     >>> from foveate.inspect.trace import Track, given
@@ -45,7 +45,7 @@ class Answers:
         self._lock = Lock()
 
     def hear(self, question: Mapping[str, Any], say: Say) -> Any:
-        """Take a question; `say` hears a first guess and the answer. Returns the future, for whoever wants to wait."""
+        """Start answering a request; `say` receives an estimate and the answer. Returns the future, for waiting."""
         if "stop" in question:
             with self._lock:
                 stopped = self._asked.get(str(question["stop"]))
@@ -61,7 +61,7 @@ class Answers:
         try:
             method, args = str(question.get("method")), question.get("args")
             if method not in _METHODS or not isinstance(args, Sequence):
-                raise UsageError(f"The viewer asked for the unknown method {method!r}.")
+                raise UsageError(f"The viewer requested the unknown method {method!r}.")
 
             def guess(codes: np.ndarray) -> None:
                 say({"id": name, "array": "uint16", "guess": True}, [_bytes(codes, "<u2")])
@@ -70,7 +70,7 @@ class Answers:
             say({"id": name, **answer}, buffers)
         except CancelledError:
             say({"id": name, "error": "called off", "aborted": True}, [])
-        except Exception as error:  # the frame has to hear of everything that went wrong
+        except Exception as error:  # the frame has to receive every error
             say({"id": name, "error": str(error) or repr(error), "aborted": False}, [])
         finally:
             with self._lock:
@@ -131,11 +131,10 @@ _METHODS = frozenset({"meta", "tile", "row", "counts", "value", "statistics", "o
 def widget(trace: Trace, *, height: int = 720) -> Any:
     """The viewer as a notebook's widget. Raises SetupError without the package anywidget.
 
-    Its `site`, `head` and `cursor` (a query and a key, or None) are where the reader looks: set them, and the page goes
-    there; look elsewhere, and they say so.
+    Its `site`, `head` and `cursor` (a query and a key, or None) are synchronised with the page in both directions.
 
-    The frame may run the viewer's script and nothing else: it has no origin, sees nothing of the notebook, and loads
-    nothing. Only the widget's own messages pass between it and Python.
+    The frame runs only the viewer's script: it has no origin, cannot read the notebook, and loads nothing. It exchanges
+    only the widget's own messages with Python.
     """
     try:
         kind = _kind()
@@ -149,12 +148,12 @@ def widget(trace: Trace, *, height: int = 720) -> Any:
 
 @cache
 def _kind() -> type:
-    """The class, made once anywidget is there."""
+    """The class, defined when anywidget is imported."""
     import anywidget
     import traitlets
 
     class TraceWidget(anywidget.AnyWidget):
-        """Its model in Python: the page, its height, where the reader looks, and whoever answers."""
+        """The model of the widget in Python: the page, its height, the selected place, and the answers."""
 
         _esm = part("widget.js")
         page = traitlets.Unicode().tag(sync=True)
@@ -184,7 +183,7 @@ def _kind() -> type:
 
 
 def _there(trace: Trace, site: int, name: str, value: Any) -> Any:
-    """The value, if the trace has such a place."""
+    """The value, if the trace has this place."""
     here = trace.sites[site] if name != "site" else None
     called = here.title if here else ""
     if here is None:
@@ -204,7 +203,7 @@ def _bytes(array: np.ndarray, kind: str) -> bytes:
 
 
 def _finite(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON knows neither NaN nor infinity."""
+    """Replace NaN and infinity, which JSON does not have, by None."""
     return {
         name: None if isinstance(value, float) and not np.isfinite(value) else value for name, value in plain.items()
     }

@@ -1,4 +1,4 @@
-"""The look of pages that carry everything they need: one style sheet, no script, no font, no other host."""
+"""Self-contained HTML pages: one style sheet, no script, no font, no other host."""
 
 from html import escape
 
@@ -7,7 +7,7 @@ from foveate.inspect.figure.paint import stylesheet
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
-# The colours of the pictures (figure/scale.py) and of the page belong together: cards have the pictures' paper.
+# The colours match those of the pictures (figure/scale.py): cards have the background of pictures.
 _STYLE = """
 :root{color-scheme:light dark;--page:#f4f6f9;--card:#fff;--text:#1a1d24;--quiet:#5a6270;--rule:#e2e6ec;--base:#aab2bf;
 --accent:#215a97;--line-0:#2f77b8;--line-1:#d55e00;--line-2:#00806a;--line-3:#8a4fa3;--wrong:#fbe3d2;--code:#f0f3f7}
@@ -83,7 +83,7 @@ header{padding-top:28px}}
 
 
 def page(title: str, kicker: str, head: str, body: str, foot: str) -> str:
-    """A whole HTML document; `head`, `body` and `foot` are HTML, the title and the line above it are text."""
+    """A complete HTML document; `head`, `body` and `foot` are HTML, the title and the line above it are text."""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -109,11 +109,11 @@ def page(title: str, kicker: str, head: str, body: str, foot: str) -> str:
 
 
 def text(value: object) -> str:
-    """Any value as text of a page: nothing in it is markup, nothing in it reorders its surroundings."""
+    """Any value as text of a page, without markup and without reordering the text around it."""
     words = str(value)
     return escape("\n".join(printable(line) if line else "" for line in words.split("\n"))) if words else ""
 
 
 def isolated(value: object) -> str:
-    """Text in its own direction, which cannot disturb the direction around it."""
+    """Text in its own direction, isolated from the text around it."""
     return f'<bdi dir="auto">{text(value)}</bdi>'

@@ -23,13 +23,13 @@ def report(
     commands: Sequence[str] = (),
     names: tuple[str, str] = ("source", "target"),
 ) -> str:
-    """The report as one HTML document that needs no network, no script and no other file, in light and dark.
+    """The report as one HTML document without network, scripts and other files, in light and dark.
 
-    `summary` are names and values, shown large. `curves` are the rows of `metrics.jsonl`. `scores` are rows of a table;
-    the keys of the first are its head. `samples` are (source, reference, hypothesis, alignment), the reference "" where
-    there is none. `card` are the model card's fields in order, such as data, licence, size, limits, intended_use.
-    `commands` are what a reader may type next. Parts that are empty are left out. Everything given is text, never
-    markup.
+    `summary` is a list of names and values, shown in large type. `curves` are the rows of `metrics.jsonl`. `scores` are
+    rows of a table with the keys of the first row as its header. `samples` are (source, reference, hypothesis,
+    alignment), with "" for a missing reference. `card` contains the model card's fields in order, such as data,
+    licence, size, limits, intended_use. `commands` are suggestions for the reader. Empty parts are left out. All
+    arguments are text, never markup.
     """
     parts = [
         ("curves", "Training", _curves(curves_of(curves))),
@@ -39,7 +39,7 @@ def report(
         ("commands", "What to try next", _commands(commands)),
     ]
     body = "\n".join(_section(name, heading, content) for name, heading, content in parts if content)
-    foot = "Written by Foveate. This file carries everything it shows and loads nothing from elsewhere."
+    foot = "Written by Foveate. This file is complete and loads nothing from elsewhere."
     return page(title, "Foveate training report", _summary(summary), body, foot)
 
 
@@ -112,7 +112,7 @@ def _cells(row: Mapping[str, object], columns: Sequence[str], numeric: set[str])
 
 
 def _is_numeric(value: object) -> bool:
-    """Whether a cell belongs to the right: a number, perhaps with a sign, a unit or a range around it."""
+    """Whether a cell is aligned to the right: a number, possibly with a sign, a unit or a range."""
     words = str(value).strip()
     return not words or words[0].isdigit() or (words[0] in "+-−±" and len(words) > 1)
 
@@ -150,7 +150,7 @@ def _sample(source: str, reference: str, hypothesis: str, alignment: Alignment |
 
 
 def _marked(ours: str, theirs: str) -> str:
-    """One text with the words marked that the other does not have there, unless the two are hardly alike."""
+    """One text with marks at words that differ from the other text, unless most of them differ."""
     words, others = ours.split(), theirs.split()
     match = SequenceMatcher(a=words, b=others, autojunk=False)
     if not words or not others or match.ratio() < 0.5:

@@ -1,4 +1,4 @@
-"""What the pieces of one text look at among themselves, as one picture of any model."""
+"""The self-attention between the pieces of one text, as one picture for any model."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,8 +13,8 @@ def self_attention(
 ) -> Alignment | None:
     """The mean over the heads of one layer's weights while `run` passes one text of these pieces through the model.
 
-    By default the layer before the last, which is often the clearest; the only one of a model with one. None for a
-    model whose pieces do not look at each other, as those of a recurrent one.
+    By default this is the layer before the last, which is often the clearest, or the only one. Returns None for a model
+    without self-attention, such as a recurrent one.
 
     >>> import torch
     >>> from foveate import Attention, causal

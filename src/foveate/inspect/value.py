@@ -1,4 +1,4 @@
-"""Observing a pass with its values, whatever the model runs in one piece."""
+"""Observes a pass with its values, also for models that fuse attention with other operations."""
 
 from collections.abc import Callable
 
@@ -9,15 +9,15 @@ from foveate.inspect.ablation import explained
 from foveate.inspect.trace.observation import Observation, observe
 
 LONGEST = 1024
-"""Tokens up to which every weight is made once, to compare."""
+"""The number of tokens up to which all weights are computed for comparison."""
 
 
 @torch.inference_mode()
 def observed(model: nn.Module, run: Callable[[], Tensor]) -> Observation:
-    """What one pass looked at. Up to 1,024 tokens its values are there too.
+    """The observation of one pass, with its values for up to 1,024 tokens.
 
-    Attention that runs in one piece with what surrounds it shows no values; the pass is then made once more without
-    such shortcuts, which also tells how far explain is from run.
+    Attention that is fused with other operations does not expose its values. The pass is then repeated without such
+    shortcuts, which also measures the difference between explain and run.
     """
     with observe(model) as observation:
         ran = run()

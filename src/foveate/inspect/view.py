@@ -13,7 +13,7 @@ from foveate.inspect.figure.scale import Hue, Scale, shaded
 from foveate.inspect.figure.vector import drawn
 from foveate.inspect.lift import equal
 
-if TYPE_CHECKING:  # pictures of alignments come without torch, and importing them must stay quick
+if TYPE_CHECKING:  # pictures of alignments do not need torch, and their import must be quick
     from foveate.inspect.tile import TraceProvider
     from foveate.inspect.trace.site import Site
     from foveate.inspect.trace.trace import Trace
@@ -21,12 +21,12 @@ if TYPE_CHECKING:  # pictures of alignments come without torch, and importing th
 Pool = Literal["peak", "mass"]
 Level = int | Literal["word", "sentence"]
 CELLS = 512
-"""Rows or columns of a figure beyond which it is zoomed out."""
+"""The number of rows or columns beyond which a figure is zoomed out."""
 
 
 def alignment(trace: "Trace", *, site: int | str | None = None, head: int | None = None) -> Alignment:
-    """The weights of a site with its labels: rows are queries. Unless a site or a head is chosen, `trace.opening` is
-    shown: what the model aligns with, else the mean of the cross-attention of the layer before the last.
+    """The weights of a site with its labels: rows are queries. Without a site and a head, these
+    are the weights of `trace.opening`.
 
     >>> import torch
     >>> from foveate.inspect.trace import Trace, Track, given
@@ -35,7 +35,7 @@ def alignment(trace: "Trace", *, site: int | str | None = None, head: int | None
     >>> alignment(Trace(tracks=tracks, sites=(given(maps, kind="cross", tracks=("target", "source")),))).pharaoh()
     '1-0'
 
-    Raises UsageError for a site or a head that is not there, and for maps too large to be read as a table.
+    Raises UsageError for a site or head that does not exist, and for maps that are too large for a table.
     """
     here = trace.sites[_site(trace, site)]
     if site is None and head is None:
@@ -60,12 +60,12 @@ def figure(
     hue: Hue = "blue",
     dpi: int | float = DPI,
 ) -> bytes:
-    """One head's whole map as SVG, PDF or PNG, the same bytes every time. Without a site and a head it is
-    `trace.opening`; without a head, the mean of them.
+    """The whole map of a head as reproducible SVG, PDF or PNG. Without a site and a head it is `trace.opening`; without
+    a head, it is the mean of all heads.
 
-    Maps of more than 512 rows or columns are zoomed out, as far as it takes or to `level`; "word" and "sentence" are
-    levels too, and sum the weights of their pieces. `scale` "log" shows six powers of ten, "lift" how many times as
-    much as looking alike at all that may be looked at. What is hidden is hatched. `dpi` are a PNG's pixels to the inch.
+    Maps of more than 512 rows or columns are zoomed out, automatically or to `level`; the levels "word" and "sentence"
+    sum the weights of their pieces. `scale` "log" shows six powers of ten, "lift" the ratio to equal weights for all
+    visible keys. Hidden pairs are hatched. `dpi` is the resolution of a PNG.
     """
     number = _site(trace, site)
     here = trace.sites[number]
@@ -88,7 +88,7 @@ def figure(
 
 
 def _exact(trace: "Trace", site: "Site", heads: Sequence[int]) -> Alignment:
-    """Every weight, and where any of the heads may look; the mean of several."""
+    """All weights, averaged over several heads, and the pairs that are visible in any of them."""
     weights, shares = np.zeros((2, site.queries, site.keys), dtype=np.float32)
     visible = np.zeros(weights.shape, dtype=bool)
     for head in heads:
@@ -121,7 +121,7 @@ def _level(trace: "Trace", site: "Site", level: Level | None) -> Level:
 
 
 def _zoomed(trace: "Trace", number: int, heads: Sequence[int], level: Level, pool: Pool, *, lifted: bool) -> Alignment:
-    """The cells of the whole map at a level; with `lifted`, also what each would hold of equal shares."""
+    """The cells of the whole map at a level; with `lifted`, also the equal shares in each cell."""
     from foveate.inspect.tile import HIDDEN, TraceProvider, decode
 
     site, provider = trace.sites[number], TraceProvider(trace)
@@ -136,7 +136,7 @@ def _zoomed(trace: "Trace", number: int, heads: Sequence[int], level: Level, poo
         if lifted and isinstance(level, str):
             shares += decode(_tiles(provider, (number, head, level), "equal", shape)) / len(heads)
         elif lifted:
-            # A cell of mass holds up to 2^level keys, which weigh as many equal shares.
+            # A cell of mass contains up to 2^level keys, with as many equal shares.
             size = 1 << int(level)
             counts = provider.counts(number, head).astype(np.float64)
             starts = np.arange(0, len(counts), size)
@@ -147,7 +147,7 @@ def _zoomed(trace: "Trace", number: int, heads: Sequence[int], level: Level, poo
 
 
 def _tiles(provider: "TraceProvider", place: tuple[int, int, Level], pool: str, shape: tuple[int, int]) -> np.ndarray:
-    """The codes of a whole map."""
+    """The codes of the whole map."""
     from foveate.inspect.tile import SIZE
 
     down, across = (-(-length // SIZE) for length in shape)

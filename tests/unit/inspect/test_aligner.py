@@ -62,5 +62,5 @@ def test_the_diagonal_knows_nothing_but_lengths() -> None:
 def test_a_pair_with_nothing_on_one_side_has_no_links_and_teaches_none() -> None:
     empty = [([], ["the"]), (["la"], []), ([], [])]
     assert align([*PAIRS, *empty], [*PAIRS, *empty]) == [*align(PAIRS, PAIRS), set(), set(), set()]
-    with pytest.raises(DataError, match="no pair with words on both sides"):
+    with pytest.raises(DataError, match="No pair has words on both sides"):
         align(empty, PAIRS)

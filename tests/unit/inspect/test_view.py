@@ -60,7 +60,7 @@ def test_a_head_compared_with_itself_and_with_another() -> None:
     result = compare(trace, site=0, other_site="layers.2", head=0, other_head=1)
     assert np.allclose(result.rows, (a - b).abs().sum(1) / 2)
     assert result.largest == pytest.approx(float((a - b)[result.at].abs()))
-    with pytest.raises(UsageError, match="Compare texts that are cut"):
+    with pytest.raises(UsageError, match="Compare texts with the same pieces"):
         compare(trace, stack(length=5))
 
 
