@@ -313,7 +313,7 @@ def test_a_long_trace_of_a_score_without_a_form_is_refused_in_words() -> None:
     attention, x = Attention(Distance()), torch.randn(1, 1, LONG, WIDTH)
     with record(attention) as seen:
         attention.run(x, x, x)
-    with pytest.raises(UsageError, match="The score Distance has to be kept pair by pair"):
+    with pytest.raises(UsageError, match="The score Distance has to be stored pair by pair"):
         Trace.of(seen, {"words": Track.numbered(LONG)})
 
 

@@ -449,9 +449,9 @@ def test_a_layer_a_head_or_an_ending_that_there_is_not(refused: Refused, trained
     )
     assert refused(*look, "--out", tmp_path / "a.jpg") == (
         2,
-        f"foveate look: {tmp_path}/a.jpg: an alignment is not written as '.jpg'. Choose .svg (a picture whose text "
-        "stays text, in any script); .pdf (the same for papers, its fonts inside); .png (a picture "
-        "of pixels); .txt (blocks as in the terminal); .pharaoh (the hard links, `source-target` pairs).",
+        f"foveate look: {tmp_path}/a.jpg: an alignment is not written as '.jpg'. Choose .svg (a vector picture with "
+        "text in any script); .pdf (a vector picture with embedded fonts, for papers); .png (a picture "
+        "of pixels); .txt (text blocks as in the terminal); .pharaoh (the hard links, `source-target` pairs).",
     )
     assert refused(*look, "--out", tmp_path / "none" / "a.svg") == (
         3,

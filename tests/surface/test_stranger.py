@@ -237,7 +237,7 @@ def test_a_trace_refuses_a_rule_that_it_can_neither_keep_nor_read_back(monkeypat
     site = Attention(visibility=SameParity())
     with record(site) as seen, torch.no_grad():
         site.run(*(torch.randn(1, 1, LENGTH, WIDTH) for _ in range(3)))
-    with pytest.raises(UsageError, match=r"SameParity\(\) has to be kept pair by pair"):
+    with pytest.raises(UsageError, match=r"SameParity\(\) has to be stored pair by pair"):
         Trace.of(seen)
 
 

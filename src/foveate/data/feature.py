@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Shaped
 
-from foveate.data.reader import Example, KeptRows, Reader
+from foveate.data.reader import Example, Reader, StoredRows
 from foveate.data.row import Row
 from foveate.data.text import read_cells
 from foveate.errors import DataError
@@ -90,7 +90,7 @@ class VectorReader(Reader):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VectorRows(KeptRows):
+class VectorRows(StoredRows):
     """(v − mean) / deviation, for each number of a vector"""
 
     kind: ClassVar[str] = "vector"

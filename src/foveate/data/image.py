@@ -11,7 +11,7 @@ from jaxtyping import UInt8
 from foveate.attention.check import require_positive
 from foveate.config import setting
 from foveate.data.image_file import SUFFIXES, read_pixels
-from foveate.data.reader import Example, KeptRows, Reader
+from foveate.data.reader import Example, Reader, StoredRows
 from foveate.data.row import Row
 from foveate.errors import DataError
 from foveate.nn.embed import Patches
@@ -85,7 +85,7 @@ class ImageReader(Reader):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImageRows(KeptRows):
+class ImageRows(StoredRows):
     """Patches from left to right and from top to bottom, each with its pixels from −1, black, to 1, white."""
 
     kind: ClassVar[str] = "image"

@@ -21,8 +21,8 @@ from foveate.storage.draft import write_file
 ROWS = "rows.json"
 """The file of a run folder that stores its row maker, unless that is a tokeniser."""
 FORMAT = "foveate rows 1"
-Kept = TypeVar("Kept", bound="KeptRows")
-Read = TypeVar("Read", bound="Reader")
+AnyRows = TypeVar("AnyRows", bound="StoredRows")
+AnyReader = TypeVar("AnyReader", bound="Reader")
 
 
 class Example(NamedTuple):
@@ -72,7 +72,7 @@ class Reader(Protocol):
         """A description of the rows."""
         return self.what
 
-    def suited(self: Read, sample: Sequence[Any]) -> Read:
+    def suited(self: AnyReader, sample: Sequence[Any]) -> AnyReader:
         """A reader with settings for a sample of at least one example."""
         return self
 
@@ -87,7 +87,7 @@ class Reader(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeptRows:
+class StoredRows:
     """A row maker that is stored as JSON with its fields."""
 
     kind: ClassVar[str]
@@ -104,7 +104,7 @@ class KeptRows:
         write_file(folder / ROWS, (json.dumps(record, indent=1) + "\n").encode("ascii"))
 
     @classmethod
-    def open(cls: type[Kept], folder: Path) -> Kept:
+    def open(cls: type[AnyRows], folder: Path) -> AnyRows:
         """Read the file of `save`. Raises DataError if it is missing, damaged or of another kind."""
         path = folder / ROWS
         try:

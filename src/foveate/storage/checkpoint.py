@@ -28,7 +28,7 @@ from foveate.storage.tensor import read_tensors, stored_size, write_tensors
 MODEL, OPTIMISER, STATE, FINAL = "model.safetensors", "optimiser.safetensors", "state.json", "model.json"
 FORMAT = 1
 _SIZE_OF_JSON = 1_000_000
-Said = TypeVar("Said")
+Content = TypeVar("Content")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,7 +268,7 @@ def _is_overtaken(run: Path, step: int, value: float | None) -> bool:
     return any(checkpoints.is_sound(one) for one in later)
 
 
-def _read(kind: type[Said], path: Path) -> Said:
+def _read(kind: type[Content], path: Path) -> Content:
     try:
         return build(kind, manifest.read_json(path), where=f"{path}:")
     except UsageError as error:

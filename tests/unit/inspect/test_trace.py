@@ -216,7 +216,7 @@ def test_a_rule_over_a_large_map_is_evaluated_and_no_page_claims_to(monkeypatch:
     own = Attention(visibility=predicate(lambda at: at.key <= at.query))
     with record(own) as recording:
         own.run(x, x, x)
-    with pytest.raises(UsageError, match="has to be kept pair by pair"):
+    with pytest.raises(UsageError, match="has to be stored pair by pair"):
         Trace.of(recording)
 
 

@@ -1,7 +1,7 @@
-"""Letters of pictures: which font draws which, how wide a text is, and what no font at hand can draw.
+"""Fonts of pictures: the font of each letter, the width of texts, and letters without a font.
 
-DejaVu Sans comes with the package, for Latin, Greek, Cyrillic, Armenian, Georgian, Hebrew and Arabic scripts (Persian
-with them) and for signs. Other letters come from the fonts of the machine.
+DejaVu Sans comes with the package, for Latin, Greek, Cyrillic, Armenian, Georgian, Hebrew and Arabic scripts (including
+Persian) and for signs. Other letters use the fonts of the machine.
 """
 
 import os
@@ -40,7 +40,7 @@ _FANCY = (
 
 @dataclass(frozen=True)
 class Face:
-    """One font of a file; a collection has several."""
+    """One font of a file; a collection contains several."""
 
     path: Path
     index: int = 0
@@ -63,14 +63,14 @@ class Face:
 
     @cached_property
     def outlined(self) -> bool:
-        """Whether its letters are lines: those of coloured pictures are not."""
+        """Whether its letters are outlines, unlike those of fonts of coloured pictures."""
         return not _OUTLINES.isdisjoint(self.face.table_tags)
 
     def has(self, letters: Iterable[str]) -> bool:
         return all(self.font.get_nominal_glyph(ord(letter)) for letter in letters)
 
     def advance(self, letter: str) -> float | None:
-        """The width of a letter by itself, in sizes of the font; None where it has none."""
+        """The width of a single letter relative to the font size; None for a letter that the font lacks."""
         glyph = self.font.get_nominal_glyph(ord(letter))
         return self.font.get_glyph_h_advance(glyph) / self.face.upem if glyph else None
 
@@ -79,9 +79,9 @@ REGULAR, BOLD = Face(FOLDER / "DejaVuSans.ttf"), Face(FOLDER / "DejaVuSans-Bold.
 
 
 def width(text: str, *, bold: bool = False) -> float:
-    """How wide DejaVu Sans, one of the widest fonts of its kind, sets a text, in sizes of the font.
+    """The width of a text in DejaVu Sans, one of the widest fonts of its kind, relative to the font size.
 
-    Letters that it does not have are taken as square, or as broad as its digits where a terminal gives them one column.
+    Letters that it lacks count as squares, or as digits if their width in a terminal is one column.
 
     >>> round(width("attention"), 2), round(width("attention", bold=True), 2), width("注意")
     (4.56, 5.24, 2.1)
@@ -98,9 +98,9 @@ def _advance(letter: str, bold: bool) -> float:
 
 
 def faces(text: str, *, bold: bool = False, outlined: bool = True) -> dict[str, Face]:
-    """Which font draws each letter of a text: the bundled one, or the plainest that is installed.
+    """The font of each letter of a text: the bundled one, or the plainest installed one.
 
-    Raises `SetupError` that names the letters which no font has.
+    Raises `SetupError`, which names the letters, if no font has them.
     """
     own, letters = BOLD if bold else REGULAR, sorted({letter for letter in text if _drawn(letter)})
     missing = tuple(letter for letter in letters if not own.has(letter))
@@ -117,13 +117,13 @@ def faces(text: str, *, bold: bool = False, outlined: bool = True) -> dict[str, 
 
 
 def _drawn(letter: str) -> bool:
-    """Whether a letter needs a glyph: marks of direction, joiners and choices of a variant need none."""
+    """Whether a letter needs a glyph: direction marks, joiners and variant selectors do not."""
     return unicodedata.category(letter) not in {"Cf", "Zs"} and not 0xFE00 <= ord(letter) <= 0xFE0F
 
 
 @cache
 def _elsewhere(letters: tuple[str, ...], outlined: bool) -> dict[str, Face]:
-    """Installed fonts for these letters, as few as it takes."""
+    """Installed fonts for these letters, as few as possible."""
     face_of: dict[str, Face] = {}
     if not letters:
         return face_of
@@ -146,12 +146,12 @@ def _elsewhere(letters: tuple[str, ...], outlined: bool) -> dict[str, Face]:
 
 
 def _installed(letters: Iterable[str]) -> Iterator[Face]:
-    """Every font of the machine that can be read, plain ones first; of a collection, the language's own first."""
+    """All readable fonts of the machine, plain ones first; in a collection, that of the language first."""
     for path in installed_files():
         try:
             first = Face(path)
             count = int(first.face.count) or 1
-        except Exception:  # a damaged font is none
+        except Exception:  # skip damaged fonts
             continue
         yield from sorted(
             (Face(path, index) for index in range(count)), key=lambda face: (_foreign(face, letters), face.index)
@@ -159,7 +159,7 @@ def _installed(letters: Iterable[str]) -> Iterator[Face]:
 
 
 def _foreign(face: Face, letters: Iterable[str]) -> bool:
-    """Whether a font of Chinese, Japanese and Korean signs is drawn for another of the three."""
+    """Whether a font of Chinese, Japanese or Korean signs is made for another of these languages."""
     names = {unicodedata.name(letter, "").split()[0] for letter in letters if unicodedata.name(letter, "")}
     region = "KR" if "HANGUL" in names else "JP" if names & {"HIRAGANA", "KATAKANA"} else "SC"
     return not face.family.endswith(region)
@@ -167,7 +167,7 @@ def _foreign(face: Face, letters: Iterable[str]) -> bool:
 
 @cache
 def installed_files() -> tuple[Path, ...]:
-    """The files of fonts that the machine has, in an order that does not change: plain ones first."""
+    """The font files of the machine, in a fixed order: plain ones first."""
     paths = [
         path
         for folder in _folders()
@@ -203,7 +203,7 @@ class Run:
     direction: Direction
 
     def shaped(self) -> "uharfbuzz.Buffer":
-        """Its glyphs from left to right: joined, combined and kerned by HarfBuzz, in units of the font."""
+        """The glyphs from left to right: joined, combined and kerned by HarfBuzz, in units of the font."""
         import uharfbuzz
 
         buffer = uharfbuzz.Buffer()
@@ -215,17 +215,17 @@ class Run:
 
     @property
     def width(self) -> float:
-        """In sizes of the font."""
+        """The width relative to the font size."""
         return sum((place.x_advance for place in self.shaped().glyph_positions), start=0.0) / self.face.face.upem
 
 
 def runs(text: str, direction: Direction, *, bold: bool = False, outlined: bool = True) -> list[Run]:
-    """A line of text as runs from left to right, as they stand on the paper.
+    """The runs of a line of text, in visual order from left to right.
 
     >>> [run.text for run in runs("see سلام 12", "ltr")]
     ['see ', '12', 'سلام ']
 
-    Reference: Unicode standard annex 9, without embeddings, which labels show as escapes.
+    Reference: Unicode standard annex 9, without embeddings, which are escapes in labels.
     """
     known = faces(text, bold=bold, outlined=outlined)
     levels = _levels(text, direction)
@@ -248,12 +248,12 @@ def runs(text: str, direction: Direction, *, bold: bool = False, outlined: bool 
 
 
 def _levels(text: str, direction: Direction) -> list[int]:
-    """The level of each letter: even ones run from left to right. The names of the rules are the annex's."""
+    """The level of each letter; even levels run from left to right. Rules have the names of the annex."""
     base = "R" if direction == "rtl" else "L"
     kinds = _weak([unicodedata.bidirectional(letter) or "L" for letter in text], base)
     _bracketed(text, kinds, base)
     sides = [{"EN": "R", "AN": "R"}.get(kind, kind) for kind in kinds]
-    for at, side in enumerate(sides):  # N1, N2: what has no side of its own
+    for at, side in enumerate(sides):  # N1, N2: neutral characters
         if side not in "LR":
             left = sides[at - 1] if at else base
             right = next((other for other in sides[at:] if other in "LR"), base)
@@ -263,7 +263,7 @@ def _levels(text: str, direction: Direction) -> list[int]:
 
 
 def _weak(kinds: list[str], base: str) -> list[str]:
-    """W1 to W7: marks, numbers and the signs beside them."""
+    """W1 to W7: marks, numbers and adjacent signs."""
     strong = base
     for at, kind in enumerate(kinds):
         if kind == "NSM":
@@ -293,7 +293,7 @@ def _weak(kinds: list[str], base: str) -> list[str]:
 
 
 def _bracketed(text: str, kinds: list[str], base: str) -> None:
-    """N0: both brackets of a pair run as what they hold, unless that is against the line and what stands before."""
+    """N0: a pair of brackets has the direction of its content, unless line and preceding text have the opposite one."""
     opened: list[int] = []
     pairs: list[tuple[int, int]] = []
     for at, letter in enumerate(text):

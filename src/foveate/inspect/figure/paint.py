@@ -1,4 +1,4 @@
-"""Paint: how parts of an SVG picture get their colours, fixed in attributes or by classes that follow the reader."""
+"""Paint gives colours to the parts of an SVG picture, in fixed attributes or in classes that follow the theme."""
 
 import base64
 from dataclasses import dataclass, fields
@@ -18,8 +18,8 @@ _BESIDE = {ZERO: "zero", NAN: "nan", HIDDEN: "hidden"}
 
 @runtime_checkable
 class Paint(Protocol):
-    """Attributes for one level of the scale, for one named ink, and the picture of many levels at once, in which hidden
-    cells are clear.
+    """Makes the attributes for a level of the scale, for a named ink, and an image of many levels, in which hidden
+    cells are transparent.
     """
 
     def level(self, step: int) -> str: ...
@@ -29,7 +29,7 @@ class Paint(Protocol):
 
 @dataclass(frozen=True)
 class Fixed:
-    """Colours as presentation attributes, which every reader of SVG understands."""
+    """Colours as presentation attributes, which all SVG viewers support."""
 
     theme: Theme = "light"
     hue: Palette = "blue"
@@ -65,7 +65,7 @@ class Classed:
 
 
 def stylesheet(hue: Palette = "blue") -> str:
-    """The rules behind `Classed`: light by default, dark where the reader prefers it; printed pages stay light."""
+    """The rules for `Classed`: light by default, dark if the reader prefers it, and always light in print."""
     dark = _rules("dark", hue) + ".fv-light{display:none}.fv-dark{display:inline}"
     light = _rules("light", hue) + ".fv-dark{display:none}"
     return f"{light}@media screen and (prefers-color-scheme:dark){{{dark}}}"

@@ -1,7 +1,8 @@
-"""A drawing as PDF, for papers: the same lines and letters as the SVG, its fonts inside, and the same bytes every time.
+"""Converts a drawing to PDF, for papers: the same lines and letters as in the SVG, with embedded fonts, and
+reproducible.
 
-It writes what this package draws and no other SVG. Of each font it holds the letters that occur, and a table of what
-they mean, so that text can be found and copied.
+Only SVG of this package is supported. The PDF contains the letters that occur of each font, and a table of their text,
+so that it can be searched and copied.
 """
 
 import base64
@@ -21,22 +22,22 @@ _HREF = "href"
 _PAIR = re.compile(r"translate\(([-\d.]+) ([-\d.]+)\)|rotate\(([-\d.]+)\)")
 _STEP = re.compile(r"([MLHVZ])(?:([-\d.]+)(?: ([-\d.]+))?)?")
 _UNUSED = ("BASE", "GDEF", "GPOS", "GSUB", "MATH", "OS/2", "VORG", "cmap", "gasp", "name", "post", "vhea", "vmtx")
-"""Tables of a font by which text is set; the page says where its glyphs stand."""
+"""Tables of a font that are used for layout only; the page contains the positions of glyphs."""
 _GLYPH = re.compile(r"<(F\d+:\d+)>")
-"""A glyph by its font and its number there; the page's own number is known once all of its letters are."""
+"""A font and the number of a glyph in it. The number in the page is assigned after all letters are known."""
 _POINT = 72 / 96
-"""Points of a page to the pixel of a drawing."""
+"""Points of a page per pixel of a drawing."""
 
 
 def pdf(drawing: bytes) -> bytes:
-    """A drawing of `svg` as a PDF of one page.
+    """Convert a drawing by `svg` to a PDF of one page.
 
     >>> from foveate.inspect import Alignment, svg
     >>> drawing = svg(Alignment.of("cat", ["K", "AE", "T"], [[1, 0, 0], [0, 1, 0], [0, 0, 1]])).encode()
     >>> pdf(drawing)[:8], pdf(drawing) == pdf(drawing)
     (b'%PDF-1.4', True)
 
-    Raises `SetupError` for letters that no font of this machine has.
+    Raises `SetupError` for letters that are in no font of this machine.
     """
     root = ElementTree.fromstring(drawing)
     width, height = float(root.attrib["width"]), float(root.attrib["height"])
@@ -50,7 +51,7 @@ def pdf(drawing: bytes) -> bytes:
 class _Glyph:
     number: int
     text: str
-    """What it stands for: several letters of a ligature, none where a letter is made of several glyphs."""
+    """The text of the glyph: several letters for a ligature, empty if a letter consists of several glyphs."""
     x: float
     y: float
     advance: float
@@ -58,14 +59,14 @@ class _Glyph:
 
 @dataclass(eq=False)
 class _Font:
-    """A font of the page and the glyphs that it needs."""
+    """A font of the page, with its glyphs."""
 
     face: Face
     name: str
     used: dict[int, str] = field(default_factory=dict)
 
     def shaped(self, run: Run) -> list[_Glyph]:
-        """The glyphs of a run from left to right, in sizes of the font: joined, combined and kerned by HarfBuzz."""
+        """The glyphs of a run from left to right, relative to the font size: joined, combined and kerned by HarfBuzz."""
         buffer = run.shaped()
         em = self.face.face.upem
         clusters = sorted({info.cluster for info in buffer.glyph_infos})
@@ -79,12 +80,12 @@ class _Font:
         return glyphs
 
     def width(self, glyph: int) -> int:
-        """The width that the page's reader knows of, in thousandths of the size."""
+        """The width of a glyph in the PDF, in thousandths of the font size."""
         return round(1000 * self.face.font.get_glyph_h_advance(glyph) / self.face.face.upem)
 
 
 class _Page:
-    """Operators of one page, and the images, fonts and opacities that they name."""
+    """The operators of one page, with their images, fonts and opacities."""
 
     def __init__(self, width: float, height: float, title: str) -> None:
         self.size = width, height
@@ -165,7 +166,7 @@ class _Page:
             at += sum(glyph.advance for glyph in glyphs) * size
 
     def _image(self, look: Mapping[str, str]) -> None:
-        """A PNG of a palette: its compressed rows are what PDF holds, too."""
+        """Embed a PNG with a palette; PDF uses the same compressed rows."""
         x, y, width, height = (float(look[name]) for name in ("x", "y", "width", "height"))
         self.images.append(_indexed(base64.b64decode(look[_HREF].split(",", 1)[1])))
         place = f"{_n(width)} 0 0 {_n(height)} {_n(x)} {_n(self.size[1] - y - height)} cm"
@@ -201,7 +202,7 @@ class _Page:
 
 
 def _shown(font: _Font, glyphs: list[_Glyph], size: float) -> str:
-    """Glyphs one after the other; where one does not stand or end where its width says, the next is moved."""
+    """Operators for glyphs one after the other, with a shift wherever a position differs from the sum of widths."""
     parts, rise, moved = ["["], 0.0, 0.0
     for glyph in glyphs:
         if glyph.y != rise:
@@ -217,7 +218,7 @@ def _shown(font: _Font, glyphs: list[_Glyph], size: float) -> str:
 
 
 def _embedded(font: _Font, data: bytes, glyphs_of: Mapping[int, int], first: int) -> list[bytes]:
-    """The font as five objects from the number `first` on: the whole, its glyphs, their look, the file, their text."""
+    """The font as five objects from number `first` on: font, glyph widths, description, file, text of glyphs."""
     tag = "".join(chr(65 + byte % 26) for byte in hashlib.sha256(data).digest()[:6])
     name = f"{tag}+{re.sub('[^A-Za-z0-9-]', '', str(font.face.face.get_name(6) or font.face.family))}"
     outlines = "glyf" in font.face.face.table_tags
@@ -244,7 +245,7 @@ def _embedded(font: _Font, data: bytes, glyphs_of: Mapping[int, int], first: int
 
 
 def _subset(font: _Font) -> tuple[bytes, dict[int, int]]:
-    """The outlines of the glyphs that occur, and their new numbers by the old ones."""
+    """The font file with only the glyphs that occur, and a mapping from old to new numbers."""
     import uharfbuzz
 
     settings = uharfbuzz.SubsetInput()
@@ -262,7 +263,7 @@ def _subset(font: _Font) -> tuple[bytes, dict[int, int]]:
 
 
 def _meaning(texts: Mapping[int, str]) -> str:
-    """The table by which a reader finds and copies what glyphs stand for."""
+    """The table of the text of glyphs, for searching and copying."""
     lines = [f"<{glyph:04x}> <{text.encode('utf-16-be').hex()}>" for glyph, text in sorted(texts.items())]
     blocks = [lines[at : at + 100] for at in range(0, len(lines), 100)]
     mapped = "\n".join(f"{len(block)} beginbfchar\n" + "\n".join(block) + "\nendbfchar" for block in blocks)
@@ -281,7 +282,7 @@ def _stream(head: bytes, content: bytes) -> bytes:
 
 
 def _assembled(objects: list[bytes]) -> bytes:
-    """Objects, a table of where each begins, and nothing of the day or the program."""
+    """The file: objects and the table of their offsets, without date and program."""
     whole, places = b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n", []
     for number, content in enumerate(objects, start=1):
         places.append(len(whole))
@@ -312,7 +313,7 @@ def _indexed(png: bytes) -> bytes:
 
 
 def _placed(look: Mapping[str, str]) -> tuple[float, float, float]:
-    """Where a text stands, and by how many degrees it is turned clockwise."""
+    """The position of a text, and its clockwise rotation in degrees."""
     x, y, turn = float(look.get("x", 0)), float(look.get("y", 0)), 0.0
     for across, down, degrees in _PAIR.findall(look.get("transform", "")):
         if degrees:
@@ -328,5 +329,5 @@ def _paint(look: Mapping[str, str]) -> str:
 
 
 def _n(value: float) -> str:
-    """Four digits behind the point, without needless zeros and without a negative zero."""
+    """A number with four decimals, without trailing zeros and negative zero."""
     return f"{round(value, 4) + 0.0:.4f}".rstrip("0").rstrip(".")

@@ -1,4 +1,4 @@
-"""Alignments written to files, the kind chosen by the file's name."""
+"""Writes alignments to files in the format of the file's name."""
 
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,10 @@ from foveate.inspect.figure.text_block import terminal
 from foveate.inspect.figure.vector import svg
 
 KINDS = {
-    ".svg": "a picture whose text stays text, in any script",
-    ".pdf": "the same for papers, its fonts inside",
+    ".svg": "a vector picture with text in any script",
+    ".pdf": "a vector picture with embedded fonts, for papers",
     ".png": "a picture of pixels",
-    ".txt": "blocks as in the terminal",
+    ".txt": "text blocks as in the terminal",
     ".pharaoh": "the hard links, `source-target` pairs",
 }
 
@@ -29,10 +29,10 @@ def write(
     scale: Scale = "linear",
     dpi: int | float = DPI,
 ) -> Path:
-    """Write the alignment as `.svg`, `.pdf`, `.png`, `.txt` (blocks) or `.pharaoh` (hard links), by the name's ending.
-    `dpi` are the pixels of a PNG to the inch.
+    """Write the alignment as `.svg`, `.pdf`, `.png`, `.txt` (blocks) or `.pharaoh` (hard links), by its ending.
+    `dpi` is the resolution of a PNG.
 
-    Raises `UsageError` for any other ending, naming these, and `DataError` when the file cannot be written.
+    Raises `UsageError`, which lists the endings, for another ending, and `DataError` if the file cannot be written.
     """
     path = Path(path)
     content = _content(alignment, path, {"title": title, "names": names, "scale": scale}, dpi)
@@ -41,7 +41,7 @@ def write(
 
 
 def written(path: Path, content: bytes, what: str) -> None:
-    """Write a file, or say in words why it cannot be."""
+    """Write a file. Raises DataError with the reason if this fails."""
     try:
         path.write_bytes(content)
     except OSError as error:

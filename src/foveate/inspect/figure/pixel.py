@@ -1,4 +1,4 @@
-"""PNG files from an array of palette numbers or of colours, with nothing but zlib."""
+"""Writes PNG files from arrays of palette indices or colours, with zlib only."""
 
 import struct
 import zlib
@@ -18,10 +18,10 @@ def encode(
     text: Mapping[str, str] | None = None,
     clear: int | None = None,
 ) -> bytes:
-    """A PNG of one byte a pixel. `text` is kept as `iTXt` chunks (UTF-8), which programs show as the picture's details.
-    Pixels of the colour `clear` are transparent.
+    """A PNG with one byte per pixel. `text` is stored as `iTXt` chunks (UTF-8), which programs show as the picture's
+    details. Pixels of the colour `clear` are transparent.
 
-    The bytes depend on nothing but the arguments and the version of zlib: no dates, no names.
+    The bytes depend only on the arguments and on the version of zlib: there are no dates and names.
 
     Reference: PNG, third edition (W3C 2025), sections 5 and 11.
     """
@@ -31,7 +31,7 @@ def encode(
             f"a PNG needs at least one pixel and colours within its palette of {len(palette)} (256 at most)."
         )
     header = struct.pack(">IIBBBBB", columns, rows, 8, 3, 0, 0, 0)  # 8 bits, palette, no interlacing
-    lines = np.zeros((rows, columns + 1), dtype=np.uint8)  # each line begins with its filter: 0, none
+    lines = np.zeros((rows, columns + 1), dtype=np.uint8)  # each line begins with its filter: 0 for none
     lines[:, 1:] = pixels
     chunks = [chunk(b"IHDR", header), chunk(b"PLTE", bytes(part for colour in palette for part in colour))]
     chunks += [chunk(b"iTXt", international(key, value)) for key, value in (text or {}).items()]
@@ -42,7 +42,7 @@ def encode(
 
 
 def photograph(pixels: UInt8[np.ndarray, "rows columns 3"]) -> bytes:
-    """A PNG of red, green and blue in 8 bits each: for pictures of more colours than a palette has."""
+    """A PNG of red, green and blue with 8 bits each, for pictures with more colours than a palette."""
     rows, columns = pixels.shape[:2]
     if not pixels.size:
         raise UsageError("a PNG needs at least one pixel.")
@@ -54,10 +54,10 @@ def photograph(pixels: UInt8[np.ndarray, "rows columns 3"]) -> bytes:
 
 
 def chunk(kind: bytes, content: bytes) -> bytes:
-    """A part of a PNG: its length, its kind, its content and their check sum."""
+    """A chunk of a PNG: its length, its kind, its content and a checksum."""
     return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
 
 def international(key: str, value: str) -> bytes:
-    """Keyword, not compressed, no language, no translated keyword, then the text."""
+    """The content of an `iTXt` chunk: keyword, no compression, no language, no translated keyword, then the text."""
     return key.encode("latin-1") + b"\0\0\0\0\0" + value.encode("utf-8")

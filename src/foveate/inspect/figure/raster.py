@@ -1,4 +1,4 @@
-"""A drawing as PNG, for places that take no SVG: the same lines, and letters of any script that a font here has."""
+"""Converts a drawing to PNG, with letters of all scripts that a font of this machine has."""
 
 import struct
 from collections.abc import Iterable, Mapping
@@ -14,9 +14,9 @@ from foveate.inspect.figure.vector import svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 INCH = 96
-"""Pixels of a drawing to the inch, as CSS counts them."""
+"""Pixels of a drawing per inch, as in CSS."""
 DPI = 192
-LARGEST = 4096  # rows or columns beyond which a single PNG is no picture any more
+LARGEST = 4096  # the maximum number of rows or columns of a single PNG
 PIXELS = 100_000_000
 _RIGHT_TO_LEFT = "\u200f"
 
@@ -34,11 +34,11 @@ def png(
     scale: Scale = "linear",
     dpi: int | float = DPI,
 ) -> bytes:
-    """The alignment as a PNG file: the picture of `svg`, in `dpi` pixels an inch (96 shows it in the SVG's own size).
+    """The alignment as a PNG file: the picture of `svg`, in `dpi` pixels per inch (96 shows it in the size of the SVG).
 
-    The same arguments and fonts give the same bytes. The title and a description in words are kept inside as `iTXt`.
+    The same arguments and fonts give the same bytes. The title and a description in words are stored as `iTXt`.
 
-    Raises `UsageError` when there is nothing to draw or too much, and `SetupError` when no font has a label's letters.
+    Raises `UsageError` for an empty or too large alignment, and `SetupError` for letters that are in no font.
     """
     rows, columns = alignment.weights.shape
     if not 0 < min(rows, columns) <= max(rows, columns) <= LARGEST:
@@ -55,25 +55,25 @@ def png(
 def rasterised(drawing: str, *, dpi: int | float = DPI, details: Mapping[str, str] | None = None) -> bytes:
     """A drawing of this package as a PNG. `details` are kept as `iTXt` chunks.
 
-    Raises `UsageError` for a resolution that makes no picture, and `SetupError` when no font has some of the letters.
+    Raises `UsageError` for an unsuitable resolution, and `SetupError` for letters that are in no font.
     """
     root = ElementTree.fromstring(drawing)
     width, height = float(root.attrib["width"]), float(root.attrib["height"])
     if not 0 < dpi < float("inf") or not 1 <= width * height * (dpi / INCH) ** 2 <= PIXELS:
         raise UsageError(
             f"dpi={dpi:g} would make a picture of {width * dpi / INCH:,.0f} × {height * dpi / INCH:,.0f} pixels. "
-            "Choose pixels an inch between, for example, 96 for a screen and 600 for print, or write an .svg or .pdf."
+            "Choose pixels per inch between, for example, 96 for a screen and 600 for print, or write an .svg or .pdf."
         )
     physical, used = _physical(root)
     return _detailed(_rendered(physical, used, dpi / INCH), dpi, details or {})
 
 
 def _physical(root: ElementTree.Element) -> tuple[str, list[Face]]:
-    """The drawing with a font named for each text, and anchors that do not depend on the way a text reads."""
+    """The drawing with an explicit font for each text, and anchors that do not depend on the reading direction."""
     used = {REGULAR, BOLD}
     root.set("font-family", REGULAR.family)
     for element in root.iter(f"{SVG}image"):
-        element.set("image-rendering", "optimizeSpeed")  # cells keep their edges
+        element.set("image-rendering", "optimizeSpeed")  # keep the edges of cells sharp
     for element in root.iter(f"{SVG}text"):
         used.update(_set(element))
     ElementTree.register_namespace("", SVG[1:-1])
@@ -81,7 +81,7 @@ def _physical(root: ElementTree.Element) -> tuple[str, list[Face]]:
 
 
 def _set(element: ElementTree.Element) -> set[Face]:
-    """Write a text as runs of one font and one direction, each at its own place; returns the fonts."""
+    """Replace a text by runs of one font and one direction, each with its own position; return the fonts."""
     direction: Direction = "rtl" if element.attrib.pop("direction", "") == "rtl" else "ltr"
     parts = runs(own_text(element), direction, bold=element.get("font-weight") == "600", outlined=False)
     for child in list(element):
@@ -95,14 +95,14 @@ def _set(element: ElementTree.Element) -> set[Face]:
     element.set("{http://www.w3.org/XML/1998/namespace}space", "preserve")
     for run, wide in zip(parts, widths, strict=True):
         span = ElementTree.SubElement(element, f"{SVG}tspan", {"x": f"{at:.3f}", "font-family": run.face.family})
-        # The renderer takes every line from left to right: marks tell signs beside letters that they run backwards.
+        # The renderer assumes lines from left to right; marks reverse the signs beside right-to-left letters.
         span.text = f"{_RIGHT_TO_LEFT}{run.text}{_RIGHT_TO_LEFT}" if run.direction == "rtl" else run.text
         at += wide
     return {run.face for run in parts}
 
 
 def own_text(element: ElementTree.Element) -> str:
-    """The text of an element itself, without its tooltip."""
+    """The text of an element without its tooltip."""
     return (element.text or "") + "".join(child.tail or "" for child in element)
 
 
@@ -110,13 +110,15 @@ def _rendered(drawing: str, used: Iterable[Face], zoom: float) -> bytes:
     try:
         import resvg_py
     except ImportError as error:
-        raise SetupError("A PNG needs the package resvg_py: `pip install resvg_py`. An .svg needs nothing.") from error
+        raise SetupError(
+            "A PNG needs the package resvg_py: `pip install resvg_py`. An .svg does not need it."
+        ) from error
     files = list(dict.fromkeys(str(face.path) for face in used))
     return bytes(resvg_py.svg_to_bytes(svg_string=drawing, skip_system_fonts=True, font_files=files, zoom=zoom))
 
 
 def _detailed(picture: bytes, dpi: int | float, details: Mapping[str, str]) -> bytes:
-    """The PNG with its resolution and its details after the header."""
+    """Add the resolution and the details after the header of a PNG."""
     header = len(SIGNATURE) + 25
     per_metre = round(dpi / 0.0254)
     more = [chunk(b"pHYs", struct.pack(">IIB", per_metre, per_metre, 1))]

@@ -1,4 +1,4 @@
-"""Colour scales: how a weight becomes a colour, in 101 steps of one per cent, and what has a look of its own."""
+"""Colour scales map weights to 101 colours in steps of one per cent; special values have their own colours."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,18 +20,18 @@ RGB = tuple[int, int, int]
 
 STEPS = 100
 ZERO, NAN, HIDDEN = STEPS + 1, STEPS + 2, STEPS + 3
-"""What stands beside the scale: exactly 0 where the scale has no 0, not a number, and what may not be looked at."""
+"""Levels outside the scale: exactly 0 on a scale without 0, NaN, and hidden pairs."""
 DECADES, OCTAVES = 6, 6
-"""The scales of the viewer: six powers of ten; from a 64th of an equal share to 64 of them."""
+"""The ranges of the viewer's scales: six powers of ten; from 1/64 of an equal share to 64 equal shares."""
 
-# Nine stops of falling (light) or rising (dark) lightness in equal steps. Lightness alone carries the value, so the
-# scales survive colour blindness and a black-and-white printer. Constants, not formulas: pictures are byte-stable.
+# Nine stops of decreasing (light) or increasing (dark) lightness in equal steps. Lightness alone represents the value,
+# so that the scales work with colour blindness and in black and white. Constants keep pictures reproducible.
 _STOPS: dict[tuple[Theme, Palette], str] = {
     ("light", "blue"): "f7fafc d2e6f5 a5cfee 74b3e2 4b95d0 2f77b8 215a97 1b3f70 182544",
     ("light", "grey"): "fafafa d9d9d9 b9b9b9 9a9a9a 7c7c7c 5f5f5f 444444 2a2a2a 131313",
     ("dark", "blue"): "1e2230 173a5c 005682 00748f 009191 2fad86 84c67f c6dd98 fbf6d8",
     ("dark", "grey"): "202020 353535 4c4c4c 646464 7d7d7d 9a9a9a b8b8b8 d8d8d8 fafafa",
-    # Two-sided: blue is less than an equal share, orange more; they differ for every common kind of colour blindness.
+    # Diverging scales: blue is less than an equal share, orange more; distinct in all common kinds of colour blindness.
     ("light", "balance"): "123a6b 2f6db0 7fb0dd c9dff0 f4f3ef f8d5ae ee9a4d c45f0e 7a3403",
     ("dark", "balance"): "a8d4ff 5fa5e6 2f6ba6 23405f 24262c 5c3d1f a2601c e8953a ffd9a3",
 }
@@ -39,7 +39,7 @@ _STOPS: dict[tuple[Theme, Palette], str] = {
 
 @dataclass(frozen=True)
 class Ink:
-    """The colours of a picture that are not data."""
+    """The colours of a picture except those of the scale."""
 
     paper: str
     text: str
@@ -51,7 +51,7 @@ class Ink:
     hatch: str
     nan: str
     cross: str
-    """Over the ground of a weight that is not a number."""
+    """The colour of the cross over NaN."""
 
 
 INKS: dict[Theme, Ink] = {
@@ -104,7 +104,7 @@ def _between(stops: list[bytes], step: int) -> RGB:
 
 
 def colours(theme: Theme, hue: Palette) -> tuple[RGB, ...]:
-    """The scale and what stands beside it, by level."""
+    """The colours of all levels, within and outside the scale."""
     beside = (INKS[theme].zero, INKS[theme].nan, INKS[theme].hidden)
     return (*ramp(theme, hue), *(_rgb(colour) for colour in beside))
 
@@ -121,16 +121,16 @@ def hexadecimal(colour: RGB) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Shading:
-    """The look of every cell of an alignment, and what a reader needs to read it."""
+    """The level of every cell of an alignment, and the legend."""
 
     levels: Int[np.ndarray, "target source"]
-    """0 to 100 along the scale; ZERO, NAN, HIDDEN beside it."""
+    """0 to 100 on the scale, or ZERO, NAN, HIDDEN."""
     hue: Palette
     ticks: tuple[tuple[float, str], ...]
-    """What stands below the bar of colours, and where: 0 is its left end, 1 its right end."""
+    """The labels below the colour bar, with their places: 0 is the left end, 1 the right end."""
 
     def beside(self) -> Iterator[tuple[int, str]]:
-        """What stands beside the scale and occurs, in words."""
+        """The levels outside the scale that occur, in words."""
         for level, words in ((ZERO, "exactly 0"), (HIDDEN, "may not be looked at"), (NAN, "not a number")):
             if (self.levels == level).any():
                 yield level, words
@@ -143,7 +143,7 @@ def shaded(
     top: float | None = 1.0,
     hue: Hue = "blue",
 ) -> Shading:
-    """Each weight's place on the scale. A lift of 1 is that of a row which looks alike at all that it may look at.
+    """The level of each weight. In a row with equal weights for all visible pieces, each has a lift of 1.
 
     >>> from foveate.inspect import Alignment
     >>> shading = shaded(Alignment.of("ab", "x", [[1, 0]], [[True, False]]))
@@ -181,9 +181,9 @@ def _log(function: np.ufunc, values: np.ndarray) -> np.ndarray:
 
 
 def top_of(weights: Float32[np.ndarray, "target source"], top: float | None) -> float:
-    """The weight drawn strongest: `top`, or the largest there is for `None`; never less than a softmax of 1 could need.
+    """The weight at the end of the scale: `top`, or the largest weight for `None`.
 
-    Weights above `top` (a ReLU's may exceed 1) would be clipped without a word, so the scale grows to hold them.
+    Weights above `top` (those of a ReLU may exceed 1) extend the scale, instead of being clipped silently.
     """
     largest = float(np.nanmax(weights, initial=0.0))
     if top is None:
@@ -194,7 +194,7 @@ def top_of(weights: Float32[np.ndarray, "target source"], top: float | None) -> 
 
 
 def legend(strongest: float, largest: float) -> tuple[str, str]:
-    """The two ends of the scale in plain words.
+    """The labels of both ends of the scale.
 
     >>> legend(1.0, 0.8), legend(0.375, 0.375)
     (('0 not looked at', '1 all attention'), ('0 not looked at', '0.375 largest here'))

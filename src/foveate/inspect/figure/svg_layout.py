@@ -1,4 +1,4 @@
-"""Where the parts of an SVG picture stand, from the number of pieces and the length of their labels."""
+"""The layout of an SVG picture, from the number of pieces and the length of their labels."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 Pixels = int | float
 
 LABEL, CAPTION, TITLE = 12, 11, 15  # font sizes in pixels
-PAD, GAP = 16, 7  # around the picture; between grid and labels
-LEGEND, SPACE = 240, 18  # the least length of the legend's bar; what its words keep between them
-KEY = 12  # the side of a square that stands for what has no place on the scale
-MANY = 64  # above this many rows or columns the cells become one embedded PNG
-LONGEST = 28  # characters of a label that are drawn; the rest is in its tooltip
+PAD, GAP = 16, 7  # margins around the picture, and between grid and labels
+LEGEND, SPACE = 240, 18  # the minimum length of the legend's bar, and the space between its words
+KEY = 12  # the side of a square in the legend for levels outside the scale
+MANY = 64  # beyond this number of rows or columns, the cells become one embedded PNG
+LONGEST = 28  # the maximum number of drawn characters of a label; its tooltip has all
 
 
 @dataclass(frozen=True)
 class Axis:
-    """The labels of one side: which are drawn, and how wide the widest of them is."""
+    """The labels of one side, with the interval and the width of those that are drawn."""
 
     labels: tuple[str, ...]
     every: int
@@ -42,7 +42,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where everything stands, in pixels; `mirrored` when the source reads from right to left."""
+    """The places of all parts in pixels; `mirrored` if the source reads from right to left."""
 
     source: Axis
     target: Axis
@@ -76,14 +76,14 @@ class Layout:
 def arrange(
     alignment: "Alignment", title: str | None, names: tuple[str, str], reading: Reading, shading: Shading
 ) -> Layout:
-    """Find room for everything, from the number of pieces and the length of their labels."""
+    """Compute the layout from the number of pieces and the length of their labels."""
     rows, columns = alignment.weights.shape
     size = max(rows, columns)
     pitch = 22.0 if size <= 32 else 16.0 if size <= MANY else max(2.0, 768 // size)
     every = ceil(15 / pitch)
     source, target = _axis(alignment.source, every, reading), _axis(alignment.target, every, reading)
     tilt: Literal[0, 45, 90] = 45 if pitch >= 20 else 90
-    if size <= 32 and source.widest <= 2.6 * LABEL:  # letters and phones stand upright
+    if size <= 32 and source.widest <= 2.6 * LABEL:  # letters and phones are upright
         pitch, tilt = max(pitch, ceil(source.widest) + 4.0), 0
     rise = {0: LABEL + 2.0, 45: source.widest * 0.71 + 10, 90: source.widest}[tilt]
     lean = (
@@ -104,7 +104,7 @@ def arrange(
 
 
 def _bar(shading: Shading) -> Pixels:
-    """How long the bar has to be so that the words below it stand apart; those at its ends are flush with them."""
+    """The length of the bar that separates the words below it; the outer ones are aligned with its ends."""
     needed = [float(LEGEND)]
     for (a, one), (b, other) in pairwise(shading.ticks):
         after = text_width(one) * CAPTION * (1 if a == 0 else 0.5)
@@ -114,7 +114,7 @@ def _bar(shading: Shading) -> Pixels:
 
 
 def keys_width(shading: Shading) -> Pixels:
-    """The room of the squares beside the scale with their words, side by side."""
+    """The width of the squares beside the scale, with their words."""
     return sum((KEY + 6 + text_width(words) * CAPTION + SPACE for _, words in shading.beside()), start=0.0)
 
 

@@ -1,4 +1,4 @@
-"""The alignment as blocks of text, for a terminal, a log or a mail."""
+"""Draws an alignment as blocks of text, for a terminal, a log or a mail."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,14 +23,14 @@ from foveate.inspect.figure.scale import HIDDEN, INKS, NAN, STEPS, ZERO, Hue, Th
 if TYPE_CHECKING:
     from foveate.inspect.alignment import Alignment
 
-CELL = 2  # columns of a cell, so that it is about square and holds a wide character
+CELL = 2  # columns of a cell, which is then about square and as wide as a wide character
 SHADES = " ░▒▓█"
 BESIDE = {HIDDEN: "··", NAN: "××"}
-"""The cells that are hidden or not a number."""
-TALLEST = 12  # characters of a column label that stand on one another; longer ones are numbered
+"""The characters of hidden cells and of NaN."""
+TALLEST = 12  # the maximum number of stacked characters of a column label; longer labels are numbered
 WIDEST = 24  # columns of a row label
 PICTURES = 4  # queries of a picture that are drawn one by one; of more, the mean is drawn
-LEFT_TO_RIGHT = "\u200e"  # the mark keeps the next number of a list from joining right-to-left text before it
+LEFT_TO_RIGHT = "\u200e"  # the mark separates the next number of a list from preceding right-to-left text
 _RESET = "\x1b[0m"
 
 
@@ -46,9 +46,9 @@ def terminal(
 ) -> str:
     """The alignment as lines of text: 24-bit colours, or the shades ` ░▒▓█` without colour.
 
-    What may not be looked at is `··`, what is not a number `××`. Column labels stand upright; where they are too long,
-    or their letters join, columns are numbered and listed below. Pieces that do not fit into `width` terminal columns
-    follow in further panels. A source that reads from right to left has its columns mirrored, and a line says so.
+    Hidden cells are `··`, NaN is `××`. Column labels are upright; if they are too long, or if their letters join,
+    columns are numbered and listed below. Pieces beyond `width` terminal columns follow in further panels. For a source
+    that reads from right to left, columns are mirrored, with a note.
 
     The patches of a picture are drawn as they lie in it, once for each query or once for the mean of many queries, and
     the strongest patch is drawn strongest.
@@ -68,7 +68,7 @@ def terminal(
     1 ░░▒▒
     0 not looked at  ░▒▓█  0.6 largest here
 
-    Raises `UsageError` when there is nothing to draw.
+    Raises `UsageError` for an empty alignment.
     """
     if not alignment.weights.size:
         raise UsageError(
@@ -124,7 +124,7 @@ def _pictures(alignment: "Alignment") -> Iterator[tuple[str, "Alignment"]]:
 
 @dataclass(frozen=True)
 class Header:
-    """Column labels as stacks of characters, or numbers with the labels they stand for."""
+    """Column labels as stacks of characters, or numbers with a list of their labels."""
 
     stacks: tuple[tuple[str, ...], ...]
     labels: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The alignment as SVG: text stays text, so every script is shaped by the reader's own fonts, sharp at any size."""
+"""Draws an alignment as SVG. Text remains text, which the reader's fonts draw in all scripts and sizes."""
 
 from collections.abc import Iterator
 from html import escape
@@ -50,16 +50,16 @@ def svg(
     links: bool = False,
     scale: Scale = "linear",
 ) -> str:
-    """The alignment as an SVG document: source pieces are columns, target pieces rows, darker is more.
+    """The alignment as an SVG document: source pieces are columns, target pieces are rows, darker is larger.
 
-    Labels are drawn in their own direction. A source that reads from right to left has its columns (and the row labels)
-    mirrored, so that reading begins in the corner between the labels; `reading` decides by hand. `top` is the weight
-    drawn strongest: 1, so that pictures can be compared, or None for the largest. `links` outlines each row's largest
-    weight. `scale` "log" shows six powers of ten, "lift" how many times an equal share of what a row may look at.
-    What may not be looked at is hatched, which a 0 is not; what is not a number has a cross.
-    The theme "auto" follows the reader's; the others are fixed in attributes, for papers and old programs.
+    Labels are drawn in their own direction. For a source that reads from right to left, columns and row labels are
+    mirrored, so that reading begins in the corner between the labels; `reading` overrides this. `top` is the weight
+    with the strongest colour: 1, so that pictures can be compared, or None for the largest. `links` outlines each row's
+    largest weight. `scale` "log" shows six powers of ten, "lift" the ratio to equal weights for all visible pieces.
+    Hidden cells are hatched, unlike zeros; NaN has a cross. The theme "auto" follows that of the reader; the others are
+    fixed in attributes, for papers and old programs.
 
-    Raises `UsageError` when there is nothing to draw.
+    Raises `UsageError` for an empty alignment.
     """
     return drawn(
         alignment, shaded(alignment, scale=scale, top=top, hue=hue), title, names, theme, reading=reading, links=links
@@ -67,7 +67,7 @@ def svg(
 
 
 def picture(alignment: "Alignment", *, names: tuple[str, str] = ("source", "target")) -> str:
-    """The SVG element for a page that has its own headings and carries `stylesheet()`."""
+    """The SVG element for a page with its own headings and with `stylesheet()`."""
     return _draw(alignment, shaded(alignment), Classed(), "", None, names, "auto", False)
 
 
@@ -81,7 +81,7 @@ def drawn(
     reading: Reading = "auto",
     links: bool = False,
 ) -> str:
-    """The SVG of an alignment whose cells are shaded already."""
+    """The SVG of an alignment from its shading."""
     paint: Paint = Classed(shading.hue) if theme == "auto" else Fixed(theme, shading.hue)
     style = f"<style>{stylesheet(shading.hue)}</style>" if theme == "auto" else ""
     return _draw(alignment, shading, paint, style, title, names, reading, links)
@@ -134,7 +134,7 @@ def _heading(place: Layout, paint: Paint, title: str | None) -> Iterator[str]:
 def _cells(
     place: Layout, paint: Paint, alignment: "Alignment", steps: Int[np.ndarray, "target source"]
 ) -> Iterator[str]:
-    """Hidden cells are left out: the hatching below shows through."""
+    """Draw the visible cells; the hatching below the hidden ones remains visible."""
     wide, high = place.right - place.left, place.bottom - place.top
     frame = f'x="{_n(place.left)}" y="{_n(place.top)}" width="{_n(wide)}" height="{_n(high)}"'
     hidden = steps == HIDDEN
@@ -156,7 +156,7 @@ def _cells(
 
 
 def _ground(place: Layout, paint: Paint, hidden: Bool[np.ndarray, "target source"]) -> Iterator[str]:
-    """The colour of 0 under the cells that may be looked at, a row's neighbours together."""
+    """Draw the colour of 0 under the visible cells, one rectangle for neighbours in a row."""
     yield '<g shape-rendering="crispEdges">'
     for row, covered in enumerate(hidden):
         edges = np.flatnonzero(np.diff(np.concatenate([[True], covered, [True]])))
@@ -170,7 +170,7 @@ def _ground(place: Layout, paint: Paint, hidden: Bool[np.ndarray, "target source
 
 
 def _hatching(paint: Paint, x: Pixels, y: Pixels, wide: Pixels, high: Pixels, apart: Pixels = 6) -> Iterator[str]:
-    """Slanted lines over a quiet ground, cut at its edges: without patterns, which old readers do not know."""
+    """Slanted lines over a quiet background, clipped at its edges, without patterns, which old viewers lack."""
     yield f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(wide)}" height="{_n(high)}" {paint.level(HIDDEN)}/>'
     lines = []
     for step in range(1, ceil((wide + high) / apart)):
@@ -230,7 +230,7 @@ def _row_labels(place: Layout, paint: Paint) -> Iterator[str]:
 
 
 def _column_labels(place: Layout, paint: Paint) -> Iterator[str]:
-    """Above the columns; tilted labels rise away from the corner where reading begins."""
+    """Draw the column labels; tilted labels rise away from the corner in which reading begins."""
     yield f'<g font-size="{LABEL}">'
     side = "centre" if place.tilt == 0 else "right" if place.mirrored and place.tilt == 45 else "left"
     for i, label in place.source.drawn:
@@ -246,7 +246,7 @@ def _column_labels(place: Layout, paint: Paint) -> Iterator[str]:
 
 
 def _captions(place: Layout, paint: Paint, names: tuple[str, str]) -> Iterator[str]:
-    """The name of each axis after a small arrow that shows which way it reads."""
+    """Draw the name of each axis after a small arrow in its reading direction."""
     y = place.below + 18
     begin, way = (place.right, -1) if place.mirrored else (place.left, 1)
     description = f"{names[0]}, read right to left" if place.mirrored else names[0]
@@ -273,7 +273,7 @@ def _arrow(paint: Paint, x: Pixels, y: Pixels, to_x: Pixels, to_y: Pixels) -> st
 
 
 def _legend(place: Layout, paint: Paint, shading: Shading) -> Iterator[str]:
-    """A bar of the scale with plain words below it."""
+    """Draw the colour bar with words below it."""
     x, y = _foot(place), place.below + 36
     pieces = 25
     yield '<g shape-rendering="crispEdges">'
@@ -289,7 +289,7 @@ def _legend(place: Layout, paint: Paint, shading: Shading) -> Iterator[str]:
 
 
 def _keys(place: Layout, paint: Paint, shading: Shading) -> Iterator[str]:
-    """What stands beside the scale, each as a square with its words."""
+    """Draw the levels outside the scale as squares with words."""
     x, y = _foot(place, keys_width(shading)), place.below + 36 + 34
     for level, words in shading.beside():
         if level == HIDDEN:
@@ -304,7 +304,7 @@ def _keys(place: Layout, paint: Paint, shading: Shading) -> Iterator[str]:
 
 
 def _foot(place: Layout, wide: Pixels = 0) -> Pixels:
-    """Where the legend begins, so that it ends within the picture."""
+    """The left end of the legend, so that it ends within the picture."""
     wide = wide or place.legend
     if place.mirrored:
         return max(PAD, place.right - wide)
@@ -319,7 +319,7 @@ def _label(x: Pixels, y: Pixels, label: str, axis: Axis, i: int, side: str, pain
 def _text(
     x: Pixels, y: Pixels, text: str, side: str, ink: str, more: str = "", default: Direction = "ltr", hint: str = ""
 ) -> str:
-    """Text whose visual left, right or centre is at `x`: in right-to-left text the anchor "start" is the right end."""
+    """Text with its visual left, right or centre at `x`. In right-to-left text, the anchor "start" is the right end."""
     direction = first_strong(text, default)
     anchors = {"left": "start", "right": "end", "centre": "middle"}
     anchor = anchors[side if side == "centre" or direction == "ltr" else "left" if side == "right" else "right"]
@@ -332,5 +332,5 @@ def _text(
 
 
 def _n(value: Pixels) -> str:
-    """A coordinate to a tenth of a pixel, without a needless `.0` and without a negative zero."""
+    """A coordinate in tenths of a pixel, without `.0` and negative zero."""
     return f"{round(value, 1) + 0.0:g}" if abs(value) < 1e5 else f"{value:.0f}"

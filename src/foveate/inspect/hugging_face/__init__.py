@@ -1,8 +1,8 @@
-"""Recording models of the transformers library, with the attention they run anyway.
+"""Records models of the transformers library while their own attention runs.
 
-A function of ours stands where the library's own would: it keeps queries (after any rotation) and keys, and calls the
-library's SDPA. So nothing is slowed down and no n × n matrix is made. On the first call the recorded weights are
-compared with those of the library's own eager attention, site by site; where they differ, the recording is refused.
+A function of ours replaces the library's attention: it stores queries (after rotation) and keys, and calls the
+library's SDPA. Therefore the model keeps its speed, and no n × n matrix is computed. On the first call, the recorded
+weights are compared with those of the library's eager attention at each site; the recording is refused if they differ.
 
     with record(model) as seen:
         model(**tokeniser(text, return_tensors="pt"))
@@ -26,10 +26,10 @@ __all__ = ["HuggingFaceRecord", "HuggingFaceRecording", "record"]
 
 @contextmanager
 def record(model: nn.Module, *, values: bool = False, check: bool = True) -> Iterator[HuggingFaceRecording]:
-    """Record every attention of a model of the transformers library that runs inside the block.
+    """Record all attentions of a model of the transformers library within the context.
 
-    Raises UsageError for a model whose attention does not pass the library's interface or computes what SDPA cannot,
-    and when the recorded weights are not those of eager attention.
+    Raises UsageError for a model whose attention does not use the library's interface or computes something that SDPA
+    does not support, and if the recorded weights differ from those of eager attention.
     """
     register()
     kind = getattr(getattr(model, "config", None), "model_type", type(model).__name__)

@@ -1,4 +1,4 @@
-"""Is what was recorded what the library's eager attention computes?"""
+"""Compares recorded weights with the library's eager attention."""
 
 from typing import Any
 
@@ -11,14 +11,14 @@ from foveate.inspect.hugging_face.recording import HuggingFaceRecording, active
 from foveate.inspect.hugging_face.recording_interface import implementation
 
 OUTSIDE = frozenset({"longformer", "big_bird", "bigbird_pegasus", "reformer", "led", "funnel", "xlnet", "transfo-xl"})
-"""Models with an attention of their own, which passes no interface."""
+"""Models whose attention does not use the library's interface."""
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-5, torch.bfloat16: 3e-2, torch.float16: 4e-3}
 SHORT = 64
-"""Tokens of the input on which weights are compared with eager's."""
+"""The number of tokens in the input of the comparison."""
 
 
 class Check:
-    """After the first call: was anything recorded, and is it what eager attention computes?"""
+    """Checks after the first call that weights were recorded, and that they equal those of eager attention."""
 
     def __init__(self, recording: HuggingFaceRecording, kind: str, check: bool) -> None:
         self.seen, self.kind, self.check = recording, kind, check
@@ -44,7 +44,7 @@ class Check:
 
 @torch.no_grad()
 def _against_eager(recording: HuggingFaceRecording, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:
-    """The largest difference of a weight, over all sites and examples of a short input."""
+    """The largest difference of weights, over all sites and examples of a short input."""
     model, mine = recording.model, HuggingFaceRecording(recording.model, names=recording.names)
     training = model.training
     model.eval()
@@ -67,12 +67,12 @@ def _against_eager(recording: HuggingFaceRecording, args: tuple[Any, ...], kwarg
 
 
 def _forward(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """The model itself, without the hooks that brought us here."""
+    """Call the model without the hooks of this recording."""
     model.forward(*args, **kwargs)
 
 
 def _keeping(outputs: dict[int, Tensor]) -> Any:
-    """Keeps the weights among a module's outputs: the four-dimensional ones whose rows sum to 1."""
+    """A hook that stores the weights among a module's outputs: four-dimensional tensors whose rows sum to 1."""
 
     def hook(module: nn.Module, args: Any, output: Any) -> None:
         for part in output if isinstance(output, tuple) else ():
@@ -91,7 +91,7 @@ def _apart(record: HuggingFaceRecord, theirs: Tensor | None) -> float:
         for head in range(site.heads):
             weights, visible = site.weights(head)
             rows = torch.ones(site.queries, dtype=torch.bool) if visible is None else visible.any(1)
-            away = (weights - theirs[example, head])[rows].abs()  # an empty row is uniform in eager
+            away = (weights - theirs[example, head])[rows].abs()  # an empty row is uniform in eager attention
             largest = max(largest, float(away.max()) if away.numel() else 0.0)
     return largest
 
@@ -105,6 +105,6 @@ def passes_by(kind: str) -> str:
 
 
 def _shortened(value: Any) -> Any:
-    """Tokens and masks cut to a length at which eager attention is quick."""
+    """Tokens and masks, shortened to a length for which eager attention is quick."""
     tokens = isinstance(value, Tensor) and value.dim() == 2 and not value.is_floating_point()
     return value[:, :SHORT] if tokens else value

@@ -1,4 +1,4 @@
-"""Masks that somebody else made, as rules: a window where they are one, bits where they are not."""
+"""Converts masks of other libraries to rules: windows if possible, otherwise bits."""
 
 from typing import Any
 
@@ -8,12 +8,12 @@ from torch import Tensor
 from foveate.inspect.trace.conversion import BITS, bits, require_small
 
 
-def seen_by(
+def visibility_of(
     mask: Tensor | None, causal: bool, queries: int, keys: int, start: int = 0
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The visibility of a mask `1|heads query key`: True or a float near 0 where a query may look.
 
-    >>> code, tensors = seen_by(torch.ones(1, 3, 3).tril().bool(), False, 3, 3)
+    >>> code, tensors = visibility_of(torch.ones(1, 3, 3).tril().bool(), False, 3, 3)
     >>> code, list(tensors)
     ({'code': 'causal()', 'native': {'left': None, 'right': 0}}, [])
     """
@@ -32,7 +32,7 @@ def seen_by(
 
 
 def _as_window(visible: Tensor, start: int) -> tuple[dict[str, Any], Tensor] | None:
-    """The plainest window over the keys that anybody sees; None where no window says the same."""
+    """The simplest window that equals the mask on keys that any query sees; None if no window does."""
     real = visible.any(0)
     offset = torch.arange(visible.shape[1]) - (start + torch.arange(visible.shape[0]))[:, None]
     inside = offset[visible]
@@ -58,10 +58,10 @@ def _window(left: int | None, right: int | None, more: str = "") -> dict[str, An
     return {"code": " & ".join(both), "native": {"left": left, "right": right}}
 
 
-def biased(
+def bias_of(
     mask: Tensor | None, bias: Tensor | None, example: int, queries: int, keys: int, start: int = 0
 ) -> tuple[dict[str, Any] | None, dict[str, Tensor]]:
-    """What a mask of floats and a bias add to scores: a table by distance where that is all it is."""
+    """The sum of a mask of floats and a bias: a table by distance if possible, otherwise pair by pair."""
     added = None
     if mask is not None and mask.is_floating_point():
         floats = mask[..., :queries, :keys].float().cpu()

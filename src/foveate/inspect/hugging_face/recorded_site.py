@@ -1,4 +1,4 @@
-"""One attention of a model of the transformers library: what was kept of it, and as a site of a trace."""
+"""The record of one attention of the transformers library, and its conversion to a site of a trace."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from foveate.inspect.hugging_face.mask_window import biased, seen_by
+from foveate.inspect.hugging_face.mask_window import bias_of, visibility_of
 from foveate.inspect.trace.conversion import Stored, statistic
 from foveate.inspect.trace.site import Site, layer_of
 from foveate.inspect.trace.trace import SAMPLED
@@ -25,10 +25,12 @@ class HuggingFaceRecord:
     scaling: float
     causal: bool
     mask: Tensor | None
-    """True where a query may look, or floats to add; None: everything, or everything up to itself."""
+    """True for visible pairs, or floats to add. None means that all keys, or with `causal` all earlier ones, are
+    visible.
+    """
     bias: Tensor | None
     start: int
-    """Where the first query stands."""
+    """The position of the first query."""
 
     def site(self, *, tracks: tuple[str, str], example: int = 0, stored: Stored = "float16") -> Site:
         """One example as a site of a trace."""
@@ -39,8 +41,8 @@ class HuggingFaceRecord:
             "key_position": torch.arange(key.shape[1], dtype=torch.int32),
         }
         mask = None if self.mask is None else self.mask[example if len(self.mask) > 1 else 0]
-        visibility, visible = seen_by(mask, self.causal, query.shape[1], key.shape[1], self.start)
-        bias, added = biased(mask, self.bias, example, query.shape[1], key.shape[1], self.start)
+        visibility, visible = visibility_of(mask, self.causal, query.shape[1], key.shape[1], self.start)
+        bias, added = bias_of(mask, self.bias, example, query.shape[1], key.shape[1], self.start)
         tensors = {} if self.value is None else {"value": self.value[example].cpu().to(dtype)}
         formula = _scaled(self.scaling) + ("" if bias is None else " + b")
         site = Site(
@@ -71,7 +73,7 @@ class HuggingFaceRecord:
         return site.with_statistic(statistic(site))
 
     def rounding(self, site: Site, example: int) -> float:
-        """The largest change of a weight by the way the features are stored, on a few rows."""
+        """The largest change of a weight by storing features in 16 bits, on a few rows."""
         exact = replace(
             site,
             tensors={
@@ -94,7 +96,7 @@ class HuggingFaceRecord:
 
 
 def _scaled(scaling: float) -> str:
-    """q·k / √32 rather than 0.1768 q·k."""
+    """The scaled product in readable form: q·k / √32 rather than 0.1768 q·k."""
     width = 1 / scaling**2
     if scaling == 1:
         return "q·k"
@@ -102,7 +104,7 @@ def _scaled(scaling: float) -> str:
 
 
 def joined(earlier: HuggingFaceRecord, later: HuggingFaceRecord) -> HuggingFaceRecord | None:
-    """A decoder's next step as more rows; None for another call."""
+    """Append a decoder's next step as more rows; None for another call."""
     plain = all(each.bias is None for each in (earlier, later))
     plain = plain and all(each.mask is None or bool((each.mask == True).all()) for each in (earlier, later))  # noqa: E712
     batch = earlier.query.shape[0] == later.query.shape[0]

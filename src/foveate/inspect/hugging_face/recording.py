@@ -1,4 +1,4 @@
-"""What a recording has seen, in the order of the calls, and as a trace."""
+"""The records of a recording in the order of calls, and their conversion to a trace."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -16,12 +16,12 @@ from foveate.inspect.trace.track import Track
 
 @dataclass(eq=False)
 class HuggingFaceRecording:
-    """What `record` has seen, in the order of the calls."""
+    """The records of `record`, in the order of calls."""
 
     model: nn.Module
     values: bool = False
     difference: float | None = None
-    """Largest |recorded − eager| of a weight; None until something was compared."""
+    """The largest |recorded − eager| of a weight; None before the comparison."""
     records: list[HuggingFaceRecord] = field(default_factory=list)
     names: dict[int, str] = field(default_factory=dict, repr=False)
     last: dict[str, int] = field(default_factory=dict, repr=False)
@@ -32,7 +32,7 @@ class HuggingFaceRecording:
     def trace(
         self, tracks: Mapping[str, Track] | None = None, *, example: int = 0, stored: Stored = "float16"
     ) -> Trace:
-        """One example as a trace. Tracks are `source` (of an encoder, or of a model without one) and `target`."""
+        """One example as a trace. The tracks are `source` (also for a model without an encoder) and `target`."""
         named = dict(tracks or {})
         sites, rounding = [], 0.0
         for record in self.records:
@@ -56,7 +56,7 @@ class HuggingFaceRecording:
         return bool(getattr(getattr(self.model, "config", None), "is_encoder_decoder", False))
 
     def note(self, record: HuggingFaceRecord) -> None:
-        """A new record, or more rows of a decoder's."""
+        """Add a record, or rows to a decoder's record."""
         place = self.last.get(record.name)
         whole = None if place is None else joined(self.records[place], record)
         if place is not None and whole is not None:
@@ -67,7 +67,7 @@ class HuggingFaceRecording:
 
 
 def _plain(config: Any) -> dict[str, Any] | None:
-    """The settings in which a model differs from its kind's, as JSON holds them."""
+    """The settings of a model that differ from the defaults of its kind, as JSON data."""
     if config is None:
         return None
     settings = json.loads(config.to_json_string(use_diff=True))
@@ -75,4 +75,4 @@ def _plain(config: Any) -> dict[str, Any] | None:
 
 
 active: ContextVar[HuggingFaceRecording | None] = ContextVar("foveate_hugging_face", default=None)
-"""The recording that is on."""
+"""The active recording."""

@@ -1,4 +1,4 @@
-"""What the transformers library calls while a recording is on: its own SDPA, after a look at queries and keys."""
+"""The function that the transformers library calls during a recording: it stores queries and keys and calls SDPA."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from foveate.inspect.hugging_face.recording import HuggingFaceRecording, active
 
 NAME = "foveate_recorded"
 UNKNOWN = {"softcap": "soft-capped scores", "s_aux": "sinks beside the keys"}
-"""Arguments of attentions that SDPA cannot compute, and what they mean."""
+"""Arguments of attentions that SDPA does not support, with their meaning."""
 
 
 def register() -> None:
@@ -31,7 +31,7 @@ def register() -> None:
 def attend(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **keywords: Any
 ) -> tuple[Tensor, Tensor | None]:
-    """What the library calls for every attention."""
+    """The function that the library calls for every attention."""
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
     recording = active.get()
@@ -80,7 +80,7 @@ def noted(
 
 @contextmanager
 def implementation(model: Any, name: str) -> Iterator[None]:
-    """Another attention for a while, in the model and in every part that has a configuration of its own."""
+    """Select another attention within the context, in the model and in all parts with their own configuration."""
     configs = {id(part.config): part.config for part in model.modules() if hasattr(part, "config")}
     before = {key: getattr(config, "_attn_implementation", None) for key, config in configs.items()}
     model.set_attn_implementation(name)

@@ -1,4 +1,4 @@
-"""Formulas term by term, with real numbers."""
+"""Shows formulas term by term, with real numbers."""
 
 from foveate.inspect.step.sinusoid import position_steps
 from foveate.inspect.step.step import Step, Steps, steps

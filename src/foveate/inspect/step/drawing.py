@@ -1,4 +1,4 @@
-"""Steps as a drawing: formulas, sentences, and tables with a tint for each number."""
+"""Draws steps as SVG: formulas, sentences, and tables with tinted numbers."""
 
 import math
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ from foveate.inspect.step.table import Shown, Table, tint
 
 PAD, SIZE, SMALL, CELL, LINE = 20, 15, 12, 58, 20
 GAP = 26
-"""Between two steps."""
+"""The space between two steps."""
 WIDEST = 110
-"""Of the labels beside a table; longer ones are cut."""
+"""The maximum width of labels beside a table; longer ones are shortened."""
 
 
 def drawing(steps: Sequence[Shown], title: str = "", remark: str = "") -> str:
-    """Steps below one another as SVG: formula, sentence, and the numbers with a tint for each."""
+    """All steps below one another as SVG: formula, sentence, and the tinted numbers."""
     ink = INKS["light"]
     parts: list[str] = []
     y: Pixels = PAD
@@ -62,7 +62,7 @@ def drawing(steps: Sequence[Shown], title: str = "", remark: str = "") -> str:
 
 
 def _drawn_table(table: Table, x: Pixels, y: Pixels) -> tuple[list[str], Pixels, Pixels]:
-    """What is drawn, how wide and how high it is."""
+    """The SVG of a table, its width and its height."""
     ink, parts = INKS["light"], list[str]()
     beside = tuple(_fitted(label, WIDEST) for label in table.beside)
     left = max((width(label) for label in beside), default=0.0) * SMALL
@@ -87,7 +87,7 @@ def _drawn_table(table: Table, x: Pixels, y: Pixels) -> tuple[list[str], Pixels,
 
 
 def _fitted(label: str, room: Pixels) -> str:
-    """The label, cut to its room."""
+    """The label, shortened to its room."""
     shown, count = label, cell_width(label)
     while count > 1 and width(shown) * SMALL > room:
         count -= 1
@@ -96,7 +96,7 @@ def _fitted(label: str, room: Pixels) -> str:
 
 
 def _words(x: Pixels, y: Pixels, text: str, size: Pixels, ink: str, *, bold: bool = False, end: bool = False) -> str:
-    """Text on a line, from `x` to the right or up to it, whichever way it reads."""
+    """Text on a line that begins or ends at `x`, in any reading direction."""
     backwards = first_strong(text) == "rtl"
     anchor = "end" if end != backwards else "start"
     weight = ' font-weight="600"' if bold else ""

@@ -1,4 +1,4 @@
-"""Formulas out of their MathML: as plain text, as LaTeX, and as letters and lines that a drawing can place."""
+"""Converts formulas from MathML to plain text, to LaTeX, and to letters and lines of a drawing."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _COMMANDS = {
     "∞": r"\infty", "√": r"\surd", "×": r"\times", "…": r"\dots", "≤": r"\le", "≥": r"\ge", "′": "'",
 }  # fmt: skip
 _LARGE = 1.35
-"""How much larger a sum's sign is than a letter."""
+"""The size of a sum sign relative to a letter."""
 
 
 @cache
@@ -50,14 +50,14 @@ def _plain(element: ElementTree.Element) -> str:
             return f"√{_grouped(''.join(parts))}"
         case "munder":
             return parts[0].strip() + _lowered(parts[1].replace(" ", "")) + " "
-    apart = zip(element, parts, strict=True)  # what stands side by side is a product
+    apart = zip(element, parts, strict=True)  # adjacent factors are a product
     return "".join(
         f" {part}" if i and _word(element[i - 1]) and _word(child) else part for i, (child, part) in enumerate(apart)
     )
 
 
 def _word(element: ElementTree.Element) -> bool:
-    """Whether letters that follow need a space to stand apart."""
+    """Whether a space is needed before following letters."""
     if element.tag == "mrow" and len(element):
         return _word(element[0])
     return element.tag in ("mi", "mn", "msub", "msup")
@@ -74,7 +74,7 @@ def _grouped(part: str) -> str:
 
 
 def latex(mathml: str) -> str:
-    """A formula for LaTeX with amsmath, without the signs that begin a formula.
+    """A formula for LaTeX with amsmath, without delimiters.
 
     >>> from foveate.inspect.step.mathml import fraction, math, name, number, root, sub
     >>> print(latex(math(sub(name("k", bold=True), name("j")), fraction(number(1), root(name("d"))))))
@@ -113,7 +113,7 @@ def _command(letter: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text as text for LaTeX."""
+    """Plain text for LaTeX, with escapes."""
     named = {
         "\\": r"\textbackslash{}",
         "~": r"\textasciitilde{}",
@@ -128,7 +128,7 @@ def escaped(text: str) -> str:
 
 @dataclass(frozen=True)
 class Letters:
-    """A run of letters in a drawing, from its left end on its line."""
+    """A run of letters in a drawing, with the position of its left end."""
 
     x: Pixels
     y: Pixels
@@ -139,7 +139,7 @@ class Letters:
 
 @dataclass(frozen=True)
 class Stroke:
-    """A line of a fraction or a root: the left upper corner and the size of a thin rectangle."""
+    """A line of a fraction or a root: a thin rectangle with its upper left corner and its size."""
 
     x: Pixels
     y: Pixels
@@ -149,7 +149,7 @@ class Stroke:
 
 @dataclass(frozen=True)
 class Box:
-    """A part of a formula: its size above and below the line of its letters, and what is drawn, from (0, 0) on."""
+    """A part of a formula: its size above and below the baseline, and its letters and lines relative to (0, 0)."""
 
     width: Pixels
     above: Pixels
@@ -161,7 +161,7 @@ class Box:
 
 
 def boxed(mathml: str, size: Pixels) -> Box:
-    """A formula laid out with letters of this size."""
+    """The layout of a formula with letters of this size."""
     return _box(_tree(mathml), size)
 
 

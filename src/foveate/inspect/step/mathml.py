@@ -1,4 +1,4 @@
-"""Formulas as MathML, which browsers draw by themselves."""
+"""Writes formulas as MathML, which browsers display."""
 
 from html import escape
 
@@ -10,7 +10,7 @@ def name(text: str, *, bold: bool = False) -> str:
 
 
 def number(value: float | int | str) -> str:
-    """A number as a reader wants it.
+    """A number in readable form.
 
     >>> number(0.4683105), number(12), number(10000.0)
     ('<mn>0.4683</mn>', '<mn>12</mn>', '<mn>10000</mn>')
@@ -53,7 +53,7 @@ def call(function: str, *inside: str) -> str:
 
 
 def math(*parts: str) -> str:
-    """A formula by itself.
+    """A complete formula.
 
     >>> math(sub(name("e"), number(1)), sign("="), number(2))
     '<math display="block"><msub><mi>e</mi><mrow><mn>1</mn></mrow></msub><mo>=</mo><mn>2</mn></math>'
@@ -62,7 +62,7 @@ def math(*parts: str) -> str:
 
 
 def subscript(index: int) -> str:
-    """A number in small figures below the line.
+    """A number in subscript digits.
 
     >>> subscript(12)
     '₁₂'

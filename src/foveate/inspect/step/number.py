@@ -1,4 +1,4 @@
-"""Numbers of steps as a reader compares them: three digits, in columns that line up."""
+"""Formats the numbers of steps: three digits, in aligned columns."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -7,9 +7,9 @@ DIGITS = 3
 
 
 def aligned(values: Iterable[int | float]) -> list[str]:
-    """Numbers with as many places behind the point as the largest of them needs for three digits.
+    """Numbers with the decimals that the largest one needs for three digits.
 
-    What is not 0 never looks like one.
+    A number other than 0 is never shown as 0.
 
     >>> aligned([0.4683105, 0.06338, 0.0, 1.0]), aligned([54.598, -7.389]), aligned([0.46, 2e-6]), aligned([4, 0])
     (['0.47', '0.06', '0.00', '1.00'], ['54.6', '−7.4'], ['0.460', '2e−6'], ['4', '0'])
@@ -26,7 +26,7 @@ def aligned(values: Iterable[int | float]) -> list[str]:
 
 
 def together(rows: Sequence[Sequence[int | float]]) -> list[list[str]]:
-    """Rows of numbers with the same places in all."""
+    """Rows of numbers with the same decimals in all rows."""
     flat = iter(aligned(value for row in rows for value in row))
     return [[next(flat) for _ in row] for row in rows]
 

@@ -1,4 +1,4 @@
-"""The table of sinusoidal positions, term by term."""
+"""Sinusoidal position vectors, term by term."""
 
 import math
 
@@ -11,7 +11,7 @@ from foveate.inspect.step.step import Step, Steps
 def position_steps(position: int, dim: int, *, base: float = 10000.0) -> Steps:
     """p(pos, 2j) = sin(pos · base^(−2j/d)), p(pos, 2j+1) = cos(pos · base^(−2j/d))
 
-    The lecture's table has d = 4 and base 100; "am" stands at position 1:
+    The lecture's table has d = 4 and base 100; "am" has position 1:
 
     >>> for step in position_steps(1, 4, base=100.0):
     ...     print(step.symbol, step.numbers)

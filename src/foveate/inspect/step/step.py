@@ -1,4 +1,4 @@
-"""The formula of a mechanism, term by term, with the numbers of one query: from q and k to the context."""
+"""The formula of a mechanism from q and k to the context, term by term, with the numbers of one query."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -29,22 +29,22 @@ KEYS, DIMS = 12, 8
 
 @dataclass(frozen=True)
 class Step:
-    """One term."""
+    """One term of a formula, with its numbers."""
 
     symbol: str
     mathml: str
     numbers: Numbers
     about: str
     keys: list[int] | None = None
-    """Which keys the rows of numbers belong to."""
+    """The keys of the rows of numbers."""
     labels: tuple[str, ...] | None = None
-    """What these keys are called."""
+    """The labels of these keys."""
     hidden: tuple[bool, ...] | None = None
-    """Which of these keys are hidden from the query, from the step on in which visibility applies."""
+    """Whether each of these keys is hidden from the query, after the step that applies visibility."""
 
     def header(self) -> dict[str, Any]:
-        """Plain data for JSON, where NaN and infinity are words; the viewer knows by itself what keys are called and
-        which are hidden.
+        """Plain data for JSON, where NaN and infinity are words. The viewer has the labels of keys and the hidden keys
+        already.
         """
         plain = {**asdict(self), "numbers": _told(self.numbers)}
         return {name: part for name, part in plain.items() if name not in ("labels", "hidden")}
@@ -59,11 +59,11 @@ class Step:
         return writing.html([self])
 
     def svg(self) -> str:
-        """The formula, what it says and its numbers as a drawing."""
+        """The formula, its sentence and its numbers as a drawing."""
         return drawing([self])
 
     def latex(self) -> str:
-        """The same for a document that uses amsmath."""
+        """The step for a LaTeX document with amsmath."""
         return writing.tex([self])
 
     def save(self, path: str | Path, *, dpi: int | float = DPI) -> Path:
@@ -72,13 +72,13 @@ class Step:
 
 
 class Steps(list[Step]):
-    """Steps in their order, which print as text, show themselves in a notebook, and are saved as a picture or LaTeX."""
+    """Steps in their order. They print as text, have a display in notebooks, and can be saved as a picture or LaTeX."""
 
     def __init__(self, steps: Iterable[Step] = (), title: str = "", remark: str = "") -> None:
         super().__init__(steps)
         self.title = title
         self.remark = remark
-        """What is missing and how to get it; it stands below the steps."""
+        """A remark below the steps about missing parts, and how to get them."""
 
     def __str__(self) -> str:
         return "\n\n".join(filter(None, [self.title, *map(str, self), self.remark]))
@@ -94,14 +94,14 @@ class Steps(list[Step]):
         return drawing(self, self.title, self.remark)
 
     def latex(self) -> str:
-        """Formulas and tables for a document that uses amsmath."""
+        """Formulas and tables for a LaTeX document with amsmath."""
         return writing.tex(self, self.title, self.remark)
 
     def save(self, path: str | Path, *, dpi: int | float = DPI) -> Path:
         """Write the steps as `.svg`, `.png`, `.pdf`, `.tex` or `.txt`, by the name's ending.
 
-        Raises UsageError for another ending, DataError when the file cannot be written, and SetupError when no font
-        has a letter of a picture.
+        Raises UsageError for another ending, DataError if the file cannot be written, and SetupError for letters that
+        are in no font.
         """
         path = Path(path)
         match path.suffix.lower():
@@ -125,9 +125,9 @@ class Steps(list[Step]):
 
 
 def steps(trace: Trace, site: int | str, head: int, query: int) -> Steps:
-    """Every term between one query and its context. At most 12 keys are shown, those that weigh most, and 8 features.
+    """All terms between one query and its context, for at most 12 keys, those with the largest weights, and 8 features.
 
-    They print as text with three digits, show themselves in a notebook, and are kept with `.save("steps.svg")`: SVG,
+    They print as text with three digits, have a display in notebooks, and are saved by `.save("steps.svg")` as SVG,
     PNG, PDF, LaTeX or text.
 
     >>> from foveate.attention import Attention, Dot, record
@@ -161,7 +161,7 @@ def steps(trace: Trace, site: int | str, head: int, query: int) -> Steps:
 
 
 def _missing(site: Site) -> str:
-    """Why steps end at the weights; empty where they do not."""
+    """Why steps end at the weights; empty if they continue to the context."""
     if "value" in site.tensors:
         return ""
     if site.shows != "exact":

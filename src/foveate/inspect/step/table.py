@@ -1,4 +1,4 @@
-"""The numbers of a step as a table."""
+"""Tables of the numbers of a step."""
 
 import math
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ Numbers = float | list[float] | list[list[float]]
 
 @runtime_checkable
 class Shown(Protocol):
-    """What is needed of a step to show it."""
+    """The attributes of a step that are displayed."""
 
     @property
     def symbol(self) -> str: ...
@@ -33,13 +33,13 @@ class Shown(Protocol):
 
 @dataclass(frozen=True)
 class Table:
-    """Numbers in rows, with the labels above and beside them; "" and none where there is nothing to say."""
+    """Numbers in rows, with labels above and beside them, which may be empty."""
 
     above: tuple[str, ...]
     beside: tuple[str, ...]
     cells: tuple[tuple[str, ...], ...]
     shares: tuple[tuple[float, ...], ...]
-    """Each number as a part of the largest, from −1 to 1; NaN of a key that may not be looked at, written –."""
+    """Each number relative to the largest, from −1 to 1; NaN, shown as –, for a hidden key."""
 
     @classmethod
     def of(cls, step: Shown) -> "Table":
@@ -72,12 +72,12 @@ def _labels(step: Shown) -> tuple[str, ...]:
 
 
 def _features(count: int) -> tuple[str, ...]:
-    """Numbers from 1; the ninth column is the sum of what is left out."""
+    """Numbers from 1; the ninth column is the sum of the other features."""
     return tuple("rest" if number > 8 else str(number) for number in range(1, count + 1))
 
 
 def tint(share: float) -> str:
-    """Blue below 0, orange above, so light that black letters are read on it; grey where nothing may be looked at."""
+    """Blue below 0 and orange above, light enough for black letters; grey for hidden keys."""
     if math.isnan(share):
         return INKS["light"].hidden
     return hexadecimal(ramp("light", "balance")[round(STEPS * (0.5 + 0.17 * share))])

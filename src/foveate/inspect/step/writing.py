@@ -1,4 +1,4 @@
-"""Steps as text, as LaTeX, and as HTML for notebooks."""
+"""Writes steps as text, as LaTeX, and as HTML for notebooks."""
 
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -9,7 +9,7 @@ from foveate.inspect.step.table import Shown, Table, tint
 
 
 def text(step: Shown) -> str:
-    """The formula, what it says, and the numbers in columns."""
+    """The formula, its sentence, and the numbers in columns."""
     table = Table.of(step)
     rows = [(beside, *cells) for beside, cells in zip(table.beside, table.cells, strict=True)]
     if table.above:
@@ -25,13 +25,13 @@ def text(step: Shown) -> str:
 
 
 def _head(step: Shown) -> str:
-    """The symbol, and the formula where it says more."""
+    """The symbol, and the formula if it differs from the symbol."""
     formula = plain(step.mathml)
     return step.symbol if formula == step.symbol else f"{step.symbol}:  {formula}"
 
 
 def tex(steps: Sequence[Shown], title: str = "", remark: str = "") -> str:
-    """A piece of a LaTeX document: it needs amsmath, and an engine that knows the script of the labels."""
+    """A part of a LaTeX document. It requires amsmath, and an engine that supports the script of the labels."""
     lines = ["% Needs \\usepackage{amsmath}; labels beyond Latin need LuaLaTeX or XeLaTeX with a font that has them."]
     if title:
         lines.append(rf"\paragraph{{{escaped(title)}}}")
@@ -63,7 +63,7 @@ def _number(cell: str) -> str:
 
 
 def html(steps: Sequence[Shown], title: str = "", remark: str = "") -> str:
-    """Formulas that a browser sets, and tables with a tint for each number: for notebooks."""
+    """HTML for notebooks: formulas as MathML, and tables with tinted numbers."""
     head = f'<p style="font-weight:600"><bdi>{escape(printable(title))}</bdi></p>' if title else ""
     tail = f"<p>{escape(remark)}</p>" if remark else ""
     return f'<div class="foveate-steps">{head}{"".join(_section(step) for step in steps)}{tail}</div>'

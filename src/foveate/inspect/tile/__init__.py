@@ -1,4 +1,4 @@
-"""Tiles: any part of any map at any level, without the map."""
+"""Computes tiles: any part of any map at any level, without the whole map."""
 
 from foveate.inspect.lift import equal, lift
 from foveate.inspect.tile.code import HIDDEN, SIZE, UNKNOWN, ZERO, decode, encode

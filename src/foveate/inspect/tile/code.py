@@ -1,4 +1,4 @@
-"""Weights as 16-bit codes: logarithmic steps of 0.03 %, and codes for what is nothing, hidden, or not a number."""
+"""Encodes weights in 16 bits: logarithmic steps of 0.03 %, and codes for zero, hidden pairs and NaN."""
 
 import numpy as np
 from jaxtyping import Bool, Float, UInt16
@@ -6,10 +6,9 @@ from jaxtyping import Bool, Float, UInt16
 STEPS = 2048
 """Codes per factor of two."""
 SMALLEST, UNKNOWN, HIDDEN, ZERO = 65532, 65533, 65534, 65535
-"""The code of 2^−32 and everything below it; of a weight that is not a number; of a cell in which nothing is visible;
-of a weight that is exactly 0."""
+"""The codes of positive weights up to 2^−32, of NaN, of a cell without visible pairs, and of a weight of exactly 0."""
 SIZE = 256
-"""Cells along the side of a tile."""
+"""The number of cells along the side of a tile."""
 
 
 def encode(
@@ -30,14 +29,14 @@ def encode(
 
 
 def decode(codes: UInt16[np.ndarray, "rows columns"]) -> Float[np.ndarray, "rows columns"]:
-    """The weights of codes; 0 where nothing is visible, NaN where the weight is not a number."""
+    """The weights of codes; 0 for hidden cells."""
     weights = np.exp2(codes.astype(np.float32) / -STEPS)
     weights[codes == UNKNOWN] = np.nan
     return np.where(codes >= HIDDEN, np.float32(0.0), weights)
 
 
 def framed(codes: UInt16[np.ndarray, "rows columns"], size: int = SIZE) -> UInt16[np.ndarray, "size size"]:
-    """A whole tile with these codes in its upper left corner, and nothing visible outside of them."""
+    """A complete tile with these codes in its upper left corner and hidden cells elsewhere."""
     tile = np.full((size, size), HIDDEN, dtype=np.uint16)
     tile[: codes.shape[0], : codes.shape[1]] = codes
     return tile

@@ -1,4 +1,4 @@
-"""The reference: every weight exists, and everything is read off it in the plainest way."""
+"""The reference provider, which computes everything from the complete matrix of weights."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -27,9 +27,9 @@ Seen = Bool[np.ndarray, "heads queries keys"]
 
 
 class DenseProvider:
-    """Tiles of maps that are there as a whole: small ones, and the tests of every other provider.
+    """Tiles of complete maps, for small maps and for tests of other providers.
 
-    `maps` are weights, visible pairs and scores of each site; by default they are made from the trace.
+    `maps` are the weights, visible pairs and scores of each site; by default they are computed from the trace.
     """
 
     def __init__(self, trace: Trace, maps: Sequence[tuple[Weights, Seen, Weights]] | None = None) -> None:

@@ -1,7 +1,7 @@
-"""Tiles from a trace: a tile is computed when it is asked for, and no map exists as a whole.
+"""Computes tiles of a trace on request, without complete maps.
 
-Levels below 5 come from the features directly. From level 5 on they come from a pyramid of blocks of 32 × 32, built
-once per head in one pass over all rows, together with the head's statistics.
+Levels below 5 are computed from the features. From level 5 on, tiles come from a pyramid of blocks of 32 × 32, which is
+built once per head in one pass over all rows, together with the head's statistics.
 """
 
 from collections import OrderedDict
@@ -35,13 +35,13 @@ from foveate.inspect.trace.site import Site
 from foveate.inspect.trace.trace import Trace
 
 KEPT = 2**30
-"""Bytes of pyramids in memory."""
+"""The limit on the memory of pyramids, in bytes."""
 TILES = 256
-"""Tiles below the pyramid in memory: 32 MB."""
+"""The number of stored tiles below the pyramid: 32 MB."""
 WIDE = 1 << 20
-"""Weights computed at once."""
+"""The number of weights that are computed at once."""
 SAMPLES = 256
-"""Rows that an estimate reads."""
+"""The number of rows of an estimate."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ class Pyramid:
 
 
 class TraceProvider:
-    """Tiles of any site of a trace, exact, in memory that grows with its length and not with its square."""
+    """Exact tiles of any site of a trace, with memory linear in its length."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -89,7 +89,7 @@ class TraceProvider:
         return self._remembered((site, head, level, row, column, pool), cancelled)
 
     def _remembered(self, place: tuple[Any, ...], cancelled: Cancelled | None) -> Tile:
-        """A tile below the pyramid; whoever comes back finds it made."""
+        """A tile below the pyramid, which is stored for later requests."""
         with self._lock:
             known = self._tiles.get(place)
             if known is not None:
@@ -106,7 +106,7 @@ class TraceProvider:
         return tile
 
     def estimate(self, site: int, head: int, level: int, row: int, column: int, pool: Pool = "peak") -> Tile:
-        """A coarse tile from some of its rows: quick, and blind to needles between them."""
+        """A coarse tile from some of its rows, which is quick but misses peaks between them."""
         here = self.trace.sites[site]
         require_tile((here.queries, here.keys), level, row, column, pool)
         top, step = row * SIZE << level, 1 << level
@@ -134,7 +134,7 @@ class TraceProvider:
         return [self.pyramid(site, head, cancelled=cancelled).statistics for head in heads]
 
     def estimated(self, site: int) -> list[Statistics]:
-        """The statistics of some of the rows: quick at any length."""
+        """The statistics of a sample of rows, which is quick at any length."""
         here = self.trace.sites[site]
         step = max(1, here.queries // SAMPLES)
         part = self.trace.select(sites=[site], rows=slice(step // 2, None, step)) if step > 1 else self.trace
@@ -164,10 +164,10 @@ class TraceProvider:
         return self.tile(site, head, level, 0, 0)[:64, :64]
 
     def pyramid(self, site: int, head: int, *, cancelled: Cancelled | None = None) -> Pyramid:
-        """The blocks of 32 × 32 and the statistics of a head, made once."""
+        """The blocks of 32 × 32 and the statistics of a head, which are computed once."""
         with self._lock:
             gate = self._gates.setdefault((site, head), Lock())
-        while not gate.acquire(timeout=0.05):  # somebody makes it already
+        while not gate.acquire(timeout=0.05):  # another thread computes it already
             stop_if(cancelled)
         try:
             pyramid = self._pyramids.get((site, head))
@@ -221,7 +221,7 @@ class TraceProvider:
 
 
 def _equal(site: Site, head: int, rows: slice, columns: slice) -> tuple[Tensor, Tensor | None]:
-    """In place of weights, an equal share of every visible key; a row is counted over all of its keys."""
+    """Equal shares of all visible keys instead of weights; a row is counted over all of its keys."""
     visible = site.visible(head, rows)
     if visible is None:
         visible = torch.ones(rows.stop - rows.start, site.keys, dtype=torch.bool)
@@ -229,7 +229,7 @@ def _equal(site: Site, head: int, rows: slice, columns: slice) -> tuple[Tensor, 
 
 
 def _fine(site: Site, head: int, level: int, row: int, column: int, how: Pool, cancelled: Cancelled | None) -> Cells:
-    """A tile below the pyramid, a few rows of cells at a time; what no row can reach is passed over."""
+    """A tile below the pyramid, computed for a few rows of cells at a time; unreachable keys are skipped."""
     step, side = 1 << level, SIZE << level
     left, right = column * side, min((column + 1) * side, site.keys)
     bottom = min((row + 1) * side, site.queries)
@@ -253,7 +253,7 @@ def _fine(site: Site, head: int, level: int, row: int, column: int, how: Pool, c
 
 
 def _pooled(site: Site, head: int, rows: slice, columns: slice, step: int, how: Pool) -> tuple[Tensor, Tensor | None]:
-    """Cells, and which pairs are visible. The exponential of the largest logarithm is the largest weight."""
+    """Cells, and the visible pairs. The exponential of the largest logarithm is the largest weight."""
     logs = site.logarithms(head, rows, columns) if how == "peak" and step > 1 else None
     if logs is not None:
         return pool(*logs, step, how).exp_(), logs[1]
@@ -262,7 +262,7 @@ def _pooled(site: Site, head: int, rows: slice, columns: slice, step: int, how: 
 
 
 def _placed(cells: Tensor, visible: Tensor | None, before: int, width: int) -> Cells:
-    """Cells between columns that nothing reaches."""
+    """Cells, extended by columns that no row can reach."""
     after = width - before - cells.shape[1]
     if not before and not after:
         return Cells(cells, cells, visible)
@@ -275,7 +275,7 @@ def _sampled(site: Site, head: int, rows: Tensor, place: tuple[int, int, int], s
     top, left, right = place
     _, counts = ((rows - top) // step).unique_consecutive(return_counts=True)
     parts = []
-    size = max(1, 4 * WIDE // max(right - left, 1))  # the more rows at once, the less often keys are read
+    size = max(1, 4 * WIDE // max(right - left, 1))  # with more rows at once, keys are read less often
     for part in rows.split(size):
         weights, visible = site.weights(head, part, slice(left, right))
         shown = torch.ones_like(weights[:1], dtype=torch.bool).expand_as(weights) if visible is None else visible

@@ -1,4 +1,4 @@
-"""Pooling: blocks of weights become cells, by peak or by mass; hidden pairs count for neither."""
+"""Pools blocks of weights to cells, by peak or by mass, without hidden pairs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from foveate.inspect.trace.track import Span
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """A map of cells, pooled both ways, and in which of them anything is visible (None: in all)."""
+    """A map of cells with both poolings, and whether each contains a visible pair (None: all do)."""
 
     peak: Float[Tensor, "rows columns"]
     mass: Float[Tensor, "rows columns"]
@@ -28,7 +28,7 @@ class Cells:
 
 
 def blocks(x: Tensor, size: int, axis: int, how: str) -> Tensor:
-    """Blocks along one axis as one number each; the last may be smaller.
+    """Reduce blocks along one axis to one number each; the last block may be smaller.
 
     >>> blocks(torch.tensor([[1.0, 2.0, 3.0]]), 2, 1, "sum")
     tensor([[3., 3.]])
@@ -52,7 +52,7 @@ def _reduced(x: Tensor, axis: int, how: str) -> Tensor:
 
 
 def pool(weights: Tensor, visible: Tensor | None, size: int, how: str) -> Tensor:
-    """Blocks of size × size; rows first, because rows lie far apart in memory and columns side by side."""
+    """Pool blocks of size × size. Rows are first, because they are far apart in memory, unlike columns."""
     if how == "peak":
         return blocks(blocks(weights, size, 0, "max"), size, 1, "max")
     return blocks(blocks(weights, size, 0, "mean"), size, 1, "sum")
@@ -63,7 +63,7 @@ def seen(visible: Tensor | None, size: int) -> Tensor | None:
 
 
 def coarser(cells: Cells, factor: int, rows: Sequence[int]) -> Cells:
-    """Cells of cells. `rows` counts the queries in each row of cells: the last row may hold fewer."""
+    """Pool cells to larger cells. `rows` are the numbers of queries in each row of cells: the last may have fewer."""
     weight = torch.tensor(rows, dtype=torch.float32)[:, None]
     total = blocks(weight, factor, 0, "sum")
     mass = blocks(blocks(cells.mass * weight, factor, 0, "sum") / total, factor, 1, "sum")
@@ -72,7 +72,7 @@ def coarser(cells: Cells, factor: int, rows: Sequence[int]) -> Cells:
 
 
 def by_spans(weights: Tensor, visible: Tensor | None, rows: Sequence[Span], columns: Sequence[Span]) -> Cells:
-    """Cells of any sizes: rows and columns are the spans, counted from the first of each."""
+    """Pool to cells of different sizes: rows and columns are spans, counted from the first of each."""
     top, left = ([begin - spans[0][0] for begin, _ in spans] for spans in (rows, columns))
     count = torch.tensor([[end - begin] for begin, end in rows], dtype=torch.float32)
     mass = runs(runs(weights, left, 1, np.add), top, 0, np.add) / count
@@ -83,5 +83,5 @@ def by_spans(weights: Tensor, visible: Tensor | None, rows: Sequence[Span], colu
 
 
 def runs(x: Tensor, starts: Sequence[int], axis: int, how: np.ufunc) -> Tensor:
-    """Neighbours from each start to the next as one."""
+    """Reduce the range from each start to the next to one number."""
     return torch.from_numpy(how.reduceat(x.numpy(), starts, axis=axis))

@@ -1,4 +1,4 @@
-"""What every source of tiles answers, in the words of the trace: sites, heads, levels, rows and columns of tiles."""
+"""The interface of tile providers, by sites and heads of a trace, and levels, rows and columns of tiles."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,44 +17,44 @@ Tile = UInt16[np.ndarray, "256 256"]
 
 
 class CancelledError(Exception):
-    """Nobody waits for the answer any more."""
+    """The request was cancelled."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One pair of a query and a key."""
+    """The numbers of one pair of a query and a key."""
 
     weight: float
     rank: int
-    """1 + the number of keys that weigh more."""
+    """1 + the number of keys with a larger weight."""
     count: int
-    """The number of keys that the query sees: ranks and lift are among these."""
+    """The number of keys that the query sees, to which rank and lift refer."""
     lift: float
-    """Weight times the number of visible keys: 1 is looking everywhere alike."""
+    """Weight times the number of visible keys: 1 for equal weights."""
     visible: bool
     score: float | None
-    """Score and bias; None where the key is hidden."""
+    """The score with its bias; None for a hidden key."""
 
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """What the rows of one head are like; NaN where a measure has no meaning."""
+    """The measures of the rows of one head; NaN where a measure is undefined."""
 
     rows: dict[str, Float32[np.ndarray, " queries"]]
     received: Float32[np.ndarray, " keys"]
-    """The mean weight that each key gets."""
+    """The mean weight of each key."""
 
     def means(self) -> dict[str, float]:
-        """Over the rows in which a measure has a meaning; 0 where it has none in any."""
+        """The means over the rows in which a measure is defined; 0 if it is undefined in all."""
         numbers = {name: row[~np.isnan(row)] for name, row in self.rows.items()}
         return {name: float(row.mean(dtype=np.float64)) if len(row) else 0.0 for name, row in numbers.items()}
 
 
 @runtime_checkable
 class TileProvider(Protocol):
-    """Any part of any map, at any level, by peak (the largest weight of a block) or by mass (the sum over its keys,
-    the mean over its queries: what keeps rows summing to 1). Words and sentences are pooled by mass, or as "equal":
-    the mass they would have if every query looked at all the keys it sees alike. Mass over equal is their lift.
+    """Any part of any map, at any level, by peak (the largest weight of a block) or by mass (the sum over its keys and
+    mean over its queries, so that rows still sum to 1). Words and sentences are pooled by mass, or as "equal": their
+    mass if every query had equal weights for all visible keys. Mass divided by equal is their lift.
     """
 
     def meta(self) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class TileProvider(Protocol):
     def overview(self, site: int, head: int) -> UInt16[np.ndarray, "64 64"]: ...
 
     def counts(self, site: int, head: int) -> UInt32[np.ndarray, " queries"]:
-        """How many keys each query sees."""
+        """The number of keys that each query sees."""
         ...
 
 
@@ -92,7 +92,7 @@ def stop_if(cancelled: Cancelled | None) -> None:
 
 
 def require_tile(shape: tuple[int, int], level: int, row: int, column: int, pool: str, size: int = 256) -> None:
-    """Raises UsageError for a tile that is not on the map."""
+    """Raise UsageError for a tile outside the map."""
     if pool not in ("peak", "mass"):
         which = "equal is for words and sentences. Choose" if pool == "equal" else "choose"
         raise UsageError(f"There is no pooling {pool!r} here: {which} peak or mass.")

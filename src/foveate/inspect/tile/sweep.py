@@ -1,4 +1,4 @@
-"""One pass over all rows of a head: blocks of 32 × 32 and every statistic, in memory of O(n²/1024)."""
+"""Computes blocks of 32 × 32 and all statistics of a head in one pass over its rows, with memory O(n²/1024)."""
 
 import numpy as np
 import torch
@@ -12,16 +12,16 @@ from foveate.inspect.trace.site import Site, finite
 from foveate.inspect.trace.trace import Trace
 
 BASE = 5
-"""The lowest level that is made in advance."""
+"""The lowest level that is computed in advance."""
 ROWS, COLUMNS = 256, 4096
 LOWEST = 1e4
-"""Minus the logarithm of nothing: its exponential is 0, and 0 times it too."""
+"""A finite substitute for −log 0: its negative has the exponential 0, and 0 times it is 0."""
 PAIRS = 1 << 20
-"""Weights gathered at once for induction."""
+"""The number of weights that are gathered at once for induction."""
 
 
 class _Sums:
-    """What the pass adds up."""
+    """The sums of the pass."""
 
     def __init__(self, site: Site) -> None:
         rows, columns = -(-site.queries // (1 << BASE)), -(-site.keys // (1 << BASE))
@@ -33,7 +33,7 @@ class _Sums:
 
 
 def sweep(trace: Trace, site: Site, head: int, *, cancelled: Cancelled | None = None) -> tuple[Cells, Statistics]:
-    """The base of a head's pyramid and its statistics. Raises CancelledError when nobody waits any more."""
+    """The base of a head's pyramid and its statistics. Raises CancelledError if the request was cancelled."""
     sums = _Sums(site)
     for start in range(0, site.queries, ROWS):
         rows = slice(start, min(start + ROWS, site.queries))
@@ -83,7 +83,7 @@ def _add(sums: _Sums, site: Site, head: int, rows: slice, columns: slice) -> Non
 
 
 def _weighed(site: Site, head: int, rows: slice, columns: slice) -> tuple[Tensor, Tensor | None, Tensor]:
-    """The weights, what is visible, and −Σ α ln α, whose logarithms softmax has made already."""
+    """The weights, the visible pairs, and −Σ α ln α, whose logarithms softmax has computed already."""
     temperature = softmax_temperature(site.built)
     if temperature is None or site.reweight is not None:
         weights, visible = site.weights(head, rows, columns)
@@ -100,7 +100,7 @@ def _weighed(site: Site, head: int, rows: slice, columns: slice) -> tuple[Tensor
 
 
 def _apart(weights: Tensor, query: Tensor, key: Tensor) -> Tensor:
-    """Σ α |y_j − x_i|: two products of vectors where all keys lie on one side."""
+    """Σ α |y_j − x_i|, by two products of vectors if all keys are on one side."""
     if float(key.max()) <= float(query.min()):
         return query * weights.sum(1) - weights @ key
     if float(key.min()) >= float(query.max()):
@@ -109,7 +109,7 @@ def _apart(weights: Tensor, query: Tensor, key: Tensor) -> Tensor:
 
 
 def _previous(site: Site, head: int, cancelled: Cancelled | None) -> Tensor:
-    """The weight of the key just before; NaN where the query sees none."""
+    """The weight of the key just before each query; NaN if it is not visible."""
     result = torch.full((site.queries,), torch.nan)
     for start in range(0, site.queries, ROWS):
         stop_if(cancelled)
@@ -124,7 +124,7 @@ def _previous(site: Site, head: int, cancelled: Cancelled | None) -> Tensor:
 
 
 def _induction(trace: Trace, site: Site, head: int, cancelled: Cancelled | None) -> Tensor:
-    """Label by label: the queries that carry it, and the keys that follow it. NaN where a query sees no such key."""
+    """The weight on keys that follow an earlier occurrence of the query's label; NaN without such a visible key."""
     labels, result = numbered(trace, site), torch.full((site.queries,), torch.nan)
     if labels is None:
         return result

@@ -1,15 +1,15 @@
-"""Who computes first: what is looked at, before what is made in advance."""
+"""Gives requests precedence over computations in advance."""
 
 from threading import Event, Lock
 
 from foveate.inspect.tile.provider import Cancelled
 
 PATIENCE = 1.0
-"""Seconds for which a pyramid in the making lets others go first, at each of its steps."""
+"""The maximum number of seconds for which a step of a pyramid waits for requests."""
 
 
 class Turn:
-    """What somebody waits for goes first; what is made in advance lets it."""
+    """Computations in advance wait at each step while requests are answered."""
 
     def __init__(self) -> None:
         self._lock, self._free, self._count = Lock(), Event(), 0
@@ -27,7 +27,7 @@ class Turn:
                 self._free.set()
 
     def before(self, cancelled: Cancelled | None) -> Cancelled:
-        """Asked at each step of a long pass: waits while others are served, and tells whether to stop."""
+        """Wait while requests are answered; return whether to stop. A long pass calls this at each step."""
 
         def stop() -> bool:
             self._free.wait(PATIENCE)

@@ -1,4 +1,4 @@
-"""Traces: what was attended to, on disk or in memory, small at any length."""
+"""Traces store the attention of a model, on disk or in memory, compactly at any length."""
 
 from foveate.inspect.trace.conversion import site_of
 from foveate.inspect.trace.folder import TraceWriter, is_trace, read_trace, trace_writer, write_trace

@@ -1,6 +1,6 @@
-"""From a record of this package's attention to a site: scores become features, rules become data.
+"""Converts records of this package's attention to sites: scores become features, rules become data.
 
-A score that says its form is kept as the features of queries and keys. Every other score is kept pair by pair.
+A score with a `form` is stored as features of queries and keys. Every other score is stored pair by pair.
 """
 
 from dataclasses import replace
@@ -24,7 +24,7 @@ from foveate.inspect.trace.site import Site, SiteKind
 Stored = Literal["float16", "float32"]
 Count = int | float
 DENSE = 4096 * 4096
-"""Pairs up to which scores, biases and bits may be kept one by one."""
+"""The limit on the number of pairs of scores and biases that are stored pair by pair."""
 BITS = 4 * DENSE
 ROWS, COLUMNS = 256, 4096
 
@@ -40,15 +40,15 @@ def site_of(
     value: Tensor | None = None,
     stored: Stored = "float16",
 ) -> Site:
-    """One example of a record as a site. `queries` and `keys` cut off the padding behind them.
+    """One example of a record as a site. `queries` and `keys` are their numbers without padding.
 
-    Raises UsageError where the map has to be kept pair by pair and is too large for that.
+    Raises UsageError for a map that has to be stored pair by pair and is too large.
     """
     record.require_unchanged()
     at, query, key = _example(record, example, queries, keys)
     formula = record.formula
     normaliser = formula.normaliser
-    while hasattr(normaliser, "inner"):  # switched off for a while: the map shows what would be looked at
+    while hasattr(normaliser, "inner"):  # for switched-off heads, the map shows the weights that they would have
         normaliser = normaliser.inner
     header = None if (stated := claim(normaliser, "header")) is None else stated()
     score, tensors = _features(formula, query, key, at, getattr(torch, stored))
@@ -95,7 +95,7 @@ def site_of(
 
 
 def statistic(site: Site) -> Tensor:
-    """The normaliser's number of every row, of the features as they are stored: so rows sum to 1 as they are shown."""
+    """The normaliser's statistic of every row, from the stored features, so that displayed rows sum to 1."""
     rows = torch.empty(site.heads, site.queries)
     for head in range(site.heads):
         for start in range(0, site.queries, ROWS):
@@ -112,7 +112,7 @@ def statistic(site: Site) -> Tensor:
 
 
 def _logsumexp(site: Site, head: int, rows: slice, reach: tuple[int, int], temperature: float) -> Tensor:
-    """log Σ exp(e / T), a few keys at a time: what fits into a processor's own memory is read once."""
+    """log Σ exp(e / T), for a few keys at a time, which fit into the cache of the processor."""
     tops, sums = [], []
     for start in range(*reach, COLUMNS):
         columns = slice(start, min(start + COLUMNS, reach[1]))
@@ -130,7 +130,7 @@ def _logsumexp(site: Site, head: int, rows: slice, reach: tuple[int, int], tempe
 
 
 def _of_rows(site: Site, scores: Tensor, visible: Tensor, first: int) -> Tensor:
-    if not scores.shape[1]:  # a row that reaches nothing: what an empty row has
+    if not scores.shape[1]:  # a row without reachable keys has the statistic of an empty row
         scores, visible = scores.new_zeros(len(scores), 1), torch.zeros(len(scores), 1, dtype=torch.bool)
     statistic = site.built.statistic(scores[None, None], visible[None, None])[0, 0]
     return torch.where(statistic >= 0, statistic + first, statistic) if tells_place(site.built) else statistic
@@ -146,7 +146,9 @@ def _example(
     if keys is not None and keys < key.shape[1]:
         at, key = at.columns(slice(0, keys)), key[:, :keys]
     if at.query.shape[1] > 1 or at.key.shape[1] > 1:
-        raise UsageError(f"{record.name}: its heads place queries and keys differently, which a trace cannot keep.")
+        raise UsageError(
+            f"{record.name}: its heads have different positions of queries and keys, which a trace cannot store."
+        )
     return at, query.detach(), key.detach()
 
 
@@ -181,7 +183,7 @@ def _kept(query: Tensor, key: Tensor, dtype: torch.dtype) -> dict[str, Tensor]:
 def _dense(
     formula: Formula, query: Tensor, key: Tensor, at: Positions, dtype: torch.dtype
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Scores one by one, the bias inside."""
+    """Scores pair by pair, including the bias."""
     require_small(f"The score {type(formula.score).__name__}", query.shape[1], key.shape[1])
     keys = share_heads(key[None].float(), len(query))
     parts = []
@@ -194,7 +196,7 @@ def _dense(
 
 
 def _given(record: AttentionRecord, example: int, queries: int, keys: int) -> tuple[Any, ...]:
-    """Weights of a normaliser that only its own code knows, kept one by one."""
+    """Weights of a normaliser without a header, stored pair by pair."""
     require_small(f"The normaliser {type(record.formula.normaliser).__name__}", queries, keys)
     weights = record.weights()[example, :, :queries, :keys].detach().cpu()
     tensors = {"scores": weights.float()}
@@ -202,10 +204,10 @@ def _given(record: AttentionRecord, example: int, queries: int, keys: int) -> tu
 
 
 def require_small(what: str, queries: int, keys: int, limit: int = DENSE) -> None:
-    """Raises UsageError where a map of this size cannot be kept pair by pair."""
+    """Raise UsageError if a map is too large to be stored pair by pair."""
     if queries * keys > limit:
         raise UsageError(
-            f"{what} has to be kept pair by pair, and {queries:,} queries by {keys:,} keys are more than "
+            f"{what} has to be stored pair by pair, but {queries:,} queries by {keys:,} keys are more than "
             f"{limit:,} pairs. Record a part: fewer rows, or a shorter input."
         )
 
@@ -243,12 +245,12 @@ def _packed(rule: Visibility, at: Positions, heads: int, keys: int) -> Tensor:
 
 
 def bits(visible: Bool[Tensor, "heads query key"]) -> UInt8[Tensor, "heads query byte"]:
-    """One bit for each pair, the first key in the highest bit of a byte."""
+    """One bit for each pair, with the first key in the highest bit of a byte."""
     return torch.from_numpy(np.packbits(visible.cpu().numpy(), axis=-1))
 
 
 def _require_written(rule: Visibility, at: Positions, queries: int, keys: int) -> None:
-    """That the rule can be read back from its code and needs nothing that a trace does not keep."""
+    """Raise an error unless the rule can be restored from its code and the data of a trace."""
     try:
         known = Visibility.parse(str(rule)) == rule
     except ValueError:
@@ -289,7 +291,7 @@ def _reweight(reweight: Bias | None, at: Positions) -> tuple[dict[str, Any] | No
 
 
 def describe(formula: Formula, normaliser: Normaliser, width: int) -> str:
-    """The parts in the order in which they are computed, in one line: `softmax(q·k / √64) over causal()`."""
+    """The formula of an attention in one line, in the order of computation: `softmax(q·k / √64) over causal()`."""
     score = symbol_of(formula.score, width)
     if formula.bias is not None:
         score += f" + {_symbol(formula.bias)}"
@@ -303,5 +305,5 @@ def describe(formula: Formula, normaliser: Normaliser, width: int) -> str:
 
 
 def _symbol(bias: Bias) -> str:
-    """Its own, or its name."""
+    """The symbol of a bias, or its name."""
     return str(claim(bias, "symbol", getattr(bias, "__name__", type(bias).__name__)))

@@ -1,4 +1,4 @@
-"""Traces on disk: `trace.json`, one safetensors file per site, and a manifest; whole or absent.
+"""Stores traces on disk: `trace.json`, one safetensors file per site, and a manifest, completely or not at all.
 
 name.trace/trace.json                 tracks, pedigree, and what each site computes
 name.trace/site-000.safetensors       its features and statistics
@@ -26,7 +26,7 @@ HEADER = "trace.json"
 
 
 class TraceWriter:
-    """Takes site after site; none stays in memory."""
+    """Writes one site after the other, without keeping them in memory."""
 
     def __init__(self, folder: Path, tracks: Mapping[str, Track]) -> None:
         self.folder, self.tracks = folder, tracks
@@ -36,7 +36,7 @@ class TraceWriter:
         self.headers: list[dict[str, Any]] = []
 
     def add(self, site: Site) -> None:
-        """Write a site. Raises UsageError when it does not fit the tracks."""
+        """Write a site. Raises UsageError if it does not fit the tracks."""
         Trace(tracks=self.tracks, sites=(site,))
         name = file_of(len(self.headers))
         write_tensors(self.folder / name, site.tensors)
@@ -50,7 +50,9 @@ class TraceWriter:
 
 @contextlib.contextmanager
 def trace_writer(path: Path | str, tracks: Mapping[str, Track]) -> Iterator[TraceWriter]:
-    """A folder that appears when the block has ended well. Raises SetupError when the disk is full."""
+    """A writer of a folder that appears after the context has ended without errors. Raises SetupError if the disk is
+    full.
+    """
     with sealed_folder(Path(path)) as folder:
         writer = TraceWriter(folder, tracks)
         yield writer
@@ -58,7 +60,7 @@ def trace_writer(path: Path | str, tracks: Mapping[str, Track]) -> Iterator[Trac
 
 
 def write_trace(trace: Trace, path: Path | str) -> Path:
-    """The whole trace as a folder."""
+    """Write a trace as a folder."""
     with trace_writer(path, trace.tracks) as writer:
         writer.pedigree, writer.gold, writer.opens = trace.pedigree, trace.gold, trace.opens
         for site in trace.sites:
@@ -71,7 +73,7 @@ def is_trace(path: Path | str) -> bool:
 
 
 def read_trace(path: Path | str) -> Trace:
-    """A trace from its folder.
+    """Read a trace from its folder.
 
     Raises DataError if the folder is not a trace, belongs to another version, or is damaged.
     """
@@ -87,7 +89,7 @@ def read_trace(path: Path | str) -> Trace:
 
 
 def parsed(header: Mapping[str, Any], tensors_of: Any, where: str) -> Trace:
-    """A trace from its header and a function from a file's name to its tensors."""
+    """Make a trace from its header, with a function that returns the tensors of a file name."""
     require_whole(header, where)
     try:
         tracks = {name: Track.read(track, f"{where}: {name}") for name, track in header["sequences"].items()}
@@ -98,7 +100,7 @@ def parsed(header: Mapping[str, Any], tensors_of: Any, where: str) -> Trace:
     except FoveateError as error:
         raise error if isinstance(error, DataError) else DamagedError(f"{where}: {error}") from error
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise DamagedError(f"{where} is not a whole trace: {error!r}.") from error
+        raise DamagedError(f"{where} is not a complete trace: {error!r}.") from error
 
 
 def _site(entry: Mapping[str, Any], tensors: Mapping[str, Tensor], where: str) -> Site:

@@ -1,6 +1,6 @@
-"""A trace as one HTML file that needs nothing: the viewer, a worker that computes tiles, and the numbers.
+"""Writes a trace as one self-contained HTML file: the viewer, a worker that computes tiles, and the numbers.
 
-Nothing of the trace is ever markup: its bytes are compressed and written in base64, labels included.
+The trace cannot contain markup: all its bytes, including labels, are compressed and encoded in base64.
 """
 
 import base64
@@ -23,14 +23,14 @@ POLICY = (
 PARTS = ("index.html", "viewer.js", "viewer.css", "worker.js")
 ROOT = '<div id="foveate" data-api="api/">'
 LINK, SCRIPT = '<link rel="stylesheet" href="viewer.css">', '<script defer src="viewer.js"></script>'
-"""What a page by itself replaces in the page that a server sends."""
+"""The part of the server's page that a standalone page replaces."""
 ALIGNED = 8
 _NAMES = {"float16": "F16", "float32": "F32", "int32": "I32", "uint8": "U8", "bool": "BOOL"}
 
 
 @runtime_checkable
 class Sites(Protocol):
-    """What a page is made of: a trace, which can show itself as one."""
+    """The parts of a trace that a page contains."""
 
     @property
     def sites(self) -> tuple[Site, ...]: ...
@@ -39,7 +39,7 @@ class Sites(Protocol):
 
 
 def standalone(trace: Sites, *, title: str = "What the model attended to") -> str:
-    """The page. Raises UsageError for a site that only Python can evaluate, SetupError without the built viewer."""
+    """The standalone page. Raises UsageError for a site that only Python can evaluate, SetupError without the viewer."""
     for site in trace.sites:
         if site.native is None and "visible" not in site.tensors:
             raise UsageError(
@@ -55,7 +55,7 @@ def standalone(trace: Sites, *, title: str = "What the model attended to") -> st
 
 
 def live_page() -> str:
-    """The page without numbers: it asks for them through the port that whoever frames it sends in."""
+    """The page without numbers, which requests them through the port of its frame."""
     template, viewer, style, _ = (part(name) for name in PARTS)
     framed = template.replace(ROOT, '<div id="foveate" data-port="">')
     return _inlined(framed, style, f"<script>{_script(viewer)}</script>")
@@ -67,12 +67,12 @@ def _inlined(template: str, style: str, scripts: str) -> str:
 
 
 def packed(trace: Sites) -> bytes:
-    """Length and JSON of the header, then the tensors, compressed as raw deflate."""
+    """The header's length, the header as JSON, and the tensors, compressed as raw deflate."""
     return deflated(stream(trace))
 
 
 def stream(trace: Sites) -> bytes:
-    """A 32-bit length, the JSON `{trace, tensors}`, and the tensors, whose offsets count from the end of the JSON."""
+    """A 32-bit length, the JSON `{trace, tensors}`, and the tensors, with offsets relative to the end of the JSON."""
     entries, parts, offset = [], [], 0
     for number, site in enumerate(trace.sites):
         for name, tensor in site.tensors.items():
@@ -95,19 +95,19 @@ def deflated(content: bytes) -> bytes:
 
 
 def static_folder() -> Path:
-    """Where the built viewer is."""
+    """The folder of the built viewer."""
     return Path(str(files("foveate"))) / "serve" / "static"
 
 
 def part(name: str) -> str:
-    """A file of the built viewer. Raises SetupError when it is not built."""
+    """A file of the built viewer. Raises SetupError if it is not built."""
     path = static_folder() / name
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise SetupError(
             f"The viewer is not built: {path} is missing. Build it with `npm ci && npm run build` in viewer/, or "
-            "install a released package, which carries it."
+            "install a released package, which contains it."
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""What positions were made from, kept small enough to travel with a trace: a picture, or the outline of a sound."""
+"""The sources of positions in a trace: a picture, or the outline of a sound, of limited size."""
 
 import base64
 import struct
@@ -15,18 +15,18 @@ from foveate.errors import UsageError
 from foveate.inspect.figure.pixel import SIGNATURE, encode, photograph
 
 LARGEST = 4_000_000
-"""Bytes of a picture's file that a trace carries."""
+"""The limit on the size of a picture in a trace, in bytes."""
 OUTLINE = 2000
-"""Pieces of a sound whose lowest and highest sample are kept."""
+"""The number of pieces of a sound, each with its lowest and highest sample."""
 FULL = 127
-"""A sample of 1 in an outline."""
+"""The value of the sample 1 in an outline."""
 GREY = tuple((level, level, level) for level in range(256))
 _START_OF_JPEG, _FRAMES = b"\xff\xd8", frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A PNG or JPEG file: the picture that patches were cut from, or the spectrogram that frames are columns of.
+    """A PNG or JPEG file: the picture of patches, or the spectrogram whose columns are frames.
 
     >>> Picture.of(torch.rand(3, 8, 12)).size
     (12, 8)
@@ -37,15 +37,15 @@ class Picture:
     def __post_init__(self) -> None:
         if len(self.data) > LARGEST:
             raise UsageError(
-                f"The picture takes {len(self.data) / 1e6:.1f} MB; a trace carries at most {LARGEST / 1e6:.0f}. "
-                "Scale it down: a screen shows no more."
+                f"The picture takes {len(self.data) / 1e6:.1f} MB; a trace contains at most {LARGEST / 1e6:.0f}. "
+                "Scale it down: a screen does not show more."
             )
         _ = self.size
 
     @classmethod
     def of(cls, pixels: "Shaped[np.ndarray, '...'] | Shaped[Tensor, '...'] | bytes") -> "Picture":
-        """From a file's bytes, or from an array: rows × columns, with 3 colours before or after; whole numbers up to
-        255, or floats up to 1.
+        """Make a picture from a file's bytes, or from an array: rows × columns, with 3 colours before or after, of
+        whole numbers up to 255, or of floats up to 1.
         """
         return cls(pixels if isinstance(pixels, bytes) else _drawn(_pixels(pixels)))
 
@@ -55,11 +55,11 @@ class Picture:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Columns and rows of pixels, as the file says. Raises UsageError for anything but PNG and JPEG."""
+        """Columns and rows of pixels according to the file. Raises UsageError for other formats than PNG and JPEG."""
         size = _size_of_png(self.data) if self.data.startswith(SIGNATURE) else _size_of_jpeg(self.data)
         if size is None or not all(size):
             raise UsageError(
-                "The picture is neither a whole PNG nor a whole JPEG file. Give an array, or save it as one."
+                "The picture is not a complete PNG or JPEG file. Give an array, or save it in one of these formats."
             )
         return size
 
@@ -70,19 +70,19 @@ class Picture:
 
     @classmethod
     def read(cls, header: Mapping[str, Any]) -> "Picture":
-        """From plain data. Raises ValueError for what is not the picture that its own header says."""
+        """Read plain data. Raises ValueError for a picture that differs from its header."""
         try:
             picture = cls(base64.b64decode(header["data"], validate=True))
         except (KeyError, ValueError, UsageError) as error:
             raise ValueError(f"its picture is damaged: {error}") from error
         if picture.header() != dict(header):
-            raise ValueError("its picture is not what it says of itself")
+            raise ValueError("its picture differs from its header")
         return picture
 
 
 @dataclass(frozen=True)
 class Sound:
-    """The outline of a waveform: of each of equal pieces the lowest and the highest sample, in 127ths of full scale.
+    """The outline of a waveform: the lowest and highest sample of equal pieces, in 127ths of full scale.
 
     >>> Sound.of([0.0, 1.0, -0.5, 0.25], seconds=2.0)
     Sound(low=(0, 127, -64, 32), high=(0, 127, -64, 32), seconds=2.0)
@@ -105,7 +105,7 @@ class Sound:
     def of(
         cls, samples: "Float[np.ndarray, ' samples'] | Float[Tensor, ' samples'] | list[float]", *, seconds: float
     ) -> "Sound":
-        """From samples between −1 and 1, of one channel."""
+        """The outline of samples between −1 and 1 of one channel."""
         wave = np.asarray(samples, dtype=np.float32)
         if wave.ndim != 1 or not wave.size:
             raise UsageError(f"A sound is a line of samples, and this has the shape {wave.shape}: choose one channel.")
@@ -123,7 +123,9 @@ class Sound:
 
 
 def spectrogram(energies: "Float[np.ndarray, 'frames bands'] | Float[Tensor, 'frames bands']") -> Picture:
-    """Energies (or their logarithms) as a grey picture: time to the right, the highest band on top, black the least."""
+    """Energies (or their logarithms) as a grey picture: time to the right, the highest band on top, black for the
+    smallest.
+    """
     bands = np.asarray(torch.as_tensor(energies).detach().cpu(), dtype=np.float32).T[::-1]
     least, most = float(bands.min(initial=np.inf)), float(bands.max(initial=-np.inf))
     return Picture.of(np.rint(255 * (bands - least) / max(most - least, 1e-12)).astype(np.uint8))
@@ -154,7 +156,7 @@ def _size_of_png(data: bytes) -> tuple[int, int] | None:
 
 
 def _size_of_jpeg(data: bytes) -> tuple[int, int] | None:
-    """From segment to segment up to the one that says the size."""
+    """Skip segments up to the one with the size."""
     at = 2 if data.startswith(_START_OF_JPEG) else len(data)
     while at + 9 <= len(data) and data[at] == 0xFF:
         if data[at + 1] in _FRAMES:

@@ -1,4 +1,4 @@
-"""Recording for traces: everything that `record` keeps, and values, other formulas, and how far run is from explain."""
+"""Records for traces: the content of `record`, values, other formulas, and the difference between run and explain."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ from foveate.inspect.trace.site import Site, SiteKind, layer_of
 from foveate.inspect.trace.track import Track
 
 CHECKED = 32
-"""Queries of each call on which explain is held against run."""
+"""The number of queries of each call on which explain and run are compared."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,13 +26,13 @@ class _Explained:
 
 @dataclass(eq=False)
 class Observation:
-    """What `observe` has seen."""
+    """The result of `observe`."""
 
     recording: Recording
     values: dict[int, Tensor] = field(default_factory=dict)
     """The values of records, by the record's id."""
     others: list[_Explained] = field(default_factory=list)
-    """Explanations of mechanisms other than `Attention`, whose weights follow from their own formula."""
+    """Explanations of mechanisms other than `Attention`, which have their own formulas."""
     difference: float | None = None
 
     def __repr__(self) -> str:
@@ -74,7 +74,7 @@ def given(
     shows: Any = "exact",
     formula: str = "given weights",
 ) -> Site:
-    """A site of weights that exist already: `heads query key`."""
+    """A site from given weights: `heads query key`."""
     heads, queries, keys = weights.shape
     require_small("A map of given weights", queries, keys)
     tensors = {
@@ -95,10 +95,10 @@ def given(
 
 @contextmanager
 def observe(model: nn.Module, *, values: bool = True, check: bool = True) -> Iterator[Observation]:
-    """Record for a trace. Answers stay bit for bit the same.
+    """Record for a trace. Results do not change, to the bit.
 
-    Beyond `record`: values are kept on request, mechanisms with another formula are explained (their weights are
-    implied or projected), and on some rows of every call the context of `run` is compared with that of `explain`.
+    In addition to `record`, values are stored on request, mechanisms with another formula are explained (their weights
+    are implied or projected), and for some rows of every call the context of `run` is compared with that of `explain`.
 
     >>> site = Attention()
     >>> x = torch.randn(1, 1, 5, 4)
@@ -149,7 +149,7 @@ def _watching(
 def _difference(
     attention: Attention, query: Tensor, key: Tensor, value: Tensor, context: Tensor, keywords: Mapping[str, Any]
 ) -> float:
-    """|explain − run| on some rows: explain makes every weight of them."""
+    """|explain − run| on some rows, because explain computes all weights of them."""
     if not query.shape[2] or not key.shape[2]:
         return 0.0
     at = attention._positions(query, key, value, keywords.get("at"))

@@ -1,4 +1,4 @@
-"""What a trace's files have to be before anything is drawn from them: their names, types, sizes and ranges."""
+"""Checks the files of a trace before they are used: names, types, sizes and ranges."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -13,16 +13,16 @@ from foveate.errors import FoveateError, UsageError
 from foveate.inspect.trace.site import Site
 from foveate.storage.manifest import DamagedError
 
-Said = TypeVar("Said")
+Header = TypeVar("Header")
 FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\.safetensors")
-"""A name in the trace's own folder."""
+"""A file name in the folder of the trace."""
 Numbers = tuple[tuple[float, float], ...]
 Ranges = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrackHeader:
-    """Of a `Track`."""
+    """The header of a `Track`."""
 
     labels: tuple[str, ...]
     kind: Literal["tokens", "patches", "frames", "nodes"] = "tokens"
@@ -40,7 +40,7 @@ class TrackHeader:
 
 @dataclass(frozen=True, kw_only=True)
 class PedigreeHeader:
-    """Of a `Pedigree`."""
+    """The header of a `Pedigree`."""
 
     model: str = ""
     configuration: dict[str, Any] | None = None
@@ -88,7 +88,7 @@ class ReweightHeader:
 
 @dataclass(frozen=True, kw_only=True)
 class SiteHeader:
-    """Of a `Site`."""
+    """The header of a `Site`."""
 
     name: str
     kind: Literal["self", "cross", "graph", "recurrent"]
@@ -120,12 +120,12 @@ class SiteHeader:
 
 
 def require_header(header: Mapping[str, Any], where: str) -> None:
-    """Raises DamagedError for a header in which something is missing or of another kind than it has to be."""
+    """Raise DamagedError for a header with missing values or values of a wrong type."""
     for name, kind in (("sequences", dict), ("sites", list), ("pedigree", dict)):
         if not isinstance(header.get(name), kind):
-            raise DamagedError(f"{where} is not a whole trace: it has no {name}.")
+            raise DamagedError(f"{where} is not a complete trace: it has no {name}.")
     if not header["sites"]:
-        raise DamagedError(f"{where} has no sites: there is nothing to look at. Record a model that attends.")
+        raise DamagedError(f"{where} has no sites. Record a model with attention.")
     lengths = [0]
     for name, track in header["sequences"].items():
         if name != str(name) or not name:
@@ -137,7 +137,7 @@ def require_header(header: Mapping[str, Any], where: str) -> None:
     known = _read(_Marks, header, where)
     for link in known.gold or ():
         if not all(0 <= end < max(lengths) for end in link):
-            raise DamagedError(f"{where}: gold links {list(link)}, where no token stands.")
+            raise DamagedError(f"{where}: gold links {list(link)}, but there is no such token.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,8 +146,8 @@ class _Marks:
     opens: tuple[str, int | None] | None = None
 
 
-def _read(kind: type[Said], value: Any, where: str) -> Said:
-    """Names that a later version may have added are passed over."""
+def _read(kind: type[Header], value: Any, where: str) -> Header:
+    """Read a header, and ignore unknown names, which a later version may have added."""
     known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     if isinstance(value, Mapping):
         value = {name: part for name, part in value.items() if name in known}
@@ -161,7 +161,7 @@ Kind = Callable[[Tensor], bool]
 
 
 def require_tensors(site: Site, where: str) -> None:
-    """Raises DamagedError for a tensor that is missing, or of another type or size than the header says."""
+    """Raise DamagedError for a missing tensor, and for a type or size that differs from the header."""
     heads, kv_heads, queries, keys = site.heads, site.kv_heads, site.queries, site.keys
     one = (1, heads)
     requirements: dict[str, tuple[Kind, Sequence[Sequence[int] | None]]] = {
@@ -198,7 +198,7 @@ def require_tensors(site: Site, where: str) -> None:
 
 
 def _require_together(site: Site, where: str) -> None:
-    """What one tensor says of another."""
+    """Raise DamagedError for tensors that do not match each other."""
     tensors = site.tensors
     if "query" in tensors and "key" in tensors:
         sizes = {tensors[name].shape[-1] for name in ("query", "key", "vector") if name in tensors}
@@ -209,7 +209,7 @@ def _require_together(site: Site, where: str) -> None:
         nearest, farthest = int(key.min()) - int(query.max()), int(key.max()) - int(query.min())
         first = site.bias.get("first")
         if first is None or nearest < first or farthest - first >= tensors["bias"].shape[-1]:
-            raise DamagedError(f"{where}: {site.name} has a bias that ends before the distances do.")
+            raise DamagedError(f"{where}: {site.name} has a bias that does not cover all distances.")
     if site.native is None and "visible" not in tensors:
         try:
             _ = site.rule

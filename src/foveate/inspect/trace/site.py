@@ -1,4 +1,4 @@
-"""One attention of one example, kept so small that any tile of its map follows: features, one number per row, rules."""
+"""One attention of one example in compact form: features, one number per row, and rules, which give any tile."""
 
 import re
 from collections.abc import Mapping
@@ -25,9 +25,9 @@ from foveate.errors import DataError, UsageError
 
 SiteKind = Literal["self", "cross", "graph", "recurrent"]
 Rows = slice | Tensor
-"""Some of the queries or keys: a range without steps, or a list of indices."""
+"""Selected queries or keys: a range without steps, or a list of indices."""
 TERMS = 1 << 22
-"""Numbers that a network over pairs makes at once."""
+"""The number of terms that a network over pairs computes at once."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -35,7 +35,7 @@ class Site:
     """weight_ij = normalise(score(q_i, k_j) + bias_ij, statistic_i) · exp(reweight_ij) on the visible keys."""
 
     name: str
-    """The dotted name of the module; `title` is what readers see."""
+    """The dotted name of the module; `title` is its name for readers."""
     kind: SiteKind
     layer: int
     heads: int
@@ -53,7 +53,7 @@ class Site:
     shows: Literal["exact", "implied", "projected"] = "exact"
     formula: str = ""
     drawn: bool = False
-    """Whether the weights are a distribution that one key is drawn from."""
+    """Whether the weights are a distribution from which one key is sampled."""
     tensors: Mapping[str, Tensor] = field(repr=False)
 
     def header(self) -> dict[str, Any]:
@@ -63,20 +63,20 @@ class Site:
 
     @property
     def title(self) -> str:
-        """The one name that viewers, pictures and messages show: the module around the attention says it all.
+        """The name in viewers, pictures and messages, without the attention's own part of the dotted name.
 
-        Wherever a site is asked for by its name, the dotted name serves as well.
+        The dotted name also selects a site.
         """
         return titled(self.name)
 
     @cached_property
     def built(self) -> Normaliser:
-        """The normaliser itself."""
+        """The normaliser as an object."""
         return _built(self.normaliser)
 
     @cached_property
     def native(self) -> tuple[int | float, int | float] | None:
-        """How far a query sees to the left and to the right; None where distances alone do not tell."""
+        """The distances that a query sees to the left and to the right; None if visibility depends on more than these."""
         window = self.visibility.get("native")
         if window is None:
             return None
@@ -85,12 +85,12 @@ class Site:
 
     @cached_property
     def rule(self) -> Visibility:
-        """The rule that decides where no bits are stored."""
+        """The visibility rule, for a site without stored bits."""
         return Visibility.parse(self.visibility["code"])
 
     @property
     def weighs_nothing_else(self) -> bool:
-        """Whether every row sums to 1, or to 0 where it sees nothing."""
+        """Whether every row sums to 1, or to 0 without visible keys."""
         return bool(claim(self.built, "sums_to_one", True)) and self.reweight is None
 
     @cached_property
@@ -103,11 +103,11 @@ class Site:
 
     @cached_property
     def sorted(self) -> bool:
-        """Whether keys stand in the order of their positions: then a window is a range of keys."""
+        """Whether keys are in the order of their positions, so that a window is a range of keys."""
         return bool((self.key_position.diff() > 0).all())
 
     def scores(self, head: int, rows: Rows = slice(None), columns: Rows = slice(None)) -> Float[Tensor, "query key"]:
-        """score + bias, before anything is hidden."""
+        """Score + bias of all pairs, also of hidden ones."""
         if self.score["kind"] == "dense":
             scores = self.tensors["scores"][head][rows][:, columns].to(torch.float32, copy=True)
         else:
@@ -118,14 +118,14 @@ class Site:
         return scores if bias is None else scores.add_(bias)
 
     def form(self, head: int) -> Form:
-        """How the features of a head are compared, where scores are not kept pair by pair."""
+        """The form of the score of a head, for scores that are not stored pair by pair."""
         vectors = self.tensors.get("vector")
         return form_from(self.score, None if vectors is None else _of_head(vectors, head)[None])
 
     def visible(
         self, head: int, rows: Rows = slice(None), columns: Rows = slice(None)
     ) -> Bool[Tensor, "query key"] | None:
-        """Which keys each query may look at; None where it is all of them."""
+        """Whether keys are visible to each query; None if all are."""
         if "visible" in self.tensors:
             return self._bits(head, rows, columns)
         if self.native is None:
@@ -148,7 +148,7 @@ class Site:
     def weights(
         self, head: int, rows: Rows = slice(None), columns: Rows = slice(None)
     ) -> tuple[Float[Tensor, "query key"], Bool[Tensor, "query key"] | None]:
-        """The weights of some queries over some keys, and which pairs are visible (None: all)."""
+        """The weights of some queries over some keys, and the visible pairs (None: all)."""
         visible = self.visible(head, rows, columns)
         first = columns.indices(self.keys)[0] if isinstance(columns, slice) else 0
         statistic = self.tensors["statistic"][head][rows]
@@ -164,8 +164,8 @@ class Site:
     def logarithms(
         self, head: int, rows: slice, columns: slice
     ) -> tuple[Float[Tensor, "query key"], Bool[Tensor, "query key"] | None] | None:
-        """ln of `weights`, −∞ where hidden, for a softmax; None for every other formula. Whoever only looks for the
-        largest of many weights needs no exponential of each.
+        """ln of `weights`, −∞ for hidden pairs, for a softmax; None for other formulas. Finding the largest weight then
+        does not require exponentials.
         """
         temperature = softmax_temperature(self.built)
         if temperature is None or self.reweight is not None:
@@ -178,7 +178,7 @@ class Site:
         return (logs if visible is None else logs.masked_fill_(~visible, -torch.inf)), visible
 
     def reach(self, rows: slice) -> tuple[int, int]:
-        """The range of keys outside of which these queries, in one piece, see nothing."""
+        """The range that contains all keys visible to these consecutive queries."""
         if self.native is not None and self.sorted:
             query = self.query_position[rows]
             if not len(query):
@@ -257,7 +257,7 @@ def titled(name: str) -> str:
 
 
 def layer_of(name: str) -> int:
-    """The layer that a module's dotted name tells: its first number.
+    """The layer of a module: the first number in its dotted name.
 
     >>> layer_of("decoder.3.cross_attention.attention"), layer_of("attention")
     (3, 0)
@@ -267,12 +267,12 @@ def layer_of(name: str) -> int:
 
 
 def _of_head(tensor: Tensor, head: int) -> Tensor:
-    """The part of a head, where heads may share one."""
+    """The part of a tensor for a head; heads may share one."""
     return tensor[0] if len(tensor) == 1 else tensor[head]
 
 
 def _compared(form: Form, query: Tensor, key: Tensor) -> Tensor:
-    """Scores from features; of a network, for a few rows at a time."""
+    """Scores from features; those of a network are computed for a few rows at a time."""
     if isinstance(form, Product) or not len(query):
         return form.compare(query, key)
     step = max(1, TERMS // max(key.numel(), 1))
@@ -281,7 +281,7 @@ def _compared(form: Form, query: Tensor, key: Tensor) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class _Weighing:
-    """What a header can name: the normalisers of configurations, and the one of kernels."""
+    """The normalisers that a header can name: those of configurations, and that of kernels."""
 
     normaliser: NormaliserConfig | Proportional
 
@@ -292,7 +292,7 @@ def _built(header: Mapping[str, Any]) -> Normaliser:
         config = build(_Weighing, {"normaliser": header}).normaliser
     except UsageError as error:
         raise DataError(
-            f"The trace names the normaliser {dict(header)}, which this version of foveate does not know: {error}"
+            f"The trace names the normaliser {dict(header)}, which this version of foveate does not support: {error}"
         ) from error
     normaliser: Normaliser = config.build()
     return normaliser
@@ -306,7 +306,7 @@ def _tile(
     *,
     first: int = 0,
 ) -> Float[Tensor, "query key"]:
-    """The weights of a tile. `visible` None: all of it. The scores' memory may be used for the answer."""
+    """The weights of a tile. `visible` may be None for all pairs. The scores may be overwritten."""
     if (temperature := softmax_temperature(normaliser)) is not None:
         logs = scores.div_(temperature).sub_(finite(statistic)[:, None])
         weights = logs.exp_()
@@ -316,5 +316,5 @@ def _tile(
 
 
 def finite(statistic: Float[Tensor, " query"]) -> Float[Tensor, " query"]:
-    """Rows that see nothing, or −∞ alone, have −∞, and their weights are 0; those of a row with +∞ are NaN."""
+    """The statistic with 0 instead of −∞, so that rows without visible keys get weights of 0; +∞ becomes NaN."""
     return statistic.nan_to_num(nan=torch.nan, posinf=torch.nan, neginf=0.0)

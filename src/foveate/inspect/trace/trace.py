@@ -1,4 +1,4 @@
-"""A trace: what a model attended to in one example, at every site, with the pedigree of the numbers."""
+"""A trace contains the attention of a model in one example at all sites, with the origin of the numbers."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -18,16 +18,16 @@ from foveate.inspect.trace.track import SCENES, Track
 FORMAT, VERSIONS = "foveate-trace", (1, 2)
 """Version 2 has pictures, sounds and places; a trace without them is written as version 1, for older readers."""
 EMBEDDED = 64_000_000
-"""Bytes of tensors up to which a notebook shows the viewer itself."""
+"""The limit on the size of tensors that a notebook displays in the viewer, in bytes."""
 LEEWAY = 1e-3
-"""How far the sum of a row may be from 1."""
+"""The maximum difference between the sum of a row and 1."""
 SAMPLED = 16
-"""Rows of a site on which the change by 16-bit storage is measured."""
+"""The number of rows of a site on which the change by 16-bit storage is measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pedigree:
-    """Where the numbers come from, and how far they can be trusted."""
+    """The origin of the numbers, and their measured errors."""
 
     model: str = ""
     configuration: Mapping[str, Any] | None = None
@@ -35,9 +35,9 @@ class Pedigree:
     foveate: str = field(default_factory=lambda: foveate.__version__)
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     difference: float | None = None
-    """Largest |explain − run| of a context at recording; None: it was not measured."""
+    """The largest |explain − run| of a context during recording; None if it was not measured."""
     rounding: float | None = None
-    """Largest change of a weight by storing features in 16 bits, on sampled rows."""
+    """The largest change of a weight by storing features in 16 bits, on sampled rows."""
 
     @classmethod
     def read(cls, header: Mapping[str, Any]) -> "Pedigree":
@@ -47,7 +47,7 @@ class Pedigree:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Trace:
-    """Tracks, and sites whose maps run along them.
+    """Tracks, and sites whose maps have these tracks as axes.
 
     >>> import torch
     >>> from foveate.attention import Attention, record
@@ -63,19 +63,21 @@ class Trace:
     sites: tuple[Site, ...]
     pedigree: Pedigree = field(default_factory=Pedigree)
     gold: tuple[tuple[int, int], ...] | None = None
-    """Links (target, source) that a person drew."""
+    """Links (target, source) by a person."""
     opens: tuple[str, int | None] | None = None
-    """Where a model wants to be looked at first: a site, and a head or None for the mean. See `opening`."""
+    """The preferred site of a model, with a head or None for the mean. See `opening`."""
 
     def __post_init__(self) -> None:
         for site in self.sites:
             for name, length in ((site.query, site.queries), (site.key, site.keys)):
                 if name not in self.tracks:
-                    raise UsageError(f"{site.title} runs along {name!r}, but there are only {', '.join(self.tracks)}.")
+                    raise UsageError(
+                        f"{site.title} needs the track {name!r}, but there are only {', '.join(self.tracks)}."
+                    )
                 if len(self.tracks[name]) != length:
                     raise UsageError(
                         f"{site.title} has {length} positions along {name!r}, which has {len(self.tracks[name])} "
-                        "labels. Give the labels of this very example, with its special symbols and without padding."
+                        "labels. Give the labels of this example, with its special symbols and without padding."
                     )
 
     @classmethod
@@ -91,8 +93,8 @@ class Trace:
         pedigree: Pedigree | None = None,
         gold: Iterable[tuple[int, int]] | None = None,
     ) -> "Trace":
-        """One example of a recording. A site runs along the tracks whose lengths fit it: across, the first track is
-        the keys' ("source") and the last the queries' ("target"). Without tracks, positions are numbered.
+        """One example of a recording. A site gets the tracks with matching lengths: in cross-attention, the first track
+        is that of keys ("source") and the last that of queries ("target"). Without tracks, positions are numbered.
         """
         sites, named = [], dict(tracks or {})
         facts = pedigree or Pedigree()
@@ -125,10 +127,10 @@ class Trace:
 
     @property
     def opening(self) -> tuple[int, int | None]:
-        """What every door shows until somebody chooses: a site's number, and a head or None for the mean of all.
+        """The default view: the number of a site, and a head or None for the mean of all heads.
 
-        That is what `opens` names, else the cross-attention of the layer before the last, which usually aligns best,
-        else the first site. Raises UsageError for a trace without sites.
+        This is `opens`, otherwise the cross-attention of the layer before the last, which usually aligns best,
+        otherwise the first site. Raises UsageError for a trace without sites.
         """
         if not self.sites:
             raise UsageError("The trace has no attention to look at.")
@@ -140,11 +142,11 @@ class Trace:
         return (across[max(len(across) - 2, 0)] if across else 0), None
 
     def __getitem__(self, name: str) -> Site:
-        """A site by its name; the last of several."""
+        """A site by its name; the last one of several."""
         return self.sites[self.index(name)]
 
     def index(self, site: int | str) -> int:
-        """The number of a site that is given by its number or its name."""
+        """The number of a site, from its number or its name."""
         if isinstance(site, str):
             for called in ("name", "title"):
                 for number in reversed(range(len(self.sites))):
@@ -164,7 +166,7 @@ class Trace:
         heads: Sequence[int] | None = None,
         rows: slice | None = None,
     ) -> "Trace":
-        """Some layers or sites, some heads of each, some of the queries."""
+        """A trace with selected layers or sites, heads and queries only."""
         indices = None if sites is None else {self.index(site) for site in sites}
         levels = None if layers is None else set(layers)
         chosen = [
@@ -184,17 +186,17 @@ class Trace:
         return replace(self, sites=tuple(chosen), tracks=tracks, opens=opens)
 
     def header(self) -> dict[str, Any]:
-        """What viewers are told: trace.json, with labels without the marks of pieces."""
+        """The header for viewers: trace.json, with labels without the marks of pieces."""
         sites = [{**site.header(), "file": file_of(number)} for number, site in enumerate(self.sites)]
         shown = {name: track.readable() for name, track in self.tracks.items()}
         return {**outline(shown, self.pedigree, self.gold, self.opens), "sites": sites}
 
     def _repr_html_(self) -> str:
-        """The viewer in a frame that may run scripts and nothing else; a sentence where that cannot be."""
+        """The viewer in a sandboxed frame that may run scripts; a sentence with the reason if this is impossible."""
         size = sum(tensor.nbytes for site in self.sites for tensor in site.tensors.values())
         if size > EMBEDDED:
             sentence = (
-                f"{self!r} holds {size / 1e6:,.0f} MB, too much for a notebook: select(…) heads or rows, or write it."
+                f"{self!r} has {size / 1e6:,.0f} MB, too much for a notebook: select(…) heads or rows, or write it."
             )
             return f"<p>{escape(sentence)}</p>"
         try:
@@ -237,9 +239,11 @@ def file_of(number: int) -> str:
 
 
 def rounding_of(record: AttentionRecord, site: Site, example: int) -> float:
-    """The largest change of a weight by the way the features are stored, on a few rows."""
+    """The largest change of a weight by storing features in 16 bits, on a few rows."""
     largest = 0.0
-    if hasattr(record.formula.normaliser, "inner"):  # heads are off, and the trace shows what they would look at
+    if hasattr(
+        record.formula.normaliser, "inner"
+    ):  # for switched-off heads, the trace shows the weights that they would have
         return largest
     for row in range(0, site.queries, max(1, site.queries // SAMPLED)):
         rows = slice(row, row + 1)
@@ -252,7 +256,7 @@ def rounding_of(record: AttentionRecord, site: Site, example: int) -> float:
 
 
 def _require_whole(site: Site, head: int, row: int, total: float) -> None:
-    """A row's number that does not fit its features would show wrong weights that look right."""
+    """Raise an error for a statistic that does not match the features, which would give wrong weights."""
     if site.weighs_nothing_else and not min(abs(total), abs(total - 1)) <= LEEWAY:
         raise UsageError(
             f"{site.title}, head {head}: the weights of query {row} sum to {total:.4g}, where they must "
@@ -262,8 +266,8 @@ def _require_whole(site: Site, head: int, row: int, total: float) -> None:
 
 
 def _tracks_of(record: AttentionRecord, tracks: dict[str, Track]) -> tuple[str, str]:
-    """The names of the queries' and the keys' track; numbered ones are made where there are none. A decoder attends to
-    what it has "read" (the start symbol and its own output up to there), and across from its "target".
+    """The names of the tracks of queries and of keys. Missing tracks are numbered. A decoder attends from its "target"
+    to the encoder, and to the tokens that it has "read" (the start symbol and its own output so far).
     """
     queries, keys = record.shape[2:]
     if not tracks or (record.kind == "cross" and len(tracks) == 1):
@@ -307,7 +311,7 @@ def _with_rows(site: Site, rows: slice) -> Site:
 
 
 def require_header(header: Mapping[str, Any], where: str) -> None:
-    """Raises DataError for the header of something else or of another version."""
+    """Raise DataError for a header that is not of a trace, or of another version."""
     if header.get("format") != FORMAT:
         raise DataError(f"{where} is not a trace: its format is {header.get('format')!r} instead of {FORMAT!r}.")
     if header.get("version") not in VERSIONS:

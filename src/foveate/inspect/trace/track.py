@@ -1,4 +1,4 @@
-"""What was attended from or to: tokens of a text, patches of a picture, frames of speech, nodes of a graph."""
+"""The axes of maps: tokens of a text, patches of a picture, frames of speech, nodes of a graph."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -11,13 +11,13 @@ from foveate.inspect.trace.media import Picture, Sound
 Span = tuple[int, int]
 TrackKind = Literal["tokens", "patches", "frames", "nodes"]
 SCENES = frozenset({"picture", "sound", "places"})
-"""What version 2 of traces adds to a track."""
+"""The fields of a track that version 2 of traces has added."""
 _SENTENCE_ENDS = (".", "!", "?", "…", "。", "！", "？", "؟", "۔")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Track:
-    """One axis of a map: a label for every position, and where the positions stand in what they were made from.
+    """One axis of a map: a label for every position, and the places of positions in their source.
 
     >>> track = Track.of_pieces(["▁I", "▁am", "▁a", "▁ro", "bot", "."])
     >>> track.words
@@ -28,21 +28,21 @@ class Track:
     kind: TrackKind = "tokens"
     text: str | None = None
     offsets: tuple[tuple[float, float], ...] | None = None
-    """Of each label: first and last character, seconds, or row and column."""
+    """For each label: start and end character, seconds, or row and column."""
     words: tuple[Span, ...] | None = None
-    """Half-open ranges of labels; in order, without gaps."""
+    """Half-open ranges of labels, in order and without gaps."""
     sentences: tuple[Span, ...] | None = None
     grid: tuple[int, int] | None = None
-    """Rows and columns of a picture's patches; labels beyond them stand before: a class token."""
+    """The numbers of rows and columns of patches; additional labels, such as a class token, come first."""
     hop: float | None = None
-    """Seconds from one frame to the next."""
+    """The time between two frames, in seconds."""
     edges: tuple[tuple[int, ...], ...] | None = None
-    """Of a graph: sources above targets."""
+    """The edges of a graph: a row of sources above a row of targets."""
     picture: Picture | None = None
-    """What patches were cut from, or the spectrogram whose columns are frames."""
+    """The picture of patches, or the spectrogram whose columns are frames."""
     sound: Sound | None = None
     places: tuple[tuple[float, float], ...] | None = None
-    """Where nodes are drawn: from the left and from above, 0 to 1."""
+    """The places of nodes in a drawing: from the left and from above, 0 to 1."""
 
     def __post_init__(self) -> None:
         for name in ("words", "sentences"):
@@ -57,18 +57,18 @@ class Track:
 
     @classmethod
     def of_pieces(cls, pieces: Sequence[str], *, text: str | None = None) -> "Track":
-        """A track of subword pieces, with the words and sentences that their marks tell."""
+        """A track of subword pieces, with words and sentences according to their marks."""
         words = word_spans(pieces)
         return cls(labels=tuple(pieces), text=text, words=words, sentences=sentence_spans(pieces, words))
 
     @classmethod
     def numbered(cls, count: int, *, kind: TrackKind = "tokens") -> "Track":
-        """A track whose labels are nothing but numbers."""
+        """A track with numbers as labels."""
         return cls(labels=tuple(str(index) for index in range(count)), kind=kind)
 
     @classmethod
     def of_patches(cls, grid: tuple[int, int], *, picture: Any = None, before: Sequence[str] = ()) -> "Track":
-        """Patches row after row, with the picture that they were cut from; `before` are labels of class tokens.
+        """Patches row after row, with their picture; `before` are labels of class tokens.
 
         >>> Track.of_patches((2, 2), before=["[class]"]).labels
         ('[class]', '0,0', '0,1', '1,0', '1,1')
@@ -78,14 +78,14 @@ class Track:
 
     @classmethod
     def of_frames(cls, count: int, *, hop: float, sound: Sound | None = None, picture: Any = None) -> "Track":
-        """Frames of speech, `hop` seconds apart, with the outline of the sound or a spectrogram of the same span."""
+        """Frames of speech every `hop` seconds, with the outline of the sound or a spectrogram of the same duration."""
         labels = tuple(f"{frame * hop:.2f} s" for frame in range(count))
         return cls(labels=labels, kind="frames", hop=hop, sound=sound, picture=_pictured(picture))
 
     @classmethod
     def of_nodes(cls, labels: Sequence[str], edges: Any, *, places: Any = None) -> "Track":
-        """Nodes of a graph, with its edges (sources above targets) and where to draw them; the viewer finds places
-        for nodes that have none.
+        """Nodes of a graph, with its edges (sources above targets) and the places of nodes in a drawing. The viewer
+        computes missing places.
         """
         return cls(labels=tuple(labels), kind="nodes", edges=_frozen(_plain(edges)), places=_places(_plain(places)))
 
@@ -93,29 +93,29 @@ class Track:
         return len(self.labels)
 
     def readable(self) -> "Track":
-        """With labels as they are shown: a token's without the mark by which its vocabulary tells words apart."""
+        """The track with labels for display, without the marks by which a vocabulary separates words."""
         return replace(self, labels=readable(self.labels)) if self.kind == "tokens" else self
 
     def cut(self, rows: slice) -> "Track":
-        """Some of the positions; without spans, pictures and edges, which the cut may have torn."""
+        """The track of some positions, without spans, pictures and edges, which may be incomplete."""
         offsets = None if self.offsets is None else self.offsets[rows]
         places = None if self.places is None else self.places[rows]
         torn: dict[str, Any] = dict.fromkeys(("words", "sentences", "grid", "edges", "picture", "sound"))
         return replace(self, labels=self.labels[rows], offsets=offsets, places=places, **torn)
 
     def spans(self, level: Literal["word", "sentence"]) -> tuple[Span, ...]:
-        """The units of a semantic level; where there are none, every label is one."""
+        """The units of a semantic level; without units, every label is one."""
         known = self.words if level == "word" else self.sentences
         return tuple((index, index + 1) for index in range(len(self))) if known is None else known
 
     def header(self) -> dict[str, Any]:
-        """Plain data for JSON. What version 1 does not know is left out where there is none of it."""
+        """Plain data for JSON. Fields that version 1 does not have are left out if they are empty."""
         plain = {field.name: _listed(getattr(self, field.name)) for field in fields(self)}
         return {name: value for name, value in plain.items() if value is not None or name not in SCENES}
 
     @classmethod
     def read(cls, header: Mapping[str, Any], where: str) -> "Track":
-        """A track from plain data; raises DataError when it is not one."""
+        """Read a track from plain data. Raises DataError if it is not a track."""
         known = {field.name for field in fields(cls)}
         try:
             parts = {name: _frozen(value) for name, value in header.items() if name in known}
@@ -128,7 +128,7 @@ class Track:
 
 
 def sentence_spans(pieces: Sequence[str], words: Sequence[Span]) -> tuple[Span, ...]:
-    """Words up to one that ends a sentence. A rough rule, for zooming out and not for linguistics.
+    """The spans of sentences by punctuation: an approximation for zooming out.
 
     >>> pieces = ["▁So", ".", "▁Why", "?"]
     >>> sentence_spans(pieces, word_spans(pieces))
@@ -151,7 +151,7 @@ def _require_cover(name: str, spans: tuple[Span, ...] | None, length: int) -> No
 
 
 def _require_scene(track: Track) -> None:
-    """What is drawn under a map has to be of its size."""
+    """Raise an error for a picture or drawing whose size differs from the map."""
     count = len(track.labels)
     if track.picture is not None and track.kind == "patches" and track.grid is None:
         raise UsageError("A picture of patches needs `grid`: how many rows and columns it was cut into.")
@@ -178,7 +178,7 @@ def _places(value: Any) -> tuple[tuple[float, float], ...] | None:
 
 
 def _plain(value: Any) -> Any:
-    """Lists of an array, a tensor, or of anything that can be gone through."""
+    """An array, a tensor or any iterable as lists."""
     if hasattr(value, "tolist"):
         return value.tolist()
     return [_plain(part) for part in value] if isinstance(value, list | tuple) else value
