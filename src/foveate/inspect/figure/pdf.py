@@ -66,7 +66,9 @@ class _Font:
     used: dict[int, str] = field(default_factory=dict)
 
     def shaped(self, run: Run) -> list[_Glyph]:
-        """The glyphs of a run from left to right, relative to the font size: joined, combined and kerned by HarfBuzz."""
+        """The glyphs of a run from left to right, relative to the font size: joined, combined and kerned by
+        HarfBuzz.
+        """
         buffer = run.shaped()
         em = self.face.face.upem
         clusters = sorted({info.cluster for info in buffer.glyph_infos})

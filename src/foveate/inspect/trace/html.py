@@ -39,7 +39,9 @@ class Sites(Protocol):
 
 
 def standalone(trace: Sites, *, title: str = "What the model attended to") -> str:
-    """The standalone page. Raises UsageError for a site that only Python can evaluate, SetupError without the viewer."""
+    """The standalone page. Raises UsageError for a site that only Python can evaluate, SetupError without the
+    viewer.
+    """
     for site in trace.sites:
         if site.native is None and "visible" not in site.tensors:
             raise UsageError(

@@ -76,7 +76,9 @@ class Site:
 
     @cached_property
     def native(self) -> tuple[int | float, int | float] | None:
-        """The distances that a query sees to the left and to the right; None if visibility depends on more than these."""
+        """The distances that a query sees to the left and to the right; None if visibility depends on more than
+        these.
+        """
         window = self.visibility.get("native")
         if window is None:
             return None
