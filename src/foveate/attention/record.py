@@ -78,14 +78,9 @@ class AttentionRecord:
         return shown + display.maps(weights, visible)
 
     def _facts(self) -> tuple[str, str, str, str]:
-        parts = (self.formula.score, self.formula.normaliser)
-        named = " and ".join(type(each).__name__ for each in parts)
-        return (
-            self.name or "attention",
-            self.kind,
-            display.sizes(self.shape),
-            f"{named} over {self.formula.visibility}",
-        )
+        score, normaliser = (type(part).__name__ for part in (self.formula.score, self.formula.normaliser))
+        formula = f"{score} and {normaliser} over {self.formula.visibility}"
+        return self.name or "attention", self.kind, display.sizes(self.shape), formula
 
     @property
     def shape(self) -> tuple[int, int, int, int]:

@@ -24,9 +24,7 @@ class Padding(Visibility):
     def pads(self) -> bool:
         return self.lengths is None
 
-    @property
-    def by_pair(self) -> bool:
-        return self.lengths is None
+    by_pair = pads
 
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads 1 #key"]:
         if self.lengths is None:
@@ -40,18 +38,17 @@ class Padding(Visibility):
         place = at.first_key + torch.arange(here, device=at.device)
         return (place < self.lengths.to(at.device)[:, None])[:, None, None, :]
 
+    def _listed(self) -> list[int] | None:
+        return None if self.lengths is None else self.lengths.tolist()
+
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Padding):
-            return NotImplemented
-        if self.lengths is None or other.lengths is None:
-            return self.lengths is other.lengths
-        return torch.equal(self.lengths, other.lengths)
+        return isinstance(other, Padding) and self._listed() == other._listed()
 
     def __hash__(self) -> int:
         return hash(None if self.lengths is None else tuple(self.lengths.tolist()))
 
     def __repr__(self) -> str:
-        return "padding()" if self.lengths is None else f"padding({self.lengths.tolist()})"
+        return "padding()" if self.lengths is None else f"padding({self._listed()})"
 
 
 @dataclass(frozen=True)

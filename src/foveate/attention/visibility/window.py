@@ -14,25 +14,34 @@ from foveate.attention.visibility.reach import Reach, Span
 from foveate.attention.visibility.rule import TRIANGLE, Band, Count, Visibility, everything, merged
 
 
+class BandRule(Visibility):
+    """A rule that states a band. Each holds the query itself, so that no gap can lie between two of them."""
+
+    def meet(self, other: Visibility) -> Visibility | None:
+        return self._band_of_both(other, min)
+
+    def join(self, other: Visibility) -> Visibility | None:
+        return self._band_of_both(other, max)
+
+    def _band_of_both(self, other: Visibility, which: Callable[[Count, Count], Count]) -> Visibility | None:
+        if self.band is None or other.band is None:
+            return None
+        return window(left=which(self.band[0], other.band[0]), right=which(self.band[1], other.band[1]))
+
+
 @dataclass(frozen=True)
-class Causal(Visibility):
+class Causal(BandRule):
     band = TRIANGLE
 
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
         return at.key <= at.query
-
-    def meet(self, other: Visibility) -> Visibility | None:
-        return _band_of_both(self, other, min)
-
-    def join(self, other: Visibility) -> Visibility | None:
-        return _band_of_both(self, other, max)
 
     def __repr__(self) -> str:
         return "causal()"
 
 
 @dataclass(frozen=True)
-class Window(Visibility):
+class Window(BandRule):
     left: Count
     right: Count
 
@@ -46,13 +55,6 @@ class Window(Visibility):
     @property
     def band(self) -> Band:
         return self.left, self.right
-
-    def meet(self, other: Visibility) -> Visibility | None:
-        return _band_of_both(self, other, min)
-
-    def join(self, other: Visibility) -> Visibility | None:
-        # Both hold the query itself, so no gap can lie between them.
-        return _band_of_both(self, other, max)
 
     def __repr__(self) -> str:
         return f"window(left={number(self.left)}, right={number(self.right)})"
@@ -251,13 +253,6 @@ def neighbourhood(*, columns: int, reach: int | tuple[int, int]) -> Visibility:
 def number(value: Count) -> str:
     """A count as it is written in code."""
     return "math.inf" if math.isinf(value) else str(value)
-
-
-def _band_of_both(one: Visibility, other: Visibility, which: Callable[[Count, Count], Count]) -> Visibility | None:
-    """The smaller or the larger of two bands; None where one of the rules is not a band."""
-    if one.band is None or other.band is None:
-        return None
-    return window(left=which(one.band[0], other.band[0]), right=which(one.band[1], other.band[1]))
 
 
 def require_counts(what: str, of: str = "", *, left: Count, right: Count, whole: bool = True) -> None:
