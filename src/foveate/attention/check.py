@@ -47,7 +47,7 @@ def refusal(name: str, value: Any, needs: str, *, among: bool = False) -> TypeEr
 
 
 def is_whole(number: object) -> TypeGuard[int]:
-    """Whether it is an integer: True is not, and neither is 2.0."""
+    """Whether a value is an integer; True and 2.0 are not."""
     return isinstance(number, Integral) and not isinstance(number, bool)
 
 
@@ -183,15 +183,15 @@ def require_placed(**parts: object) -> None:
 def require_tensors(query: Tensor, key: Tensor, value: Tensor) -> None:
     """Raise TypeError for anything but tensors, ValueError for shapes or number types that do not fit."""
     if isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(value, Tensor):
-        shape, looked_at, value_shape = query.shape, key.shape, value.shape
+        shape, key_shape, value_shape = query.shape, key.shape, value.shape
         if (
-            len(shape) == len(looked_at) == len(value_shape) == 4
-            and shape[0] == looked_at[0]
-            and looked_at[1]
-            and not shape[1] % looked_at[1]
-            and value_shape[0] == looked_at[0]
-            and value_shape[1] == looked_at[1]
-            and value_shape[2] == looked_at[2]
+            len(shape) == len(key_shape) == len(value_shape) == 4
+            and shape[0] == key_shape[0]
+            and key_shape[1]
+            and not shape[1] % key_shape[1]
+            and value_shape[0] == key_shape[0]
+            and value_shape[1] == key_shape[1]
+            and value_shape[2] == key_shape[2]
             and query.dtype.is_floating_point
             and query.dtype == key.dtype == value.dtype
         ):
@@ -236,8 +236,8 @@ def require_features(score: object, features: Tensor, sizes: tuple[int, ...]) ->
     """Raise ValueError for key features of another shape than the score makes of these keys."""
     if not stands(features, sizes):
         raise ValueError(
-            f"`key_features` is {described(features)}, and of these keys {type(score).__name__} makes {sizes}, where "
-            "batch and heads may be 1. Pass what attention.key_features(key) gives."
+            f"`key_features` is {described(features)}, but {type(score).__name__} makes features of shape {sizes} from "
+            "these keys, where batch and heads may be 1. Pass what attention.key_features(key) gives."
         )
 
 

@@ -72,7 +72,7 @@ class Places:
     query: str
     key: str
     limit: int
-    """Positions that tables have."""
+    """The number of positions in tables."""
     real: str = ""
     """Which keys are real, [batch, key]; empty where all are."""
     newest: bool = False

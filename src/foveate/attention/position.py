@@ -81,7 +81,7 @@ class Positions:
         count from the first real token, which only self-attention over the whole sequence can mean.
         """
         whole = type(query) is type(key) is type(query_start) is int and min(query, key, query_start) >= 0
-        if not whole and not traced():  # then a size may stand for others
+        if not whole and not traced():  # a traced size may be symbolic
             require_whole(0, query=query, key=key, query_start=query_start)
         require_choice("side", side, ("left", "right"))
         if key_lengths is not None:
@@ -104,7 +104,7 @@ class Positions:
 
     @classmethod
     def plain(cls, query: int, key: int, device: torch.device) -> "Positions":
-        """`of(query, key)` on a device; few ones on a CPU are made once, with what is known about them."""
+        """`of(query, key)` on a device. Short ones on a CPU are made once, and keep what is known about them."""
         if device.type != "cpu" or query * key > PLAIN_PAIRS or traced():
             return cls.of(query, key, device=device)
         kind = (query, key, torch.is_inference_mode_enabled())
@@ -116,7 +116,7 @@ class Positions:
         return at
 
     def known(self, what: Hashable, worked_out: Callable[[], Fact]) -> Fact:
-        """A fact that follows from these positions and from what names it, and from nothing else."""
+        """A fact that follows from these positions and from its name `what` alone, computed once."""
         if traced():
             return worked_out()
         # Tensors that are made in inference mode cannot be trained with.
@@ -133,7 +133,7 @@ class Positions:
         return sum(part._version for part in self.tensors() if part is not None and not part.is_inference())
 
     def tensors(self) -> tuple[Tensor | None, ...]:
-        """All that these positions are made of."""
+        """The tensors of all fields."""
         segments = (self.query_segment, self.key_segment, self.query_bucket, self.key_bucket)
         return (self.query, self.key, self.real, self.uncut_real, self.centre, self.previous, *segments)
 
@@ -278,14 +278,14 @@ def _require_shape(name: str, part: Any, shape: tuple[int, ...]) -> None:
 
 
 FACTS = 16
-"""Of how many rules and sizes of tiles facts are kept: a model has few, but each batch may bring a rule of its own."""
+"""The most facts that are kept: a model has few rules and sizes of tiles, but each batch may bring its own rule."""
 PLAIN_PAIRS, PLAIN_KINDS = 2**16, 64
-"""Up to how many pairs, and of how many sizes, positions that nobody gave are kept."""
+"""The most pairs, and the number of sizes, for which default positions are kept."""
 _plain: dict[Hashable, Positions] = {}
 
 
 def traced() -> bool:
-    """Whether tensors stand for others, as while a graph is made of a program: then nothing is kept or read."""
+    """Whether tensors are placeholders, as while a program is traced: then nothing is kept, and no number is read."""
     return (
         torch.compiler.is_compiling()
         or _tracing_state() is not None

@@ -27,9 +27,9 @@ from foveate.attention.position import Positions, traced
 LISTED = 24
 """Attentions that a recording names when it is printed."""
 ROWS, NEAR = 256, 64
-"""Query rows per tile when statistics are computed, and under rules that reach only so far: memory is O(ROWS · key)."""
+"""Query rows per tile when statistics are computed, in general and under narrow rules: memory is O(ROWS · key)."""
 AT_ONCE = 2**16
-"""Pairs of a head that are not worth a tiling."""
+"""The most pairs of a head for which statistics are computed without tiles."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,12 +48,10 @@ class AttentionRecord:
     made from whole rows.
     """
     writes: tuple[tuple[Tensor, int], ...] | None = None
-    """The tensors behind the weights, and how often each had been written to when they were recorded; None: nobody
-    counted.
-    """
+    """The tensors behind the weights, and how often each had been written to when they were recorded; None: unknown."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the counts: a copy's tensors are others, which count anew. Of changed ones no copy is of use."""
+        """Without the counts, because the tensors of a copy count anew; a copy of a changed record stays changed."""
         return {**self.__dict__, "writes": () if self._changed else None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -122,8 +120,9 @@ class AttentionRecord:
         """Weights from the statistics of the rows; without, by their definition, through which gradients flow."""
         with torch.autocast(self.query.device.type, enabled=False):
             at = self.at.rows(rows).columns(columns)
-            key = share_heads(self.key[:, :, columns], self.query.shape[1]).to(_precise(self.formula, self.key))
-            query = self.query[:, :, rows].to(_precise(self.formula, self.query))
+            precise = _precise(self.formula, self.query)
+            query = self.query[:, :, rows].to(precise)
+            key = share_heads(self.key[:, :, columns], self.query.shape[1]).to(precise)
             scores, visible = biased_scores(self.formula, query, key, at=at), self.formula.visibility(at)
             if statistic is None:
                 weights = self.formula.normaliser(scores, visible)
@@ -139,7 +138,7 @@ class _Last:
 
     index: int
     source: Tensor
-    looked_at: Bool[Tensor, "#batch #heads 1 key"] | None = None
+    visible: Bool[Tensor, "#batch #heads 1 key"] | None = None
     """The keys that some query of the record sees; None until that is needed."""
 
 
@@ -273,22 +272,20 @@ def _counted(entry: AttentionRecord) -> AttentionRecord:
 
 @torch.no_grad()
 def _keep(recording: Recording, entry: AttentionRecord, source: Tensor | None) -> None:
-    name, at, query, key = entry.name, entry.at, entry.query, entry.key
-    with torch.autocast(query.device.type, enabled=False):
-        rows = statistic(entry.formula, query, key, at)
+    with torch.autocast(entry.query.device.type, enabled=False):
+        rows = statistic(entry.formula, entry.query, entry.key, entry.at)
+    source = entry.key if source is None else source.detach()
     # Copies: buffers may be filled anew as soon as the attention has run.
-    queries, keys = (part.to(recording.dtype or part.dtype, copy=True) for part in (query, key))
-    source = key if source is None else source.detach()
-    last = recording.last.get(name)
-    if last is not None:
-        earlier = recording.records[last.index]
-        if _continues(earlier, last, source, replace(entry, key=keys)):
-            recording.records[last.index] = _counted(_joined(earlier, at, queries, keys, rows))
-            if last.looked_at is not None:
-                last.looked_at = last.looked_at | _looked_at(entry.formula, at)
-            return
-    recording.last[name] = _Last(len(recording.records), source)
-    recording.records.append(_counted(replace(entry, query=queries, key=keys, statistic=rows)))
+    query, key = (part.to(recording.dtype or part.dtype, copy=True) for part in (entry.query, entry.key))
+    entry = replace(entry, query=query, key=key, statistic=rows)
+    last = recording.last.get(entry.name)
+    if last is not None and _continues(recording.records[last.index], last, source, entry):
+        recording.records[last.index] = _joined([recording.records[last.index], entry])
+        if last.visible is not None:
+            last.visible = last.visible | _visible_keys(entry.formula, entry.at)
+    else:
+        recording.last[entry.name] = _Last(len(recording.records), source)
+        recording.records.append(_counted(entry))
 
 
 def statistic(
@@ -326,11 +323,11 @@ def _continues(earlier: AttentionRecord, last: _Last, source: Tensor, entry: Att
         return False
     if torch.equal(earlier.key, key):
         return True
-    if last.looked_at is None:
-        last.looked_at = _looked_at(earlier.formula, earlier.at)
+    if last.visible is None:
+        last.visible = _visible_keys(earlier.formula, earlier.at)
     differs = ((earlier.key != key) & ~(earlier.key.isnan() & key.isnan())).any(-1)
-    looked_at = last.looked_at.expand(-1, max(last.looked_at.shape[1], key.shape[1]), -1, -1)[:, :, 0]
-    return not bool((differs.repeat_interleave(looked_at.shape[1] // key.shape[1], 1) & looked_at).any())
+    visible = last.visible.expand(-1, max(last.visible.shape[1], key.shape[1]), -1, -1)[:, :, 0]
+    return not bool((differs.repeat_interleave(visible.shape[1] // key.shape[1], 1) & visible).any())
 
 
 def _follows(earlier: AttentionRecord, entry: AttentionRecord) -> bool:
@@ -343,21 +340,20 @@ def _follows(earlier: AttentionRecord, entry: AttentionRecord) -> bool:
     return bool((entry.at.query.amin() > earlier.at.query.amax()).item())
 
 
-def _looked_at(formula: Formula, at: Positions) -> Bool[Tensor, "#batch #heads 1 key"]:
+def _visible_keys(formula: Formula, at: Positions) -> Bool[Tensor, "#batch #heads 1 key"]:
     """Which keys some query sees."""
     return visible_keys(formula.visibility, at, ROWS).expand(-1, -1, -1, at.key.shape[-1])
 
 
-def _joined(earlier: AttentionRecord, at: Positions, query: Tensor, key: Tensor, rows: Tensor) -> AttentionRecord:
-    """One more row. The keys are taken anew: a cache that fills up holds more of them at every step."""
-    assert earlier.statistic is not None
-    return replace(
-        earlier,
-        at=earlier.at.followed_by(at),
-        query=torch.cat([earlier.query, query], dim=2),
-        key=key,
-        statistic=torch.cat([earlier.statistic, rows], dim=2),
-    )
+def _joined(steps: list[AttentionRecord]) -> AttentionRecord:
+    """Steps as one record with the keys of the last one: a cache that fills up holds more of them at every step."""
+    if len(steps) == 1:
+        return steps[0]
+    at = reduce(lambda earlier, later: earlier.followed_by(later), (step.at for step in steps))
+    query = torch.cat([step.query for step in steps], dim=2)
+    rows = [step.statistic for step in steps if step.statistic is not None]
+    statistics = torch.cat(rows, dim=2) if rows else None
+    return _counted(replace(steps[0], at=at, query=query, key=steps[-1].key, statistic=statistics))
 
 
 def _joined_steps(records: list[AttentionRecord]) -> list[AttentionRecord]:
@@ -371,11 +367,4 @@ def _joined_steps(records: list[AttentionRecord]) -> list[AttentionRecord]:
         else:
             latest[place] = [entry]
             groups.append(latest[place])
-    return [_whole(steps) for steps in groups]
-
-
-def _whole(steps: list[AttentionRecord]) -> AttentionRecord:
-    if len(steps) == 1:
-        return steps[0]
-    at = reduce(lambda earlier, later: earlier.followed_by(later), (step.at for step in steps))
-    return _counted(replace(steps[0], at=at, query=torch.cat([step.query for step in steps], dim=2)))
+    return [_joined(steps) for steps in groups]

@@ -250,8 +250,8 @@ def test_positions_are_counted_in_whole_numbers(unchecked: None) -> None:
 @pytest.mark.parametrize(
     ("attention", "says"),
     [
-        (Attention(Additive(query_dim=8, key_dim=8, hidden_dim=6)), "Additive makes (2, 4, 5, 6)"),
-        (Attention(), "ScaledDot makes (2, 4, 5, 8)"),
+        (Attention(Additive(query_dim=8, key_dim=8, hidden_dim=6)), "Additive makes features of shape (2, 4, 5, 6)"),
+        (Attention(), "ScaledDot makes features of shape (2, 4, 5, 8)"),
         (Attention(ShawRelative(head_dim=8, radius=2)), "ShawRelative makes none: nothing can be kept"),
         (Attention(transforms=[Rotary()]), "transforms change keys where they stand: nothing can be kept"),
     ],

@@ -170,7 +170,7 @@ class Product(NamedTuple):
         return (self._scaled(query) * key).sum(-1)
 
     def header(self, width: int) -> dict[str, Any]:
-        """What a trace says of it, beside the features of both sides."""
+        """What the header of a trace states, beside the features of both sides."""
         return {"kind": "product", "factor": self._number(width)}
 
     def tensors(self) -> dict[str, Tensor]:
@@ -314,7 +314,7 @@ def form_of(score: object) -> Form | None:
 def require_true_form(score: Any, query: Tensor, key: Tensor) -> None:
     """Raise ValueError for a user's score whose form gives other numbers than the score, for two queries and two keys.
 
-    Both are computed with the same random numbers, in case that the score draws some.
+    Both are computed with the same random numbers, in case the score draws some.
     """
     form = None if type(score).__module__.startswith("foveate.") else form_of(score)
     if form is None or form.depends_on_places or query.is_meta or not query.numel() or not key.numel():
@@ -347,7 +347,7 @@ def checked_form(score: Any) -> Any:
 
 
 def dot_factor(score: object, width: int) -> float | None:
-    """What multiplies the products of queries and keys of this width; None where a score is not that alone."""
+    """What multiplies q · k of vectors of this width; None for a score that is not a plain dot product."""
     form = form_of(score)
     factor = form.factor(width) if isinstance(form, Product) and form.is_plain else None
     return None if isinstance(factor, Tensor) else factor

@@ -142,16 +142,16 @@ class LocationAware(nn.Module):
     ) -> Float[Tensor, "batch heads query key"]:
         features = self.key_features(key) if key_features is None else key_features
         hidden = self.query_features(query)[..., :, None, :] + features[..., None, :, :]
-        return (torch.tanh(hidden + self.looked(query, at)) * self.vector[:, None, None, :]).sum(-1)
+        return (torch.tanh(hidden + self.feedback(query, at)) * self.vector[:, None, None, :]).sum(-1)
 
     def form(self) -> PairNetwork:
-        return PairNetwork(self.query_features, self.key_features, self.vector, between=self.looked)
+        return PairNetwork(self.query_features, self.key_features, self.vector, between=self.feedback)
 
     def symbol(self, head_dim: int) -> str:
         return "wᵀ tanh(W q + V k + U f)"
 
-    def looked(self, query: Tensor, at: Positions) -> Float[Tensor, "#batch #heads query key hidden_dim"]:
-        """U f: what each key is told about where the step before looked."""
+    def feedback(self, query: Tensor, at: Positions) -> Float[Tensor, "#batch #heads query key hidden_dim"]:
+        """U f: for each key, what the weights of the step before contribute."""
         if at.previous is None:
             raise ValueError(
                 "Location-aware attention looks at the weights of the step before, and `at.previous` is missing. "

@@ -79,7 +79,7 @@ class Edges(Visibility):
 @dataclass(frozen=True)
 class Predicate(Visibility):
     function: Callable[[Positions], Tensor]
-    lasting = False  # nobody knows what a function reads
+    lasting = False  # a function may read anything
 
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads #query #key"]:
         visible, queries, keys = self.function(at), at.query.shape[2], at.key.shape[-1]

@@ -9,7 +9,7 @@ from foveate.attention.check import refusal
 from foveate.suggestion import did_you_mean
 
 RULES: dict[str, Callable[..., Any]] = {}
-"""What each name makes: the package of rules fills it, because rules are read back by what this file says."""
+"""The function of each name. The package of rules fills this table, because its rules import this file."""
 LONGEST, DEEPEST = 1_000_000, 100
 """Characters of a rule, and rules within each other. Edges and lengths, which are lists, may be long."""
 LARGEST = 2**53
@@ -33,7 +33,7 @@ def read(text: object) -> Any:
 
 
 def _require_shallow(text: str) -> None:
-    """Python's parser and every rule that is made of rules go as deep as the text is nested: it may not be deep."""
+    """Raise ValueError for deep nesting: Python's parser and combined rules recurse as deeply as a text is nested."""
     depth = joined = 0
     for character in text:
         depth += (character in "([{") - (character in ")]}")

@@ -18,9 +18,8 @@ from foveate.attention.position import Positions
 from foveate.attention.visibility.notation import read
 from foveate.attention.visibility.reach import EVERYWHERE, NOWHERE, Reach, Span, intersection, union
 
-SAMPLED_ROWS = 64
-"""Of how many queries visible keys are counted where there are too many pairs to count them all."""
-COUNTED_PAIRS = 2**20
+COUNTED_PAIRS, SAMPLED_ROWS = 2**20, 64
+"""The most pairs that are counted one by one, and the number of queries whose keys are counted beyond that."""
 Count = int | float
 """A number of keys, or math.inf."""
 Band = tuple[Count, Count]
@@ -93,7 +92,7 @@ class Visibility(ABC):
     # ---- what a rule may state about itself, so that paths, traces and exports need not know its class -------------
 
     onnx: ClassVar[Callable[..., str] | None] = None
-    """`onnx(graph, places)` writes the rule as operators (`foveate.attention.onnx`); None: nobody has written it."""
+    """`onnx(graph, places)` writes the rule as operators (`foveate.attention.onnx`); None: it cannot be exported."""
 
     @property
     def band(self) -> Band | None:
@@ -122,12 +121,12 @@ class Visibility(ABC):
 
     @property
     def reads_length(self) -> bool:
-        """Whether the answer depends on how long the whole sequence is, which nobody knows who is still writing it."""
+        """Whether the answer depends on the length of the whole sequence, which is unknown while it is generated."""
         return False
 
     @property
     def by_pair(self) -> bool:
-        """Whether the answer about a query and a key depends on these two alone, whatever else is asked about."""
+        """Whether the answer about a query and a key depends on these two alone, and on no others in the call."""
         return self.band is not None
 
     @property
@@ -137,7 +136,7 @@ class Visibility(ABC):
 
     @property
     def ahead(self) -> Count:
-        """A number of keys after itself beyond which a query sees nothing."""
+        """The most keys after itself that a query sees; infinite where no limit is known."""
         return math.inf if self.band is None else self.band[1]
 
     @property
@@ -159,8 +158,8 @@ class Visibility(ABC):
 
     @property
     def lasting(self) -> bool:
-        """Whether what the rule says at some positions may be kept with them: it reads nothing else that changes. A
-        rule of your own that does not may say so; it is compared by `==` and `hash`.
+        """Whether the answer at some positions may be kept with them, as it reads nothing else that changes: so for
+        frozen dataclasses. Other rules may state it; what is kept is found by `==` and `hash` of the rule.
         """
         parameters = type(self).__dict__.get("__dataclass_params__")
         return parameters is not None and bool(parameters.frozen)
@@ -188,7 +187,7 @@ class Visibility(ABC):
         return Split((left, right), pads, tuple(rest))
 
     def simplified(self, at: Positions) -> "Visibility":
-        """The plainest rule that says the same at these positions."""
+        """The simplest rule with the same answer at these positions."""
         return self
 
     def meet(self, other: "Visibility") -> "Visibility | None":
@@ -233,7 +232,7 @@ class Visibility(ABC):
         return Not(self)
 
     def __bool__(self) -> bool:
-        """`causal() and padding()` would be `padding()` alone."""
+        """Always a TypeError, because `causal() and padding()` would be `padding()` alone."""
         raise TypeError(f"{self} is neither true nor false before it is asked. Join rules with `&`, `|` and `~`.")
 
 
@@ -252,7 +251,7 @@ def require_visibility(rule: object) -> None:
 
 
 def _forget_facts_of_another_answer(cls: type[Visibility]) -> None:
-    """A subclass that answers otherwise inherits nothing that a class before it says about its own answer."""
+    """Reset what a subclass with another answer inherits from a class that states it about its own answer."""
     answer = _defined(cls, "__call__")
     for name in (name for name in vars(Visibility) if not name.startswith("_")):
         source = next(base for base in cls.__mro__ if name in vars(base))
@@ -262,7 +261,7 @@ def _forget_facts_of_another_answer(cls: type[Visibility]) -> None:
 
 
 def _defined(kind: type, name: str) -> object:
-    """A member as the first class defines it; None where none does."""
+    """A member of the first class in the order of inheritance that has it, or None."""
     return next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
 
 

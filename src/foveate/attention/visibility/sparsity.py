@@ -55,7 +55,7 @@ class Chunk(Visibility):
         return None
 
     def _meet_window(self, other: Visibility, left: Count, right: Count) -> Visibility | None:
-        """The one that lies in the other: a window seen from a chunk's edge, or the chunks seen from their edges."""
+        """The rule that shows less, where that is so for a query at either edge of its chunk."""
         if left <= self.left * self.size and right <= self.right * self.size:
             return other
         if left >= (self.left + 1) * self.size - 1 and right >= (self.right + 1) * self.size - 1:
@@ -178,7 +178,7 @@ class RandomBlocks(Visibility):
         # Queries of padding may stand before 0; they get what the first block gets.
         own = (at.query // self.block).clamp(min=0)
         queries = int(own.amax()) + 1 if own.numel() else 0
-        numbers = keys.tolist() or [0]  # without examples nobody sees what is drawn
+        numbers = keys.tolist() or [0]  # without examples the draw is not used
         table = torch.stack([_drawn(self.seed, self.count, queries, number) for number in numbers])
         table = table.to(at.device)  # batch query_block chosen
         example = torch.arange(len(table), device=at.device)[:, None, None, None]
