@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from foveate.data.text import columns_there
 from foveate.errors import DataError, UsageError
@@ -23,13 +23,11 @@ BATCH = 2048
 SAMPLES = 8
 LOGITS = f"of the labels in {LABELS}, in their order; softmax makes probabilities of them"
 """The meaning of what an exported model gives."""
-Example = TypeVar("Example")
-Labeller = TypeVar("Labeller")
 Test = tuple[str, Sequence[Any]]
 """A file and its examples."""
 
 
-class LabellingSide(Side, Generic[Labeller, Example]):
+class LabellingSide(Side):
     """The side of a task whose examples have labels."""
 
     lower = frozenset()
@@ -37,22 +35,22 @@ class LabellingSide(Side, Generic[Labeller, Example]):
     validated = VALIDATED
 
     @abstractmethod
-    def written(self, example: Example) -> str:
+    def written(self, example: Any) -> str:
         """An example as lines of a file."""
 
     @abstractmethod
-    def lengths(self, examples: Sequence[Example]) -> tuple[list[int], str]:
+    def lengths(self, examples: Sequence[Any]) -> tuple[list[int], str]:
         """Lengths of examples, and their unit."""
 
     @abstractmethod
-    def lines(self, labeller: Labeller, examples: Sequence[Example]) -> list[str]:
+    def lines(self, labeller: Any, examples: Sequence[Any]) -> list[str]:
         """A line for each example, with the model's labels."""
 
     @abstractmethod
-    def samples(self, labeller: Labeller, examples: Sequence[Example]) -> list[Sample]:
+    def samples(self, labeller: Any, examples: Sequence[Any]) -> list[Sample]:
         """Examples for a report, each with an alignment where the model attends."""
 
-    def scores(self, labeller: Any, examples: Sequence[Example], *, per_class: bool) -> list[Score]:
+    def scores(self, labeller: Any, examples: Sequence[Any], *, per_class: bool) -> list[Score]:
         """Accuracy and F1."""
         predicted = labeller.predict(examples)
         return predicted.scores() + (class_rows(predicted) if per_class else [])

@@ -201,7 +201,11 @@ class Costs:
             f"a batch: {probe.batch}; one step: {self.flops / 1e9:,.1f} GFLOP, "
             f"{self.seconds * 1e3:,.0f} ms here, {probe.tokens / self.seconds:,.0f} {probe.unit} per second",
         ]
-        lines += [line for group in _alike(self.sites) for line in _described(group)]
+        groups: dict[tuple[object, ...], list[Site]] = {}
+        for site in self.sites:
+            question = (site.kind, site.shape, site.calls, site.plan.because, site.packed, site.stepped)
+            groups.setdefault(question, []).append(site)
+        lines += [line for group in groups.values() for line in _described(group)]
         return "\n".join(lines if self.sites else [*lines, "no attention: what is read goes through fixed vectors"])
 
 
@@ -230,39 +234,24 @@ def plan(probe: Probe, *, bfloat16: bool = False) -> Costs:
 
 
 def _sites(probe: Probe, bfloat16: bool) -> tuple[Site, ...]:
-    modules = dict(probe.model.named_modules())
-    sites = []
-    for calls in _calls(probe, bfloat16):
-        at = calls[0]
-        mechanism, around = modules[at.name], modules.get(at.name.rpartition(".")[0])
-        if isinstance(mechanism, Mechanism):
-            tokens = at.query.new_zeros(1, at.query.shape[1] * at.query.shape[3])
-            packed = isinstance(around, MultiHeadAttention) and not around.refuses_packed(tokens, max(at.shape[2:]))
-            with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
-                chosen = mechanism.plan(at.query.detach().requires_grad_(), at.key, at=at.at)
-            stepped = at.at.previous is not None
-            sites.append(Site(at.name, at.kind, at.shape, len(calls), chosen, packed, stepped))
-    return tuple(sites)
-
-
-def _calls(probe: Probe, bfloat16: bool) -> list[list[AttentionRecord]]:
-    """Every call of every attention, those of one site, shape and number type together."""
+    """Every attention, once for each shape and number type of its calls."""
     calls: dict[tuple[object, ...], list[AttentionRecord]] = {}
     cast = torch.autocast("cpu", torch.bfloat16, enabled=bfloat16)
     with torch.no_grad(), cast, record(probe.model.eval(), gradient=True) as recording:
         probe.loss()
         for call in recording:  # here: behind the block, a decoder's steps are one record
             calls.setdefault((call.name, call.shape, call.query.dtype), []).append(call)
-    return list(calls.values())
-
-
-def _alike(sites: Sequence[Site]) -> list[list[Site]]:
-    """Sites with the same question and the same answer, together."""
-    groups: dict[tuple[object, ...], list[Site]] = {}
-    for site in sites:
-        question = (site.kind, site.shape, site.calls, site.plan.because, site.packed, site.stepped)
-        groups.setdefault(question, []).append(site)
-    return list(groups.values())
+    modules = dict(probe.model.named_modules())
+    sites = []
+    for (at, *_), count in ((alike, len(alike)) for alike in calls.values()):
+        mechanism, around = modules[at.name], modules.get(at.name.rpartition(".")[0])
+        if isinstance(mechanism, Mechanism):
+            tokens = at.query.new_zeros(1, at.query.shape[1] * at.query.shape[3])
+            packed = isinstance(around, MultiHeadAttention) and not around.refuses_packed(tokens, max(at.shape[2:]))
+            with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
+                chosen = mechanism.plan(at.query.detach().requires_grad_(), at.key, at=at.at)
+            sites.append(Site(at.name, at.kind, at.shape, count, chosen, packed, at.at.previous is not None))
+    return tuple(sites)
 
 
 def _described(group: Sequence[Site]) -> list[str]:

@@ -2,21 +2,19 @@
 
 import argparse
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from foveate.data.store import TokenStore
 from foveate.data.text import read_lines, require_lasting
-from foveate.data.tokeniser import EOS, Tokeniser
+from foveate.data.tokeniser import EOS
 from foveate.errors import DataError
 from foveate.suggestion import counted
 from foveate.tasks.exported import Note
 from foveate.tasks.report_page import Sample, write_report
 from foveate.tasks.run_plan import Allowance, Reason, Suggestion, with_others
 from foveate.tasks.side import Asked, Figures, Scored, Side, in_percent, written
-from foveate.tasks.text_task import TextData, TextTask, stream, text_of
+from foveate.tasks.text_task import TextData, TextTask, text_of
 from foveate.voice import say
 
 SAMPLES, LEAST, MOST = 4, 4, 60
@@ -95,27 +93,10 @@ class TextSide(Side):
         """No files: the last lines are held out, whatever the seed."""
         return {}
 
-    def rows(self, config: Any, path: str, tokeniser: Tokeniser) -> Iterator[list[int]]:
-        """A text as it is stored."""
-        return stream(read_lines(path), tokeniser)
-
     def score(self, task: Any, config: Any, folder: Path, request: Asked) -> Scored:
-        trained = task.data
         if request.test:
-            rows = self.rows(config, request.test["text"], trained.tokeniser)
-            digest, vocab_size = trained.tokeniser.digest(), trained.tokeniser.vocab_size
-            store = TokenStore.write(folder / "data" / "test", rows, digest, vocab_size=vocab_size)
-            task.data = replace(trained, validation=store)
-        try:
-            figures = self.validated_on(task, request.test.get("text"))
-        finally:
-            task.data = trained
-        return Scored(values=self.pick(in_percent(figures), request.metrics))
-
-    def validated_on(self, task: Any, test: str | None) -> dict[str, float]:
-        """What `validate` gives on the data that the task has now, which are those of the file `test` if it is one."""
-        figures: dict[str, float] = task.validate()
-        return figures
+            task = task.tested_on(request.test["text"], folder / "data" / "test")
+        return Scored(values=self.pick(in_percent(task.validate()), request.metrics))
 
 
 def validation_lines(data: TextData) -> list[str]:

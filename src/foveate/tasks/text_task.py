@@ -1,8 +1,9 @@
 """One text as a stream of tokens in a run folder: what language models of either kind are trained on."""
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -71,7 +72,7 @@ class TextData:
 
     @classmethod
     def prepare(
-        cls, data: TextConfig, tokeniser_config: TokeniserConfig, run: Path, layout: Layout | None = None
+        cls, data: TextConfig, tokeniser_config: TokeniserConfig, run: Path, layout: Layout = Layout()
     ) -> "TextData":
         """Read the text, train the tokeniser, store the tokens in the run folder.
 
@@ -79,22 +80,13 @@ class TextData:
         """
         require_lasting(data.text, data.valid_text)
         cut = _cut(data)
-        layout = Layout() if layout is None else layout
         tokeniser = tokeniser_config.train(layout.texts(_lines(data, "train", cut, layout)))
         with disk_errors(run):
             run.mkdir(parents=True, exist_ok=True)
             remove_stale(run / "data")
         tokeniser.save(run / TOKENISER)
-        stores = [
-            TokenStore.write(
-                run / "data" / part,
-                layout.rows(_lines(data, part, cut, layout), tokeniser),
-                tokeniser.digest(),
-                vocab_size=tokeniser.vocab_size,
-            )
-            for part in ("train", "valid")
-        ]
-        return cls(tokeniser, *stores)
+        parts = {part: layout.rows(_lines(data, part, cut, layout), tokeniser) for part in ("train", "valid")}
+        return cls(tokeniser, *(_stored(run / "data" / part, rows, tokeniser) for part, rows in parts.items()))
 
     @classmethod
     def open(cls, run: Path) -> "TextData":
@@ -109,11 +101,6 @@ class TextData:
         for store in (training, validation):
             store.require(below=tokeniser.vocab_size)
         return cls(tokeniser, training, validation)
-
-    @property
-    def digests(self) -> dict[str, str]:
-        """The tokeniser's digest by file name, to be kept with the run."""
-        return {TOKENISER: self.tokeniser.digest()}
 
 
 class TextTask(ABC, Generic[Config, Model]):
@@ -149,10 +136,23 @@ class TextTask(ABC, Generic[Config, Model]):
         with within_run(run):
             return cls(config, data)
 
+    @staticmethod
+    def layout(config: Any) -> Layout:
+        """How the lines of the text become rows of tokens."""
+        return Layout()
+
+    def tested_on(self: Task, path: str, folder: Path) -> Task:
+        """This task with another text, which is stored in a folder, in place of its validation data."""
+        layout, tokeniser = self.layout(self.config), self.data.tokeniser
+        other = copy.copy(self)
+        store = _stored(folder, layout.rows(layout.read(path), tokeniser), tokeniser)
+        other.data = replace(self.data, validation=store)
+        return other
+
     @property
     def digests(self) -> dict[str, str]:
         """The tokeniser's digest by file name, to be kept with the run."""
-        return self.data.digests
+        return {TOKENISER: self.data.tokeniser.digest()}
 
     @property
     def steps_per_epoch(self) -> int:
@@ -201,6 +201,10 @@ def text_of(tokeniser: Tokeniser, tokens: list[int]) -> str:
         else:
             lines[-1].append(token)
     return "\n".join(tokeniser.decode(line) for line in lines)
+
+
+def _stored(folder: Path, rows: Iterator[list[int]], tokeniser: Tokeniser) -> TokenStore:
+    return TokenStore.write(folder, rows, tokeniser.digest(), vocab_size=tokeniser.vocab_size)
 
 
 def _cut(data: TextConfig) -> int | None:

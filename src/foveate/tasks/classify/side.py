@@ -53,7 +53,7 @@ MOST = 6
 """The largest number of pieces that are named with their weights, which are too small for a picture of a long text."""
 
 
-class ClassifySide(LabellingSide[RowClassifier, Any]):
+class ClassifySide(LabellingSide):
     """`foveate train classify`, `foveate classify`."""
 
     entry, config, task = TASK, ClassifyConfig, ClassifyTask

@@ -9,7 +9,7 @@ from foveate.data.text import read_lines
 from foveate.data.tokeniser import EOS, HuggingFaceTokeniser
 from foveate.tasks.exported import Exported, Note, saver
 from foveate.tasks.language_model import TASK
-from foveate.tasks.language_model.task import VALIDATED, LanguageModelTask, LanguageModelTaskConfig, text_bytes
+from foveate.tasks.language_model.task import VALIDATED, LanguageModelTask, LanguageModelTaskConfig
 from foveate.tasks.language_model.use import Generator
 from foveate.tasks.option import decode_config
 from foveate.tasks.report_page import Sample
@@ -94,15 +94,6 @@ class LanguageModelSide(TextSide):
 
     def count(self, batch: Any) -> int:
         return int(batch.num_tokens - batch.size)
-
-    def validated_on(self, task: LanguageModelTask, test: str | None) -> dict[str, float]:
-        if test is None:
-            return task.validate()
-        task.validation_bytes = text_bytes(read_lines(test))
-        try:
-            return task.validate()
-        finally:
-            del task.validation_bytes
 
     def export(self, run: Path | str, note: Note) -> Exported:
         """A language model, which reads prompts and goes on by the same graph."""

@@ -86,6 +86,12 @@ class LanguageModelTask(TextTask[LanguageModelTaskConfig, LanguageModel]):
             )
         return cls(config, TextData.open(run), counted)
 
+    def tested_on(self, path: str, folder: Path) -> "LanguageModelTask":
+        other = super().tested_on(path, folder)
+        vars(other).pop("validation_bytes", None)
+        other.counted = text_bytes(read_lines(path))
+        return other
+
     @staticmethod
     def initial(config: LanguageModelTaskConfig, vocab: int) -> LanguageModel:
         return seeded(lambda: config.model.build(vocab), config.seed)

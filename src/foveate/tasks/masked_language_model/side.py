@@ -1,11 +1,10 @@
 """What commands ask of masked language modelling."""
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from foveate.data.tokeniser import Tokeniser
 from foveate.errors import UsageError
 from foveate.inspect import terminal
 from foveate.inspect.alignment import readable
@@ -117,10 +116,6 @@ class MaskedLanguageModelSide(TextSide):
 
     def count(self, batch: Any) -> int:
         return len(batch.answer)
-
-    def rows(self, config: MaskedLanguageModelConfig, path: str, tokeniser: Tokeniser) -> Iterator[list[int]]:
-        layout = config.layout()
-        return layout.rows(layout.read(path), tokeniser)
 
     def export(self, run: Path | str, note: Note) -> Exported:
         filler = self.load(run, note=note)

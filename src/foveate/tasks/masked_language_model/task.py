@@ -55,17 +55,6 @@ class MaskedLanguageModelConfig:
         if self.segments is not None:
             self._require_pairs(self.segments)
 
-    def layout(self) -> Layout:
-        """How lines are read: as a stream, or each alone."""
-        columns = self.segments
-        if columns is None:
-            return Layout()
-        return Layout(
-            read=lambda path: read_segmented(path, columns),
-            texts=lambda lines: chain.from_iterable(line.texts for line in lines),
-            rows=SegmentedRows(self.data.block_length),
-        )
-
     def _require_pairs(self, columns: tuple[int, int]) -> None:
         if min(columns) < 0 or columns[0] == columns[1]:
             raise ValueError(f"segments must be two different columns, counted from 0, got {list(columns)}")
@@ -137,10 +126,22 @@ class MaskedLanguageModelTask(TextTask[MaskedLanguageModelConfig, BERT]):
     def prepare(cls, config: MaskedLanguageModelConfig, run: Path) -> "MaskedLanguageModelTask":
         """Put the text into the run folder. Raises DataError as `TextData.prepare` does, and for lines that are neither
         a pair nor one text."""
-        layout = config.layout()
+        layout = cls.layout(config)
         task = cls(config, TextData.prepare(config.data, config.tokeniser, run, layout))
         task.report = str(layout.rows) if config.segments is not None else ""
         return task
+
+    @staticmethod
+    def layout(config: MaskedLanguageModelConfig) -> Layout:
+        """The text as a stream, or each line alone."""
+        columns = config.segments
+        if columns is None:
+            return Layout()
+        return Layout(
+            read=lambda path: read_segmented(path, columns),
+            texts=lambda lines: chain.from_iterable(line.texts for line in lines),
+            rows=SegmentedRows(config.data.block_length),
+        )
 
     @property
     def steps_per_epoch(self) -> int:

@@ -42,7 +42,7 @@ SHOWN = 40
 """Words of the longest sentence whose attention is drawn."""
 
 
-class TagSide(LabellingSide[SentenceTagger, Tagged]):
+class TagSide(LabellingSide):
     """`foveate train tag`, `foveate tag`."""
 
     entry, config, task = TASK, TagConfig, TagTask
