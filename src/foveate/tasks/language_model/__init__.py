@@ -3,10 +3,11 @@
 import argparse
 
 from foveate.tasks.entry import Entry, Verb
-from foveate.tasks.option import count, decode_arguments
 
 
 def options(parser: argparse.ArgumentParser) -> None:
+    from foveate.tasks.option import count, decode_arguments
+
     parser.add_argument("--count", type=count, default=1, metavar="N", help="continuations of each prompt (default 1)")
     parser.add_argument("--length", type=count, metavar="N", help="largest number of tokens to generate")
     parser.add_argument(

@@ -3,10 +3,11 @@
 import argparse
 
 from foveate.tasks.entry import Entry, Verb
-from foveate.tasks.option import count
 
 
 def options(parser: argparse.ArgumentParser) -> None:
+    from foveate.tasks.option import count
+
     parser.add_argument("--best", type=count, metavar="N", help="print the N most probable tokens for each gap")
     parser.add_argument("--gap", default="___", metavar="TEXT", help="the text that marks a gap (default ___)")
     parser.add_argument("--look", action="store_true", help="draw the attention of each gap")

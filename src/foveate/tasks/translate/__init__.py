@@ -3,10 +3,11 @@
 import argparse
 
 from foveate.tasks.entry import Entry, Verb
-from foveate.tasks.option import count, decode_arguments, head_arguments
 
 
 def options(parser: argparse.ArgumentParser) -> None:
+    from foveate.tasks.option import count, decode_arguments, head_arguments
+
     parser.add_argument("--align", action="store_true", help="draw the attention from target to source words")
     parser.add_argument("--n-best", type=count, metavar="N", help="print the N best hypotheses with their scores")
     parser.add_argument(
