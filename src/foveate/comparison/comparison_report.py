@@ -8,11 +8,11 @@ from typing import Any
 from foveate.comparison.error_bar import Point, Series, graph, ranges
 from foveate.comparison.result import Estimate, Result
 from foveate.inspect.chart import figure_text, title_of
-from foveate.inspect.page import isolated, page, text
+from foveate.inspect.page import facts, isolated, page, sections, text, tiles
 from foveate.storage.draft import write_file
 
 FOOT = (
-    "Written by Foveate. This file carries everything it shows and loads nothing from elsewhere. "
+    "Written by Foveate. This file is complete and loads nothing from elsewhere. "
     "All numbers are in results.json, cells.csv, curves.csv and lengths.csv beside it."
 )
 MOST_CHANGES = 6
@@ -41,12 +41,15 @@ def report(result: Result) -> str:
         ("variants", "What differs", _changes(result)),
         ("same", "What is the same", _same(result)),
     ]
-    sections = (
-        f'<section aria-labelledby="{name}">\n<h2 id="{name}">{heading}</h2>\n{content}\n</section>'
-        for name, heading, content in parts
-        if content
-    )
-    return page(title, "Foveate comparison", _tiles(result), "\n".join(sections), FOOT)
+    minutes = sum(cell.seconds for cell in result.cells) / 60
+    summary = [
+        ("task", result.task.replace("_", " ")),
+        ("variants", len(result.variants)),
+        ("seeds", len(result.seeds)),
+        ("budget of a cell", result.budget),
+        ("minutes in all", f"{minutes:.1f}"),
+    ]
+    return page(title, "Foveate comparison", tiles(summary), sections(parts), FOOT)
 
 
 def quality(result: Result) -> dict[str, str]:
@@ -112,21 +115,6 @@ def _is_figure(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _tiles(result: Result) -> str:
-    minutes = sum(cell.seconds for cell in result.cells) / 60
-    pairs = [
-        ("task", result.task.replace("_", " ")),
-        ("variants", len(result.variants)),
-        ("seeds", len(result.seeds)),
-        ("budget of a cell", result.budget),
-        ("minutes in all", f"{minutes:.1f}"),
-    ]
-    tiles = "\n".join(
-        f'<div class="short"><dt>{text(name)}</dt><dd>{isolated(value)}</dd></div>' for name, value in pairs
-    )
-    return f'<dl class="tiles">\n{tiles}\n</dl>'
-
-
 def _table(result: Result) -> str:
     head, *body = rows(result)
     first, *others = (text(title_of(name)) for name in head)
@@ -158,15 +146,13 @@ def _figures(drawn: Mapping[str, str]) -> str:
 
 
 def _changes(result: Result) -> str:
-    facts = []
-    for name in result.variants:
-        changed = [f"{path}: {change}" for path, change in result.changes.get(name, {}).items()]
-        more = [f"and {len(changed) - MOST_CHANGES} more"] if len(changed) > MOST_CHANGES else []
-        items = (
-            "".join(f"<li>{text(item)}</li>" for item in [*changed[:MOST_CHANGES], *more]) or "<li>the base itself</li>"
-        )
-        facts.append(f"<dt>{isolated(name)}</dt><dd><ul>{items}</ul></dd>")
-    return f'<div class="card"><dl class="facts">\n{"".join(facts)}\n</dl></div>'
+    return facts((name, _listed(result.changes.get(name, {}))) for name in result.variants)
+
+
+def _listed(changes: Mapping[str, str]) -> list[str]:
+    listing = [f"{path}: {change}" for path, change in changes.items()]
+    more = [f"and {len(listing) - MOST_CHANGES} more"] if len(listing) > MOST_CHANGES else []
+    return [*listing[:MOST_CHANGES], *more] or ["the base itself"]
 
 
 def _same(result: Result) -> str:
@@ -174,20 +160,15 @@ def _same(result: Result) -> str:
     threads = sorted({cell.threads for cell in cells})
     versions = sorted({cell.torch_version for cell in cells})
     spent = [cell.tokens for cell in cells]
-    between = (
-        figure_text(float(min(spent)))
-        if min(spent) == max(spent)
-        else (f"{figure_text(float(min(spent)))} to {figure_text(float(max(spent)))}")
-    )
-    facts = {
+    between = " to ".join(figure_text(float(count)) for count in sorted({min(spent), max(spent)}))
+    same = {
         "budget": f"{result.budget} for each cell; tokens of the loss: {between}",
         "seeds": ", ".join(map(str, result.seeds)),
         "data": "; ".join(f"{name} {digest[:12]}…" for name, digest in result.data.items()),
         "machine": f"{', '.join(map(str, threads))} threads, torch {', '.join(versions)}",
         "dates": ", ".join(sorted({cell.finished for cell in cells})),
     }
-    listed = "".join(f"<dt>{text(title_of(name))}</dt><dd>{isolated(value)}</dd>" for name, value in facts.items())
-    return f'<div class="card"><dl class="facts">{listed}</dl></div>'
+    return facts((title_of(name), value) for name, value in same.items())
 
 
 def table(result: Result) -> str:

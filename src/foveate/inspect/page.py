@@ -1,5 +1,6 @@
 """Self-contained HTML pages: one style sheet, no script, no font, no other host."""
 
+from collections.abc import Iterable, Sequence
 from html import escape
 
 from foveate.inspect.caption import printable
@@ -106,6 +107,37 @@ def page(title: str, kicker: str, head: str, body: str, foot: str) -> str:
 </body>
 </html>
 """
+
+
+def sections(parts: Iterable[tuple[str, str, str]]) -> str:
+    """The parts of a page, each with its name, its heading and its content in HTML; empty ones are left out."""
+    return "\n".join(
+        f'<section aria-labelledby="{name}">\n<h2 id="{name}">{heading}</h2>\n{content}\n</section>'
+        for name, heading, content in parts
+        if content
+    )
+
+
+def tiles(pairs: Iterable[tuple[str, object]]) -> str:
+    """Names and values, shown large; nothing where there are none."""
+    shown = "\n".join(
+        f'<div class="{"long" if len(str(value)) > 14 else "short"}">'
+        f"<dt>{text(name)}</dt><dd>{isolated(value)}</dd></div>"
+        for name, value in pairs
+    )
+    return f'<dl class="tiles">\n{shown}\n</dl>' if shown else ""
+
+
+def facts(pairs: Iterable[tuple[str, str | Sequence[str]]]) -> str:
+    """Names, each with a value or a list of values; nothing where there are none."""
+    shown = "\n".join(f"<dt>{text(name)}</dt><dd>{_fact(value)}</dd>" for name, value in pairs)
+    return f'<div class="card"><dl class="facts">\n{shown}\n</dl></div>' if shown else ""
+
+
+def _fact(value: str | Sequence[str]) -> str:
+    if isinstance(value, str):
+        return isolated(value)
+    return f"<ul>{''.join(f'<li>{isolated(item)}</li>' for item in value)}</ul>"
 
 
 def text(value: object) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from foveate.inspect.alignment import Alignment
 from foveate.inspect.chart import Curve, chart, curves_of, figure_text, ranked, title_of
 from foveate.inspect.figure.vector import picture
-from foveate.inspect.page import isolated, page, text
+from foveate.inspect.page import facts, isolated, page, sections, text, tiles
 
 Sample = tuple[str, str, str, Alignment | None]
 
@@ -35,26 +35,11 @@ def report(
         ("curves", "Training", _curves(curves_of(curves))),
         ("scores", "Scores", _scores(scores)),
         ("samples", "Samples", _samples(samples, names)),
-        ("card", "Model card", _card(card or {})),
+        ("card", "Model card", facts((title_of(name), value) for name, value in (card or {}).items())),
         ("commands", "What to try next", _commands(commands)),
     ]
-    body = "\n".join(_section(name, heading, content) for name, heading, content in parts if content)
     foot = "Written by Foveate. This file is complete and loads nothing from elsewhere."
-    return page(title, "Foveate training report", _summary(summary), body, foot)
-
-
-def _section(name: str, heading: str, content: str) -> str:
-    return f'<section aria-labelledby="{name}">\n<h2 id="{name}">{heading}</h2>\n{content}\n</section>'
-
-
-def _summary(pairs: Sequence[tuple[str, object]]) -> str:
-    tiles = "\n".join(_tile(name, value) for name, value in pairs)
-    return f'<dl class="tiles">\n{tiles}\n</dl>' if tiles else ""
-
-
-def _tile(name: str, value: object) -> str:
-    size = "long" if len(str(value)) > 14 else "short"
-    return f'<div class="{size}"><dt>{text(name)}</dt><dd>{isolated(value)}</dd></div>'
+    return page(title, "Foveate training report", tiles(summary), sections(parts), foot)
 
 
 def _curves(charts: Mapping[str, Sequence[Curve]]) -> str:
@@ -161,17 +146,6 @@ def _marked(ours: str, theirs: str) -> str:
         if piece:
             pieces.append(piece if kind == "equal" else f"<mark>{piece}</mark>")
     return f'<bdi dir="auto">{" ".join(pieces)}</bdi>'
-
-
-def _card(card: Mapping[str, str | Sequence[str]]) -> str:
-    facts = "\n".join(f"<dt>{text(title_of(name))}</dt><dd>{_fact(value)}</dd>" for name, value in card.items())
-    return f'<div class="card"><dl class="facts">\n{facts}\n</dl></div>' if facts else ""
-
-
-def _fact(value: str | Sequence[str]) -> str:
-    if isinstance(value, str):
-        return isolated(value)
-    return f"<ul>{''.join(f'<li>{isolated(item)}</li>' for item in value)}</ul>"
 
 
 def _commands(commands: Sequence[str]) -> str:

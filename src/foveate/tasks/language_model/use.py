@@ -24,7 +24,7 @@ from foveate.models.gpt2_hugging_face import read_gpt2
 from foveate.models.llama_hugging_face import read_llama
 from foveate.storage.run import model_type_of
 from foveate.tasks.language_model.task import LanguageModelTask, LanguageModelTaskConfig, score, text_bytes
-from foveate.tasks.run_model import require_kind, require_text, traced
+from foveate.tasks.run_model import require_kind, require_positions, require_text, traced
 from foveate.tasks.text_task import TextConfig, load_text_model, text_of, tokens_of
 
 ATTENDING = "`foveate train language_model` with --set model=gpt trains one that attends."
@@ -211,11 +211,7 @@ class Generator(Looking):
     def fitting(self, text: str) -> list[int]:
         """The tokens of a text to be read at once. Raises DataError for more than the model has positions for."""
         read = self.ids(text)
-        if self.model.max_length is not None and len(read) > self.model.max_length:
-            raise DataError(
-                f"The text has {len(read) - 1} tokens, but the model has {self.model.max_length} positions for it and "
-                "its beginning. Shorten it; nothing is cut off silently."
-            )
+        require_positions("The text", len(read), self.model.max_length, "tokens, its beginning included")
         return read
 
     def _stream(self, lines: list[str]) -> Int[np.ndarray, " tokens"]:

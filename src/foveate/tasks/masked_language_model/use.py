@@ -26,7 +26,7 @@ from foveate.models.bert_kin import BERTS, as_bert
 from foveate.models.hugging_face_folder import read_folder
 from foveate.storage.run import class_of, model_type_of
 from foveate.tasks.masked_language_model.task import MaskedLanguageModelConfig, MaskedLanguageModelTask, score
-from foveate.tasks.run_model import require_kind, require_text, traced
+from foveate.tasks.run_model import require_kind, require_positions, require_text, traced
 from foveate.tasks.text_task import TextConfig, load_text_model, text_of, tokens_of
 
 GAP = "___"
@@ -205,11 +205,7 @@ class Filler(Looking):
                     tokens.append(frame.gap)
                 tokens += self.tokeniser.encode(part) if part else []
             tokens.append(frame.end)
-        if len(tokens) > self.model.max_length:
-            raise DataError(
-                f"The text has {len(tokens)} tokens, but the model has {self.model.max_length} positions. "
-                "Shorten it; nothing is cut off silently."
-            )
+        require_positions("The text", len(tokens), self.model.max_length)
         return tokens, places
 
     def _labels(self, text: str, gap: str, tokens: list[int], places: list[int]) -> list[str]:
