@@ -7,7 +7,7 @@ from foveate.cli.files import examples, file_arguments, files_given, named
 from foveate.errors import UsageError
 from foveate.suggestion import counted
 from foveate.tasks import TASKS
-from foveate.tasks.option import columns_argument, machine_arguments, size_argument
+from foveate.tasks.option import columns_argument, machine_arguments, metric_names, size_argument
 from foveate.voice import say, tell
 
 EXAMPLE = """
@@ -118,17 +118,14 @@ def _asked(arguments: argparse.Namespace) -> dict[str, Any]:
     """What the command line says about the comparison itself."""
     from pathlib import Path
 
-    overrides: dict[str, Any] = {}
-    if arguments.seeds is not None:
-        overrides["seeds"] = _seeds(arguments.seeds)
-    if arguments.budget is not None:
-        overrides["budget"] = arguments.budget
-    if arguments.metrics is not None:
-        overrides["metrics"] = [name.strip() for name in arguments.metrics.split(",") if name.strip()]
     test = {name: getattr(arguments, f"test_{name}") for name in tests()}
-    if any(test.values()):
-        overrides["test"] = {name: str(Path(path).absolute()) for name, path in test.items() if path}
-    return overrides
+    overrides: dict[str, Any] = {
+        "seeds": None if arguments.seeds is None else _seeds(arguments.seeds),
+        "budget": arguments.budget,
+        "metrics": None if arguments.metrics is None else metric_names(arguments),
+        "test": {name: str(Path(path).absolute()) for name, path in test.items() if path} or None,
+    }
+    return {name: value for name, value in overrides.items() if value is not None}
 
 
 def _seeds(words: str) -> int | list[int]:

@@ -46,7 +46,7 @@ class MaskedLanguageModelSide(TextSide):
         size, rows, length = vocabulary(config.tokeniser, vocab), config.data.rows, config.data.block_length
         model = MaskedLanguageModelTask.initial(config, size)
         text = made_up(rows, length, size).ids.numpy()
-        batch = GapBatch.of(list(text), vocab_size=size, config=config.gaps, seed=(config.seed,))
+        batch = GapBatch.of(list(text), config, size)
         return Probe(
             model=model,
             loss=lambda: cross_entropy(gap_logits(model, batch), batch.answer),

@@ -79,24 +79,20 @@ class GapBatch:
     """The text of the pair, 0 or 1, that each token belongs to; None where rows are single texts."""
 
     @classmethod
-    def of(
-        cls,
-        rows: list[np.ndarray],
-        *,
-        vocab_size: int,
-        config: GapConfig,
-        seed: tuple[int, ...],
-        in_segments: bool = False,
-    ) -> "GapBatch":
-        """Rows with a begin token before each: the vector that stands for the whole.
+    def of(cls, rows: list[np.ndarray], config: MaskedLanguageModelConfig, vocab_size: int, *draw: int) -> "GapBatch":
+        """Rows with a begin token before each, whose vector stands for the whole. The gaps follow from the seed of the
+        configuration and the numbers `draw`.
 
         Where rows are in segments, end tokens are never gaps: they mark where the second segment begins.
         """
+        in_segments = config.segments is not None
         whole = Batch.of([np.concatenate([[BOS], row]) for row in rows])
         ids = whole.ids.numpy()
         real = np.arange(whole.length) < whole.lengths.numpy()[:, None]
         fixed = ~real | (ids == EOS) if in_segments else ~real
-        gaps = Gaps.of(ids, vocab_size=vocab_size, gap=vocab_size, config=config, seed=seed, fixed=fixed)
+        gaps = Gaps.of(
+            ids, vocab_size=vocab_size, gap=vocab_size, config=config.gaps, seed=(config.seed, *draw), fixed=fixed
+        )
         place = torch.from_numpy(gaps.asked[real].nonzero()[0])
         text = Batch(torch.from_numpy(gaps.shown), whole.lengths, whole.num_tokens)
         kinds = segments(whole.ids) if in_segments else None
@@ -159,7 +155,7 @@ class MaskedLanguageModelTask(TextTask[MaskedLanguageModelConfig, BERT]):
             rows = list(self.plan.read(training.tokens, self.plan.starts(step))[:, 1:])
         else:
             rows = [training[int(line) + 1] for line in self.lines.examples(step)]
-        return gap_batch(rows, self.config, self.data.tokeniser.vocab_size, TRAINING, step)
+        return GapBatch.of(rows, self.config, self.data.tokeniser.vocab_size, TRAINING, step)
 
     def loss(self, batch: GapBatch) -> Loss:
         return Loss(cross_entropy(gap_logits(self.model, batch), batch.answer), len(batch.answer))
@@ -176,14 +172,6 @@ class MaskedLanguageModelTask(TextTask[MaskedLanguageModelConfig, BERT]):
         return f"{batch.text.size} rows of the text; the first, without its gaps, is {text_of(tokeniser, first)!r}"
 
 
-def gap_batch(
-    rows: list[np.ndarray], config: MaskedLanguageModelConfig, vocab: int, part: int, number: int
-) -> GapBatch:
-    """Rows with the gaps of a batch of this part and number."""
-    seed, in_segments = (config.seed, part, number), config.segments is not None
-    return GapBatch.of(rows, vocab_size=vocab, config=config.gaps, seed=seed, in_segments=in_segments)
-
-
 def gap_logits(model: BERT, batch: GapBatch) -> Float[Tensor, "gaps vocab"]:
     """Of the gaps alone: the product with the vocabulary is not made where nothing is asked."""
     hidden, _ = model.encode(batch.text, batch.segments)
@@ -197,7 +185,7 @@ def score(
     """The figures of a text, in rows as they are stored, with gaps that follow from the configuration's seed."""
     total, right, count = 0.0, 0, 0
     for number, rows in enumerate(_in_turn(text, config)):
-        batch = gap_batch(rows, config, vocab, VALIDATION, number)
+        batch = GapBatch.of(rows, config, vocab, VALIDATION, number)
         logits = gap_logits(model, batch)
         total += float(cross_entropy(logits, batch.answer))
         right += int((logits.argmax(-1) == batch.answer).sum())

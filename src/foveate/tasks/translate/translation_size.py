@@ -56,13 +56,16 @@ def _suggested(sides: tuple[_Side, _Side], total: int, allowance: Allowance) -> 
     named = zip(("source", "target"), tokenisers, strict=True)
     reasons = [Reason(name, why, (f"{name}_tokeniser", "joint_vocabulary")) for name, (_, why) in named]
     chosen = _model(total, allowance.tier, short=sides[0].single_words)
+    # An epoch is about total · 40 / max_tokens steps for sentences: some 30 epochs for small data, 10 for large.
+    steps = min(max(total // 5, 2_000), 50_000) * 4096 // chosen.max_tokens
+    steps = allowance.steps(steps, pace=chosen.pace)
     return Suggestion(
         {
             "source_tokeniser": tokenisers[0][0],
             "target_tokeniser": tokenisers[1][0],
             "model": chosen.model,
             "data": {"max_tokens": chosen.max_tokens},
-            "train": _training(total, chosen, allowance),
+            "train": _training(steps, rate=chosen.learning_rate, warmup=400, interval=100),
         },
         facts,
         (*reasons, Reason("model", f"{chosen.why}, {allowance}")),
@@ -84,7 +87,6 @@ def _continued(
     """To go on with a translator on other data: a low rate and few steps, so that it keeps what it knows."""
     pace = 0.05e-6 * forerunner.parameters  # of a batch of 2,048 tokens
     steps = allowance.steps(min(max(total // 10, 300), 20_000), pace=pace)
-    interval = max(steps // 20, 20)
     ours = to_dict(forerunner.config)
     taken = ("source_tokeniser", "target_tokeniser", "joint_vocabulary", "model", "guide", "decode", "label_smoothing")
     return Suggestion(
@@ -92,14 +94,7 @@ def _continued(
             **{part: ours[part] for part in taken},
             "initialise_from": name,
             "data": {"max_length": forerunner.config.data.max_length, "max_tokens": 2048},
-            "train": {
-                "steps": steps,
-                "learning_rate": 2e-4,
-                "schedule": {"kind": "cosine", "warmup": min(100, max(steps // 10, 1))},
-                "validate_every": interval,
-                "save_every": interval,
-                "patience": 5,
-            },
+            "train": _training(steps, rate=2e-4, warmup=100, interval=20),
         },
         _facts(sides, total),
         (Reason("source", "", ("source_tokeniser",)), Reason("target", "", ("target_tokeniser",)), Reason("model", "")),
@@ -178,15 +173,13 @@ def _bahdanau(embedding: int, hidden: int, maxout: int, **more: Any) -> dict[str
     return {"kind": "bahdanau", **sizes, **more}
 
 
-def _training(total: int, chosen: _Chosen, allowance: Allowance) -> dict[str, Any]:
-    # An epoch is about total · 40 / max_tokens steps for sentences: some 30 epochs for small data, 10 for large.
-    desired = min(max(total // 5, 2_000), 50_000) * 4096 // chosen.max_tokens
-    steps = allowance.steps(desired, pace=chosen.pace)
-    interval = max(steps // 20, 100)
+def _training(steps: int, *, rate: float, warmup: int, interval: int) -> dict[str, Any]:
+    """With at most so many steps of warmup, and at least so many between validations."""
+    interval = max(steps // 20, interval)
     return {
         "steps": steps,
-        "learning_rate": chosen.learning_rate,
-        "schedule": {"kind": "cosine", "warmup": min(400, max(steps // 10, 1))},
+        "learning_rate": rate,
+        "schedule": {"kind": "cosine", "warmup": min(warmup, max(steps // 10, 1))},
         "validate_every": interval,
         "save_every": interval,
         "patience": 5,
