@@ -92,8 +92,7 @@ def blocks_of(
         real = torch.nn.functional.pad(visible, (0, room))
     else:
         key, value = _put(key, place, length), _put(value, place, length)
-        ones = torch.ones(*place.shape[:2], place.shape[-1], 1, device=key.device)
-        real = _put(ones, place, length).mT > 0
+        real = _put((place >= 0).mT.float(), place, length).mT > 0
     key, value = (part.unflatten(2, (-1, size)) for part in (key, value))
     return Blocks(key, value, real[:, :, 0].unflatten(-1, (-1, size)), place, demand.causal)
 
@@ -143,16 +142,6 @@ class Sorted:
     key: Float[Tensor, "batch heads blocks size dim"]
     value: Float[Tensor, "batch heads blocks size value_dim"]
 
-    @classmethod
-    def of(cls, blocks: Blocks, weights: Float[Tensor, "batch heads row column"]) -> "Sorted":
-        mass = weights @ blocks.real.to(weights.dtype)
-        allowed = blocks.may_mix()
-        mixed = []
-        for part in (blocks.key, blocks.value):
-            total = weigh(weights, part.flatten(3), allowed).unflatten(3, part.shape[3:])
-            mixed.append(torch.where(mass > 0, total.movedim(-1, 0) / torch.where(mass > 0, mass, 1.0), 0.0))
-        return cls(weights, mass, mixed[0].movedim(0, -1), mixed[1].movedim(0, -1))
-
 
 class Look:
     """Queries, each at its own block and at that block's mixture."""
@@ -169,10 +158,10 @@ class Look:
             query = torch.nn.functional.pad(query, (0, 0, 0, blocks.count * size - self.queries))
         self.query = query.unflatten(2, (-1, size if self.whole else 1)) * query.shape[-1] ** -0.5
         place = block[..., None] * size + torch.arange(size, device=query.device)
-        own = self._flat(self._of_block(blocks.real[..., None, :])) & (at.query // size == block[..., None])
+        own = self._rows(blocks.real) & (at.query // size == block[..., None])
         if blocks.causal:
             own = own & (place <= at.query)
-        far = self._flat(self._of_block((mixture.mass > 0)[..., None, :])) & (at.query >= 0)
+        far = self._rows(mixture.mass > 0) & (at.query >= 0)
         self.visible = torch.cat(torch.broadcast_tensors(own, far), -1)
         near, beyond = (self._flat(self.query @ self._of_block(key).mT) for key in (blocks.key, mixture.key))
         self.scores = torch.cat([near, beyond], -1)
@@ -213,9 +202,9 @@ class Look:
         index = self.block[..., None] * size + torch.arange(size, device=own.device)
         return own.new_zeros(*own.shape[:3], self.blocks.count * size).scatter(-1, index, own)
 
-    def _rows(self, x: Float[Tensor, "batch heads blocks _"]) -> Float[Tensor, "batch heads query _"]:
-        """The numbers of each query's block."""
-        return x.gather(2, self.block[..., None].expand(*self.block.shape, x.shape[-1]))
+    def _rows(self, x: Tensor) -> Tensor:
+        """The row of each query's block, of `batch heads blocks _`."""
+        return self._flat(self._of_block(x[..., None, :]))
 
     def _of_block(self, x: Tensor) -> Tensor:
         """Block by block where queries fill blocks; otherwise the block of each query."""
@@ -325,9 +314,14 @@ class SinkhornAttention(nn.Module):
         """Each block's mixture of blocks."""
         summary, summary_before = blocks.summaries()
         logits = (summary_before if blocks.causal else summary) @ self.sorting.to(summary.dtype) @ summary.mT
-        logits = logits / (summary.shape[-1] ** 0.5 * self.temperature)
-        weights = balanced(logits, blocks.may_mix(), self.iterations, causal=blocks.causal)
-        return Sorted.of(blocks, weights.to(blocks.key.dtype))
+        logits, allowed = logits / (summary.shape[-1] ** 0.5 * self.temperature), blocks.may_mix()
+        weights = balanced(logits, allowed, self.iterations, causal=blocks.causal).to(blocks.key.dtype)
+        mass = weights @ blocks.real.to(weights.dtype)
+        some, divisor = (mass > 0)[..., None], torch.where(mass > 0, mass, 1.0)[..., None]
+        parts = (blocks.key, blocks.value)
+        totals = (weigh(weights, part.flatten(3), allowed).unflatten(3, part.shape[3:]) for part in parts)
+        key, value = (torch.where(some, total / divisor, 0.0) for total in totals)
+        return Sorted(weights, mass, key, value)
 
     def _placed(self, query: Tensor, key: Tensor, value: Tensor, at: Positions | None) -> Positions:
         """Where queries and keys stand. Raises ValueError where they do not fit each other or the sorting."""
