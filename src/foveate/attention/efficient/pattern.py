@@ -254,7 +254,7 @@ class LocalPredictiveConfig(SiteConfig[Attention]):
     """D, the keys on either side of the predicted place."""
     score: ScoreConfig = GeneralConfig()
     hidden_dim: int | None = None
-    """Of the prediction; by default the query's width."""
+    """The prediction's inner width; by default the query's width."""
     renormalise: bool = False
     """Whether rows sum to 1; the paper's do not."""
 
@@ -263,8 +263,7 @@ class LocalPredictiveConfig(SiteConfig[Attention]):
         require_hidden(self.hidden_dim)
 
     def build_for(self, site: Site) -> Attention:
-        sees_later = site.visibility(Positions.of(1, 2)).expand(1, 1, 1, 2)[..., 1]
-        if site.kind == "self" and not bool(sees_later):
+        if site.kind == "self" and not bool(site.visibility(Positions.of(1, 2)).expand(1, 1, 1, 2)[..., 1]):
             raise ValueError(
                 "local_predictive points into a sequence of known length, and a decoder's past has none: steps would "
                 'not be the whole. Choose it for the encoder or for cross-attention, or "local_monotonic".'

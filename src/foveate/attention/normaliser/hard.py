@@ -162,7 +162,7 @@ class HardConfig:
     reward_weight: float = 1.0
     """λ_r: how much "sample" learns from the rewards of its draws, in recurrent decoders."""
     entropy_weight: float = 0.0
-    """λ_e: how much "sample" is kept from deciding early."""
+    """λ_e: how much entropy "sample" keeps, against deciding early."""
 
     def __post_init__(self) -> None:
         require_real(positive=True, temperature=self.temperature)

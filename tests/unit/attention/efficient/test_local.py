@@ -162,6 +162,11 @@ def test_a_decoders_own_past_has_no_length_to_point_into() -> None:
     LocalPredictiveConfig().build(query_dim=4, key_dim=4, visibility=padding(), kind="self")
 
 
+def test_across_sequences_the_rule_may_hold_the_lengths_of_a_batch() -> None:
+    sizes = {"query_dim": 4, "key_dim": 4, "visibility": padding([3, 1]), "kind": "cross"}
+    assert LocalPredictiveConfig().build(**sizes).run(*torch.randn(3, 2, 1, 3, 4)).shape == (2, 1, 3, 4)
+
+
 def test_a_window_of_nothing_is_refused() -> None:
     for config in (LocalMonotonicConfig, LocalPredictiveConfig):
         with pytest.raises(ValueError, match="window=0 must be at least 1"):
