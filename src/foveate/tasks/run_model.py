@@ -48,7 +48,7 @@ def seeded(make: Callable[[], Model], seed: int) -> Model:
 
 @contextlib.contextmanager
 def within_run(run: Path) -> Iterator[None]:
-    """A model that is built in here has to fit the weights of a run folder, if it has any.
+    """Within this context a model has to fit the weights of a run folder, if there are any.
 
     Raises DataError before memory is taken for one that is far larger.
     """
@@ -88,7 +88,7 @@ def saved(folder: Path, task: str, kind: type[Any]) -> tuple[Any, Run]:
 
 
 def require_kind(folder: Path | str, *kinds: str) -> str:
-    """Which of the kinds a Hugging Face folder holds. Raises UsageError when it is another."""
+    """The kind of the model in a Hugging Face folder. Raises UsageError for other kinds."""
     kind = model_type_of(folder)
     if kind is None or kind not in kinds:
         commands = "; ".join(f"{model}: foveate {TASKS[task].verb.name}" for model, task in GUESTS.items())
@@ -109,7 +109,7 @@ def require_digests(run: Path, digests: Mapping[str, str], expected: Mapping[str
 
 
 def trained(folder: Path, make: Callable[[], Model], note: Callable[[str], None]) -> Model:
-    """What `make` builds, with the trained weights of a run; of an unfinished run, those of its best checkpoint.
+    """The model of `make` with the trained weights of a run; of an unfinished run, those of its best checkpoint.
 
     Raises DataError when it has no weights or is damaged.
     """

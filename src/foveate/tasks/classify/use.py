@@ -41,8 +41,8 @@ ATTENDING = "`foveate train classify` with --set model.encoder=transformer train
 
 @dataclass(frozen=True)
 class Classified:
-    """A text, or the name of a thing, and how probable the model finds each label, the most probable first; none for an
-    empty text.
+    """A text, or the name of a thing, and the probability of each label, the most probable first; none for an empty
+    text.
     """
 
     text: str
@@ -76,8 +76,9 @@ class RowClassifier(Looking):
 
     @torch.inference_mode()
     def classify(self, things: Any) -> Any:
-        """Label several things, as the reader gives them: paths of pictures, or what `rows.things(path)` finds in a
-        file. Raises DataError for one that the model cannot read.
+        """Label several things, as the reader gives them: paths of pictures, or the `rows.things(path)` of a file.
+
+        Raises DataError for a thing that the model cannot read.
         """
         read = [self.row(thing, f"Text {number}") for number, thing in enumerate(things, start=1)]
         results = [Classified(str(thing), {}) for thing in things]
@@ -90,7 +91,7 @@ class RowClassifier(Looking):
         return results
 
     def things(self, inputs: Sequence[str]) -> Iterator[Any]:
-        """What is classified, of inputs as a user writes them: here the content of files."""
+        """The things to classify for arguments of a command: the contents of files."""
         return (thing for path in inputs for thing in self.rows.things(path))
 
     def strange(self, text: str) -> list[str]:
@@ -99,7 +100,7 @@ class RowClassifier(Looking):
 
     @property
     def attends(self) -> bool:
-        """Whether the pooling looks, so that there is something to see."""
+        """Whether the pooling is by attention, which can be drawn."""
         return isinstance(getattr(self.model, "pooling", None), AttentionPooling)
 
     def require_attention(self) -> None:
@@ -109,8 +110,8 @@ class RowClassifier(Looking):
 
     @torch.inference_mode()
     def trace(self, text: Any) -> Trace:
-        """What each vector of a thing looked at, and the pooling, where it attends. Raises UsageError for a model
-        without attention, DataError as `classify` does.
+        """The attention of each vector of a thing, and of the pooling. Raises UsageError for a model without
+        attention, DataError as `classify` does.
         """
         read = self.row(text, "The text")
         observation = observed(self.model, lambda: self._logits([read]))
@@ -134,12 +135,12 @@ class RowClassifier(Looking):
         return Alignment.of(track.labels, [self.labels.names[int(logits.argmax())]], weights, grid=track.grid)
 
     def predict(self, examples: Sequence[Any]) -> Predicted:
-        """Labels beside the right ones, to be scored."""
+        """Predicted labels and the right ones, for scores."""
         labels = [[one.label] for one in self.classify([self.thing(example) for example in examples])]
         return Predicted(labels=labels, gold=[[example.label] for example in examples])
 
     def thing(self, example: Any) -> Any:
-        """What of an example is classified."""
+        """The part of an example that is classified."""
         return example.thing
 
     def row(self, thing: Any, name: str) -> Row | list[int]:
@@ -149,7 +150,7 @@ class RowClassifier(Looking):
         return row
 
     def track(self, thing: Any) -> Track:
-        """What a trace draws beneath its maps."""
+        """The words, frames or picture that a trace draws beneath its maps."""
         settings = dict(self.rows.track(thing))
         if settings.get("picture") is not None:
             settings["picture"] = Picture.of(settings["picture"])
@@ -160,7 +161,7 @@ class RowClassifier(Looking):
 
 
 class TextClassifier(RowClassifier):
-    """Classifies texts with a trained model. With `pairs`, a text is two with a tab between them."""
+    """Classifies texts with a trained model. With `pairs`, a text is a pair with a tab between its two texts."""
 
     def __init__(self, model: Any, tokeniser: Tokeniser, labels: Labels, *, pairs: bool = False) -> None:
         super().__init__(model, TextRows(tokeniser, pairs), labels)
@@ -185,15 +186,16 @@ class TextClassifier(RowClassifier):
     def classify(self, texts: str | Sequence[str]) -> Classified | list[Classified]:
         """Label a text, or each of several; a text may be a pair.
 
-        Raises DataError for one with more tokens than the model has positions, and for one text where it reads two.
+        Raises DataError for a text with more tokens than the model has positions, and for a single text where the model
+        reads pairs.
         """
         require_texts(texts)
         labelled: list[Classified] = super().classify([texts] if isinstance(texts, str) else texts)
         return labelled[0] if isinstance(texts, str) else labelled
 
     def trace(self, text: str) -> Trace:
-        """What each token of a text looked at, and the pooling, where it attends. Raises UsageError for an empty text
-        and for a model without attention, DataError as `classify` does.
+        """The attention of each token of a text, and of the pooling. Raises UsageError for an empty text and for a
+        model without attention, DataError as `classify` does.
         """
         require_text(text)
         return super().trace(text)
@@ -218,7 +220,7 @@ class TextClassifier(RowClassifier):
         return [BOS, *tokens] if tokens else []
 
     def _labels(self, row: list[int], text: str) -> list[str]:
-        """What the tokens are called; what the vocabulary lacks stands as it was written."""
+        """Names of the tokens; those that the vocabulary lacks stand as the text has them."""
         texts = split(text) if self.pairs else (text,)
         labels = list(self.rows.track(texts)["labels"])
         return labels if len(labels) == len(row) else self.tokeniser.pieces(row)
@@ -261,7 +263,7 @@ class GuestHead(nn.Module):
 
 
 class GuestClassifier(TextClassifier):
-    """Tells the label of a text, or of two with a tab between them, as the model of a folder does."""
+    """Classifies texts, or pairs with a tab between their texts, with a classifier of Hugging Face."""
 
     tokeniser: HuggingFaceTokeniser
 
@@ -292,8 +294,8 @@ class GuestClassifier(TextClassifier):
 
     @torch.inference_mode()
     def align(self, text: str) -> Alignment:
-        """What the first token, whose vector tells the label, looked at in the layer before the last: the mean of its
-        heads, as one row. Raises UsageError for an empty text.
+        """Attention of the first token, whose vector determines the label, in the layer before the last: the mean of
+        the heads, as one row. Raises UsageError for an empty text.
         """
         require_text(text)
         row = self.row(text, "The text")
@@ -330,9 +332,7 @@ def _linear(tensors: Mapping[str, Tensor], name: str, width: int) -> nn.Linear:
             f"with an encoder of width {width}. Take both files from one folder."
         )
     layer = nn.Linear(weight.shape[1], weight.shape[0])
-    with torch.no_grad():
-        layer.weight.copy_(weight)
-        layer.bias.copy_(bias)
+    layer.load_state_dict({"weight": weight, "bias": bias})
     return layer
 
 

@@ -110,8 +110,7 @@ class WordVocabulary:
         return form_row(word, self.words, self.spelling, self.before)
 
     def labels_of(self, words: Sequence[str]) -> list[str]:
-        """What the places of a sentence are called that a model looks at: its words, or their pieces between a begin
-        and an end."""
+        """Names of the places that a model attends to: the words, or their pieces between a begin and an end."""
         if not self.in_pieces:
             return list(words)
         parts: list[str] = []
@@ -122,7 +121,7 @@ class WordVocabulary:
         return [SPECIALS[BOS], *parts, SPECIALS[EOS]]
 
     def length(self, words: Sequence[str]) -> int:
-        """How long a sentence is for the model, in words, or in pieces with a begin and an end; 0 without words."""
+        """The length of a sentence in words, or in pieces with a begin and an end; 0 without words."""
         if not (self.in_pieces and words):
             return len(words)
         return 2 + sum(len(self.form(word)) - 3 for word in words)

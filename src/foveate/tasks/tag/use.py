@@ -26,7 +26,7 @@ ATTENDING = "`foveate train tag` with --set model.encoder=transformer trains one
 
 @dataclass(frozen=True)
 class TaggedSentence:
-    """A sentence's words, their tags, and how probable the model finds each."""
+    """A sentence's words, their tags, and the probability of each tag."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
@@ -90,7 +90,7 @@ class SentenceTagger(Looking):
 
     @torch.inference_mode()
     def trace(self, text: str) -> Trace:
-        """What each word, or each of its pieces, looked at. Raises UsageError for an empty text and for a model without
+        """The attention of each word, or of its pieces. Raises UsageError for an empty text and for a model without
         attention, DataError as `tag` does.
         """
         require_text(text)
@@ -100,8 +100,8 @@ class SentenceTagger(Looking):
         return traced(self.model, observation, self.vocabulary.labels_of(words), text, attending=ATTENDING)
 
     def strange(self, text: str) -> list[str]:
-        """The words of a text that the model has no way to read whole, each once: its vocabulary lacks the word, and
-        its spelling where it reads spellings."""
+        """The words of a text that the model cannot read whole, each once: its vocabulary lacks the word, and also a
+        character where it reads spellings."""
         return [word for word in dict.fromkeys(self._words(text)) if self._is_strange(word)]
 
     def _is_strange(self, word: str) -> bool:
@@ -112,11 +112,11 @@ class SentenceTagger(Looking):
         return not self.knows(word) and (unspelled or self.model.spelling is None)
 
     def knows(self, word: str) -> bool:
-        """Whether a word was seen in training often enough to have a vector of its own."""
+        """Whether a word was frequent enough in training to have a vector of its own."""
         return self.vocabulary.words.encode(word) != [UNKNOWN]
 
     def predict(self, examples: Sequence[Tagged]) -> Predicted:
-        """Tags beside the right ones, to be scored."""
+        """Predicted tags and the right ones, for scores."""
         predicted = [list(one.tags) for one in self.tag([example.words for example in examples])]
         return Predicted(labels=predicted, gold=[list(example.tags) for example in examples])
 
