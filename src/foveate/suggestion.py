@@ -34,6 +34,16 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun if count == 1 else many}"
 
 
+def listing(names: Iterable[object], most: int) -> str:
+    """The first of some names, and the number of the others.
+
+    >>> listing(["a", "b", "c", "d"], 2)
+    'a, b and 2 more'
+    """
+    texts = [*map(str, names)]
+    return ", ".join(texts[:most]) + (f" and {len(texts) - most:,} more" if len(texts) > most else "")
+
+
 def missing_file(path: "Path") -> str:
     """A message about a missing file, with similar names in its folder, or about its missing folder."""
     import difflib
@@ -49,5 +59,4 @@ def missing_file(path: "Path") -> str:
         return f"{path}: there is no such file. Similar names are: {', '.join(similar)}."
     if not names:
         return f"{path}: there is no such file; its folder is empty."
-    listing = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-    return f"{path}: there is no such file. The folder {folder} has: {listing}."
+    return f"{path}: there is no such file. The folder {folder} has: {listing(names, 5)}."

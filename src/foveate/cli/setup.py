@@ -10,7 +10,7 @@ from foveate import machine
 from foveate.cli.files import option
 from foveate.config import assign, build, read_toml, to_dict
 from foveate.errors import UsageError
-from foveate.suggestion import counted, did_you_mean
+from foveate.suggestion import counted, did_you_mean, listing
 from foveate.tasks import TASKS
 from foveate.tasks.run_plan import Allowance, Suggestion
 from foveate.train import TrainConfig
@@ -105,8 +105,8 @@ def _as_set(settings: Mapping[str, str]) -> str:
         path for path in settings for kind in kinds if path != kind and path.startswith(kind.removesuffix("kind"))
     }
     shown = [path for path in settings if path not in inside]
-    listing = ", ".join(f"{path.removesuffix('.kind')} = {settings[path]}" for path in shown[:4])
-    return f"as set, {listing}" + (f" and {len(shown) - 4} more" if len(shown) > 4 else "")
+    pairs = (f"{path.removesuffix('.kind')} = {settings[path]}" for path in shown)
+    return f"as set, {listing(pairs, 4)}"
 
 
 def _pace(train: TrainConfig) -> str:

@@ -18,6 +18,7 @@ from foveate.nn.feedforward import Activation
 from foveate.storage.draft import draft_folder
 from foveate.storage.manifest import read_json
 from foveate.storage.tensor import read_tensors, write_tensors
+from foveate.suggestion import listing
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 INDEX = f"{WEIGHTS}.index.json"
@@ -145,9 +146,8 @@ def load(
     unknown = sorted(tensors.keys() - own.keys() - set(ignored))
     for what, names in (("lack", missing), ("hold unknown tensors:", unknown)):
         if names:
-            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
             raise DataError(
-                f"The weights {what} {', '.join(names[:3])}{more}. Check that {CONFIG} and {WEIGHTS} come from one "
+                f"The weights {what} {listing(names, 3)}. Check that {CONFIG} and {WEIGHTS} come from one "
                 "folder, and that it holds a model of this kind."
             )
     for name in own.keys() & tensors.keys():

@@ -26,6 +26,7 @@ from foveate.nn.feedforward import Activation
 from foveate.nn.position_vector import SinusoidalConfig
 from foveate.nn.room import within_tensors
 from foveate.nn.transformer_block import BlockConfig
+from foveate.suggestion import listing
 
 ACTIVATIONS: dict[str, Activation] = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swish": "silu"}
 MODULES = {
@@ -209,9 +210,8 @@ def _require_same_names(required: set[str], tensors: Mapping[str, Tensor], confi
     unknown = sorted(name for name in tensors.keys() - required - copies if not POSITIONS.fullmatch(name))
     for what, names in (("lack", missing), ("hold unknown tensors:", unknown)):
         if names:
-            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
             raise DataError(
-                f"Marian weights {what} {', '.join(names[:3])}{more}. Check that config.json and model.safetensors "
+                f"Marian weights {what} {listing(names, 3)}. Check that config.json and model.safetensors "
                 "come from one folder, and that it holds a translation model."
             )
 

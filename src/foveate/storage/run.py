@@ -19,7 +19,7 @@ from foveate.storage.draft import disk_errors
 from foveate.storage.manifest import DamagedError, read_json, write_json
 from foveate.storage.shipped import SHIPPED, run_folder
 from foveate.storage.symbolic_link import require_unlinked
-from foveate.suggestion import missing_file
+from foveate.suggestion import listing, missing_file
 
 FORMAT = 1
 BEGINNING = ".beginning"
@@ -84,10 +84,9 @@ def require_new(folder: Path) -> None:
     entries = folder.iterdir() if folder.exists() else iter(())
     others = sorted(entry.name for entry in entries if not entry.name.startswith("."))
     if others and not (folder / BEGINNING).exists():
-        names = ", ".join(others[:3]) + (f" and {len(others) - 3:,} more" if len(others) > 3 else "")
         raise UsageError(
-            f"{folder} is not empty and does not contain a run: it has {names}. Name a new folder, for example "
-            f"{folder / 'run'}."
+            f"{folder} is not empty and does not contain a run: it has {listing(others, 3)}. Name a new folder, "
+            f"for example {folder / 'run'}."
         )
 
 

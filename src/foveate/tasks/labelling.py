@@ -27,7 +27,7 @@ from foveate.nn.loss import Loss, cross_entropy
 from foveate.storage.checkpoint import model_tensors
 from foveate.storage.draft import disk_errors, remove_stale
 from foveate.storage.run import model_type_of, read_run
-from foveate.suggestion import counted
+from foveate.suggestion import counted, listing
 from foveate.tasks.masked_language_model.use import Filler
 from foveate.tasks.run_model import begin_with, keep, require_kind, require_seed, saved, trained, within_run
 
@@ -268,9 +268,8 @@ class LabellingTask(ABC, Generic[Model]):
 
     def describe(self, batch: Any) -> str:
         """The lines of the file that a batch is made of."""
-        lines = ", ".join(str(self.training.lines[example]) for example in batch.examples[:8])
-        more = f" and {len(batch.examples) - 8} more" if len(batch.examples) > 8 else ""
-        return f"the training examples of lines {lines}{more}"
+        lines = (self.training.lines[example] for example in batch.examples)
+        return f"the training examples of lines {listing(lines, 8)}"
 
     def _names(self, numbers: Int[Tensor, " labelled"], lengths: Sequence[int]) -> list[list[str]]:
         return [[self.labels.names[number] for number in row.tolist()] for row in numbers.split(list(lengths))]
@@ -317,11 +316,10 @@ class Parts:
         """A sentence about the labels that occur once; empty where there are none."""
         if not self.rare:
             return ""
-        more = f" and {len(self.rare) - _NAMED:,} more" if len(self.rare) > _NAMED else ""
+        labels = listing(map(repr, self.rare), _NAMED)
         return (
-            f"Warning: {counted(len(self.rare), 'label')} of only one example: "
-            f"{', '.join(map(repr, self.rare[:_NAMED]))}{more}. They are trained on and never validated; look for "
-            "misspellings, or give more examples."
+            f"Warning: {counted(len(self.rare), 'label')} of only one example: {labels}. "
+            "They are trained on and never validated; look for misspellings, or give more examples."
         )
 
     def path(self, part: str) -> str:

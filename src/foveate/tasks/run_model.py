@@ -17,6 +17,7 @@ from foveate.nn.room import within_file, within_machine, within_tensors
 from foveate.storage.checkpoint import load_weights, restore_model, save_final, stored_weights
 from foveate.storage.draft import disk_errors
 from foveate.storage.run import GUESTS, Run, model_type_of, read_run
+from foveate.suggestion import listing
 from foveate.tasks import TASKS
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -200,7 +201,6 @@ def warning(unknown: Sequence[str], smaller: str = "") -> str:
     >>> warning(["H", "E"], "hello")
     "The model has never seen 'H', 'E': what it says about them is a guess. It knows small letters: 'hello'."
     """
-    shown = ", ".join(map(repr, unknown[:MOST])) + (f" and {len(unknown) - MOST} more" if len(unknown) > MOST else "")
     hint = f" It knows small letters: {smaller[:60]!r}." if smaller else ""
     what = "them" if len(unknown) > 1 else "it"
-    return f"The model has never seen {shown}: what it says about {what} is a guess.{hint}"
+    return f"The model has never seen {listing(map(repr, unknown), MOST)}: what it says about {what} is a guess.{hint}"

@@ -22,6 +22,7 @@ from foveate.storage.checkpoint import load_weights
 from foveate.storage.draft import disk_errors, remove_stale
 from foveate.storage.run import model_type_of
 from foveate.storage.shipped import run_folder
+from foveate.suggestion import listing
 from foveate.tasks.run_model import begin_with, keep, require_digests, require_seed, saved, seeded, within_run
 from foveate.tasks.translate.head import GuideConfig, guidance, guided_weights, linked_tokens, require_guidable
 from foveate.tasks.translate.pair import DataConfig, Pairs
@@ -203,9 +204,8 @@ class TranslateTask:
     def describe(self, batch: PairBatch) -> str:
         """The stored examples of a batch, and the first of them as text."""
         first = batch.source.ids[0, : int(batch.source.lengths[0])].tolist()
-        shown = ", ".join(str(example) for example in batch.examples[:8])
-        more = f" and {len(batch.examples) - 8} more" if len(batch.examples) > 8 else ""
-        return f"training examples {shown}{more}; the first is {self.source_tokeniser.decode(first)!r}"
+        shown = listing(batch.examples, 8)
+        return f"training examples {shown}; the first is {self.source_tokeniser.decode(first)!r}"
 
 
 def _tokenisers(config: TranslateConfig, pairs: Pairs) -> tuple[Tokeniser, Tokeniser]:
