@@ -16,7 +16,7 @@ from torch import Tensor
 from foveate.suggestion import did_you_mean
 
 LONGEST = 60
-"""Characters of a value that a message shows."""
+"""The most characters of a value in a message."""
 WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 """Types of tensors that hold whole numbers."""
 
@@ -67,7 +67,7 @@ def require_hidden(hidden_dim: int | None) -> None:
 
 
 def whole_numbers(name: str, value: object) -> int | tuple[int, ...]:
-    """One whole number or several, as Python has them, from a number, a list, a tensor or an array of them."""
+    """One Python integer or several, from a number, a list, a tensor or an array of them."""
     plain: Any = value.tolist() if hasattr(value, "tolist") else value
     if is_whole(plain):
         return int(plain)
@@ -107,7 +107,7 @@ def require_real(*, positive: bool = False, **numbers: object) -> None:
 
 
 def require_choice(name: str, value: object, choices: Sequence[str]) -> None:
-    """Raise ValueError for a value that is not among the words."""
+    """Raise ValueError for a value that is not one of the choices."""
     if value not in choices:
         hint = did_you_mean(value, choices) if isinstance(value, str) else ""
         raise ValueError(f"{name}={described(value)} is none of {', '.join(map(repr, choices))}.{hint}")

@@ -24,7 +24,7 @@ Side = Literal["query", "key"]
 
 @runtime_checkable
 class Graph(Protocol):
-    """A graph in the making, as far as parts need it."""
+    """A graph that is being built: the operators and constants that parts need."""
 
     def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
         """An operator with one output; an empty input is one that is left out."""

@@ -37,10 +37,10 @@ class Positions:
     aligned: bool = False
     """True when query i and key i both stand at position i: kernels then know `causal()` natively."""
     zeroed: bool = False
-    """True when the caller knows that keys and values which are padding, or lie behind every query in the free room of
-    a cache, are zero, so that no path needs to make them so."""
+    """True when keys and values that are padding, or lie in the free room of a cache, are known to be zero, so that no
+    path makes them zero."""
     centre: Float[Tensor, "#batch #heads query 1"] | None = None
-    """Where in the keys each query wants to look: the prediction of local attention, a real number."""
+    """The position around which each query looks: the prediction of local attention, a real number."""
     query_segment: Int[Tensor, "#batch #heads query 1"] | None = None
     """Which of several packed sequences a query belongs to."""
     key_segment: Int[Tensor, "#batch #heads 1 key"] | None = None
@@ -50,7 +50,7 @@ class Positions:
     """The bucket and the chunk in it that each query looks into, in one number, for each round of hashing."""
     key_bucket: Int[Tensor, "#batch #heads rounds key"] | None = None
     first_key: int = 0
-    """How many keys were cut off in front: rules about the place in the batch, not the position, need it."""
+    """How many keys were cut off in front, for rules that count places in the batch rather than positions."""
     uncut_keys: int | None = None
     """How many keys there were before any were cut off; None: these are all."""
     uncut_real: Bool[Tensor, "#batch 1 1 all_keys"] | None = None

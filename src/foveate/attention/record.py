@@ -1,4 +1,4 @@
-"""What was looked at, small enough to keep at any length: queries, keys and one number per row.
+"""Records of attentions, small enough to keep at any length: queries, keys and one number per row.
 
 Any tile of any map follows: weights = normalise(score(q_i, k_j) + bias_ij, statistic_i) on the visible keys.
 """
@@ -63,7 +63,7 @@ class AttentionRecord:
         return f"<AttentionRecord {', '.join(self._facts())}>"
 
     def _repr_html_(self) -> str:
-        """Name, sizes and parts, and small maps of the first example's heads while its weights can be had."""
+        """Name, sizes and parts, with small maps of the first example's heads where its weights can be computed."""
         shown = display.table([self._facts()])
         batch, _, queries, keys = self.shape
         if not batch or max(queries, keys) > display.CELLS or self.statistic is None:
@@ -99,7 +99,7 @@ class AttentionRecord:
             return self._tile(rows, columns, self.statistic)
 
     def require_unchanged(self) -> None:
-        """Raise ValueError where what the weights follow from is no longer what it was."""
+        """Raise ValueError where a tensor behind the weights has changed."""
         if self._changed:
             raise ValueError(
                 f"{self.name or 'The attention'} was recorded before its parameters, its positions or its keys were "
@@ -117,7 +117,7 @@ class AttentionRecord:
         return len(now) != len(self.writes) or not all(same)
 
     def _tile(self, rows: slice, columns: slice, statistic: Tensor | None) -> Float[Tensor, "batch heads query key"]:
-        """Weights from the statistics of the rows; without, by their definition, through which gradients flow."""
+        """Weights from the statistics of the rows; without them by the definition, through which gradients flow."""
         with torch.autocast(self.query.device.type, enabled=False):
             at = self.at.rows(rows).columns(columns)
             precise = _precise(self.formula, self.query)
@@ -139,7 +139,7 @@ class _Last:
     index: int
     source: Tensor
     visible: Bool[Tensor, "#batch #heads 1 key"] | None = None
-    """The keys that some query of the record sees; None until that is needed."""
+    """The keys that some query of the record sees; None until they are needed."""
 
 
 @dataclass(eq=False)
@@ -233,15 +233,16 @@ def note(
     *,
     source: Tensor | None = None,
 ) -> None:
-    """Record what `attention` is about to look at, if a recording is on and the module belongs to its model.
+    """Record a call of `attention`, if a recording is on and the module belongs to its model.
 
-    `source` is what the keys were made from, by which a decoder's next step is known; the keys themselves by default.
+    `source` is the tensor that the keys were made from, by which a decoder's next step is recognised; by default the
+    keys.
     """
     recording = _active.get()
     if recording is None or (name := recording.names.get(id(getattr(attention, "site", attention)))) is None:
         return
     assert isinstance(attention, Formula)
-    at = replace(at)  # without what is known about them, which a record has no use for
+    at = replace(at)  # without the facts that are kept with them, which a record does not need
     formula = _as_it_stands(attention)
     if recording.gradient:
         recording.records.append(_counted(AttentionRecord(name, kind, formula, at, query, key, None)))
@@ -250,7 +251,7 @@ def note(
 
 
 def _as_it_stands(attention: nn.Module) -> Formula:
-    """The same attention with the parts that it has now: parts may be exchanged as soon as it has run."""
+    """A copy of the attention with its present parts, which may be exchanged as soon as it has run."""
     copy = object.__new__(type(attention))
     inner = {name: dict(attention.__dict__[name]) for name in ("_parameters", "_buffers", "_modules")}
     copy.__dict__.update(attention.__dict__, **inner)
@@ -294,7 +295,7 @@ def statistic(
     key: Float[Tensor, "batch kv_heads key key_dim"],
     at: Positions,
 ) -> Float[Tensor, "batch heads query"]:
-    """The normaliser's number of every row, from the keys that the rule may show it: a graph's edges, or tiles."""
+    """The normaliser's number for every row, from the keys that the rule may show: along edges, or in tiles."""
     precise = _precise(formula, query)
     queries, keys = query.to(precise), share_heads(key, query.shape[1]).to(precise)
     if queries.shape[2] * keys.shape[2] <= AT_ONCE or traced():
@@ -314,8 +315,8 @@ def _precise(formula: Formula, query: Tensor) -> torch.dtype:
 
 
 def _continues(earlier: AttentionRecord, last: _Last, source: Tensor, entry: AttentionRecord) -> bool:
-    """Whether a call is a decoder's next step: the very same keys, but for those that no query could see yet, looked at
-    from later positions.
+    """Whether a call is a decoder's next step: later queries over the same keys, except for those that no earlier query
+    could see.
     """
     key = entry.key
     same = last.source.data_ptr() == source.data_ptr() and earlier.key.shape == key.shape
@@ -331,7 +332,7 @@ def _continues(earlier: AttentionRecord, last: _Last, source: Tensor, entry: Att
 
 
 def _follows(earlier: AttentionRecord, entry: AttentionRecord) -> bool:
-    """Whether one formula, unchanged between two records, looks from later positions in the second."""
+    """Whether two records have one unchanged formula, and the second has later queries."""
     ours, theirs = entry.formula, earlier.formula
     parts = ("score", "bias", "normaliser", "reweight")
     same = ours.visibility == theirs.visibility and all(getattr(ours, each) is getattr(theirs, each) for each in parts)

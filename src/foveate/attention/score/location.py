@@ -74,7 +74,7 @@ class Location(nn.Module):
         return rows[head, place]
 
     def _place(self, at: Positions) -> Int[Tensor, "#batch #heads 1 key"]:
-        """The number of the row of W for each key; padding may lie beyond them, and gets any."""
+        """The row of W for each key. Padding may stand beyond the last row, and gets some row."""
         place = at.key if at.real is None else torch.where(at.real, at.key, 0)
         last = self.weight.shape[-1] - 1
         if place.numel() and int(place.max()) > last:
@@ -204,7 +204,7 @@ class ShawRelative(nn.Module):
         scaled = query * query.shape[-1] ** -0.5
         distance = (at.key - at.query).clamp(-self.radius, self.radius) + self.radius
         by_distance = scaled @ self.vectors.mT
-        # All that is far away takes the same number, whose gradient half precision would lose most of.
+        # All distant keys share one number, and half precision would lose most of its gradient.
         precise = by_distance.to(torch.promote_types(by_distance.dtype, torch.float32))
         gathered = precise.gather(-1, distance.expand(*query.shape[:-1], -1))
         return scaled @ key.mT + gathered.to(by_distance.dtype)
@@ -224,8 +224,7 @@ class LocationConfig:
     """The longest source, in tokens."""
 
     def __post_init__(self) -> None:
-        if self.max_length < 1:
-            raise ValueError(f"max_length={self.max_length} must be at least 1")
+        require_whole(max_length=self.max_length)
 
     def build(self, *, query_dim: int, key_dim: int, num_heads: int = 1) -> Location:
         return Location(query_dim=query_dim, max_length=self.max_length, num_heads=num_heads)
@@ -245,20 +244,14 @@ class LocationAwareConfig:
 
     def __post_init__(self) -> None:
         require_hidden(self.hidden_dim)
-        if self.channels < 1:
-            raise ValueError(f"channels={self.channels} must be at least 1")
+        require_whole(channels=self.channels)
         if self.width < 1 or self.width % 2 == 0:
             raise ValueError(f"width={self.width} must be odd: a filter is centred on its key")
 
     def build(self, *, query_dim: int, key_dim: int, num_heads: int = 1) -> LocationAware:
-        return LocationAware(
-            query_dim=query_dim,
-            key_dim=key_dim,
-            hidden_dim=self.hidden_dim or query_dim,
-            channels=self.channels,
-            width=self.width,
-            num_heads=num_heads,
-        )
+        sizes = {"query_dim": query_dim, "key_dim": key_dim, "num_heads": num_heads}
+        hidden_dim = self.hidden_dim or query_dim
+        return LocationAware(**sizes, hidden_dim=hidden_dim, channels=self.channels, width=self.width)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,8 +262,7 @@ class ShawRelativeConfig:
     """Distances beyond it are not told apart."""
 
     def __post_init__(self) -> None:
-        if self.radius < 0:
-            raise ValueError(f"radius={self.radius} must not be negative")
+        require_whole(0, radius=self.radius)
 
     def build(self, *, query_dim: int, key_dim: int, num_heads: int = 1) -> ShawRelative:
         require_one_width("ShawRelative", query_dim, key_dim, JOINING)

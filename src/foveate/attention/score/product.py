@@ -194,8 +194,7 @@ class CosineConfig:
     eps: float = 1e-8
 
     def __post_init__(self) -> None:
-        if self.eps <= 0:
-            raise ValueError(f"eps={self.eps} must be positive: it keeps a vector of zeros from dividing by zero")
+        require_real(positive=True, eps=self.eps)
 
     def build(self, *, query_dim: int, key_dim: int, num_heads: int = 1) -> Cosine:
         require_one_width("Cosine", query_dim, key_dim, JOINING)

@@ -222,7 +222,7 @@ class Visibility(ABC):
         return _combined(Or, self, other)
 
     def __rand__(self, other: object) -> "Visibility":
-        """Python asks this only for objects that are not rules: rules know `&` themselves."""
+        """Python calls this only where the left operand is not a rule."""
         require_visibility(other)
         return NotImplemented
 
@@ -389,7 +389,7 @@ def nothing() -> Visibility:
 
 
 def joined(rules: Sequence[Visibility]) -> Visibility:
-    """The conjunction of rules that are as simple together as they can be."""
+    """The conjunction of rules that are simplified already."""
     return And(tuple(rules)) if len(rules) > 1 else rules[0] if rules else Everything()
 
 

@@ -1,12 +1,16 @@
 """Pictures of rules, and what they refuse. Their algebra is tests/laws/test_visibility.py."""
 
 import math
+from dataclasses import dataclass
 
 import pytest
 import torch
+from jaxtyping import Bool
+from torch import Tensor
 
 from foveate.attention import (
     Positions,
+    Visibility,
     around,
     block,
     causal,
@@ -78,6 +82,7 @@ def test_what_a_rule_implies_disappears() -> None:
     assert window(left=2, right=0) | window(left=0, right=3) == window(left=2, right=3)
     assert causal() | window(left=3, right=1) == window(left=math.inf, right=1)
     assert dilated(left=5, right=5, step=2) & causal() & window(left=7, right=7) == dilated(left=3, right=0, step=2)
+    assert dilated(left=3, right=0, step=2) | dilated(left=0, right=1, step=2) == dilated(left=3, right=1, step=2)
     assert chunk(4, left=2) & chunk(4, left=1) == chunk(4, left=1)
     assert block(2) & block(4) == block(2)
     assert repr(block(3) & block(4)) == "block(3) & block(4)"
@@ -143,3 +148,20 @@ def test_a_rule_says_how_wide_it_is() -> None:
     assert (window(left=3, right=2) | global_tokens(2)).width == 8
     assert math.isinf((causal() & padding()).width)
     assert nothing().width == 0
+
+
+@dataclass(frozen=True)
+class Recent(Visibility):
+    """A query sees itself and the three keys before it."""
+
+    band = (3, 0)
+
+    def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
+        return (at.key <= at.query) & (at.key >= at.query - 3)
+
+
+def test_a_rule_that_states_its_band_needs_no_other_statement() -> None:
+    rule = Recent()
+    assert (rule.width, rule.ahead, rule.by_pair, rule.gapless) == (4, 0, True, True)
+    first, last = rule.bounds(Positions.of(2, 9, query_start=5))
+    assert (first.flatten().tolist(), last.flatten().tolist()) == ([2, 3], [5, 6])
