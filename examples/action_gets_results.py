@@ -1,4 +1,4 @@
-"""Self-attention for one word as a table: the lecture's "Action gets results", with numbers instead of symbols.
+"""Prints the self-attention of one word as a table: the lecture's "Action gets results" with numbers.
 
 Each word is a row; the query is the first word's. 512-dimensional embeddings are projected to 64 dimensions, so the
 score is divided by √64 = 8. Run `python examples/action_gets_results.py`.
@@ -16,9 +16,9 @@ COLUMNS = ("word", "q", "k", "v", "score", "score/8", "softmax", "softmax·v", "
 
 
 def table(words: tuple[str, ...], query: Tensor, key: Tensor, value: Tensor) -> list[dict[str, str | float | Tensor]]:
-    """One row per word, for the query of the first word; `sum` stands in the first row, as on the slide.
+    """One row per word, for the query of the first word; `sum` is in the first row, as on the slide.
 
-    Raises ValueError when there are not as many queries, keys and values as words.
+    Raises ValueError unless there are as many queries, keys and values as words.
     """
     if not len(words) == len(query) == len(key) == len(value):
         raise ValueError(f"{len(words)} words need as many queries, keys and values.")
@@ -42,7 +42,7 @@ def table(words: tuple[str, ...], query: Tensor, key: Tensor, value: Tensor) -> 
 
 
 def text(rows: list[dict[str, str | float | Tensor]]) -> str:
-    """The table in plain text; of a vector, its first two numbers."""
+    """The table in plain text, with the first two numbers of each vector."""
     lines = [list(COLUMNS), *([_cell(cell) for cell in row.values()] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     padded = ([cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in lines)
@@ -56,7 +56,7 @@ def _cell(value: str | float | Tensor) -> str:
 
 
 def example() -> list[dict[str, str | float | Tensor]]:
-    """Random embeddings and projections, the same on every run."""
+    """Random embeddings and projections, the same in every run."""
     generator = torch.Generator().manual_seed(0)
     embedded = torch.randn(len(WORDS), 512, generator=generator)
     to_query, to_key, to_value = (torch.randn(512, 64, generator=generator) / math.sqrt(512) for _ in range(3))

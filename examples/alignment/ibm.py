@@ -1,9 +1,9 @@
-"""Links between the words of your own text, by an IBM model: for guided attention, when nobody has drawn any.
+"""Links the words of your own text by an IBM model, for guided attention without links by people.
 
     python examples/alignment/ibm.py pairs.tsv > pairs.links
     foveate train translate --source pairs.tsv --links pairs.links --out run/
 
-Reads tab-separated pairs whose words have spaces between them, and prints a line such as `0-0 1-2` for each.
+It reads tab-separated pairs with spaces between words, and prints a line such as `0-0 1-2` for each.
 """
 
 import argparse

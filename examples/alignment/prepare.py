@@ -1,18 +1,17 @@
-"""Greek and English verses with the links that people drew between their words, split by book.
+"""Prepares Greek and English verses with links by people between their words, split by book.
 
     pip download --no-deps bible-alignments==0.4.2 && unzip bible_alignments-*.whl 'data/*'
     python examples/alignment/prepare.py data/ gold/ --lower
     foveate train translate --source gold/train.tsv --columns 0,1 --set data.links_column=2 --out run/
     foveate evaluate run/ --source gold/test.tsv --gold gold/test.links
 
-Writes train, valid and test as `.tsv` (Greek, English, links, verse) and as `.links` (the third column alone). A link
-`3-4` says that word 3 of the Greek and word 4 of the English, counted from 0, translate each other; words are what
-spaces separate. Marks of punctuation, which the annotators left out, are left out of the English too; the Greek text
-has none. Links that leave their verse are dropped and counted. John and Romans are for testing, Ephesians and James
-for validation.
+It writes train, valid and test as `.tsv` (Greek, English, links, verse) and as `.links` (only the third column). A link
+`3-4` means that word 3 of the Greek and word 4 of the English, counted from 0, translate each other; words are
+separated by spaces. English punctuation is removed, because it has no links; the Greek text has none. Links between
+different verses are dropped and counted. John and Romans are the test data, Ephesians and James the validation data.
 
-Text and links are under CC-BY-4.0 (see examples/data/README.md for whom to name). `--slice FILE` writes the four
-letters that are bundled.
+Text and links are under CC-BY-4.0 (see examples/data/README.md for the attribution). `--slice FILE` writes the four
+bundled letters.
 """
 
 import argparse
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 PARTS = {"43": "test", "45": "test", "49": "valid", "59": "valid"}
-"""Parts of the books that are not trained on, by their numbers."""
+"""The books for testing and validation, by number."""
 SLICE = ("48", "49", "50", "51")
 """Galatians, Ephesians, Philippians, Colossians."""
 GREEK = Path("sources/SBLGNT.tsv")
@@ -33,7 +32,7 @@ LINKS = Path("eng/alignments/BSB/SBLGNT-BSB-manual.json")
 
 
 class Verse(NamedTuple):
-    """Two texts of the same verse, and which of their words translate each other."""
+    """Two texts of the same verse, with the links between their words."""
 
     key: str
     greek: tuple[str, ...]
@@ -52,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("data", type=Path, help="the package's folder data/")
     parser.add_argument("out", type=Path, help="folder for train, valid and test")
     parser.add_argument("--lower", action="store_true", help="small letters only")
-    parser.add_argument("--lemma", action="store_true", help="Greek words as they stand in a dictionary")
+    parser.add_argument("--lemma", action="store_true", help="dictionary forms of Greek words")
     parser.add_argument("--slice", type=Path, metavar="FILE", help="write the bundled letters to this .tsv.xz as well")
     arguments = parser.parse_args(argv)
     verses, dropped = read(arguments.data, lower=arguments.lower, lemma=arguments.lemma)
@@ -69,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def read(data: Path, *, lower: bool = False, lemma: bool = False) -> tuple[list[Verse], int]:
-    """All verses with links in their order, and how many links were dropped."""
+    """All verses with links in their order, and the number of dropped links."""
     spelling = "lemma" if lemma else "text"
     greek = _words(data / GREEK, spelling, verse=lambda row: row["id"][1:9], lower=lower)
     english = _words(data / ENGLISH, "text", verse=lambda row: row["source_verse"], lower=lower)
@@ -91,7 +90,7 @@ def read(data: Path, *, lower: bool = False, lemma: bool = False) -> tuple[list[
 
 
 def write(verses: Sequence[Verse], folder: Path, name: str) -> None:
-    """NAME.tsv and NAME.links."""
+    """Write NAME.tsv and NAME.links."""
     (folder / f"{name}.tsv").write_text("".join(verse.line() for verse in verses), encoding="utf-8")
     (folder / f"{name}.links").write_text("".join(f"{verse.pharaoh()}\n" for verse in verses), encoding="utf-8")
 
@@ -99,11 +98,11 @@ def write(verses: Sequence[Verse], folder: Path, name: str) -> None:
 def _words(
     path: Path, spelling: str, *, verse: Callable[[Mapping[str, str]], str], lower: bool
 ) -> dict[str, dict[str, str]]:
-    """Verse → word's identity → word."""
+    """The words of each verse by their identities."""
     verses: dict[str, dict[str, str]] = {}
     for row in _rows(path):
         if not row.get("exclude") and row["text"].strip():
-            word = "".join((row[spelling] or row["text"]).split())  # a space inside would make two words of it
+            word = "".join((row[spelling] or row["text"]).split())  # a word with a space would become two words
             verses.setdefault(verse(row), {})[row["id"]] = word.lower() if lower else word
     return verses
 

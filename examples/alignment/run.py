@@ -1,13 +1,13 @@
-"""Whose attention aligns words as people do? A table of alignment error rates.
+"""Compares the attention of models with word alignments by people, in a table of alignment error rates.
 
     pip download --no-deps bible-alignments==0.4.2 && unzip bible_alignments-*.whl 'data/*'
     python examples/alignment/prepare.py data/ gold/ --lower --lemma
     python examples/alignment/run.py gold/ --out demo/alignment
 
-Trains every model once without links, once guided by the links of an IBM model (nobody drew them) and once
-guided by people's; chooses the head and the moment on the validation books, and scores the test books. What is done is
-kept in OUT/results.json and not done again; the table is printed and written to OUT/table.md. Without a folder of data
-it takes the four bundled letters, which are too few to learn from.
+It trains every model without links, with links of an IBM model (which does not need people) and with links by people;
+it chooses the head and the moment on the validation books, and scores the test books. Finished results are stored in
+OUT/results.json and not repeated; the table is printed and written to OUT/table.md. Without a folder of data it uses
+the four bundled letters, which are too few for learning.
 """
 
 import argparse
@@ -35,7 +35,7 @@ from foveate.train import fit
 
 SLICE = Path(__file__).parents[1] / "data" / "alignment.tsv.xz"
 COLUMNS = (0, 1)
-"""Greek and English; links and verse stand behind them."""
+"""The columns of Greek and English; links and verse follow them."""
 SIZE = 128
 
 
@@ -64,13 +64,13 @@ GUIDES = {"none": None, "people": "people.links", "ibm": "ibm.links"}
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path, nargs="?", help="folder that prepare.py has written")
+    parser.add_argument("data", type=Path, nargs="?", help="output folder of prepare.py")
     parser.add_argument("--out", type=Path, default=Path("demo/alignment"), help="folder for runs and results")
-    parser.add_argument("--epochs", type=float, default=3, help="times that every model reads the text (3)")
-    parser.add_argument("--only", default="", metavar="A,B", help="models to train, by the beginnings of their names")
+    parser.add_argument("--epochs", type=float, default=3, help="number of epochs of every model (3)")
+    parser.add_argument("--only", default="", metavar="A,B", help="models to train, by the beginning of their names")
     parser.add_argument("--guides", default="none,people,ibm", metavar="A,B", help="none, people, ibm")
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="random starts of each model (1)")
-    parser.add_argument("--small", action="store_true", help="a few verses and steps: tries the code, learns nothing")
+    parser.add_argument("--small", action="store_true", help="a few verses and steps, to test the code")
     arguments = parser.parse_args(argv)
     if arguments.small:
         arguments.epochs = 0.0
@@ -93,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class Results:
-    """What was measured, kept after every model."""
+    """The results, stored after every model."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.path = folder, folder / "results.json"
@@ -110,7 +110,9 @@ class Results:
             print(self.rows[-1], flush=True)
 
     def table(self) -> str:
-        """A line for each model and way to read its alignment; error rates with mean and range over random starts."""
+        """A line for each model and reading of its alignment, with the mean and range of error rates over random
+        starts.
+        """
         kinds: dict[tuple[str, str, str], list[Mapping[str, float]]] = {}
         for row in self.rows:
             for way, scores in row["ways"].items():
@@ -126,7 +128,7 @@ Parts = Mapping[str, tuple[list[Pair], list[Links]]]
 
 
 def prepared(data: Path | None, out: Path, *, most: int | None = None) -> Parts:
-    """Pairs and gold links of the three parts; files for training go to OUT."""
+    """The pairs and gold links of the three parts; training files are written to OUT."""
     out.mkdir(parents=True, exist_ok=True)
     if data is None:
         lines = list(read_lines(SLICE))
@@ -146,7 +148,7 @@ def prepared(data: Path | None, out: Path, *, most: int | None = None) -> Parts:
 
 
 def baselines(data: Parts) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The diagonal; the IBM model of the training books, and of all books, whose links it does not see either."""
+    """The diagonal, and the IBM model on the training books and on all books; it never sees links."""
     (pairs, gold), train = data["test"], _words(data["train"][0])
     yield "diagonal", {"ways": {"": _values(link_scores([diagonal(*pair) for pair in _words(pairs)], gold))}}
     for name, text in (("IBM", train), ("IBM, test text too", train + _words(data["valid"][0]) + _words(pairs))):
@@ -154,7 +156,7 @@ def baselines(data: Parts) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def trained(name: str, guide: str, seed: int, out: Path, epochs: float) -> Translator:
-    """A model after so many epochs: a small recipe for little text."""
+    """A model after some epochs, with small settings for little text."""
     folder = out / f"{name}-{guide}-{seed}".replace(" ", "-")
     links = {"links": str(out / GUIDES[guide])} if GUIDES[guide] else {}
     files = {"source": str(out / "train.tsv"), "valid_source": str(out / "valid.tsv")}
@@ -184,7 +186,7 @@ def trained(name: str, guide: str, seed: int, out: Path, epochs: float) -> Trans
 
 
 def ranked(translator: Translator, pairs: Sequence[Pair], gold: Sequence[Links]) -> list[Head]:
-    """Heads, means of layers and moments, the best first."""
+    """All heads and means of layers, at both moments, the best first."""
     heads = every_head(translator)
     error = [scores[0].value for scores in score_heads(translator, pairs, gold, heads)]
     return [heads[place] for place in np.argsort(error, kind="stable")]
@@ -193,7 +195,7 @@ def ranked(translator: Translator, pairs: Sequence[Pair], gold: Sequence[Links])
 def scored(
     translator: Translator, pairs: Sequence[Pair], gold: Sequence[Links], heads: Sequence[Head]
 ) -> dict[str, Any]:
-    """By the first of the heads; where a model has several, also by the mean of a layer and of all."""
+    """The scores of the first head; with several heads, also of the mean of a layer and of all layers."""
     means = [head for head in heads if head.head is None]
     ways = {str(heads[0]): heads[0], f"mean of layer {means[0].layer}, {means[0].when}": means[0]}
     several = len(heads) > 2
@@ -215,7 +217,7 @@ def _of_mean(
 
 
 def draw(translator: Translator, pairs: Sequence[Pair], head: Head, path: Path) -> None:
-    """The first verse of the test books."""
+    """Draw the first verse of the test books."""
     ((alignment,),) = word_alignments(translator, pairs[:1], [head])
     write(alignment, path)
 

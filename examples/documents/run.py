@@ -1,13 +1,13 @@
-"""Long documents: one verse in a foreign language somewhere in pages of English. Which language is it?
+"""Classifies long English documents by the language of one verse in a foreign language.
 
     python examples/documents/run.py
     python examples/documents/run.py --model ran --model bigru_start
 
-Documents are made of the verses that `examples/verses` translates: two English versions in any order, and one verse in
-French, German, Russian or Persian at a place drawn at random. Models that read only the first 128 words have seen the
-answer in short documents; in long ones it mostly stands later, and they can only guess. The recurrent attention network
-reads all, window by window, at a cost that grows with the length and not with its square. Documents for testing are of
-other books, and up to four times as long as any in training.
+Documents consist of the verses of `examples/verses`: two English versions in any order, and one verse in French,
+German, Russian or Persian at a random place. Models that read only the first 128 words see this verse in short
+documents; in long ones it is mostly later, so that they can only guess. The recurrent attention network reads the whole
+document, window by window, at a cost that is linear in the length. Test documents are of other books, and up to four
+times as long as those for training.
 """
 
 import argparse
@@ -24,17 +24,17 @@ from foveate.tasks.classify.use import TextClassifier
 
 VERSES = Path(__file__).parent.parent / "data" / "verses.tsv.xz"
 ENGLISH, LANGUAGES = (1, 2), {3: "French", 4: "German", 5: "Russian", 6: "Persian"}
-"""Columns of the file."""
-TEST_BOOKS = {8, 27, 43, 45, 3, 44}  # those that examples/verses tests and validates on
+"""The columns of the file."""
+TEST_BOOKS = {8, 27, 43, 45, 3, 44}  # the test and validation books of examples/verses
 START = 128
-"""Words that a model reads which does not read all."""
+"""The number of words that a model without windows reads."""
 TRAINED, TESTED = (64, 128, 256, 512), (128, 256, 512, 1024, 2048)
-"""Words of a document."""
+"""The numbers of words in documents."""
 
 
 @dataclass(frozen=True)
 class Reader:
-    """An encoder, and whether it reads whole documents."""
+    """An encoder, with whether it reads whole documents."""
 
     encoder: tuple[str, ...]
     whole: bool
@@ -59,10 +59,10 @@ TINY = ("train.steps=2",)
 def main(argv: Sequence[str] | None = None) -> dict[str, list[float]]:
     """Accuracy in per cent of each model, by length of the documents."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", choices=READERS, action="append", help="train this one only; may be repeated")
+    parser.add_argument("--model", choices=READERS, action="append", help="train only this model; may be repeated")
     parser.add_argument("--out", type=Path, default=Path("demo/documents"), help="folder for data and runs")
-    parser.add_argument("--seed", type=int, default=0, help="of initial weights and of the order of batches")
-    parser.add_argument("--small", action="store_true", help="few documents and steps: tries the code, learns nothing")
+    parser.add_argument("--seed", type=int, default=0, help="seed of initial weights and of the order of batches")
+    parser.add_argument("--small", action="store_true", help="few documents and steps, to test the code")
     arguments = parser.parse_args(argv)
     documents(arguments.out / "data", count=24 if arguments.small else 1200, tested=8 if arguments.small else 200)
     results = {}
@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, list[float]]:
 
 
 def trained(reader: Reader, data: Path, run: Path, options: Sequence[str]) -> TextClassifier:
-    """A classifier in a run folder of its own; a finished one as it is."""
+    """A classifier in its own run folder; a finished one is loaded."""
     if not (run / "model.json").exists():
         encoder = (f"--set=model.encoder{setting}" for setting in reader.encoder)
         file = data / ("train.tsv" if reader.whole else "train-start.tsv")
@@ -89,14 +89,14 @@ def trained(reader: Reader, data: Path, run: Path, options: Sequence[str]) -> Te
 
 
 def right(classifier: TextClassifier, reader: Reader, data: Path, length: int) -> float:
-    """How many documents of one length are classified right, in per cent."""
+    """The percentage of correctly classified documents of one length."""
     test = list(read_labelled(data / f"test-{length}.tsv"))
     said = [one.label for one in classifier.classify([one.text if reader.whole else start(one.text) for one in test])]
     return accuracy(said, [one.label for one in test]).value
 
 
 def documents(folder: Path, *, count: int, tested: int) -> None:
-    """train.tsv, the same with the beginnings only, and a file for each length to test."""
+    """Write train.tsv, the same with beginnings only, and a test file for each length."""
     folder.mkdir(parents=True, exist_ok=True)
     verses = {part: [v for v in read() if (int(v[0].split(".")[0]) in TEST_BOOKS) == part] for part in (False, True)}
     train = list(written(verses[False], TRAINED, count, seed=0))
@@ -113,7 +113,9 @@ def read() -> Iterator[list[str]]:
 def written(
     verses: Sequence[Sequence[str]], lengths: Sequence[int], count: int, *, seed: int
 ) -> Iterator[LabelledText]:
-    """Documents of about so many words, lengths and languages in turn, the foreign verse anywhere."""
+    """Documents of about these lengths, with alternating lengths and languages and the foreign verse at a random
+    place.
+    """
     generator = random.Random(seed)
     for number in range(count):
         length, column = lengths[number % len(lengths)], 3 + number // len(lengths) % len(LANGUAGES)
@@ -126,7 +128,7 @@ def written(
 
 
 def start(text: str) -> str:
-    """The words that are read of a document which is not read whole."""
+    """The beginning of a document, for models that do not read all of it."""
     return " ".join(text.split()[:START])
 
 

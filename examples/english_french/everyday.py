@@ -1,8 +1,9 @@
-"""Everyday English and French, made by a small grammar and a list of phrases, all written for this project.
+"""Makes everyday English and French sentences, by a small grammar and a list of phrases that were written for this
+project.
 
-Verses, manuals and menus hardly say that the black cat sleeps on the chair. This does, with articles, agreement,
-elision and adjectives on the right side of the noun; it is a seasoning for training, never a test. The words are in
-`everyday.json`: nouns with their gender, adjectives in both, verbs for I, you, he, we and they.
+Verses, manuals and menus have few sentences such as "the black cat sleeps on the chair". The grammar includes articles,
+agreement, elision and the position of adjectives. Its sentences are additional training data and are not used for
+tests. The words are in `everyday.json`: nouns with their gender, adjectives in both genders, verbs in five persons.
 
     >>> sentences(most=2000)[-1]
     ('Thank you very much.', 'Merci beaucoup.')
@@ -19,7 +20,7 @@ WORDS: dict[str, Any] = json.loads((Path(__file__).parent / "everyday.json").rea
 
 
 def sentences(most: int = 9000, seed: int = 1) -> list[tuple[str, str]]:
-    """Different pairs that the grammar has made in `most` tries; then each phrase 20 times."""
+    """The different pairs among `most` random ones by the grammar, then each phrase 20 times."""
     chance = random.Random(seed)
     patterns = (_is, _does, _has, _where, _there_is, _goes, _counts, _mood)
     made: dict[tuple[str, str], None] = {}
@@ -110,7 +111,7 @@ def _mood(chance: random.Random) -> tuple[str, str]:
 
 
 def _noun_phrase(chance: random.Random, nouns: str, articles: list[str] | None = None) -> tuple[tuple[str, str], str]:
-    """((English, gender), French) such as (("the black cat", "m"), "le chat noir")."""
+    """((English, gender), French), such as (("the black cat", "m"), "le chat noir")."""
     english, rest = chance.choice(WORDS[nouns])
     noun, gender = rest.split()
     article = chance.choice(articles or ["the", "the", "a", "my", "your", "this"])
@@ -167,7 +168,7 @@ def _capital(text: str) -> str:
 
 
 def bare_forms(words: Sequence[str]) -> list[str]:
-    """Words in small letters, without punctuation and without what is elided before an apostrophe.
+    """Lower-case words, without punctuation and without elided articles before an apostrophe.
 
     >>> bare_forms(["L'homme", "est", "fatigué."])
     ['homme', 'est', 'fatigué']

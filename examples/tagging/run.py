@@ -1,13 +1,13 @@
-"""`I saw a saw`: a verb, then a noun, and the word is the same. Which encoders can tell?
+"""Compares encoders on `I saw a saw`, in which the same word is a verb and then a noun.
 
     python examples/tagging/run.py
     python examples/tagging/run.py --encoder ran --encoder window
 
-Sentences are generated in which eight words are verbs in one place and nouns in another. Each encoder is trained to tag
-them, from the same data with the same recipe, and then asked about the sentence. A fully-connected layer that sees one
-word alone gives the same word the same tag: at most one of two can be right. With a context window it learns, and its
-first matrix grows with every word let in. The others see the whole sentence, or as much as their layers reach; --all
-asks an LSTM, a BERT and every efficient kind of attention too.
+In the generated sentences, eight words are verbs in some places and nouns in others. Each encoder is trained to tag
+them, with the same data and settings, and then tags the sentence. A fully-connected layer without context gives the
+same word the same tag, so that at most one of the two is correct. With a context window it can learn the task, but its
+first matrix grows with the window. The other encoders see the whole sentence, or as much as their layers cover; --all
+adds an LSTM, a BERT and all efficient kinds of attention.
 
 Each run is also an ordinary run folder: `foveate tag demo/tagging/rnn "I saw a saw"`.
 """
@@ -86,12 +86,12 @@ STEPS = 150
 
 
 def main(argv: Sequence[str] | None = None) -> dict[str, tuple[float, TaggedSentence]]:
-    """Accuracy on sentences not seen in training, and the tags of the sentence, by encoder."""
+    """Print the accuracy on unseen sentences, and the tags of the sentence, for each encoder."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--encoder", choices=ALL, action="append", help="train this one only; may be repeated")
-    parser.add_argument("--all", action="store_true", help="train every encoder that there is")
+    parser.add_argument("--encoder", choices=ALL, action="append", help="train only this encoder; may be repeated")
+    parser.add_argument("--all", action="store_true", help="train all encoders")
     parser.add_argument("--out", type=Path, default=Path("demo/tagging"), help="folder of the runs (demo/tagging)")
-    parser.add_argument("--small", action="store_true", help="a few steps: tries the code, learns nothing")
+    parser.add_argument("--small", action="store_true", help="a few steps, to test the code")
     arguments = parser.parse_args(argv)
     results = {}
     print(f"{'encoder':12} {'parameters':>10} {'accuracy, %':>12}  {SENTENCE}")
@@ -104,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, tuple[float, TaggedSent
 
 
 def trained(encoder: EncoderConfig | BERTConfig, folder: Path, *, steps: int = STEPS) -> SentenceTagger:
-    """A tagger with this encoder, trained for some seconds in a run folder of its own; a finished one as it is."""
+    """A tagger with this encoder, trained for some seconds in its own run folder; a finished one is loaded."""
     if (folder / "model.json").exists():
         return SentenceTagger.load(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -122,13 +122,13 @@ def trained(encoder: EncoderConfig | BERTConfig, folder: Path, *, steps: int = S
 
 
 def accuracy(tagger: SentenceTagger) -> float:
-    """The share of right tags on sentences that were not trained on."""
+    """The share of correct tags in unseen sentences."""
     predicted, gold = tagger.predict(list(tagged_sentences(200, seed=1))).flat
     return sum(a == b for a, b in zip(predicted, gold, strict=True)) / len(gold)
 
 
 def line(sentence: Tagged) -> str:
-    """A sentence as the file has it."""
+    """A sentence in the format of the file."""
     return " ".join(f"{word}/{tag}" for word, tag in zip(sentence.words, sentence.tags, strict=True))
 
 

@@ -1,15 +1,16 @@
-"""Translation between six languages, in any direction, with pictures of what aligns with what.
+"""Translates between six versions of verses in five languages, in any direction, with pictures of alignments.
 
     python examples/verses/run.py --source persian --target english
     python examples/verses/run.py --source russian --target english
 
-The data are 5,706 short verses that are in the public domain, each in six versions: english (World English Bible),
-basic (Basic English, 1949), french, german, russian and persian. They are split by book, never by verse: verses of a
-book quote one another, so a split by verse would test what was trained on. Writes train.tsv, valid.tsv and test.tsv,
-trains with `run.toml`, scores the unseen books and draws the alignments of some of their verses as SVG.
+The data are 5,706 short verses in the public domain, each in six versions: english (World English Bible),
+basic (Basic English, 1949), french, german, russian and persian. They are split by book, not by verse: verses of a book
+quote one another, so that after a split by verse the test data would contain training data. The program writes
+train.tsv, valid.tsv and test.tsv, trains with `run.toml`, scores the unseen books and draws alignments of some of their
+verses as SVG.
 
-So little text teaches the frequent words and the order of sentences, and no more: about 10 BLEU from Persian after a
-quarter of an hour or so. What is worth looking at is the alignment, which turns right-to-left Persian into English.
+From so little text a model learns frequent words and the order of sentences only: about 10 BLEU from Persian after a
+quarter of an hour. The alignment is more interesting, as it maps right-to-left Persian to English.
 """
 
 import argparse
@@ -36,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--target", choices=COLUMNS, default="english", help="language to translate to (english)")
     parser.add_argument("--out", type=Path, help="folder for data, run and pictures (demo/SOURCE-TARGET)")
     parser.add_argument("--pictures", type=int, default=4, metavar="N", help="alignments to draw (4)")
-    parser.add_argument("--small", action="store_true", help="a few verses and steps: tries the code, learns nothing")
+    parser.add_argument("--small", action="store_true", help="a few verses and steps, to test the code")
     arguments = parser.parse_args(argv)
     out = arguments.out or Path("demo") / f"{arguments.source}-{arguments.target}"
     data, run = out / "data", out / "run"
@@ -51,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def split(folder: Path, source: str, target: str, *, most: int | None) -> None:
-    """train.tsv, valid.tsv and test.tsv of one direction, each of books of its own."""
+    """Write train.tsv, valid.tsv and test.tsv of one direction, of different books."""
     parts: dict[str, list[str]] = {"train": [], "valid": [], "test": []}
     for line in read_lines(VERSES):
         key, *_ = cells = line.split("\t")
@@ -65,7 +66,7 @@ def split(folder: Path, source: str, target: str, *, most: int | None) -> None:
 
 
 def train(data: Path, run: Path, settings: Sequence[str]) -> int:
-    """Train, or go on with a training that was interrupted."""
+    """Train, or continue an interrupted training."""
     if (run / "checkpoints").exists():
         return foveate(["resume", str(run)])
     files = ["--source", str(data / "train.tsv"), "--valid-source", str(data / "valid.tsv"), "--out", str(run)]
@@ -74,7 +75,7 @@ def train(data: Path, run: Path, settings: Sequence[str]) -> int:
 
 
 def draw(run: Path, test: Sequence[Pair], out: Path, count: int) -> None:
-    """The alignment of some unseen verses with their human translation, word by word; the first one also here."""
+    """Draw the word alignments of some unseen verses with their human translations; print the first one."""
     translator = Translator.load(run)
     chosen = [pair for pair in test if 6 <= len(pair.target.split()) <= 10][:count]
     forced = [translator.forced(pair.source, pair.target) for pair in chosen]

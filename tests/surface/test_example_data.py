@@ -147,7 +147,7 @@ def test_it_trains_a_few_steps_and_answers(foveate: Any, name: str, tmp_path: Pa
 def test_senses_are_measured_by_layer_and_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "tune", machine.current)
     results = load("polysemy/run").main(["--small", "--uses", "8", "--out", str(tmp_path)])
-    assert list(results) == ["static", "static, of its company", "layer 0", "layer 1", "layer 2"]
+    assert list(results) == ["static", "static, mean of context", "layer 0", "layer 1", "layer 2"]
     assert results["static"] == pytest.approx(7 / 15)  # of the others, one less is of a use's own kind
     assert all(0 <= share <= 1 for share in results.values())
     assert (tmp_path / "senses.svg").read_text(encoding="utf-8").startswith("<svg")

@@ -80,7 +80,7 @@ def test_the_demo_goes_on_after_an_interruption_and_leaves_a_finished_training_a
     before = weights.read_bytes()
     for path in (weights, weights.with_name("model.json")):
         path.unlink()
-    for expected in ("going on where it stopped", "is trained already"):
+    for expected in ("was interrupted and continues", "is trained already"):
         capfd.readouterr()
         assert example("pronunciation", "--out", "out") == 0
         assert expected in capfd.readouterr().out
