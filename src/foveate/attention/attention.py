@@ -19,7 +19,7 @@ from foveate.attention.path_plan import Plan, PlannedPath
 from foveate.attention.paths import PATHS
 from foveate.attention.paths.materialised import biased_scores, materialise
 from foveate.attention.paths.pairwise import looked_back
-from foveate.attention.paths.path import Path, share_heads
+from foveate.attention.paths.path import Inputs, Path, share_heads
 from foveate.attention.position import Positions, require_facts, require_places, traced
 from foveate.attention.score import (
     FeedbackScore,
@@ -207,7 +207,7 @@ class Attention(nn.Module):
         source = key
         query, key, at = self._placed(query, key, value, at)
         record.note(self, self.kind, query, key, at, source=source)
-        if (result := looked_back(self, query, key, value, at=at, key_features=key_features)) is not None:
+        if (result := looked_back(Inputs(self, query, key, value, at, key_features))) is not None:
             return result
         _, _, weights, context = materialise(self, query, key, value, at=at, key_features=key_features)
         return context, weights

@@ -84,57 +84,54 @@ class AdditivePath(ShippedPath):
         return Cost(5.0 * count_pairs(query, key) * hidden, 4.0 * matrices * (features + weights))
 
     def context(self, inputs: Inputs) -> Tensor:
-        formula, query, key, value, at, key_features, dropout = inputs
+        formula, query, key, _, at, _, dropout = inputs
         if key.device.type == "cuda":
             return pairwise_triton.context(inputs)
-        form, rows = checked_form(formula.score), _rows(query, key)
-        hides, once = formula.visibility.hides, query.shape[2] <= rows
-        visible = formula.visibility(at) if hides and once else None
-        values = share_heads(value, query.shape[1])
-        if hides and not nothing_to_silence(formula.visibility, at):
-            shown = visible_keys(formula.visibility, at, rows) if visible is None else visible
-            values = values if suits_few(query, values) else silence(shown, values)[0]
-            key = key if key_features is not None else silence(shown, share_heads(key, query.shape[1]))[0]
-        if key_features is None:
-            key_features = form.of_key(share_heads(key, query.shape[1]))
+        form, rule, rows, shown = checked_form(formula.score), formula.visibility, _rows(query, key), None
+        visible = rule(at) if rule.hides and query.shape[2] <= rows else None
+        if rule.hides and not nothing_to_silence(rule, at):
+            shown = visible_keys(rule, at, rows) if visible is None else visible
+        features, values = _features_and_values(inputs, form, shown)
 
         def block(query: Tensor, at: Positions, features: Tensor, values: Tensor) -> Tensor:
-            here = formula.visibility(at) if hides and visible is None else visible
+            here = rule(at) if rule.hides and visible is None else visible
             weights = _weights(formula, form, form.of_query(query), features, here, at)
             return _weighed(drop(weights, dropout) if dropout else weights, query, values, here)
 
-        return by_rows(block, query, at, rows, key_features.float(), values)
+        return by_rows(block, query, at, rows, features.float(), values)
 
 
 def looked_back(
-    formula: Formula,
-    query: Float[Tensor, "batch heads query query_dim"],
-    key: Float[Tensor, "batch kv_heads key key_dim"],
-    value: Float[Tensor, "batch kv_heads key value_head_dim"],
-    *,
-    at: Positions,
-    key_features: Float[Tensor, "batch #heads key feature"] | None,
+    inputs: Inputs,
 ) -> tuple[Float[Tensor, "batch heads query value_head_dim"], Float[Tensor, "batch heads query key"]] | None:
     """Context and weights of one query that sees where the step before looked: for it, U f is a part of the keys.
 
     None where the kernel does not run, or another score is asked for.
     """
-    form, heads = form_of(formula.score), query.shape[1]
-    kind = (query.shape[2], query.dtype, query.device.type)
+    formula, query, _, _, at, _, _ = inputs
+    form, rule, kind = form_of(formula.score), formula.visibility, (query.shape[2], query.dtype, query.device.type)
     if not isinstance(form, PairNetwork) or form.between is None or form.vector is None:
         return None
     if kind != (1, torch.float32, "cpu") or traced() or unavailable():
         return None
-    visible = formula.visibility(at) if formula.visibility.hides else None
-    values = share_heads(value, heads)
-    if visible is not None and not nothing_to_silence(formula.visibility, at):
-        values = values if suits_few(query, values) else silence(visible, values)[0]
-        key = key if key_features is not None else silence(visible, share_heads(key, heads))[0]
-    features = form.of_key(share_heads(key, heads)) if key_features is None else key_features
+    visible = rule(at) if rule.hides else None
+    features, values = _features_and_values(inputs, form, None if nothing_to_silence(rule, at) else visible)
     asking, between = form.of_query(query), form.between(query, at)[:, :, 0]
     form.require_agreement(formula.score, asking, between)
     weights = _weights(formula, form, asking, features + between, visible, at)
     return _weighed(weights, query, values, visible), weights
+
+
+def _features_and_values(inputs: Inputs, form: PairNetwork, visible: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Of the keys, with zeros for those that `visible` shows to no query, or with values that are not read there."""
+    query, key, features = inputs.query, inputs.key, inputs.key_features
+    values = share_heads(inputs.value, query.shape[1])
+    if visible is not None and not suits_few(query, values):
+        (values,) = silence(visible, values)
+    if features is None:
+        key = share_heads(key, query.shape[1])
+        features = form.of_key(key if visible is None else silence(visible, key)[0])
+    return features, values
 
 
 _ALL = torch.ones(1, 1, 1, 1, dtype=torch.bool)

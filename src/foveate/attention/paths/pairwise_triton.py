@@ -229,10 +229,10 @@ class _Call:
         context = value.new_empty(self.batch, self.heads, self.queries, value.shape[3])
         statistic = self.query.new_empty(self.batch, self.heads, self.queries)
         rows, warps = self._rows(value.shape[3])
-        self._launch(self.kernels.attend, -(-self.queries // rows), warps)(
-            *self.by_unit, self.vector, value, self.near, *self.seen_arguments[:3], self.bias, context, statistic,
-            *self._sizes(), self.queries, self.keys, value.shape[3], **self._flags(),
-            **_tile(rows, warps), WIDTH=max(16, _power(value.shape[3])),
+        self._launch(
+            self.kernels.attend, -(-self.queries // rows), warps, *self.by_unit, self.vector, value, self.near,
+            *self.seen_arguments[:3], self.bias, context, statistic, *self._sizes(), self.queries, self.keys,
+            value.shape[3], **self._flags(), **_tile(rows, warps), WIDTH=max(16, _power(value.shape[3])),
         )  # fmt: skip
         return context, statistic
 
@@ -276,17 +276,17 @@ class _Call:
         # Σ_ij of the gradient of scores is 0 under softmax: of tanh = 1 − 2r only r remains.
         shared = (0, 1) if len(self.vector) == 1 else (0,)
         of_vector = of_value * values.view(self.batch, self.heads, -1).sum(shared).view_as(self.vector)[:, :hidden]
-        return *of_features, of_vector, grad_value.to(value.dtype), None if grad_bias is None else grad_bias
+        return *of_features, of_vector, grad_value.to(value.dtype), grad_bias
 
     def _weigh(self, first: int, last: int, weights: Tensor, *rest: Tensor) -> None:
         """Scores into `weights`; or, given their gradient, statistic and inner products, weights and gradients."""
         slope, statistic, inner = rest or (None, None, None)
         rows = 32
         tiles = -(-(last - first) // rows) * -(-self.keys // TILE)
-        self._launch(self.kernels.weigh, tiles, 4)(
-            *self.by_unit, self.vector, self.near, *self.seen_arguments[:3], self.bias, statistic, inner, weights,
-            slope, *self._sizes(), self.queries, self.keys, first, last, **self._flags(), SCORES=not rest,
-            **_tile(rows, 4),
+        self._launch(
+            self.kernels.weigh, tiles, 4, *self.by_unit, self.vector, self.near, *self.seen_arguments[:3], self.bias,
+            statistic, inner, weights, slope, *self._sizes(), self.queries, self.keys, first, last, **self._flags(),
+            SCORES=not rest, **_tile(rows, 4),
         )  # fmt: skip
 
     def _differentiate(self, side: int, slope: Tensor, slopes: Tensor, first: int, last: int) -> Tensor:
@@ -300,21 +300,18 @@ class _Call:
         rows, units = 32, min(64, max(16, _power(self.hidden)))
         tiles = -(-counts[0] // rows)
         values = self.query.new_empty(self.grid_heads, tiles, self.hidden)
-        self._launch(self.kernels.differentiate, tiles * -(-self.hidden // units), 4)(
-            mine, other, self.near, slope, slopes, values, mine.stride(1), other.stride(1), slopes.stride(1),
-            slope.stride(1), *strides, self.leak or 0.0, *counts, HIDDEN=self.hidden, LEAKY=self.leak is not None,
-            VALUES=side == 0, PLAIN=self._flags()["PLAIN"], ROWS=rows, UNITS=units,
+        self._launch(
+            self.kernels.differentiate, tiles * -(-self.hidden // units), 4, mine, other, self.near, slope, slopes,
+            values, mine.stride(1), other.stride(1), slopes.stride(1), slope.stride(1), *strides, self.leak or 0.0,
+            *counts, HIDDEN=self.hidden, LEAKY=self.leak is not None, VALUES=side == 0, PLAIN=self._flags()["PLAIN"],
+            ROWS=rows, UNITS=units,
         )  # fmt: skip
         return values.sum(1)
 
-    def _launch(self, kernel: Any, tiles: int, warps: int) -> Any:
-        def launch(*arguments: object, **constants: object) -> None:
-            if tiles * self.grid_heads == 0:
-                return
+    def _launch(self, kernel: Any, tiles: int, warps: int, *arguments: object, **constants: object) -> None:
+        if tiles * self.grid_heads:
             with torch.cuda.device_of(self.query):
                 kernel[(tiles * self.grid_heads,)](*arguments, **constants, num_warps=warps)
-
-        return launch
 
     def _sizes(self) -> tuple[Any, ...]:
         padded = (features.shape[2] for features in self.by_row)

@@ -110,21 +110,9 @@ def attend(
     for start in range(0, keys, COLUMNS):
         columns = start + tl.arange(0, COLUMNS)
         visible = see(
-            mask,
-            query_at,
-            key_at,
-            seen_strides,
-            left,
-            right,
-            head,
-            heads,
-            rows,
-            columns,
-            queries,
-            keys,
-            MASKED,
+            mask, query_at, key_at, seen_strides, left, right, head, heads, rows, columns, queries, keys, MASKED,
             SPANNED,
-        )
+        )  # fmt: skip
         if tl.max(tl.max(visible.to(tl.int32), 1), 0) > 0:
             scores = score(
                 own_query, own_key, own_vector, bias, bias_strides, is_near, leak, head, heads, tile * ROWS, start,

@@ -151,23 +151,20 @@ def by_tile(inputs: Inputs, layout: list[Tile]) -> Tensor:
         return by_rows(some, query, at, TOGETHER * size, key, value, key_features)
     # Gradients of tiles are added in the type of what they share.
     wide = torch.promote_types(query.dtype, torch.float32)
-    keys, values = (pieces_between(share_heads(part, heads).to(wide), layout) for part in (key, value))
-    features = None
+    shared = [share_heads(key, heads), share_heads(value, heads)]
     if key_features is not None:
-        features = pieces_between(key_features.expand(-1, heads, -1, -1).to(wide), layout)
+        shared.append(key_features.expand(-1, heads, -1, -1))
+    cut = [pieces_between(part.to(wide), layout) for part in shared]
     contexts = []
     for tile in layout:
         queries = query[:, :, tile.rows]
-        if not tile.columns:
-            # A sum over no keys: zeros that belong to the graph.
-            nothing = values[0][0][:, :, :0].sum(2, keepdim=True).to(value.dtype)
+        if tile.columns:
+            own = [between(pieces, tile.columns).to(part.dtype) for pieces, part in zip(cut, shared, strict=True)]
+            features = own[2] if key_features is not None else None
+            contexts.append(_one_tile(Inputs(formula, queries, own[0], own[1], at, features, dropout), tile))
+        else:  # a sum over no keys: zeros that belong to the graph
+            nothing = cut[1][0][0][:, :, :0].sum(2, keepdim=True).to(value.dtype)
             contexts.append(nothing.expand(-1, -1, queries.shape[2], -1))
-            continue
-        ours = None
-        if features is not None and key_features is not None:
-            ours = between(features, tile.columns).to(key_features.dtype)
-        here, there = between(keys, tile.columns).to(key.dtype), between(values, tile.columns).to(value.dtype)
-        contexts.append(_one_tile(Inputs(formula, queries, here, there, at, ours, dropout), tile))
     return torch.cat(contexts, dim=2)
 
 

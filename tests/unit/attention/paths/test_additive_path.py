@@ -26,6 +26,7 @@ from foveate.attention import (
 from foveate.attention.paths import AdditivePath, ChunkedPath, MaterialisedPath, Path, pairwise
 from foveate.attention.paths.materialised import materialise
 from foveate.attention.paths.pairwise import pair_weights
+from foveate.attention.paths.path import Inputs
 
 PATH = AdditivePath()
 PATHS: tuple[Path, ...] = (PATH, ChunkedPath(), MaterialisedPath())
@@ -235,10 +236,10 @@ def test_a_step_that_sees_where_the_last_one_looked_runs_on_the_kernel(copy: boo
         result = materialise(*args, **rest)
         return result.context, result.weights
 
-    assert pairwise.looked_back(site, *leaves[:3], at=at, key_features=None) is not None
+    assert pairwise.looked_back(Inputs(site, *leaves[:3], at)) is not None
     for one, other in zip(outcome(Attention.step), outcome(whole), strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
-    assert pairwise.looked_back(site.double(), *(x.double() for x in leaves[:3]), at=at, key_features=None) is None
+    assert pairwise.looked_back(Inputs(site.double(), *(x.double() for x in leaves[:3]), at)) is None
 
 
 def test_draws_that_would_fall_into_blocks_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

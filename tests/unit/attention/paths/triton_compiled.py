@@ -38,17 +38,14 @@ class AbsentGPU:
 class Compiling(pairwise_triton._Call):
     case = ""
 
-    def _launch(self, kernel: Any, tiles: int, warps: int) -> Any:
-        def launch(*arguments: object, **constants: Any) -> None:
-            constants["PLAIN"] = False
-            done = kernel.warmup(*arguments, **constants, num_warps=warps, grid=(tiles * self.grid_heads,))
-            assert done.asm["cubin"]
-            pairs = constants["ROWS"] * constants.get("COLUMNS", constants.get("UNITS", 0)) // (32 * warps)
-            result = {"shared": done.metadata.shared, "pairs": pairs}
-            result["reciprocals"] = done.asm["ptx"].count("rcp.approx.ftz.f32")
-            answer[f"{self.case}, {kernel.__name__}, sm_{AbsentGPU.capability}"] = result
-
-        return launch
+    def _launch(self, kernel: Any, tiles: int, warps: int, *arguments: object, **constants: Any) -> None:
+        constants["PLAIN"] = False
+        done = kernel.warmup(*arguments, **constants, num_warps=warps, grid=(tiles * self.grid_heads,))
+        assert done.asm["cubin"]
+        pairs = constants["ROWS"] * constants.get("COLUMNS", constants.get("UNITS", 0)) // (32 * warps)
+        result = {"shared": done.metadata.shared, "pairs": pairs}
+        result["reciprocals"] = done.asm["ptx"].count("rcp.approx.ftz.f32")
+        answer[f"{self.case}, {kernel.__name__}, sm_{AbsentGPU.capability}"] = result
 
 
 def compile_for(case: str, sizes: tuple[int, ...], values: torch.dtype = torch.float32, **rest: Any) -> None:
