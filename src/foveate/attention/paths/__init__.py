@@ -1,4 +1,4 @@
-"""Ways to execute an attention; `chooser.py` says which of those that accept runs."""
+"""Ways to execute an attention. `chooser.py` chooses among those that accept it."""
 
 from foveate.attention.paths.edges import EdgesPath, EdgeWeights, edge_weights
 from foveate.attention.paths.flex import FlexPath

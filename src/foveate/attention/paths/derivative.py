@@ -1,7 +1,7 @@
-"""Second derivatives of functions whose backward pass is written out, which gives numbers without a graph.
+"""Second derivatives of functions with a hand-written backward pass, which computes numbers without a graph.
 
-Where a graph is wanted (`create_graph=True`, as for a penalty on gradients), the backward pass takes the gradients of
-the definition in torch's own operations instead. Ordinary training pays nothing for this.
+Where a graph is wanted (`create_graph=True`, as for a penalty on gradients), the backward pass differentiates the
+definition in torch's own operations instead. This costs nothing in ordinary training.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ def by_definition(
     """
     device = grad.device.type
     with torch.enable_grad(), torch.autocast(device, enabled=False):
-        # Another name for each: one may have been made from another, whose gradient would then hold that of both.
+        # A view of each: one input may have been computed from another, whose gradient would then include both.
         alone = [None if x is None else x.view_as(x) if x.requires_grad else x for x in inputs]
         learning = [x for x in alone if x is not None and x.requires_grad]
         slopes = iter(torch.autograd.grad(definition(*alone), learning, grad, create_graph=True, allow_unused=True))
@@ -33,7 +33,7 @@ def by_definition(
 
 
 def refused(grads: Sequence[Tensor | None], reason: str) -> list[Tensor | None]:
-    """The same gradients, whose differentiation raises RuntimeError with this reason."""
+    """The same gradients; to differentiate them raises RuntimeError with this reason."""
     if not torch.is_grad_enabled():
         return list(grads)
     return [

@@ -1,4 +1,4 @@
-"""What kernels for softmax over dot products have in common: whom they serve, and what they are given."""
+"""Softmax over dot products: which attentions are one, and the inputs that its kernels multiply."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from foveate.attention.score import Product, checked_form, form_of
 
 
 class Dots(NamedTuple):
-    """softmax(scale · query keyᵀ) value, with queries and keys as the score sees them."""
+    """The inputs of softmax(scale · query keyᵀ) value, with the features that the score makes of queries and keys."""
 
     query: Float[Tensor, "batch heads query dim"]
     key: Float[Tensor, "batch heads key dim"]
@@ -42,8 +42,8 @@ def dot_product_reasons(formula: Formula, query: Tensor, key: Tensor) -> list[st
 def dots(
     inputs: Inputs, visible: Bool[Tensor, "#batch #heads #query #key"] | None, *, reads_hidden: bool = True
 ) -> Dots:
-    """What a kernel multiplies. Keys and values that `visible` shows to no query are zeroed, before the score's weights
-    could meet them; a kernel that does not read what is hidden needs that only for these weights.
+    """The inputs of a kernel. Keys and values that no query sees are zeroed before the score's weights multiply them; a
+    kernel that does not read hidden keys needs this only if the score has weights.
     """
     formula, query, key, value, at, key_features, _ = inputs
     form, (_, heads, _, width), shape = checked_form(formula.score), query.shape, key.shape
@@ -66,8 +66,8 @@ def dots(
 
 
 def safe_dots(inputs: Inputs, mask: RuleMask | None, *, triangle: bool = False) -> Dots | None:
-    """What a kernel multiplies that gives hidden pairs the weight 0; None where something hidden would reach the
-    context all the same, for 0 · NaN is NaN. The kernel hides by the mask, or by the triangle that it knows.
+    """The inputs of a kernel that gives hidden pairs the weight 0, by the mask or as a triangle; None where a hidden
+    number would reach the context nevertheless, because 0 · NaN is NaN.
     """
     if mask is None and not triangle:
         return dots(inputs, None)
@@ -91,7 +91,7 @@ def attended(
     visible: Bool[Tensor, "#batch #heads #query #key"] | None = None,
     bias: Float[Tensor, "#batch #heads #query #key"] | None = None,
 ) -> Float[Tensor, "batch heads query value_head_dim"]:
-    """What all these kernels compute, in operations that torch differentiates as often as it is asked."""
+    """The definition of what these kernels compute, in operations that have derivatives of any order."""
     precise = torch.promote_types(query.dtype, torch.float32)
     query, keys, values = query.to(precise), key.to(precise), value.to(precise)
     if visible is None:
@@ -106,8 +106,8 @@ def attended(
 def _dots(formula: Formula, form: Product, query: Tensor, key: Tensor, value: Tensor) -> Dots:
     """In the number type of autocast, as for torch's own kernel: a backward pass of ours runs without autocast.
 
-    A scale that is not positive is multiplied in: kernels that hide by −∞ before they scale would show what is hidden,
-    and products by 0 may be skipped, so that what the memory held before is taken for scores.
+    A scale that is not positive is multiplied into the queries: kernels that hide by −∞ before they scale would show
+    hidden keys, and products by 0 may be skipped, so that uninitialised memory is taken for scores.
     """
     query, factor = form.scaled(query)
     temperature = softmax_temperature(formula.normaliser)
@@ -115,7 +115,7 @@ def _dots(formula: Formula, form: Product, query: Tensor, key: Tensor, value: Te
     scale = factor / temperature
     if scale <= 0:
         query, scale = query * scale, 1.0
-    device = "cpu" if query.is_cpu else query.device.type  # the first takes a quarter of the time
+    device = "cpu" if query.is_cpu else query.device.type  # `is_cpu` takes a quarter of the time
     if torch.is_autocast_enabled(device) and query.dtype != torch.float64:
         light = torch.get_autocast_dtype(device)
         query, key, value = query.to(light), key.to(light), value.to(light)

@@ -1,7 +1,7 @@
 """Graphs: weights of the edges that come into each node, in time and memory linear in the number of edges.
 
-Each edge is handed to rules, and to biases that judge single pairs, as an example of its own with one query and one
-key. Any other bias is asked about nodes and the keys that they see, for it may tell examples apart.
+Rules, and biases that judge single pairs, receive each edge as an example of its own with one query and one key. Any
+other bias is asked about nodes and the keys that they see, because it may tell examples apart.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ from foveate.attention.visibility import EdgeList, Visibility
 from foveate.attention.visibility.rule import joined
 
 NODES = 64
-"""Of how many nodes a bias that does not judge single pairs is asked about at a time."""
+"""Nodes per call of a bias that does not judge single pairs."""
 
 
 class _EdgeForm(NamedTuple):
@@ -55,16 +55,16 @@ class EdgeWeights(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Graph:
-    """Different edges between the nodes at hand, by their place among queries and keys."""
+    """The distinct edges between these nodes, as places among queries and keys."""
 
     source: Int[Tensor, " edges"]
     target: Int[Tensor, " edges"]
     visible: Bool[Tensor, "#batch #heads edges"] | None
-    """What the rules beside the graph say; None: everything is visible."""
+    """The answer of the rules beside the graph; None: everything is visible."""
     at: Positions
-    """One example for each edge of each example."""
+    """Positions with one example for each edge of each example."""
     nodes: Positions
-    """As they were given."""
+    """The positions of the call."""
 
 
 class EdgesPath(ShippedPath):
@@ -183,7 +183,7 @@ def edge_statistic(
 
 
 def _edge_form(score: object) -> _EdgeForm | None:
-    """How a score compares the rows at the two ends of an edge; None where it has only scores of all pairs."""
+    """How a score compares the rows at the two ends of an edge; None where it only scores all pairs."""
     form = form_of(score)
     if form is not None:
         return None if form.depends_on_places else _EdgeForm(form.of_query, form.of_key, form.pairs)
@@ -193,7 +193,7 @@ def _edge_form(score: object) -> _EdgeForm | None:
 
 
 def split(visibility: Visibility) -> tuple[EdgeList | None, Visibility]:
-    """The graph in a rule, and what is joined to it by `&`."""
+    """The graph in a rule, and the rules that `&` joins to it."""
     parts = visibility.parts
     for place, rule in enumerate(parts):
         if (graph := rule.graph) is not None:
@@ -245,7 +245,7 @@ def _by_edge(at: Positions, source: Tensor, target: Tensor) -> Positions:
 
 
 def _of_edges(answer: Tensor, edges: int) -> Tensor:
-    """From an answer for each edge as an example back to `#batch #heads edges`."""
+    """An answer for edges as examples, rearranged to `#batch #heads edges`."""
     if not edges:
         return answer.new_zeros(1, 1, 0)
     examples = max(answer.shape[0] // edges, 1)
@@ -255,7 +255,7 @@ def _of_edges(answer: Tensor, edges: int) -> Tensor:
 def _weights(
     formula: Formula, query: Tensor, key: Tensor, graph: _Graph, key_features: Tensor | None
 ) -> Float[Tensor, "batch heads edges"]:
-    """What each edge weighs among those into its node."""
+    """The weight of each edge among those into its node."""
     scores = _biased(formula, query, key, graph, key_features)
     if (temperature := softmax_temperature(formula.normaliser)) is not None:
         weights = _softmax(scores if temperature == 1.0 else scores / temperature, graph, query.shape[2])
@@ -274,7 +274,7 @@ def _biased(
 
 
 def _told(bias: Bias, graph: _Graph, dtype: torch.dtype) -> Float[Tensor, "#batch #heads edges"]:
-    """What a bias says of every edge."""
+    """The bias of every edge."""
     if not len(graph.source):
         return torch.zeros(1, 1, 0, device=graph.at.device)
     if judges_pairs(bias):
@@ -319,8 +319,8 @@ def _by_rows(normaliser: Normaliser, scores: Float[Tensor, "batch heads edges"],
 
 
 def _tables(graph: _Graph, nodes: int) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """Nodes of about as many edges are the rows of one table, so that fewer than half of its places are empty: the
-    nodes, the number of the edge at each place, where there is one, and where it is visible.
+    """Tables whose rows are nodes of similar degree, so that fewer than half of the places are empty: for each table
+    its nodes, the number of the edge at each place, whether there is one, and whether it is visible.
     """
     degree = graph.target.bincount(minlength=nodes)
     start = degree.cumsum(0) - degree
@@ -337,7 +337,7 @@ def _tables(graph: _Graph, nodes: int) -> Iterator[tuple[Tensor, Tensor, Tensor,
 def _scores(formula: Formula, query: Tensor, key: Tensor, graph: _Graph, key_features: Tensor | None) -> Tensor:
     form, heads = _edge_form(formula.score), query.shape[1]
     assert form is not None
-    # Rows that nobody sees may hold anything, and what is made of them must not reach the weights' gradients.
+    # Keys that no node sees may hold NaN, which must not reach the gradients of the score's weights.
     is_source = torch.zeros(key.shape[2], dtype=torch.bool, device=key.device)
     is_source[graph.source] = True
     clean = torch.where(is_source[:, None], share_heads(key, heads), 0.0)
@@ -355,7 +355,7 @@ def _precise(rows: Tensor) -> Tensor:
 
 
 def _silenced(rows: Float[Tensor, "batch heads edges dim"], graph: _Graph) -> Tensor:
-    """Zeros in place of what a hidden edge brings: 0 · NaN is NaN."""
+    """Zeros in the rows of hidden edges: 0 · NaN is NaN."""
     return rows if graph.visible is None else torch.where(graph.visible[..., None], rows, 0.0)
 
 

@@ -1,4 +1,4 @@
-"""torch's FlexAttention: rules and biases compiled into one fused kernel that skips the blocks nobody sees."""
+"""torch's FlexAttention: rules and biases compiled into one fused kernel that skips hidden blocks."""
 
 import functools
 from collections.abc import Callable
@@ -21,11 +21,11 @@ BLOCK = 128
 
 @dataclass(frozen=True)
 class FlexPath(ShippedPath):
-    """Dot products under softmax with any rule that looks at one pair at a time, and any bias, which is made for all
-    pairs; without one, O(length) memory.
+    """Dot products under softmax, with any rule that judges single pairs, in O(length) memory; a bias is computed for
+    all pairs.
 
-    Made for GPUs. On a CPU torch compiles for every size anew, seconds to half a minute each, and has no backward: it
-    refuses there unless you allow it with `FlexPath(on_cpu=True)` and do not train.
+    It is made for GPUs. On a CPU, torch compiles for every new size, which takes up to half a minute, without a
+    backward pass: there the path refuses, unless `FlexPath(on_cpu=True)` allows it and no gradients are wanted.
     """
 
     on_cpu: bool = False
@@ -79,7 +79,7 @@ def _kernel() -> Callable[..., Any]:
 
 
 def _block_mask(rule: Visibility, batch: int, at: Positions) -> BlockMask:
-    """Which blocks are seen; kept for rules that ask for nothing but places, because finding out takes long."""
+    """Which blocks are visible; kept for rules that read positions only, because it takes long to compute."""
     if rule.lasting and at.aligned and at.real is None and at.key_segment is None:
         return _kept_mask(rule, at.query.shape[2], str(at.device))
     return _made_mask(rule, at, None if _shared(at) else batch)
@@ -109,13 +109,13 @@ def _score_mod(formula: Formula, at: Positions) -> Callable[..., Tensor]:
 
 
 def _placed(at: Positions) -> dict[str, Tensor]:
-    """What rules read of the positions."""
+    """The tensors that rules read."""
     names = ("query", "key", "real", "centre", "query_segment", "key_segment")
     return {name: part for name in names if (part := getattr(at, name)) is not None}
 
 
 def _shared(at: Positions) -> bool:
-    """Whether all examples of the batch stand alike."""
+    """Whether all examples of the batch have the same positions."""
     return all(part.shape[0] == 1 for part in _placed(at).values())
 
 

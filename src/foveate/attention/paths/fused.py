@@ -1,4 +1,4 @@
-"""Softmax over dot products tile by tile, with the backward pass written out: rows are whole, so nothing is merged."""
+"""Softmax over dot products tile by tile, with a hand-written backward pass. Rows are whole, so nothing is merged."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ KEPT = 2**28
 
 @dataclass(frozen=True, eq=False)
 class Hiding:
-    """What is hidden in each tile: made when it is asked for, because all tiles together may be the whole map."""
+    """What is hidden in each tile, computed on request, because all tiles together may be the whole map."""
 
     formula: Formula
     at: Positions
@@ -76,7 +76,7 @@ class Hidden:
 
 
 def context(inputs: Inputs, layout: list[Tile]) -> Tensor | None:
-    """Softmax over dot products; None where only the general way keeps what is not finite from leaking."""
+    """The context; None where numbers that are not finite would leak, as they do not in the general way."""
     formula, query, key, value, at, key_features, _ = inputs
     clean, visible_keys = finite(key if key_features is None else key_features, value), None
     if not clean:
@@ -124,7 +124,7 @@ def _part(hiding: Hiding, examples: slice, heads: slice, tile: Tile) -> Hidden:
 
 
 def fusing_reasons(formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
-    """Why the backward pass is not the one that is written out."""
+    """Why the hand-written backward pass does not apply; empty where it does."""
     reasons = dot_product_reasons(formula, query, key)
     if query.dtype == torch.float16:
         reasons.append("hidden scores may overflow in float16")
@@ -211,7 +211,7 @@ class _Tiles(torch.autograd.Function):
 def _defined(
     layout: list[Tile], hidden_in: HiddenIn, scale: float, query: Tensor, key: Tensor, value: Tensor
 ) -> Tensor:
-    """The same tiles by what torch differentiates, again and again."""
+    """The same tiles in operations that have derivatives of any order."""
     precise = torch.promote_types(query.dtype, torch.float32)
     keys, values = key.to(precise), value.to(precise)
     contexts = []

@@ -1,5 +1,5 @@
-"""What a rule hides: masks as kernels need them, made once for all layers and steps that stand at some positions; and
-how every path treats keys and values that not all queries see, because nothing hidden may leak.
+"""Hidden pairs: masks as kernels need them, kept for all layers and steps with the same positions, and the treatment of
+keys and values that not all queries see. Nothing hidden may leak.
 """
 
 import ctypes
@@ -18,11 +18,11 @@ from foveate.attention.position import Positions, traced
 from foveate.attention.visibility import Visibility
 
 KEPT = 2**22
-"""Numbers of a mask up to which it is kept with its positions. A larger one is made for each call: beside the time of
-such a call that is little, and memory would be quadratic in the length for as long as the positions live."""
+"""Size of a mask up to which it is kept with its positions. A larger one is made for each call, a small part of its
+time; kept, it would hold memory quadratic in the length for as long as the positions live."""
 
 BLOCK = 2**20
-"""Pairs about which a rule is asked at a time."""
+"""Pairs per call of a rule, about."""
 
 
 def nothing_to_silence(visibility: Visibility, at: Positions) -> bool:
@@ -43,7 +43,7 @@ def silence(
 
 
 def each_sees_itself(visible: Bool[Tensor, "#batch #heads #query #key"]) -> bool:
-    """Whether the i-th query sees the i-th key: then no row is empty and no key unseen. Cheaper to ask than either."""
+    """Whether the i-th query sees the i-th key: then no row is empty and no key is hidden. This is quick to compute."""
     square = visible.shape[-2] == visible.shape[-1] > 1
     return square and bool(visible.diagonal(dim1=-2, dim2=-1).all())
 
@@ -51,7 +51,7 @@ def each_sees_itself(visible: Bool[Tensor, "#batch #heads #query #key"]) -> bool
 def finite(*tensors: Tensor) -> bool:
     """Whether all entries are finite, and so far from overflow that products with queries and gradients are, too.
 
-    The kernel looks for numbers from 2⁶⁰ on, a norm overflows near 2⁶⁴; a no without need costs only time.
+    The kernel looks for numbers from 2⁶⁰ on; a norm overflows near 2⁶⁴. A False that is not necessary costs only time.
     """
     return all(map(_finite, tensors))
 
@@ -93,7 +93,7 @@ def weigh(
 
 @dataclass(frozen=True, eq=False)
 class RuleMask:
-    """Which queries see which keys, with what follows from it."""
+    """Which queries see which keys, in the forms that kernels read."""
 
     visible: Bool[Tensor, "#batch #heads #query #key"]
     lasts: bool = False
@@ -152,8 +152,8 @@ class RuleMask:
     def over(
         self, batch: int, queries: int, keys: int, dtype: torch.dtype
     ) -> Float[Tensor, "batch #heads query key"] | Bool[Tensor, "batch #heads query key"]:
-        """The mask with no axis left to broadcast but the heads', as torch's kernels need it. Bool where it is made for
-        one call only, because floats are four times as large.
+        """The mask with no axis to broadcast but the heads', as torch's kernels need it. A mask for one call only is
+        Bool, because floats are four times as large.
         """
         if not self.lasts:
             shown = self.visible if self.sighted is None else self.visible | ~self.sighted
@@ -181,7 +181,7 @@ class RuleMask:
 
 
 def _in_blocks(rule: Visibility, at: Positions) -> Bool[Tensor, "#batch #heads #query #key"]:
-    """The answer of a rule, some queries at a time: distances take 8 bytes a pair, and need not all exist at once."""
+    """The answer of a rule, for some queries at a time, because distances take 8 bytes a pair."""
     queries, rows = at.query.shape[-2], max(1, BLOCK // max(1, at.key.shape[-1]))
     if queries <= rows or traced():
         return rule(at)
@@ -214,7 +214,7 @@ def flat(bias: Float[Tensor, "#batch #heads #query #key"], batch: int, heads: in
 
 
 def _size(rule: Visibility, at: Positions) -> int:
-    """How many numbers the answer of a rule has."""
+    """The size of a rule's answer."""
     parts = [part for part in (at.query, at.key, at.real) if part is not None]
     matrices = max(part.shape[0] for part in parts) * max(part.shape[1] for part in parts)
     return matrices * (at.query.shape[2] if rule.reads_query_position else 1) * at.key.shape[-1]

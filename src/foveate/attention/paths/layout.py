@@ -14,9 +14,9 @@ from foveate.attention.visibility import Visibility
 from foveate.attention.visibility.reach import Span
 
 GAP = 16
-"""Pieces of keys that lie so near to one another are taken as one: joining pieces copies them."""
+"""Pieces of the keys with at most so many keys between them become one: to join pieces, they are copied."""
 FINE = 16
-"""Rows over which a span is taken as one piece."""
+"""Rows over which a span counts as one piece."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def _tiles(visibility: Visibility, at: Positions, size: int) -> list[Tile]:
     queries, keys = at.query.shape[2], at.key.shape[-1]
     reach = visibility.reach(at)
     starts = range(0, queries, size)
-    # Rows are looked at a few at a time: blocks that jump from one query to the next leave room between them.
+    # Spans are taken over a few rows at a time: blocks that differ between queries leave gaps in a tile.
     fine = math.gcd(size, FINE)
     pieces: list[list[tuple[int, int]]] = [[] for _ in starts]
     for span in reach.spans:
@@ -70,7 +70,7 @@ def joined(tensor: Float[Tensor, "batch heads key dim"], columns: tuple[slice, .
 
 
 def over_tile(part: Callable[[Positions], Tensor], at: Positions, tile: Tile) -> Tensor:
-    """What a rule or a bias says about the pairs of a tile: `#batch #heads query key`."""
+    """The answer of a rule or a bias for the pairs of a tile: `#batch #heads query key`."""
     here, rows, answers = at.rows(tile.rows), tile.rows.stop - tile.rows.start, []
     for piece in tile.columns:
         answer = part(here.columns(piece))
@@ -84,7 +84,7 @@ def over_tile(part: Callable[[Positions], Tensor], at: Positions, tile: Tile) ->
 def pieces_between(
     tensor: Float[Tensor, "batch heads key dim"], layout: list[Tile]
 ) -> tuple[tuple[Tensor, ...], list[int]]:
-    """The tensor cut wherever a tile begins or ends, so that gradients come back in pieces and not at full length."""
+    """The tensor, cut wherever a tile begins or ends, so that its gradients are pieces and not of full length."""
     cuts = {0, tensor.shape[2]}
     for tile in layout:
         cuts.update(*((piece.start, piece.stop) for piece in tile.columns))
@@ -93,7 +93,7 @@ def pieces_between(
 
 
 def between(cut: tuple[tuple[Tensor, ...], list[int]], columns: tuple[slice, ...]) -> Tensor:
-    """What `joined` gives, from a tensor that was cut."""
+    """The result of `joined`, from a tensor that was cut."""
     parts, places = cut
     chosen: list[Tensor] = []
     for piece in columns:
@@ -102,7 +102,7 @@ def between(cut: tuple[tuple[Tensor, ...], list[int]], columns: tuple[slice, ...
 
 
 def _columns(span: Span, at: Positions, size: int) -> list[tuple[int, int]]:
-    """For each tile, from which key to which (not included) the span goes over all its queries."""
+    """For each tile, the first key of the span over all its queries, and the key after the last."""
     queries = at.query.shape[2]
     count = -(-queries // size)
     keys = at.key.shape[-1]
@@ -136,7 +136,7 @@ def _by_tile(bound: Float[Tensor, "#batch #heads query 1"], count: int, size: in
 
 
 def _merged(pieces: list[tuple[int, int]], keys: int) -> tuple[slice, ...]:
-    """Overlapping and neighbouring pieces as one."""
+    """The pieces in order, with overlapping and neighbouring ones joined."""
     merged: list[tuple[int, int]] = []
     for start, stop in sorted(piece for piece in pieces if piece[0] < piece[1]):
         if merged and start <= merged[-1][1] + GAP:

@@ -30,7 +30,7 @@ from foveate.attention.score.form import terms
 from foveate.attention.visibility import Visibility
 
 ROOM = 2**24
-"""Bytes that the scores of a block may take, with all that is made on the way to them."""
+"""Bytes for the scores of a block and their intermediate results."""
 
 
 class Materialised(NamedTuple):
@@ -72,9 +72,9 @@ def isolated_scores(
     at: Positions,
     key_features: Float[Tensor, "batch heads key feature"] | None = None,
 ) -> Float[Tensor, "batch heads query key"]:
-    """The same, where gradients are wanted: a key that is not finite reaches the gradients of those who see it only.
+    """`biased_scores`, where a key that is not finite reaches only the gradients of the queries that see it.
 
-    In one product it would reach all, for the gradient of a hidden pair is 0, and 0 · NaN is NaN.
+    In one product it would reach all of them: the gradient of a hidden pair is 0, and 0 · NaN is NaN.
     """
     source = key if key_features is None else key_features
     if visible.shape[-2] == 1 or not torch.is_grad_enabled() or traced() or finite(source):
@@ -120,7 +120,7 @@ def materialise(
 
 
 def reweighing(weights: Tensor) -> torch.dtype:
-    """float32 at least: what is put into an exponential."""
+    """The number type of an exponent: float32 at least."""
     return torch.promote_types(weights.dtype, torch.float32)
 
 
@@ -142,8 +142,8 @@ class MaterialisedPath(ShippedPath):
 
 
 class ChunkedPath(ShippedPath):
-    """Accepts everything but draws that would need several blocks; O(key) memory per block of queries, at least one
-    row. Worth it where scores are large.
+    """Accepts everything but draws that would need several blocks; O(key) memory per row of a block. It pays where
+    scores are large.
     """
 
     name = "chunked"
@@ -171,7 +171,7 @@ class ChunkedPath(ShippedPath):
 
 
 def visible_keys(visibility: Visibility, at: Positions, rows: int) -> Bool[Tensor, "#batch #heads 1 #key"]:
-    """Keys that some query sees, found for `rows` queries at a time."""
+    """Keys that some query sees, computed for `rows` queries at a time."""
     starts = range(0, max(at.query.shape[2], 1), rows)
     parts = (visibility(at.rows(slice(start, start + rows))).any(2, keepdim=True) for start in starts)
     return reduce(torch.logical_or, parts)
@@ -183,5 +183,5 @@ def rows_in(formula: Formula, query: Tensor, key: Tensor) -> int:
 
 
 def bytes_of_row(formula: Formula, query: Tensor, key: Tensor) -> float:
-    """What the scores of one query take in every example and head."""
+    """Bytes for the scores of one query, over all examples and heads."""
     return float(query.shape[0] * query.shape[1] * key.shape[2] * query.element_size() * terms(formula.score))

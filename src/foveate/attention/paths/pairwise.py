@@ -36,7 +36,7 @@ from foveate.attention.score import PairNetwork, checked_form, form_of
 from foveate.attention.score.form import terms
 
 ROOM = 2**26
-"""Bytes that the weights may take; where they would take more, blocks of queries come one after the other."""
+"""Bytes for the weights; where they would take more, queries are processed block by block."""
 FEW = 4
 """Up to this many queries, a kernel computes contexts in less time than a matrix product."""
 LANES = 16
@@ -104,9 +104,9 @@ class AdditivePath(ShippedPath):
 def looked_back(
     inputs: Inputs,
 ) -> tuple[Float[Tensor, "batch heads query value_head_dim"], Float[Tensor, "batch heads query key"]] | None:
-    """Context and weights of one query that sees where the step before looked: for it, U f is a part of the keys.
+    """Context and weights of one query whose score depends on the weights of the step before: U f is added to the keys.
 
-    None where the kernel does not run, or another score is asked for.
+    None for another score, and where the kernel does not run.
     """
     formula, query, _, _, at, _, _ = inputs
     form, rule, kind = form_of(formula.score), formula.visibility, (query.shape[2], query.dtype, query.device.type)
@@ -123,7 +123,7 @@ def looked_back(
 
 
 def _features_and_values(inputs: Inputs, form: PairNetwork, visible: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Of the keys, with zeros for those that `visible` shows to no query, or with values that are not read there."""
+    """Features of the keys, and values. Those that no query sees are zeroed, unless the kernel does not read them."""
     query, key, features = inputs.query, inputs.key, inputs.key_features
     values = share_heads(inputs.value, query.shape[1])
     if visible is not None and not suits_few(query, values):
@@ -153,7 +153,7 @@ def _weights(
 
 
 def _weighed(weights: Tensor, query: Tensor, value: Tensor, visible: Tensor | None) -> Tensor:
-    """The context. Values that nobody sees are zeros already, or never read."""
+    """The context; hidden values are zeros already, or are not read."""
     if suits_few(query, value):
         return weigh_few(weights, value, visible)
     return weigh(weights.to(value.dtype), value, _ALL if visible is None else visible)
@@ -200,7 +200,7 @@ def pair_weights(
 
 
 class _Kind(NamedTuple):
-    """What the kernels read beside the tensors that learn."""
+    """Arguments of the kernels that have no gradients."""
 
     visible: Tensor | None
     softmax: bool
@@ -336,9 +336,9 @@ def _run(name: str, problem: _Problem, *arguments: object) -> None:
 
 
 def _agrees() -> bool:
-    """Whether the kernel gives, for one small case, what plain torch gives."""
+    """Whether kernel and plain torch agree in one small case."""
     generator = torch.Generator().manual_seed(0)
-    # Whoever asks first may stand in autocast, or have another default dtype.
+    # The first call may run under autocast, or with another default dtype.
     with torch.no_grad(), torch.autocast("cpu", enabled=False):
         query, key = (torch.randn(1, 1, n, 80, generator=generator, dtype=torch.float32) for n in (4, 5))
         vector = torch.randn(1, 80, generator=generator, dtype=torch.float32)

@@ -30,11 +30,11 @@ from foveate.attention.visibility import Visibility
 UNBOUNDED = 2**30
 """More positions than any sequence has."""
 FAR = 10.0
-"""Heads with features beyond are computed without e^{2a} e^{2b}, whose products of two could overflow."""
+"""Heads with larger features are computed without e^{2a} e^{2b}, whose products of two could overflow."""
 WIDEST = 256
-"""Wider values do not fit beside the scores of a tile: then scores are made first, for some queries at a time."""
+"""Wider values do not fit beside the scores of a tile: for them, scores are computed first, block by block."""
 ROOM = 2**28
-"""Bytes that weights and their gradients may take, where they are made at all."""
+"""Bytes for weights and their gradients, where they are stored."""
 TILE = 64
 BLOCKS_WANTED = 264
 """With fewer blocks of queries, tiles shrink, so that every multiprocessor gets one."""
@@ -67,7 +67,7 @@ def reasons(formula: Formula, query: Tensor) -> list[str]:
 
 
 def cost(formula: Formula, query: Tensor, key: Tensor, *, training: bool) -> Cost:
-    """Features twice, as they are and transposed; a mask or a bias in full where the kernels do not know the rule."""
+    """Features are stored twice, once transposed; a mask where the kernels do not know the rule, and a bias in full."""
     matrices, hidden, least = query.shape[0] * query.shape[1], terms(formula.score), 16
     queries = -(-query.shape[2] // least) * least
     pairs = float(matrices * queries * key.shape[2])
@@ -79,7 +79,7 @@ def cost(formula: Formula, query: Tensor, key: Tensor, *, training: bool) -> Cos
 
 
 def knows(rule: Visibility) -> bool:
-    """Whether the kernels find out themselves who sees whom, from positions and one mask over the keys."""
+    """Whether positions and one mask over the keys tell the kernels what is visible."""
     return not any(part.reads_query_position for part in rule.split().rest)
 
 
@@ -97,8 +97,8 @@ def sight_under(rule: Visibility, at: Positions) -> Sight:
 
 
 def context(inputs: Inputs) -> Tensor:
-    """What the formula says. Where weights are dropped, or a value that only some may see is not finite, plain torch
-    computes it in blocks.
+    """The context. Where weights are dropped, or a value that only some queries see is not finite, plain torch computes
+    it block by block.
     """
     formula, query, key, value, at, features, dropout = inputs
     form, rule, heads = checked_form(formula.score), formula.visibility, query.shape[1]
@@ -252,7 +252,7 @@ class _Call:
     def gradients(
         self, value: Tensor, context: Tensor, statistic: Tensor, grad: Tensor, *, wants_bias: bool
     ) -> tuple[Tensor | None, ...]:
-        """Those of query features, key features, vector, value and bias."""
+        """The gradients of query features, key features, vector, value and bias."""
         grad, precise = grad.float(), value.float()
         inner = (grad * context.float()).sum(-1)
         slopes = [torch.zeros_like(features) for features in self.by_row]
@@ -279,7 +279,7 @@ class _Call:
         return *of_features, of_vector, grad_value.to(value.dtype), grad_bias
 
     def _weigh(self, first: int, last: int, weights: Tensor, *rest: Tensor) -> None:
-        """Scores into `weights`; or, given their gradient, statistic and inner products, weights and gradients."""
+        """Writes scores into `weights`; given their gradient, statistic and inner products, weights and gradients."""
         slope, statistic, inner = rest or (None, None, None)
         rows = 32
         tiles = -(-(last - first) // rows) * -(-self.keys // TILE)
@@ -290,7 +290,7 @@ class _Call:
         )  # fmt: skip
 
     def _differentiate(self, side: int, slope: Tensor, slopes: Tensor, first: int, last: int) -> Tensor:
-        """Adds to the slopes of queries `first` to `last` (side 0) or of keys; answers with what the vector gets."""
+        """Adds to the slopes of queries `first` to `last` (side 0) or of keys; returns the share of the vector."""
         mine, other, strides = self.by_row[side], self.by_row[1 - side], (self.keys, 1)
         if side == 0:
             mine, slopes = mine[:, :, first:last], slopes[:, :, first:last]
@@ -339,7 +339,7 @@ class _Call:
         return tensor.expand(self.batch, self.heads, self.queries, self.keys).stride()
 
     def _padded(self, features: Tensor) -> Tensor:
-        """Exponentials, or in heads that are not near the features, with zeros up to whole tiles."""
+        """Exponentials of the features, or the features in heads that are not near, padded to whole tiles."""
         operand = torch.where(self.near[..., None, None], (2 * features).exp(), features)
         return pad(_even(operand), (0, 0, 0, -features.shape[2] % TILE)).contiguous()
 
@@ -383,7 +383,7 @@ def _kernels() -> ModuleType:
 
 
 def _agrees(device: torch.device) -> bool:
-    """Whether the kernels give, for one small case, what plain torch gives, forward and backward."""
+    """Whether the kernels and plain torch agree in one small case, forward and backward."""
     generator = torch.Generator().manual_seed(0)
     shapes = ((1, 2, 5, 6), (1, 2, 7, 6), (2, 6), (1, 2, 7, 4))
     tensors = [torch.randn(shape, generator=generator, dtype=torch.float32) for shape in shapes]

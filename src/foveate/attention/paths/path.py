@@ -1,4 +1,4 @@
-"""What every way to execute an attention answers."""
+"""The protocol of all ways to execute an attention, and what several of them need."""
 
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -14,7 +14,7 @@ from foveate.attention.visibility import Visibility
 
 
 class Cost(NamedTuple):
-    """What one call takes, for `plan` to show."""
+    """Arithmetic and memory of one call, for `plan` to show."""
 
     flops: float
     """Of the forward pass."""
@@ -24,29 +24,28 @@ class Cost(NamedTuple):
 
 @runtime_checkable
 class Formula(Protocol):
-    """The parts of an attention, as a path reads them."""
+    """The parts of an attention that a path reads."""
 
     score: Score | PlacedScore
     visibility: Visibility
     bias: Bias | None
     normaliser: Normaliser
     reweight: Bias | None
-    """Weights are multiplied by exp(reweight) after they are normalised; None: they stay."""
+    """Normalised weights are multiplied by exp(reweight), unless it is None."""
 
 
 @runtime_checkable
 class Path(Protocol):
-    """One way to execute: it computes exactly the attention it is given, or says why not. It never drops a part.
+    """One way to execute an attention: it computes exactly the attention it is given, or says why not. It never drops a
+    part.
 
-    Queries and keys reach a path as they are scored: the attention's transforms are behind them. Beside the methods
-    below a path may have
+    Queries and keys are already transformed. Beside the methods below, a path may have
 
     * `cost(formula, query, key, at)`, a `Cost` for `plan` to show;
-    * `pays(formula, query, key, at)`: False where it accepts, and others take less time;
-    * `by_kind = True`: it refuses by nothing but the parts of the formula and by shapes, number types, the device and
-      whether gradients are wanted, so that a choice that is remembered by these need not ask again;
-    * `traceable = True`: it is made of torch's operations alone. The first of these that accepts runs under
-      torch.compile.
+    * `pays(formula, query, key, at)`: False where it accepts an attention, but another path takes less time;
+    * `by_kind = True`: its refusals depend only on the parts of the formula, shapes, number types, the device and
+      whether gradients are wanted, so that it is not asked again for a call of the same kind;
+    * `traceable = True`: it consists of torch's operations. Under torch.compile, the first of these that accepts runs.
     """
 
     name: str
@@ -112,12 +111,12 @@ def cutting_reasons(formula: Formula) -> list[str]:
 
 
 def empty_reasons(query: Tensor, key: Tensor) -> list[str]:
-    """Why a path that cuts what is there does not serve; empty where there are queries and keys."""
+    """Why a path that cuts queries and keys does not serve; empty where there are some of both."""
     return [] if query.numel() and key.numel() else ["nothing to look at"]
 
 
 def tracing_reasons() -> list[str]:
-    """Why a kernel of our own does not serve; empty where no graph is made of the program."""
+    """Why a kernel of ours does not serve; empty unless the program is being traced."""
     return ["a kernel cannot be written into a traced program"] if traced() else []
 
 

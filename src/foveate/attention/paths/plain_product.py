@@ -1,7 +1,7 @@
-"""Short sequences on a CPU: plain matrix products with the backward pass written out.
+"""Short sequences on a CPU: plain matrix products with a hand-written backward pass.
 
-Fused kernels lose more at short lengths than they save, above all in bfloat16. Scale and mask ride along inside the
-first product, and softmax runs in float32, which at odd lengths is several times faster than in bfloat16.
+At short lengths, fused kernels lose more than they save, above all in bfloat16. The first product includes the scale
+and the mask. Softmax runs in float32, which at odd lengths is several times faster than in bfloat16.
 """
 
 from functools import partial
@@ -23,7 +23,7 @@ from foveate.attention.position import Positions
 
 
 class ProductPath(ShippedPath):
-    """Dot products under softmax; the faster way at short lengths."""
+    """Dot products under softmax, at short lengths."""
 
     name = "product"
     by_kind = True
@@ -50,7 +50,7 @@ class ProductPath(ShippedPath):
 
 
 def _bias(formula: Formula, shown: RuleMask | None, query: Tensor, at: Positions) -> Tensor | None:
-    """What is added to scores; rows that see nothing are left open, and zeroed afterwards."""
+    """Bias and mask for the scores; rows that see nothing are left open, and zeroed afterwards."""
     if formula.bias is None:
         return None if shown is None else shown.flat(len(query), query.shape[1], query.dtype)
     bias = told(formula.bias, at, query.dtype)
@@ -93,7 +93,7 @@ class _Product(torch.autograd.Function):
         grad_bias = None
         if ctx.needs_input_grad[3]:
             grad_bias = grad_scores.sum_to_size(ctx.bias[0]).to(ctx.bias[1])
-        # Not in place: where nothing is summed, the bias has these very numbers as its gradient.
+        # Not in place: where nothing is summed, these numbers are the gradient of the bias.
         grad_scores = (grad_scores * ctx.scale).to(query.dtype)
         with machine.small_products(ctx.work):
             grads = (torch.bmm(grad_scores, key), torch.bmm(grad_scores.mT, query), grad_value)
@@ -107,5 +107,5 @@ def _defined(scale: float, query: Tensor, key: Tensor, value: Tensor, bias: Tens
 
 
 def _work(query: Float[Tensor, "matrices query dim"], key: Float[Tensor, "matrices key dim"]) -> float:
-    """Multiply-adds of one product; a few rows are little work, for oneDNN is slow at them."""
+    """Multiply-adds of one product; 0 for a few rows, because oneDNN is slow at them."""
     return float(query.numel() * key.shape[1]) if query.shape[1] >= 4 else 0.0

@@ -1,8 +1,8 @@
-"""Blocks of queries one after the other, computed again in the backward pass: memory is that of one block.
+"""Blocks of queries one after the other, computed again in the backward pass, in the memory of one block.
 
-A block leaves no graph behind. Even small tensors that outlive it would lie in the middle of the memory that it frees,
-which the next block could then not use, and the process would grow with the square of the length after all. So blocks
-write into one result, and run once more in the backward pass.
+A block leaves no graph. Even small tensors that outlive it would split the memory that it frees, so that the next block
+could not use it, and the memory of the process would grow with the square of the length. Therefore blocks write into
+one result, and run again in the backward pass.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -73,6 +73,10 @@ class _Work:
     again: Callable[[], AbstractContextManager[None]]
     """A context with the random numbers and the autocast of the forward pass."""
 
+    def inputs(self, others: Sequence[Tensor | None]) -> list[Tensor | None]:
+        """Shared tensors as leaves of a new graph, and the leaves."""
+        return [*_all_alone(others[: self.count]), *others[self.count :]]
+
 
 class _Blocks(torch.autograd.Function):
     @staticmethod
@@ -91,7 +95,7 @@ class _Blocks(torch.autograd.Function):
 
 def _slopes(work: _Work, grad: Tensor, query: Tensor, *others: Tensor | None) -> tuple[Tensor | None, ...]:
     """The gradients of the queries and of the others."""
-    inputs = [*_all_alone(others[: work.count]), *others[work.count :]]
+    inputs = work.inputs(others)
     sums = _sums(inputs)
     grad_query = torch.zeros_like(query) if query.requires_grad else None
     with work.again():
@@ -120,7 +124,7 @@ class _Slopes(torch.autograd.Function):
     def backward(ctx: Any, above_query: Tensor | None, *above: Tensor | None) -> tuple[Tensor | None, ...]:
         grad, query, *others = ctx.saved_tensors
         work: _Work = ctx.work
-        inputs = [*_all_alone(others[: work.count]), *others[work.count :]]
+        inputs = work.inputs(others)
         sums = _sums(inputs)
         over = [slope for x, slope in zip(inputs, above, strict=True) if x is not None and x.requires_grad]
         grad_query, grad_grad = torch.zeros_like(query), torch.zeros_like(grad)
@@ -188,7 +192,7 @@ def _spread(sums: list[Tensor], inputs: list[Tensor | None]) -> list[Tensor | No
 
 
 def _checkpointed(block: Block, query: Tensor, at: Positions, rows: int, shared: Sequence[Tensor | None]) -> Tensor:
-    """By torch's checkpoints, which know any graph, but keep a part of it for each block."""
+    """By torch's checkpoints, which support any graph, but keep a part of it for each block."""
     kinds = [None if tensor is None else tensor.dtype for tensor in shared]
     # Gradients of blocks are added in the type of what they share.
     wide = [None if x is None else x.to(torch.promote_types(x.dtype, torch.float32)) for x in shared]
@@ -207,7 +211,7 @@ def _checkpointed(block: Block, query: Tensor, at: Positions, rows: int, shared:
 
 
 def _alone(tensor: Tensor) -> Tensor:
-    """The same numbers at the root of a graph."""
+    """A leaf of a new graph with the same numbers."""
     return tensor.detach().requires_grad_(tensor.requires_grad)
 
 
@@ -217,26 +221,26 @@ def _all_alone(tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
 
 def _leaves(block: Block, query: Tensor, at: Positions, shared: Sequence[Tensor | None]) -> tuple[Tensor, ...] | None:
     """The parameters that the block reads beside its arguments, from a run with one query. None where it reads a tensor
-    that needs gradients and was computed before: what led to it cannot run again.
+    that needs gradients and was computed before the block, because that computation cannot run again.
     """
     if query.device.type not in ("cpu", "cuda"):
         return None
     one, inputs = _alone(query[:, :, :1]), _all_alone(shared)
     with torch.random.fork_rng(_others(query.device)):
-        first = _number(torch.zeros((), requires_grad=True) + 0)
+        newest: Any = (torch.zeros((), requires_grad=True) + 0).grad_fn
         context = block(one, at.rows(slice(0, 1)), *inputs)
     leaves = []
     for node in _graph(context):
         if _is_leaf(node):
             if not any(node.variable is mine for mine in (one, *inputs)):
                 leaves.append(node.variable)
-        elif node._sequence_nr() < first:
+        elif node._sequence_nr() < newest._sequence_nr():  # nodes are numbered in order of creation
             return None
     return tuple(leaves)
 
 
 def _require_all(context: Tensor, learning: Sequence[Tensor]) -> None:
-    # Saved tensors may come back as others, as after a checkpoint around it all; where their gradients go is the same.
+    # Saved tensors may return as other objects, as inside a checkpoint, but with the same gradient edge.
     ends = {get_gradient_edge(tensor).node for tensor in learning if tensor.requires_grad}
     for node in _graph(context):
         if _is_leaf(node) and node not in ends:
@@ -248,7 +252,7 @@ def _require_all(context: Tensor, learning: Sequence[Tensor]) -> None:
 
 
 def _graph(tensor: Tensor) -> Iterator[Any]:
-    """Every node that led to it."""
+    """All nodes of its graph."""
     met, waiting = set(), [tensor.grad_fn]
     while waiting:
         node = waiting.pop()
@@ -262,18 +266,12 @@ def _is_leaf(node: Any) -> bool:
     return type(node).__name__ == "AccumulateGrad"
 
 
-def _number(tensor: Tensor) -> int:
-    """Nodes are counted as they are made."""
-    number: int = tensor.grad_fn._sequence_nr()  # type: ignore[union-attr]
-    return number
-
-
 def _others(device: torch.device) -> list[torch.device]:
     return [] if device.type == "cpu" else [device]
 
 
 def _again(device: torch.device) -> Callable[[], AbstractContextManager[None]]:
-    """A context in which random numbers and the precision of autocast are what they are now."""
+    """A context with the present state of random numbers and of autocast."""
     noise, there = torch.get_rng_state(), [torch.cuda.get_rng_state(other) for other in _others(device)]
     casts = [
         torch.autocast(kind, dtype=torch.get_autocast_dtype(kind), enabled=torch.is_autocast_enabled(kind))

@@ -1,4 +1,4 @@
-"""torch's fused scaled dot-product attention, where it computes exactly what was asked."""
+"""torch's fused scaled dot-product attention, where it computes exactly this attention."""
 
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
@@ -20,7 +20,7 @@ from foveate.attention.position import Positions
 from foveate.attention.visibility import TRIANGLE
 
 LARGE_BLOCKS = 768
-"""Queries from which on torch's kernel for CPUs multiplies blocks that are worth oneDNN's preparations."""
+"""From this many queries on, torch's kernel for CPUs multiplies blocks so large that oneDNN pays."""
 
 
 class SDPAPath(ShippedPath):
@@ -83,7 +83,7 @@ _FUSED = {
     "ScaledDotProductCudnnAttentionBackward0",
     "ScaledDotProductFusedAttentionOverrideableBackward0",
 }
-"""Passes of torch's that cannot be differentiated again."""
+"""Backward passes of torch that cannot be differentiated."""
 
 
 def _again(
@@ -93,8 +93,8 @@ def _again(
     grads: tuple[Tensor | None, ...],
     above: tuple[Tensor | None, ...],
 ) -> tuple[Tensor | None, ...] | None:
-    """Where a graph is asked for, the gradients of the definition in place of the kernel's: of queries, keys, values
-    and, in kernels where a bias learns, of what is added to the scores.
+    """Where a graph is wanted, the gradients of the definition in place of the kernel's: of queries, keys, values and,
+    in kernels where a bias learns, the mask.
     """
     if not torch.is_grad_enabled() or above[0] is None:
         return None
@@ -120,7 +120,7 @@ def _defined(causal: bool, scale: float, query: Tensor, key: Tensor, value: Tens
 
 
 def _small_products_backward(node: torch.autograd.graph.Node) -> None:
-    """The backward pass, too, multiplies small blocks."""
+    """Sets the switch for small products during the backward pass."""
     switch = ExitStack()
 
     def off(grads: tuple[Tensor | None, ...]) -> None:
@@ -134,12 +134,12 @@ def _small_products_backward(node: torch.autograd.graph.Node) -> None:
 
 
 def _shut(mask: Tensor) -> Bool[Tensor, "batch #heads query 1"]:
-    """Rows that a bias leaves nothing: on a CPU torch's kernel gives them zeros and zero gradients, elsewhere NaN."""
+    """Rows whose mask is −∞ everywhere: on a CPU torch's kernel gives zeros and zero gradients, elsewhere NaN."""
     return mask.detach().amax(-1, keepdim=True) == -torch.inf
 
 
 def _mask(formula: Formula, shown: RuleMask | None, query: Tensor, key: Tensor, at: Positions) -> Tensor | None:
-    """What is added to scores; rows that see nothing are left open, and zeroed afterwards."""
+    """Bias and mask for the scores; rows that see nothing are left open, and zeroed afterwards."""
     if formula.bias is None:
         return None if shown is None else shown.over(len(query), query.shape[2], key.shape[2], query.dtype)
     bias = told(formula.bias, at, query.dtype)

@@ -1,7 +1,7 @@
-"""Short sequences on a CPU in one kernel each way (`short.cpp`), which does not even read what is hidden.
+"""Short sequences on a CPU in one kernel each way (`short.cpp`), which does not read hidden keys and values.
 
-Whatever a hidden key or value holds, there is nothing to silence and nothing to look for; no mask is made, but for each
-query the stretch of keys that it sees.
+These need not be zeroed or searched for NaN. In place of a mask, the kernel gets the stretch of keys that each query
+sees.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ from foveate.attention.position import Positions
 from foveate.attention.visibility import TRIANGLE, Visibility
 
 LONGEST = 512
-"""Keys beyond which products of matrices are faster on every machine that was seen."""
+"""With more keys, products of matrices were faster on every machine that was measured."""
 
 
 class ShortPath(ShippedPath):
@@ -79,7 +79,7 @@ def _fits(multiplied: Dots) -> bool:
 
 
 def _seen_by_each(rule: Visibility, keys: int, at: Positions) -> float:
-    """How many keys a query sees in the mean: no others are read."""
+    """The mean number of keys that a query sees, and the kernel reads."""
     if at.aligned and rule.band == TRIANGLE:
         return (keys + 1) / 2
     shown = mask_of(rule, at) if keys <= LONGEST and rule.gapless else None
@@ -164,7 +164,7 @@ def _sizes(
 
 
 KINDS = 4096
-"""Of how many kinds of calls sizes are kept."""
+"""Number of kinds of calls whose sizes are kept."""
 _KNOWN: dict[object, ctypes.Array[ctypes.c_int64]] = {}
 
 
@@ -174,7 +174,7 @@ def _alike(
     batch, heads, queries, dim = shape
     query, key, others = strides
     numbers = [batch, heads, queries, looked_at[2], dim, causal, half, threads]
-    # A stretch that examples, heads or queries share is found without a step.
+    # The step is 0 along an axis that shares its stretch.
     numbers += (
         [0] * 3 if stretches is None else [0 if size == 1 else step for size, step in zip(*stretches, strict=True)][:3]
     )

@@ -1,7 +1,7 @@
 """Tiles of queries over just the keys that they may see: bands, and rules that hide about half of all pairs.
 
 Rows are whole inside a tile, so that every score, bias and normaliser works as it does at full length. Softmax over dot
-products has its backward pass written out (`fused.py`); any other attention is left to automatic differentiation. Where
+products has a hand-written backward pass (`fused.py`); any other attention is left to automatic differentiation. Where
 the queries of a decoder look at different places, each of them takes keys of its own (`gathered`).
 """
 
@@ -36,14 +36,14 @@ from foveate.attention.score.form import terms
 from foveate.attention.visibility import Visibility
 
 WORTH = 0.6
-"""Part of all pairs that tiles may hold under a rule that looks both ways: causal() has little more than half."""
+"""Part of all pairs that tiles may contain under a rule that looks both ways; causal() has little more than half."""
 TOGETHER = 16
-"""Tiles over which automatic differentiation add up gradients of a score's weights in half precision. For more,
-sums are made in float32, which takes the forward pass once more.
+"""Tiles over which automatic differentiation adds up gradients of a score's weights in half precision. For more tiles,
+sums are in float32, which takes another forward pass.
 """
 ONE_QUERY, MANY_QUERIES = 4, 50
-"""Keys of its own for each query pay where tiles hold so many times the pairs. A tile of many queries is a product of
-matrices, which is some ten times as fast per pair.
+"""It pays to gather each query's own keys where tiles contain so many times as many pairs. A tile of many queries is a
+product of matrices, which is some ten times as fast per pair.
 """
 
 
@@ -126,7 +126,7 @@ def cost_of(layout: list[Tile], formula: Formula, query: Tensor, key: Tensor) ->
 
 
 def in_tiles(inputs: Inputs, layout: list[Tile]) -> Tensor:
-    """The context, with the backward pass that is written out where it serves."""
+    """The context, with the hand-written backward pass where it applies."""
     formula, query, key, _, at, _, dropout = inputs
     if not dropout and not fusing_reasons(formula, query, key, at):
         context = fused.context(inputs, layout)
@@ -136,7 +136,7 @@ def in_tiles(inputs: Inputs, layout: list[Tile]) -> Tensor:
 
 
 def by_tile(inputs: Inputs, layout: list[Tile]) -> Tensor:
-    """Any score, bias and normaliser, through automatic differentiation."""
+    """The context for any score, bias and normaliser, by automatic differentiation."""
     formula, query, key, value, at, key_features, dropout = inputs
     heads = query.shape[1]
     if key_features is None and is_factored(formula.score) and finite(key):
@@ -169,7 +169,7 @@ def by_tile(inputs: Inputs, layout: list[Tile]) -> Tensor:
 
 
 def _one_tile(inputs: Inputs, tile: Tile) -> Tensor:
-    """What `materialise` does, over pieces of the keys. Positions are those of all queries and keys."""
+    """The context of one tile, as by `materialise`. Positions are those of all queries and keys."""
     formula, query, key, value, at, features, dropout = inputs
     visible = over_tile(formula.visibility, at, tile)
     key, value = silence(visible, key, value)
@@ -195,7 +195,7 @@ def row_statistic(
     at: Positions,
     layout: list[Tile],
 ) -> Float[Tensor, "batch heads query"]:
-    """The normaliser's number of every row, for records; without gradients."""
+    """The normaliser's statistic of every row, for records; without gradients."""
     normaliser, parts = formula.normaliser, []
     features = formula.score.key_features(key) if is_factored(formula.score) else None
     for tile in layout:
@@ -256,7 +256,7 @@ def _judges_pairs(formula: Formula) -> bool:
 
 
 def gathered(inputs: Inputs, own: OwnKeys) -> Tensor:
-    """Every query becomes an example of its own, with `own.width` keys."""
+    """The context, for which every query becomes an example of its own, with `own.width` keys."""
     formula, query, key, value, at, key_features, dropout = inputs
     batch, queries = query.shape[0], query.shape[2]
     first = own.first.expand(batch, -1, queries, 1)
