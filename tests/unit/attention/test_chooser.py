@@ -217,7 +217,7 @@ def test_a_backward_pass_is_reckoned_with_wherever_it_ends(
 
 @pytest.mark.skipif(bool(unavailable()), reason="no compiler")
 def test_a_choice_that_was_made_while_operations_were_counted_holds_no_longer() -> None:
-    """Kernels of ours cannot be written into a traced program; outside of one they run again."""
+    """Kernels of ours cannot be part of a traced program; outside of one they run again."""
     attention, x = Attention(visibility=causal()), torch.randn(2, 2, 20, 16)
     with FlopCounterMode(display=False):
         attention.run(x, x, x)

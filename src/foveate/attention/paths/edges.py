@@ -169,7 +169,7 @@ def edge_statistic(
 ) -> Float[Tensor, "batch heads query"]:
     """The normaliser's number of every node, for records."""
     graph, normaliser = _graph(formula.visibility, at), formula.normaliser
-    scores = _biased(formula, query, key, graph, None)
+    scores = _scores(formula, query, key, graph, None)
     nothing = torch.zeros(1, 1, 1, 1, dtype=torch.bool, device=query.device)
     numbers = normaliser.statistic(scores.new_zeros(*query.shape[:3], 1), nothing)
     for rows, place, _, visible in _tables(graph, query.shape[2]):
@@ -256,7 +256,7 @@ def _weights(
     formula: Formula, query: Tensor, key: Tensor, graph: _Graph, key_features: Tensor | None
 ) -> Float[Tensor, "batch heads edges"]:
     """The weight of each edge among those into its node."""
-    scores = _biased(formula, query, key, graph, key_features)
+    scores = _scores(formula, query, key, graph, key_features)
     if (temperature := softmax_temperature(formula.normaliser)) is not None:
         weights = _softmax(scores if temperature == 1.0 else scores / temperature, graph, query.shape[2])
     else:
@@ -264,13 +264,6 @@ def _weights(
     if formula.reweight is None:
         return weights
     return weights * _told(formula.reweight, graph, weights.dtype).exp().to(weights.dtype)
-
-
-def _biased(
-    formula: Formula, query: Tensor, key: Tensor, graph: _Graph, key_features: Tensor | None
-) -> Float[Tensor, "batch heads edges"]:
-    scores = _scores(formula, query, key, graph, key_features)
-    return scores if formula.bias is None else scores + _told(formula.bias, graph, scores.dtype)
 
 
 def _told(bias: Bias, graph: _Graph, dtype: torch.dtype) -> Float[Tensor, "#batch #heads edges"]:
@@ -284,15 +277,14 @@ def _told(bias: Bias, graph: _Graph, dtype: torch.dtype) -> Float[Tensor, "#batc
     for targets, counts in zip(nodes.split(NODES), degree.split(NODES), strict=True):
         stop = start + int(counts.sum())
         sources, column = graph.source[start:stop].unique(return_inverse=True)
-        answer = told(bias, _among(graph.nodes, targets, sources), dtype)
-        answer = answer.expand(*answer.shape[:2], len(targets), len(sources))
+        answer = told(bias, _chosen(graph.nodes, targets, sources), dtype).expand(-1, -1, len(targets), len(sources))
         row = torch.arange(len(targets), device=column.device).repeat_interleave(counts)
         parts.append(answer[:, :, row, column])
         start = stop
     return torch.cat(parts, dim=2)
 
 
-def _among(at: Positions, targets: Int[Tensor, " rows"], sources: Int[Tensor, " columns"]) -> Positions:
+def _chosen(at: Positions, targets: Int[Tensor, " rows"], sources: Int[Tensor, " columns"]) -> Positions:
     """Some of the queries, and some of the keys."""
     uncut: dict[str, Any] = {"uncut_keys": at.all_keys, "uncut_real": at.all_real}
     return at.changed(of_query=lambda part: part[:, :, targets], of_key=lambda part: part[..., sources], **uncut)
@@ -334,7 +326,10 @@ def _tables(graph: _Graph, nodes: int) -> Iterator[tuple[Tensor, Tensor, Tensor,
         yield rows[:, 0], place, there, visible
 
 
-def _scores(formula: Formula, query: Tensor, key: Tensor, graph: _Graph, key_features: Tensor | None) -> Tensor:
+def _scores(
+    formula: Formula, query: Tensor, key: Tensor, graph: _Graph, key_features: Tensor | None
+) -> Float[Tensor, "batch heads edges"]:
+    """score(q, k) + bias"""
     form, heads = _edge_form(formula.score), query.shape[1]
     assert form is not None
     # Keys that no node sees may hold NaN, which must not reach the gradients of the score's weights.
@@ -342,12 +337,13 @@ def _scores(formula: Formula, query: Tensor, key: Tensor, graph: _Graph, key_fea
     is_source[graph.source] = True
     clean = torch.where(is_source[:, None], share_heads(key, heads), 0.0)
     features = form.of_key(clean) if key_features is None else key_features.expand(-1, heads, -1, -1)
-    asking = form.of_query(query)
-    require_equal_width(type(formula.score).__name__, asking, features)
+    queries = form.of_query(query)
+    require_equal_width(type(formula.score).__name__, queries, features)
     if isinstance(network := form_of(formula.score), PairNetwork):
-        network.require_agreement(formula.score, asking, features)
+        network.require_agreement(formula.score, queries, features)
     sources = _silenced(_precise(features)[:, :, graph.source], graph)
-    return form.pairs(_precise(asking)[:, :, graph.target], sources)
+    scores = form.pairs(_precise(queries)[:, :, graph.target], sources)
+    return scores if formula.bias is None else scores + _told(formula.bias, graph, scores.dtype)
 
 
 def _precise(rows: Tensor) -> Tensor:

@@ -34,7 +34,7 @@ class FlexPath(ShippedPath):
     def refuses(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
         reasons = [*dot_product_reasons(formula, query, key), *self._device_reasons(query, key)]
         if not formula.visibility.by_pair:
-            reasons.append(f"{formula.visibility} cannot be asked about one pair alone")
+            reasons.append(f"{formula.visibility} does not judge single pairs")
         if isinstance(formula.bias, nn.Module):
             reasons.append("no gradients for a learned bias")
         return reasons + empty_reasons(query, key)
@@ -43,7 +43,7 @@ class FlexPath(ShippedPath):
         reasons = []
         training = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad)
         if query.device.type == "cpu" and not self.on_cpu:
-            reasons.append("compiles for every size anew on a CPU; FlexPath(on_cpu=True) allows it")
+            reasons.append("compiles for every new size on a CPU; FlexPath(on_cpu=True) allows it")
         elif query.device.type == "cpu" and training:
             reasons.append("no backward on a CPU")
         elif query.device.type not in ("cpu", "cuda", "xpu"):

@@ -116,9 +116,9 @@ def looked_back(
         return None
     visible = rule(at) if rule.hides else None
     features, values = _features_and_values(inputs, form, None if nothing_to_silence(rule, at) else visible)
-    asking, between = form.of_query(query), form.between(query, at)[:, :, 0]
-    form.require_agreement(formula.score, asking, between)
-    weights = _weights(formula, form, asking, features + between, visible, at)
+    queries, between = form.of_query(query), form.between(query, at)[:, :, 0]
+    form.require_agreement(formula.score, queries, between)
+    weights = _weights(formula, form, queries, features + between, visible, at)
     return _weighed(weights, query, values, visible), weights
 
 

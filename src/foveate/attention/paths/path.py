@@ -112,12 +112,12 @@ def cutting_reasons(formula: Formula) -> list[str]:
 
 def empty_reasons(query: Tensor, key: Tensor) -> list[str]:
     """Why a path that cuts queries and keys does not serve; empty where there are some of both."""
-    return [] if query.numel() and key.numel() else ["nothing to look at"]
+    return [] if query.numel() and key.numel() else ["there are no queries or no keys"]
 
 
 def tracing_reasons() -> list[str]:
     """Why a kernel of ours does not serve; empty unless the program is being traced."""
-    return ["a kernel cannot be written into a traced program"] if traced() else []
+    return ["a native kernel cannot be part of a traced program"] if traced() else []
 
 
 def share_heads(tensor: Float[Tensor, "batch kv_heads key dim"], heads: int) -> Float[Tensor, "batch heads key dim"]:

@@ -61,7 +61,7 @@ class ShortPath(ShippedPath):
         multiplied = dots(inputs, visible, reads_hidden=False)
         if inputs.dropout or (shown is not None and ranges is None) or not _fits(multiplied):
             # Dropped weights, padding with gaps and values of another width are left to another path.
-            return _OTHERWISE.context(inputs)
+            return _FALLBACK.context(inputs)
         query, key, value, scale = multiplied
         if query.stride(3) != 1 or key.stride(3) != 1 or value.stride(3) != 1:
             query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
@@ -192,4 +192,4 @@ def _kernel(name: str) -> Any:
 
 
 _FILE = ("foveate.attention.paths", "short.cpp")
-_OTHERWISE = ProductPath()
+_FALLBACK = ProductPath()

@@ -57,7 +57,7 @@ class BandedPath(ShippedPath):
 
     def refuses(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
         if math.isinf(formula.visibility.width):
-            return [f"{formula.visibility} reaches as far as there are keys"]
+            return [f"{formula.visibility} does not limit the distance between query and key"]
         return cutting_reasons(formula) + empty_reasons(query, key)
 
     def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
@@ -90,9 +90,9 @@ class TiledPath(ShippedPath):
         if query.device.type != "cpu":
             reasons.append(f"made for CPUs, not for {query.device.type}")
         if formula.visibility.ahead == math.inf and not self._sparse(formula.visibility, at):
-            reasons.append(f"{formula.visibility} does not end at the query, and leaves out too little to tile")
+            reasons.append(f"{formula.visibility} shows keys after the query, and hides too few pairs for tiles")
         if query.shape[2] <= self.tile and (unfused := fusing_reasons(formula, query, key, at)):
-            reasons.append(f"one tile would be the whole, and {unfused[0]}")
+            reasons.append(f"all queries fit into one tile, and {unfused[0]}")
         return reasons
 
     def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:

@@ -208,7 +208,7 @@ class Watched(nn.Module):
 def test_it_refuses_what_reaches_everywhere_and_draws() -> None:
     x, at = torch.randn(1, 1, 4, 2), Positions.of(4, 4)
     assert BandedPath().refuses(Attention(visibility=causal()), x, x, at) == [
-        "causal() reaches as far as there are keys"
+        "causal() does not limit the distance between query and key"
     ]
     assert BandedPath().refuses(Attention(visibility=sparse(block=2)), x, x, at)
     drawing = Attention(visibility=window(left=1, right=0), normaliser=Hard(mode="sample"))
@@ -246,7 +246,7 @@ def test_one_sided_rules_run_in_tiles_a_head_at_a_time(monkeypatch: pytest.Monke
             torch.testing.assert_close(got, exact, atol=1e-12, rtol=0, msg=lambda m, s=seed: f"seed {s}: {m}")
     x, at = torch.randn(1, 1, 4, 2), Positions.of(4, 4)
     assert TiledPath().refuses(Attention(), x, x, at) == [
-        "everything() does not end at the query, and leaves out too little to tile"
+        "everything() shows keys after the query, and hides too few pairs for tiles"
     ]
     assert TiledPath().refuses(Attention(visibility=causal(), normaliser=Hard(mode="sample")), x, x, at)
 
@@ -307,7 +307,7 @@ def test_where_there_is_nothing_to_look_at_every_attention_runs(
     context.sum().backward()
     assert attention.explain(query, key, key, at=at).weights.shape == (batch, 2, queries, keys)
     answers = {answer.name: answer.reasons for answer in attention.plan(query, key, at=at).paths}
-    assert "nothing to look at" in answers["tiled"]
+    assert "there are no queries or no keys" in answers["tiled"]
 
 
 def test_what_no_kernel_knows_is_planned_in_tiles_where_they_are_many() -> None:
