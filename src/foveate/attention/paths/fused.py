@@ -13,7 +13,7 @@ from foveate import machine
 from foveate.attention.bias import told
 from foveate.attention.normaliser.normaliser import undecided
 from foveate.attention.paths.derivative import by_definition
-from foveate.attention.paths.dot import Dots, attended, dot_product_reasons, dots
+from foveate.attention.paths.dot import attended, dot_product_reasons, dots
 from foveate.attention.paths.hidden import finite, nothing_to_silence
 from foveate.attention.paths.layout import Tile, joined, over_tile
 from foveate.attention.paths.path import Formula, Inputs
@@ -88,20 +88,26 @@ def context(inputs: Inputs, layout: list[Tile]) -> Tensor | None:
                 shown = over_tile(formula.visibility, at, tile).any(-2, keepdim=True)
                 for piece, part in tile.places():
                     visible_keys[..., piece] |= shown[..., part]
-    multiplied = dots(inputs, visible_keys)
-    if not clean and not finite(multiplied.key, multiplied.value):
+    query, key, value, scale = dots(inputs, visible_keys)
+    if not clean and not finite(key, value):
         return None
-    pairs = sum(tile.pairs for tile in layout) * (query.shape[0] if at.real is not None else 1)
-    dtype = multiplied.query.dtype
-    return attend(multiplied, layout, Hiding(formula, at, dtype, {} if pairs * query.element_size() <= KEPT else None))
+    pairs = sum(tile.pairs for tile in layout) * (len(query) if at.real is not None else 1)
+    hiding = Hiding(formula, at, query.dtype, {} if pairs * inputs.query.element_size() <= KEPT else None)
+    return attend(query, key, value, layout, hiding, scale)
 
 
-def attend(inputs: Dots, layout: list[Tile], hiding: Hiding) -> Float[Tensor, "batch heads query value_dim"]:
+def attend(
+    query: Float[Tensor, "batch heads query dim"],
+    key: Float[Tensor, "batch heads key dim"],
+    value: Float[Tensor, "batch heads key value_dim"],
+    layout: list[Tile],
+    hiding: Hiding,
+    scale: float,
+) -> Float[Tensor, "batch heads query value_dim"]:
     """softmax(scale · Q Kᵀ + hidden) V, one tile after the other, for as many heads at a time as fit in a cache."""
-    *tensors, scale = inputs
-    batch, heads = inputs.query.shape[:2]
+    tensors, (batch, heads) = (query, key, value), query.shape[:2]
     examples, at_once = together(batch, heads, max([1, *(tile.pairs for tile in layout)]))
-    if (examples, at_once) == (batch, heads) or inputs.query.device.type != "cpu":
+    if (examples, at_once) == (batch, heads) or query.device.type != "cpu":
         return _Tiles.apply(*tensors, layout, hiding, scale)
     rows = []
     for row, some in enumerate(zip(*(tensor.split(examples) for tensor in tensors), strict=True)):

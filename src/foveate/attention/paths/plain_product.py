@@ -43,8 +43,9 @@ class ProductPath(ShippedPath):
         dots = None if inputs.dropout else safe_dots(inputs, shown)
         if dots is None:  # hidden NaN and dropped weights are left to the reference
             return materialise(*inputs).context
-        bias = _bias(inputs.formula, shown, dots.query, inputs.at)
-        context: Tensor = _Product.apply(dots.query, dots.key, dots.value, bias, dots.scale)
+        query, key, value, scale = dots
+        bias = _bias(inputs.formula, shown, query, inputs.at)
+        context: Tensor = _Product.apply(query, key, value, bias, scale)
         sighted = None if shown is None else shown.sighted
         return context if sighted is None else torch.where(sighted, context, 0.0)
 
