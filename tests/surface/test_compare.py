@@ -302,7 +302,7 @@ def test_a_cell_that_comes_to_nothing_leaves_the_others(recipe: Path, tmp_path: 
     assert said.code == 3
     assert re.search(r"learning_rate 1e-3\s+[\d.]+", said.out)
     assert re.search(r"learning_rate 1e30\s+–", said.out)
-    assert "learning_rate 1e30, seed 0 came to nothing: At step " in said.out
+    assert "learning_rate 1e30, seed 0 failed: At step " in said.out
 
 
 def test_folders_of_others_and_missing_things_are_said(recipe: Path, tmp_path: Path, foveate: Any) -> None:

@@ -352,7 +352,7 @@ def test_a_comparison_with_a_link_in_it_is_not_taken_up(corpus: Path, foveate: A
     (out / "comparison.json").write_text('{"format": 1, "variants": [1]}')
     said = foveate("compare", "translate", "--source", corpus / "pairs.tsv", "--out", out, *COMPARED)
     assert said.code == 3, said.err
-    assert "comparison.json is not what was written" in said.err
+    assert "comparison.json is damaged" in said.err
 
 
 # -- the network -------------------------------------------------------------------------------------------------------

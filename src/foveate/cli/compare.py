@@ -115,7 +115,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _asked(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What the command line says about the comparison itself."""
+    """Settings of the comparison itself from the command line."""
     from pathlib import Path
 
     test = {name: getattr(arguments, f"test_{name}") for name in tests()}

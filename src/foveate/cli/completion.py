@@ -3,9 +3,9 @@
 import argparse
 
 FILES, FOLDERS = {"FILE", "TOML", "TASK TOML"}, {"FOLDER", "RUN", "OUT"}
-"""Placeholders of what is completed by names of files, and of folders."""
+"""Placeholders that are completed by names of files, and by names of folders."""
 NAMED = {"look", "evaluate", "export"}
-"""Commands that know the models that come with the package, beside those of the models' tasks."""
+"""Commands that accept the models of the package, besides the commands of these models' tasks."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _split_by_task(train: argparse.ArgumentParser) -> None:
-    """Each task as a command of its own, with the options that it takes."""
+    """Turn each task into a subcommand with the options that it accepts."""
     from foveate.tasks import TASKS
 
     shared = [action for action in train._actions if action.dest not in ("help", "task")]

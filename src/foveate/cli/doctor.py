@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _switches() -> Iterator[str]:
-    """Puts the switches in force that every command has, and says which they are and why."""
+    """Set the switches as every command does; lines that name them with their reasons."""
     from foveate import machine
 
     tuning = machine.tune()

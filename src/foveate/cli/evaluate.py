@@ -35,9 +35,9 @@ MODES = {
     "data": ("run", "data", "columns", "per_class", "save", "report", "json", "metrics"),
     "source": ("run", *TRANSLATING, "save", "report", "json"),
 }
-"""What can be scored, by the option that says so, and the options that count then."""
+"""The kinds of evaluation by the option that selects each, with the options that it uses."""
 OTHERS = ("run", "columns", "save", "report", "json")
-"""The options that count for a task whose file has an option of its own."""
+"""The options used by a task whose file has an option of its own."""
 USES = {
     "run": "--source, --data or --text",
     "source": "RUN",
@@ -69,7 +69,7 @@ PARTNERS = {
     "links": ("gold", "--links needs --gold FILE, the alignments to compare with."),
     "output": ("target", "--output needs --target FILE, the reference lines."),
 }
-"""The option that each of these needs, and what is said where it is missing."""
+"""The other option that an evaluation needs, and the message for a missing one."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -135,7 +135,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _mode(arguments: argparse.Namespace) -> str | None:
-    """What is scored; None where nothing is."""
+    """The kind of evaluation; None if no option selects one."""
     for mode in (*MODES, *(set(modes()) - set(MODES))):
         if getattr(arguments, mode) and (arguments.run or mode in ("text", "links", "output")):
             return mode

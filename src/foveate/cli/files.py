@@ -1,4 +1,4 @@
-"""Files of data on the command line: options for those of all tasks."""
+"""Options for the data files of all tasks."""
 
 import argparse
 from pathlib import Path
@@ -9,12 +9,12 @@ from foveate.tasks import TASKS
 
 
 def option(name: str) -> str:
-    """A setting as it is written on the command line."""
+    """The option for a setting."""
     return f"--{name.replace('_', '-')}"
 
 
 def pairs_hint(task: str, name: str) -> str:
-    """For a task of pairs and the setting of `data` that names labelled examples: which option reads a table."""
+    """A sentence for users who give labelled examples to a task of pairs; empty for other tasks and settings."""
     partner = {"data": "source", "valid_data": "valid_source"}.get(name)
     if partner is None or partner not in TASKS[task].files:
         return ""
@@ -35,18 +35,18 @@ def file_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def examples(text: str, parser: argparse.ArgumentParser) -> str:
-    """An epilog without the examples of other tasks than the one that the command line names, if it names one."""
+    """An epilog without examples of other tasks, if the command line names a task."""
     others = [f" {task} " for task in TASKS if task not in named(parser)]
     return "".join(line for line in text.splitlines(True) if not any(other in line for other in others))
 
 
 def named(parser: argparse.ArgumentParser) -> list[str]:
-    """The task that the command line of a parser names, or all."""
+    """The task that the command line names, or all tasks."""
     return [word for word in getattr(parser, "words", ()) if word in TASKS][:1] or list(TASKS)
 
 
 def files_given(arguments: argparse.Namespace, task: str) -> dict[str, Any]:
-    """The files that were named, and the columns, by the setting of `data` they are for.
+    """The data files and columns of the command line, by their setting of `data`.
 
     Raises UsageError for a file that the task does not read.
     """

@@ -98,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _require_sense(arguments: argparse.Namespace, *, of_trace: bool, drawn: bool, written: bool) -> None:
-    """Raises UsageError for options that would change nothing, and for files of another kind than is written."""
+    """Raises UsageError for options without effect, and for files whose ending names another format."""
     for kind in ("html", *FIGURES):
         if getattr(arguments, kind):
             require_ending(f"--{kind}", getattr(arguments, kind), kind.upper())
@@ -143,7 +143,7 @@ class _Kept:
 
 
 def _of_run(arguments: argparse.Namespace) -> Any:
-    """What the model of a run looked at in the text."""
+    """The attention of a run's model to the text."""
     from foveate.cli.setup import prepare_machine
     from foveate.storage.run import read_run
     from foveate.storage.shipped import run_folder

@@ -10,11 +10,11 @@ from foveate.tasks import TASKS
 from foveate.tasks.option import columns_argument, count, machine_arguments, require_used, size_argument
 
 USUAL = next(iter(TASKS))
-"""The task that is planned where none is named."""
+"""The default task."""
 
 
 def lengths_of_all() -> list[str]:
-    """The lengths that the plans of all tasks ask for."""
+    """The options for lengths of all tasks."""
     return list(dict.fromkeys(length for task in TASKS.values() for length in task.lengths))
 
 
@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _configuration(arguments: argparse.Namespace) -> tuple[str, Any, Any]:
-    """The task, its configuration, and what was chosen for the data where they are given."""
+    """The task, its configuration, and the suggestion for its data, if there are any."""
     from foveate.cli.setup import resolve, suggested, task_of
 
     named = [word for word in arguments.what if word in TASKS]

@@ -100,13 +100,13 @@ OUT_OF_MEMORY = (
 
 
 def _is_full(error: Exception) -> bool:
-    """Whether memory is exhausted, which torch tells only in the message of its error."""
+    """Whether memory is exhausted, which torch reports only in the message of its error."""
     message = str(error)
     return isinstance(error, MemoryError) or "allocate memory" in message or "out of memory" in message
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    """The arguments; what is left over is refused by the command it was written after, which knows its options."""
+    """The arguments. The command refuses words that are left over, because it knows its options."""
     parser = build_parser(argv)
     arguments, rest = parser.parse_known_args(argv)
     if rest:
@@ -119,7 +119,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def build_parser(argv: Sequence[str], *, whole: bool = False) -> "_Choosing":
-    """All commands with their summaries; the arguments of the one that is called, or of all."""
+    """The parser of all commands, with the arguments of the called command, or of all with `whole`."""
     parser = _Choosing(
         prog="foveate",
         description="Attention models to train, run fast and look inside.",
@@ -150,15 +150,15 @@ def build_parser(argv: Sequence[str], *, whole: bool = False) -> "_Choosing":
 
 
 class _Choosing(argparse.ArgumentParser):
-    """Suggests the nearest choice where a word is none of them."""
+    """Suggests the nearest choice for an invalid word."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands: dict[str, argparse.ArgumentParser] = {}
         self.name = ""
-        """The command that this parses, if it is one."""
+        """The name of the command, if this is the parser of one."""
         self.words: Sequence[str] = ()
-        """The words of the command line: help shows the options that go with them."""
+        """The words of the command line: help shows only the options of the task among them."""
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         try:
@@ -192,7 +192,7 @@ class _Version(argparse.Action):
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """Examples keep their line breaks, and help has room."""
+    """Keeps the line breaks of examples, and uses 100 columns."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=32, width=100)

@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def extended(saved: "Run", assignments: Sequence[str], kind: type[Any]) -> "Run":
-    """The run with other settings for its end, which its config.json then has, and what they were before.
+    """The run with other settings for its end, which are written to its config.json with the previous ones.
 
     Raises UsageError for settings that would make it another run, and for fewer steps than it has made.
     """

@@ -1,4 +1,4 @@
-"""What the commands share: run configurations, what is said about them, and the machine's switches."""
+"""Functions that commands share: configurations of runs, sentences about them, and the machine's switches."""
 
 import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -75,7 +75,7 @@ def suggested(
 
 
 def choices(suggestion: Suggestion, config: Any, *, varied: Iterable[str] = (), budget: str = "") -> Iterator[str]:
-    """What was chosen from the data and why, where it was not set otherwise; and what is used where it was.
+    """Sentences on the settings that were chosen for the data with their reasons, or that the user has set instead.
 
     `varied` are settings that differ between what is compared, each within the `budget`.
     """
@@ -99,7 +99,7 @@ def choices(suggestion: Suggestion, config: Any, *, varied: Iterable[str] = (), 
 
 
 def _as_set(settings: Mapping[str, str]) -> str:
-    """Of a table of another kind the kind, and otherwise some of the settings."""
+    """The first few of the user's settings; a table of another kind is shown by its kind alone."""
     kinds = [path for path in settings if path.endswith(".kind")]
     inside = {
         path for path in settings for kind in kinds if path != kind and path.startswith(kind.removesuffix("kind"))
@@ -117,7 +117,7 @@ def _pace(train: TrainConfig) -> str:
 
 
 def task_of(toml: str | None, named: str | None = None) -> str | None:
-    """The task that is named, or else the one that a configuration file names.
+    """The named task, or else the task that a configuration file names.
 
     Raises UsageError when the file is for another task, or names an unknown one.
     """
@@ -130,7 +130,7 @@ def task_of(toml: str | None, named: str | None = None) -> str | None:
 
 
 def prepare_machine(arguments: argparse.Namespace, *, quiet: bool = False) -> None:
-    """Set the threads, turn on the switches that suit this machine and say which they are. Nothing is measured."""
+    """Set the threads, turn on the switches for this machine and report them. Nothing is measured."""
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     if not arguments.no_tune:

@@ -1,4 +1,4 @@
-"""Training with progress, and estimates of its time and of other sizes: what `train`, `resume` and `plan` share."""
+"""Training with progress, and estimates of its time and of other sizes, for `train`, `resume` and `plan`."""
 
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from foveate.train import Outcome, TrainConfig, fit, step_seconds, total_seconds
 from foveate.voice import say, tell
 
 LENGTH = 30
-"""Tokens of an example where the data tell no length."""
+"""The assumed tokens of an example without data."""
 
 
 def train(
@@ -32,7 +32,7 @@ def train(
     accepted: Collection[str] = (),
     others: Callable[[float], Iterator[str]] | None = None,
 ) -> int:
-    """Fit, say how it ended, and leave what the named task leaves; 130 when the user interrupted.
+    """Train, report how training ended, and write the task's report; returns 130 when the user interrupts.
 
     `others` says what other sizes would take, given the seconds that this one takes.
     """
@@ -76,7 +76,7 @@ def outlook(
     *,
     used: float = 0.0,
 ) -> Iterator[str]:
-    """How long it will take, by steps that are timed and taken back, before the first one.
+    """Sentences on the expected time of training, from some steps that are timed and undone.
 
     `used` are the seconds that the run has taken already, which count for `train.max_minutes`.
     """
@@ -114,7 +114,7 @@ def duration(seconds: float) -> str:
 
 
 def require_time(folder: Path, config: TrainConfig) -> None:
-    """Raises UsageError where a run has used up all the minutes that it may take."""
+    """Raises UsageError if a run has used up its minutes."""
     done, used = _before(folder)
     if config.max_minutes is not None and 60 * config.max_minutes <= used:
         raise UsageError(
@@ -124,7 +124,7 @@ def require_time(folder: Path, config: TrainConfig) -> None:
 
 
 def _before(folder: Path) -> tuple[int, float]:
-    """The step that a run has reached and the seconds it has taken, by its newest sound checkpoint."""
+    """The step and the seconds of a run's newest valid checkpoint."""
     checkpoints = Checkpoints(folder / "checkpoints")
     for step in reversed(checkpoints.steps()):
         if checkpoints.is_sound(step):
@@ -150,7 +150,7 @@ def _each(seconds: float) -> str:
 
 
 def _longer(config: TrainConfig, outcome: Outcome) -> str:
-    """The option that moves what has ended the run."""
+    """The option that lets a finished run continue."""
     if "minute" in outcome.stopped_because:
         return f"--set train.max_minutes={2 * (config.max_minutes or 1):g}"
     if "steps" in outcome.stopped_because:
@@ -164,7 +164,7 @@ def _best(outcome: Outcome) -> str:
 
 
 def lengths(name: str, suggestion: Suggestion | None = None) -> list[int]:
-    """Those that `Side.probe` asks for, by the data where they have been looked at."""
+    """The lengths for `Side.probe`, from the data where there is a suggestion for them."""
     usual = suggestion.lengths if suggestion else ()
     return [usual[place] if place < len(usual) else LENGTH for place in range(len(TASKS[name].lengths))]
 

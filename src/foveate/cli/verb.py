@@ -1,4 +1,4 @@
-"""foveate translate, generate, fill, tag, classify: the commands of tasks, which their sides fill."""
+"""foveate translate, generate, fill, tag, classify: the commands of tasks, which their sides implement."""
 
 import argparse
 

@@ -31,12 +31,12 @@ from foveate.train.trainable import Trainable
 from foveate.train.update import Updater
 
 LOOK = 64
-"""Batches among which the largest is looked for."""
+"""The number of batches among which the largest is chosen."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """What a finished cell says of itself."""
+    """The measurements of a finished cell, as in `cell.json`."""
 
     variant: str
     seed: int
@@ -46,16 +46,16 @@ class Cell:
     steps: int
     tokens: int
     seconds: float
-    """By the clock, validations and checkpoints included."""
+    """Wall-clock time, including validations and checkpoints."""
     cpu_seconds: float | None
-    """Of all threads; None where the training was interrupted."""
+    """CPU time of all threads; None if the training was interrupted."""
     weights: str
     """Which weights were measured, in words."""
     scores: Mapping[str, float]
     buckets: tuple[Bucket, ...]
     unit: str
     asked: str
-    """The digest of what was to be measured: cells that were measured otherwise are measured anew."""
+    """The digest of the requested measurements: a cell with another digest is measured again."""
     threads: int
     torch_version: str
     finished: str
@@ -69,11 +69,11 @@ class Cell:
             buckets = tuple(Bucket(**bucket) for bucket in values.pop("buckets"))
             return cls(**values, buckets=buckets)
         except (KeyError, TypeError) as error:
-            raise DataError(f"{path} is not what was written: {error}. Remove it; it is measured anew.") from None
+            raise DataError(f"{path} is damaged: {error}. Remove it, and the cell is measured again.") from None
 
 
 def finished(folder: Folder, variant: str, seed: int) -> Cell | None:
-    """The cell, if it is trained and measured as asked. Raises UsageError where another run is in its place."""
+    """The cell, if it is trained and measured as requested. Raises UsageError if its folder holds another run."""
     place = folder.cell(variant, seed)
     if not (place / "config.json").exists():
         return None
@@ -85,9 +85,9 @@ def finished(folder: Folder, variant: str, seed: int) -> Cell | None:
 
 
 def make(folder: Folder, variant: str, seed: int, progress: Progress, memory: int | None = None) -> Cell | None:
-    """Train a cell as far as it is not trained, and measure it; None when the user interrupted.
+    """Train a cell, or finish its training, and measure it; None when the user interrupts.
 
-    `memory` is what its variant was found to need before. Raises DataError where the training came to nothing.
+    `memory` is that of another cell of the variant, if it is known. Raises DataError if the training fails.
     """
     place, side = folder.cell(variant, seed), folder.design.side
     config = _begun(folder, variant, seed)
@@ -111,13 +111,13 @@ def make(folder: Folder, variant: str, seed: int, progress: Progress, memory: in
 
 
 def asked_digest(folder: Folder) -> str:
-    """A digest of what is measured, and on what."""
+    """A digest of the requested metrics and of the test data."""
     content = {**asdict(folder.design.asked), "test": folder.test_digests}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def with_usual_metrics(design: Design, folder: Folder) -> Design:
-    """The design with metrics that suit the task, where none are asked for; checked against the tokenisers."""
+    """The design with the task's usual metrics, if it names none. Raises UsageError for metrics that do not apply."""
     settings, task = design.asked, folder.open(design.first, design.seeds[0])
     if not settings.metrics:
         metrics = design.side.usual_metrics(task)
@@ -130,7 +130,7 @@ def with_usual_metrics(design: Design, folder: Folder) -> Design:
 
 
 def _begun(folder: Folder, variant: str, seed: int) -> Any:
-    """A cell's configuration, whose run folder now is there, with its data."""
+    """The configuration of a cell; its run folder is created with its data, if it does not exist."""
     place, config, side = folder.cell(variant, seed), folder.config(variant, seed), folder.design.side
     budget, begun = folder.design.budget, (place / "config.json").exists()
     if begun and budget.kind == "tokens":
@@ -145,7 +145,7 @@ def _begun(folder: Folder, variant: str, seed: int) -> Any:
 
 
 def steps_of_tokens(side: Side, task: Any, tokens: int, accumulate: int) -> int:
-    """The updates that read so many tokens, and less than a batch more."""
+    """The smallest number of updates that read so many tokens."""
     count = batches = 0
     while count < tokens:
         count += side.count(task.batch(batches))
@@ -184,7 +184,7 @@ def _measured(folder: Folder, variant: str, seed: int, task: Any, config: Any, m
 
 
 class _Alive(TorchDispatchMode):
-    """Counts the bytes of every tensor that an operation makes, until its last user lets go of it."""
+    """Counts the bytes of every tensor that an operation creates, until the tensor is freed."""
 
     def __init__(self, known: Iterator[Tensor]) -> None:
         super().__init__()
@@ -217,9 +217,9 @@ class _Alive(TorchDispatchMode):
 def step_bytes(task: Trainable, config: TrainConfig) -> int:
     """Bytes of weights, gradients, moments and activations at the fullest moment of a training step.
 
-    The step is made with the largest of the first batches; what kernels allocate inside themselves is not seen. The
-    figure depends on no machine and on no other process, as the memory of a process would. The model is changed by
-    the step: give one that is not needed any more.
+    The step reads the largest of the first batches; memory that kernels allocate internally is not counted. Unlike the
+    memory of the process, the figure depends neither on the machine nor on other programs. The step changes the model:
+    pass one that is no longer needed.
     """
     numbers = range(min(LOOK, task.steps_per_epoch))
     largest = max(numbers, key=lambda number: _elements(task.batch(number)))
@@ -238,7 +238,7 @@ def _held(task: Trainable, updater: Updater) -> Iterator[Tensor]:
 
 
 def _elements(batch: Any) -> int:
-    """Numbers in a batch: in its tensors, and in those of its parts."""
+    """The number of elements in the tensors of a batch and of its parts."""
     if isinstance(batch, torch.Tensor):
         return batch.numel()
     parts = vars(batch).values() if hasattr(batch, "__dict__") else ()

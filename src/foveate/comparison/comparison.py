@@ -40,10 +40,10 @@ def compare(
     """Train every variant of `base` with every seed on the same data within the same budget, and measure them.
 
     `base` is plain data as in a TOML file, which may have a table `compare` with the other settings; `variants` are
-    changes of it by name: `{"dot": {"model": {"attention": {"score": "dot"}}}, …}`. Called again with the same folder,
-    it goes on where it stopped, trains no finished cell again, and takes on further variants and seeds.
+    changes of it by name: `{"dot": {"model": {"attention": {"score": "dot"}}}, …}`. A call with the folder of an
+    earlier one continues it: finished cells are kept, and further variants and seeds are added.
 
-    Raises UsageError for variants that cannot be compared, and for a folder whose results are of other data, another
+    Raises UsageError for variants that cannot be compared, and for a folder whose results have other data, another
     budget or other settings; KeyboardInterrupt after Ctrl-C, when everything is saved.
     """
     options = {"seeds": seeds, "budget": budget, "metrics": metrics, "test": test, "lengths": lengths}
@@ -64,7 +64,7 @@ def compare(
 def design_of(
     task: str, base: Mapping[str, Any], variants: Mapping[str, Changes] | None = None, **options: Any
 ) -> Design:
-    """The design of a base with its table `compare`; what is asked for here wins over the table.
+    """The design of a base with its table `compare`; `options` take precedence over the table.
 
     Raises UsageError for a base of another task, and as `Design.of` does.
     """
@@ -84,7 +84,7 @@ def design_of(
 
 
 def _variants(config: CompareConfig) -> dict[str, Changes]:
-    """Those of a file: named ones, or all combinations of what is varied."""
+    """The variants of a configuration file: named ones, or all combinations of listed values."""
     if config.variants and config.vary:
         raise UsageError("compare has both variants and vary. Choose one.")
     vary = config.vary or {}
@@ -97,7 +97,7 @@ def _variants(config: CompareConfig) -> dict[str, Changes]:
 
 
 def _all(folder: Folder, progress: Callable[[], Progress], note: Callable[[str], None]) -> Result:
-    """Every cell, one after the other."""
+    """Train and measure all cells, one after the other."""
     design, done, failures = folder.design, dict[tuple[str, int], Cell](), dict[str, str]()
     for variant, seed in design.cells:
         cell = cells.finished(folder, variant, seed)
@@ -123,12 +123,12 @@ def _all(folder: Folder, progress: Callable[[], Progress], note: Callable[[str],
         done[variant, seed] = cell
         note("  " + ", ".join(f"{name} {value:.4g}" for name, value in cell.scores.items()))
     if not done:
-        raise DataError("No cell came to anything:\n" + "\n".join(f"  {cell}: {why}" for cell, why in failures.items()))
+        raise DataError("All cells failed:\n" + "\n".join(f"  {cell}: {why}" for cell, why in failures.items()))
     return Result.of(folder, [done[key] for key in design.cells if key in done], failures)
 
 
 def _left(folder: Folder, done: Mapping[tuple[str, int], Cell]) -> str:
-    """About how long the rest of the training takes, by what the cells so far took."""
+    """An estimate of the remaining training time, from the finished cells."""
     untrained = [key for key in folder.design.cells if not is_finished(folder.cell(*key))]
     if not done or not untrained:
         return ""
@@ -153,20 +153,20 @@ def _require_spent(folder: Folder, cell: Cell) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Planned:
-    """A cell before it is trained."""
+    """The plan for a cell."""
 
     variant: str
     seed: int
     state: str
     parameters: int
     seconds: float
-    """Still to be spent, about."""
+    """The estimated time that is left."""
 
 
 def plan(design: Design, out: Path | None = None) -> list[Planned]:
-    """The cells of a design with the time that they will take here, by a few steps of each variant; trains nothing.
+    """The cells of a design with their estimated times on this machine, from a few steps of each variant.
 
-    What is done in the folder `out` counts as done; nothing is written there.
+    Cells that are finished in the folder `out` count as done. Nothing is trained, and nothing is written there.
     """
     begun = out is not None and (out / DESIGN).exists()
     stored = Folder.begin(out, design, write=False) if out is not None and begun else None
@@ -184,7 +184,7 @@ def plan(design: Design, out: Path | None = None) -> list[Planned]:
 
 
 def _probed(folder: Folder, variant: str) -> tuple[int, float]:
-    """Parameters, and the seconds of a whole cell."""
+    """The number of parameters, and the estimated seconds of a whole cell."""
     design, side = folder.design, folder.design.side
     train = design.variants[variant].train
     task = folder.open(variant, design.seeds[0])
@@ -198,7 +198,7 @@ def _probed(folder: Folder, variant: str) -> tuple[int, float]:
 
 
 def _state(folder: Folder | None, variant: str, seed: int, design: Design) -> tuple[str, float]:
-    """How far a cell is, in words, and the part that is left."""
+    """The state of a cell in words, and the fraction of its training that is left."""
     if folder is None:
         return "to train", 1.0
     place = folder.cell(variant, seed)

@@ -34,22 +34,23 @@ DESIGN, CELL, HELD_OUT = "comparison.json", "cell.json", "held-out.json"
 
 @dataclass
 class Folder:
-    """A comparison on the disk."""
+    """The folder of a comparison."""
 
     path: Path
     design: Design
     digests: dict[str, str] = field(default_factory=dict)
-    """SHA-256 of the files that are trained and validated on, and of those that are tested on, by setting."""
+    """SHA-256 of the training and validation files, by setting."""
     test_digests: dict[str, str] = field(default_factory=dict)
+    """SHA-256 of the test files, by setting."""
     names: dict[str, str] = field(default_factory=dict)
     """The folder of each variant."""
 
     @classmethod
     def begin(cls, path: Path, design: Design, *, write: bool = True) -> "Folder":
-        """Take up the comparison in a folder, or begin one there; only look at it with `write=False`.
+        """Open the comparison in a folder, or create one there; with `write=False` nothing is written.
 
-        Raises UsageError where what is there was made with other data, another budget or other settings, or a model
-        cannot be built; DataError where a file of data is missing.
+        Raises UsageError if the comparison there has other data, another budget or other settings, or if a model cannot
+        be built; DataError if a data file is missing.
         """
         if not (path / DESIGN).exists() and path.exists() and (not path.is_dir() or any(_strangers(path))):
             raise UsageError(f"{path} holds something else than a comparison. Name another folder.")
@@ -85,7 +86,7 @@ class Folder:
         return replace(config, seed=seed, train=replace(config.train, seed=seed))
 
     def prepare(self, variant: str) -> Path:
-        """The data of a variant, read once for all that have the same."""
+        """The folder with the prepared data of a variant; variants with the same data share it."""
         side, config = self.design.side, self.design.variants[variant]
         key = json.dumps([side.data_settings(self._plain(config)), self._common], sort_keys=True)
         place = self.path / "prepared" / hashlib.sha256(key.encode()).hexdigest()[:12]
@@ -96,13 +97,13 @@ class Folder:
         return place
 
     def open(self, variant: str, seed: int) -> Any:
-        """The task of a cell with its first weights. Raises UsageError where its model cannot be built."""
+        """The task of a cell with its initial weights. Raises UsageError if its model cannot be built."""
         place = self.prepare(variant)
         with _naming(variant):
             return self.design.side.open(self.config(variant, seed), place)
 
     def _require_same_examples(self) -> None:
-        """Raises UsageError where tokenisers that cut otherwise have left out other examples."""
+        """Raises UsageError if tokenisers leave out different examples because these become too long."""
         examples = {}
         for name, config in self.design.variants.items():
             task = self.open(name, self.design.seeds[0])
@@ -118,7 +119,7 @@ class Folder:
                 )
 
     def share(self, variant: str, cell: Path) -> dict[str, str]:
-        """Put a variant's data into the run folder of a cell, and give the digests that belong to them."""
+        """Put a variant's data into the run folder of a cell; returns the digests of the tokenisers."""
         place = self.prepare(variant)
         with disk_errors(cell):
             for path in place.rglob("*"):
@@ -131,7 +132,7 @@ class Folder:
         return read_run(place).tokenisers
 
     def require_own(self, variant: str, seed: int, config: Mapping[str, Any]) -> None:
-        """Raises UsageError where the run in a cell's folder is not that of the cell."""
+        """Raises UsageError if the run in a cell's folder has other settings."""
         expected, actual = self._plain(self.config(variant, seed)), self._without_files(config)
         if self.design.budget.kind == "tokens":  # how many steps that is, its own batches say
             actual = {**actual, "train": {**actual["train"], "steps": expected["train"]["steps"]}}
@@ -164,7 +165,7 @@ class Folder:
             )
         variants = before.get("variants")
         if not isinstance(variants, dict) or not all(isinstance(variant, dict) for variant in variants.values()):
-            raise DataError(f"{self.path / DESIGN} is not what was written. Restore it, or compare anew elsewhere.")
+            raise DataError(f"{self.path / DESIGN} is damaged. Restore it, or compare in another folder.")
         shared = [name for name in self.design.variants if name in before["variants"]]
         now = {**self._common, "variants": {name: self._plain(self.design.variants[name]) for name in shared}}
         old = {**before, "variants": {name: before["variants"][name] for name in shared}}
@@ -177,7 +178,7 @@ class Folder:
             )
 
     def _hold_out(self) -> None:
-        """Fix what is held out, before seeds could draw it each in their way."""
+        """Hold out validation examples once, so that all seeds have the same ones."""
         marker = self.path / "data" / HELD_OUT
         record = read_json(marker) if marker.exists() else {}
         if record.get("of") != self._common:
@@ -199,14 +200,14 @@ class Folder:
         return self._without_files(to_dict(config))
 
     def _without_files(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Plain data without the places of files: what is in them counts, and their digests are kept."""
+        """Plain data without the paths of files, whose digests are compared instead."""
         excluded = {*self.design.side.entry.files, "columns", "held_out"}
         return {**config, "data": {name: part for name, part in config["data"].items() if name not in excluded}}
 
 
 @contextmanager
 def _naming(variant: str) -> Iterator[None]:
-    """Says which variant it is whose model cannot be built as its settings are."""
+    """Adds the variant's name to an error in its settings."""
     try:
         yield
     except UsageError as error:
@@ -214,7 +215,7 @@ def _naming(variant: str) -> Iterator[None]:
 
 
 def _strangers(path: Path) -> list[Path]:
-    """What is in a folder and not of a comparison that was broken off at its beginning."""
+    """The files in a folder that do not belong to an unfinished comparison."""
     ours = {".lock", "prepared", *(["data"] if (path / "data" / HELD_OUT).exists() else [])}
     return [entry for entry in path.iterdir() if entry.name not in ours]
 
@@ -227,7 +228,7 @@ def _digest(file: str) -> str:
 
 
 def _short(change: str) -> str:
-    """Digests as far as anybody reads them."""
+    """The change with shortened digests."""
     return " → ".join(f"{part[:12]}…" if len(part) == 64 else part for part in change.split(" → "))
 
 

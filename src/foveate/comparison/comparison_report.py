@@ -1,4 +1,4 @@
-"""A comparison as a table of text, and as a report: one HTML file with its table, its graphs and what was compared."""
+"""A comparison as a table of text, and as a report: one HTML file with table, graphs and settings."""
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ def write_report(result: Result, folder: Path) -> None:
 
 
 def report(result: Result) -> str:
-    """Table, quality with its errors, quality by length, curves, and what was changed and held equal."""
+    """The table, quality with error bars, quality by length, training curves, and the settings that differ or not."""
     title = ", ".join(result.variants) if len(result.variants) <= 4 else f"{len(result.variants)} variants"
     parts = [
         ("results", "Results", _table(result)),
@@ -68,7 +68,7 @@ def quality(result: Result) -> dict[str, str]:
 
 
 def lengths(result: Result) -> dict[str, str]:
-    """The first metric by length, with a standard error to both sides; nothing where inputs are all alike."""
+    """The first metric by length, with a standard error to both sides; empty if there is only one length."""
     series = []
     for name in result.variants:
         estimates = sorted(result.by_length(name).items())
@@ -82,7 +82,7 @@ def lengths(result: Result) -> dict[str, str]:
 
 
 def curves(result: Result) -> dict[str, str]:
-    """What validation said by step and by time: means over seeds, with a band of a standard error to both sides."""
+    """Validation figures by step and by time: means over seeds, with a band of a standard error to both sides."""
     rows_of = {(cell.variant, cell.seed): result.curves(cell) for cell in result.cells}
     measured = {name for start in rows_of.values() for row in start for name, value in row.items() if _is_figure(value)}
     graphs = {}
@@ -172,7 +172,7 @@ def _same(result: Result) -> str:
 
 
 def table(result: Result) -> str:
-    """A row for each variant: scores, differences from the first variant, size, memory and time; and what they mean."""
+    """A row for each variant, with scores, differences from the first variant, size, memory and time; then notes."""
     return "\n".join([*aligned(rows(result)), "", *_notes(result), *_lengths(result)])
 
 
@@ -205,7 +205,7 @@ def _notes(result: Result) -> Iterator[str]:
     if max(counts) > 1:
         yield "± is the standard error of the mean over seeds; differences are paired by seed."
     else:
-        yield "One start says nothing of how much starts scatter: give more seeds."
+        yield "One seed does not show how much results vary: give more seeds."
     differences = (result.difference(name, result.metrics[0]) for name in result.variants)
     if any(difference and difference.is_clear for difference in differences):
         yield f"{MARK} the 95 % interval of the difference (Student's t) leaves out 0."
@@ -213,7 +213,7 @@ def _notes(result: Result) -> Iterator[str]:
         done = ", ".join(f"{name} {len(result.of_variant(name))}" for name in result.variants)
         yield f"Not all cells are finished: {done}."
     for cell, reason in result.failures.items():
-        yield f"{cell} came to nothing: {reason}"
+        yield f"{cell} failed: {reason}"
 
 
 def _lengths(result: Result) -> Iterator[str]:
@@ -230,7 +230,7 @@ def _lengths(result: Result) -> Iterator[str]:
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Columns under each other: the first to the left, the others to the right.
+    """Lines with aligned columns: the first to the left, the others to the right.
 
     >>> print(*aligned([["", "a"], ["row", "1.5"]]), sep="\\n")
              a

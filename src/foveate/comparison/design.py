@@ -1,4 +1,4 @@
-"""What is compared with what: variants of one configuration, seeds, and the same data and budget for all."""
+"""The design of a comparison: variants of one configuration, seeds, and the same data and budget for all."""
 
 import itertools
 import re
@@ -17,15 +17,15 @@ from foveate.train.resumption import differences
 from foveate.train.schedule import Plateau
 
 UNLIMITED = 10**9
-"""Steps of a cell that a budget of seconds ends."""
+"""The number of steps of a cell whose budget is seconds."""
 Kind = Literal["steps", "tokens", "seconds"]
 Changes = Mapping[str, Any]
-"""Nested plain data that is laid over the base: a table with a `kind` replaces what was there, others join it."""
+"""Nested plain data that change the base: a table with a `kind` replaces the base's, any other is merged into it."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What every cell may use, and no more: updates, tokens of the loss, or seconds by the clock.
+    """The budget of a cell: updates, tokens of the loss, or seconds by the clock.
 
     >>> print(Budget.parse("tokens=2e6"), Budget.parse("steps=1500"))
     tokens=2000000 steps=1500
@@ -51,7 +51,7 @@ class Budget:
 
     @property
     def fixed(self) -> tuple[str, ...]:
-        """Settings that no variant may change, for the budget would not be the same."""
+        """Settings that no variant may change, because they would change the budget."""
         batches = ("data.max_tokens", "train.accumulate") if self.kind == "steps" else ()
         return ("train.steps", "train.max_minutes", "train.patience", *batches)
 
@@ -77,17 +77,17 @@ class CompareConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """A comparison that can be made: every variant builds, and nothing but what is compared differs."""
+    """A valid comparison: every variant has a valid configuration, and all have the same data and budget."""
 
     side: Side
     base: Any
     variants: Mapping[str, Any]
-    """Configurations by name; the first is what others are compared with."""
+    """Configurations by name; the others are compared with the first."""
     seeds: tuple[int, ...]
     budget: Budget
     asked: Asked
     set_aside: tuple[str, ...] = ()
-    """Settings of the base that would have ended cells before their budget."""
+    """Settings of the base that are ignored because they could end a cell before its budget."""
     changes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """What each variant changes, by dotted path."""
 
@@ -187,7 +187,7 @@ def _variant(side: Side, base: Mapping[str, Any], name: str, change: Changes, bu
 
 
 def _limited(train: Any, budget: Budget, name: str) -> Any:
-    """How to train within the budget, and to its end."""
+    """The training configuration of a cell, which ends with the budget."""
     if budget.kind == "seconds":
         if not isinstance(train.schedule, Constant | InverseSquareRoot | Plateau):
             raise UsageError(
@@ -218,7 +218,7 @@ def _require_same_data(side: Side, variants: Mapping[str, Any]) -> None:
 
 
 def _test_columns(data: Any) -> tuple[int, int] | None:
-    """Those of the test data: as in the base, whose links the test data need not have."""
+    """The columns of the test data: those of the base without its links, which test data need not have."""
     columns: tuple[int, int] | None = getattr(data, "columns", None)
     beside = getattr(data, "links_column", None)
     return free_columns(beside) if columns is None and beside is not None else columns
@@ -238,7 +238,7 @@ def _test(side: Side, test: Any) -> dict[str, str]:
 
 
 def _changes(base: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
-    """What distinguishes the variants, and not what the budget does to all of them."""
+    """The settings that each variant changes, without those that the budget sets."""
     unlimited = {"steps": None, "max_minutes": None, "patience": None}
     theirs = {**base, "train": {**base["train"], **unlimited}}
     changes = {}
@@ -253,7 +253,7 @@ def _listed(paths: Iterable[str], changed: Mapping[str, str]) -> str:
 
 
 def lay_over(base: Any, change: Any) -> Any:
-    """The base with a change in it.
+    """The base with a change applied.
 
     >>> lay_over({"model": {"kind": "luong", "dropout": 0.1}}, {"model": {"dropout": 0.2}})
     {'model': {'kind': 'luong', 'dropout': 0.2}}
@@ -270,7 +270,7 @@ def lay_over(base: Any, change: Any) -> Any:
 
 
 def varied(vary: Sequence[str]) -> dict[str, Changes]:
-    """Variants from `a.b=x,y,z`; of several, every combination. They are named by their values.
+    """Variants from `a.b=x,y,z`, or every combination of several such lists. They are named by their values.
 
     >>> varied(["model.attention.score=dot,general"])
     {'dot': {'model': {'attention': {'score': 'dot'}}}, 'general': {'model': {'attention': {'score': 'general'}}}}
@@ -329,7 +329,7 @@ def _split(values: str) -> list[str]:
 
 
 def folder_names(names: Iterable[str]) -> dict[str, str]:
-    """A folder's name for each variant: what any file system takes.
+    """A folder name for each variant that every file system accepts.
 
     >>> folder_names(["fixed vector", "σ = 2", "σ: 2"])
     {'fixed vector': 'fixed-vector', 'σ = 2': '2', 'σ: 2': '2-2'}

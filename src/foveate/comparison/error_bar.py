@@ -141,7 +141,7 @@ def ranges(rows: Sequence[tuple[str, Sequence[float], float, tuple[float, float]
 
 
 def _near(interval: tuple[float, float] | None, figures: Sequence[float]) -> Iterator[float]:
-    """The ends of an interval, as far as they do not press the figures into a corner: two starts have huge ones."""
+    """The ends of an interval, cut where they would squeeze the figures: the interval of two seeds is huge."""
     if interval is not None:
         room = 1.5 * (max(figures) - min(figures))
         yield max(interval[0], min(figures) - room)

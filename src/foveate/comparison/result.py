@@ -34,10 +34,10 @@ def student(degrees: int) -> float:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What some independent figures say of their mean.
+    """An estimate of the mean of independent figures.
 
     error = s / √n with s² = Σ (x − mean)² / (n − 1); the interval is mean ± t · error, which holds the true mean in 95
-    of 100 such experiments if the figures scatter normally. With one figure nothing is known of the error.
+    of 100 such experiments if the figures scatter normally. One figure alone gives no error.
 
     >>> print(Estimate.of([1.0, 2.0, 3.0]), "|", Estimate.of([2.0]))
     2.00 ± 0.58 | 2
@@ -87,7 +87,7 @@ class Estimate:
         return self.shown()
 
     def shown(self, *, sign: bool = False) -> str:
-        """As many digits as the error lets one believe: two of the error, or four of the mean.
+        """The mean and its error with significant digits only: two of the error, or four of the mean.
 
         >>> Estimate(12.3456, 0.0123, 3).shown(), Estimate(1234.5, 25.0, 3).shown(sign=True)
         ('12.346 ± 0.012', '+1,234 ± 25')
@@ -102,7 +102,7 @@ class Estimate:
 def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Estimate | None:
     """The mean difference of the starts that both have; None where there are none.
 
-    What a seed does to both (the order of batches, mostly) falls out, so that fewer starts suffice than for two means.
+    Effects of the seed on both, mostly by the order of batches, cancel out: fewer seeds suffice than for two means.
 
     >>> print(paired({0: 3.0, 1: 5.0, 2: 9.0}, {0: 2.0, 1: 4.5}).shown(sign=True))
     +0.75 ± 0.25
@@ -137,7 +137,7 @@ class Result:
     changes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     data: Mapping[str, str] = field(default_factory=dict)
     failures: Mapping[str, str] = field(default_factory=dict)
-    """Why a cell came to nothing, by its name."""
+    """The reasons for failed cells, by their names."""
 
     @classmethod
     def of(cls, folder: Folder, cells: Sequence[Cell], failures: Mapping[str, str]) -> "Result":
@@ -165,7 +165,7 @@ class Result:
         return Estimate.of(values) if values else None
 
     def difference(self, variant: str, metric: str) -> Estimate | None:
-        """What a variant has more than the first one, over the seeds that both have."""
+        """The difference between a variant and the first one, over the seeds that both have."""
         if variant == self.variants[0]:
             return None
         ours, first = (
@@ -174,7 +174,7 @@ class Result:
         return paired(ours, first)
 
     def mean(self, variant: str, figure: str) -> Estimate | None:
-        """The mean of a figure of the cells, such as `seconds`; None where one is not known."""
+        """The mean of a figure of the cells, such as `seconds`; None if a cell lacks it."""
         values = [getattr(cell, figure) for cell in self.of_variant(variant)]
         return Estimate.of(values) if values and None not in values else None
 

@@ -1,4 +1,4 @@
-"""Which engine decodes a translator's model: our own, or one that the model is exported to."""
+"""Engines that decode a translator's model: our own, or one that the model is exported to."""
 
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -15,11 +15,11 @@ from foveate.models import Seq2Seq
 EngineName = Literal["auto", "own", "ctranslate2", "ctranslate2-int8", "onnx"]
 ENGINES: tuple[str, ...] = get_args(EngineName)
 PACKAGES = {"ctranslate2": "ctranslate2", "ctranslate2-int8": "ctranslate2", "onnx": "onnxruntime"}
-"""What has to be installed for an engine."""
+"""The package that an engine needs."""
 
 
 class Engine:
-    """Decodes with one engine, and with ours where that one cannot be exact.
+    """Decodes with one engine, and with ours where the other would not be exact.
 
     "auto" is the fastest engine that is exact, which by measurement is our own. "ctranslate2" gives our words and
     scores in greedy decoding; its beam search stops earlier than ours (`CTranslate2Engine`). "ctranslate2-int8" has
@@ -64,7 +64,7 @@ class Engine:
         return [hypotheses for hypotheses in results if hypotheses is not None]
 
     def _fits(self, sources: Sequence[Sequence[int]]) -> bool:
-        """Whether a table of positions, where there is one, is long enough."""
+        """Whether the model has enough positions for these sources."""
         limit = getattr(self._stepper, "max_length", None)
         return limit is None or max(map(len, sources), default=0) <= limit
 
@@ -83,7 +83,7 @@ class Engine:
 
 
 def availability(model: Seq2Seq | None = None) -> dict[str, str]:
-    """Why an engine cannot be had, for this model or on this machine; empty where it can."""
+    """Why each engine is unavailable for this model or on this machine; empty for those that are available."""
     reasons_of = {"own": ""}
     for name, package in PACKAGES.items():
         missing = "" if find_spec(package) else "not installed (pip install 'foveate[export]')"

@@ -1,4 +1,4 @@
-"""Which of a model's cross-attentions stands for the alignment, and a loss that teaches it to follow known links."""
+"""The cross-attention that serves as alignment, and a loss that teaches it to follow known links."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class Head:
 
     @classmethod
     def wanted(cls, layer: int | None, head: int | None, when: Moment | None, own: "Head") -> "Head":
-        """What options name. What they leave open is the model's own, but for the head of another layer: that is the
+        """The head that options name. Missing options are the model's own, except that another layer's head is the
         mean.
 
         >>> own = Head(1, 3, "consuming")
@@ -61,7 +61,7 @@ class Head:
 
 
 def crossings(records: Iterable[AttentionRecord], shape: tuple[int, int] | None = None) -> list[AttentionRecord]:
-    """The records of a decoder that looked at its source, layers in their order.
+    """The records of a decoder's attention to the source, in the order of layers.
 
     An encoder may look across at something of its own. With `shape`, only maps of that size: projected keys stand for
     no token.
@@ -71,7 +71,7 @@ def crossings(records: Iterable[AttentionRecord], shape: tuple[int, int] | None 
 
 
 def choose(records: Sequence[AttentionRecord], head: Head) -> Float[Tensor, "batch target source"]:
-    """One map a sentence, with a row for every step, whatever `head.when` is.
+    """One map for each sentence, with a row for every step, regardless of `head.when`.
 
     Raises UsageError when there is no such head.
     """
@@ -93,7 +93,7 @@ def choose(records: Sequence[AttentionRecord], head: Head) -> Float[Tensor, "bat
 
 @dataclass(frozen=True, kw_only=True)
 class GuideConfig:
-    """Which attention follows the links of the data, and how much that matters. Without links it does nothing."""
+    """The attention that follows the links of the data, and the weight of this loss. Without links it is unused."""
 
     weight: float = setting(1.0, "of guidance beside the cross-entropy of the words")
     layer: int | None = setting(None, "the decoder's layer that is guided, from 0; none: the one before the last")
@@ -133,7 +133,7 @@ def guidance(
 
 
 def linked_tokens(links: Int[Tensor, "links 3"]) -> int:
-    """How many target tokens have links: what a sum of `guidance` is divided by for their average."""
+    """The number of target tokens with links, by which a sum of `guidance` is divided for its mean."""
     return len(links[:, [0, 2]].unique(dim=0))
 
 

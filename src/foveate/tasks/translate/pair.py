@@ -60,7 +60,7 @@ class Links:
         self.source, self.target = source, target
 
     def __call__(self, pair: Pair, source: Sequence[int], target: Sequence[int]) -> list[tuple[int, int]]:
-        """Every piece of a word has the links of its word.
+        """The links of a pair's pieces: every piece of a word has the links of its word.
 
         Raises DataError, with the line, for malformed links, for links to words that do not exist, and for text whose
         pieces cross word boundaries.
@@ -77,7 +77,7 @@ class Links:
 
 
 class Pairs:
-    """The pairs for training and those held out, read again and again from their files."""
+    """The pairs for training and for validation, read from their files each time."""
 
     def __init__(self, data: DataConfig, seed: int) -> None:
         """Without validation files some lines are held out: drawn once, by the seed.

@@ -1,4 +1,4 @@
-"""Several sentences on one line, translated one by one: most models have seen no more than one at a time."""
+"""Lines of several sentences are translated sentence by sentence, because most models were trained on single ones."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -13,20 +13,20 @@ from foveate.errors import DataError, SetupError
 from foveate.tasks.translate.use import Translation, Translator
 
 SEVERAL = re.compile(r"[.!?…。！？؟۔।][\"'”’»)\]]*\s+\S|[。！？].")
-"""A text without this has one sentence at most, and no package is asked."""
+"""A text that does not match has one sentence at most, so no package is needed."""
 JUDGED = 200
-"""Training examples that tell whether a model has learned from several sentences at a time."""
+"""The number of training examples that decide whether a model was trained on several sentences at a time."""
 MANY = 0.1
 
 
 @dataclass(frozen=True)
 class Paragraph:
-    """A text and the translations of its sentences, which make one line again."""
+    """A text and the translations of its sentences, which form one line again."""
 
     source: str
     parts: tuple[Translation, ...]
     between: tuple[str, ...]
-    """What stands before each sentence's translation."""
+    """The white space before each sentence's translation."""
 
     @property
     def text(self) -> str:
@@ -34,12 +34,12 @@ class Paragraph:
 
     @property
     def finished(self) -> bool:
-        """False when any of the translations was still going at the length limit."""
+        """False if any of the translations reached the length limit."""
         return all(part.finished for part in self.parts)
 
 
 class ParagraphTranslator:
-    """Translates texts sentence by sentence, where they have several and the model has learned from single ones."""
+    """Translates texts of several sentences one by one, if the model was trained on single sentences."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ def _between(parts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _training_lines(translator: Translator, run: Path) -> Iterator[str]:
-    """Sources of a run's training data, spread over all of it; none where they are not kept."""
+    """Source lines from all parts of a run's training data; none if the run has no data."""
     folder = run / "data" / "train"
     if not folder.exists():
         return

@@ -1,4 +1,4 @@
-"""What commands ask of translation."""
+"""The side of translation."""
 
 import argparse
 import json
@@ -60,7 +60,7 @@ class Test:
 
 
 class TranslationSight(Sight):
-    """What a translator looked at: an alignment in the terminal, and the model behind the viewer."""
+    """The attention of a translator: an alignment in the terminal, and the model behind the viewer."""
 
     def __init__(self, translator: Translator, translation: Translation) -> None:
         super().__init__(lambda: trace_of(translator, translation))
@@ -159,7 +159,7 @@ class TranslateSide(Side):
         return TranslationSight(translator, translation)
 
     def evaluate(self, arguments: argparse.Namespace) -> list[Score] | None:
-        """Scores of a run's translations of pairs, kept and reported where that is asked for; or of its attention."""
+        """Scores of a run's translations of pairs, which are saved and reported on request; or of its attention."""
         if arguments.gold:
             _evaluate_attention(arguments)
             return None
@@ -193,7 +193,7 @@ class TranslateSide(Side):
         return scores
 
     def write_report(self, model: Translator, config: Any, folder: Path, path: Path, test: Test | None = None) -> None:
-        """With translations of a test, or of the first validation pairs, and their alignments."""
+        """The samples are translations of test pairs, or of the first validation pairs, with their alignments."""
         data, scores = config.data, test.scores if test else ()
         tested = f"{test.file}, {counted(len(test.references), 'line')}" if test else ""
         training, validation = (ParallelData.open(folder / "data" / part) for part in ("train", "valid"))
@@ -251,7 +251,7 @@ class TranslateSide(Side):
         return '"…" --align'
 
     def export(self, run: Path | str, note: Note) -> Exported:
-        """An encoder–decoder, whose two graphs share the names of what goes from one to the other."""
+        """An encoder and a decoder; tensors that pass from one graph to the other have one name."""
         translator = Translator.load(run, engine="own", note=note)
         tokenisers = (translator.source_tokeniser, translator.target_tokeniser)
         source, target = TOKENISERS
@@ -304,7 +304,7 @@ class TranslateSide(Side):
         return int(batch.target.num_tokens - batch.target.size)
 
     def hold_out(self, config: TranslateConfig, folder: Path) -> dict[str, Any]:
-        """The task's own choice for the seed of the base."""
+        """The pairs that the task itself would hold out with the seed of the base."""
         return {} if config.data.valid_source is not None else Pairs(config.data, config.seed).hold_out(folder)
 
     def score(self, task: TranslateTask, config: TranslateConfig, folder: Path, request: Asked) -> Scored:
@@ -331,7 +331,7 @@ class TranslateSide(Side):
         return Scored(values=self.pick(values, request.metrics), buckets=by_length, unit=unit)
 
     def _forced(self, task: TranslateTask, config: TranslateConfig, folder: Path, request: Asked) -> dict[str, float]:
-        """What `validate` measures, on the test data if there are any."""
+        """The figures of `validate`, on the test data if there are any."""
         validation = task.validation
         if request.test:
             sides, limit = (task.source_tokeniser, task.target_tokeniser), self.longest(config)
@@ -342,7 +342,7 @@ class TranslateSide(Side):
 
 
 def _alignment(translator: Translator, translation: Translation, arguments: argparse.Namespace) -> Alignment:
-    """Where the model looked, by the attention that options name."""
+    """The alignment by the attention that options name."""
     choice = Head.wanted(arguments.layer, arguments.head, arguments.when, translator.head)
     (alignment,) = translator.align([translation], choice)
     return alignment

@@ -28,18 +28,18 @@ from foveate.tasks.translate.head import GuideConfig, guidance, guided_weights, 
 from foveate.tasks.translate.pair import DataConfig, Pairs
 
 VALIDATED = ("loss", "perplexity", "accuracy", "alignment")
-"""What `validate` measures, and what may decide which checkpoint is best; alignment where the data have links."""
+"""The figures of `validate`, by which the best checkpoint can be chosen; alignment needs data with links."""
 TOKENISERS = ("source.tokeniser.json", "target.tokeniser.json")
 UNLINKED = (
     "there are no links of validation pairs. Give --links FILE (data.links), of whose pairs some are held out, or "
     "--valid-links FILE (data.valid_links) beside --valid-source"
 )
-"""Why there is no `alignment`."""
+"""The reason for a missing `alignment`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TranslateConfig:
-    """Everything that defines a translation run, but how it is trained."""
+    """Everything that defines a translation run, except how it is trained."""
 
     data: DataConfig = DataConfig()
     source_tokeniser: TokeniserConfig = setting(CharacterConfig(), "how source text becomes tokens")
@@ -62,7 +62,7 @@ class TranslateConfig:
 
 
 def require_measured(config: TranslateConfig, metric: str) -> None:
-    """Raises ValueError when the best checkpoint is to be chosen by what is not measured, as far as settings tell."""
+    """Raises ValueError for a metric of the best checkpoint that is not measured, as far as settings tell."""
     if metric not in VALIDATED:
         raise ValueError(f"train.metric must be one of {', '.join(VALIDATED)}, got {metric!r}")
     data = config.data
@@ -72,7 +72,7 @@ def require_measured(config: TranslateConfig, metric: str) -> None:
 
 
 class TranslateTask:
-    """A translation model with its data: what training fits."""
+    """A translation model with its data, for training."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class TranslateTask:
         return task.begun(run)
 
     def begun(self, run: Path) -> "TranslateTask":
-        """With the weights of another translator, if the run begins with one."""
+        """This task, with the weights of another translator if the run begins with them."""
         if self.config.initialise_from is not None:
             begin_with(self.model, run)
         return self
@@ -149,7 +149,7 @@ class TranslateTask:
 
     @property
     def unmeasured(self) -> dict[str, str]:
-        """What `validate` does not give with these data, and why."""
+        """The figures that `validate` cannot measure on these data, with the reasons."""
         links = self.validation.links
         return {} if links is not None and links.num_tokens else {"alignment": UNLINKED}
 
@@ -209,7 +209,7 @@ class TranslateTask:
 
 
 def _tokenisers(config: TranslateConfig, pairs: Pairs) -> tuple[Tokeniser, Tokeniser]:
-    """Both sides' tokenisers, trained on what is not held out."""
+    """Both sides' tokenisers, trained on the training pairs."""
     joint = config.joint_vocabulary
     source = config.source_tokeniser.train(pairs.texts("source", *(["target"] if joint else [])))
     return source, source if joint else config.target_tokeniser.train(pairs.texts("target"))
@@ -224,7 +224,7 @@ def build_model(config: TranslateConfig, source_vocab: int, target_vocab: int) -
 
 
 def load_tokenisers(run: Path, digests: Mapping[str, str] | None = None) -> tuple[Tokeniser, Tokeniser]:
-    """The tokenisers of a run; raises DataError when a file is missing, is not what was saved, or is another run's."""
+    """The tokenisers of a run. Raises DataError if a file is missing, damaged, or from another run."""
     source, target = (load_tokeniser(run / name) for name in TOKENISERS)
     if digests is not None:
         own = dict(zip(TOKENISERS, (source.digest(), target.digest()), strict=True))
@@ -249,7 +249,7 @@ def longest(config: TranslateConfig) -> int:
 
 @dataclass(frozen=True)
 class Forerunner:
-    """What a new run takes from a trained one; its data and its training are its own."""
+    """The parts of a trained run that a new run begins with."""
 
     config: TranslateConfig
     source: Tokeniser

@@ -1,4 +1,4 @@
-"""Sensible sizes for a translator from a look at the pairs, with the reasons said."""
+"""Sizes that suit the pairs of a translator, with their reasons."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class _Side:
 
 
 def suggest(config: TranslateConfig, allowance: Allowance) -> Suggestion:
-    """Look at the pairs and choose tokenisers, model, batches and steps. Raises DataError when there are no pairs."""
+    """Choose tokenisers, model, batches and steps for the pairs. Raises DataError if there are none."""
     source = config.data.source
     require_lasting(source, config.data.target)
     pairs = config.data.read(source, config.data.target)
@@ -84,7 +84,7 @@ def _facts(sides: tuple[_Side, _Side], total: int) -> str:
 def _continued(
     forerunner: Forerunner, name: str, sides: tuple[_Side, _Side], total: int, allowance: Allowance
 ) -> Suggestion:
-    """To go on with a translator on other data: a low rate and few steps, so that it keeps what it knows."""
+    """Sizes for training a translator further on other data: a low rate and few steps keep its abilities."""
     pace = 0.05e-6 * forerunner.parameters  # of a batch of 2,048 tokens
     steps = allowance.steps(min(max(total // 10, 300), 20_000), pace=pace)
     ours = to_dict(forerunner.config)
@@ -129,7 +129,7 @@ def _tokeniser(side: _Side, total: int, tier: int) -> tuple[dict[str, Any], str]
 
 @dataclass(frozen=True, kw_only=True)
 class _Chosen:
-    """A model, how it is fed and how long a step of it takes: seconds of one core."""
+    """A model, its batches, and the seconds of one core that a step takes."""
 
     model: dict[str, Any]
     why: str

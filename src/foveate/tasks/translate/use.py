@@ -42,7 +42,7 @@ GENERATION = "generation_config.json"
 
 @dataclass(frozen=True)
 class Translation:
-    """What the model made of one input: its hypotheses, the best first."""
+    """The hypotheses for one input, the best first."""
 
     source: str
     texts: tuple[str, ...]
@@ -55,7 +55,7 @@ class Translation:
 
     @property
     def finished(self) -> bool:
-        """False when the best hypothesis was still going at the length limit."""
+        """False if the best hypothesis reached the length limit."""
         return not self.hypotheses or self.hypotheses[0].finished
 
 
@@ -126,7 +126,7 @@ class Translator(Looking):
 
     @property
     def attends(self) -> bool:
-        """Whether there is any attention to look at."""
+        """Whether the model has cross-attention."""
         return any(
             getattr(module, "kind", "") == "cross" and not name.startswith("encoder.")
             for name, module in self.model.named_modules()
@@ -302,7 +302,7 @@ def _opening(translator: Translator, observation: Observation, shape: tuple[int,
 
 
 def _placed(track: Track, tokeniser: Tokeniser) -> Track:
-    """With the characters that each label stands for, where the tokeniser knows them, in the form that it reads."""
+    """The track with the characters of each label, if the tokeniser knows them, in the text as it reads it."""
     spans = getattr(tokeniser, "spans", None)
     if spans is None or track.text is None:
         return track
@@ -355,7 +355,7 @@ class TranslationRerunner:
 
 
 def read_translation(folder: Path | str) -> tuple[Transformer, MarianTokeniser, MarianTokeniser, BeamConfig]:
-    """A Marian model with its two tokenisers, and the way of decoding that the folder asks for."""
+    """A Marian model with its two tokenisers, and the folder's configuration of decoding."""
     require_kind(folder, "marian")
     folder = Path(folder)
     config, tensors = read_folder(folder)
