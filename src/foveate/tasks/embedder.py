@@ -1,4 +1,4 @@
-"""Vectors of sentences from a BERT, as sentence-transformers makes them: near for texts that mean alike."""
+"""Vectors of sentences from a BERT, as sentence-transformers makes them: close for texts of similar meaning."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -38,17 +38,17 @@ one after the other in this order, as in sentence-transformers."""
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingConfig:
-    """What becomes of the hidden vectors of a text."""
+    """How the hidden vectors of a text become one vector."""
 
     modes: tuple[Mode, ...] = ("mean",)
-    """Of several, the vectors stand one after the other."""
+    """The vectors of several modes are concatenated."""
     normalised: bool = False
     max_length: int | None = None
     """Tokens that a text may have, special ones counted; None: as many as the model has positions."""
 
     @classmethod
     def read(cls, folder: Path | str) -> "EmbeddingConfig":
-        """What `modules.json` of a sentence-transformers folder says; the mean, where there is none.
+        """The configuration in `modules.json` of a sentence-transformers folder; the mean if there is no such file.
 
         Raises DataError for steps that are not known here.
         """
@@ -124,7 +124,7 @@ class Embedder(Looking):
 
     @torch.inference_mode()
     def trace(self, text: str) -> Trace:
-        """What a text's tokens looked at, with the characters that each stands for. Raises as `embed` does."""
+        """The attention of a text's tokens, with the characters of each. Raises DataError as `embed` does."""
         tokens = self._tokens(text, 1, False)
         observation = observed(self.model, lambda: self.model.encode(Batch.of([tokens]))[0])
         offsets = tuple((float(a), float(b)) for a, b in self.tokeniser.spans(text, framed=True))
@@ -169,7 +169,7 @@ def _steps(path: Path) -> list[dict[str, Any]]:
 
 
 def _is_step(step: object) -> bool:
-    """A kind, and a folder beside the list: plain names only."""
+    """Whether a step has a type, and a path inside the folder."""
     texts = isinstance(step, dict) and all(isinstance(step.get(name), str) for name in ("type", "path"))
     return texts and ".." not in Path(step["path"]).parts and not Path(step["path"]).is_absolute()  # type: ignore[index]
 

@@ -1,4 +1,4 @@
-"""Where a trained model looks for each word of a given translation, and how that agrees with people's links."""
+"""Word alignments from a model's attention to given translations, and their scores against links by people."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from foveate.tasks.translate.use import Translator
 
 @dataclass(frozen=True)
 class _Encoded:
-    """A pair as tokens, and where its words are among them."""
+    """A pair as tokens, and the spans of its words."""
 
     number: int
     source: list[int]
@@ -30,12 +30,12 @@ class _Encoded:
 
     @property
     def size(self) -> int:
-        """Tokens of both sides with their ends and the begin."""
+        """The number of tokens of both sides with begin and ends."""
         return len(self.source) + len(self.target) + 3
 
 
 def every_head(translator: Translator) -> list[Head]:
-    """All that an alignment could show: each layer's mean and heads, while producing and while consuming."""
+    """All choices for an alignment: each layer's mean and heads, while producing and while consuming."""
     with torch.inference_mode(), record(translator.model) as recording:
         translator.model(Batch.of([[EOS]]), Batch.of([[BOS, EOS]]))
     layers = [site.shape[1] for site in crossings(recording)]
@@ -48,7 +48,7 @@ def every_head(translator: Translator) -> list[Head]:
 def word_alignments(
     translator: Translator, pairs: Sequence[Pair], heads: Sequence[Head] = (Head(),)
 ) -> list[tuple[Alignment, ...]]:
-    """For each pair one alignment a head, between the words that spaces separate, without the end symbols.
+    """One alignment for each pair and head, between words separated by spaces, without the end symbols.
 
     Pieces become words by summing over source pieces and averaging over target pieces. Raises DataError for words that
     the tokeniser runs together and for texts longer than the model; UsageError for heads that are not there.
@@ -79,7 +79,7 @@ def score_heads(
 def best_head(
     translator: Translator, pairs: Sequence[Pair], gold: Sequence[Links], heads: Sequence[Head] | None = None
 ) -> Head:
-    """The head with the least error; choose it on other pairs than you report it on."""
+    """The head with the smallest error; report its error on other pairs than these."""
     heads = every_head(translator) if heads is None else heads
     scores = score_heads(translator, pairs, gold, heads)
     return heads[min(range(len(heads)), key=lambda place: scores[place][0].value)]
@@ -104,7 +104,7 @@ def _encode(translator: Translator, pair: Pair, number: int) -> _Encoded:
 
 @torch.inference_mode()
 def _maps(translator: Translator, group: Sequence[_Encoded], heads: Sequence[Head]) -> Iterator[list[np.ndarray]]:
-    """Of each pair and head the rows of its target's tokens over its source's tokens."""
+    """For each pair and head, the rows of the target's tokens over the source's tokens."""
     source = Batch.of([[*row.source, EOS] for row in group])
     target = Batch.of([[BOS, *row.target, EOS] for row in group])
     with record(translator.model) as recording:
@@ -119,7 +119,7 @@ def _maps(translator: Translator, group: Sequence[_Encoded], heads: Sequence[Hea
 
 
 def _words(pair: Pair, row: _Encoded, weights: np.ndarray) -> Alignment:
-    """Pieces merged to words; those that belong to no word are left out."""
+    """Merge pieces to words; pieces outside of words are left out."""
     columns = np.stack([weights[:, begin:end].sum(1) for begin, end in row.spans[0]], axis=1)
     rows = np.stack([columns[begin:end].mean(0) for begin, end in row.spans[1]])
     return Alignment.of(pair.source.split(), pair.target.split(), rows)

@@ -1,4 +1,4 @@
-"""Static vectors of words from a text, as Word2Vec makes them: what contextual vectors are compared with."""
+"""Static vectors of words from a text, as in Word2Vec, for comparison with contextual vectors."""
 
 import zlib
 from collections import Counter
@@ -18,12 +18,12 @@ from foveate.nn.loss import Loss
 from foveate.tasks.run_model import require_seed, seeded
 
 BEGIN, END = "<", ">"
-"""So that a beginning or an ending is another n-gram than the same letters inside."""
+"""Marks of a word's ends: prefixes and suffixes are other n-grams than the same letters inside a word."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WordVectorsConfig:
-    """How vectors are made of a text; that it is cut into words is the caller's business."""
+    """How vectors are learnt from a text, which the caller splits into words."""
 
     model: SkipGramConfig = SkipGramConfig()
     window: int = setting(5, "words on each side that are near; each time a number up to it is drawn")
@@ -49,10 +49,10 @@ class WordVectorsConfig:
 
 @dataclass(frozen=True)
 class Lexicon:
-    """The words that have vectors, and the pieces that any word is read as."""
+    """The words with vectors of their own, and the pieces of any word."""
 
     words: tuple[str, ...]
-    """The frequent ones first."""
+    """The most frequent ones first."""
     buckets: int
     grams: tuple[int, int]
 
@@ -87,7 +87,7 @@ class PairBatch:
 
 
 class WordVectorsTask:
-    """A skip-gram with its text: what training fits. A batch is a pure function of the seed and its number."""
+    """A skip-gram with its text, for training. A batch is a pure function of the seed and its number."""
 
     def __init__(self, config: WordVectorsConfig, sentences: Iterable[Sequence[str]]) -> None:
         """Raises DataError for a text in which no word is frequent enough."""
@@ -115,7 +115,7 @@ class WordVectorsTask:
         return max(len(self.text) // self.config.pairs, 1)
 
     def batch(self, step: int) -> PairBatch:
-        """Places drawn from the text; a frequent word is often passed over, as word or as neighbour."""
+        """Positions drawn from the text; frequent words are often skipped, as words and as neighbours."""
         config, draw = self.config, np.random.default_rng([self.config.seed, step])
         place = draw.integers(len(self.text), size=config.pairs)
         far = draw.integers(1, draw.integers(1, config.window + 1, size=config.pairs) + 1)
@@ -138,16 +138,16 @@ class WordVectorsTask:
         return Loss(self.model(batch.pieces, batch.starts, batch.near, batch.drawn), len(batch.near))
 
     def validate(self) -> dict[str, float]:
-        """The loss of pairs that training does not draw: those of steps that never come."""
+        """The loss of pairs of a step that training never reaches."""
         batch = self.batch(1 << 62)
         return {"loss": float(self.loss(batch).total) / len(batch.near)}
 
     def describe(self, batch: PairBatch) -> str:
-        """The first words near."""
+        """The first neighbours of a batch."""
         return f"pairs with {', '.join(self.lexicon.words[word] for word in batch.near[:8].tolist())}"
 
     def vectors(self) -> "WordVectors":
-        """What has been learnt."""
+        """The learnt vectors."""
         return WordVectors(self.model, self.lexicon)
 
 

@@ -1,4 +1,4 @@
-"""What commands ask of language modelling."""
+"""The side of language modelling."""
 
 import argparse
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ class LanguageModelSide(TextSide):
         return suggested(config.data.text, allowance, masked=False)
 
     def probe(self, config: LanguageModelTaskConfig, lengths: Sequence[int], vocab: int | None) -> Probe:
-        """Rows of the text's blocks."""
+        """Rows of `block_length` tokens."""
         size, rows, length = vocabulary(config.tokeniser, vocab), config.data.rows, config.data.block_length
         model, text = LanguageModelTask.initial(config, size), made_up(rows, length + 1, size)
         return Probe(
@@ -69,7 +69,7 @@ class LanguageModelSide(TextSide):
                 done += 1
 
     def finish(self, task: LanguageModelTask, folder: Path) -> None:
-        """A sample, too."""
+        """Print a sample, then write the report."""
         [sample] = self.in_use(task).generate(length=SAMPLE_LENGTH)
         say(f"A sample:\n{sample}\n")
         super().finish(task, folder)
@@ -78,7 +78,7 @@ class LanguageModelSide(TextSide):
         return model.evaluate(lines, context=arguments.context or 0)
 
     def samples(self, model: Generator, data: TextData) -> list[Sample]:
-        """Halves of lines, gone on from."""
+        """Validation lines, of which the model continues the first half."""
         samples: list[Sample] = []
         for number, line in enumerate(validation_lines(data)):
             prompt = line[: len(line) // 2]
@@ -96,7 +96,7 @@ class LanguageModelSide(TextSide):
         return int(batch.num_tokens - batch.size)
 
     def export(self, run: Path | str, note: Note) -> Exported:
-        """A language model, which reads prompts and goes on by the same graph."""
+        """A language model, whose one graph reads prompts and continues them."""
         generator = self.load(run, note=note)
         tokens = f"ids of {TOKENISER}; {EOS} stands before a text and for the end of each line"
         if isinstance(generator.tokeniser, HuggingFaceTokeniser):

@@ -23,16 +23,16 @@ from foveate.tasks.run_model import require_seed, seeded
 from foveate.tasks.text_task import TextConfig, TextData, TextTask, text_of
 
 VALIDATED = ("loss", "perplexity", "bits_per_byte", "accuracy")
-"""What `validate` measures, and what may decide which checkpoint is best."""
+"""The figures of `validate`, by which the best checkpoint can be chosen."""
 LINE_BYTES = 1
-"""A line's end is a byte of the text, and one token: `EOS`."""
+"""The end of a line is one byte of the text, and one token: `EOS`."""
 COUNTED = Path("data") / "bytes.json"
-"""In a run folder: the bytes of the validation text, which its tokens may not tell."""
+"""The file in a run folder with the number of bytes of the validation text, which tokens may not preserve."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageModelTaskConfig:
-    """Everything that defines a language model's run, but how it is trained."""
+    """Everything that defines a language model's run, except how it is trained."""
 
     data: TextConfig = TextConfig()
     tokeniser: TokeniserConfig = setting(ByteConfig(), "how text becomes tokens")
@@ -51,7 +51,7 @@ class LanguageModelTaskConfig:
 
 
 def text_bytes(lines: Iterable[str]) -> int:
-    """Bytes of a text in UTF-8, line ends included: what bits per byte divide by, whatever a tokeniser keeps of it.
+    """The number of bytes of a text in UTF-8 with its line ends: the divisor of bits per byte for every tokeniser.
 
     >>> text_bytes(["the", "café"])
     10
@@ -60,10 +60,10 @@ def text_bytes(lines: Iterable[str]) -> int:
 
 
 class LanguageModelTask(TextTask[LanguageModelTaskConfig, LanguageModel]):
-    """A language model with its text: what training fits. Every token of the text is predicted exactly once."""
+    """A language model with its text, for training. Every token of the text is predicted exactly once."""
 
     def __init__(self, config: LanguageModelTaskConfig, data: TextData, counted: int | None = None) -> None:
-        """`counted` are the bytes of the validation text, where they are known."""
+        """`counted` is the number of bytes of the validation text, if it is known."""
         super().__init__(config, data)
         self.counted = counted
 
@@ -110,7 +110,7 @@ class LanguageModelTask(TextTask[LanguageModelTaskConfig, LanguageModel]):
 
     @cached_property
     def validation_bytes(self) -> int:
-        """`text_bytes` of the validation text; in a run of an earlier version, of what its tokens tell."""
+        """`text_bytes` of the validation text; in runs of earlier versions, of its decoded tokens."""
         if self.counted is not None:
             return self.counted
         return text_bytes(self.data.tokeniser.decode(row.tolist()) for row in self.data.validation) - LINE_BYTES

@@ -1,4 +1,4 @@
-"""A trained language model in use: go on from a prompt, score a text. Ours, and GPT-2 and Llama of Hugging Face."""
+"""A trained language model in use: continue a prompt, score a text. Ours, and GPT-2 and Llama of Hugging Face."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ NEVER = (PAD, BOS, UNKNOWN)
 
 @dataclass(frozen=True)
 class Continuation:
-    """A prompt and what the model went on with."""
+    """A prompt and its continuation by a model."""
 
     prompt: str
     text: str
@@ -45,10 +45,10 @@ class Continuation:
 
 
 class Generator(Looking):
-    """Goes on from prompts. A continuation depends neither on its neighbours nor on how many are asked for."""
+    """Continues prompts. A continuation depends neither on its neighbours nor on the number of continuations."""
 
     unwritten = 1
-    """Tokens before a prompt that its length in messages leaves out."""
+    """The tokens before a prompt that messages about its length do not count."""
 
     def __init__(
         self,
@@ -195,7 +195,7 @@ class Generator(Looking):
 
     @torch.inference_mode()
     def align(self, text: str, *, layer: int | None = None) -> Alignment | None:
-        """What each token of a text looked at when the next was to be told, the mean of a layer's heads.
+        """The attention of each token of a text when the next token is predicted: the mean of a layer's heads.
 
         None for a recurrent model, which looks at nothing. Raises DataError as `generate` does.
         """
@@ -204,12 +204,12 @@ class Generator(Looking):
         return self_attention(self.model, lambda: self.model(Batch.of([read])), pieces, layer=layer)
 
     def _labels(self, read: list[int], text: str) -> list[str]:
-        """The pieces that were read; what the vocabulary lacks stands as it was written."""
+        """The pieces of a text as the model reads them; unknown ones are shown as they are written."""
         lines = [[SPECIALS[EOS], *self.tokeniser.labels(line)] for line in text.split("\n")]
         return [label for line in lines for label in line]
 
     def fitting(self, text: str) -> list[int]:
-        """The tokens of a text to be read at once. Raises DataError for more than the model has positions for."""
+        """The tokens of a text. Raises DataError if the model has fewer positions."""
         read = self.ids(text)
         require_positions("The text", len(read), self.model.max_length, "tokens, its beginning included")
         return read
@@ -226,7 +226,7 @@ class Generator(Looking):
         return read
 
     def _text(self, read: list[int], hypothesis: Hypothesis, lines: int | None) -> str:
-        """What follows the prompt. It is decoded with it: a piece at the beginning of a line may lose its space."""
+        """The text after the prompt. Both are decoded at once: a piece at the start of a line may lose its space."""
         text = self._decoded([*read, *hypothesis.tokens]).removeprefix(self._decoded(read))
         return text if lines is None else "\n".join(text.split("\n")[:lines])
 
@@ -263,7 +263,7 @@ class GuestGenerator(Generator):
         return replace(config, min_length=min(config.min_length, limit - 1), max_length=limit), self._end
 
     def _stream(self, lines: list[str]) -> Int[np.ndarray, " tokens"]:
-        """Lines are joined again: a line's end is a token like any other here."""
+        """The tokens of the joined lines: the end of a line is a token like any other here."""
         if not lines:
             raise DataError("The text has no lines: there is nothing to score.")
         return np.array([*self.ids(""), *self.tokeniser.encode("".join(f"{line}\n" for line in lines))])

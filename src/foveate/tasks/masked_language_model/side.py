@@ -1,4 +1,4 @@
-"""What commands ask of masked language modelling."""
+"""The side of masked language modelling."""
 
 import argparse
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ class MaskedLanguageModelSide(TextSide):
         return suggested(config.data.text, allowance, masked=True)
 
     def probe(self, config: MaskedLanguageModelConfig, lengths: Sequence[int], vocab: int | None) -> Probe:
-        """Rows of the text's blocks, with gaps."""
+        """Rows of `block_length` tokens, with gaps."""
         size, rows, length = vocabulary(config.tokeniser, vocab), config.data.rows, config.data.block_length
         model = MaskedLanguageModelTask.initial(config, size)
         text = made_up(rows, length, size).ids.numpy()
@@ -99,7 +99,7 @@ class MaskedLanguageModelSide(TextSide):
         return super().evaluate(arguments)
 
     def samples(self, model: Filler, data: TextData) -> list[Sample]:
-        """Lines, each with a gap at the token after its first third."""
+        """Validation lines, each with a gap after its first third."""
         samples: list[Sample] = []
         for line in validation_lines(data):
             tokens = data.tokeniser.encode(line)

@@ -1,4 +1,4 @@
-"""Masked language modelling: a text with gaps, each filled from all that stands around it."""
+"""Masked language modelling: a text with gaps, each filled from the text on both sides."""
 
 import math
 from collections.abc import Iterator
@@ -25,14 +25,14 @@ from foveate.tasks.run_model import require_seed, seeded
 from foveate.tasks.text_task import Layout, TextConfig, TextData, TextTask, text_of
 
 VALIDATED = ("loss", "perplexity", "accuracy")
-"""What `validate` measures, of the gaps, and what may decide which checkpoint is best."""
+"""The figures of `validate` for the gaps, by which the best checkpoint can be chosen."""
 TRAINING, VALIDATION = 1, 2
-"""So that no batch of one has the gaps of another."""
+"""Numbers for drawing gaps, so that training and validation have different ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedLanguageModelConfig:
-    """Everything that defines a masked language model's run, but how it is trained."""
+    """Everything that defines a masked language model's run, except how it is trained."""
 
     data: TextConfig = TextConfig()
     tokeniser: TokeniserConfig = setting(CharacterConfig(), "how text becomes tokens")
@@ -69,7 +69,7 @@ class MaskedLanguageModelConfig:
 
 @dataclass(frozen=True, eq=False)
 class GapBatch:
-    """A text with gaps, and what stood in them."""
+    """A text with gaps, and the tokens that were removed."""
 
     text: Batch
     place: Int[Tensor, " gaps"]
@@ -100,7 +100,7 @@ class GapBatch:
 
 
 class MaskedLanguageModelTask(TextTask[MaskedLanguageModelConfig, BERT]):
-    """BERT with its text: what training fits.
+    """BERT with its text, for training.
 
     Its vocabulary is the tokeniser's and one more: the token that hides. As in RoBERTa (Liu et al. 2019), rows are
     stretches of the text, their gaps are drawn anew every time, and nothing asks whether sentences follow each other.
@@ -108,7 +108,7 @@ class MaskedLanguageModelTask(TextTask[MaskedLanguageModelConfig, BERT]):
     """
 
     report = ""
-    """Which lines `prepare` has left out, in words; empty where none."""
+    """A sentence on the lines that `prepare` has left out; empty if there are none."""
 
     def __init__(self, config: MaskedLanguageModelConfig, data: TextData) -> None:
         super().__init__(config, data)
@@ -145,7 +145,7 @@ class MaskedLanguageModelTask(TextTask[MaskedLanguageModelConfig, BERT]):
 
     @staticmethod
     def initial(config: MaskedLanguageModelConfig, vocab: int) -> BERT:
-        """Its last token is the gap."""
+        """The last token of the vocabulary is the gap."""
         return seeded(lambda: config.model.build(vocab + 1), config.seed)
 
     def batch(self, step: int) -> GapBatch:
@@ -161,7 +161,7 @@ class MaskedLanguageModelTask(TextTask[MaskedLanguageModelConfig, BERT]):
         return Loss(cross_entropy(gap_logits(self.model, batch), batch.answer), len(batch.answer))
 
     def validate(self) -> dict[str, float]:
-        """Cross-entropy in nats per gap, its exponential, and how many are filled right; the same gaps every time."""
+        """Cross-entropy in nats per gap, its exponential, and the share of correct tokens, always of the same gaps."""
         return score(self.model, self.data.validation, self.config, self.data.tokeniser.vocab_size)
 
     def describe(self, batch: GapBatch) -> str:
@@ -173,7 +173,7 @@ class MaskedLanguageModelTask(TextTask[MaskedLanguageModelConfig, BERT]):
 
 
 def gap_logits(model: BERT, batch: GapBatch) -> Float[Tensor, "gaps vocab"]:
-    """Of the gaps alone: the product with the vocabulary is not made where nothing is asked."""
+    """The logits of the gaps alone, which saves the product with the vocabulary for all other tokens."""
     hidden, _ = model.encode(batch.text, batch.segments)
     return model.logits(hidden[batch.place])
 
@@ -182,7 +182,7 @@ def gap_logits(model: BERT, batch: GapBatch) -> Float[Tensor, "gaps vocab"]:
 def score(
     model: BERT, text: TokenStore | list[np.ndarray], config: MaskedLanguageModelConfig, vocab: int
 ) -> dict[str, float]:
-    """The figures of a text, in rows as they are stored, with gaps that follow from the configuration's seed."""
+    """The figures of a text, whose gaps follow from the configuration's seed."""
     total, right, count = 0.0, 0, 0
     for number, rows in enumerate(_in_turn(text, config)):
         batch = GapBatch.of(rows, config, vocab, VALIDATION, number)
@@ -195,7 +195,7 @@ def score(
 
 
 def _in_turn(text: TokenStore | list[np.ndarray], config: MaskedLanguageModelConfig) -> Iterator[list[np.ndarray]]:
-    """All of a text in batches: blocks of its stream, or its lines."""
+    """The whole text in batches: blocks of its stream, or its lines."""
     if config.segments is not None:
         lines = [text[number] for number in range(1, len(text))]
         for group in groups([len(line) + 1 for line in lines], config.data.max_tokens):

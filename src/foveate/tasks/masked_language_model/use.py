@@ -1,4 +1,4 @@
-"""A trained masked language model in use: fill gaps, be scored on a text. Ours, and BERTs of Hugging Face."""
+"""A trained masked language model in use: fill gaps, score a text. Ours, and BERTs of Hugging Face."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -30,13 +30,13 @@ from foveate.tasks.run_model import require_kind, require_positions, require_tex
 from foveate.tasks.text_task import TextConfig, load_text_model, text_of, tokens_of
 
 GAP = "___"
-"""How a gap is written: one token is missing."""
+"""The text that marks a gap of one token."""
 UNSCORED = "A BERT of Hugging Face is not scored on texts: nobody says which gaps it should fill. Score runs of ours."
 
 
 @dataclass(frozen=True)
 class Filling:
-    """A text and what may stand in its gaps."""
+    """A filled text, and the candidates for its gaps."""
 
     text: str
     """With the best token in every gap."""
@@ -54,7 +54,7 @@ class Frame:
 
 
 class Filler(Looking):
-    """Fills gaps. What stands in one gap is told without knowing what was put into the others."""
+    """Fills gaps. Each gap is filled independently of the tokens chosen for the others."""
 
     def __init__(self, model: BERT, tokeniser: Tokeniser, config: MaskedLanguageModelConfig | None = None) -> None:
         self.model, self.tokeniser = model.eval(), tokeniser
@@ -151,13 +151,13 @@ class Filler(Looking):
 
     @property
     def frame(self) -> "Frame":
-        """What stands before, in and behind texts. A stream goes on from an end, a line alone does not."""
+        """The special tokens of the model. A stream begins with the end of a line, a line alone does not."""
         begin = [BOS, EOS] if self.config.segments is None else [BOS]
         return Frame(begin, self.tokeniser.vocab_size, EOS)
 
     @property
     def pairs(self) -> bool:
-        """Whether a tab divides two texts: in a stream it is like any other character."""
+        """Whether a tab separates two texts: in a stream it is like any other character."""
         return self.config.segments is not None
 
     def _rows(self, lines: list[str]) -> list[np.ndarray]:
@@ -184,18 +184,18 @@ class Filler(Looking):
             raise UsageError(f"There is no gap in {text!r}. Write {known} where a token is missing.")
 
     def signs(self, gap: str) -> tuple[str, ...]:
-        """How a gap may be written."""
+        """The texts that mark a gap."""
         return (gap,)
 
     def parts(self, text: str, gap: str) -> list[str]:
-        """What stands between the gaps of a text."""
+        """The parts of a text between its gaps."""
         first, *others = self.signs(gap)
         for sign in others:
             text = text.replace(sign, first)
         return text.split(first)
 
     def ids_and_gaps(self, text: str, gap: str) -> tuple[list[int], list[int]]:
-        """The tokens of a line with its gaps, if it has any, and where these are."""
+        """The tokens of a line with its gaps, and the indices of these."""
         frame = self.frame
         tokens, places = list(frame.begin), []
         for one in split(text) if self.pairs else (text,):
@@ -209,7 +209,7 @@ class Filler(Looking):
         return tokens, places
 
     def _labels(self, text: str, gap: str, tokens: list[int], places: list[int]) -> list[str]:
-        """What the tokens are called: gaps as they are written, and what the vocabulary lacks as well."""
+        """The labels of the tokens: gaps and unknown pieces are shown as they are written."""
         labels: list[str] = []
         for one in split(text) if self.pairs else (text,):
             for number, part in enumerate(self.parts(one, gap)):
@@ -230,7 +230,7 @@ class GuestFiller(Filler):
         return self.model.config.num_segments > 1
 
     without_head = ""
-    """The class of a model that has no head for gaps, and can only be looked at."""
+    """The class of a model that lacks a head for gaps; empty for other models."""
 
     @classmethod
     def read(cls, folder: Path | str) -> "GuestFiller":
@@ -244,7 +244,7 @@ class GuestFiller(Filler):
         return filler._of(folder)
 
     def signs(self, gap: str) -> tuple[str, ...]:
-        """A gap may be written as the tokeniser calls it, too: [MASK]."""
+        """A gap may also be written as the tokeniser's own token, such as [MASK]."""
         return tuple(dict.fromkeys((gap, self.tokeniser.names.get("mask", gap))))
 
     def _filled(self, text: str, best: int, gap: str) -> Filling:
@@ -270,7 +270,7 @@ class GuestFiller(Filler):
 
     @property
     def frame(self) -> Frame:
-        """What the tokeniser puts around a text, and its token for gaps. Raises DataError when it has none."""
+        """The tokeniser's special tokens around a text, and its token for gaps. Raises DataError if it lacks one."""
         mask = self.tokeniser.id_of("mask")
         if mask is None or mask >= self.model.embedding.num_embeddings:
             raise DataError("The tokeniser has no token for gaps (mask_token). Fetch its tokenizer_config.json too.")
