@@ -78,7 +78,7 @@ class LanguageModelSide(TextSide):
         return model.evaluate(lines, context=arguments.context or 0)
 
     def samples(self, model: Generator, data: TextData) -> list[Sample]:
-        """Validation lines, of which the model continues the first half."""
+        """Validation lines, whose first halves the model continues."""
         samples: list[Sample] = []
         for number, line in enumerate(validation_lines(data)):
             prompt = line[: len(line) // 2]
