@@ -14,7 +14,7 @@ def outcome() -> Outcome:
     return self_test()
 
 
-def test_it_passes_here_and_says_how_well(outcome: Outcome) -> None:
+def test_it_passes_here_and_prints_the_largest_difference(outcome: Outcome) -> None:
     assert outcome.passed
     assert outcome.worst < 1e-5
     assert str(outcome).startswith(f"explain = run in {outcome.cases} cases, largest float32 difference ")

@@ -15,7 +15,7 @@ def test_alibi_is_a_slope_for_each_head_times_the_distance() -> None:
         assert bias[0, head, i, j].item() == pytest.approx(-(2 ** (-8 * (head + 1) / 4)) * abs(i + 2 - j))
 
 
-def test_the_slopes_of_heads_that_are_no_power_of_two_lie_between_the_next_ones() -> None:
+def test_slopes_for_other_numbers_of_heads_than_powers_of_two_lie_between_those_of_the_next_power() -> None:
     slopes = -Alibi(num_heads=6)(Positions.of(1, 1, query_start=1)).flatten()
     assert slopes.tolist() == pytest.approx([2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3])
 
@@ -76,7 +76,7 @@ def test_buckets_that_make_no_sense_are_refused(settings: dict[str, int], messag
     assert str(refusal.value) == message
 
 
-def test_a_gaussian_reweights_what_it_would_add() -> None:
+def test_weights_times_a_gaussian_are_in_proportion_to_those_with_it_as_bias() -> None:
     """Weights times exp(bias), divided by their sum, are the weights of scores plus bias."""
     x = torch.randn(1, 1, 5, 4, dtype=torch.float64)
     after = Attention(reweight=Gaussian(sigma=1.0)).explain(x, x, x).weights

@@ -22,7 +22,7 @@ def recording() -> Recording:
     return recording
 
 
-def test_an_explanation_says_its_sizes_and_how_much_is_visible() -> None:
+def test_an_explanation_prints_its_sizes_and_the_visible_share() -> None:
     x = torch.randn(1, 2, 3, 4)
     explanation = Attention(visibility=causal()).explain(x, x, x)
     assert repr(explanation) == (
@@ -62,7 +62,7 @@ def test_a_recording_lists_its_sites_with_heads_and_sizes(recording: Recording) 
     assert [cell.text for cell in table.iter("td")][::4] == ["encoder", "decoder"]
 
 
-def test_a_long_recording_is_cut_and_says_so(recording: Recording) -> None:
+def test_a_long_recording_is_cut_and_the_rest_is_counted(recording: Recording) -> None:
     recording.records *= 20
     assert repr(recording).split("\n")[-1] == "    and 16 more>"
 
@@ -73,7 +73,7 @@ def test_an_empty_recording_prints() -> None:
     assert repr(recording) == "<Recording of 0 attentions>"
 
 
-def test_a_record_shows_its_maps_while_its_weights_can_be_had(recording: Recording) -> None:
+def test_a_record_shows_its_maps_while_its_weights_can_be_computed(recording: Recording) -> None:
     shown = recording["encoder"]._repr_html_()
     assert shown.count("<svg") == 3
     assert shown.count("#cfcbc3") == 3 * 10
@@ -91,7 +91,7 @@ def test_an_observation_prints_as_its_recording() -> None:
     assert "<table>" in recording._repr_html_()
 
 
-def test_ipython_finds_what_to_show(recording: Recording) -> None:
+def test_ipython_shows_html(recording: Recording) -> None:
     """By the rule of its formatters: a method with the name, called on the object and not on its class."""
     x = torch.randn(1, 1, 3, 4)
     for thing in (recording, recording["encoder"], Attention().explain(x, x, x)):

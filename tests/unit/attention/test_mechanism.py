@@ -24,5 +24,5 @@ def test_rules_of_one_batch_are_refused(rule: str, says: str) -> None:
 
 
 @pytest.mark.parametrize("rule", ["padding()", "prefix(3)", "causal() & padding()"])
-def test_rules_of_every_batch_are_taken(rule: str) -> None:
+def test_rules_for_any_batch_are_accepted(rule: str) -> None:
     BlockConfig(encoder_attention=AttentionConfig(visibility=Visibility.parse(rule)))

@@ -111,7 +111,7 @@ def test_a_configuration_comes_back_from_what_it_writes() -> None:
         ("__import__('os').system('true')", "is not a visibility rule"),
     ],
 )
-def test_a_rule_that_cannot_be_read_says_why(text: str, message: str) -> None:
+def test_a_rule_that_cannot_be_read_is_refused_with_the_reason(text: str, message: str) -> None:
     with pytest.raises(UsageError, match="visibility") as error:
         build(AttentionConfig, {"visibility": text}, where="model")
     assert message in str(error.value)

@@ -142,7 +142,7 @@ def test_without_keys_there_are_no_weights(normaliser: Normaliser, dtype: torch.
 
 
 @pytest.mark.parametrize("normaliser", EVERY, ids=repr)
-def test_one_true_for_all_pairs_says_what_a_full_mask_says(normaliser: Normaliser, scores: Tensor) -> None:
+def test_one_true_for_all_pairs_equals_a_full_mask(normaliser: Normaliser, scores: Tensor) -> None:
     one, full = torch.ones(1, 1, 1, 1, dtype=torch.bool), torch.ones(2, 1, 4, 7, dtype=torch.bool)
     assert torch.equal(normaliser(scores, one), normaliser(scores, full))
     assert torch.equal(normaliser.statistic(scores, one), normaliser.statistic(scores, full))
@@ -151,9 +151,7 @@ def test_one_true_for_all_pairs_says_what_a_full_mask_says(normaliser: Normalise
 @pytest.mark.parametrize("normaliser", [Sparsemax(), Entmax()], ids=repr)
 @pytest.mark.parametrize("scale", [0.01, 1.0, 30.0, 1e4])
 @pytest.mark.parametrize("keys", [1, 16, 133])
-def test_float32_by_a_kernel_is_what_plain_torch_says_in_float64(
-    normaliser: Normaliser, scale: float, keys: int
-) -> None:
+def test_float32_by_a_kernel_equals_plain_torch_in_float64(normaliser: Normaliser, scale: float, keys: int) -> None:
     assert native.load("foveate.attention.normaliser", "sparse.cpp").reason in ("", "FOVEATE_NATIVE=0")
     scores = (scale * torch.randn(2, 3, 17, keys)).transpose(1, 2).contiguous().transpose(1, 2).requires_grad_()
     visible = torch.rand(2, 1, keys, 17).mT < 0.7
@@ -172,9 +170,7 @@ def test_float32_by_a_kernel_is_what_plain_torch_says_in_float64(
 
 @pytest.mark.parametrize("normaliser", [Sparsemax(), Entmax()], ids=repr)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_a_visible_score_that_is_no_number_spoils_its_row_and_no_other(
-    normaliser: Normaliser, dtype: torch.dtype
-) -> None:
+def test_a_visible_score_of_nan_makes_its_own_row_nan_alone(normaliser: Normaliser, dtype: torch.dtype) -> None:
     scores = torch.randn(1, 1, 5, 40, dtype=dtype)
     visible = torch.ones(1, 1, 5, 40, dtype=torch.bool)
     for row, wrong in enumerate((torch.nan, torch.inf, torch.nan, -torch.inf)):
@@ -237,7 +233,7 @@ def test_softmax_near_zero_temperature_is_the_hard_choice(scores: Tensor, visibl
     assert distances[-1] < 1e-9
 
 
-def test_relu_divides_by_the_sum_of_what_is_positive(visible: Tensor) -> None:
+def test_relu_divides_by_the_sum_of_positive_scores(visible: Tensor) -> None:
     scores = torch.tensor([[[[3.0, 1.0, -5.0], [-1.0, -2.0, -3.0]]]])
     everything = torch.ones(1, 1, 1, 1, dtype=torch.bool)
     assert ReLU()(scores, everything)[0, 0].tolist() == [[0.75, 0.25, 0.0], [0.0, 0.0, 0.0]]

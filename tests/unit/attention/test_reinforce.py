@@ -72,7 +72,7 @@ def test_a_baseline_makes_the_estimates_less_noisy(cells: tuple[Tensor, Tensor, 
     assert spread(float(mean)) < spread(float(mean) + 20)
 
 
-def test_the_baseline_is_a_moving_average_of_what_was_earned() -> None:
+def test_the_baseline_is_a_moving_average_of_rewards() -> None:
     reinforce = Reinforce()
     for earned, expected in ((-4.0, -4.0), (-2.0, -3.8), (0.0, -3.42)):
         reinforce(torch.tensor([earned, earned]), [])
@@ -82,7 +82,7 @@ def test_the_baseline_is_a_moving_average_of_what_was_earned() -> None:
     assert set(reinforce.state_dict()) == {"baseline", "started"}  # a run resumes with it
 
 
-def test_no_choice_is_told_outside_the_block_in_evaluation_or_for_rows_that_see_nothing() -> None:
+def test_no_choice_is_reported_outside_the_block_in_evaluation_or_for_rows_that_see_nothing() -> None:
     hard, scores = Hard(mode="sample"), torch.randn(1, 1, 2, 3, requires_grad=True)
     visible = torch.tensor([[[[True, True, False], [False, False, False]]]])
     with choices() as taken:

@@ -118,7 +118,7 @@ def test_rotations_that_make_no_sense_are_refused(make: object, message: str) ->
     assert str(refusal.value) == message
 
 
-def test_configurations_build_them() -> None:
+def test_configurations_build_transforms() -> None:
     assert repr(QKNormConfig(norm="l2").build(head_dim=4, num_heads=2)) == "QKNorm(head_dim=4, norm='l2', eps=1e-06)"
     assert Rotary(dims=2).build(head_dim=5, num_heads=2) == Rotary(dims=2)
 

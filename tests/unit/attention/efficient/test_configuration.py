@@ -63,7 +63,7 @@ def test_blocks_of_the_long_range_arena_are_local_here() -> None:
 
 
 @pytest.mark.parametrize("kind", ["linear", "performer", "linformer"])
-def test_who_multiplies_queries_and_keys_says_so_by_its_own_name(kind: str) -> None:
+def test_a_mechanism_that_multiplies_queries_and_keys_names_itself_in_its_refusal(kind: str) -> None:
     """A bidirectional encoder's memory is twice as wide as its decoder."""
     config = build(BahdanauConfig, {"attention": kind, "hidden_dim": 8})
     with pytest.raises(ValueError, match=rf"(?i)^{kind}.* needs queries and keys of one width, got 8 and 16. Choose"):

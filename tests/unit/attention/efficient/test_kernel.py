@@ -109,7 +109,7 @@ def test_large_vectors_neither_overflow_nor_vanish() -> None:
     assert (explanation.weights.sum(-1) - 1).abs().max() < 1e-5
 
 
-def test_the_fast_form_refuses_what_it_cannot_sum_and_the_other_takes_over() -> None:
+def test_the_fast_form_refuses_rules_that_it_cannot_sum_and_the_materialised_form_computes() -> None:
     attention, x = LinearAttention(visibility=window(left=2, right=0)), torch.randn(1, 1, 6, 4)
     plan = attention.plan(x, x)
     assert plan.chosen == "materialised"

@@ -39,7 +39,7 @@ def test_sharing_saves_mixings(share: str, numbers: int) -> None:
     assert sum(parameter.numel() for parameter in attention.parameters()) == 15 * numbers
 
 
-def test_what_compares_positions_is_refused_with_a_way_out() -> None:
+def test_rules_that_compare_positions_are_refused_with_a_way_out() -> None:
     with pytest.raises(ValueError, match=r"Linformer cannot honour causal\(\): each of its keys is a mixture of all"):
         LinformerConfig().build(query_dim=4, key_dim=4, visibility=causal() & padding(), kind="self")
 

@@ -16,7 +16,7 @@ def fast(attention: ReformerAttention, x: torch.Tensor, value: torch.Tensor, at:
 
 
 @pytest.mark.parametrize("rule", [padding(), causal() & padding()])
-def test_one_bucket_and_one_chunk_are_softmax_over_everybody_else(rule: object) -> None:
+def test_one_bucket_and_one_chunk_are_softmax_over_all_other_keys(rule: object) -> None:
     x, value = torch.randn(2, 2, 2, 7, 4, dtype=torch.float64)
     at = Positions.of(7, 7, key_lengths=torch.tensor([7, 5]))
     attention = ReformerAttention(head_dim=4, buckets=1, rounds=1, chunk=7, visibility=rule).double()
@@ -28,7 +28,7 @@ def test_one_bucket_and_one_chunk_are_softmax_over_everybody_else(rule: object) 
     assert (full.weights[0, :, 1:].diagonal(1, -2, -1) == 0).all()
 
 
-def test_who_shares_a_bucket_is_who_is_seen() -> None:
+def test_a_query_sees_the_keys_of_its_bucket() -> None:
     attention = ReformerAttention(head_dim=8, buckets=4, rounds=1, chunk=64).double()
     x = torch.randn(1, 1, 20, 8, dtype=torch.float64)
     turned = x[0, 0] @ attention.rotation[0]

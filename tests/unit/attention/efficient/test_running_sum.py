@@ -39,7 +39,7 @@ def test_a_step_from_the_sum_is_the_row_of_the_whole(attention: KernelAttention,
         torch.testing.assert_close(past.context(query[:, :, now]), whole[:, :, now], atol=1e-12, rtol=0)
 
 
-def test_what_is_kept_does_not_grow(attention: KernelAttention) -> None:
+def test_the_sum_does_not_grow_with_the_text(attention: KernelAttention) -> None:
     sizes = set()
     for length in (0, 1, 1000):
         key, value = torch.randn(2, 1, 2, length, DIM, dtype=torch.float64)
@@ -101,7 +101,7 @@ def test_in_bfloat16_sums_are_kept_in_float32() -> None:
 
 
 @pytest.mark.parametrize("rule", [padding(), causal() & window(left=2, right=0), causal() & summary(block=2, count=1)])
-def test_who_does_not_see_all_that_came_before_keeps_keys(rule: object) -> None:
+def test_an_attention_that_does_not_see_all_earlier_keys_keeps_them(rule: object) -> None:
     x = torch.randn(1, 1, 4, DIM)
     assert running_sum(LinearAttention(visibility=rule), x, x) is None
     assert running_sum(Attention(visibility=causal()), x, x) is None

@@ -60,7 +60,7 @@ def test_a_causal_balance_does_not_know_later_rows() -> None:
     torch.testing.assert_close(part, whole[..., :3, :3])
 
 
-def test_what_it_cannot_honour_is_refused() -> None:
+def test_rules_that_it_cannot_honour_are_refused() -> None:
     with pytest.raises(ValueError, match=r"Sinkhorn attention cannot honour window\(left=2, right=2\)"):
         SinkhornAttention(head_dim=4, visibility=window(left=2, right=2))
     with pytest.raises(ValueError, match="own block, which another sequence does not have"):

@@ -38,7 +38,7 @@ def test_the_factorised_form_is_a_product_with_fewer_numbers() -> None:
     torch.testing.assert_close(scores[0], attention.score.of_query[:, :5] @ attention.score.of_key[:, :5].mT)
 
 
-def test_past_its_length_it_says_so_but_padding_and_free_room_may_be_longer() -> None:
+def test_longer_inputs_are_refused_but_padding_and_free_room_may_be_longer() -> None:
     attention = SynthesizerConfig(max_length=4).build(query_dim=4, key_dim=4, visibility=padding(), kind="self")
     x = torch.randn(1, 1, 6, 4)
     with pytest.raises(ValueError, match="built for 4 positions, but the input reaches position 5"):
