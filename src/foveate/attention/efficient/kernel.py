@@ -110,16 +110,16 @@ def exponentials(
     """
     if not log_k.shape[2]:
         return log_q, log_k
-    shift = torch.where(visible.mT, log_k, -torch.inf).detach().amax(-2, keepdim=True)
-    shift = torch.where(shift.isfinite(), shift, 0.0)
+    shift = largest(torch.where(visible.mT, log_k, -torch.inf), dim=-2)
     phi_k = torch.where(visible.mT, (torch.where(visible.mT, log_k, shift) - shift).exp(), 0.0)
-    return without_largest(log_q + shift).exp(), phi_k
+    log_q = log_q + shift
+    return (log_q - largest(log_q)).exp(), phi_k
 
 
-def without_largest(logs: Float[Tensor, "*shape feature"]) -> Float[Tensor, "*shape feature"]:
-    """Logarithms less the largest of each row, which has no gradient."""
-    largest = logs.detach().amax(-1, keepdim=True)
-    return logs - torch.where(largest.isfinite(), largest, 0.0)
+def largest(logs: Tensor, dim: int = -1) -> Tensor:
+    """The largest number along an axis, without a gradient; 0 where it is not finite."""
+    most = logs.detach().amax(dim, keepdim=True)
+    return torch.where(most.isfinite(), most, 0.0)
 
 
 def _washed_out(
@@ -237,7 +237,8 @@ class RunningSum:
         score, heads = self.attention.score, query.shape[1]
         phi = score.query_features(query).to(self.total.dtype)
         if score.logarithmic:
-            phi = without_largest(phi + share_heads(self.shift, heads).mT).exp()
+            phi = phi + share_heads(self.shift, heads).mT
+            phi = (phi - largest(phi)).exp()
         return divided(phi @ share_heads(self.total, heads), self.attention.normaliser).to(query.dtype)
 
     def select(self, rows: Int[Tensor, " new_rows"]) -> "RunningSum":

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from foveate.attention.check import require_one_width, require_whole, require_width
-from foveate.attention.efficient.kernel import KernelAttention
+from foveate.attention.efficient.kernel import KernelAttention, largest
 from foveate.attention.mechanism import Site, SiteConfig
 from foveate.attention.normaliser import Proportional
 from foveate.attention.score import Dot, Product
@@ -131,8 +131,8 @@ class Favor(nn.Module):
         return self.query_features(key)
 
     def compare(self, query_features: Tensor, key_features: Tensor) -> Float[Tensor, "batch heads query key"]:
-        (phi_q, log_q), (phi_k, log_k) = _scaled(query_features), _scaled(key_features)
-        kernel = (phi_q @ phi_k.mT) / len(self.projection)
+        log_q, log_k = largest(query_features), largest(key_features)
+        kernel = (query_features - log_q).exp() @ (key_features - log_k).exp().mT / len(self.projection)
         return kernel.clamp(min=torch.finfo(kernel.dtype).tiny).log() + log_q + log_k.mT
 
     def forward(self, query: Tensor, key: Tensor) -> Float[Tensor, "batch heads query key"]:
@@ -217,10 +217,3 @@ def orthogonal_rows(rows: int, dim: int, generator: torch.Generator) -> Float[Te
         blocks.append((rotation * upper.diagonal().sign()).mT)  # the signs make the rotation uniform
     lengths = torch.randn(rows, dim, generator=generator, dtype=torch.float64).norm(dim=-1, keepdim=True)
     return (torch.cat(blocks)[:rows] * lengths).float()
-
-
-def _scaled(features: Tensor) -> tuple[Tensor, Tensor]:
-    """exp(features) divided by the largest of each row, and the logarithm of that."""
-    shift = features.detach().amax(-1, keepdim=True)
-    shift = torch.where(shift.isfinite(), shift, 0.0)
-    return (features - shift).exp(), shift
