@@ -26,7 +26,7 @@ Bias = Callable[[Positions], Float[Tensor, "#batch #heads #query #key"]]
 """
 
 
-def told(bias: Bias, at: Positions, dtype: torch.dtype) -> Float[Tensor, "#batch #heads #query #key"]:
+def bias_values(bias: Bias, at: Positions, dtype: torch.dtype) -> Float[Tensor, "#batch #heads #query #key"]:
     """The numbers of a bias in a number type: for float64 those of `in_double`, rather than float32 made wider."""
     if dtype == torch.float64 and (exact := claim(bias, "in_double")) is not None:
         double: Tensor = exact(at)
@@ -34,12 +34,12 @@ def told(bias: Bias, at: Positions, dtype: torch.dtype) -> Float[Tensor, "#batch
     return bias(at).to(dtype)
 
 
-def judges_pairs(bias: Bias | None) -> bool:
+def is_by_pair(bias: Bias | None) -> bool:
     """Whether a bias may be computed for single pairs; None adds nothing to any."""
     return bias is None or bool(claim(bias, "by_pair", False))
 
 
-def judges_distances(bias: Bias, at: Positions) -> bool:
+def is_by_distance(bias: Bias, at: Positions) -> bool:
     """Whether its numbers at these positions depend on distances alone."""
     by_distance = claim(bias, "by_distance", False)
     return bool(by_distance(at) if callable(by_distance) else by_distance)

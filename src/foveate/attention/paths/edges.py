@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import dropout as drop
 
-from foveate.attention.bias import Bias, judges_pairs, told
+from foveate.attention.bias import Bias, bias_values, is_by_pair
 from foveate.attention.check import require_equal_width
 from foveate.attention.claim import describes
 from foveate.attention.normaliser import Normaliser, softmax_temperature, tells_place
@@ -263,21 +263,22 @@ def _weights(
         weights = _by_rows(formula.normaliser, scores, graph, query.shape[2])
     if formula.reweight is None:
         return weights
-    return weights * _told(formula.reweight, graph, weights.dtype).exp().to(weights.dtype)
+    return weights * _edge_biases(formula.reweight, graph, weights.dtype).exp().to(weights.dtype)
 
 
-def _told(bias: Bias, graph: _Graph, dtype: torch.dtype) -> Float[Tensor, "#batch #heads edges"]:
+def _edge_biases(bias: Bias, graph: _Graph, dtype: torch.dtype) -> Float[Tensor, "#batch #heads edges"]:
     """The bias of every edge."""
     if not len(graph.source):
         return torch.zeros(1, 1, 0, device=graph.at.device)
-    if judges_pairs(bias):
-        return _of_edges(told(bias, graph.at, dtype), len(graph.source))
+    if is_by_pair(bias):
+        return _of_edges(bias_values(bias, graph.at, dtype), len(graph.source))
     nodes, degree = graph.target.unique_consecutive(return_counts=True)
     parts, start = [], 0
     for targets, counts in zip(nodes.split(NODES), degree.split(NODES), strict=True):
         stop = start + int(counts.sum())
         sources, column = graph.source[start:stop].unique(return_inverse=True)
-        answer = told(bias, _chosen(graph.nodes, targets, sources), dtype).expand(-1, -1, len(targets), len(sources))
+        answer = bias_values(bias, _chosen(graph.nodes, targets, sources), dtype)
+        answer = answer.expand(-1, -1, len(targets), len(sources))
         row = torch.arange(len(targets), device=column.device).repeat_interleave(counts)
         parts.append(answer[:, :, row, column])
         start = stop
@@ -343,7 +344,7 @@ def _scores(
         network.require_agreement(formula.score, queries, features)
     sources = _silenced(_precise(features)[:, :, graph.source], graph)
     scores = form.pairs(_precise(queries)[:, :, graph.target], sources)
-    return scores if formula.bias is None else scores + _told(formula.bias, graph, scores.dtype)
+    return scores if formula.bias is None else scores + _edge_biases(formula.bias, graph, scores.dtype)
 
 
 def _precise(rows: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from foveate import machine
-from foveate.attention.bias import told
+from foveate.attention.bias import bias_values
 from foveate.attention.normaliser.normaliser import undecided
 from foveate.attention.paths.derivative import by_definition
 from foveate.attention.paths.dot import attended, dot_product_reasons, dots
@@ -49,7 +49,7 @@ class Hiding:
         shown = visible if blind is None else visible | blind
         hidden = torch.zeros_like(shown, dtype=self.dtype).masked_fill_(~shown, -torch.inf)
         if bias is not None:
-            return Hidden(hidden + over_tile(partial(told, bias, dtype=self.dtype), self.at, tile), 0, blind)
+            return Hidden(hidden + over_tile(partial(bias_values, bias, dtype=self.dtype), self.at, tile), 0, blind)
         # Keys that every query of the tile sees need no bias: under causal(), all but the last.
         partly = (~visible).flatten(0, 2).any(0).nonzero()
         first = int(partly[0]) if len(partly) else visible.shape[-1]

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from foveate.attention.bias import told
+from foveate.attention.bias import bias_values
 from foveate.attention.check import described
 from foveate.attention.paths.hidden import finite, nothing_to_silence, silence, weigh
 from foveate.attention.paths.path import (
@@ -60,7 +60,7 @@ def biased_scores(
     shape = (*query.shape[:3], key.shape[2])
     if not isinstance(scores, Tensor) or scores.shape != shape:
         raise ValueError(f"`score` gives {described(scores)}, and {shape} is needed, `batch heads query key`.")
-    return scores if formula.bias is None else scores + told(formula.bias, at, scores.dtype)
+    return scores if formula.bias is None else scores + bias_values(formula.bias, at, scores.dtype)
 
 
 def isolated_scores(
@@ -114,7 +114,7 @@ def materialise(
     scores = isolated_scores(formula, query, key, visible, at=at, key_features=key_features)
     weights = formula.normaliser(scores, visible)
     if formula.reweight is not None:
-        weights = weights * told(formula.reweight, at, reweighing(weights)).exp().to(weights.dtype)
+        weights = weights * bias_values(formula.reweight, at, reweighing(weights)).exp().to(weights.dtype)
     dropped = torch.nn.functional.dropout(weights, dropout) if dropout else weights
     return Materialised(scores, visible, weights, weigh(dropped, value, visible))
 

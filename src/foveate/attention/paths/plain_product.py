@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from foveate import machine
-from foveate.attention.bias import told
+from foveate.attention.bias import bias_values
 from foveate.attention.normaliser.normaliser import undecided
 from foveate.attention.paths.derivative import by_definition
 from foveate.attention.paths.dot import attended, dot_product_reasons, safe_dots
@@ -54,7 +54,7 @@ def _bias(formula: Formula, shown: RuleMask | None, query: Tensor, at: Positions
     """Bias and mask for the scores; rows that see nothing are left open, and zeroed afterwards."""
     if formula.bias is None:
         return None if shown is None else shown.flat(len(query), query.shape[1], query.dtype)
-    bias = told(formula.bias, at, query.dtype)
+    bias = bias_values(formula.bias, at, query.dtype)
     return flat(bias if shown is None else shown.mask(query.dtype) + bias, len(query), query.shape[1])
 
 

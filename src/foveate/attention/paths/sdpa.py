@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from foveate import machine
-from foveate.attention.bias import told
+from foveate.attention.bias import bias_values
 from foveate.attention.paths.derivative import by_definition, refused
 from foveate.attention.paths.dot import attended, dot_product_reasons, safe_dots
 from foveate.attention.paths.hidden import RuleMask, mask_of
@@ -142,6 +142,6 @@ def _mask(formula: Formula, shown: RuleMask | None, query: Tensor, key: Tensor, 
     """Bias and mask for the scores; rows that see nothing are left open, and zeroed afterwards."""
     if formula.bias is None:
         return None if shown is None else shown.over(len(query), query.shape[2], key.shape[2], query.dtype)
-    bias = told(formula.bias, at, query.dtype)
+    bias = bias_values(formula.bias, at, query.dtype)
     mask = bias if shown is None else shown.mask(query.dtype) + bias
     return mask.expand(len(query), -1, query.shape[2], key.shape[2])

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from foveate.attention.bias import judges_pairs, told
+from foveate.attention.bias import bias_values, is_by_pair
 from foveate.attention.normaliser.normaliser import tells_place
 from foveate.attention.paths import fused
 from foveate.attention.paths.fused import fusing_reasons
@@ -182,7 +182,7 @@ def _one_tile(inputs: Inputs, tile: Tile) -> Tensor:
         scores.append(isolated_scores(formula, query, key[:, :, part], visible[..., part], at=there, key_features=own))
     weights = formula.normaliser(torch.cat(scores, dim=-1), visible)
     if formula.reweight is not None:
-        weighing = over_tile(partial(told, formula.reweight, dtype=reweighing(query)), at, tile)
+        weighing = over_tile(partial(bias_values, formula.reweight, dtype=reweighing(query)), at, tile)
         weights = weights * weighing.exp().to(weights.dtype)
     dropped = nn.functional.dropout(weights, dropout) if dropout else weights
     return weigh(dropped, value, visible)
@@ -229,7 +229,7 @@ class OwnKeys:
 def own_keys(formula: Formula, at: Positions, layout: list[Tile]) -> OwnKeys | None:
     """Each query's own keys, where queries look at places so different that a common piece is much wider."""
     spread = at.centre is not None or at.query.shape[0] * at.query.shape[1] > 1
-    if not spread or at.previous is not None or at.query_bucket is not None or not _judges_pairs(formula):
+    if not spread or at.previous is not None or at.query_bucket is not None or not _is_by_pair(formula):
         return None
     own, queries = stretches(formula.visibility, at), at.query.shape[2]
     worth = ONE_QUERY if queries == 1 else MANY_QUERIES
@@ -249,9 +249,9 @@ def stretches(visibility: Visibility, at: Positions) -> OwnKeys | None:
     return OwnKeys(start.clamp(max=keys - width).long(), width)
 
 
-def _judges_pairs(formula: Formula) -> bool:
+def _is_by_pair(formula: Formula) -> bool:
     """Whether all parts may be asked about single pairs: nothing in them counts places, or examples, in the batch."""
-    biases = judges_pairs(formula.bias) and judges_pairs(formula.reweight)
+    biases = is_by_pair(formula.bias) and is_by_pair(formula.reweight)
     return biases and formula.visibility.by_pair and not is_placed(formula.score)
 
 

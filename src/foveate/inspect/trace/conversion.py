@@ -12,7 +12,7 @@ from jaxtyping import Bool, UInt8
 from torch import Tensor
 
 from foveate.attention import AttentionRecord, Positions, Visibility
-from foveate.attention.bias import Bias, judges_distances
+from foveate.attention.bias import Bias, is_by_distance
 from foveate.attention.claim import claim
 from foveate.attention.normaliser import Normaliser, softmax_temperature, tells_place
 from foveate.attention.paths.materialised import biased_scores
@@ -262,7 +262,7 @@ def _require_written(rule: Visibility, at: Positions, queries: int, keys: int) -
 def _bias(bias: Bias | None, at: Positions, name: str) -> tuple[dict[str, Any] | None, dict[str, Tensor]]:
     if bias is None:
         return None, {}
-    if judges_distances(bias, at):
+    if is_by_distance(bias, at):
         query, key = at.query[0, 0, :, 0], at.key[0, 0, 0]
         first = min(int(key.min() - query.max()), 1 - len(query))
         last = max(int(key.max() - query.min()), len(key) - 1)
