@@ -190,13 +190,26 @@ class Visibility(ABC):
         """The simplest rule with the same answer at these positions."""
         return self
 
+    _counts: ClassVar[tuple[str, ...]] = ()
+    """Fields with which a rule shows more keys: two rules that are alike in all others meet in the smaller counts, and
+    join in the larger ones.
+    """
+
     def meet(self, other: "Visibility") -> "Visibility | None":
         """One simpler rule for `self & other`, if this rule knows one."""
-        return None
+        return self._with_counts(other, min)
 
     def join(self, other: "Visibility") -> "Visibility | None":
         """One simpler rule for `self | other`, if this rule knows one."""
-        return None
+        return self._with_counts(other, max)
+
+    def _with_counts(self, other: Any, which: Callable[..., Count]) -> "Visibility | None":
+        if not self._counts or type(other) is not type(self):
+            return None
+        counts = {name: which(getattr(self, name), getattr(other, name)) for name in self._counts}
+        both: tuple[Any, Any] = (self, other)
+        rule, same = (replace(each, **counts) for each in both)
+        return rule if rule == same else None
 
     def pairs(self, at: Positions, heads: int = 1) -> float:
         """How many pairs are visible: counted, or, beyond a million, estimated from some of the queries."""
@@ -391,15 +404,6 @@ def nothing() -> Visibility:
 def joined(rules: Sequence[Visibility]) -> Visibility:
     """The conjunction of rules that are simplified already."""
     return And(tuple(rules)) if len(rules) > 1 else rules[0] if rules else Everything()
-
-
-def merged(one: Any, other: Any, which: Callable[..., Count], *counts: str) -> Visibility | None:
-    """The rule with the smaller or the larger counts of two rules that are alike in all else."""
-    if type(one) is not type(other):
-        return None
-    chosen = {name: which(getattr(one, name), getattr(other, name)) for name in counts}
-    rule: Visibility = replace(one, **chosen)
-    return rule if rule == replace(other, **chosen) else None
 
 
 def _combined(kind: type[And | Or], one: Visibility, other: Visibility) -> Visibility:

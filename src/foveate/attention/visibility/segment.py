@@ -12,7 +12,7 @@ from foveate.attention.check import lengths as lengths_of
 from foveate.attention.check import whole_numbers
 from foveate.attention.position import Positions
 from foveate.attention.visibility.reach import Reach, Span
-from foveate.attention.visibility.rule import Everything, Visibility, merged
+from foveate.attention.visibility.rule import Everything, Visibility
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class Padding(Visibility):
 @dataclass(frozen=True)
 class Prefix(Visibility):
     length: int | tuple[int, ...]
-    gapless, reads_query_position = True, False
+    gapless, reads_query_position, _counts = True, False, ("length",)
 
     @property
     def by_pair(self) -> bool:
@@ -71,10 +71,10 @@ class Prefix(Visibility):
         return Reach((Span(-math.inf, self._length(at) - 1),))
 
     def meet(self, other: Visibility) -> Visibility | None:
-        return merged(self, other, min, "length") if self.by_pair and other.by_pair else None
+        return super().meet(other) if self.by_pair and other.by_pair else None
 
     def join(self, other: Visibility) -> Visibility | None:
-        return merged(self, other, max, "length") if self.by_pair and other.by_pair else None
+        return super().join(other) if self.by_pair and other.by_pair else None
 
     def _length(self, at: Positions) -> Int[Tensor, "#batch 1 1 1"]:
         return torch.tensor(self.length, device=at.device).reshape(-1, 1, 1, 1)

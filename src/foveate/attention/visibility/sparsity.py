@@ -12,7 +12,7 @@ from torch import Tensor
 from foveate.attention.check import require_whole, whole_numbers
 from foveate.attention.position import Positions
 from foveate.attention.visibility.reach import EVERYWHERE, Reach, Span
-from foveate.attention.visibility.rule import Count, Visibility, everything, merged
+from foveate.attention.visibility.rule import Count, Visibility, everything
 from foveate.attention.visibility.window import Window, dilated, number, require_counts
 
 
@@ -21,7 +21,7 @@ class Chunk(Visibility):
     size: int
     left: Count
     right: Count
-    by_pair = True
+    by_pair, _counts = True, ("left", "right")
 
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
         distance = at.query // self.size - at.key // self.size
@@ -45,7 +45,7 @@ class Chunk(Visibility):
         if not isinstance(other, Chunk):
             return None
         if other.size == self.size:
-            return merged(self, other, min, "left", "right")
+            return super().meet(other)
         finer, coarser = sorted((self, other), key=lambda rule: rule.size)
         return finer if (finer.left, finer.right) == (0, 0) and coarser.size % finer.size == 0 else None
 
@@ -86,7 +86,7 @@ class StridedBlock(Visibility):
 class Summary(Visibility):
     block: int
     count: int
-    by_pair, reads_query_position = True, False
+    by_pair, reads_query_position, _counts = True, False, ("count",)
 
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads 1 key"]:
         return at.key % self.block >= self.block - self.count
@@ -97,12 +97,6 @@ class Summary(Visibility):
         blocks = range(int(at.key.amin()) // self.block, int(at.key.amax()) // self.block + 1)
         ends = [float((index + 1) * self.block - 1) for index in blocks]
         return Reach(tuple(Span(end - self.count + 1, end) for end in ends))
-
-    def meet(self, other: Visibility) -> Visibility | None:
-        return merged(self, other, min, "count")
-
-    def join(self, other: Visibility) -> Visibility | None:
-        return merged(self, other, max, "count")
 
     def __repr__(self) -> str:
         return f"summary(block={self.block}, count={self.count})"
@@ -150,7 +144,7 @@ class RandomBlocks(Visibility):
     block: int
     count: int
     seed: int
-    reads_length = True
+    reads_length, _counts = True, ("count",)  # the longer of two draws begins with the shorter one
 
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
         visible, key_block = (at.query == at.key) & False, at.key // self.block
@@ -165,12 +159,6 @@ class RandomBlocks(Visibility):
     def reach(self, at: Positions) -> Reach:
         firsts = [chosen.double() * self.block for chosen in self._chosen(at)]
         return Reach(tuple(Span(first, first + self.block - 1) for first in firsts))
-
-    def meet(self, other: Visibility) -> Visibility | None:
-        return merged(self, other, min, "count")  # the longer draw begins with the shorter one
-
-    def join(self, other: Visibility) -> Visibility | None:
-        return merged(self, other, max, "count")
 
     def _chosen(self, at: Positions) -> list[Int[Tensor, "#batch #heads query 1"]]:
         """The first, second … key block that each query sees."""

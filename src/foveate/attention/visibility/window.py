@@ -11,7 +11,7 @@ from torch import Tensor
 from foveate.attention.check import require_real, require_whole, whole_numbers
 from foveate.attention.position import Positions
 from foveate.attention.visibility.reach import Reach, Span
-from foveate.attention.visibility.rule import TRIANGLE, Band, Count, Visibility, everything, merged
+from foveate.attention.visibility.rule import TRIANGLE, Band, Count, Visibility, everything
 
 
 class BandRule(Visibility):
@@ -65,7 +65,7 @@ class Dilated(Visibility):
     left: Count
     right: Count
     step: int
-    by_pair = True
+    by_pair, _counts = True, ("left", "right")
 
     def __post_init__(self) -> None:
         require_counts("A dilated window", left=self.left, right=self.right)
@@ -86,12 +86,9 @@ class Dilated(Visibility):
 
     def meet(self, other: Visibility) -> Visibility | None:
         if other.band is None:
-            return merged(self, other, min, "left", "right")
+            return super().meet(other)
         steps = [keys if math.isinf(keys) else int(keys) // self.step for keys in other.band]
         return Dilated(min(self.left, steps[0]), min(self.right, steps[1]), self.step)
-
-    def join(self, other: Visibility) -> Visibility | None:
-        return merged(self, other, max, "left", "right")
 
     def __repr__(self) -> str:
         return f"dilated(left={number(self.left)}, right={number(self.right)}, step={self.step})"
@@ -101,7 +98,7 @@ class Dilated(Visibility):
 class Around(Visibility):
     left: Count
     right: Count
-    by_pair = True
+    by_pair, _counts = True, ("left", "right")  # the centre, a real number, leaves no gap between two of them
 
     def __post_init__(self) -> None:
         require_counts("A window", left=self.left, right=self.right, whole=False)
@@ -126,13 +123,6 @@ class Around(Visibility):
             return self
         left, right = (side if math.isinf(side) else math.floor(side) for side in (self.left, self.right))
         return window(left=left, right=right)
-
-    def meet(self, other: Visibility) -> Visibility | None:
-        return merged(self, other, min, "left", "right")
-
-    def join(self, other: Visibility) -> Visibility | None:
-        # The centre lies in both, but it is a real number: keys on either side of it leave no gap.
-        return merged(self, other, max, "left", "right")
 
     def __repr__(self) -> str:
         return f"around(left={number(self.left)}, right={number(self.right)})"
