@@ -32,7 +32,7 @@ from foveate.nn.criterion import MEANING, TRAINED, Criteria, criteria
 FOLDER = Path(__file__).parent / "mechanisms"
 MEASURED = FOLDER / "measured.json"
 LENGTH = 12
-"""Of the sequence in a picture."""
+"""The length of the sequence in a picture."""
 LAYERS = "layers"
 TESTED = {"binary": 8}
 """Digits that binary positions are tested with; 64 would outlast any text."""
@@ -122,7 +122,7 @@ def milliseconds(value: float | None) -> str:
 
 
 def times(row: dict[str, Any]) -> list[str]:
-    """Which times were measured at enough lengths to fit their growth."""
+    """The times that were measured at enough lengths to fit their growth."""
     return [what for what in ("forward", "training") if growth(row, what) is not None]
 
 
@@ -179,7 +179,7 @@ def contents(mine: list[Entry], measured: dict[str, Any]) -> str:
 
 
 def first(entry: Entry) -> str:
-    """What a part is, in one line."""
+    """The description of a part in one line."""
     return inspect.cleandoc(entry.subject.__doc__).split("\n\n")[0].replace("\n", " ")
 
 
@@ -196,7 +196,7 @@ def scores(every: list[Entry], measured: dict[str, Any]) -> str:
 
 
 def positions(every: list[Entry]) -> str:
-    """Which position vectors meet which of the lectures' criteria, by test."""
+    """The table of the lectures' criteria that each kind of position vector meets."""
 
     def line(entry: Entry) -> list[str]:
         config = replace(entry.config, max_length=TRAINED) if isinstance(entry.config, LearnedConfig) else entry.config

@@ -117,7 +117,7 @@ def _joined(one: Bool[Tensor, "length length"], other: Bool[Tensor, "length leng
 
 
 def _layers_to_span(length: int, kernel: int) -> int:
-    """How often `kernel` has to be multiplied by itself to reach from one end to the other."""
+    """The number of layers that connect both ends of a sequence."""
     layers, reach = 0, 1
     while reach < length:
         layers, reach = layers + 1, reach * kernel

@@ -1,4 +1,4 @@
-"""How long every part takes on this machine: milliseconds at three lengths, and how fast they grow."""
+"""Measures the time of every part on this machine: milliseconds at three lengths, and their growth."""
 
 import math
 import time

@@ -44,7 +44,7 @@ RULES = {
     "summary": "summary(block=4, count=1)",
     "edges": "edges([[0, 1, 2, 3, 5, 8], [1, 2, 0, 8, 3, 5]], self_loops=True)",
 }
-"""How a page's example calls each rule."""
+"""The call of each rule in the example of its page."""
 
 
 def even(at: Positions) -> Tensor:

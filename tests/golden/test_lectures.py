@@ -135,7 +135,7 @@ def test_the_lectures_rounded_weights_give_the_lectures_output_and_not_the_exact
     ],
     ids=["unscaled", "scaled by √3", "temperature √3", "causal", "ReLU", "raw ReLU"],
 )
-def test_outputs_to_six_decimals(
+def test_outputs_agree_to_six_decimals(
     projected: tuple[Tensor, Tensor, Tensor], attention: Attention, expected: list[list[float]], path: object
 ) -> None:
     found, at = [attention.explain(*projected).context[0, 0]], Positions.of(3, 3)
@@ -249,7 +249,7 @@ BINARY = """
 """
 
 
-def test_the_binary_table() -> None:
+def test_the_binary_table_is_the_lectures() -> None:
     table = BinaryCode(4)(torch.arange(16)).int().tolist()
     assert ["".join(map(str, row)) for row in table] == BINARY.split()
     lowest, highest = zip(*((row[-1], row[0]) for row in table), strict=True)

@@ -410,7 +410,7 @@ def test_linear_attention_is_kept_as_its_features() -> None:
         torch.testing.assert_close(site.weights(head)[0], weights[0, head], atol=2e-3, rtol=1e-2)
 
 
-def test_an_attribute_that_happens_to_be_called_form_is_no_form() -> None:
+def test_an_unrelated_attribute_called_form_is_not_a_form() -> None:
     class Poem(Distance):
         form = "sonnet"
 

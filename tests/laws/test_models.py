@@ -371,7 +371,7 @@ def test_a_selection_leaves_the_state_it_was_made_from_as_it_was(decoder: Seq2Se
 
 @pytest.mark.parametrize("name", [name for name in DECODED if name in TRANSFORMERS])
 @torch.no_grad()
-def test_the_cache_is_no_cache_past_every_growth_of_it(name: str) -> None:
+def test_a_grown_cache_gives_the_results_of_no_cache(name: str) -> None:
     model = built(name)
     words = [1, *torch.randint(3, VOCAB, (2 * ROOM_STEP + 3,)).tolist()]
     state = model.start(Batch.of(SOURCES[:1]))

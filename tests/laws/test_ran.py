@@ -304,7 +304,7 @@ def test_what_stands_in_the_padding_cannot_be_read(network: RAN) -> None:
     assert torch.equal(other.document, one.document)
 
 
-def test_company_does_not_matter(network: RAN) -> None:
+def test_other_documents_in_a_batch_do_not_matter(network: RAN) -> None:
     x, lengths = documents(9, 5, 0, 13, 14)
     together = network(x, lengths)
     for row, length in enumerate(lengths.tolist()):

@@ -88,7 +88,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return killing.traces(folder)
 
 
-def test_killed_at_random_moments() -> None:
+def test_a_run_killed_at_random_moments_resumes_to_the_same_end() -> None:
     done = subprocess.run(
         [sys.executable, str(SCRIPT), "--kills", "4", "--seed", str(random.randrange(10**6))],
         capture_output=True,

@@ -26,7 +26,7 @@ def accuracy(config: ClassifyConfig, run: Path, *, steps: int, learning_rate: fl
         return task.validate()["accuracy"]
 
 
-def test_shapes_in_pictures_are_told_apart(tmp_path: Path) -> None:
+def test_a_classifier_distinguishes_shapes_in_pictures(tmp_path: Path) -> None:
     kinds = ("disc", "bars", "columns")
     for number, example in enumerate(shapes(1000, seed=0, side=16, noise=0.02)):
         if (name := SHAPES[example.label]) in kinds:
@@ -44,7 +44,7 @@ def test_shapes_in_pictures_are_told_apart(tmp_path: Path) -> None:
     assert accuracy(config, tmp_path / "run", steps=250, learning_rate=2e-3) >= 0.95
 
 
-def test_the_direction_of_a_sequence_of_vectors_is_told(tmp_path: Path) -> None:
+def test_a_classifier_learns_the_direction_of_a_sequence_of_vectors(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     lengths, falls = generator.integers(3, 9, 300), generator.integers(0, 2, 300)
     slopes = [np.linspace(0, 1, length)[:: -1 if fall else 1] for length, fall in zip(lengths, falls, strict=True)]

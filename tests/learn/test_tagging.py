@@ -34,7 +34,7 @@ def test_an_encoder_with_context_gives_the_same_word_two_tags(name: str, tmp_pat
     assert example.accuracy(tagger) >= 0.95
 
 
-def test_every_efficient_kind_of_attention_is_asked() -> None:
+def test_every_efficient_kind_of_attention_is_trained() -> None:
     assert {type(config) for config in example.EFFICIENT.values()} == set(EfficientConfig.__args__)
 
 

@@ -55,7 +55,7 @@ def hidden_padding(lengths: Tensor, length: int) -> Tensor:
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
-def test_encoder_block(norm: str, activation: str) -> None:
+def test_the_encoder_block_is_torchs(norm: str, activation: str) -> None:
     theirs = jiggle(nn.TransformerEncoderLayer(**settings(norm, activation))).eval()
     ours = EncoderBlock(config(norm, activation)).double().eval()
     copy_attention(ours.attention, theirs.self_attn)
@@ -71,7 +71,7 @@ def test_encoder_block(norm: str, activation: str) -> None:
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
-def test_decoder_block(norm: str, activation: str) -> None:
+def test_the_decoder_block_is_torchs(norm: str, activation: str) -> None:
     theirs = jiggle(nn.TransformerDecoderLayer(**settings(norm, activation))).eval()
     ours = DecoderBlock(config(norm, activation)).double().eval()
     copy_attention(ours.attention, theirs.self_attn)

@@ -145,7 +145,7 @@ def test_any_sentence_can_be_looked_at(
 
 
 @torch.no_grad()
-def test_what_told_the_label_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_attention_for_a_label_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model, tokeniser = made("Bert", "ForSequenceClassification", tmp_path, attn_implementation="eager")
     seen = TextClassifier.load(tmp_path).align("the cat 😀 sat")
     theirs = model(**tokeniser("the cat 😀 sat", return_tensors="pt"), output_attentions=True).attentions[0]

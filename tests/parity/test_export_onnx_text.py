@@ -218,7 +218,7 @@ def test_a_classifier_says_the_same_of_every_text(name: str, texts: Batch, tmp_p
 
 
 @pytest.mark.parametrize("kinds", [1, 2])
-def test_the_second_text_of_a_pair_is_told_by_the_end_before_it(kinds: int, tmp_path: Path) -> None:
+def test_the_second_text_of_a_pair_begins_after_the_first_end(kinds: int, tmp_path: Path) -> None:
     model = shaken(ClassifierConfig(encoder=replace(BERT, num_segments=kinds)).build(VOCAB, LABELS))
     texts = Batch.of([[1, 7, 9, 2, 8, 5, 2], [1, 4, 2], [1, 9, 2, 7, 2]])
     second = torch.tensor([[0, 0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 1, 1, 1]])

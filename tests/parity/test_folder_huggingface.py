@@ -361,7 +361,7 @@ def test_a_folder_without_a_training_has_no_report_of_it(
 
 
 @pytest.mark.parametrize(("command", "kind"), [("generate", "bert"), ("translate", "gpt2")])
-def test_a_folder_of_another_kind_is_told(
+def test_a_folder_of_another_kind_is_refused_in_words(
     command: str, kind: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = request.getfixturevalue(kind)

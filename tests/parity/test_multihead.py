@@ -67,7 +67,7 @@ def test_causal_self_attention_over_padded_sentences() -> None:
     torch.testing.assert_close(ours.explain(x, at=at).weights, weights, **ROUNDING)
 
 
-def test_cross_attention_between_widths() -> None:
+def test_cross_attention_between_different_widths_is_torchs() -> None:
     theirs = nn.MultiheadAttention(8, 2, kdim=6, vdim=10, batch_first=True, dtype=torch.float64)
     ours = copied(theirs, visibility=padding(), kind="cross")
     query, key, value = (torch.randn(3, *shape, dtype=torch.float64) for shape in ((4, 8), (5, 6), (5, 10)))

@@ -35,7 +35,7 @@ def run_packed(theirs: nn.RNNBase, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...
 @pytest.mark.parametrize("cell", KINDS)
 @pytest.mark.parametrize("layers", [1, 3])
 @pytest.mark.parametrize("bidirectional", [False, True])
-def test_encoder(cell: str, layers: int, bidirectional: bool) -> None:
+def test_the_recurrent_encoder_is_torchs(cell: str, layers: int, bidirectional: bool) -> None:
     theirs = torchs(cell, layers, bidirectional)
     config = RecurrentConfig(cell=cell, hidden_dim=HIDDEN_DIM, num_layers=layers)
     ours = RecurrentEncoder(config, INPUT_DIM, bidirectional=bidirectional).double()

@@ -173,7 +173,7 @@ def _attends(module: Any) -> bool:
 
 
 @torch.no_grad()
-def test_windows_grouped_heads_and_relative_bias_are_told_by_name() -> None:
+def test_windows_grouped_heads_and_relative_bias_are_named_in_the_formula() -> None:
     model, inputs = mistral()
     with record(model.eval()) as seen:
         model(**inputs)

@@ -44,7 +44,9 @@ def test_validation_says_how_well_the_links_are_followed(run: Path) -> None:
     assert rows[-1]["alignment"] > 0
 
 
-def test_empty_links_are_no_measure_and_said_before_training(folder: Path, foveate: Any, tmp_path: Path) -> None:
+def test_empty_links_cannot_measure_alignment_and_are_refused_before_training(
+    folder: Path, foveate: Any, tmp_path: Path
+) -> None:
     (tmp_path / "links").write_text("\n" * 120)
     files = ("--source", folder / "pairs.tsv", "--links", tmp_path / "links", "--out", tmp_path / "run")
     said = foveate("train", "translate", *files, *SIZES, *QUIET, "--set", "train.metric=alignment")

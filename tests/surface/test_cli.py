@@ -97,7 +97,7 @@ def test_a_failed_start_does_not_stand_in_the_way_of_the_next(
     assert said.code == 0, said.err
 
 
-def test_sizes_are_chosen_from_the_data_and_the_choice_is_said(
+def test_sizes_are_chosen_from_the_data_and_the_choice_is_printed(
     foveate: Any, tiny: tuple[str, ...], tmp_path: Path
 ) -> None:
     lines = [f"the {a} cat number {i} sat on the {b} mat" for i in range(2500) for a, b in [("red", "old")]]
@@ -117,7 +117,7 @@ def test_sizes_are_chosen_from_the_data_and_the_choice_is_said(
     }
 
 
-def test_what_is_said_of_the_sizes_is_what_is_used(
+def test_the_printed_sizes_are_those_that_are_used(
     foveate: Any, corpus: Path, tmp_path: Path, tiny: tuple[str, ...]
 ) -> None:
     start = ("train", "translate", "--source", corpus / "pairs.tsv", "--out", tmp_path / "run")

@@ -305,7 +305,7 @@ def test_a_cell_that_comes_to_nothing_leaves_the_others(recipe: Path, tmp_path: 
     assert "learning_rate 1e30, seed 0 failed: At step " in said.out
 
 
-def test_folders_of_others_and_missing_things_are_said(recipe: Path, tmp_path: Path, foveate: Any) -> None:
+def test_foreign_folders_and_missing_parts_are_named(recipe: Path, tmp_path: Path, foveate: Any) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/letter.txt").write_text("dear")
     for words, code, sentence in (

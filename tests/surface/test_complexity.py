@@ -60,7 +60,7 @@ def test_paths_are_distances_in_the_visibility(complexity: Any) -> None:
     assert math.isinf(longest_path(nothing(), 3))
 
 
-def test_single_rows(complexity: Any) -> None:
+def test_costs_are_those_of_the_formulas(complexity: Any) -> None:
     assert complexity.self_attention(100, 8, causal()).flops == 4 * 8 * 100 * 101 / 2
     assert complexity.recurrence(100, 8).path == 99
     assert complexity.convolution(82, 8, kernel=3, dilated=True).path == 5

@@ -59,7 +59,7 @@ def rows(path: Path) -> list[list[str]]:
     return [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def test_a_reply_follows_what_was_said_and_plays_are_whole(tmp_path: Path) -> None:
+def test_a_reply_follows_its_speech_and_plays_are_complete(tmp_path: Path) -> None:
     plays = tmp_path / "plays"
     plays.mkdir()
     for number in range(12):
@@ -153,7 +153,7 @@ def test_senses_are_measured_by_layer_and_drawn(tmp_path: Path, monkeypatch: pyt
     assert (tmp_path / "senses.svg").read_text(encoding="utf-8").startswith("<svg")
 
 
-def test_uses_of_the_same_kind_are_told_from_others() -> None:
+def test_uses_of_the_same_kind_are_separated_from_others() -> None:
     polysemy = load("polysemy/run")
     uses = [polysemy.Use(("saw",), 0, tag) for tag in ("NOUN", "VERB") * 8]
     apart = torch.tensor([[float(use.tag == "NOUN"), float(use.tag == "VERB")] for use in uses])

@@ -131,7 +131,7 @@ def test_every_encoder_tags_the_sentence(example: Callable[..., Any], capfd: pyt
     assert "I saw a saw" in capfd.readouterr().out
 
 
-def test_languages_are_told_apart_and_shown(example: Callable[..., Any], capfd: pytest.CaptureFixture[str]) -> None:
+def test_languages_are_distinguished_and_shown(example: Callable[..., Any], capfd: pytest.CaptureFixture[str]) -> None:
     assert example("languages", "--out", "out") == 0
     said = capfd.readouterr().out
     assert "accuracy = " in said

@@ -131,7 +131,7 @@ def test_the_command_line_knows_all_there_are(command: str, option: str, choices
     assert tuple(parser._option_string_actions[option].choices or ()) == choices
 
 
-def test_what_can_be_had_is_said(transformer: Path, trained: Path) -> None:
+def test_every_engine_says_why_it_refuses_a_model(transformer: Path, trained: Path) -> None:
     assert set(availability().values()) == {""}
     assert "not a Transformer" in availability(Translator.load(trained).model)["ctranslate2"]
     assert set(availability(Translator.load(transformer).model).values()) == {""}

@@ -207,7 +207,7 @@ def test_the_example_of_a_language_model_runs_as_it_is_written(
     assert capsys.readouterr().out == f"{read[len(prompt) :]}\n"
 
 
-def test_ctranslate2_is_for_translators(foveate: Any, exports: Exports, tmp_path: Path) -> None:
+def test_ctranslate2_exports_only_translators(foveate: Any, exports: Exports, tmp_path: Path) -> None:
     run, _ = exports["classify"]
     said = foveate("export", run, "--to", "ctranslate2", tmp_path / "out")
     assert said.code == 2

@@ -95,7 +95,7 @@ def test_what_has_no_weights_may_be_set_otherwise(foveate: Any, trained: Path, c
     assert "shape" in said.err or "24" in said.err
 
 
-def test_what_a_run_cannot_begin_with_is_said(foveate: Any, corpus: Path, tmp_path: Path) -> None:
+def test_models_that_a_run_cannot_begin_with_are_refused_in_words(foveate: Any, corpus: Path, tmp_path: Path) -> None:
     create_run(tmp_path / "tagger", "tag", {})
     (tmp_path / "marian").mkdir()
     (tmp_path / "marian" / "config.json").write_text('{"model_type": "marian"}')

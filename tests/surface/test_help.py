@@ -12,7 +12,9 @@ HELP = Path(__file__).parent / "help"
 
 
 @pytest.mark.parametrize("command", ["foveate", *commands()])
-def test_the_help_is_this(command: str, foveate: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_help_of_every_command_is_the_stored_one(
+    command: str, foveate: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     said = foveate("--help") if command == "foveate" else foveate(command, "--help")
     path = HELP / f"{command}.txt"
@@ -22,7 +24,7 @@ def test_the_help_is_this(command: str, foveate: Any, monkeypatch: pytest.Monkey
     assert said.out == path.read_text()
 
 
-def test_there_is_no_help_for_what_is_gone() -> None:
+def test_there_is_no_help_for_removed_commands() -> None:
     assert {path.stem for path in HELP.iterdir()} == {"foveate", *commands()}
 
 

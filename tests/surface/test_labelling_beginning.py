@@ -102,7 +102,7 @@ def test_pairs_are_read_from_gaps_to_labels(tmp_path: Path, foveate: Any) -> Non
     assert "text.tsv:11: the line has 3 columns" in said.err
 
 
-def test_a_folder_that_is_no_beginning_is_named(tmp_path: Path, foveate: Any) -> None:
+def test_a_folder_that_cannot_be_the_beginning_of_a_run_is_named(tmp_path: Path, foveate: Any) -> None:
     (tmp_path / "data").write_text("a/V b/C\n" * 20)
     said = foveate(
         *("train", "tag", "--data", tmp_path / "data", "--out", tmp_path / "run", *SMALL),

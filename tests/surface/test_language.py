@@ -40,6 +40,12 @@ RIDDLES = re.compile(
     r"(?<!outside )of which|which there (?:is|are) not|(?<![Tt]here )\b(?:is|are) no\b(?! longer| more| less)"
 )
 """Clauses whose noun a reader has to guess, such as "what is no text". "There is no limit" is plain English."""
+HEADLESS = re.compile(r"(?:What|Which|Of|Where|How)\b(?!.*\?$)", re.MULTILINE)
+"""A description that begins with a clause instead of a noun or a verb, such as "What a folder holds"."""
+UNREAD = ("attention", "cli", "comparison", "tasks")
+"""The packages whose descriptions still have such beginnings."""
+FINISHED = [room for room in ROOMS if room.startswith("src/") and Path(room).name not in UNREAD]
+RIDDLED_NAMES = re.compile(r"(?<!there)_(?:is|are)_no_(?!larger|longer|more|less)|_(?:said|told|meant|gone)$")
 
 
 def modules(room: str) -> Iterator[tuple[Path, ast.AST]]:
@@ -60,6 +66,13 @@ def assigned(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.arg
 
 
+def descriptions(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """The docstrings of modules, classes and functions, and the strings below constants and fields."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, node.value.value
+
+
 def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -77,6 +90,17 @@ def test_variables_are_named_after_values(room: str) -> None:
 def test_docstrings_and_messages_have_no_riddles(room: str) -> None:
     strings = [(path, line, text) for path, tree in modules(room) for line, text in texts(tree)]
     assert [f"{path}:{line}: {text}" for path, line, text in strings if RIDDLES.search(text)] == []
+
+
+@pytest.mark.parametrize("room", [*FINISHED, "docs", "examples"])
+def test_descriptions_begin_with_a_noun_or_a_verb(room: str) -> None:
+    strings = [(path, line, text) for path, tree in modules(room) for line, text in descriptions(tree)]
+    assert [f"{path}:{line}: {text}" for path, line, text in strings if HEADLESS.match(text)] == []
+
+
+def test_names_of_tests_have_no_riddles() -> None:
+    tests = [node for _, tree in modules("tests") for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    assert [test.name for test in tests if test.name.startswith("test_") and RIDDLED_NAMES.search(test.name)] == []
 
 
 @pytest.mark.parametrize("page", PAGES)

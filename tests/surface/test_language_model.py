@@ -94,7 +94,7 @@ def test_a_finished_run_resumes_to_its_end(foveate: Any, run: Path) -> None:
         (("evaluate", "--text", "x"), "give RUN too"),
     ],
 )
-def test_what_cannot_be_is_said(foveate: Any, words: tuple[str, ...], says: str) -> None:
+def test_impossible_requests_are_refused_in_words(foveate: Any, words: tuple[str, ...], says: str) -> None:
     said = foveate(*words)
     assert said.code == 2
     assert says in said.err
@@ -177,7 +177,7 @@ def test_gaps_are_scored_and_reported(foveate: Any, gaps: Path, text: Path, tmp_
         (("evaluate", "RUN", "--context", "3"), "--context is how much of a text is read again before each block"),
     ],
 )
-def test_what_cannot_be_filled_or_scored_is_said(
+def test_texts_that_cannot_be_filled_or_scored_are_refused_in_words(
     foveate: Any, gaps: Path, text: Path, words: tuple[str, ...], says: str
 ) -> None:
     named = {"RUN": gaps, "TEXT": text}

@@ -55,7 +55,7 @@ def test_the_run_keeps_what_was_changed_and_goes_on_with_it(short: Path, foveate
     assert (said.code, "all 60 steps are done" in said.err) == (0, True), said.err
 
 
-def test_a_cosine_is_laid_over_all_steps_and_the_new_rate_is_said(
+def test_a_cosine_spans_all_steps_and_the_new_rate_is_printed(
     recipe: tuple[str, ...], foveate: Any, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"

@@ -141,7 +141,7 @@ def test_the_steps_of_a_query_are_printed_and_written(foveate: Any, runs: Any, t
     assert "steps are not written as '.gif'" in said.err
 
 
-def test_what_cannot_be_looked_at_is_said(foveate: Any, runs: Any) -> None:
+def test_texts_that_cannot_be_shown_are_refused_in_words(foveate: Any, runs: Any) -> None:
     said = foveate("look", runs("recurrent"), "abc", "--no-tune")
     assert said.code == 2
     assert "has no attention, so there is nothing to look at" in said.err

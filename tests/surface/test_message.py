@@ -50,7 +50,7 @@ def training(refused: Refused, tiny: tuple[str, ...], tmp_path: Path) -> Refused
 # -- files -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_missing_file(training: Refused, corpus: Path) -> None:
+def test_a_missing_data_file_is_named(training: Refused, corpus: Path) -> None:
     assert training("--source", corpus / "sources.txt", "--target", corpus / "target.txt") == (
         3,
         f"foveate train: {corpus}/sources.txt: there is no such file. Similar names are: source.txt, target.txt.",
@@ -61,7 +61,7 @@ def test_a_missing_file(training: Refused, corpus: Path) -> None:
     )
 
 
-def test_unequal_line_counts(training: Refused, corpus: Path, tmp_path: Path) -> None:
+def test_unequal_line_counts_are_named(training: Refused, corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "short.txt").write_text("a\n" * 299)
     assert training("--source", corpus / "source.txt", "--target", tmp_path / "short.txt") == (
         3,
@@ -70,7 +70,9 @@ def test_unequal_line_counts(training: Refused, corpus: Path, tmp_path: Path) ->
     )
 
 
-def test_a_wrong_encoding(training: Refused, refused: Refused, trained: Path, tmp_path: Path) -> None:
+def test_a_wrong_encoding_is_named_with_the_conversion(
+    training: Refused, refused: Refused, trained: Path, tmp_path: Path
+) -> None:
     (tmp_path / "my latin.tsv").write_bytes("thé\tté\n".encode() * 9 + "café\tcoffee\n".encode("latin-1"))
     assert training("--source", tmp_path / "my latin.tsv") == (
         3,
@@ -84,7 +86,7 @@ def test_a_wrong_encoding(training: Refused, refused: Refused, trained: Path, tm
     )
 
 
-def test_an_empty_file(training: Refused, refused: Refused, trained: Path, tmp_path: Path) -> None:
+def test_an_empty_file_is_refused(training: Refused, refused: Refused, trained: Path, tmp_path: Path) -> None:
     (tmp_path / "empty.tsv").write_text("")
     assert training("--source", tmp_path / "empty.tsv") == (
         3,
@@ -133,14 +135,14 @@ def test_a_column_that_is_missing(training: Refused, corpus: Path) -> None:
     )
 
 
-def test_training_from_standard_input(training: Refused) -> None:
+def test_training_from_standard_input_is_refused(training: Refused) -> None:
     assert training("--source", "-") == (
         2,
         "foveate train: Training reads its data several times, so it cannot come from standard input. Save it first.",
     )
 
 
-def test_nothing_to_train_on(training: Refused, tmp_path: Path) -> None:
+def test_training_without_data_is_refused(training: Refused, tmp_path: Path) -> None:
     assert training() == (
         2,
         "foveate train: There is nothing to train on. Give --source FILE (and --target FILE), or a TOML file.",
@@ -206,7 +208,9 @@ def test_a_setting_of_another_kind(refused: Refused) -> None:
             "data.valid_target is given without valid_source, whose lines are its partners."),
     ],
 )  # fmt: skip
-def test_a_wrong_value(training: Refused, corpus: Path, assignment: str, sentence: str) -> None:
+def test_a_wrong_value_is_named_with_the_choices(
+    training: Refused, corpus: Path, assignment: str, sentence: str
+) -> None:
     assert training("--source", corpus / "pairs.tsv", "--set", assignment) == (2, f"foveate train: {sentence}")
 
 
@@ -232,7 +236,7 @@ def test_a_model_whose_parts_do_not_fit(refused: Refused) -> None:
     assert said.startswith("foveate plan: The model cannot be built as configured: Sinusoidal positions pair sines")
 
 
-def test_a_file_that_is_no_toml(training: Refused, tmp_path: Path) -> None:
+def test_an_invalid_toml_file_is_named(training: Refused, tmp_path: Path) -> None:
     path = tmp_path / "run.toml"
     path.write_text("[train]\nsteps = many\n")
     assert training(path) == (
@@ -269,7 +273,7 @@ def test_a_plan_beyond_the_models_positions(refused: Refused) -> None:
 
 
 @pytest.mark.parametrize("option", ["--threads", "--beam", "--n-best"])
-def test_a_count_that_is_none(foveate: Any, option: str) -> None:
+def test_an_invalid_count_is_named(foveate: Any, option: str) -> None:
     said = foveate("translate", "run", option, "0")
     assert said.code == 2
     assert said.err.endswith(f"error: argument {option}: must be a whole number of at least 1, got '0'\n")
@@ -296,7 +300,7 @@ def test_a_folder_that_holds_a_run(refused: Refused, recipe: tuple[str, ...], ru
 
 
 @pytest.mark.parametrize("command", ["translate", "look", "evaluate", "resume"])
-def test_a_folder_that_is_no_run(refused: Refused, corpus: Path, command: str, trained: Path) -> None:
+def test_a_folder_without_a_run_is_named(refused: Refused, corpus: Path, command: str, trained: Path) -> None:
     words: dict[str, list[object]] = {"look": ["abc"], "evaluate": ["--source", corpus / "pairs.tsv"]}
     rest = ["--no-tune", *words.get(command, [])]
     assert refused(command, corpus, *rest) == (
@@ -334,7 +338,7 @@ def test_a_run_of_another_version(refused: Refused, run: Path) -> None:
     )
 
 
-def test_a_run_without_weights(refused: Refused, run: Path) -> None:
+def test_a_run_without_weights_is_refused(refused: Refused, run: Path) -> None:
     (run / "model.safetensors").unlink()
     shutil.rmtree(run / "checkpoints")
     assert refused("translate", run, "abc", "--no-tune") == (
@@ -344,7 +348,7 @@ def test_a_run_without_weights(refused: Refused, run: Path) -> None:
     )
 
 
-def test_damaged_weights(refused: Refused, foveate: Any, run: Path) -> None:
+def test_damaged_weights_are_named(refused: Refused, foveate: Any, run: Path) -> None:
     path = run / "model.safetensors"
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
@@ -379,7 +383,7 @@ def test_a_tokeniser_of_another_run(refused: Refused, run: Path) -> None:
     assert said.endswith("Restore the file of this run.")
 
 
-def test_a_changed_tokeniser(refused: Refused, run: Path) -> None:
+def test_a_changed_tokeniser_file_is_refused(refused: Refused, run: Path) -> None:
     path = run / "source.tokeniser.json"
     path.write_text(path.read_text().replace('"a"', '"z"'))
     for command in (["translate", run, "abc"], ["resume", run]):
@@ -498,7 +502,7 @@ def no_translation(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_translation")
-def test_an_unknown_metric(refused: Refused, evaluation: tuple[object, ...]) -> None:
+def test_an_unknown_metric_gets_a_suggestion(refused: Refused, evaluation: tuple[object, ...]) -> None:
     assert refused(*evaluation, "--metrics", "chrf, blue") == (
         2,
         "foveate evaluate: There is no metric 'blue'. Did you mean 'bleu'? Choose one of: bleu, chrf, ter, word_error, "
@@ -519,7 +523,7 @@ def test_a_place_that_cannot_be_written(
     )
 
 
-def test_evaluate_without_its_files(refused: Refused, corpus: Path) -> None:
+def test_evaluate_names_its_missing_files(refused: Refused, corpus: Path) -> None:
     assert refused("evaluate") == (
         2,
         "foveate evaluate: Give RUN with --source (and --target, or --gold) or --data, or --output with --target, or "

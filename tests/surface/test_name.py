@@ -77,12 +77,12 @@ for words in ([], *([command] for command in commands())):
 """
 
 
-def test_these_names_are_exported() -> None:
+def test_the_exported_names_are_the_stored_ones() -> None:
     assert foveate.__all__ == NAMES
     assert dir(foveate) == sorted([*NAMES, *foveate._PACKAGES])
 
 
-def test_the_types_of_all_names_are_told() -> None:
+def test_all_names_have_types() -> None:
     """A type checker does not run `__getattr__`: it reads the stub."""
     stub = ast.parse(Path(foveate.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
     homes = [(node.module, node.names[0]) for node in stub.body if isinstance(node, ast.ImportFrom)]

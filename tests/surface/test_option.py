@@ -43,7 +43,7 @@ def test_a_translator_is_not_scored_with_labelled_data(foveate: Any, trained: Pa
         assert (said.code, said.err) == (2, f"foveate evaluate: {expected}\n")
 
 
-def test_a_run_of_another_task_is_said_before_its_data_are_read(foveate: Any, tmp_path: Path) -> None:
+def test_a_run_of_another_task_is_refused_before_its_data_are_read(foveate: Any, tmp_path: Path) -> None:
     create_run(tmp_path / "run", "tag", {})
     said = foveate("evaluate", tmp_path / "run", "--source", "nowhere.tsv")
     assert (said.code, said.err) == (

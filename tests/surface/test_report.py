@@ -55,7 +55,7 @@ def test_a_translation_has_the_report_that_training_left(foveate: Any, trained: 
     assert again == (trained / "report.html").read_text(encoding="utf-8")
 
 
-def test_what_has_no_report_is_said(foveate: Any, run: Path, tmp_path: Path) -> None:
+def test_runs_without_a_report_are_refused_in_words(foveate: Any, run: Path, tmp_path: Path) -> None:
     said = foveate("report", tmp_path / "nothing")
     assert said.code == 3
     assert "nothing: there is no such folder" in said.err

@@ -180,7 +180,7 @@ def test_a_file_of_another_kind_is_refused_in_use(tmp_path: Path, foveate: Any) 
 
 
 @BOTH
-def test_a_configuration_without_a_reader_is_told_which(data: Path, tmp_path: Path, foveate: Any) -> None:
+def test_a_configuration_without_a_reader_gets_a_suggestion(data: Path, tmp_path: Path, foveate: Any) -> None:
     (tmp_path / "run.toml").write_text(f'[data]\ndata = "{data}"\n')
     said = foveate("train", "classify", str(tmp_path / "run.toml"), "--out", str(tmp_path / "run"), *QUICK)
     what, kind = ("pictures", "image") if data.is_dir() else ("vectors", "vector")

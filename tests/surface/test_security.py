@@ -425,7 +425,7 @@ PROOFS = {
     "names only files of its own folder": "test_security.py::test_a_trace_names_only_files_of_its_own_folder",
     "replaces a link": "test_security.py::test_an_export_replaces_a_link_and_not_what_it_points_to",
     "refuses a folder with links": "test_security.py::test_a_comparison_with_a_link_in_it_is_not_taken_up",
-    "which is then imported": "test_security.py::test_a_class_of_yours_that_builds_no_part_is_told",
+    "which is then imported": "test_security.py::test_a_user_class_that_does_not_build_a_part_is_refused",
     "`python -m foveate` removes the working folder": "test_security.py::"
     "test_python_m_runs_no_file_of_the_working_folder",
     "`python -P -m foveate`": "test_security.py::test_with_p_and_by_its_command_foveate_runs_no_file",
@@ -523,7 +523,7 @@ class Model:
         ("model=bad_classes:Absent", "the module 'bad_classes' has no 'Absent'"),
     ],
 )
-def test_a_class_of_yours_that_builds_no_part_is_told(
+def test_a_user_class_that_does_not_build_a_part_is_refused(
     setting: str, says: str, foveate: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, unchecked: None
 ) -> None:
     (tmp_path / "bad_classes.py").write_text(BAD_CLASSES)
@@ -575,7 +575,7 @@ def test_what_is_not_there_is_not_asked_about(foveate: Any) -> None:
 
 
 @pytest.mark.parametrize("where", ["checkpoints", "metrics.jsonl"])
-def test_a_full_disk_at_the_last_moment_is_told(where: str, run: Path, foveate: Any, monkeypatch: Any) -> None:
+def test_a_full_disk_at_the_last_moment_is_reported(where: str, run: Path, foveate: Any, monkeypatch: Any) -> None:
     def full(descriptor: int) -> None:
         if where in os.readlink(f"/proc/self/fd/{descriptor}"):
             raise OSError(errno.ENOSPC, "No space left on device")
@@ -592,7 +592,7 @@ def test_a_full_disk_at_the_last_moment_is_told(where: str, run: Path, foveate: 
     assert "earlier files are unchanged" in said.err
 
 
-def test_a_full_memory_is_told(foveate: Any, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_memory_is_reported(foveate: Any, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4398046511104 bytes")
 

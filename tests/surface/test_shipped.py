@@ -21,7 +21,7 @@ def translator() -> Translator:
     return Translator.load("en-fr")
 
 
-def test_it_translates_at_once(foveate: Any) -> None:
+def test_the_shipped_model_translates_at_once(foveate: Any) -> None:
     said = foveate("translate", "en-fr", "Good morning.", SENTENCE, "--no-tune")
     assert (said.code, said.out, said.err) == (0, f"Bonjour.\n{FRENCH}\n", "")
 

@@ -45,7 +45,7 @@ def test_a_table_of_three_columns_is_refused_with_its_columns_shown(
 
 @pytest.mark.parametrize("task", TRAIN)
 @pytest.mark.parametrize("chosen", [("--columns", "1,2"), ("--set", "data.columns=[1, 2]")])
-def test_the_columns_that_are_chosen_are_read_and_said(
+def test_the_chosen_columns_are_read_and_printed(
     foveate: Any, task: str, chosen: tuple[str, str], table: Path, tmp_path: Path
 ) -> None:
     option, _, names = TRAIN[task]
@@ -90,7 +90,7 @@ def test_a_comparison_of_a_larger_table_asks_too(foveate: Any, table: Path, tmp_
     assert (said.code, "nothing says which of them hold text and label" in said.err) == (3, True), said.err
 
 
-def test_a_cell_that_is_empty_is_no_column(foveate: Any, tmp_path: Path) -> None:
+def test_an_empty_cell_does_not_count_as_a_column(foveate: Any, tmp_path: Path) -> None:
     (tmp_path / "tail.tsv").write_text("ab\tba\t\n" * 20 + "ab\tba\n")
     said = foveate("train", "translate", "--source", tmp_path / "tail.tsv", "--out", tmp_path / "run", *QUICK)
     assert said.code == 0, said.err

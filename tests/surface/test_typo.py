@@ -6,7 +6,7 @@ import pytest
 
 
 @pytest.mark.parametrize("words", [("translat",), ("train", "translte", "--out", "run")])
-def test_a_command_and_a_task_that_were_meant(foveate: Any, words: tuple[str, ...]) -> None:
+def test_misspelt_commands_and_tasks_get_a_suggestion(foveate: Any, words: tuple[str, ...]) -> None:
     said = foveate(*words)
     assert said.code == 2
     assert said.err.endswith(" Did you mean 'translate'?\n")
@@ -23,5 +23,5 @@ def test_an_option_like_no_other_gets_no_guess(foveate: Any) -> None:
     assert foveate("resume", "run", "--frob", "a=b").err.endswith("unrecognized arguments: --frob a=b.\n")
 
 
-def test_a_missing_trace_is_said_to_be_missing(foveate: Any) -> None:
+def test_a_missing_trace_is_named(foveate: Any) -> None:
     assert "nowhere.trace is neither a folder here" in foveate("look", "nowhere.trace").err

@@ -135,7 +135,7 @@ def test_coarse_tiles_are_guessed_first_and_statistics_of_long_inputs_too(
         ("api/trace?trace=x", "There is no trace 'x'. The last 8 reruns are kept: run it again."),
     ],
 )
-def test_what_is_not_there_is_said(session: Session, path: str, said: str) -> None:
+def test_a_missing_site_or_head_is_named(session: Session, path: str, said: str) -> None:
     answer = ask(session, path)
     assert (answer.status_code, answer.text) == (400, said)
 
@@ -178,7 +178,9 @@ def test_files_are_only_the_viewer_s(session: Session) -> None:
     assert ask(session, "../../../etc/passwd").status_code == 404
 
 
-def test_a_viewer_that_is_not_built_is_said(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_viewer_that_is_not_built_is_reported(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from foveate.serve import app
 
     monkeypatch.setattr(app, "static_folder", lambda: tmp_path)

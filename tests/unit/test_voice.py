@@ -25,7 +25,7 @@ def test_text_stays_as_it_is(text: str) -> None:
     assert plain(text) == text
 
 
-def test_errors_and_notes_are_told_plainly(capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_and_notes_are_printed_without_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     tell(NASTY)
     assert capsys.readouterr().err == f"{ESCAPED}\n"
 

@@ -262,7 +262,7 @@ def _kind_inside(value: Any, cls: type, where: str) -> str:
 
 
 def _attributes(protocol: Any) -> list[str]:
-    """What a protocol needs."""
+    """The attributes that a protocol requires."""
     return sorted({name for name in (*vars(protocol), *protocol.__annotations__) if not name.startswith("_")})
 
 

@@ -38,7 +38,7 @@ class RowBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledReport:
-    """How many examples are used, and why others are left out. Examples are never truncated.
+    """The numbers of used and omitted examples, with the reasons. Examples are never truncated.
 
     >>> print(LabelledReport(what="sentences", total=4, max_length=50, too_long=LeftOut(1, (2,)), tokens=50, unknown=1))
     3 of 4 sentences are used. More than 50 tokens: line 2. 2.0 % of the tokens are unknown.

@@ -46,7 +46,7 @@ class LeftOut:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """How many pairs are used, and why others are left out. Pairs are never truncated.
+    """The numbers of used and omitted pairs, with the reasons. Pairs are never truncated.
 
     >>> print(Report(total=4, max_length=50, empty=LeftOut(1, (2,)), source_tokens=200, source_unknown=3))
     3 of 4 pairs are used. 1 has an empty side: line 2. 1.5 % of the source tokens are unknown.

@@ -106,7 +106,7 @@ def sight(
 
 
 def _real(attention_mask: Tensor | None, first: int, length: int) -> Tensor | None:
-    """Which keys are real; None without padding."""
+    """Whether keys are real; None without padding."""
     if attention_mask is None:
         return None
     missing = first + length - attention_mask.shape[-1]

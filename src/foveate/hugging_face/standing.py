@@ -42,7 +42,7 @@ class Standing(Positions):
     sinks: Float[Tensor, " heads"] | None = None
     """For each head, the score of an additional key without a value."""
     shown: Bool[Tensor, "#batch #heads #query #key"] | None = None
-    """Where a query may look, for every pair, as read by the rule `given()`."""
+    """The visibility of every pair, which the rule `given()` reads."""
     added: Float[Tensor, "#batch #heads #query #key"] | None = None
     """Floats added to scores."""
 

@@ -24,7 +24,7 @@ def require_words(links: Iterable[Link], texts: tuple[str, str], place: str) -> 
 
 
 def text_spans(pieces: Sequence[str], text: str) -> tuple[Span, ...]:
-    """Where the words of a text, which are what spaces separate, begin and end among its pieces.
+    """The spans among pieces of the words of a text, which are separated by spaces.
 
     >>> text_spans(["▁un", "seen", "▁", "things"], "unseen things")
     ((0, 2), (2, 4))

@@ -62,7 +62,7 @@ def _rank(entry: tuple[str, int]) -> int:
 
 
 def _caption(name: str, curves: Sequence[Curve]) -> str:
-    """What a reader would look for in the chart: where it ended and, for a loss, where it was best."""
+    """The summary of a chart: its last value and, for a loss, its lowest one."""
     sentences = []
     for curve in curves:
         words = f"{curve.name} ends at {figure_text(curve.last, 3)}"

@@ -46,7 +46,7 @@ class TransformerConfig:
     target_position: PositionConfig | Literal["same"] = "same"
     """The positions of the decoder, if they differ from the encoder's."""
     share: Literal["none", "output", "all"] = "output"
-    """Which of the three vocabulary matrices are shared: none; target embedding and output; or all three, which
+    """The shared vocabulary matrices: none; target embedding and output; or all three, which
     requires one vocabulary for source and target."""
     output_bias: bool = False
 

@@ -141,7 +141,7 @@ def test_queries_and_keys_of_two_widths_are_refused(unchecked: None, make: Calla
     every_verb(make, ValueError, ONE_WIDTH, X, X[..., :6], X)
 
 
-def test_rotary_refuses_an_odd_width_and_a_bias_of_nothing_is_no_tensor(unchecked: None) -> None:
+def test_rotary_refuses_an_odd_width_and_none_instead_of_a_bias_is_not_a_tensor(unchecked: None) -> None:
     odd = X[..., :7]
     every_verb(lambda: Attention(transforms=[Rotary()]), ValueError, "7 features must be even", odd, odd, X)
     every_verb(lambda: Attention(bias=lambda at: None), TypeError, "`bias(positions)` is None. It must be a tensor.")

@@ -51,7 +51,7 @@ def test_a_budget_of_seconds_ends_by_the_clock_alone() -> None:
 
 
 @pytest.mark.parametrize("words", ["steps", "steps=0", "steps=1.5", "hours=3", "tokens=-4", "steps=x"])
-def test_what_is_no_budget_is_refused(words: str) -> None:
+def test_an_invalid_budget_is_refused(words: str) -> None:
     with pytest.raises(UsageError, match="A budget is steps=N, tokens=N or seconds=N"):
         Budget.parse(words)
 
@@ -116,7 +116,7 @@ def test_what_the_table_compare_cannot_hold_is_refused(settings: Any, message: s
         design_of("translate", {**BASE, "compare": settings}, SCORES)
 
 
-def test_one_variant_is_no_comparison() -> None:
+def test_a_comparison_needs_two_variants() -> None:
     with pytest.raises(UsageError, match="give two variants at least"):
         design_of("translate", BASE, {"dot": SCORES["dot"]})
     with pytest.raises(UsageError, match="give two variants at least"):
@@ -199,7 +199,7 @@ def test_several_settings_make_every_combination() -> None:
         ("model.cell=gru,gru", "'gru' twice"),
     ],
 )
-def test_what_is_no_list_of_values_is_refused(words: str, message: str) -> None:
+def test_invalid_lists_of_values_are_refused(words: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         varied([words])
 

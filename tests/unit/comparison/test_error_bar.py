@@ -44,7 +44,7 @@ def test_bars_have_the_height_of_the_errors() -> None:
     assert graph([one], x_title="x", y_title="y").count('class="bar"') == 1
 
 
-def test_nothing_to_draw_is_no_graph() -> None:
+def test_an_empty_result_makes_no_graph() -> None:
     assert graph([Series("a", ())], x_title="x", y_title="y") == ""
     assert ranges([], title="BLEU") == ""
 

@@ -76,13 +76,13 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("arrays", "message"), BAD.values(), ids=BAD.keys())
-def test_a_bad_npz_is_said_with_its_place(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
+def test_a_bad_npz_is_named_with_its_place(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
     path = saved(tmp_path, **arrays)
     assert refusal(path).startswith(path)
     assert message in refusal(path)
 
 
-def test_a_file_that_is_no_npz_is_said(tmp_path: Path) -> None:
+def test_a_file_of_another_format_than_npz_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.npz").write_bytes(b"no zip")
     assert "is not an .npz file" in refusal(str(tmp_path / "a.npz"))
     assert "no.npz" in refusal(str(tmp_path / "no.npz"))
@@ -95,7 +95,7 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert refusal(str(tmp_path / "a.npz")).startswith(f"{tmp_path / 'a.npz'} unpacks to 0.0 GiB, and at most")
 
 
-def test_bad_lines_of_a_list_are_said(tmp_path: Path) -> None:
+def test_bad_lines_of_a_list_are_named(tmp_path: Path) -> None:
     path = tmp_path / "list.tsv"
     path.write_text("one.npy\t\n")
     assert refusal(str(path)) == f"{path}:1: the label is missing: write the path of an .npy file, a tab and its label."

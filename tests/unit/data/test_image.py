@@ -156,7 +156,7 @@ def test_patches_have_to_fit(tmp_path: Path) -> None:
     assert "do not divide into squares of 3. Set reader.patch to one of 1, 2" in refusal(folder, patch=3)
 
 
-def test_bad_folders_are_said(tmp_path: Path) -> None:
+def test_bad_folders_are_named(tmp_path: Path) -> None:
     assert "Give a folder that contains a folder of pictures for each label" in refusal(tmp_path / "none")
     folder = pictures(tmp_path / "all", a=[random()])
     (folder / "loose.png").write_bytes(png(random()))

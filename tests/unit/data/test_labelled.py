@@ -24,7 +24,7 @@ def test_a_word_a_line_with_tabs_and_remarks(tmp_path: Path) -> None:
     assert list(read_tagged(tmp_path / "a.tsv.gz")) == expected
 
 
-def test_other_columns(tmp_path: Path) -> None:
+def test_other_columns_can_be_read(tmp_path: Path) -> None:
     (tmp_path / "a.conll").write_text("1\tI\ti\tPRON\n2\tsaw\tsee\tVERB\n")
     assert list(read_tagged(tmp_path / "a.conll", columns=(1, 3))) == [Tagged(1, ("I", "saw"), ("PRON", "VERB"))]
 
@@ -47,7 +47,7 @@ def test_a_bad_line_is_named(tmp_path: Path, text: str, message: str) -> None:
     assert str(caught.value).startswith(str(tmp_path / "a.txt"))
 
 
-def test_texts_with_labels(tmp_path: Path) -> None:
+def test_texts_are_read_with_labels(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("very good\tpositive\n\ndull\tnegative \n")
     expected = [LabelledText(1, "very good", "positive"), LabelledText(3, "dull", "negative")]
     assert list(read_labelled(tmp_path / "a.tsv")) == expected

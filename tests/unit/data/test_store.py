@@ -105,7 +105,7 @@ def test_everything_is_flushed_before_the_store_appears(tmp_path: Path, monkeypa
     assert {"tokens.bin", "offsets.bin", "index.json", tmp_path.name} <= set(flushed)
 
 
-def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 

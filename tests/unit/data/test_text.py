@@ -29,7 +29,7 @@ def test_only_newlines_end_lines(tmp_path: Path) -> None:
     assert list(read_lines(path)) == ["one\u2028still one\x0b\x0c\x1c\x85", "two\rstill two", "", "four"]
 
 
-def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
+def test_a_byte_order_mark_does_not_belong_to_the_text(tmp_path: Path) -> None:
     assert list(read_lines(written(tmp_path / "a.txt", b"\xef\xbb\xbfone\n"))) == ["one"]
 
 
@@ -71,7 +71,7 @@ def test_a_relative_missing_file_is_named_as_it_was_given(tmp_path: Path, monkey
     assert refusal("train.em") == "train.em: there is no such file. Similar names are: train.en."
 
 
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
+def test_a_folder_instead_of_a_file_is_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path) == f"{tmp_path} cannot be read: Is a directory."
 
 

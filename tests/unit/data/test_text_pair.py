@@ -35,7 +35,7 @@ def test_the_texts_stand_in_the_columns_that_are_named(tmp_path: Path) -> None:
         ("\tb", ":1: the line has an empty first text"),
     ],
 )
-def test_a_line_that_is_no_pair_is_named(line: str, message: str, tmp_path: Path) -> None:
+def test_a_line_without_a_pair_is_named(line: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text(f"{line}\n")
     with pytest.raises(DataError, match=message):
         list(read_segmented(str(tmp_path / "a.tsv"), (0, 1)))

@@ -100,7 +100,7 @@ def test_decoding_with_and_without_the_kernel_is_the_same(
 
 
 @pytest.mark.parametrize("config", [GreedyConfig(max_length=5), BeamConfig(beam=2, max_length=5)])
-def test_logits_that_are_no_numbers_are_an_error(config: GreedyConfig | BeamConfig) -> None:
+def test_logits_of_nan_are_an_error(config: GreedyConfig | BeamConfig) -> None:
     stepper = Table(120)
     stepper.logits[:, 9] = math.nan
     with pytest.raises(DataError, match="not numbers"):

@@ -136,7 +136,7 @@ def test_a_cap_is_kept_or_refused(ids: torch.Tensor) -> None:
         capped(ids)
 
 
-def test_a_pattern_that_fits_nothing_is_told(bert: Any) -> None:
+def test_a_pattern_without_a_match_is_reported(bert: Any) -> None:
     with pytest.raises(UsageError, match=r"No attention matches 'encoder.layers.\*'"):
         attend(bert, {"encoder.layers.*": NEAR})
     assert not any(isinstance(module, Guest) for module in bert.modules())
@@ -149,7 +149,7 @@ def test_a_model_without_the_interface_is_refused() -> None:
         attend(model)
 
 
-def test_without_the_library_its_absence_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(SetupError, match=r"pip install 'foveate\[hf\]'"):
         register()

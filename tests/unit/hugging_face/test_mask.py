@@ -70,7 +70,9 @@ def test_caches_stand_where_they_stand(start: int, first: int) -> None:
     ("start", "length", "width", "says"),
     [(6, 1, 7, "everything()"), (6, 1, 6, "window(left=5, right=0)"), (0, 7, 7, "causal()"), (3, 4, 9, "causal()")],
 )
-def test_windows_that_reach_everything_are_told_simply(start: int, length: int, width: int, says: str) -> None:
+def test_windows_that_contain_all_keys_have_a_simple_description(
+    start: int, length: int, width: int, says: str
+) -> None:
     function = sliding_window_causal_mask_function(width)
     mask = sight(exact=sdpa_mask, batch_size=1, q_length=length, kv_length=7, q_offset=start, mask_function=function)
     assert str(mask.at.rule) == says

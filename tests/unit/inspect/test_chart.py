@@ -25,13 +25,13 @@ def test_curves_are_grouped_by_what_they_measure_loss_first_speed_last() -> None
     assert names["phone_error"] == ["validation"]
 
 
-def test_values_that_are_no_finite_numbers_leave_a_gap() -> None:
+def test_infinite_values_and_nan_leave_a_gap() -> None:
     values = [1.0, None, math.nan, "x", 2.0]
     rows = [{"kind": "train", "step": step, "loss": value} for step, value in enumerate(values)]
     assert curves_of(rows)["loss"] == [Curve("training", ((0.0, 1.0), (4.0, 2.0)))]
 
 
-def test_a_single_point_is_no_curve() -> None:
+def test_a_single_point_does_not_make_a_curve() -> None:
     assert curves_of(ROWS[:2]) == {}
 
 

@@ -126,7 +126,7 @@ def test_the_widget_looks_where_python_says_as_far_as_that_is_there(trace: Trace
     assert live.cursor is None
 
 
-def test_without_the_package_the_way_is_told(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named_with_its_installation(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> type:
         raise ImportError(name="anywidget")
 

@@ -45,13 +45,13 @@ def test_the_same_picture_has_the_same_bytes() -> None:
 
 
 @pytest.mark.parametrize("pixels", [np.full((2, 2), 256), np.full((2, 2), -1), np.full((2, 2), 4000, np.uint16)])
-def test_numbers_that_are_no_shades_are_refused(pixels: np.ndarray) -> None:
+def test_numbers_outside_the_range_of_shades_are_refused(pixels: np.ndarray) -> None:
     with pytest.raises(UsageError, match="0 to 255"):
         Picture.of(pixels)
 
 
 @pytest.mark.parametrize("data", [b"", b"GIF89a", JPEG[:20], Picture.of(np.zeros((2, 2))).data[:-6]])
-def test_what_is_no_picture_is_refused(data: bytes) -> None:
+def test_files_of_other_formats_are_not_pictures(data: bytes) -> None:
     with pytest.raises(UsageError, match="not a complete PNG or JPEG file"):
         Picture(data)
 

@@ -62,7 +62,7 @@ def test_numbers_of_a_step_stand_in_columns_of_three_digits(masked: Steps) -> No
     assert len({cell_width(row) for row in matrix}) == 1
 
 
-def test_what_is_hidden_is_no_zero_once_that_counts(masked: Steps) -> None:
+def test_hidden_keys_differ_from_zeros_after_visibility_applies(masked: Steps) -> None:
     shown = {step.symbol: str(step).split("\n") for step in masked}
     assert shown["visible"][-1].split() == ["1", "1", "1", "0"]
     assert [shown[symbol][-1].split()[-1] for symbol in ("exp", "α₂")] == ["–", "–"]
@@ -170,7 +170,7 @@ def test_the_viewer_gets_no_more_than_it_knows(masked: Steps) -> None:
     assert Step("a", "<math></math>", 1.0, "One.").labels is None
 
 
-def test_missing_values_are_told_in_every_form(tmp_path: Path) -> None:
+def test_missing_values_are_reported_in_every_form(tmp_path: Path) -> None:
     attention, x = Attention(ScaledDot()), torch.eye(4)[None, None]
     with record(attention) as recording:
         attention.run(x, x, x)

@@ -293,7 +293,7 @@ def test_a_notebook_shows_the_page_in_a_frame_that_may_only_run_scripts(built: N
     assert repr(trace) == "Trace(2 sites; source: 5)"
 
 
-def test_a_viewer_that_is_not_built_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, trace: Trace) -> None:
+def test_a_viewer_that_is_not_built_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, trace: Trace) -> None:
     monkeypatch.setattr(page_module, "static_folder", lambda: tmp_path)
     with pytest.raises(SetupError, match="The viewer is not built"):
         standalone(trace)

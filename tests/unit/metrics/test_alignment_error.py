@@ -50,7 +50,7 @@ def test_naacl_lines_count_from_1_and_leave_the_empty_word_out():
 
 
 @pytest.mark.parametrize("text", ["0-", "a-b", "0--1", "0,1", "-1-0", "0-0-0"])
-def test_what_is_no_pharaoh_link_is_named_with_its_line(text):
+def test_an_invalid_pharaoh_link_is_named_with_its_line(text):
     with pytest.raises(DataError, match=r"gold.txt:2: '.*' is not a link"):
         parse_pharaoh(["0-0", f"1-1 {text}"], where="gold.txt")
 
@@ -59,7 +59,7 @@ def test_what_is_no_pharaoh_link_is_named_with_its_line(text):
     ("line", "message"),
     [("1 2", "is not a link"), ("1 2 3 X", "is not a link"), ("4 1 1", "sentence 4 does not exist")],
 )
-def test_what_is_no_naacl_link_is_named_with_its_line(line, message):
+def test_an_invalid_naacl_link_is_named_with_its_line(line, message):
     with pytest.raises(DataError, match=f"gold.txt:2: .*{message}"):
         parse_naacl(["1 1 1", line], sentences=3, where="gold.txt")
 
@@ -85,6 +85,6 @@ def test_where_nothing_is_predicted_precision_is_nought() -> None:
     assert [score.value for score in link_scores([set()], [GOLD])] == [100, 0, 0]
 
 
-def test_a_line_that_is_no_link_is_named_by_its_number() -> None:
+def test_an_invalid_link_is_named_by_its_line_number() -> None:
     with pytest.raises(DataError, match=r"^links:7: 'x' is not a link"):
         parse_pharaoh(["x"], "links", first=7)

@@ -23,7 +23,7 @@ def test_precision_recall_and_f1_of_every_class() -> None:
 
 
 @pytest.mark.parametrize("score", [accuracy, macro_f1])
-def test_nothing_to_score_is_said(score: object) -> None:
+def test_an_empty_corpus_is_refused(score: object) -> None:
     with pytest.raises(DataError, match="nothing to score"):
         score([], [])  # type: ignore[operator]
 
@@ -48,7 +48,7 @@ def test_nothing_to_score_is_said(score: object) -> None:
         ("B-X E-Y I-Y", [("X", 0, 1), ("Y", 1, 2), ("Y", 2, 3)]),
     ],
 )
-def test_spans_of_tags(tags: str, expected: list[tuple[str, int, int]]) -> None:
+def test_tags_give_spans(tags: str, expected: list[tuple[str, int, int]]) -> None:
     assert [tuple(span) for span in spans(tags.split())] == expected
 
 
@@ -87,5 +87,5 @@ def test_the_same_span_in_another_sentence_is_another_span() -> None:
         ("O NOUN B-X", False),
     ],
 )
-def test_which_tags_are_spans(tags: Sequence[str], yes: bool) -> None:
+def test_tags_of_spans_are_recognised(tags: Sequence[str], yes: bool) -> None:
     assert marks_spans(str(tags).split()) is yes

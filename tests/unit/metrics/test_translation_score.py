@@ -70,7 +70,7 @@ def test_nothing_to_score_is_refused(metric):
         metric(HYPOTHESES)
 
 
-def test_a_text_that_is_no_list_is_refused():
+def test_a_single_text_instead_of_a_list_is_refused():
     with pytest.raises(DataError, match="a corpus is a list of lines"):
         corpus_bleu("a cat", "a dog")
 

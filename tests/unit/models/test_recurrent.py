@@ -25,7 +25,7 @@ def spread(model: torch.nn.Module) -> torch.nn.Module:
 
 
 @torch.no_grad()
-def test_bahdanau() -> None:
+def test_bahdanaus_model_is_its_formula() -> None:
     """s_0 = tanh(W_s ←h_1); e_ij = vᵀ tanh(W s_{i−1} + U h_j); c = Σ α h; s_i = GRU(s_{i−1}, [E y; c]); maxout."""
     config = BahdanauConfig(
         embedding_dim=4,
@@ -64,7 +64,7 @@ def attentional(model: torch.nn.Module, state: Tensor, memory: Tensor, score: Te
 @pytest.mark.parametrize("feeding", [True, False])
 @pytest.mark.parametrize("name", ["dot", "general", "concat"])
 @torch.no_grad()
-def test_luong(name: str, feeding: bool) -> None:
+def test_luongs_model_is_its_formula(name: str, feeding: bool) -> None:
     """h_t = LSTM(h_{t−1}, [E y_{t−1}; h̃_{t−1}]); a_t = softmax(score(h_t, h̄)); h̃_t = tanh(W_c [c_t; h_t])."""
     scores = {"dot": Dot(), "general": GeneralConfig(), "concat": AdditiveConfig(hidden_dim=5)}
     config = LuongConfig(
@@ -108,7 +108,7 @@ def test_a_fixed_context_is_the_last_state_fed_at_every_step() -> None:
     torch.testing.assert_close(model(one(SOURCE), one(TARGET)), torch.stack(logits))
 
 
-def test_the_papers_sizes() -> None:
+def test_the_published_models_have_the_papers_sizes() -> None:
     bahdanau = BahdanauConfig.paper()
     assert (bahdanau.embedding_dim, bahdanau.hidden_dim, bahdanau.maxout_dim) == (620, 1000, 500)
     assert (bahdanau.cell, bahdanau.attention.score) == ("lecture_gru", AdditiveConfig(hidden_dim=1000))

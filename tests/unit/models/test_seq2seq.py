@@ -65,7 +65,7 @@ def test_dropout_is_noise_in_training_and_nothing_in_use(config: ModelConfig) ->
     assert torch.equal(model(source, target), model(source, target))
 
 
-def test_sentences_of_selected_rows() -> None:
+def test_selected_rows_belong_to_their_sentences() -> None:
     assert selected_sentences(torch.tensor([1, 0, 2, 2]), 2, 2) is None  # reordered, none dropped
     assert selected_sentences(torch.tensor([3, 2]), 2, 2).tolist() == [1]
     assert selected_sentences(torch.tensor([0, 2]), 1, 3).tolist() == [0, 2]

@@ -16,7 +16,7 @@ from foveate.nn import FeedForward
         ("silu", lambda x: x / (1 + torch.exp(-x))),
     ],
 )
-def test_it_is_the_formula(activation: str, formula: object) -> None:
+def test_the_network_is_its_formula(activation: str, formula: object) -> None:
     layer, x = FeedForward(4, 7, activation=activation), torch.randn(2, 3, 4)
     hidden = formula(x @ layer.expand.weight.T + layer.expand.bias)
     torch.testing.assert_close(layer(x), hidden @ layer.contract.weight.T + layer.contract.bias)

@@ -88,7 +88,7 @@ def test_self_attention_projects_through_one_packed_weight() -> None:
     torch.testing.assert_close(output, layer(x), **CLOSE)
 
 
-def test_packing_is_no_part_of_a_checkpoint(layer: Linear) -> None:
+def test_a_checkpoint_does_not_contain_packed_weights(layer: Linear) -> None:
     with torch.no_grad():
         layer(torch.randn(3, 8))
     assert set(layer.state_dict()) == {"weight", "bias"}

@@ -84,7 +84,7 @@ def test_groups_of_heads_can_share_keys_and_values() -> None:
 
 
 @pytest.mark.parametrize("score", [Dot(), GeneralConfig(), AdditiveConfig(hidden_dim=3)], ids=repr)
-def test_any_score_serves(score: object) -> None:
+def test_heads_accept_any_score(score: object) -> None:
     layer = MultiHeadAttention(query_dim=8, num_heads=2, attention=AttentionConfig(score=score))
     x = torch.randn(2, 5, 8)
     assert layer(x).shape == (2, 5, 8)
@@ -103,7 +103,7 @@ def test_tokens_without_padding_give_what_padded_sentences_give(score: object) -
     torch.testing.assert_close(layer(packing.pack(x), at=at, packing=packing), packing.pack(padded))
 
 
-def test_crossing_between_packed_sentences() -> None:
+def test_cross_attention_works_between_packed_sentences() -> None:
     layer = MultiHeadAttention(query_dim=8, key_dim=6, num_heads=2, visibility=padding(), kind="cross")
     query_packing, key_packing = Packing(torch.tensor([2, 4]), 4), Packing(torch.tensor([5, 3]), 5)
     query, key = torch.randn(2, 4, 8), torch.randn(2, 5, 6)

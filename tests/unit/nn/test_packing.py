@@ -29,7 +29,7 @@ def test_a_batch_without_padding_is_not_copied() -> None:
     assert packing.unpack(packing.pack(x)).data_ptr() == x.data_ptr()
 
 
-def test_gradients_and_their_gradients() -> None:
+def test_packing_has_first_and_second_derivatives() -> None:
     packing = Packing(LENGTHS, 3)
     padded = torch.randn(3, 3, 2, dtype=torch.float64, requires_grad=True)
     tokens = torch.randn(5, 2, dtype=torch.float64, requires_grad=True)

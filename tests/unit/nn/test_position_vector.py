@@ -75,7 +75,7 @@ def test_learned_positions_end() -> None:
     )
 
 
-def test_configurations_build_them() -> None:
+def test_configurations_build_all_positions() -> None:
     assert repr(SinusoidalConfig(base=100.0, layout="blocks").build(6)) == "Sinusoid(6, base=100, layout='blocks')"
     assert LearnedConfig(max_length=9).build(6).max_length == 9
 
@@ -96,7 +96,7 @@ OPTIONS: dict[str, tuple[PositionConfig, str]] = {
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_the_lectures_five_criteria(name: str) -> None:
+def test_position_vectors_meet_the_lectures_five_criteria(name: str) -> None:
     config, marks = OPTIONS[name]
     result = criteria(config, model_dim=8 if name == "binary" else 64)
     assert result == Criteria(**{field.name: mark == "+" for field, mark in zip(fields(Criteria), marks, strict=True)})

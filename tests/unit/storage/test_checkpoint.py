@@ -166,7 +166,7 @@ def test_final_weights_cut_anywhere_are_old_or_new_or_the_checkpoint(
     assert number > 8
 
 
-def test_a_full_disk_is_said_in_one_sentence_and_harms_nothing(
+def test_a_full_disk_is_reported_in_one_sentence_and_harms_nothing(
     checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*arguments: object) -> None:

@@ -80,7 +80,7 @@ def test_a_file_is_replaced_entirely_or_not_at_all(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 1_500_000}))
     with pytest.raises(SetupError) as caught, draft_folder(tmp_path / "data"):
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -49,7 +49,7 @@ def test_json_comes_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[1]", "{", "[" * 100_000, "\udcff"])
-def test_json_that_is_no_mapping_is_damaged(tmp_path: Path, text: str) -> None:
+def test_json_other_than_a_mapping_counts_as_damaged(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.json").write_text(text, errors="surrogateescape")
     with pytest.raises(DamagedError, match=r"a\.json"):
         read_json(tmp_path / "a.json")

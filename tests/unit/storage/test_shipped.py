@@ -38,7 +38,7 @@ def test_a_model_has_a_card(name: str) -> None:
         assert section in card
 
 
-def test_a_run_of_the_same_name_goes_first_and_it_is_said(here: Path) -> None:
+def test_a_run_of_the_same_name_takes_precedence_with_a_message(here: Path) -> None:
     (here / "en-fr").mkdir()
     messages: list[str] = []
     assert run_folder("en-fr", messages.append) == FOLDER / "english_french"  # an empty folder is no run

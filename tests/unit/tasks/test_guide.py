@@ -59,7 +59,7 @@ def test_a_link_to_a_word_that_is_not_there_is_named_with_its_line() -> None:
         linker("2-0")(Pair(1, "a b", "u"), [4, 5], [6])
 
 
-def test_what_is_no_link_is_named_with_its_line() -> None:
+def test_an_invalid_link_is_named_with_its_line() -> None:
     with pytest.raises(DataError, match=r"^pairs.links:1: '0:1' is not a link"):
         linker("0:1")(Pair(1, "a b", "u"), [4, 5], [6])
 

@@ -152,7 +152,7 @@ def test_what_the_pooling_looks_at_is_one_row_over_the_text(texts: str, tmp_path
         classifier.align(" ")
 
 
-def test_too_long_for_the_positions_is_said(sentences: str, texts: str, tmp_path: Path) -> None:
+def test_a_text_beyond_the_positions_is_refused_in_words(sentences: str, texts: str, tmp_path: Path) -> None:
     encoder = TransformerEncoderConfig(position=LearnedConfig(max_length=6))
     tagging, reports = TagTask.prepare(tag_config(sentences, encoder), tmp_path / "tag")
     assert "sentences are used. More than 6 tokens: lines 2, 7" in str(reports["train"])

@@ -177,7 +177,7 @@ def test_texts_beyond_the_limit_say_why_values_are_missing(monkeypatch: pytest.M
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_what_is_no_text_is_refused_in_a_sentence() -> None:
+def test_arguments_other_than_texts_are_refused_in_a_sentence() -> None:
     verbs = (translator().translate, generator().generate, filler().fill, tagger().tag, classifier().classify)
     for verb in verbs:
         with pytest.raises(TypeError, match=r"^A text or a list of texts is needed, not int: 5\.$"):

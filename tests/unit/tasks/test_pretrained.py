@@ -129,7 +129,7 @@ def test_a_configured_bert_has_to_fit_the_weights(pretrained: Path, tmp_path: Pa
         ClassifyTask.prepare(replace(config, model=replace(config.model, encoder=other)), tmp_path / "other")
 
 
-def test_a_run_of_another_task_is_no_beginning(pretrained: Path, tmp_path: Path) -> None:
+def test_a_run_cannot_begin_with_a_run_of_another_task(pretrained: Path, tmp_path: Path) -> None:
     task, _ = ClassifyTask.prepare(classify_config(tmp_path, pretrained), run := tmp_path / "run")
     create_run(run, "classify", to_dict(task.config), task.digests)
     with pytest.raises(UsageError, match="is a run of the task classify"):

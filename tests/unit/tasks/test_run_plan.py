@@ -58,7 +58,7 @@ def test_the_calls_of_a_plan_are_those_of_a_step_of_training(
     assert (kind[:4], kind[-1], times) == (site.shape, site.plan.chosen, timed * site.calls + request)
 
 
-def test_steps_are_told_from_queries() -> None:
+def test_a_plan_distinguishes_steps_and_queries() -> None:
     assert "1 head × 5 × (1 × 6)\n  → " in str(planned(BAHDANAU))
     assert "1 head × 5 × 6\n  → " in str(planned(replace(LUONG, input_feeding=False)))
 

@@ -253,7 +253,7 @@ def test_draws_that_would_fall_into_blocks_are_refused(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("queries", [1, 6])
-def test_a_visible_value_that_is_no_number_reaches_those_who_see_it_and_no_others(queries: int) -> None:
+def test_a_visible_nan_value_reaches_only_queries_that_see_it(queries: int) -> None:
     if not served():
         return
     site = attention(padding())

@@ -90,7 +90,7 @@ def test_gumbel_noise_is_the_same_on_the_way_back() -> None:
     assert (chosen.sum(-1) == 1).all()
 
 
-def test_draws_are_made_whole_and_told_of_once() -> None:
+def test_samples_are_drawn_at_once_and_reported_once() -> None:
     query, key = torch.randn(2, 2, 7, 4, requires_grad=True), torch.randn(2, 2, 7, 4)
     additive = AdditiveConfig(hidden_dim=5).build(query_dim=4, key_dim=4)
     for score in (ScaledDot(), additive):
@@ -171,7 +171,7 @@ def test_the_cost_counts_blocks_and_their_memory(monkeypatch: pytest.MonkeyPatch
     )
 
 
-def test_no_queries_and_no_keys_are_no_trouble() -> None:
+def test_empty_queries_and_keys_cause_no_error() -> None:
     site = Attention()
     for queries, keys in ((0, 3), (3, 0)):
         query, key = torch.zeros(1, 1, queries, 4), torch.zeros(1, 1, keys, 4)

@@ -108,7 +108,7 @@ def test_rules_are_not_joined_by_words(unchecked: None) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_is_no_number_of_a_rule_is_refused(unchecked: None, make: Callable[[], Any], says: str) -> None:
+def test_invalid_numbers_of_a_rule_are_refused(unchecked: None, make: Callable[[], Any], says: str) -> None:
     with pytest.raises(TypeError) as refused:
         make()
     assert str(refused.value).startswith(says)
