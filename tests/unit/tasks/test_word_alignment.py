@@ -52,7 +52,7 @@ def test_consuming_is_the_row_after_producing() -> None:
     assert rows.weights[:, :2] == pytest.approx(consuming.weights, rel=1e-5)
 
 
-def test_other_documents_in_a_batch_do_not_matter() -> None:
+def test_other_pairs_in_a_batch_do_not_matter() -> None:
     model = translator()
     together = word_alignments(model, PAIRS)
     for pair, (result,) in zip(PAIRS, together, strict=True):
