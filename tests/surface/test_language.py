@@ -18,7 +18,8 @@ ROOMS = sorted(
 KEYWORDS = {("src/foveate/attention/normaliser/hard.py", "made")}
 """Parameters that users may pass by keyword, under names that they had before this test."""
 PAGES = [
-    *("ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "SECURITY.md"),
+    *("ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "SECURITY.md", "viewer/README.md", "examples/data/README.md"),
+    "src/foveate/shipped/english_french/README.md",
     *sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/**/*.md") if page.name != "log.md"),
 ]
 PARTICIPLES = {
