@@ -83,5 +83,5 @@ def test_another_model_is_refused_and_so_is_a_tokeniser_without_gaps(bert: Path,
         Pretrained.load(tmp_path)
     theirs = HuggingFaceTokeniser.read(bert)
     del theirs.names["mask"]
-    with pytest.raises(DataError, match="not that of a BERT"):
+    with pytest.raises(DataError, match="does not belong to a BERT"):
         BERTTokeniser(theirs)
