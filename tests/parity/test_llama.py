@@ -95,7 +95,7 @@ def test_weights_in_several_files_are_those_of_one(tmp_path: Path) -> None:
     index = tmp_path / "model.safetensors.index.json"
     content = json.loads(index.read_text())
     index.write_text(json.dumps({"weight_map": {name: "../" + file for name, file in content["weight_map"].items()}}))
-    with pytest.raises(DataError, match="does not say which files"):
+    with pytest.raises(DataError, match="does not name the weight files"):
         read_llama(tmp_path)
     index.write_text(json.dumps(content))
     next(tmp_path.glob("*-00002-of-*")).unlink()
