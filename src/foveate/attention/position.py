@@ -83,7 +83,8 @@ class Positions:
         whole = type(query) is type(key) is type(query_start) is int and min(query, key, query_start) >= 0
         if not whole and not traced():  # a traced size may be symbolic
             require_whole(0, query=query, key=key, query_start=query_start)
-        require_choice("side", side, ("left", "right"))
+        if side not in ("left", "right"):
+            require_choice("side", side, ("left", "right"))
         if key_lengths is not None:
             key_lengths = lengths("key_lengths", key_lengths).long()
             device = key_lengths.device
