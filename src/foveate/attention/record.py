@@ -5,7 +5,7 @@ Any tile of any map follows: weights = normalise(score(q_i, k_j) + bias_ij, stat
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -118,7 +118,7 @@ class AttentionRecord:
 
     def _tile(self, rows: slice, columns: slice, statistic: Tensor | None) -> Float[Tensor, "batch heads query key"]:
         """Weights from the statistics of the rows; without them by the definition, through which gradients flow."""
-        with torch.autocast(self.query.device.type, enabled=False):
+        with _without_autocast(self.query.device.type):
             at = self.at.rows(rows).columns(columns)
             precise = _precise(self.formula, self.query)
             query = self.query[:, :, rows].to(precise)
@@ -273,7 +273,7 @@ def _counted(entry: AttentionRecord) -> AttentionRecord:
 
 @torch.no_grad()
 def _keep(recording: Recording, entry: AttentionRecord, source: Tensor | None) -> None:
-    with torch.autocast(entry.query.device.type, enabled=False):
+    with _without_autocast(entry.query.device.type):
         rows = statistic(entry.formula, entry.query, entry.key, entry.at)
     source = entry.key if source is None else source.detach()
     # Copies: buffers may be filled anew as soon as the attention has run.
@@ -306,6 +306,10 @@ def statistic(
     width = formula.visibility.width
     rows = ROWS if math.isinf(width) else NEAR if width <= ROWS else 2 * NEAR
     return row_statistic(formula, queries, keys, at, tiles(formula.visibility, at, rows))
+
+
+def _without_autocast(device: str) -> AbstractContextManager[object]:
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
 def _precise(formula: Formula, query: Tensor) -> torch.dtype:
