@@ -2,10 +2,9 @@
 // all pairs times all hidden units. Callers pad the number of hidden units with zeros to a multiple of 16.
 //
 // f = tanh: tanh(s) = 1 − 2r with r = 1 / (1 + e^{2s}), and its derivative is 4(r − r²). From three queries on, e^{2s}
-// is the product e^{2a} e^{2b}, so that no exponential is left in the loop over pairs. Features beyond ±20, whose
-// products could overflow, are summed before the exponential is taken. In the scores four reciprocals share one
-// division; an e^{2s} that may pass 2³¹ is then cut there, where r vanishes beside 1, so that four denominators can be
-// multiplied.
+// is the product e^{2a} e^{2b}, so that the loop over pairs takes no exponential. Features beyond ±20, whose products
+// could overflow, are summed before the exponential is taken. In the scores four reciprocals share one division; an
+// e^{2s} that may pass 2³¹ is cut there, where r vanishes beside 1, so that four denominators can be multiplied.
 // f = leaky ReLU: the pair of graph attention (GATv2).
 
 #define VECTORS_OF_THIS_PROCESSOR

@@ -67,20 +67,16 @@ def reasons(formula: Formula, query: Tensor) -> list[str]:
 
 
 def cost(formula: Formula, query: Tensor, key: Tensor, *, training: bool) -> Cost:
-    """Features are stored twice, once transposed; a mask where the kernels do not know the rule, and a bias in full."""
+    """Features are stored twice, once transposed; a bias, and a mask that depends on the query, are stored in full."""
     matrices, hidden, least = query.shape[0] * query.shape[1], terms(formula.score), 16
     queries = -(-query.shape[2] // least) * least
     pairs = float(matrices * queries * key.shape[2])
     room = 8.0 * matrices * (queries + key.shape[2]) * hidden
-    room += 0.0 if knows(formula.visibility) else float(query.shape[0] * query.shape[2] * key.shape[2])
+    if any(part.reads_query_position for part in formula.visibility.split().rest):
+        room += query.shape[0] * query.shape[2] * key.shape[2]
     room += 0.0 if formula.bias is None else 4.0 * query.shape[1] * query.shape[2] * key.shape[2]
     room += min(float(ROOM), 8.0 * pairs) if training else 0.0
     return Cost(5.0 * pairs * hidden, room)
-
-
-def knows(rule: Visibility) -> bool:
-    """Whether positions and one mask over the keys tell the kernels what is visible."""
-    return not any(part.reads_query_position for part in rule.split().rest)
 
 
 def sight_under(rule: Visibility, at: Positions) -> Sight:
@@ -155,41 +151,33 @@ def attend(
     Computed in float32. A query that sees nothing gets zeros. A value that is not finite must be seen by all or none.
     """
     key = key.expand(len(query), query.shape[1], -1, -1)
-    context: Tensor = _Attend.apply(
-        query.float(), key.float(), vector.float(), value.contiguous(), bias, sight or Sight(), leak
-    )
+    sides = query.float(), key.float(), vector.float(), value.contiguous()
+    context: Tensor = _Attend.apply(*sides, bias, (sight or Sight(), leak))
     return context
+
+
+_Kind = tuple[Sight, float | None]
+"""What is visible, and the slope of the leaky ReLU."""
 
 
 class _Attend(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,
-        query: Tensor,
-        key: Tensor,
-        vector: Tensor,
-        value: Tensor,
-        bias: Tensor | None,
-        sight: Sight,
-        leak: float | None,
+        ctx: Any, query: Tensor, key: Tensor, vector: Tensor, value: Tensor, bias: Tensor | None, kind: _Kind
     ) -> Tensor:
-        call = _Call(query, key, vector, bias, sight, leak)
-        if value.shape[3] <= WIDEST:
-            context, statistic = call.attend(value)
-        else:
-            context, statistic = call.attend_by_blocks(value)
+        call = _Call(query, key, vector, bias, *kind)
+        context, statistic = call.attend(value) if value.shape[3] <= WIDEST else call.attend_by_blocks(value)
         ctx.save_for_backward(query, key, vector, value, bias, context, statistic)
-        ctx.seen, ctx.leak = sight, leak
+        ctx.kind = kind
         return context
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, key, vector, value, bias, context, statistic = ctx.saved_tensors
         if torch.is_grad_enabled():
-            defined = partial(_defined, ctx.seen, ctx.leak)
-            return (*by_definition(defined, (query, key, vector, value, bias), grad), None, None)
-        call = _Call(query, key, vector, bias, ctx.seen, ctx.leak)
-        return (*call.gradients(value, context, statistic, grad, wants_bias=ctx.needs_input_grad[4]), None, None)
+            return (*by_definition(partial(_defined, *ctx.kind), (query, key, vector, value, bias), grad), None)
+        call = _Call(query, key, vector, bias, *ctx.kind)
+        return (*call.gradients(value, context, statistic, grad, wants_bias=ctx.needs_input_grad[4]), None)
 
 
 def _defined(
