@@ -3,7 +3,7 @@
 A kernel is a C++ file without torch headers, beside the module that calls it. It exports C functions of addresses,
 sizes and a number of threads. Every file can use `prelude.h` (vectors of 16 floats, `exp`, `parallel`):
 
-    kernels = native.load("foveate.attention.paths", "additive.cpp")       # 1–3 seconds once per machine, then 1 ms
+    kernels = native.load("foveate.attention.paths", "pairwise.cpp")       # 1–3 seconds once per machine, then 1 ms
     if kernels.library is None:
         ...                                                               # plain torch; kernels.reason says why
     kernels.library.forward(native.address(x), ctypes.c_int64(x.numel()), native.threads())
