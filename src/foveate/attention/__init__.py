@@ -11,6 +11,7 @@ from foveate.attention.bias import (
     RelativeBuckets,
     RelativeBucketsConfig,
 )
+from foveate.attention.chooser import Plan
 from foveate.attention.efficient import AnyMechanismConfig, LocalMonotonicConfig, LocalPredictiveConfig
 from foveate.attention.efficient.pattern import PredictedCentre
 from foveate.attention.mechanism import AttentionConfig, Mechanism, MechanismConfig
@@ -26,7 +27,6 @@ from foveate.attention.normaliser import (
     Sparsemax,
 )
 from foveate.attention.normaliser.hard import Reinforce, choices
-from foveate.attention.path_plan import Plan
 from foveate.attention.paths import PATHS, Cost, EdgeWeights, Formula, MaterialisedPath, Path, edge_weights
 from foveate.attention.position import Positions
 from foveate.attention.record import AttentionRecord, Recording, record

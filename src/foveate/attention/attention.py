@@ -12,10 +12,9 @@ from torch import Tensor, nn
 from foveate import machine
 from foveate.attention import check, display, record
 from foveate.attention.bias import Bias
-from foveate.attention.chooser import Choice, choose
+from foveate.attention.chooser import Choice, Plan, PlannedPath, choose
 from foveate.attention.claim import condition
 from foveate.attention.normaliser import Normaliser, Softmax, softmax_temperature
-from foveate.attention.path_plan import Plan, PlannedPath
 from foveate.attention.paths import PATHS
 from foveate.attention.paths.materialised import biased_scores, materialise
 from foveate.attention.paths.pairwise import looked_back

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from foveate.attention.attention import Attention, Explanation
 from foveate.attention.bias import BiasConfig
+from foveate.attention.chooser import Plan
 from foveate.attention.normaliser import NormaliserConfig, Softmax
-from foveate.attention.path_plan import Plan
 from foveate.attention.position import Positions
 from foveate.attention.score import ScaledDot, ScoreConfig
 from foveate.attention.transform import TransformConfig

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from foveate.attention import check
 from foveate.attention.attention import Attention, Explanation
+from foveate.attention.chooser import Plan
 from foveate.attention.mechanism import (
     Context,
     Key,
@@ -20,7 +21,6 @@ from foveate.attention.mechanism import (
     demand_of,
     require_demand,
 )
-from foveate.attention.path_plan import Plan
 from foveate.attention.paths.path import share_heads
 from foveate.attention.position import Positions, require_places
 from foveate.attention.score import ScaledDot

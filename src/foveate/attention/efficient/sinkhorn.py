@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from foveate.attention import check
 from foveate.attention.attention import Explanation
+from foveate.attention.chooser import Plan, PlannedPath
 from foveate.attention.mechanism import (
     Context,
     Demand,
@@ -21,7 +22,6 @@ from foveate.attention.mechanism import (
     require_demand,
 )
 from foveate.attention.normaliser import Softmax
-from foveate.attention.path_plan import Plan, PlannedPath
 from foveate.attention.paths.hidden import silence, weigh
 from foveate.attention.paths.path import share_heads
 from foveate.attention.position import Positions, require_places
