@@ -190,7 +190,7 @@ def test_a_setting_of_another_kind(refused: Refused) -> None:
         ("model=mine:Model", "model.kind: cannot import 'mine' (No module named 'mine'). "
             "Run from the folder that contains mine.py, or install it."),
         ("train.steps=many", 'train.steps must be a whole number, got "many".'),
-        ("train.steps.x=1", '--set train.steps.x=1: train.steps is 2000, not a table with settings of its own.'),
+        ("train.steps.x=1", '--set train.steps.x=1: train.steps is 2000, not a table of settings.'),
         ("train", "--set train: write a dotted name, = and a value, like train.steps=2000."),
         ("train.betas=0.9", "train.betas must be a list, got 0.9."),
         ("train.betas=[0.9, 1.5]", "train.betas must be at least 0 and less than 1, got [0.9, 1.5]."),

@@ -282,7 +282,7 @@ def test_an_assignment_cannot_smuggle_in_others() -> None:
     [
         ("steps", "--set steps: write a dotted name, = and a value, like train.steps=2000."),
         ("a..b=1", "--set a..b=1: write a dotted name, = and a value, like train.steps=2000."),
-        ("seed.x=1", "--set seed.x=1: seed is 4, not a table with settings of its own."),
+        ("seed.x=1", "--set seed.x=1: seed is 4, not a table of settings."),
     ],
 )
 def test_a_wrong_assignment_is_named(assignment: str, sentence: str) -> None:

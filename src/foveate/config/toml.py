@@ -48,8 +48,7 @@ def override(mapping: Mapping[str, Any], assignments: Sequence[str]) -> dict[str
             table = table.setdefault(key, {})
             if not isinstance(table, dict):
                 raise UsageError(
-                    f"--set {assignment}: {'.'.join(keys[: i + 1])} is {shown(table)}, "
-                    "not a table with settings of its own."
+                    f"--set {assignment}: {'.'.join(keys[: i + 1])} is {shown(table)}, not a table of settings."
                 )
         table[keys[-1]] = _parse(value.strip())
     return result

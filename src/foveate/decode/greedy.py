@@ -14,7 +14,7 @@ from foveate.decode.walk import walk
 
 @dataclass(frozen=True, kw_only=True)
 class GreedyConfig(Constraints):
-    """Greedy decoding has no settings of its own."""
+    """Greedy decoding has only the common settings."""
 
 
 def greedy(stepper: Stepper, state: State, request: Request, config: GreedyConfig) -> list[Hypothesis]:

@@ -31,10 +31,10 @@ class Alignment:
     and columns of a picture whose patches are the last source labels; text drawings then show the picture. Arrays are
     copied and made read-only.
 
-    >>> seen = Alignment.of(["le", "chat"], ["the", "cat"], [[0.9, 0.1], [0.2, 0.8]])
-    >>> seen.pharaoh()
+    >>> alignment = Alignment.of(["le", "chat"], ["the", "cat"], [[0.9, 0.1], [0.2, 0.8]])
+    >>> alignment.pharaoh()
     '0-0 1-1'
-    >>> seen.entropy().round(2)
+    >>> alignment.entropy().round(2)
     array([0.33, 0.5 ])
 
     Raises `UsageError` if the shapes of labels and weights differ, or if a weight is negative, infinite, or hidden and
@@ -126,8 +126,8 @@ class Alignment:
         weight instead, `"either"` the links of one of the two, `"both"` those of both, which are fewer and more
         reliable.
 
-        >>> seen = Alignment.of("ab", "xyz", [[0.6, 0.4], [0.9, 0.1], [0.3, 0.7]])
-        >>> sorted(seen.hard()), sorted(seen.hard(by="both"))
+        >>> alignment = Alignment.of("ab", "xyz", [[0.6, 0.4], [0.9, 0.1], [0.3, 0.7]])
+        >>> sorted(alignment.hard()), sorted(alignment.hard(by="both"))
         ([(0, 0), (0, 1), (1, 2)], [(0, 1), (1, 2)])
         """
         if threshold is not None:
@@ -159,8 +159,8 @@ class Alignment:
 
         For merged pieces, it is the sum of their weights divided by the sum of their equal shares.
 
-        >>> seen = Alignment.of("abc", "xy", [[1, 0, 0], [0.5, 0.5, 0]], [[1, 0, 0], [1, 1, 0]])
-        >>> seen.lift().tolist()
+        >>> alignment = Alignment.of("abc", "xy", [[1, 0, 0], [0.5, 0.5, 0]], [[1, 0, 0], [1, 1, 0]])
+        >>> alignment.lift().tolist()
         [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]
         """
         shares = self._shares()
@@ -212,8 +212,8 @@ class Alignment:
         Pieces of a side without marks are words already. Weights are summed over the keys of a word and averaged over
         its queries, so that rows still sum to 1.
 
-        >>> seen = Alignment.of(["▁un", "seen"], ["▁in", "vis", "ible"], [[1, 0], [0.4, 0.6], [0.1, 0.9]])
-        >>> seen.words()
+        >>> alignment = Alignment.of(["▁un", "seen"], ["▁in", "vis", "ible"], [[1, 0], [0.4, 0.6], [0.1, 0.9]])
+        >>> alignment.words()
         <Alignment of 1 target piece with 1 source piece: invisible-unseen (1.00)>
         """
         return self.merge(word_spans(self.source), word_spans(self.target))

@@ -119,7 +119,7 @@ def sections(parts: Iterable[tuple[str, str, str]]) -> str:
 
 
 def tiles(pairs: Iterable[tuple[str, object]]) -> str:
-    """Names and values, shown large; nothing where there are none."""
+    """Names and values in large type; empty without any."""
     shown = "\n".join(
         f'<div class="{"long" if len(str(value)) > 14 else "short"}">'
         f"<dt>{text(name)}</dt><dd>{isolated(value)}</dd></div>"
@@ -129,7 +129,7 @@ def tiles(pairs: Iterable[tuple[str, object]]) -> str:
 
 
 def facts(pairs: Iterable[tuple[str, str | Sequence[str]]]) -> str:
-    """Names, each with a value or a list of values; nothing where there are none."""
+    """Names with a value or a list of values each; empty without any."""
     shown = "\n".join(f"<dt>{text(name)}</dt><dd>{_fact(value)}</dd>" for name, value in pairs)
     return f'<div class="card"><dl class="facts">\n{shown}\n</dl></div>' if shown else ""
 

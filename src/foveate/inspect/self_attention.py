@@ -19,8 +19,8 @@ def self_attention(
     >>> import torch
     >>> from foveate import Attention, causal
     >>> site, x = Attention(visibility=causal()), torch.zeros(1, 1, 3, 4)
-    >>> seen = self_attention(site, lambda: site.run(query=x, key=x, value=x), ["I", "saw", "it"])
-    >>> print(seen.weights.round(2))
+    >>> alignment = self_attention(site, lambda: site.run(query=x, key=x, value=x), ["I", "saw", "it"])
+    >>> print(alignment.weights.round(2))
     [[1.   0.   0.  ]
      [0.5  0.5  0.  ]
      [0.33 0.33 0.33]]

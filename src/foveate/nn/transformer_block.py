@@ -86,7 +86,7 @@ class EncoderBlock(nn.Module):
 
     @property
     def max_length(self) -> int | None:
-        """The longest sequence that it can attend over; None where there is no limit."""
+        """The length of the longest sequence that it can attend over; None without a limit."""
         return self.attention.max_length
 
     def forward(
@@ -110,7 +110,7 @@ class DecoderBlock(nn.Module):
 
     @property
     def max_length(self) -> int | None:
-        """The longest sequence, its own or the encoder's, that it can attend over; None where there is no limit."""
+        """The length of the longest target or source that it can attend over; None without a limit."""
         return shortest(self.attention, self.cross_attention)
 
     def forward(

@@ -4,9 +4,9 @@ A function of ours replaces the library's attention: it stores queries (after ro
 library's SDPA. Therefore the model keeps its speed, and no n × n matrix is computed. On the first call, the recorded
 weights are compared with those of the library's eager attention at each site; the recording is refused if they differ.
 
-    with record(model) as seen:
+    with record(model) as recording:
         model(**tokeniser(text, return_tensors="pt"))
-    trace = seen.trace({"source": Track.of_pieces(tokeniser.convert_ids_to_tokens(ids))})
+    trace = recording.trace({"source": Track.of_pieces(tokeniser.convert_ids_to_tokens(ids))})
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def record(model: nn.Module, *, values: bool = False, check: bool = True) -> Ite
     if any(isinstance(module, Guest) for module in model.modules()):
         raise UsageError(
             "This model's attention runs here (`foveate.hugging_face.attend`), and is recorded as any of ours is: "
-            "`with foveate.inspect.observe(model) as seen: …`, then `Trace.of(seen, tracks)`."
+            "`with foveate.inspect.observe(model) as recording: …`, then `Trace.of(recording, tracks)`."
         )
     recording = HuggingFaceRecording(model, values)
     recording.names = {id(module): name for name, module in model.named_modules()}

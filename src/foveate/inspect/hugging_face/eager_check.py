@@ -21,10 +21,10 @@ class Check:
     """Checks after the first call that weights were recorded, and that they equal those of eager attention."""
 
     def __init__(self, recording: HuggingFaceRecording, kind: str, check: bool) -> None:
-        self.seen, self.kind, self.check = recording, kind, check
+        self.recording, self.kind, self.check = recording, kind, check
 
     def __call__(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-        if not self.seen.records:
+        if not self.recording.records:
             raise UsageError(passes_by(self.kind))
         if not self.check:
             return
@@ -32,13 +32,13 @@ class Check:
         cut = {
             name: _shortened(value) for name, value in kwargs.items() if name not in ("past_key_values", "use_cache")
         }
-        self.seen.difference = _against_eager(self.seen, tuple(map(_shortened, args)), cut)
+        self.recording.difference = _against_eager(self.recording, tuple(map(_shortened, args)), cut)
         limit = TOLERANCE.get(next(model.parameters()).dtype, 3e-2)
-        if not self.seen.difference <= limit:
+        if not self.recording.difference <= limit:
             raise UsageError(
                 f"The weights recorded from this {self.kind} model differ from those of its eager attention by "
-                f"{self.seen.difference:.2g}, more than {limit:g}: its attention adds something that the recording "
-                "does not know. Load it with attn_implementation='eager' and record given weights instead."
+                f"{self.recording.difference:.2g}, more than {limit:g}: its attention adds something unknown to "
+                "the recording. Load it with attn_implementation='eager' and record given weights instead."
             )
 
 

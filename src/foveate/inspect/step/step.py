@@ -134,9 +134,9 @@ def steps(trace: Trace, site: int | str, head: int, query: int) -> Steps:
     >>> attention = Attention(Dot())
     >>> q = torch.tensor([[1.0, 0, 2], [2, 2, 2], [2, 1, 3]])[None, None]
     >>> k = torch.tensor([[0.0, 1, 1], [4, 4, 0], [2, 3, 1]])[None, None]
-    >>> with record(attention) as seen:
+    >>> with record(attention) as recording:
     ...     _ = attention.run(query=q, key=k, value=k)
-    >>> for step in steps(Trace.of(seen), 0, 0, 0)[-1:]:
+    >>> for step in steps(Trace.of(recording), 0, 0, 0)[-1:]:
     ...     print(step.symbol, step.numbers, step.about)
     α₀ [0.06338, 0.4683, 0.4683] The weights: each exponential over their sum. They sum to 1.
     """

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from foveate.inspect.lift import equal
 from foveate.inspect.tile.code import SIZE, encode, framed
-from foveate.inspect.tile.pool import Cells, blocks, by_spans, coarser, pool, runs, seen
+from foveate.inspect.tile.pool import Cells, any_visible, blocks, by_spans, coarser, pool, runs
 from foveate.inspect.tile.provider import (
     Cancelled,
     Cell,
@@ -248,7 +248,7 @@ def _fine(site: Site, head: int, level: int, row: int, column: int, how: Pool, c
             continue
         last = min(right, last + (left - last) % step)
         cells, visible = _pooled(site, head, here, slice(first, last), step, how)
-        parts.append(_placed(cells, seen(visible, step), (first - left) // step, width))
+        parts.append(_placed(cells, any_visible(visible, step), (first - left) // step, width))
     return _stacked(parts)
 
 

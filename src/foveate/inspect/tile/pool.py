@@ -58,7 +58,7 @@ def pool(weights: Tensor, visible: Tensor | None, size: int, how: str) -> Tensor
     return blocks(blocks(weights, size, 0, "mean"), size, 1, "sum")
 
 
-def seen(visible: Tensor | None, size: int) -> Tensor | None:
+def any_visible(visible: Tensor | None, size: int) -> Tensor | None:
     return None if visible is None else blocks(blocks(visible, size, 0, "any"), size, 1, "any")
 
 
@@ -68,7 +68,7 @@ def coarser(cells: Cells, factor: int, rows: Sequence[int]) -> Cells:
     total = blocks(weight, factor, 0, "sum")
     mass = blocks(blocks(cells.mass * weight, factor, 0, "sum") / total, factor, 1, "sum")
     peak = blocks(blocks(cells.peak, factor, 0, "max"), factor, 1, "max")
-    return Cells(peak, mass, seen(cells.visible, factor))
+    return Cells(peak, mass, any_visible(cells.visible, factor))
 
 
 def by_spans(weights: Tensor, visible: Tensor | None, rows: Sequence[Span], columns: Sequence[Span]) -> Cells:

@@ -21,7 +21,7 @@ CHECKED = 32
 class _Explained:
     name: str
     kind: SiteKind
-    seen: Explanation
+    explanation: Explanation
 
 
 @dataclass(eq=False)
@@ -48,18 +48,18 @@ class Observation:
     def explained(self, tracks: dict[str, Track], example: int) -> Iterator[Site]:
         """The mechanisms other than `Attention`, as sites with stored weights."""
         for other in self.others:
-            weights = other.seen.weights[example].float().cpu()
+            weights = other.explanation.weights[example].float().cpu()
             queries = next(iter(tracks)) if other.kind == "self" else list(tracks)[-1]
             keys = next(iter(tracks))
             length = min(weights.shape[1], len(tracks[queries])) if queries in tracks else weights.shape[1]
-            if other.seen.shows == "projected" or weights.shape[2] < len(tracks[keys]):
+            if other.explanation.shows == "projected" or weights.shape[2] < len(tracks[keys]):
                 keys = f"{keys} (mixed)"
                 tracks[keys] = Track(labels=tuple(f"mixture {place}" for place in range(weights.shape[2])))
-            visible = other.seen.visible[example].cpu()
+            visible = other.explanation.visible[example].cpu()
             cut = (slice(None), slice(0, length), slice(0, len(tracks[keys])))
             yield given(
                 weights[cut], visible[cut], name=other.name, kind=other.kind, layer=layer_of(other.name),
-                tracks=(queries, keys), shows=other.seen.shows,
+                tracks=(queries, keys), shows=other.explanation.shows,
             )  # fmt: skip
 
 
@@ -102,9 +102,9 @@ def observe(model: nn.Module, *, values: bool = True, check: bool = True) -> Ite
 
     >>> site = Attention()
     >>> x = torch.randn(1, 1, 5, 4)
-    >>> with observe(site) as seen:
+    >>> with observe(site) as recording:
     ...     _ = site.run(query=x, key=x, value=x)
-    >>> seen.difference < 1e-6
+    >>> recording.difference < 1e-6
     True
     """
     with record(model) as recording:

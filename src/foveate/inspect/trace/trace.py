@@ -52,9 +52,9 @@ class Trace:
     >>> import torch
     >>> from foveate.attention import Attention, record
     >>> site = Attention()
-    >>> with record(site) as seen:
+    >>> with record(site) as recording:
     ...     _ = site.run(query=torch.eye(3)[None, None], key=torch.eye(3)[None, None], value=torch.eye(3)[None, None])
-    >>> trace = Trace.of(seen, {"words": Track.of_pieces(["▁a", "▁b", "▁c"])})
+    >>> trace = Trace.of(recording, {"words": Track.of_pieces(["▁a", "▁b", "▁c"])})
     >>> trace.sites[0].formula, trace.sites[0].weights(0)[0][0]
     ('softmax(q·k / √3)', tensor([0.4711, 0.2645, 0.2645]))
     """
@@ -260,7 +260,7 @@ def _require_whole(site: Site, head: int, row: int, total: float) -> None:
     if site.weighs_nothing_else and not min(abs(total), abs(total - 1)) <= LEEWAY:
         raise UsageError(
             f"{site.title}, head {head}: the weights of query {row} sum to {total:.4g}, where they must "
-            'sum to 1, or to 0 where nothing is seen. Record again with stored="float32"; if that does not help, '
+            'sum to 1, or to 0 without visible keys. Record again with stored="float32"; if that does not help, '
             "scores are too large for one number a row (beyond 10,000)."
         )
 
