@@ -154,7 +154,9 @@ def traced(
     the label. Raises UsageError for a model without attention; `attending` is a sentence on how to get one with it.
     """
     tracks: dict[str, Track] = {}
-    lengths = {record.shape[3] for record in observation} | {one.seen.weights.shape[2] for one in observation.others}
+    lengths = {record.shape[3] for record in observation} | {
+        one.explanation.weights.shape[2] for one in observation.others
+    }
     if len(pieces) in lengths:
         tracks["source"] = pieces if isinstance(pieces, Track) else Track.of_pieces(pieces, text=text)
         if label is not None:

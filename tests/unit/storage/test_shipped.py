@@ -34,7 +34,7 @@ def test_the_weights_are_those_that_were_shipped_and_small(name: str) -> None:
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_model_has_a_card(name: str) -> None:
     card = (run_folder(name) / "README.md").read_text("utf-8")
-    for section in ("## Data and licences", "## Figures", "## What it is for", "## Limits", "## How it was made"):
+    for section in ("## Data and licences", "## Scores", "## Intended use", "## Limits", "## Training"):
         assert section in card
 
 
