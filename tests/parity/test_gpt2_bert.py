@@ -166,6 +166,6 @@ def test_what_their_architecture_cannot_express_is_not_written(tmp_path: Path) -
         write_gpt2(GPTConfig(block=block, num_layers=1).build(9), tmp_path / "out")
     with pytest.raises(ValueError, match="this model differs"):
         write_bert(BERTConfig(block=block, num_layers=1).build(9), tmp_path / "out")
-    with pytest.raises(UsageError, match="there already"):
+    with pytest.raises(UsageError, match="already exists"):
         write_gpt2(GPTConfig.tiny().build(9), tmp_path)
     assert not list(tmp_path.iterdir())
