@@ -46,15 +46,17 @@ class Engine:
     ) -> list[list[Hypothesis]]:
         """The hypotheses of each source: ids with their end. `examples` numbers them for the noise of sampling.
 
-        A hypothesis may be twice as long as its source and ten tokens more. Raises UsageError for a way to decode that
-        the engine does not have.
+        A hypothesis may be twice as long as its source and ten tokens more. Raises UsageError for settings that the
+        engine does not support.
         """
         limits = _limits(self.model, sources, config)
         if self._exported is None:
             return self._step(self._stepper if self._fits(sources) else self.model, sources, limits, examples, config)
         reasons = self._exported.refuses(config)
         if reasons:
-            raise UsageError(f"The engine {self.name} cannot decode so: {'; '.join(reasons)}. Leave out --engine.")
+            raise UsageError(
+                f"The engine {self.name} does not support these settings: {'; '.join(reasons)}. Leave out --engine."
+            )
         results = self._exported.decode(sources, limits, config)
         left = [index for index, hypotheses in enumerate(results) if hypotheses is None]
         if left:
