@@ -25,12 +25,13 @@ from foveate.attention.score import (
 from foveate.attention.visibility import Visibility, causal, edges, everything, padding, window
 
 FACTOR = 8.0
-"""How much larger than the reference's own rounding a path's error may be: sums in another order, the same formula."""
+"""The largest error that a path may have, in multiples of the reference's own rounding: sums are in another order, the
+formula is the same."""
 FLOOR = {"float32": 1e-6, "bfloat16": 1e-2, "autocast": 1e-2}
 """One rounding of a number around 1, with some room, for cases in which the reference happens to be exact. Under
 autocast numbers are float32 and products bfloat16."""
 DIM = 16
-"""Of a head: the narrowest that every path takes."""
+"""The dimension of a head: the narrowest that every path takes."""
 NODES, LENGTHS = 17, (0, 5, 17)
 
 
@@ -67,7 +68,7 @@ class Outcome:
     seconds: float
     failures: tuple[str, ...]
     runs: Mapping[str, int] = field(default_factory=dict)
-    """How often each path ran."""
+    """The number of times that each path ran."""
 
     @property
     def passed(self) -> bool:
@@ -82,7 +83,7 @@ class Outcome:
         )
 
     def listing(self) -> str:
-        """How often each path ran, the most often first; those that accepted nothing last."""
+        """The number of times that each path ran, the largest first; paths that accepted nothing come last."""
         ranked = sorted(self.runs.items(), key=lambda run: -run[1])
         return ", ".join(f"{name} {f'{count} times' if count else 'never'}" for name, count in ranked)
 

@@ -50,7 +50,7 @@ class Cell:
     cpu_seconds: float | None
     """CPU time of all threads; None if the training was interrupted."""
     weights: str
-    """Which weights were measured, in words."""
+    """The weights that were measured, in words."""
     scores: Mapping[str, float]
     buckets: tuple[Bucket, ...]
     unit: str

@@ -89,7 +89,7 @@ class Design:
     set_aside: tuple[str, ...] = ()
     """Settings of the base that are ignored because they could end a cell before its budget."""
     changes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """What each variant changes, by dotted path."""
+    """The changes of each variant, by dotted path."""
 
     @classmethod
     def of(

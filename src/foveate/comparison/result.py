@@ -188,7 +188,7 @@ class Result:
 
     @property
     def unit(self) -> str:
-        """What lengths are counted in; empty where there are none."""
+        """The unit of the lengths; empty where there are none."""
         return next((cell.unit for cell in self.cells if cell.buckets), "")
 
     def curves(self, cell: Cell) -> list[dict[str, Any]]:

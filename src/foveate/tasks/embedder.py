@@ -32,13 +32,13 @@ MODES: dict[str, Mode] = {
     "pooling_mode_max_tokens": "max",
     "pooling_mode_mean_tokens": "mean",
 }
-"""How a folder names what becomes one vector of all: the first, the largest of each feature, or the mean. Several stand
-one after the other in this order, as in sentence-transformers."""
+"""The names in a folder for the ways to make one vector of all: the first, the largest of each feature, or the mean.
+Several stand one after the other in this order, as in sentence-transformers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingConfig:
-    """How the hidden vectors of a text become one vector."""
+    """The settings that make one vector of the hidden vectors of a text."""
 
     modes: tuple[Mode, ...] = ("mean",)
     """The vectors of several modes are concatenated."""

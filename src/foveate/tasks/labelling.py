@@ -1,4 +1,4 @@
-"""What tagging and classifying share: data with labels, the loss, and what is measured."""
+"""The parts that tagging and classifying share: data with labels, the loss, and the measurements."""
 
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -71,9 +71,9 @@ Model = TypeVar("Model", bound=nn.Module)
 Config = TypeVar("Config", bound="LabellingConfig")
 Task = TypeVar("Task", bound="LabellingTask[Any]")
 VALIDATED = ("loss", "accuracy", "macro_f1", "span_f1")
-"""What `validate` measures (spans where the tags are spans), and what may decide which checkpoint is best."""
+"""The measurements of `validate` (spans where the tags are spans). Each of them may decide which checkpoint is best."""
 KEYS = {"accuracy": "accuracy", "F1": "macro_f1", "span F1": "span_f1"}
-"""What `validate` calls the scores of `Predicted`."""
+"""The names that `validate` gives to the scores of `Predicted`."""
 LABELS = "labels.json"
 _NAMED = 10
 """Rare labels that a warning lists."""
@@ -81,7 +81,7 @@ _NAMED = 10
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledDataConfig:
-    """Where the labelled examples are and how they become batches."""
+    """The files of labelled examples, and the settings that make batches of them."""
 
     data: str = setting("", "file of labelled examples")
     valid_data: str | None = setting(None, "validation examples; none: some training examples are held out")
@@ -102,7 +102,7 @@ class LabelledDataConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class LabellingConfig:
-    """What both tasks have in their configuration.
+    """The part of the configuration that both tasks have.
 
     Subclasses also have a `model`, `what` the examples are in the plural, `read(path)`, which gives the examples of a
     file, and `labels_of(example)`.
@@ -230,7 +230,7 @@ class LabellingTask(ABC, Generic[Model]):
 
     @property
     def unmeasured(self) -> dict[str, str]:
-        """What `validate` does not give with these data, and why."""
+        """The metrics that `validate` does not give with these data, each with the reason."""
         tags = {self.labels.names[number] for number in np.unique(self.validation.labels.tokens).tolist()}
         reason = "the labels of the validation data mark no spans, as B-PER and I-PER do"
         return {} if marks_spans(tags) else {"span_f1": reason}

@@ -1,4 +1,5 @@
-"""What commands ask of tagging and classifying alike: all but how an example is read, written and shown."""
+"""The interface between commands and the tasks with labels, tagging and classifying: all of it except reading, writing
+and showing an example."""
 
 import argparse
 from abc import abstractmethod
@@ -171,7 +172,7 @@ def class_rows(predicted: Predicted) -> list[Score]:
 
 
 def training(tokens: int, measure: str, allowance: Allowance, pace: float) -> dict[str, Any]:
-    """How to train on so many tokens, by what is measured; `pace` are the seconds of one core that a step takes."""
+    """The training settings for so many tokens and a measure; `pace` are the seconds of one core that a step takes."""
     # Some thirty epochs of small data, four or so of a million words.
     epochs = 30 if tokens < 100_000 else 10 if tokens < 1_000_000 else 4
     steps = allowance.steps(min(max(tokens * epochs // BATCH, 400), 20_000), pace=pace)

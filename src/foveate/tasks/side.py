@@ -1,4 +1,5 @@
-"""What commands ask of a task: `train`, `plan`, `evaluate`, `report`, `look`, `export`, `compare`, and its own."""
+"""The interface between a task and commands: `train`, `plan`, `evaluate`, `report`, `look`, `export`, `compare`, and
+the task's own."""
 
 import argparse
 import dataclasses
@@ -42,7 +43,7 @@ MOST_BUCKETS = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What a comparison measures, and on which data."""
+    """The measurements that a comparison is asked for, and their data."""
 
     metrics: tuple[str, ...]
     test: Mapping[str, str] = field(default_factory=dict)
@@ -70,7 +71,7 @@ class Scored:
     buckets: Sequence[Bucket] = ()
     """The first metric by the length of the input."""
     unit: str = ""
-    """What lengths are counted in; empty where there are none."""
+    """The unit of the lengths; empty where there are none."""
 
 
 class Sight:

@@ -1,4 +1,4 @@
-"""What commands ask of both kinds of language model alike: all but how they are made, used and shown."""
+"""The interface between commands and both kinds of language model: all of it except making, using and showing them."""
 
 import argparse
 from abc import abstractmethod
@@ -35,7 +35,7 @@ class TextSide(Side):
     """The side of a task that reads one text."""
 
     names: ClassVar[tuple[str, str]]
-    """What the columns and the rows of a sample's picture are."""
+    """The names of the columns and of the rows of a sample's picture."""
 
     @abstractmethod
     def samples(self, model: Any, data: TextData) -> list[Sample]:
@@ -43,7 +43,7 @@ class TextSide(Side):
 
     @abstractmethod
     def figures(self, model: Any, lines: Sequence[str], arguments: argparse.Namespace) -> Figures:
-        """What `evaluate` measures on the lines of a text."""
+        """The measurements of `evaluate` on the lines of a text."""
 
     def prepare(self, config: Any, folder: Path, note: Note = lambda sentence: None) -> Any:
         task = super().prepare(config, folder, note)

@@ -29,7 +29,7 @@ Task = TypeVar("Task", bound="TextTask[Any, Any]")
 
 @dataclass(frozen=True, kw_only=True)
 class TextConfig:
-    """Where the text is and how it becomes batches."""
+    """The files of text, and the settings that make batches of them."""
 
     text: str = setting("", "file of text; lines end, and everything else is up to the tokeniser")
     valid_text: str | None = setting(None, "validation text; none: the last lines of the text are held out")
@@ -50,11 +50,11 @@ class TextConfig:
 
 @dataclass(frozen=True)
 class Layout:
-    """How the lines of a file become rows of tokens. By default a line is text, and its end is a token."""
+    """The conversion of the lines of a file to rows of tokens. By default a line is text, and its end is a token."""
 
     read: Callable[[str], Iterator[Any]] = read_lines
     texts: Callable[[Iterator[Any]], Iterator[str]] = iter
-    """What the tokeniser learns from."""
+    """Gives the texts that the tokeniser learns from."""
     rows: Callable[[Iterator[Any], Tokeniser], Iterator[list[int]]] = field(default=lambda *parts: stream(*parts))
 
 
@@ -90,7 +90,7 @@ class TextData:
 
     @classmethod
     def open(cls, run: Path) -> "TextData":
-        """What `prepare` has left in a run folder. Raises DataError when its parts do not belong together."""
+        """The data that `prepare` has left in a run folder. Raises DataError when its parts do not belong together."""
         tokeniser = load_tokeniser(run / TOKENISER)
         training, validation = (TokenStore.open(run / "data" / part) for part in ("train", "valid"))
         if {training.tokeniser_digest, validation.tokeniser_digest} != {tokeniser.digest()}:
@@ -138,7 +138,7 @@ class TextTask(ABC, Generic[Config, Model]):
 
     @staticmethod
     def layout(config: Any) -> Layout:
-        """How the lines of the text become rows of tokens."""
+        """The conversion of the lines of the text to rows of tokens."""
         return Layout()
 
     def tested_on(self: Task, path: str, folder: Path) -> Task:

@@ -23,7 +23,7 @@ BEGIN, END = "<", ">"
 
 @dataclass(frozen=True, kw_only=True)
 class WordVectorsConfig:
-    """How vectors are learnt from a text, which the caller splits into words."""
+    """The settings for learning vectors from a text, which the caller splits into words."""
 
     model: SkipGramConfig = SkipGramConfig()
     window: int = setting(5, "words on each side that are near; each time a number up to it is drawn")

@@ -1,4 +1,4 @@
-"""What commands ask of classifying."""
+"""The interface between commands and classification."""
 
 import argparse
 from collections.abc import Sequence

@@ -59,7 +59,7 @@ class ClassifyConfig(LabellingConfig):
 
     @property
     def files(self) -> Reader:
-        """What reads the files."""
+        """The reader of the files."""
         if self.reader is not None:
             return self.reader
         return TextReader(tokeniser=self.tokeniser, columns=self.data.columns, second=self.second_column)
@@ -80,7 +80,7 @@ class ClassifyConfig(LabellingConfig):
 
 
 def reader_of(path: str) -> Reader | None:
-    """What reads a file or a folder by its kind: `.npz` and lists of `.npy` files, folders; None for a table of texts.
+    """The reader of a file or folder by its kind: `.npz` and lists of `.npy` files, folders; None for a table of texts.
 
     Raises DataError for a table that cannot be read.
     """
@@ -94,7 +94,7 @@ def reader_of(path: str) -> Reader | None:
 
 @dataclass(frozen=True)
 class RowVocabulary:
-    """What makes rows of texts, pictures or vectors, and the labels that they can have."""
+    """The maker of rows from texts, pictures or vectors, and the labels that they can have."""
 
     rows: RowMaker
     labels: Labels

@@ -120,7 +120,7 @@ class RowClassifier(Looking):
 
     @torch.inference_mode()
     def align(self, text: Any) -> Alignment:
-        """Where the pooling looked for the label: one row, with a column for each vector.
+        """The attention of the pooling for the label: one row, with a column for each vector.
 
         Raises UsageError for an empty text, or a model that pools without attention.
         """

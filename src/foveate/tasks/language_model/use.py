@@ -161,7 +161,7 @@ class Generator(Looking):
         ]
 
     def _ending(self, config: DecodeConfig, limit: int, lines: int | None) -> tuple[DecodeConfig, int]:
-        """How to decode at most `limit` tokens, and the token that ends a continuation."""
+        """The settings that decode at most `limit` tokens, and the token that ends a continuation."""
         # A text goes on after a line's end, so nothing ends it but its length; PAD, which is never chosen, stands for
         # the end that never comes.
         endless = lines is None or lines > 1
@@ -185,8 +185,8 @@ class Generator(Looking):
 
     @torch.inference_mode()
     def trace(self, text: str) -> Trace:
-        """What each token of a text looked at. Raises UsageError for an empty text and for a recurrent model, DataError
-        as `generate` does.
+        """The attention of each token of a text. Raises UsageError for an empty text and for a recurrent model,
+        DataError as `generate` does.
         """
         require_text(text)
         read = self.fitting(text)

@@ -120,8 +120,8 @@ class Filler(Looking):
 
     @torch.inference_mode()
     def trace(self, text: str, *, gap: str = GAP) -> Trace:
-        """What each token of a text looked at, with gaps or without. Raises UsageError for an empty text, DataError for
-        one that is too long.
+        """The attention of each token of a text, with gaps or without. Raises UsageError for an empty text, DataError
+        for one that is too long.
         """
         require_text(text)
         tokens, places = self.ids_and_gaps(text, gap)
@@ -130,7 +130,7 @@ class Filler(Looking):
 
     @torch.inference_mode()
     def align(self, text: str, *, gap: str = GAP, layer: int | None = None) -> Alignment | None:
-        """What each gap looked at: a row for every gap, or for every token of a text without gaps; the mean of a
+        """The attention of each gap: a row for every gap, or for every token of a text without gaps; the mean of a
         layer's heads.
 
         Raises DataError as `fill` does.

@@ -1,4 +1,4 @@
-"""What commands ask of tagging."""
+"""The interface between commands and tagging."""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -160,7 +160,7 @@ class TagSide(LabellingSide):
 
 
 def _alignment(tagger: SentenceTagger, words: Sequence[str]) -> Alignment | None:
-    """What the words of a short sentence looked at, where the encoder attends."""
+    """The attention of the words of a short sentence, where the encoder attends."""
     if not 0 < len(words) <= SHOWN:
         return None
     return self_attention(tagger.model, lambda: tagger.tag([words]), words)

@@ -23,7 +23,7 @@ SMALLEST = 1e-9
 
 @dataclass(frozen=True)
 class Head:
-    """Which cross-attention an alignment shows, where a model has several, and when.
+    """The cross-attention that an alignment shows, where a model has several, and the step that it is taken from.
 
     By default the mean over the heads of the layer before the last: a Transformer's last layer looks ahead to what
     comes next, and the one before it usually aligns best.

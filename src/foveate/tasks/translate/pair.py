@@ -19,7 +19,7 @@ from foveate.suggestion import counted
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
-    """Where the pairs are and how they become batches."""
+    """The files of pairs, and the settings that make batches of them."""
 
     source: str = setting("", "file of source lines, or of tab-separated columns when there is no target file")
     target: str | None = setting(None, "file of target lines, line by line the partner of source")

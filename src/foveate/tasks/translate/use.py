@@ -150,8 +150,8 @@ class Translator(Looking):
         return Translation(source, (self.target_tokeniser.decode(tokens),), (hypothesis,))
 
     def trace(self, text: str, target: str | None = None, *, gold: Iterable[tuple[int, int]] | None = None) -> Trace:
-        """What the model looked at when it read a text and wrote its translation, or when it is made to write `target`:
-        the encoder, the decoder, and across. `gold` are links (target, source) that a person drew.
+        """The attention of the model when it read a text and wrote its translation, or when it is made to write
+        `target`: in the encoder, in the decoder, and across. `gold` are links (target, source) that a person drew.
 
         Raises UsageError for an empty text and for a model without attention, DataError as `translate` does.
         """
@@ -201,7 +201,7 @@ class Translator(Looking):
     def align(
         self, translations: Translation | str | Sequence[Translation | str], head: Head | None = None
     ) -> Alignment | list[Alignment]:
-        """Where the model looked for each token of each best hypothesis: rows are target tokens, columns source tokens.
+        """The attention for each token of each best hypothesis: rows are target tokens, columns source tokens.
         A text is translated first; one translation has one alignment.
 
         The last row is the end symbol's, where the hypothesis has one; nothing consumes the last token, so that with
