@@ -43,7 +43,7 @@ RIDDLES = re.compile(
 """Clauses whose noun a reader has to guess, such as "what is no text". "There is no limit" is plain English."""
 HEADLESS = re.compile(r"(?:What|Which|Of|Where|How)\b(?!.*\?$)", re.MULTILINE)
 """A description that begins with a clause instead of a noun or a verb, such as "What a folder holds"."""
-UNREAD = ("attention",)
+UNREAD: tuple[str, ...] = ()
 """The packages whose descriptions still have such beginnings."""
 FINISHED = [room for room in ROOMS if room.startswith("src/") and Path(room).name not in UNREAD]
 RIDDLED_NAMES = re.compile(r"(?<!there)_(?:is|are)_no_(?!larger|longer|more|less)|_(?:said|told)$")

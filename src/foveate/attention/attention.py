@@ -98,7 +98,7 @@ class Attention(nn.Module):
     """
 
     shows: Shows = "exact"
-    """Which weights `explain` shows."""
+    """The weights that `explain` shows."""
 
     def __init__(
         self,
@@ -218,7 +218,7 @@ class Attention(nn.Module):
         *,
         at: Positions | None = None,
     ) -> Plan:
-        """Which path `run` would take for inputs of this size, and what the others answer."""
+        """The path that `run` would take for inputs of this size, and the answers of the others."""
         query, key, at = self._placed(query, key, key, at)
         choice = self._choose(query, key, at, training=self._trains(query, key))
         self._require_score(query, key, at)
@@ -375,7 +375,7 @@ class Attention(nn.Module):
         check.require_features(self.score, key_features, (*query.shape[:2], key.shape[2], width))
 
     def _require_no_comparison(self, queries: int, keys: int) -> None:
-        """Where queries and keys stand may be left unsaid only if nothing asks."""
+        """The positions of queries and keys may be left out only if no part of the attention reads them."""
         placed: dict[str, object] = {"The bias": self.bias, "The weighting": self.reweight}
         placed["A transform"] = self.transforms
         if is_placed(self.score):

@@ -1,4 +1,5 @@
-"""Which path runs: the first rule that applies and whose path accepts. Nothing is measured while a program runs.
+"""The rules that choose the path: the first one that applies and whose path accepts decides. Nothing is measured while
+a program runs.
 
 The gains are ratios of CPU time by `benchmarks/chooser.py`, on one thread of an AMD EPYC (AVX-512) and of an Intel Xeon
 (AMX), 21 and 22 November 2026. Over six sets of random attentions the chosen paths take 0.5 to 5 % longer in total than
@@ -36,7 +37,7 @@ ROOM = 2**29
 
 
 class Call:
-    """What the rules ask about one call, as far as sizes and the names of the parts tell."""
+    """The facts that the rules ask about one call, as far as sizes and the names of the parts tell."""
 
     def __init__(self, formula: Formula, query: Tensor, key: Tensor, at: Positions, *, training: bool) -> None:
         batch, heads, self.queries, dim = query.shape
@@ -88,8 +89,8 @@ class Rule(NamedTuple):
 
     path: str
     gain: float | None
-    """How many times as long the path of the next rule that applies takes, over all attentions of the benchmark that
-    this rule decides; None where there are none."""
+    """The time of the path of the next rule that applies, divided by the time of this path, over all attentions of the
+    benchmark that this rule decides; None where there are none."""
     because: str
     applies: Callable[[Call], bool] = lambda call: True
 
@@ -184,7 +185,7 @@ class PlannedPath:
     reasons: tuple[str, ...]
     """Why it refuses; empty where it accepts."""
     flops: float
-    """Of the forward pass; NaN where the path has no `cost`."""
+    """Floating-point operations of the forward pass; NaN where the path has no `cost`."""
     bytes: float
     """Memory beyond inputs and output, at the peak; NaN where the path has no `cost`."""
 

@@ -1,4 +1,4 @@
-"""What a part says about itself, and whether that is still true of what it computes.
+"""The facts that a part states about itself, and whether they are still true of what it computes.
 
 A score, a bias, a normaliser or a transform may state facts by attributes and methods: `by_pair`, `symbol`, `header`,
 `onnx` … A fact is true of the class that states it. A subclass that computes something else, and a hooked module, must
@@ -40,8 +40,9 @@ def restriction(part: object, name: str, about: tuple[str, ...] = ()) -> bool:
 
 
 def condition(part: object) -> tuple[object, ...]:
-    """What changes when a part is hooked, parametrised or given another method. It takes a fraction of the time in
-    which its statements are read, so that a choice that was made for a part may be compared at every call.
+    """Values that change when a part is hooked, parametrised or given another method. Reading them takes a fraction
+    of the time of reading what the part states, so that a choice that was made for a part may be compared at every
+    call.
     """
     kind = type(part)
     return kind, len(kind.__dict__), len(getattr(part, "__dict__", ())), is_hooked(part)
@@ -60,8 +61,8 @@ def _covers(kind: Any, name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _methods(kind: Any) -> frozenset[str]:
-    """What an object computes by its class: one that is put into the object takes its place. Fields of a dataclass are
-    always in the object.
+    """The names of the members that an object computes by its class: a member that is put into the object takes its
+    place. Fields of a dataclass are always in the object.
     """
     members = {name for base in kind.__mro__[:-1] for name, value in vars(base).items() if _computes(name, value)}
     return frozenset(members - {"__call__"} - getattr(kind, "__dataclass_fields__", {}).keys())
@@ -100,12 +101,12 @@ def describes(part: object, name: str, about: tuple[str, ...]) -> bool:
 
 
 CLASSES = 1024
-"""Of how many classes it is remembered what they describe."""
+"""The number of classes for which the answers of `describes` are remembered."""
 _DESCRIBED: dict[tuple[type, str, tuple[object, ...]], bool] = {}
 
 
 def _depth(kind: type, names: tuple[str, ...]) -> list[int]:
-    """How far back in the inheritance each method is defined."""
+    """The number of steps back in the inheritance to the class that defines each method."""
     places = (next((i for i, base in enumerate(kind.__mro__) if name in vars(base)), None) for name in names)
     return [place for place in places if place is not None] or [len(kind.__mro__)]
 

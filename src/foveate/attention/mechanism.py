@@ -121,7 +121,7 @@ class AttentionConfig(SiteConfig[Attention]):
     score: ScoreConfig = ScaledDot()
     normaliser: NormaliserConfig = Softmax()
     visibility: Visibility = everything()
-    """Which keys a query sees, as code, beside what the model demands: "window(left=128, right=0)"."""
+    """The keys that a query sees, as code, beside what the model demands: "window(left=128, right=0)"."""
     bias: BiasConfig | None = None
     transforms: tuple[TransformConfig, ...] = ()
     """Changes of queries and keys before they are scored, in this order."""

@@ -1,4 +1,4 @@
-"""How a part writes itself as ONNX operators: by a method `onnx`, without importing the package onnx.
+"""Parts write themselves as ONNX operators by a method `onnx`, without importing the package onnx.
 
 Values are names in a graph. The part is handed the graph and returns the name of what it computes; weights become
 constants. A part without an `onnx` method, and one whose class no longer computes what the method writes
@@ -67,14 +67,14 @@ class Graph(Protocol):
 
 @dataclass(frozen=True)
 class Places:
-    """Where the queries and the keys of a self-attention stand, as lists of whole numbers from 0."""
+    """The positions of the queries and the keys of a self-attention, as lists of whole numbers from 0."""
 
     query: str
     key: str
     limit: int
     """The number of positions in tables."""
     real: str = ""
-    """Which keys are real, [batch, key]; empty where all are."""
+    """The real keys, [batch, key]; empty where all are."""
     newest: bool = False
     """Whether there is one query, and no key after it."""
 

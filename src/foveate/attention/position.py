@@ -1,4 +1,4 @@
-"""Where queries and keys stand: the facts that a visibility rule or a bias reads."""
+"""The positions of queries and keys: the facts that a visibility rule or a bias reads."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
@@ -42,7 +42,7 @@ class Positions:
     centre: Float[Tensor, "#batch #heads query 1"] | None = None
     """The position around which each query looks: the prediction of local attention, a real number."""
     query_segment: Int[Tensor, "#batch #heads query 1"] | None = None
-    """Which of several packed sequences a query belongs to."""
+    """The packed sequence, one of several, that a query belongs to."""
     key_segment: Int[Tensor, "#batch #heads 1 key"] | None = None
     previous: Float[Tensor, "batch heads query all_keys"] | None = None
     """Weights of the step before each query, over all keys: what location-aware scores look at."""
@@ -50,11 +50,11 @@ class Positions:
     """The bucket and the chunk in it that each query looks into, in one number, for each round of hashing."""
     key_bucket: Int[Tensor, "#batch #heads rounds key"] | None = None
     first_key: int = 0
-    """How many keys were cut off in front, for rules that count places in the batch rather than positions."""
+    """The number of keys that were cut off in front, for rules that count places in the batch rather than positions."""
     uncut_keys: int | None = None
-    """How many keys there were before any were cut off; None: these are all."""
+    """The number of keys before any were cut off; None: these are all."""
     uncut_real: Bool[Tensor, "#batch 1 1 all_keys"] | None = None
-    """Which keys were real before any were cut off; None: `real` says it."""
+    """The keys that were real before any were cut off; None: `real` says it."""
     _known: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -130,7 +130,7 @@ class Positions:
         return fact
 
     def _writes(self) -> int:
-        """How often the tensors were written to; torch does not count that for those made in inference mode."""
+        """The number of writes to the tensors; torch does not count writes to tensors made in inference mode."""
         return sum(part._version for part in self.tensors() if part is not None and not part.is_inference())
 
     def tensors(self) -> tuple[Tensor | None, ...]:
@@ -159,7 +159,7 @@ class Positions:
 
     @property
     def all_real(self) -> Bool[Tensor, "#batch 1 1 all_keys"] | None:
-        """Which of all keys are real, those that were cut off included."""
+        """The real keys among all keys, those that were cut off included."""
         return self.real if self.uncut_real is None else self.uncut_real
 
     def select(self, examples: Int[Tensor, " new_batch"]) -> "Positions":

@@ -37,7 +37,7 @@ class AttentionRecord:
     """One attention of one forward pass, with its exact weights on demand."""
 
     name: str
-    """Where in the model: the dotted name of the module."""
+    """The dotted name of the module, its place in the model."""
     kind: Literal["self", "cross"]
     formula: Formula
     at: Positions
@@ -346,7 +346,7 @@ def _follows(earlier: AttentionRecord, entry: AttentionRecord) -> bool:
 
 
 def _visible_keys(formula: Formula, at: Positions) -> Bool[Tensor, "#batch #heads 1 key"]:
-    """Which keys some query sees."""
+    """The keys that some query sees."""
     return visible_keys(formula.visibility, at, ROWS).expand(-1, -1, -1, at.key.shape[-1])
 
 

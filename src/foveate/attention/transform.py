@@ -49,9 +49,9 @@ class Rotary:
     tabled: ClassVar[bool] = True
     base: float = 10000.0
     dims: int | None = None
-    """How many features turn; all by default."""
+    """The number of features that turn; all by default."""
     layout: RotaryLayout = "interleaved"
-    """Which features make a pair: neighbours, or one from each half."""
+    """The features that make a pair: neighbours, or one from each half."""
 
     def __post_init__(self) -> None:
         require_real(positive=True, base=self.base)

@@ -104,7 +104,7 @@ class LinformerAttention(nn.Module):
         return self.projected.run(query, keys, values, at=there, dropout=dropout)
 
     def plan(self, query: Query, key: Key, *, at: Positions | None = None) -> Plan:
-        """Which path looks at the mixtures; its arithmetic and memory include the mixing."""
+        """The path that looks at the mixtures; its arithmetic and memory include the mixing."""
         keys, _, there = self._mixed(query, key, key, at)
         plan = self.projected.plan(query, keys, at=there)
         mixing = 4.0 * keys.numel() * key.shape[2]
@@ -170,9 +170,9 @@ class LinformerConfig(SiteConfig[LinformerAttention]):
     max_length: int = 512
     """The longest sequence of keys, in tokens."""
     projected_length: int = 128
-    """How many mixtures there are."""
+    """The number of mixtures."""
     share: Sharing = "heads"
-    """What shares a mixing: nothing, all heads, or all heads with keys and values."""
+    """The parts that share a mixing: none, all heads, or all heads with keys and values."""
 
     def __post_init__(self) -> None:
         check.require_whole(max_length=self.max_length, projected_length=self.projected_length)

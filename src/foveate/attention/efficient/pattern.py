@@ -80,7 +80,7 @@ class SparseConfig(PatternConfig):
 
     block: int = 32
     summaries: int = 1
-    """How many positions at the end of each block everybody sees."""
+    """The number of positions at the end of each block that everybody sees."""
     strided: bool = False
     """The last `block` positions and every `block`-th before them, instead."""
 
@@ -110,9 +110,9 @@ class LongformerConfig(PatternConfig):
     """
 
     window: int = 64
-    """How many neighbours a query sees, half of them on each side."""
+    """The number of neighbours that a query sees, half of them on each side."""
     tokens: int = 0
-    """How many positions, from the first on, see and are seen by everybody."""
+    """The number of positions, from the first on, that see and are seen by everybody."""
 
     @property
     def pattern(self) -> Visibility:
@@ -143,11 +143,11 @@ class BigbirdConfig(PatternConfig):
 
     block: int = 16
     window: int = 3
-    """How many blocks around and with the query's own."""
+    """The number of blocks around the query's own, this one included."""
     tokens: int = 1
-    """How many blocks, from the first on, see and are seen by everybody."""
+    """The number of blocks, from the first on, that see and are seen by everybody."""
     random: int = 3
-    """How many blocks drawn at random each block of queries sees."""
+    """The number of blocks drawn at random that each block of queries sees."""
     seed: int = 0
 
     @property

@@ -26,7 +26,7 @@ NOWHERE = -SPACING
 SELF = 1e5
 """Subtracted from the score of a position with itself, whose weight is then 0, or 1 where it sees no other key."""
 BEFORE, AFTER = 2, 1
-"""How many chunks of the sorted order before and after its own a query may see."""
+"""The numbers of chunks of the sorted order that a query may see before and after its own."""
 
 
 class ReformerAttention(Attention):
@@ -303,7 +303,7 @@ def _chunk(formula: Formula) -> int:
 
 
 def _seen_by_each(formula: Formula, key: Tensor, at: Positions) -> int:
-    """How many keys a query is compared with in all rounds."""
+    """The number of keys that a query is compared with in all rounds."""
     rounds = 1 if at.query_bucket is None else at.query_bucket.shape[-1]
     return rounds * _width(formula) * min(_chunk(formula), key.shape[2])
 

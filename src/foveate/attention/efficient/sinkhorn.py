@@ -60,7 +60,7 @@ class Blocks:
         return total / number.clamp(min=1), before[0] / before[1].clamp(min=1)
 
     def may_mix(self) -> Bool[Tensor, "#batch #heads row column"]:
-        """Which blocks may enter the mixture of each block."""
+        """The blocks that may enter the mixture of each block."""
         taken = self.real.any(-1)
         if not self.causal:
             return taken[..., :, None] & taken[..., None, :]
@@ -138,7 +138,7 @@ class Sorted:
 
     weights: Float[Tensor, "batch heads row column"]
     mass: Float[Tensor, "batch heads row size"]
-    """How much of P fell on real keys."""
+    """The mass of P that fell on real keys."""
     key: Float[Tensor, "batch heads blocks size dim"]
     value: Float[Tensor, "batch heads blocks size value_dim"]
 
@@ -324,7 +324,7 @@ class SinkhornAttention(nn.Module):
         return Sorted(weights, mass, key, value)
 
     def _placed(self, query: Tensor, key: Tensor, value: Tensor, at: Positions | None) -> Positions:
-        """Where queries and keys stand. Raises ValueError where they do not fit each other or the sorting."""
+        """The positions of queries and keys. Raises ValueError where they do not fit each other or the sorting."""
         check.require_tensors(query, key, value)
         check.require_equal_width("Sinkhorn attention", query, key)
         check.require_made_for(query, self.sorting)
@@ -356,7 +356,7 @@ class SinkhornConfig(SiteConfig[SinkhornAttention]):
 
     block: int = 32
     iterations: int = 5
-    """How often columns and rows are divided in turn; 0: a softmax of rows, the Long Range Arena's choice."""
+    """Rounds in which columns and rows are divided in turn; 0: a softmax of rows, the Long Range Arena's choice."""
     temperature: float = 0.75
     """Below 1, sorting is more decided."""
 

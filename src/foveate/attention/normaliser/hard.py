@@ -26,7 +26,7 @@ HardMode = Literal["argmax", "sample", "straight_through", "gumbel"]
 
 
 class Choice(NamedTuple):
-    """What one call of sampled attention chose, with gradients, which the choice itself lacks."""
+    """The log probabilities and the entropy of one call's choices, with gradients, which the choice itself lacks."""
 
     log_probability: Float[Tensor, "batch heads query"]
     """log p of the key that was drawn; 0 where no key was drawn."""
@@ -155,10 +155,10 @@ class HardConfig:
     """One key instead of a mixture (Xu et al. 2015)."""
 
     mode: HardMode = "straight_through"
-    """How it learns: not at all, by REINFORCE on draws, by softmax's gradient, or by Gumbel noise."""
+    """The way it learns: not at all, by REINFORCE on draws, by softmax's gradient, or by Gumbel noise."""
     temperature: float = 1.0
     expectation: float = 0.0
-    """How often "sample" uses the distribution in place of a draw; the paper's value is 0.5."""
+    """The probability that "sample" uses the distribution in place of a draw; the paper's value is 0.5."""
     reward_weight: float = 1.0
     """λ_r: how much "sample" learns from the rewards of its draws, in recurrent decoders."""
     entropy_weight: float = 0.0

@@ -183,7 +183,7 @@ def edge_statistic(
 
 
 def _edge_form(score: object) -> _EdgeForm | None:
-    """How a score compares the rows at the two ends of an edge; None where it only scores all pairs."""
+    """The way a score compares the rows at the two ends of an edge; None where it only scores all pairs."""
     form = form_of(score)
     if form is not None:
         return None if form.depends_on_places else _EdgeForm(form.of_query, form.of_key, form.pairs)

@@ -79,7 +79,7 @@ def _kernel() -> Callable[..., Any]:
 
 
 def _block_mask(rule: Visibility, batch: int, at: Positions) -> BlockMask:
-    """Which blocks are visible; kept for rules that read positions only, because it takes long to compute."""
+    """The visible blocks; kept for rules that read positions only, because it takes long to compute."""
     if rule.lasting and at.aligned and at.real is None and at.key_segment is None:
         return _kept_mask(rule, at.query.shape[2], str(at.device))
     return _made_mask(rule, at, None if _shared(at) else batch)

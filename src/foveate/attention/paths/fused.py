@@ -27,7 +27,7 @@ KEPT = 2**28
 
 @dataclass(frozen=True, eq=False)
 class Hiding:
-    """What is hidden in each tile, computed on request, because all tiles together may be the whole map."""
+    """The pairs that are hidden in each tile, computed on request, because all tiles together may be the whole map."""
 
     formula: Formula
     at: Positions
@@ -120,7 +120,7 @@ def attend(
 
 
 def together(batch: int, heads: int, pairs: int) -> tuple[int, int]:
-    """How many examples and heads are computed at once, with so many pairs in their largest tile."""
+    """The numbers of examples and heads that are computed at once, with so many pairs in their largest tile."""
     number = max(1, AT_ONCE // pairs)
     return (max(1, min(batch, number // heads)), heads) if number >= heads else (1, number)
 
@@ -140,7 +140,7 @@ def fusing_reasons(formula: Formula, query: Tensor, key: Tensor, at: Positions) 
 
 
 HiddenIn = Callable[[Tile], Hidden]
-"""What is hidden in a tile."""
+"""A function that returns the pairs that are hidden in a tile."""
 
 
 class _Tiles(torch.autograd.Function):

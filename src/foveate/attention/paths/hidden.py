@@ -93,7 +93,7 @@ def weigh(
 
 @dataclass(frozen=True, eq=False)
 class RuleMask:
-    """Which queries see which keys, in the forms that kernels read."""
+    """The keys that each query sees, in the forms that kernels read."""
 
     visible: Bool[Tensor, "#batch #heads #query #key"]
     lasts: bool = False
@@ -117,7 +117,7 @@ class RuleMask:
 
     @cached_property
     def sighted(self) -> Bool[Tensor, "#batch #heads #query 1"] | None:
-        """Which queries see a key at all; None where all do."""
+        """The queries that see a key at all; None where all do."""
         if traced():
             return self.visible.any(-1, keepdim=True)
         if each_sees_itself(self.visible):

@@ -1,4 +1,4 @@
-"""Which keys a tile of queries needs, from how far its rule reaches: spans of positions become pieces of the keys."""
+"""The keys that a tile of queries needs by the reach of its rule: spans of positions become pieces of the keys."""
 
 import math
 from collections.abc import Callable, Iterator

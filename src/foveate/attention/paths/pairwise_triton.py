@@ -42,7 +42,7 @@ BLOCKS_WANTED = 264
 
 @dataclass(frozen=True, eq=False)
 class Sight:
-    """Which keys a query sees: those within [position − left, position + right], and not hidden by the mask."""
+    """The keys that a query sees: those within [position − left, position + right], and not hidden by the mask."""
 
     mask: Bool[Tensor, "#batch #heads #query #key"] | None = None
     query_at: Int[Tensor, "#batch #heads query 1"] | None = None
@@ -157,7 +157,7 @@ def attend(
 
 
 _Kind = tuple[Sight, float | None]
-"""What is visible, and the slope of the leaky ReLU."""
+"""The keys that queries see, and the slope of the leaky ReLU; None: tanh."""
 
 
 class _Attend(torch.autograd.Function):
@@ -332,7 +332,7 @@ class _Call:
         return pad(_even(operand), (0, 0, 0, -features.shape[2] % TILE)).contiguous()
 
     def _rows(self, width: int) -> tuple[int, int]:
-        """How many queries a tile has, and how many warps work on it."""
+        """The number of queries in a tile, and the number of warps that work on it."""
         rows = 64 if width <= 64 else 32
         while rows > 16 and self.grid_heads * -(-self.queries // rows) < BLOCKS_WANTED:
             rows //= 2

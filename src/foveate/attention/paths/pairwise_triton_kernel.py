@@ -14,7 +14,7 @@ import triton.language as tl
 
 ANY = ["queries", "keys", "first", "last", "left", "right", "count", "others", "seen_strides", "bias_strides"]
 ANY += ["slope_stride", "grad_stride"]
-"""What differs from batch to batch: kernels are not compiled anew where one of these is 1 or a multiple of 16."""
+"""Arguments that vary between batches: kernels are not compiled anew where one of these is 1 or a multiple of 16."""
 
 
 @triton.jit
@@ -27,7 +27,7 @@ def reciprocal(x, PLAIN: tl.constexpr):
 
 @triton.jit
 def see(mask, query_at, key_at, strides, left, right, head, heads, rows, columns, queries, keys, MASKED, SPANNED):
-    """Which pairs of a tile are visible."""
+    """The visible pairs of a tile."""
     batch, own = head // heads, head % heads
     visible = (rows < queries)[:, None] & (columns < keys)[None, :]
     if SPANNED:

@@ -17,7 +17,7 @@ class Cost(NamedTuple):
     """Arithmetic and memory of one call, for `plan` to show."""
 
     flops: float
-    """Of the forward pass."""
+    """Floating-point operations of the forward pass."""
     bytes: float
     """Memory beyond inputs and output, at the peak."""
 

@@ -93,7 +93,7 @@ def _again(
     grads: tuple[Tensor | None, ...],
     above: tuple[Tensor | None, ...],
 ) -> tuple[Tensor | None, ...] | None:
-    """Where a graph is wanted, the gradients of the definition in place of the kernel's: of queries, keys, values and,
+    """The gradients of the definition in place of the kernel's, where a graph is wanted: of queries, keys, values and,
     in kernels where a bias learns, the mask.
     """
     if not torch.is_grad_enabled() or above[0] is None:

@@ -1,4 +1,4 @@
-"""How well a query and a key match: dot products, small networks, places."""
+"""Scores, which say how well a query and a key match: dot products, small networks, places."""
 
 from foveate.attention.score.additive import Additive, AdditiveConfig, GatConfig, GATScore, GatV2Config, GATv2Score
 from foveate.attention.score.form import (

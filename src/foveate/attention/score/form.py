@@ -1,4 +1,4 @@
-"""How well a query and a key match: e_ij = score(q_i, k_j), and what kind of formula that is.
+"""Scores, which say how well a query and a key match, e_ij = score(q_i, k_j), and the kinds of their formulas.
 
 A score is any callable on `(query, key)`. The ones here also say which part belongs to the key alone
 (`key_features`), so that a decoder computes it once per sentence and not once per word:
@@ -154,7 +154,7 @@ class Product(NamedTuple):
         return key if self.key_features is None else self.key_features(key)
 
     def factor(self, width: int) -> float | Tensor:
-        """What multiplies the products of features of this width."""
+        """The factor of the products of features of this width."""
         return self.scale(width) if callable(self.scale) else self.scale
 
     def compare(
@@ -170,11 +170,11 @@ class Product(NamedTuple):
         return (self._scaled(query) * key).sum(-1)
 
     def header(self, width: int) -> dict[str, Any]:
-        """What the header of a trace states, beside the features of both sides."""
+        """The entries that the header of a trace has beside the features of both sides."""
         return {"kind": "product", "factor": self._number(width)}
 
     def tensors(self) -> dict[str, Tensor]:
-        """What a trace keeps beside the features of both sides."""
+        """The tensors that a trace keeps beside the features of both sides."""
         return {}
 
     def onnx(self, graph: Graph, query: str, key: str, width: int) -> str:
@@ -217,7 +217,7 @@ class PairNetwork(NamedTuple):
     key_features: Features | None = None
     vector: Float[Tensor, "#heads feature"] | None = None
     slope: float | None = None
-    """Of the leaky ReLU below 0; None: tanh."""
+    """The slope of the leaky ReLU below 0; None: tanh."""
     between: Callable[[Tensor, Positions], Tensor] | None = None
     """A third term, from queries and positions: what is added for each pair, `#batch #heads query key feature`."""
 
@@ -233,7 +233,7 @@ class PairNetwork(NamedTuple):
 
     @property
     def num_terms(self) -> int:
-        """How many numbers are made of each pair."""
+        """The count of numbers that are made of each pair."""
         return 1 if self.vector is None else self.vector.shape[-1]
 
     def require_agreement(self, score: object, query: Tensor, key: Tensor) -> None:
@@ -347,7 +347,7 @@ def checked_form(score: Any) -> Any:
 
 
 def dot_factor(score: object, width: int) -> float | None:
-    """What multiplies q · k of vectors of this width; None for a score that is not a plain dot product."""
+    """The factor of q · k of vectors of this width; None for a score that is not a plain dot product."""
     form = form_of(score)
     factor = form.factor(width) if isinstance(form, Product) and form.is_plain else None
     return None if isinstance(factor, Tensor) else factor

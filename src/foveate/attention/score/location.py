@@ -26,7 +26,7 @@ class FeedbackScore(PlacedScore, Protocol):
     """A score that reads the weights of the step before (`Positions.previous`), so that steps follow one another."""
 
     def first(self, at: Positions) -> Float[Tensor, "batch 1 1 key"]:
-        """What stands for the weights before the first step."""
+        """The numbers that stand for the weights before the first step."""
         ...
 
 

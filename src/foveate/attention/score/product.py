@@ -37,7 +37,7 @@ class Dot:
     """
 
     def factor(self, head_dim: int) -> float:
-        """What multiplies q · k."""
+        """The factor of q · k."""
         return 1.0
 
     def query_features(self, query: Tensor) -> Tensor:
@@ -188,7 +188,7 @@ class CosineConfig:
     """β cos(q, k) (Graves et al. 2014)."""
 
     beta: float = 1.0
-    """How sharp: softmax of cosines alone is nearly uniform."""
+    """The sharpness of the weights: softmax of cosines alone is nearly uniform."""
     learned: bool = False
     """Whether β is trained, one per head, from the number above."""
     eps: float = 1e-8

@@ -1,4 +1,4 @@
-"""How far a rule reaches: spans of key positions; a query sees nothing outside them."""
+"""The reach of a rule: spans of key positions; a query sees nothing outside them."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a rule is, and the Boolean algebra of rules: `&`, `|` and `~`, which simplify what they can prove."""
+"""The base class of rules, and their Boolean algebra: `&`, `|` and `~`, which simplify what they can prove."""
 
 import math
 from abc import ABC, abstractmethod
@@ -23,7 +23,7 @@ COUNTED_PAIRS, SAMPLED_ROWS = 2**20, 64
 Count = int | float
 """A number of keys, or math.inf."""
 Band = tuple[Count, Count]
-"""How many keys before itself and after itself a query sees, all of them and no others; neither is negative."""
+"""The numbers of keys that a query sees before and after itself, all of them and no others; neither is negative."""
 EVERYWHERE_BAND: Band = (math.inf, math.inf)
 TRIANGLE: Band = (math.inf, 0)
 """The band of causal()."""
@@ -96,7 +96,7 @@ class Visibility(ABC):
 
     @property
     def band(self) -> Band | None:
-        """How many keys a query sees before and after itself, where the rule says that and nothing else."""
+        """The numbers of keys that a query sees before and after itself, where the rule says that and nothing else."""
         return None
 
     @property
@@ -212,7 +212,7 @@ class Visibility(ABC):
         return rule if rule == same else None
 
     def pairs(self, at: Positions, heads: int = 1) -> float:
-        """How many pairs are visible: counted, or, beyond a million, estimated from some of the queries."""
+        """The number of visible pairs: counted, or, beyond a million, estimated from some of the queries."""
         queries, keys = at.query.shape[2], at.key.shape[-1]
         stride = 1 if queries * keys <= COUNTED_PAIRS else max(1, queries // SAMPLED_ROWS)
         rows = slice(stride // 2, queries, stride)
@@ -445,7 +445,7 @@ def _implies(rule: Visibility, beside: Visibility) -> bool:
 
 
 def _simpler(meet_or_join: str, one: Visibility, other: Visibility) -> Visibility | None:
-    """What either of two rules knows to say the same as both."""
+    """A simpler rule that either of the two knows to be the same as both; None where neither knows one."""
     simpler: Visibility | None = getattr(one, meet_or_join)(other)
     return getattr(other, meet_or_join)(one) if simpler is None else simpler
 
