@@ -258,3 +258,22 @@ def test_a_distance_learns_from_all_its_pairs_in_half_precision() -> None:
     farther = 599 * 598 // 2 + 599
     expected = torch.tensor([farther, 600, farther]).double()
     torch.testing.assert_close(score.vectors.grad[:, 0].double(), expected, atol=1, rtol=2**-7)
+
+
+class Timed:
+    """A wrapper that passes every attribute on, as that of torch.compile does."""
+
+    def __init__(self, score: ShawRelative) -> None:
+        self._score = score
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._score, name)
+
+
+def test_a_wrapper_of_a_score_that_reads_positions_reads_them_too() -> None:
+    score, x = ShawRelative(head_dim=4, radius=2), torch.randn(1, 1, 5, 4)
+    alone = Attention(score).explain(x, x, x).context
+    for wrapper in (Timed(score), torch.compile(score, backend="eager")):
+        attention = Attention(wrapper)  # type: ignore[arg-type]
+        assert torch.equal(attention.explain(x, x, x).context, alone)
+        assert torch.allclose(attention.run(x, x, x), alone)

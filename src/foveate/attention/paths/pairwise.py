@@ -6,7 +6,7 @@ each term is computed again. Where no compiler exists, `unavailable` says so, an
 
 import ctypes
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -195,50 +195,59 @@ def pair_weights(
     if missing := -query.shape[-1] % LANES:
         query, key, vector = (pad(tensor, (0, missing)) for tensor in (query, key, vector))
     sides = query.contiguous(), key.contiguous(), vector.contiguous()
-    weights: Tensor = _PairWeights.apply(*sides, bias, _Kind(visible, softmax, slope))
+    weights: Tensor = _PairWeights.apply(*sides, bias, visible, softmax, slope)
     return weights
-
-
-class _Kind(NamedTuple):
-    """Arguments of the kernels that have no gradients."""
-
-    visible: Tensor | None
-    softmax: bool
-    slope: float | None
 
 
 class _PairWeights(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, vector: Tensor, bias: Tensor | None, kind: _Kind) -> Tensor:
+    def forward(
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        vector: Tensor,
+        bias: Tensor | None,
+        visible: Tensor | None,
+        softmax: bool,
+        slope: float | None,
+    ) -> Tensor:
         weights = query.new_empty(*query.shape[:3], key.shape[2])
-        _score("forward", query, key, vector, bias, kind, weights=weights)
-        ctx.save_for_backward(query, key, vector, bias, weights if kind.softmax else None)
-        ctx.kind = kind
+        _score("forward", query, key, vector, bias, visible, softmax, slope, weights=weights)
+        ctx.save_for_backward(query, key, vector, bias, visible, weights if softmax else None)
+        ctx.softmax, ctx.slope = softmax, slope
         return weights
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, vector, bias, weights = ctx.saved_tensors
+        query, key, vector, bias, visible, weights = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return (*by_definition(partial(_defined, ctx.kind), (query, key, vector, bias), grad), None)
+            defined = partial(_defined, visible, ctx.softmax, ctx.slope)
+            return (*by_definition(defined, (query, key, vector, bias), grad), None, None, None)
         if weights is not None:
             grad = torch.ops.aten._softmax_backward_data(grad, weights, -1, weights.dtype)
         grad = grad.contiguous()
         to_query = torch.empty_like(query) if key.shape[2] else torch.zeros_like(query)
         to_key, to_vector = torch.empty_like(key), query.new_empty(*query.shape[:2], query.shape[3])
         outputs = {"grad_query": to_query, "grad_key": to_key, "grad_vector": to_vector}
-        _score("backward", query, key, vector, bias, ctx.kind, grad_scores=grad, **outputs)
+        _score("backward", query, key, vector, bias, visible, ctx.softmax, ctx.slope, grad_scores=grad, **outputs)
         to_bias = grad.sum_to_size(bias.shape) if ctx.needs_input_grad[3] else None
         shared = (0, 1) if len(vector) == 1 else (0,)
-        return to_query, to_key, to_vector.sum(shared).view_as(vector), to_bias, None
+        return to_query, to_key, to_vector.sum(shared).view_as(vector), to_bias, None, None, None
 
 
-def _defined(kind: _Kind, query: Tensor, key: Tensor, vector: Tensor, bias: Tensor | None) -> Tensor:
-    visible = kind.visible
+def _defined(
+    visible: Tensor | None,
+    softmax: bool,
+    slope: float | None,
+    query: Tensor,
+    key: Tensor,
+    vector: Tensor,
+    bias: Tensor | None,
+) -> Tensor:
     (key,) = (key,) if visible is None else silence(visible, key)
-    scores = PairNetwork(vector=vector, slope=kind.slope).compare(query, key)
+    scores = PairNetwork(vector=vector, slope=slope).compare(query, key)
     scores = scores if bias is None else scores + bias
-    if kind.softmax:
+    if softmax:
         return scores.softmax(-1) if visible is None else Softmax()(scores, visible)
     return scores if visible is None else torch.where(visible, scores, 0.0)
 
@@ -307,18 +316,26 @@ def _problem(shape: tuple[int, ...], visible: Tensor | None) -> _Problem:
 
 
 def _score(
-    name: str, query: Tensor, key: Tensor, vector: Tensor, bias: Tensor | None, kind: _Kind, **others: Tensor
+    name: str,
+    query: Tensor,
+    key: Tensor,
+    vector: Tensor,
+    bias: Tensor | None,
+    visible: Tensor | None,
+    softmax: bool,
+    slope: float | None,
+    **others: Tensor,
 ) -> None:
     """Run a kernel of scores, with room for exponentials where they pay."""
     shape = (*query.shape[:3], key.shape[2])
-    problem = _problem(shape, kind.visible)
-    problem.hidden, problem.vector_heads, problem.softmax = query.shape[3], len(vector), kind.softmax
-    problem.leaky, problem.slope = kind.slope is not None, kind.slope or 0.0
+    problem = _problem(shape, visible)
+    problem.hidden, problem.vector_heads, problem.softmax = query.shape[3], len(vector), softmax
+    problem.leaky, problem.slope = slope is not None, slope or 0.0
     others |= {"query": query, "key": key, "vector": vector}
     if bias is not None:
         others["bias"] = bias
         problem.bias_stride[:] = bias.expand(shape).stride()
-    if query.shape[2] >= EXPONENTIALS_FROM and kind.slope is None:
+    if query.shape[2] >= EXPONENTIALS_FROM and slope is None:
         others |= {"query_scratch": torch.empty_like(query), "key_scratch": torch.empty_like(key)}
     for field, tensor in others.items():
         setattr(problem, field, tensor.data_ptr())

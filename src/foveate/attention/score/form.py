@@ -84,8 +84,15 @@ class PlacedScore(Protocol):
 
 
 def is_placed(score: object) -> TypeGuard[PlacedScore]:
-    """Whether a score is a `PlacedScore`, in a tenth of the time of `isinstance`: every call asks."""
-    return hasattr(type(score), "scores_at") or "scores_at" in getattr(score, "__dict__", ())
+    """Whether a score is a `PlacedScore`, in a tenth of the time of `isinstance`: every call asks.
+
+    A wrapper, such as that of torch.compile, has the attributes of what it wraps by a `__getattr__` of its own.
+    """
+    kind = type(score)
+    if hasattr(kind, "scores_at") or "scores_at" in getattr(score, "__dict__", ()):
+        return True
+    passes_on = getattr(kind, "__getattr__", nn.Module.__getattr__) is not nn.Module.__getattr__
+    return passes_on and hasattr(score, "scores_at")
 
 
 CALLED = ("__call__", "forward")

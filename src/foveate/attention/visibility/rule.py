@@ -374,6 +374,11 @@ class Not(Combined):
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads #query #key"]:
         return ~self.rule(at)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Not) and self.rule == other.rule  # a rule of a user's may have no hash
+
+    __hash__ = Combined.__hash__
+
     def __invert__(self) -> Visibility:
         return self.rule
 

@@ -365,3 +365,12 @@ def test_with_kernels_it_is_chosen_for_many_pairs() -> None:
     x = torch.randn(2, 1, 100, 8)
     assert isinstance(PATH, Path)
     assert site.plan(x, x).chosen == "additive"
+
+
+def test_a_mask_that_changes_between_forward_and_backward_is_an_error() -> None:
+    query, key, vector = torch.randn(1, 1, 4, 8, requires_grad=True), torch.randn(1, 1, 5, 8), torch.randn(1, 8)
+    visible = torch.ones(1, 1, 4, 5, dtype=torch.bool)
+    weights = pair_weights(query, key, vector, visible=visible)
+    visible[..., 2:] = False
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        weights.square().sum().backward()

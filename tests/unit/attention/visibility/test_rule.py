@@ -165,3 +165,20 @@ def test_a_rule_that_states_its_band_needs_no_other_statement() -> None:
     assert (rule.width, rule.ahead, rule.by_pair, rule.gapless) == (4, 0, True, True)
     first, last = rule.bounds(Positions.of(2, 9, query_start=5))
     assert (first.flatten().tolist(), last.flatten().tolist()) == ([2, 3], [5, 6])
+
+
+@dataclass
+class FirstKeys(Visibility):
+    """A rule without a hash, because it may change."""
+
+    count: int
+
+    def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads 1 key"]:
+        return at.key < self.count
+
+
+def test_a_rule_without_a_hash_can_be_turned_around_and_joined() -> None:
+    assert ~FirstKeys(2) == ~FirstKeys(2)
+    assert ~FirstKeys(2) != ~FirstKeys(3)
+    assert (~FirstKeys(2) & causal()).picture(3, 3) == ". . .\n. . .\n. . #"
+    assert (causal() | ~FirstKeys(2)).picture(2, 3) == "# . #\n# # #"
