@@ -91,7 +91,9 @@ def _tiers(path: Path, values: "_Values") -> list[tuple[str, list[Interval] | No
                 values.number(), values.text()
             tiers.append((name, None))
         else:
-            raise DataError(f"{path}:{of.line}: {of.text!r} is no class of tiers. It is {INTERVALS} or {POINTS}.")
+            raise DataError(
+                f"{path}:{of.line}: {of.text!r} is not a class of tiers. Classes are {INTERVALS} and {POINTS}."
+            )
     return tiers
 
 

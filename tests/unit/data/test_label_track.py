@@ -157,7 +157,7 @@ def test_a_tier_that_cannot_be_read_is_refused(tier: str | None, message: str, t
         ("a.TextGrid", SHORT.replace('"s"', "17"), "a.TextGrid:15: '17' stands where a text is needed."),
         ("a.TextGrid", SHORT.rpartition("0.8")[0], "a.TextGrid ends after line 19, in the middle of a tier."),
         ("a.TextGrid", SHORT.replace("TextGrid", "Pitch"), "a.TextGrid is not a TextGrid but 'ooTextFile', 'Pitch'."),
-        ("a.TextGrid", SHORT.replace("IntervalTier", "X"), "a.TextGrid:8: 'X' is no class of tiers."),
+        ("a.TextGrid", SHORT.replace("IntervalTier", "X"), "a.TextGrid:8: 'X' is not a class of tiers."),
         ("a.TextGrid", "ooBinaryFile", "a.TextGrid is a binary TextGrid. Save it as text in Praat."),
         ("a.TextGrid", SHORT.replace("\n3\n", "\n2.5\n"), "a.TextGrid:12: 2.5 stands where a number of tiers"),
     ],
