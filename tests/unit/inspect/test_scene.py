@@ -1,4 +1,4 @@
-"""Pictures, sounds and graphs below a map: made, kept, read back, and refused when damaged."""
+"""Pictures and graphs below a map: made, kept, read back, and refused when damaged."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from foveate.errors import DataError, UsageError
-from foveate.inspect import Picture, Sound, Trace, Track, read_trace, spectrogram, standalone, write_trace
+from foveate.inspect import Picture, Trace, Track, read_trace, spectrogram, standalone, write_trace
 from foveate.inspect.trace import given
 from foveate.inspect.trace.folder import parsed
 
@@ -59,27 +59,6 @@ def test_files_of_other_formats_are_not_pictures(data: bytes) -> None:
 def test_a_picture_that_is_too_large_says_what_to_do() -> None:
     with pytest.raises(UsageError, match=r"at most 4\. Scale it down"):
         Picture(JPEG + bytes(4_000_000))
-
-
-def test_a_sound_keeps_the_lowest_and_highest_of_each_piece() -> None:
-    samples = np.sin(np.arange(48_000) / 7)
-    sound = Sound.of(samples, seconds=3.0)
-    assert len(sound.low) == len(sound.high) == 2000
-    assert (min(sound.low), max(sound.high)) == (-127, 127)
-    assert Sound.read(json.loads(json.dumps(sound.header()))) == sound
-
-
-@pytest.mark.parametrize(
-    "header",
-    [
-        {"low": [1], "high": [0], "seconds": 1},
-        {"low": [0], "high": [], "seconds": 1},
-        {"low": [], "high": [], "seconds": 0},
-    ],
-)
-def test_a_sound_that_cannot_be_is_refused(header: dict[str, object]) -> None:
-    with pytest.raises(UsageError, match="outline of a sound"):
-        Sound.read(header)
 
 
 def test_a_spectrogram_has_time_to_the_right_and_high_bands_on_top() -> None:

@@ -1,4 +1,4 @@
-"""The sources of positions in a trace: a picture, or the outline of a sound, of limited size."""
+"""The pictures of positions in a trace, of limited size."""
 
 import base64
 import struct
@@ -16,10 +16,6 @@ from foveate.inspect.figure.pixel import SIGNATURE, encode, photograph
 
 LARGEST = 4_000_000
 """The limit on the size of a picture in a trace, in bytes."""
-OUTLINE = 2000
-"""The number of pieces of a sound, each with its lowest and highest sample."""
-FULL = 127
-"""The value of the sample 1 in an outline."""
 GREY = tuple((level, level, level) for level in range(256))
 _START_OF_JPEG, _FRAMES = b"\xff\xd8", frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
 
@@ -78,48 +74,6 @@ class Picture:
         if picture.header() != dict(header):
             raise ValueError("its picture differs from its header")
         return picture
-
-
-@dataclass(frozen=True)
-class Sound:
-    """The outline of a waveform: the lowest and highest sample of equal pieces, in 127ths of full scale.
-
-    >>> Sound.of([0.0, 1.0, -0.5, 0.25], seconds=2.0)
-    Sound(low=(0, 127, -64, 32), high=(0, 127, -64, 32), seconds=2.0)
-    """
-
-    low: tuple[int, ...]
-    high: tuple[int, ...]
-    seconds: float
-
-    def __post_init__(self) -> None:
-        pairs = zip(self.low, self.high, strict=False)
-        whole = len(self.low) == len(self.high) <= OUTLINE and all(-FULL <= low <= high <= FULL for low, high in pairs)
-        if not whole or not 0 < self.seconds < float("inf"):
-            raise UsageError(
-                f"The outline of a sound needs as many lowest as highest samples, {OUTLINE} at most, each from "
-                f"−{FULL} to {FULL}, and a length in seconds. `Sound.of(samples, seconds=…)` makes one."
-            )
-
-    @classmethod
-    def of(
-        cls, samples: "Float[np.ndarray, ' samples'] | Float[Tensor, ' samples'] | list[float]", *, seconds: float
-    ) -> "Sound":
-        """The outline of samples between −1 and 1 of one channel."""
-        wave = np.asarray(samples, dtype=np.float32)
-        if wave.ndim != 1 or not wave.size:
-            raise UsageError(f"A sound is a line of samples, and this has the shape {wave.shape}: choose one channel.")
-        scaled = np.rint(np.clip(np.nan_to_num(wave), -1, 1) * FULL).astype(int)
-        starts = np.unique(np.linspace(0, wave.size, min(OUTLINE, wave.size), endpoint=False).astype(int))
-        low, high = np.minimum.reduceat(scaled, starts), np.maximum.reduceat(scaled, starts)
-        return cls(tuple(low.tolist()), tuple(high.tolist()), float(seconds))
-
-    def header(self) -> dict[str, Any]:
-        return {"low": list(self.low), "high": list(self.high), "seconds": self.seconds}
-
-    @classmethod
-    def read(cls, header: Mapping[str, Any]) -> "Sound":
-        return cls(tuple(map(int, header["low"])), tuple(map(int, header["high"])), float(header["seconds"]))
 
 
 def spectrogram(energies: "Float[np.ndarray, 'frames bands'] | Float[Tensor, 'frames bands']") -> Picture:

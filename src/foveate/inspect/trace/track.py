@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 from foveate.errors import DataError, UsageError
 from foveate.inspect.alignment import readable, word_spans
-from foveate.inspect.trace.media import Picture, Sound
+from foveate.inspect.trace.media import Picture
+from foveate.inspect.trace.sound import Sound
 
 Span = tuple[int, int]
 TrackKind = Literal["tokens", "patches", "frames", "nodes"]
@@ -78,7 +79,7 @@ class Track:
 
     @classmethod
     def of_frames(cls, count: int, *, hop: float, sound: Sound | None = None, picture: Any = None) -> "Track":
-        """Frames of speech every `hop` seconds, with the outline of the sound or a spectrogram of the same duration."""
+        """Frames of speech every `hop` seconds, with the sound and a spectrogram of the same duration."""
         labels = tuple(f"{frame * hop:.2f} s" for frame in range(count))
         return cls(labels=labels, kind="frames", hop=hop, sound=sound, picture=_pictured(picture))
 
