@@ -150,4 +150,5 @@ def _wave_file(samples: Int16[np.ndarray, " samples"], rate: int) -> bytes:
     """A WAV file of one channel in 16 bits, with the shortest header."""
     data = samples.astype("<i2").tobytes()
     facts = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, rate, 2 * rate, 2, 16)
-    return struct.pack("<4sI4s", b"RIFF", 36 + len(data), _WAVE) + facts + struct.pack("<4sI", b"data", len(data)) + data
+    whole = struct.pack("<4sI4s", b"RIFF", 36 + len(data), _WAVE)
+    return whole + facts + struct.pack("<4sI", b"data", len(data)) + data
