@@ -2,6 +2,8 @@
 
 from foveate.decode.beam import BeamConfig, beam_search
 from foveate.decode.constraint import Constraints
+from foveate.decode.ctc import best_path
+from foveate.decode.frame import TimedHypothesis, TokenFrames
 from foveate.decode.greedy import GreedyConfig, greedy
 from foveate.decode.length_penalty import Average, LengthPenalty, Wu
 from foveate.decode.request import Request
@@ -21,9 +23,12 @@ __all__ = [
     "SampleConfig",
     "State",
     "Stepper",
+    "TimedHypothesis",
+    "TokenFrames",
     "Wu",
     "beam_search",
     "beam_size",
+    "best_path",
     "decode",
     "greedy",
     "sample",
