@@ -1,0 +1,172 @@
+"""The tables of recordings: parts share no recording, words are where the tracks say, and labels are the texts."""
+
+import ctypes.util
+import gzip
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import soundfile
+
+FOLDER = Path(__file__).parents[2] / "examples" / "speech"
+RATE = 8000
+
+
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"speech_{name}", FOLDER / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def tone(path: Path, *, frequency: float = 440, seconds: float = 0.05) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    time = np.arange(round(seconds * RATE)) / RATE
+    soundfile.write(path, 0.5 * np.sin(2 * np.pi * frequency * time), RATE)
+    return path
+
+
+def rows(path: Path) -> list[list[str]]:
+    return [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.fixture
+def recordings(tmp_path: Path) -> Path:
+    """Two digits by two speakers; the length of a recording, in samples, is 400 times its index plus 100."""
+    for digit in (3, 8):
+        for speaker in ("ann", "bob"):
+            for index in (0, 4, 5, 6, 7, 49):
+                path = tmp_path / f"recordings/{digit}_{speaker}_{index}.wav"
+                tone(path, seconds=(400 * index + 100) / RATE)
+    tone(tmp_path / "recordings/noise.wav")
+    return tmp_path / "recordings"
+
+
+@pytest.fixture
+def digits() -> ModuleType:
+    module = load("digits")
+    module.SIZES = {"train": 20, "valid": 5, "test": 5}
+    return module
+
+
+def test_words_of_a_string_are_the_recordings_at_the_times_of_its_track(
+    digits: ModuleType, recordings: Path, tmp_path: Path
+) -> None:
+    assert digits.main([str(recordings), str(tmp_path / "out"), "--train", "20"]) == 0
+    parts = {"train": {7, 49}, "valid": {5, 6}, "test": {0, 4}}
+    for part, indices in parts.items():
+        for (name, text), (same, track) in zip(
+            rows(tmp_path / f"out/{part}.tsv"), rows(tmp_path / f"out/{part}.words.tsv"), strict=True
+        ):
+            assert name == same
+            samples, rate = soundfile.read(tmp_path / "out" / name)
+            words = rows(tmp_path / "out" / track)
+            assert text.split() == [word for *_, word in words]
+            assert set(text.split()) <= {"three", "eight"}
+            ends = [0.0]
+            for start, end, _ in words:
+                length = round((float(end) - float(start)) * rate)
+                assert length in {400 * index + 100 for index in indices}
+                expected = 0.5 * np.sin(2 * np.pi * 440 * np.arange(length) / rate)
+                first = round(float(start) * rate)
+                np.testing.assert_allclose(samples[first : first + length], expected, atol=1e-4)
+                assert float(start) - ends[-1] <= 0.25
+                ends.append(float(end))
+            assert ends[-1] <= len(samples) / rate <= ends[-1] + 0.25
+
+
+def test_strings_are_a_function_of_the_seed(digits: ModuleType, recordings: Path, tmp_path: Path) -> None:
+    for folder, seed in (("a", 0), ("b", 0), ("c", 1)):
+        digits.main([str(recordings), str(tmp_path / folder), "--seed", str(seed)])
+    tables = {folder: (tmp_path / folder / "train.tsv").read_text() for folder in "abc"}
+    sounds = {folder: (tmp_path / folder / "train/00000.wav").read_bytes() for folder in "abc"}
+    assert tables["a"] == tables["b"] != tables["c"]
+    assert sounds["a"] == sounds["b"] != sounds["c"]
+
+
+def test_a_folder_without_recordings_is_refused(
+    digits: ModuleType, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        digits.main([str(tmp_path), str(tmp_path / "out")])
+    assert "such as 0_george_0.wav" in capfd.readouterr().err
+
+
+def test_sentences_and_voices_of_the_parts_differ() -> None:
+    phones = load("phones")
+    sentences, voices = phones.verses(), phones.VOICES
+    assert sum(map(len, sentences.values())) == 5706
+    for kind in (sentences, voices):
+        assert min(len(kind[part]) for part in phones.SIZES) >= 4
+    assert len({voice for part in voices.values() for voice in part}) == sum(map(len, voices.values()))
+
+
+def test_own_sentences_are_split_by_their_order(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("".join(f"line {n}\n\nline {n}\n" for n in range(20)))
+    parts = load("phones").own(tmp_path / "text")
+    assert {part: len(lines) for part, lines in parts.items()} == {"train": 16, "valid": 2, "test": 2}
+    assert parts["train"] + parts["valid"] + parts["test"] == [f"line {n}" for n in range(20)]
+
+
+def test_phones_are_written_with_their_times_or_the_way_to_a_synthesiser_is_named(tmp_path: Path) -> None:
+    phones = load("phones")
+    (tmp_path / "text").write_text("One sheep.\nTwo ships.\nThree shops.\n")
+    command = [str(tmp_path / "out"), "--text", str(tmp_path / "text")]
+    with pytest.raises(SystemExit, match=r"missing\.so.*apt install espeak-ng"):
+        phones.main([*command, "--library", str(tmp_path / "missing.so")])
+    if ctypes.util.find_library("espeak-ng") is None:
+        return
+    assert phones.main(command) == 0
+    for part, word in (("train", "wVn"), ("valid", "tu:"), ("test", "Tri:")):
+        ((name, track),) = rows(tmp_path / f"out/{part}.tsv")
+        samples, rate = soundfile.read(tmp_path / "out" / name)
+        stretches = rows(tmp_path / "out" / track)
+        assert [end for _, end, _ in stretches[:-1]] == [start for start, _, _ in stretches[1:]]
+        assert float(stretches[-1][1]) == pytest.approx(len(samples) / rate, abs=1e-5)
+        assert "".join(phone for *_, phone in stretches if phone != "_").startswith(
+            word[-1:] if word == "WVn" else word
+        )
+        silent = [samples[int(float(a) * rate) : int(float(b) * rate)] for a, b, phone in stretches if phone == "_"]
+        assert max(np.abs(silent[-1])) < np.abs(samples).max() / 4
+
+
+def test_prompts_are_recordings_with_texts_in_words(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    sounds = tmp_path / "sounds"
+    for name in ("hello", "digits/1", "beep", "press", "unknown"):
+        tone(sounds / f"fr_CA_f_June/{name}.wav")
+    (sounds / "fr").symlink_to("fr_CA_f_June")
+    listing = tmp_path / "texts/asterisk-core-sounds-fr/core-sounds-fr.txt.gz"
+    listing.parent.mkdir(parents=True)
+    text = "; French\n\nhello: C’est l'été !\ndigits/1: Un\nbeep: [beep]\npress: Appuyez 1\nmissing: Non\n"
+    listing.write_bytes(gzip.compress(text.encode()))
+    command = [str(tmp_path / "out"), "--sounds", str(sounds), "--texts", str(tmp_path / "texts"), "--languages"]
+    assert load("prompts").main([*command, "fr"]) == 0
+    assert "fr: 2 prompts; 3 have no text in words" in capfd.readouterr().out
+    every = [row for part in ("train", "valid", "test") for row in rows(tmp_path / f"out/fr/{part}.tsv")]
+    folder = sounds / "fr_CA_f_June"
+    assert sorted(every) == [[str(folder / "digits/1.wav"), "un"], [str(folder / "hello.wav"), "c'est l'été"]]
+    labels = [row for part in ("train", "valid", "test") for row in rows(tmp_path / f"out/language/{part}.tsv")]
+    assert sorted(labels) == [[path, "fr"] for path, _ in sorted(every)]
+    with pytest.raises(SystemExit, match="apt install asterisk-core-sounds-ru asterisk-core-sounds-ru-wav"):
+        load("prompts").main([*command, "ru"])
+
+
+def test_a_picture_is_in_one_part_in_all_languages(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    stamps = tmp_path / "stamps"
+    for picture in range(40):
+        for language in ("es", "fr", "nl"):
+            tone(stamps / f"animals/{picture}_desc_{language}.ogg")
+        tone(stamps / f"animals/{picture}.ogg")
+    command = [str(tmp_path / "out"), "--stamps", str(stamps), "--languages", "es,fr"]
+    assert load("captions").main(command) == 0
+    assert capfd.readouterr().out == "es: 40, fr: 40\n"
+    parts = {part: rows(tmp_path / f"out/{part}.tsv") for part in ("train", "valid", "test")}
+    assert sorted([*parts["train"], *parts["valid"], *parts["test"]]) == sorted(rows(tmp_path / "out/all.tsv"))
+    assert all(f"_desc_{language}.ogg" in path for part in parts.values() for path, language in part)
+    pictures = [{Path(path).name.split("_")[0] for path, _ in part} for part in parts.values()]
+    assert min(map(len, pictures)) >= 1
+    assert sum(map(len, pictures)) == len(set.union(*pictures)) == 40
