@@ -9,6 +9,7 @@ from foveate.models.language_model import LanguageModel
 from foveate.models.llama import Llama, LlamaConfig
 from foveate.models.luong import Luong, LuongConfig
 from foveate.models.ran_language_model import RANLanguageModel, RANLanguageModelConfig
+from foveate.models.recogniser import Recogniser, RecogniserConfig
 from foveate.models.recurrent_language_model import RecurrentLanguageModel, RecurrentLanguageModelConfig
 from foveate.models.seq2seq import Seq2Seq
 from foveate.models.tagger import Tagger, TaggerConfig
@@ -40,6 +41,8 @@ __all__ = [
     "ModelConfig",
     "RANLanguageModel",
     "RANLanguageModelConfig",
+    "Recogniser",
+    "RecogniserConfig",
     "RecurrentLanguageModel",
     "RecurrentLanguageModelConfig",
     "Seq2Seq",

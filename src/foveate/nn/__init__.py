@@ -42,10 +42,18 @@ from foveate.nn.ran import RAN, RANConfig, RANEncoder, RANExplanation
 from foveate.nn.ran_head import RANHead
 from foveate.nn.ran_layer import RANOutput, RANState
 from foveate.nn.recurrent_layer import LectureGRU, RecurrentConfig, RecurrentDecoder, RecurrentEncoder, RecurrentLayer
+from foveate.nn.subsampling import (
+    AnySubsamplingConfig,
+    PlaneSubsamplingConfig,
+    PyramidConfig,
+    Subsampling,
+    SubsamplingConfig,
+)
 from foveate.nn.transformer_block import BlockConfig, DecoderBlock, EncoderBlock
 
 __all__ = [
     "RAN",
+    "AnySubsamplingConfig",
     "AttentionPooling",
     "AttentionPoolingConfig",
     "BinaryCode",
@@ -71,9 +79,11 @@ __all__ = [
     "NoneConfig",
     "Packing",
     "Patches",
+    "PlaneSubsamplingConfig",
     "PoolingConfig",
     "PositionConfig",
     "PositionIndex",
+    "PyramidConfig",
     "RANConfig",
     "RANEncoder",
     "RANEncoderConfig",
@@ -90,6 +100,8 @@ __all__ = [
     "RecurrentLayer",
     "Sinusoid",
     "SinusoidalConfig",
+    "Subsampling",
+    "SubsamplingConfig",
     "Tokens",
     "TransformerEncoderConfig",
     "UnitInterval",
