@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from foveate.inspect.alignment import Alignment
 from foveate.inspect.figure import pdf, png, svg, terminal, write
+from foveate.inspect.figure.time_strip import strip
 from foveate.inspect.run_report import report
+from foveate.inspect.time_alignment import TimeAlignment
 from foveate.inspect.view import alignment, figure
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ __all__ = [
     "Step",
     "Steps",
     "TileProvider",
+    "TimeAlignment",
     "Trace",
     "TraceProvider",
     "Track",
@@ -71,6 +74,7 @@ __all__ = [
     "spectrogram",
     "standalone",
     "steps",
+    "strip",
     "svg",
     "terminal",
     "widget",

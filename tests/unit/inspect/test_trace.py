@@ -338,3 +338,18 @@ def test_every_door_opens_at_one_place_which_a_stored_trace_remembers(tmp_path: 
     assert answer.select(sites=[3]).opening == (0, None)
     with pytest.raises(UsageError, match="no attention to look at"):
         opened().opening  # noqa: B018
+
+
+def test_an_alignment_that_is_not_an_attention_is_a_site_of_its_own(tmp_path: Path) -> None:
+    tracks = {"source": Track.of_frames(4, hop=0.1), "target": Track(labels=("a", "b"))}
+    attention = given(torch.full((1, 2, 4), 0.25), name="decoder.0.cross", kind="cross", tracks=("target", "source"))
+    weights = torch.tensor([[[0.0, 1.5, 0.5, 0.0], [0.0, 0.0, 0.25, 0.75]]])
+    occupation = given(weights, name="ctc", kind="cross", tracks=("target", "source"), posterior=True)
+    path = write_trace(Trace(tracks=tracks, sites=(attention, attention, occupation)), tmp_path / "a.trace")
+    again = read_trace(path)
+    assert [site.posterior for site in again.sites] == [False, False, True]
+    assert torch.equal(again["ctc"].weights(0)[0], weights[0])
+    assert again.opening == (0, None)
+    assert again.select(sites=["ctc"]).opening == (0, None)
+    headers = json.loads((path / "trace.json").read_text())["sites"]
+    assert ["posterior" in header for header in headers] == [False, False, True]

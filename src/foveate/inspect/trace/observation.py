@@ -73,8 +73,14 @@ def given(
     tracks: tuple[str, str] = ("source", "source"),
     shows: Any = "exact",
     formula: str = "given weights",
+    posterior: bool = False,
 ) -> Site:
-    """A site from given weights: `heads query key`."""
+    """A site from given weights: `heads query key`.
+
+    An alignment that is not an attention is such a site, too, with `posterior`. For CTC, the weight of a token for a
+    frame is the probability that the frame belongs to the token, given the whole transcript, and the sum of a row is
+    the expected number of its frames; for a forced alignment, the weights are 1 on the frames of a token, otherwise 0.
+    """
     heads, queries, keys = weights.shape
     require_small("A map of given weights", queries, keys)
     tensors = {
@@ -89,7 +95,8 @@ def given(
     return Site(
         name=name, kind=kind, layer=layer, heads=heads, kv_heads=heads, queries=queries, keys=keys, query=tracks[0],
         key=tracks[1], score={"kind": "dense"}, visibility={"code": "everything()", "native": native},
-        normaliser={"kind": "relu", "normalised": False}, shows=shows, formula=formula, tensors=tensors,
+        normaliser={"kind": "relu", "normalised": False}, shows=shows, formula=formula, posterior=posterior,
+        tensors=tensors,
     )  # fmt: skip
 
 

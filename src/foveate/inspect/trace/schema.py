@@ -107,6 +107,7 @@ class SiteHeader:
     shows: Literal["exact", "implied", "projected"] = "exact"
     formula: str = ""
     drawn: bool = False
+    posterior: bool = False
     file: str = ""
 
     def __post_init__(self) -> None:

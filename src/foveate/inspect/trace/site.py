@@ -54,11 +54,14 @@ class Site:
     formula: str = ""
     drawn: bool = False
     """Whether the weights are a distribution from which one key is sampled."""
+    posterior: bool = False
+    """Whether the weights are the probabilities of an alignment, such as CTC's, instead of an attention."""
     tensors: Mapping[str, Tensor] = field(repr=False)
 
     def header(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        parts = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "tensors"}
+        """Plain data for JSON. A site of attention has no field `posterior`, which older readers do not know."""
+        absent = {"tensors"} if self.posterior else {"tensors", "posterior"}
+        parts = {part.name: getattr(self, part.name) for part in fields(self) if part.name not in absent}
         return {name: dict(part) if isinstance(part, Mapping) else part for name, part in parts.items()}
 
     @property

@@ -130,7 +130,8 @@ class Trace:
         """The default view: the number of a site, and a head or None for the mean of all heads.
 
         This is `opens`, otherwise the cross-attention of the layer before the last, which usually aligns best,
-        otherwise the first site. Raises UsageError for a trace without sites.
+        otherwise an alignment that is not an attention, otherwise the first site. Raises UsageError for a trace without
+        sites.
         """
         if not self.sites:
             raise UsageError("The trace has no attention to look at.")
@@ -139,6 +140,7 @@ class Trace:
             head = self.opens[1]
             return number, head if head is None or 0 <= head < self.sites[number].heads else None
         across = [number for number, each in enumerate(self.sites) if each.kind == "cross"]
+        across = [number for number in across if not self.sites[number].posterior] or across
         return (across[max(len(across) - 2, 0)] if across else 0), None
 
     def __getitem__(self, name: str) -> Site:
