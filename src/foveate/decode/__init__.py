@@ -2,10 +2,12 @@
 
 from foveate.decode.beam import BeamConfig, beam_search
 from foveate.decode.constraint import Constraints
-from foveate.decode.ctc import best_path
+from foveate.decode.ctc import CTCConfig, best_path
 from foveate.decode.frame import TimedHypothesis, TokenFrames
+from foveate.decode.fusion import Fusion
 from foveate.decode.greedy import GreedyConfig, greedy
 from foveate.decode.length_penalty import Average, LengthPenalty, Wu
+from foveate.decode.prefix_search import Partial, PrefixState, PrefixStream, prefix_search
 from foveate.decode.request import Request
 from foveate.decode.sample import SampleConfig, sample
 from foveate.decode.search import DecodeConfig, beam_size, decode
@@ -14,11 +16,16 @@ from foveate.decode.stepper import Hypothesis, State, Stepper
 __all__ = [
     "Average",
     "BeamConfig",
+    "CTCConfig",
     "Constraints",
     "DecodeConfig",
+    "Fusion",
     "GreedyConfig",
     "Hypothesis",
     "LengthPenalty",
+    "Partial",
+    "PrefixState",
+    "PrefixStream",
     "Request",
     "SampleConfig",
     "State",
@@ -31,5 +38,6 @@ __all__ = [
     "best_path",
     "decode",
     "greedy",
+    "prefix_search",
     "sample",
 ]

@@ -63,8 +63,11 @@ def require_frames(log_probabilities: Float[Tensor, "batch frames vocab"], lengt
     if not batch or not frames:
         return
     padding = torch.arange(frames, device=lengths.device) >= lengths[:, None]
-    tops = log_probabilities.amax(-1).masked_fill(padding.to(log_probabilities.device), -torch.inf).amax(-1).tolist()
-    for row, top in enumerate(tops):
+    best = log_probabilities.amax(-1).masked_fill(padding.to(log_probabilities.device), 0.0)
+    if bool((best == -torch.inf).any()):
+        row, frame = (best == -torch.inf).nonzero()[0].tolist()
+        raise DataError(f"decode: frame {frame} of row {row} gives every label the probability 0. Allow one at least.")
+    for row, top in enumerate(best.amax(-1).tolist()):
         if math.isnan(top):
             raise DataError(
                 f"decode: the log-probabilities of row {row} are not numbers (NaN). "
