@@ -12,6 +12,7 @@ from foveate.models.ran_language_model import RANLanguageModel, RANLanguageModel
 from foveate.models.recogniser import Recogniser, RecogniserConfig
 from foveate.models.recurrent_language_model import RecurrentLanguageModel, RecurrentLanguageModelConfig
 from foveate.models.seq2seq import Seq2Seq
+from foveate.models.speller import AnySpellerConfig, SpellerConfig, TransformerSpellerConfig
 from foveate.models.tagger import Tagger, TaggerConfig
 from foveate.models.transformer import Transformer, TransformerConfig
 
@@ -24,6 +25,7 @@ LanguageModelConfig = GPTConfig | LlamaConfig | RecurrentLanguageModelConfig | R
 __all__ = [
     "BERT",
     "GPT",
+    "AnySpellerConfig",
     "BERTConfig",
     "Bahdanau",
     "BahdanauConfig",
@@ -46,8 +48,10 @@ __all__ = [
     "RecurrentLanguageModel",
     "RecurrentLanguageModelConfig",
     "Seq2Seq",
+    "SpellerConfig",
     "Tagger",
     "TaggerConfig",
     "Transformer",
     "TransformerConfig",
+    "TransformerSpellerConfig",
 ]

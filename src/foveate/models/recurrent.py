@@ -113,16 +113,10 @@ class RecurrentSeq2Seq(Seq2Seq[RecurrentState]):
     def start(self, source: Batch, beam: int = 1) -> RecurrentState:
         memory = self.remember(self.encode(source))
         layers, feed = self.initial(memory)
-        state = RecurrentState(memory, layers, feed, 1, 0, self.first_weights(memory))
-        if beam == 1:
-            return state
-        rows = torch.arange(source.size, device=source.values.device).repeat_interleave(beam)
-        return replace(_rows(state, rows), beam=beam)
+        return with_beam(RecurrentState(memory, layers, feed, 1, 0, self.first_weights(memory)), beam)
 
     def select(self, state: RecurrentState, rows: Int[Tensor, " new_rows"]) -> RecurrentState:
-        sentences = selected_sentences(rows, state.beam, len(state.memory.hidden))
-        memory = state.memory if sentences is None else state.memory.select(sentences)
-        return replace(_rows(state, rows), memory=memory)
+        return selected_rows(state, rows)
 
     def remember(self, memory: Memory) -> Memory:
         """Add the part of the score that depends on the keys alone, if the model has attention."""
@@ -137,7 +131,23 @@ class RecurrentSeq2Seq(Seq2Seq[RecurrentState]):
         raise NotImplementedError
 
 
-def first_weights(attention: nn.Module | None, memory: Memory) -> Float[Tensor, "sentences key"] | None:
+def with_beam(state: RecurrentState, beam: int) -> RecurrentState:
+    """A state with one row per sentence, repeated for `beam` hypotheses of each."""
+    if beam == 1:
+        return state
+    hidden = state.memory.hidden
+    rows = torch.arange(len(hidden), device=hidden.device).repeat_interleave(beam)
+    return replace(_rows(state, rows), beam=beam)
+
+
+def selected_rows(state: RecurrentState, rows: Int[Tensor, " new_rows"]) -> RecurrentState:
+    """The state of the selected rows, and the memory of their sentences."""
+    sentences = selected_sentences(rows, state.beam, len(state.memory.hidden))
+    memory = state.memory if sentences is None else state.memory.select(sentences)
+    return replace(_rows(state, rows), memory=memory)
+
+
+def first_weights(attention: Mechanism | nn.Module | None, memory: Memory) -> Float[Tensor, "sentences key"] | None:
     """The weights before the first step; None if the score does not use them, so that steps can run in parallel."""
     score = getattr(attention, "score", None)
     if not isinstance(score, FeedbackScore):

@@ -120,7 +120,7 @@ class Transformer(Seq2Seq[TransformerState]):
                 "position goes from 0 to 1, which needs the length of the sequence, and a decoder does not know it. "
                 'Give the decoder others: target_position = { kind = "sinusoidal" }.'
             )
-        self.encoder = _encoder(config)
+        self.encoder = self.made_encoder(config)
         self.decoder = nn.ModuleList(DecoderBlock(config.block) for _ in range(config.decoder_layers))
         layers = (*self.decoder, *(() if isinstance(self.encoder, RANEncoder) else self.encoder))
         self.max_length = shortest(self.position, self.target_position, *layers)
@@ -132,6 +132,13 @@ class Transformer(Seq2Seq[TransformerState]):
             nn.init.normal_(self.output_weight, std=model_dim**-0.5)
         self._packed, self._flat, self._whole = PackedWeight(), FlatBlocks(), _WholeStep()
         self.output_bias = nn.Parameter(torch.zeros(target_vocab)) if config.output_bias else None
+
+    @staticmethod
+    def made_encoder(config: TransformerConfig) -> nn.ModuleList | RANEncoder:
+        """The layers that read the source."""
+        if config.encoder is not None:
+            return RANEncoder(replace(config.encoder, model_dim=config.block.model_dim))
+        return nn.ModuleList(EncoderBlock(config.block) for _ in range(config.encoder_layers))
 
     def forward(self, source: Batch, target: Batch) -> Float[Tensor, "tokens vocab"]:
         return self.logits(self.hidden(source, target))
@@ -296,12 +303,6 @@ def _is_usual(model: Transformer) -> bool:
         and (plain_norm or is_plain(norm, nn.Identity))
         and not any(weight.is_inference() for weight in (embedding.weight, model.output_table))
     )
-
-
-def _encoder(config: TransformerConfig) -> nn.ModuleList | RANEncoder:
-    if config.encoder is not None:
-        return RANEncoder(replace(config.encoder, model_dim=config.block.model_dim))
-    return nn.ModuleList(EncoderBlock(config.block) for _ in range(config.encoder_layers))
 
 
 def _memory_at(queries: int, source: Batch) -> Positions:

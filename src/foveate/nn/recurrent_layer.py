@@ -196,6 +196,10 @@ class RecurrentDecoder(nn.Module):
         self.layers = nn.ModuleList(RecurrentLayer(config.cell, width, config.hidden_dim) for width in widths)
         self.after = _LayerEnds(config, config.hidden_dim)
 
+    def initial(self, like: Tensor, batch: int) -> StackState:
+        """Zeros for every layer."""
+        return tuple(cast(RecurrentLayer, layer).initial(like, batch) for layer in self.layers)
+
     def forward(
         self, x: Float[Tensor, "batch length input_dim"], state: StackState
     ) -> Float[Tensor, "batch length hidden_dim"]:

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from foveate.attention import record
 from foveate.config import build
 from foveate.data.batch import Batch
-from foveate.errors import DataError
-from foveate.models import Recogniser, RecogniserConfig
+from foveate.errors import DataError, UsageError
+from foveate.models import AnySpellerConfig, Recogniser, RecogniserConfig, SpellerConfig, TransformerSpellerConfig
 from foveate.nn import (
     BlockConfig,
     CNNEncoderConfig,
@@ -22,9 +23,11 @@ from foveate.nn import (
     Vectors,
     WindowEncoderConfig,
 )
+from foveate.nn.loss import cross_entropy
 
 WIDTH, VOCAB = 6, 9
 BLOCK = BlockConfig(model_dim=8, num_heads=2, feedforward_dim=12, norm="pre")
+SAMPLED = {"kind": "hard", "mode": "sample"}
 WINDOWED = '{ kind = "transformer", block = { encoder_attention = { visibility = "window(left=16, right=16)" } } }'
 TARGETS = Batch.of([[1, 5, 6, 5, 2], [1, 7, 2], [1, 4, 4, 8, 2]])
 ENCODERS: dict[str, EncoderConfig] = {
@@ -103,6 +106,66 @@ def test_a_recogniser_without_decoder_says_so() -> None:
         model.start(recordings(4))
     with pytest.raises(TypeError, match="no decoder"):
         model(recordings(4), Batch.of([[1, 5, 2]]))
+
+
+@pytest.mark.parametrize("decoder", [SpellerConfig(), TransformerSpellerConfig()])
+def test_the_loss_is_the_weighted_sum_of_its_parts(decoder: AnySpellerConfig) -> None:
+    config = RecogniserConfig(encoder=ENCODERS["rnn"], subsampling=SubsamplingConfig(factor=2), decoder=decoder)
+    model, source = config.build(Vectors(WIDTH), VOCAB).eval(), recordings(13, 8, 17)
+    ctc, attention = model.losses(source, TARGETS)
+    assert ctc is not None
+    assert attention is not None
+    torch.testing.assert_close(model.loss(source, TARGETS), 0.3 * ctc + 0.7 * attention)
+    torch.testing.assert_close(attention, cross_entropy(model(source, TARGETS), model.predicted(TARGETS)))
+    model.loss(source, TARGETS).backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+def test_without_a_share_there_is_no_ctc() -> None:
+    config = RecogniserConfig(encoder=ENCODERS["rnn"], decoder=SpellerConfig(), ctc_weight=0.0)
+    model, source = config.build(Vectors(WIDTH), VOCAB).eval(), recordings(13, 8, 17)
+    assert model.losses(source, TARGETS).ctc is None
+    with pytest.raises(TypeError, match="ctc_weight=0"):
+        model.ctc(source)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"ctc_weight": 1.5}, "ctc_weight is a share from 0 to 1"),
+        ({"ctc_weight": 1.0, "decoder": {"kind": "recurrent"}}, "trains no decoder"),
+        ({"decoder": {"kind": "recurrent", "num_heads": 0}}, "num_heads"),
+        ({"decoder": {"kind": "recurrent", "attention": {"normaliser": SAMPLED}}}, "does not learn from rewards"),
+    ],
+)
+def test_impossible_settings_are_refused(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        build(RecogniserConfig, settings)
+
+
+def test_several_heads_refuse_a_score_that_needs_the_step_before() -> None:
+    with pytest.raises(ValueError, match="Location-aware attention needs the weights of the step before"):
+        SpellerConfig(num_heads=2).build_for(8, VOCAB)
+
+
+def test_encoding_once_serves_the_decoder() -> None:
+    model, source = RecogniserConfig(decoder=SpellerConfig()).build(Vectors(WIDTH), VOCAB).eval(), recordings(9, 4)
+    encoded, token = model.encode(source), torch.tensor([1, 1, 1, 1])
+    _, one = model.step(model.start(encoded, 2), token)
+    _, other = model.step(model.start(source, 2), token)
+    torch.testing.assert_close(one, other)
+
+
+def test_a_recording_shows_where_each_token_was_heard() -> None:
+    model, source = RecogniserConfig(decoder=SpellerConfig()).build(Vectors(WIDTH), VOCAB).eval(), recordings(40, 24)
+    target = Batch.of([[1, 5, 6, 2], [1, 7, 2]])
+    with record(model) as recording, torch.no_grad():
+        model(source, target)
+    (cross,) = recording.of_kind("cross")
+    weights = cross.weights()
+    assert weights.shape == (2, 1, 3, 10)  # tokens × outputs, one for 4 frames
+    torch.testing.assert_close(weights[0].sum(-1), torch.ones(1, 3))
+    assert not weights[1, :, :, 6:].any()
 
 
 def test_limits_of_the_encoder_count_outputs() -> None:
