@@ -58,7 +58,7 @@ def prefix_search(
 
 @dataclass(frozen=True)
 class Partial(TimedHypothesis):
-    """The best text so far, of which the first `certain` tokens cannot change any more.
+    """The best text so far. Its first `certain` tokens cannot change any more.
 
     They are shared by all prefixes that are kept. `finished` and `certain` are those of the whole text after the last
     frame.

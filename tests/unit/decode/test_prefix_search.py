@@ -159,7 +159,7 @@ def test_a_state_is_a_value(way: str) -> None:
 
 
 def speech(length: int) -> Tensor:
-    """Frames of clear labels, a few of which are ambiguous."""
+    """Frames of labels that are clear, but for a few."""
     clear = 6.0 * torch.nn.functional.one_hot(torch.randint(8, (length,)), 8)
     return (clear + torch.randn(length, 8)).log_softmax(-1)
 
