@@ -1,4 +1,4 @@
-"""Vectors and pictures on the command line: trained, resumed, used, measured, planned, drawn; bad ones named."""
+"""Vectors, pictures and recordings on the command line: trained, resumed, used, measured, drawn; bad ones named."""
 
 import json
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import soundfile
 import torch
 from safetensors.torch import load_file
 
@@ -16,6 +17,7 @@ from foveate.inspect.figure.pixel import encode
 from foveate.tasks.classify.use import RowClassifier, TextClassifier
 
 KINDS = ("disc", "frame", "bars")
+TONES = ("rises", "falls", "stays")
 QUICK = ("--no-tune", "--threads", "1", "--quiet")
 FEW = (*QUICK, "--set", "train.steps=6", "--set", "train.save_every=3", "--set", "train.validate_every=3")
 SMALL = ("--set", "model.encoder.block.model_dim=16", "--set", "model.encoder.block.feedforward_dim=32")
@@ -45,34 +47,62 @@ def vectors(path: Path, count: int = 60) -> Path:
     return path
 
 
+def sounds(folder: Path, count: int = 42, rate: int = 8_000) -> Path:
+    """Short tones that rise, fall or stay, in a folder for each."""
+    generator = np.random.default_rng(0)
+    for number in range(count):
+        name = TONES[number % 3]
+        time = np.linspace(0, 1, int(rate * generator.uniform(0.1, 0.25)))
+        hertz = {"rises": 300 + 900 * time, "falls": 1200 - 900 * time, "stays": 500 + 0 * time}[name]
+        samples = 0.3 * np.sin(2 * np.pi * np.cumsum(hertz) / rate) + generator.normal(0, 0.01, len(time))
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        soundfile.write(folder / name / f"{number:02}.wav", samples, rate)
+    return folder
+
+
+def listed(folder: Path) -> Path:
+    """A table of recordings in folders."""
+    table = folder.parent / "tones.tsv"
+    lines = (f"{one.relative_to(folder.parent)}\t{one.parent.name}\n" for one in sorted(folder.rglob("*.wav")))
+    table.write_text("".join(lines))
+    return table
+
+
 @pytest.fixture
 def data(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    return pictures(tmp_path / "pictures") if request.param == "pictures" else vectors(tmp_path / "data.npz")
+    if request.param == "vectors":
+        return vectors(tmp_path / "data.npz")
+    if request.param == "table":
+        return listed(sounds(tmp_path / "tones"))
+    return {"pictures": pictures, "sounds": sounds}[request.param](tmp_path / request.param)
 
 
-BOTH = pytest.mark.parametrize("data", ["pictures", "vectors"], indirect=True)
+ALL = pytest.mark.parametrize("data", ["pictures", "vectors", "sounds", "table"], indirect=True)
 
 
-@BOTH
+@ALL
 def test_a_run_is_trained_used_measured_planned_and_reported(data: Path, tmp_path: Path, foveate: Any) -> None:
     run = tmp_path / "run"
     trained = foveate("train", "classify", "--data", str(data), "--out", str(run), *FEW)
     assert trained.code == 0, trained.err
     assert (run / "report.html").exists()
     config = json.loads((run / "config.json").read_text())["config"]
-    assert config["reader"]["kind"] == ("image" if data.is_dir() else "vector")
+    kind = config["reader"]["kind"]
+    assert kind == ("image" if (data / "disc").exists() else "vector" if data.suffix == ".npz" else "audio")
 
-    one = next(iter(sorted(data.rglob("*.png")))) if data.is_dir() else data
+    one = next(iter(sorted([*data.parent.rglob("*.png"), *data.parent.rglob("*.wav")])), data)
+    labels = 2 if kind == "vector" else 3
     used = foveate("classify", str(run), str(one), "--probabilities", "--look")
     assert used.code == 0, used.err
-    assert used.out.splitlines()[0].count("\t") == (2 if data.is_dir() else 1)
+    assert used.out.splitlines()[0].count("\t") == labels - 1
     assert "most:" in used.out
     measured = foveate("evaluate", str(run), "--data", str(data), "--save", str(tmp_path / "labels.txt"))
     assert measured.out.startswith("accuracy = ")
-    assert len((tmp_path / "labels.txt").read_text().splitlines()) == (40 if data.is_dir() else 60)
+    count = {"image": 40, "vector": 60, "audio": 42}[kind]
+    assert len((tmp_path / "labels.txt").read_text().splitlines()) == count
     planned = foveate("plan", "classify", "--data", str(data), *QUICK[:3])
     assert planned.code == 0, planned.err
-    assert ("Patches(size=2" if data.is_dir() else "Vectors(width=2)") in planned.out
+    assert {"image": "Patches(size=2", "vector": "Vectors(width=2)", "audio": "Vectors(width=40)"}[kind] in planned.out
     (run / "report.html").unlink()
     assert foveate("report", str(run)).code == 0
     assert (run / "report.html").exists()
@@ -80,7 +110,7 @@ def test_a_run_is_trained_used_measured_planned_and_reported(data: Path, tmp_pat
     assert drawn.code == 0, drawn.err
 
 
-@BOTH
+@ALL
 def test_a_resumed_run_ends_with_the_same_bits(data: Path, tmp_path: Path, foveate: Any) -> None:
     start = ("train", "classify", "--data", str(data), *FEW, "--set", "train.schedule=constant", "--out")
     assert foveate(*start, str(tmp_path / "whole")).code == 0
@@ -124,6 +154,31 @@ def test_a_picture_is_drawn_as_a_grid_of_its_patches(tmp_path: Path, foveate: An
     assert (tmp_path / "map.txt").read_text().startswith("mean of 36 queries\n  0 1 2 3 4 5\n")
 
 
+def test_a_trace_of_a_recording_can_be_seen_and_heard(tmp_path: Path, foveate: Any) -> None:
+    data, run = sounds(tmp_path / "tones"), tmp_path / "run"
+    assert foveate("train", "classify", "--data", str(data), "--out", str(run), *FEW).code == 0
+    one = next(iter(sorted(data.rglob("*.wav"))))
+    assert foveate("look", str(run), f"{one}:0.02-0.08", "--trace", str(tmp_path / "kept")).code == 0
+    track = read_trace(tmp_path / "kept").tracks["source"]
+    assert (track.kind, track.hop, track.labels) == ("frames", 0.01, ("0.00 s", "0.01 s", "0.02 s", "0.03 s"))
+    assert track.picture is not None
+    assert track.picture.size == (4, 40)
+    assert track.sound is not None
+    assert track.sound.seconds == pytest.approx(0.04)
+    assert track.sound.media == "audio/flac"
+
+
+def test_remarks_on_recordings_are_counted_in_the_report(tmp_path: Path, foveate: Any) -> None:
+    data, run = sounds(tmp_path / "tones", 42), tmp_path / "run"
+    for number in (0, 3, 6):
+        soundfile.write(data / "rises" / f"{number:02}.wav", np.zeros(4000), 16_000)
+    trained = foveate("train", "classify", "--data", str(data), "--out", str(run), *QUICK[:3], *FEW[4:])
+    assert trained.code == 0, trained.err
+    for remark in ("silence", "16,000 samples a second, resampled to 8,000"):
+        lines = [line for line in trained.err.splitlines() if f"Warning: {remark}: line" in line]
+        assert 1 <= len(lines) <= 2, trained.err
+
+
 def test_python_loads_what_the_command_line_has_trained(tmp_path: Path, foveate: Any) -> None:
     data, run = vectors(tmp_path / "data.npz"), tmp_path / "run"
     assert foveate("train", "classify", "--data", str(data), "--out", str(run), *FEW).code == 0
@@ -147,7 +202,7 @@ def test_python_loads_what_the_command_line_has_trained(tmp_path: Path, foveate:
             "data.npz is a file. Give a folder that contains a folder of pictures for each label.",
         ),
         (("--columns", "0,1"), "reader does not read texts, which data.columns is for. Leave one of them out."),
-        (("--set", "reader=pixels"), 'reader.kind cannot be "pixels". Choose one of: "vector", "image".'),
+        (("--set", "reader=pixels"), 'reader.kind cannot be "pixels". Choose one of: "vector", "image", "audio".'),
     ],
 )
 def test_what_does_not_go_together_is_refused(
@@ -179,11 +234,12 @@ def test_a_file_of_another_kind_is_refused_in_use(tmp_path: Path, foveate: Any) 
     assert (said.code, "rows.json is damaged" in said.err) == (3, True)
 
 
-@BOTH
+@ALL
 def test_a_configuration_without_a_reader_gets_a_suggestion(data: Path, tmp_path: Path, foveate: Any) -> None:
     (tmp_path / "run.toml").write_text(f'[data]\ndata = "{data}"\n')
     said = foveate("train", "classify", str(tmp_path / "run.toml"), "--out", str(tmp_path / "run"), *QUICK)
-    what, kind = ("pictures", "image") if data.is_dir() else ("vectors", "vector")
+    kinds = {"pictures": ("pictures", "image"), "data.npz": ("vectors", "vector")}
+    what, kind = kinds.get(data.name, ("recordings", "audio"))
     assert said.code == 2
     assert f'{data} has {what}, and without a reader a table of texts is read. Set reader = "{kind}".' in said.err
 

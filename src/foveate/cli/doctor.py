@@ -9,6 +9,8 @@ from foveate.errors import UsageError
 
 OPTIONAL = {
     "sentencepiece": "text",
+    "soundfile": "audio",
+    "soxr": "audio",
     "sacrebleu": "eval",
     "jiwer": "eval",
     "transformers": "hf",

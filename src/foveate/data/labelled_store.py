@@ -1,8 +1,8 @@
 """Stores labelled examples (sentences and all other rows), and reports on those that were left out."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,8 @@ class LabelledReport:
     unknown: int = 0
     rare: str = ""
     """A warning about labels that occur once."""
+    remarks: Mapping[str, LeftOut] = field(default_factory=dict)
+    """Remarks on rows that are used or empty, each with its examples."""
 
     @property
     def used(self) -> int:
@@ -74,6 +76,7 @@ class LabelledReport:
             sentences.append(f"Warning: labels that the training data do not have ({names}): {self.strange}.")
         if self.unknown:
             sentences.append(f"{100 * self.unknown / self.tokens:.1f} % of the tokens are unknown.")
+        sentences += [f"Warning: {remark}: {examples}." for remark, examples in self.remarks.items()]
         return " ".join([*sentences, self.rare] if self.rare else sentences)
 
 
@@ -230,6 +233,7 @@ def prepare_rows(
     with _writing(Path(folder), *more, width=source.width) as (writers, finish):
         for example in examples:
             row = rows.row(example.thing)
+            tally.remark(example.line, row.remarks)
             numbers = tally.labels(example.line, len(row), (example.label,))
             if numbers is None:
                 continue
@@ -275,6 +279,12 @@ class _Tally:
         self.empty, self.too_long, self.strange = LeftOut(), LeftOut(), LeftOut()
         self.refusal: DataError | None = None
         self.strangers: dict[str, None] = {}
+        self.remarks: dict[str, LeftOut] = {}
+
+    def remark(self, line: int, remarks: Sequence[str]) -> None:
+        """Count the remarks on an example."""
+        for remark in remarks:
+            self.remarks[remark] = self.remarks.get(remark, LeftOut()).add(line)
 
     def labels(self, line: int, length: int, names: Sequence[str]) -> list[int] | None:
         """The numbers of an example's labels; None if it is left out."""
@@ -309,6 +319,7 @@ class _Tally:
             strange=self.strange,
             strangers=tuple(self.strangers)[:_NAMED],
             rare=rare,
+            remarks=self.remarks,
             tokens=self.tokens,
             unknown=self.unknown,
         )

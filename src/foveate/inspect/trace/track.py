@@ -84,6 +84,14 @@ class Track:
         return cls(labels=labels, kind="frames", hop=hop, sound=sound, picture=_pictured(picture))
 
     @classmethod
+    def of_settings(cls, settings: Mapping[str, Any]) -> "Track":
+        """A track of the settings that a row maker gives: the picture is an array, the sound a recording with `samples`
+        and `rate`, whose outline remains if it is too long to be played.
+        """
+        recording = settings.get("sound")
+        return cls(**{**settings, "picture": _pictured(settings.get("picture")), "sound": _heard(recording)})
+
+    @classmethod
     def of_nodes(cls, labels: Sequence[str], edges: Any, *, places: Any = None) -> "Track":
         """Nodes of a graph, with its edges (sources above targets) and the places of nodes in a drawing. The viewer
         computes missing places.
@@ -168,6 +176,15 @@ def _require_scene(track: Track) -> None:
             or any(not 0 <= end < count for end in ends)
         ):
             raise UsageError(f"Edges are two rows of equal length, sources and targets, numbers of the {count} nodes.")
+
+
+def _heard(recording: Any) -> Sound | None:
+    if recording is None:
+        return None
+    try:
+        return Sound.of(recording.samples, rate=recording.rate)
+    except UsageError:
+        return Sound.of(recording.samples, seconds=len(recording.samples) / recording.rate)
 
 
 def _pictured(picture: Any) -> Picture | None:

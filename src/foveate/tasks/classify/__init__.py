@@ -1,4 +1,4 @@
-"""Classify: one label for a whole text, a picture or a sequence of vectors."""
+"""Classify: one label for a whole text, a picture, a recording or a sequence of vectors."""
 
 import argparse
 
@@ -13,10 +13,11 @@ def options(parser: argparse.ArgumentParser) -> None:
 TASK = Entry(
     name="classify",
     home=__name__,
-    summary="one label for each text, picture or sequence of vectors",
+    summary="one label for each text, picture, recording or sequence of vectors",
     files={
-        "data": "lines of text, tab and label (.gz and .xz too); lines of an .npy file of vectors, tab and label; .npz "
-        "with arrays inputs and labels; or a folder with one folder of pictures for each label",
+        "data": "lines of text, tab and label (.gz and .xz too); lines of a recording or of an .npy file of vectors, "
+        "tab and label; .npz with arrays inputs and labels; or a folder with one folder of pictures or recordings for "
+        "each label",
         "valid_data": "labelled validation examples; by default some training examples are held out",
     },
     tests={"data": "labelled test examples"},
@@ -32,6 +33,7 @@ examples:
   foveate classify run/ "Im Anfang war das Wort" --probabilities --look
   foveate classify run/ < texts.txt > labels.txt
   foveate classify shapes/ picture.png vectors.npz
+  foveate classify languages/ talk.wav talk.wav:12.5-20
 
 Prints one line for each input: its label, or with --probabilities all labels, each preceded by its probability.
 A model of text pairs reads two texts separated by a tab.

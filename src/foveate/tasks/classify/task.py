@@ -1,4 +1,4 @@
-"""Classify: one label for a whole text, a picture, a sequence of vectors."""
+"""Classify: one label for a whole text, a picture, a recording, a sequence of vectors."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +10,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from foveate.config import kind_of, setting
+from foveate.data.audio import AudioReader
+from foveate.data.audio_table import is_folder, is_table
 from foveate.data.feature import VectorReader
 from foveate.data.image import ImageReader
 from foveate.data.label import Labels
@@ -37,9 +39,10 @@ class ClassifyConfig(LabellingConfig):
     second_column: int | None = setting(
         None, "column of a second text, counted from 0, where what has a label is a pair of texts; none: single texts"
     )
-    reader: VectorReader | ImageReader | Reader | None = setting(
+    reader: VectorReader | ImageReader | AudioReader | Reader | None = setting(
         None,
-        "vector: .npz, or a list of .npy files; image: a folder of pictures for each label; none: a table of texts",
+        "vector: .npz, or a list of .npy files; image: a folder of pictures for each label; audio: a table of "
+        "recordings, or a folder of them for each label; none: a table of texts",
     )
 
     def __post_init__(self) -> None:
@@ -80,12 +83,15 @@ class ClassifyConfig(LabellingConfig):
 
 
 def reader_of(path: str) -> Reader | None:
-    """The reader of a file or folder by its kind: `.npz` and lists of `.npy` files, folders; None for a table of texts.
+    """The reader of a file or folder by its kind: `.npz` and lists of `.npy` files, tables and folders of recordings,
+    folders of pictures; None for a table of texts.
 
     Raises DataError for a table that cannot be read.
     """
     if Path(path).is_dir():
-        return ImageReader()
+        return AudioReader() if is_folder(path) else ImageReader()
+    if is_table(path):
+        return AudioReader()
     listed = Path(path).suffix == ".npz" or (
         Path(path).is_file() and next(read_lines(path), "").partition("\t")[0].strip().endswith(".npy")
     )
@@ -144,7 +150,7 @@ class ClassifyTask(LabellingTask[Classifier]):
 
     @classmethod
     def prepare(cls, config: ClassifyConfig, run: Path) -> tuple["ClassifyTask", dict[str, LabelledReport]]:
-        """As for all that have labels; and raises UsageError for pictures or vectors without what reads them."""
+        """As for all that have labels; and raises UsageError for data that need a reader and have none."""
         for path in (config.data.data, config.data.valid_data):
             reader = None if config.reader or not path else reader_of(path)
             if reader:

@@ -21,7 +21,7 @@ from foveate.data.text import require_texts
 from foveate.data.text_pair import TAB, joined, segments, split
 from foveate.data.tokeniser import BOS, HuggingFaceTokeniser, Tokeniser
 from foveate.errors import DataError, UsageError
-from foveate.inspect import Picture, Trace, Track
+from foveate.inspect import Trace, Track
 from foveate.inspect.alignment import Alignment
 from foveate.inspect.looking import Looking
 from foveate.inspect.self_attention import self_attention
@@ -151,10 +151,7 @@ class RowClassifier(Looking):
 
     def track(self, thing: Any) -> Track:
         """The words, frames or picture that a trace draws beneath its maps."""
-        settings = dict(self.rows.track(thing))
-        if settings.get("picture") is not None:
-            settings["picture"] = Picture.of(settings["picture"])
-        return Track(**settings)
+        return Track.of_settings(self.rows.track(thing))
 
     def _logits(self, rows: list[Any]) -> Float[Tensor, "batch labels"]:
         return self.model(Batch.of(rows))

@@ -1,0 +1,228 @@
+"""Reads recordings, WAV, FLAC, OGG and others, by libsndfile: samples of one channel, at any rate.
+
+The size of a recording is read from its header, and limited, before anything is decoded.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from foveate.errors import DataError, SetupError
+from foveate.suggestion import missing_file
+
+SUFFIXES = frozenset({".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff", ".au", ".sph", ".w64", ".caf"})
+LONGEST = 4 * 3600.0
+"""The limit on the length of a recording, or of a stretch of one, in seconds."""
+RATES = (1_000, 768_000)
+"""The limits on the rate, in samples per second."""
+CHANNELS = 64
+"""The limit on the number of channels."""
+LOUDEST = 16.0
+"""The limit on the absolute value of a sample, where 1 is full scale: floats may exceed 1 a little, after a filter."""
+FULL = 0.9999
+"""The absolute value from which a sample counts as full scale: 32,765 of 32,768."""
+CLIPPED = 4
+"""The number of neighbouring samples at full scale, with one sign, from which a recording counts as clipped."""
+SILENT = 1e-4
+"""The largest absolute value in a recording that counts as silent: 3 steps of 16 bits."""
+_CHUNK = 1 << 18
+
+
+@dataclass(frozen=True)
+class Clip:
+    """A recording, or the stretch of it from `start` to `end` in seconds, which is read when it is needed.
+
+    >>> print(Clip(Path("talk.flac")), Clip(Path("talk.flac"), 1.25, 3.0), Clip(Path("talk.flac"), 60.0))
+    talk.flac talk.flac:1.25-3.00 talk.flac:60.00-
+
+    Raises DataError for times that are not in order.
+    """
+
+    path: Path
+    start: float = 0.0
+    end: float | None = None
+
+    def __post_init__(self) -> None:
+        end = np.inf if self.end is None else self.end
+        if not 0 <= self.start < end:
+            raise DataError(
+                f"{self.path}: a stretch from {self.start:g} s to {end:g} s has no length. Give a start of at least 0 "
+                "and a later end, in seconds."
+            )
+
+    def __str__(self) -> str:
+        if not self.start and self.end is None:
+            return str(self.path)
+        return f"{self.path}:{self.start:.2f}-{'' if self.end is None else f'{self.end:.2f}'}"
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """Samples of one channel, from −1 to 1, with their rate in samples per second.
+
+    >>> Recording("tone", np.zeros(12_000, np.float32), 8_000).seconds
+    1.5
+    """
+
+    name: str
+    samples: Float[np.ndarray, " samples"]
+    rate: int
+    remarks: tuple[str, ...] = ()
+    """Notes for the user about this recording: other channels, another rate, clipping, silence."""
+
+    def __post_init__(self) -> None:
+        if not len(self.samples):
+            raise DataError(f"{self.name} is empty: it has no samples. Leave it out.")
+        if not float(np.abs(self.samples).max()) <= LOUDEST:
+            raise DataError(
+                f"{self.name} has samples that are not numbers, or beyond ±{LOUDEST:g}, where 1 is full scale. Divide "
+                "them by the largest value of their format, or leave the recording out."
+            )
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def seconds(self) -> float:
+        return len(self.samples) / self.rate
+
+    def at(self, rate: int) -> "Recording":
+        """This recording with another rate, by soxr's filter of high quality."""
+        if rate == self.rate:
+            return self
+        samples = resampled(self.samples, self.rate, rate)
+        remark = f"{self.rate:,} samples a second, resampled to {rate:,}"
+        return Recording(self.name, samples, rate, (*self.remarks, remark))
+
+    def faster(self, speed: float) -> "Recording":
+        """This recording at another speed, with another pitch.
+
+        Reference: Ko et al. 2015, "Audio augmentation for speech recognition", section 3.1.
+        """
+        return Recording(self.name, resampled(self.samples, speed * self.rate, self.rate), self.rate, self.remarks)
+
+
+def read_recording(clip: Clip) -> Recording:
+    """The samples of a recording or a stretch, at the rate of the file; of several channels the mean.
+
+    Raises DataError, with the name of the file, for a file that is missing, not audio, empty, damaged or too long, and
+    for a stretch that begins or ends after the recording; SetupError without the package soundfile.
+    """
+    with _opened(clip.path) as file:
+        rate, channels = int(file.samplerate), int(file.channels)
+        first, frames = _stretch(clip, file)
+        file.seek(first) if first else None
+        samples = np.empty(frames, np.float32)
+        read = 0
+        while read < frames:
+            chunk = file.read(min(_CHUNK, frames - read), dtype="float32", always_2d=True)
+            if not len(chunk):
+                break  # the header promises more samples than the file has
+            samples[read : read + len(chunk)] = chunk.mean(1)
+            read += len(chunk)
+    if read < frames and (not read or clip.end is not None):
+        raise DataError(f"{clip} is damaged: it ends after {read / rate:.2f} s. Save it again, or leave it out.")
+    samples = samples[:read]
+    remarks = (f"{channels} channels, whose mean is read",) if channels > 1 else ()
+    return Recording(str(clip), samples, rate, (*remarks, *remarks_on(samples)))
+
+
+def rate_of(path: Path) -> int:
+    """The rate of a recording, in samples per second, by its header. Raises as `read_recording` does."""
+    with _opened(path) as file:
+        return int(file.samplerate)
+
+
+def seconds_of(clip: Clip) -> float:
+    """The length of a recording or a stretch, by its header. Raises as `read_recording` does."""
+    with _opened(clip.path) as file:
+        return _stretch(clip, file)[1] / int(file.samplerate)
+
+
+def remarks_on(samples: Float[np.ndarray, " samples"]) -> tuple[str, ...]:
+    """Remarks on the loudness of samples.
+
+    >>> remarks_on(np.zeros(100, np.float32)), remarks_on(np.clip(2 * np.sin(np.arange(1000) / 50), -1, 1))
+    (('silence',), ('clipping: samples at full scale',))
+    """
+    if not len(samples) or float(np.abs(samples).max()) <= SILENT:
+        return ("silence",)
+    for side in (samples >= FULL, samples <= -FULL):
+        places = np.flatnonzero(side)
+        if len(places) >= CLIPPED and (places[CLIPPED - 1 :] - places[: 1 - CLIPPED] == CLIPPED - 1).any():
+            return ("clipping: samples at full scale",)
+    return ()
+
+
+def resampled(
+    samples: Float[np.ndarray, " samples"], old: int | float, new: int | float
+) -> Float[np.ndarray, " resampled"]:
+    """The same sound with another rate. Raises SetupError without the package soxr.
+
+    >>> tone = np.sin(2 * np.pi * 440 * np.arange(8_000) / 8_000).astype(np.float32)
+    >>> twice = resampled(tone, 8_000, 16_000)
+    >>> len(twice), bool(np.abs(twice[1000:-1000:2] - tone[500:-500]).max() < 1e-3)
+    (16000, True)
+    """
+    try:
+        import soxr  # needed only for recordings
+    except ImportError:
+        raise SetupError("Resampling of sound needs the package soxr: pip install 'foveate[audio]'") from None
+    result: np.ndarray = soxr.resample(np.ascontiguousarray(samples, np.float32), old, new, quality="HQ")
+    return result
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """An open file of sound, whose header is sound. Errors of libsndfile become sentences."""
+    try:
+        import soundfile  # needed only for recordings
+    except (ImportError, OSError):
+        raise SetupError("Recordings need the package soundfile: pip install 'foveate[audio]'") from None
+    if not Path(path).is_file():
+        raise DataError(f"{path} is a folder, not a recording." if Path(path).is_dir() else missing_file(Path(path)))
+    try:
+        with soundfile.SoundFile(str(path)) as file:
+            if not (RATES[0] <= file.samplerate <= RATES[1] and 1 <= file.channels <= CHANNELS):
+                raise DataError(
+                    f"{path} is damaged: its header states {file.samplerate:,} samples a second of {file.channels:,} "
+                    "channels. Save it again, or leave it out."
+                )
+            yield file
+    except soundfile.LibsndfileError:
+        if not Path(path).stat().st_size:
+            raise DataError(f"{path} is empty. Leave it out.") from None
+        kinds = ", ".join(sorted(SUFFIXES))
+        raise DataError(
+            f"{path} is not a recording that can be read, or is damaged ({kinds}). Save it again as WAV or FLAC, or "
+            "leave it out."
+        ) from None
+
+
+def _stretch(clip: Clip, file: Any) -> tuple[int, int]:
+    """The first sample of a clip and the number of its samples. By its header, the file has them."""
+    rate, total = int(file.samplerate), int(file.frames)
+    if total <= 0:
+        raise DataError(f"{clip.path} is empty: it has no samples. Leave it out.")
+    first = round(clip.start * rate)
+    last = total if clip.end is None else round(clip.end * rate)
+    if first >= total or last > total + rate * _ROUNDING:
+        raise DataError(f"{clip} lies outside the recording, which lasts {total / rate:.2f} s. Correct the times.")
+    count = min(last, total) - first
+    if count > LONGEST * rate:
+        raise DataError(
+            f"{clip} lasts {count / rate / 3600:.1f} hours, and at most {LONGEST / 3600:g} are read. Cut it into "
+            "recordings, or give a table with the columns path, start, end and text."
+        )
+    if count < 1:
+        raise DataError(f"{clip} has no samples: it is shorter than one. Leave it out.")
+    return first, count
+
+
+_ROUNDING = 0.05
+"""The largest time after a recording's end, in seconds, that rounded times explain."""

@@ -1,0 +1,119 @@
+"""Tables and folders of recordings.
+
+A table has a recording and its label or text on each line, with a tab between them, or a first line that names its
+columns: `path`, `text` or `label`, and `start` and `end` in seconds for stretches of longer recordings. Paths are
+relative to the table's folder. Or a folder has a folder of recordings for each label.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from foveate.data.audio_file import SUFFIXES, Clip
+from foveate.data.reader import Example
+from foveate.data.text import read_lines
+from foveate.errors import DataError
+from foveate.suggestion import listing
+
+COLUMNS = ("path", "start", "end", "text", "label")
+"""The names that the first line of a table may have."""
+_WRITE = "write the path of a recording, a tab and its label or text"
+
+
+def is_table(path: str) -> bool:
+    """Whether a file is a table of recordings: its first cell names one, or is the name of the column of paths."""
+    if not Path(path).is_file() or Path(path).suffix.lower() in {*SUFFIXES, ".npz"}:
+        return False
+    cells = [cell.strip() for cell in next(read_lines(path), "").split("\t")]
+    return len(cells) > 1 and (Path(cells[0]).suffix.lower() in SUFFIXES or _named(cells))
+
+
+def is_folder(path: str) -> bool:
+    """Whether a folder has folders of recordings: the first file in one of its folders is a recording."""
+    inside = (one for label in sorted(Path(path).iterdir()) if label.is_dir() for one in _visible(label))
+    return Path(path).is_dir() and next((one.suffix.lower() in SUFFIXES for one in inside), False)
+
+
+def read_table(path: str) -> Iterator[Example]:
+    """The recordings of a table, with their label or text. Raises DataError, with the line, for cells that are missing
+    or wrong.
+    """
+    if Path(path).suffix.lower() in SUFFIXES:
+        raise DataError(f"{path} is a recording without a label. Give a table of recordings: {_WRITE}.")
+    folder, lines = Path(path).parent, enumerate(read_lines(path), start=1)
+    names: list[str] | None = None
+    for line, text in lines:
+        cells = [cell.strip() for cell in text.split("\t")]
+        if line == 1 and _named(cells):
+            names = _known(cells, f"{path}:1")
+            continue
+        if not text.strip():
+            continue
+        values = _values(cells, names, f"{path}:{line}")
+        label = values.get("text") or values.get("label") or ""
+        if not (values["path"] and label):
+            raise DataError(
+                f"{path}:{line}: the {'label or text' if values['path'] else 'path'} is missing: "
+                f"{_WRITE if names is None else 'fill the column'}."
+            )
+        start, end = (_time(values.get(name, ""), f"{path}:{line}", name) for name in ("start", "end"))
+        try:
+            clip = Clip(folder / values["path"], start or 0.0, end)
+        except DataError as error:
+            raise DataError(f"{path}:{line}: {error}") from None
+        yield Example(line, clip, label)
+
+
+def _named(cells: Sequence[str]) -> bool:
+    return "path" in cells and bool({"text", "label"} & {*cells})
+
+
+def _known(names: list[str], where: str) -> list[str]:
+    """The names of columns. Raises DataError for a name that occurs twice."""
+    if {"text", "label"} <= {*names} or any(names.count(name) > 1 for name in COLUMNS):
+        raise DataError(f"{where}: two columns have the same content: {', '.join(names)}. Give one column `text`.")
+    return names
+
+
+def _values(cells: list[str], names: list[str] | None, where: str) -> dict[str, str]:
+    """The cells of a line by the names of their columns."""
+    if names is None:
+        if len(cells) != 2:
+            raise DataError(
+                f"{where}: the line has {len(cells)} column{'s' * (len(cells) > 1)}: {_WRITE}. Tables with other "
+                "columns begin with a line of names: path, start, end and text."
+            )
+        return {"path": cells[0], "text": cells[1]}
+    if len(cells) > len(names):
+        raise DataError(f"{where}: the line has {len(cells)} columns, and the first line names {len(names)}.")
+    return {"path": "", **dict(zip(names, cells, strict=False))}
+
+
+def _time(cell: str, where: str, name: str) -> float | None:
+    if not cell:
+        return None
+    try:
+        return float(cell)
+    except ValueError:
+        raise DataError(f"{where}: the {name} {cell!r} is not a number of seconds. Write it as 12.5.") from None
+
+
+def read_folders(folder: Path) -> Iterator[Example]:
+    """The recordings of a folder, whose label is the name of their folder. Raises DataError for other files."""
+    line = 0
+    for label in sorted(_visible(folder)):
+        if not label.is_dir():
+            raise DataError(
+                f"{label} is not in a folder that names its label. Move it into one, such as {folder / 'yes'}."
+            )
+        for recording in sorted(_visible(label)):
+            line += 1
+            if not recording.is_file() or recording.suffix.lower() not in SUFFIXES:
+                raise DataError(
+                    f"{recording} is not a recording that can be read ({listing(sorted(SUFFIXES), 12)}). Convert it, "
+                    "or move it away."
+                )
+            yield Example(line, Clip(recording), label.name)
+
+
+def _visible(folder: Path) -> list[Path]:
+    return [one for one in folder.iterdir() if not one.name.startswith(".")]

@@ -1,0 +1,167 @@
+"""Recordings of all formats are read as one channel, limited before they are decoded, and bad ones are named."""
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from foveate.data import audio_file
+from foveate.data.audio_file import Clip, Recording, rate_of, read_recording, remarks_on, seconds_of
+from foveate.errors import DataError, SetupError
+
+RATE = 8_000
+TONE = (0.5 * np.sin(2 * np.pi * 440 * np.arange(RATE) / RATE)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("name", "error"), [("a.wav", 1e-4), ("a.flac", 1e-4), ("a.aiff", 1e-4), ("a.ogg", 0.1), ("a.mp3", 0.1)]
+)
+def test_every_format_gives_the_same_samples(name: str, error: float, tmp_path: Path) -> None:
+    soundfile.write(tmp_path / name, TONE, RATE)
+    recording = read_recording(Clip(tmp_path / name))
+    assert (recording.rate, recording.samples.dtype, recording.remarks) == (RATE, np.float32, ())
+    assert str(recording) == str(tmp_path / name)
+    samples = recording.samples[: len(TONE)]
+    assert len(samples) == len(TONE)
+    middle = slice(2000, 6000)
+    best = min(np.abs(samples[middle] - np.roll(TONE, shift)[middle]).max() for shift in range(19))
+    assert best < error  # MP3 delays the sound
+
+
+def test_several_channels_become_their_mean_with_a_remark(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.wav", np.column_stack([TONE, np.zeros_like(TONE), TONE / 2]), RATE, subtype="FLOAT")
+    recording = read_recording(Clip(tmp_path / "a.wav"))
+    assert np.allclose(recording.samples, TONE / 2, atol=1e-6)
+    assert recording.remarks == ("3 channels, whose mean is read",)
+
+
+def test_a_stretch_is_read_without_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    soundfile.write(tmp_path / "a.wav", TONE, RATE, subtype="FLOAT")
+    clip = Clip(tmp_path / "a.wav", 0.25, 0.5)
+    assert np.array_equal(read_recording(clip).samples, TONE[2000:4000])
+    assert seconds_of(clip) == 0.25
+    monkeypatch.setattr(audio_file, "LONGEST", 0.5)
+    assert read_recording(clip).seconds == 0.25
+    with pytest.raises(DataError, match=r"a\.wav lasts 0\.0 hours, and at most .* are read\. Cut it"):
+        read_recording(Clip(tmp_path / "a.wav"))
+
+
+def test_long_files_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    soundfile.write(tmp_path / "a.wav", TONE, RATE, subtype="FLOAT")
+    monkeypatch.setattr(audio_file, "_CHUNK", 777)
+    assert np.array_equal(read_recording(Clip(tmp_path / "a.wav")).samples, TONE)
+
+
+@pytest.mark.parametrize(("old", "new"), [(44_100, 16_000), (8_000, 16_000), (16_000, 8_000)])
+def test_another_rate_is_resampled_with_a_remark(old: int, new: int) -> None:
+    time = np.arange(old) / old
+    recording = Recording("tone", np.sin(2 * np.pi * 300 * time).astype(np.float32), old).at(new)
+    exact = np.sin(2 * np.pi * 300 * np.arange(new) / new)
+    assert recording.rate == new
+    assert abs(len(recording.samples) - new) <= 1
+    assert np.abs(recording.samples[500:-500] - exact[500 : len(recording.samples) - 500]).max() < 1e-3
+    assert recording.remarks == (f"{old:,} samples a second, resampled to {new:,}",)
+    assert recording.at(new) is recording
+
+
+def test_a_faster_recording_is_shorter_and_higher() -> None:
+    faster = Recording("tone", TONE, RATE).faster(1.25)
+    assert len(faster.samples) == len(TONE) / 1.25
+    exact = 0.5 * np.sin(2 * np.pi * 550 * np.arange(len(faster.samples)) / RATE)
+    assert np.abs(faster.samples - exact)[500:-500].max() < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("samples", "remarks"),
+    [
+        (TONE, ()),
+        (np.zeros(100, np.float32), ("silence",)),
+        (np.clip(4 * TONE, -1, 1), ("clipping: samples at full scale",)),
+        (np.clip(4 * TONE, -1, 0.5), ("clipping: samples at full scale",)),
+        (np.where(np.arange(8000) % 50 == 0, 1, TONE).astype(np.float32), ()),
+    ],
+)
+def test_silence_and_clipping_are_remarked(samples: np.ndarray, remarks: tuple[str, ...]) -> None:
+    assert remarks_on(samples) == remarks
+
+
+def bad(folder: Path, name: str) -> Path:
+    path = folder / name
+    if name == "text.wav":
+        path.write_text("not a recording\n" * 9)
+    elif name == "nothing.wav":
+        path.write_bytes(b"")
+    elif name == "empty.wav":
+        soundfile.write(path, TONE[:0], RATE)
+    elif name == "folder.wav":
+        path.mkdir()
+    elif name == "rate.wav":
+        soundfile.write(path, TONE, RATE)
+        data = bytearray(path.read_bytes())
+        data[24:28] = struct.pack("<I", 3)
+        path.write_bytes(bytes(data))
+    elif name == "cut.flac":
+        soundfile.write(path, np.random.default_rng(0).normal(0, 0.1, 80_000), RATE)
+        path.write_bytes(path.read_bytes()[:200])
+    elif name == "loud.wav":
+        soundfile.write(path, 32768 * TONE, RATE, subtype="FLOAT")
+    elif name == "nan.wav":
+        soundfile.write(path, np.where(np.arange(RATE) == 77, np.nan, TONE), RATE, subtype="FLOAT")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("text.wav", "is not a recording that can be read, or is damaged"),
+        ("nothing.wav", "nothing.wav is empty. Leave it out."),
+        ("empty.wav", "empty.wav is empty: it has no samples. Leave it out."),
+        ("folder.wav", "folder.wav is a folder, not a recording."),
+        ("none.wav", "none.wav"),
+        ("rate.wav", "its header states 3 samples a second of 1 channels"),
+        ("cut.flac", "damaged"),
+        ("loud.wav", "beyond ±16, where 1 is full scale. Divide them"),
+        ("nan.wav", "has samples that are not numbers"),
+    ],
+)
+def test_a_bad_file_is_named_with_a_remedy(name: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError) as refusal:
+        read_recording(Clip(bad(tmp_path, name)))
+    assert message in str(refusal.value)
+    assert name in str(refusal.value)
+
+
+def test_a_stretch_outside_the_recording_is_refused(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.wav", TONE, RATE)
+    for start, end in ((1.0, None), (0.5, 1.2), (7.0, 8.0)):
+        with pytest.raises(DataError, match=r"lies outside the recording, which lasts 1\.00 s"):
+            read_recording(Clip(tmp_path / "a.wav", start, end))
+    assert seconds_of(Clip(tmp_path / "a.wav", 0.5, 1.04)) == 0.5  # a rounded end
+    with pytest.raises(DataError, match=r"from 0\.5 s to 0\.5 s has no length"):
+        Clip(tmp_path / "a.wav", 0.5, 0.5)
+    with pytest.raises(DataError, match="has no samples: it is shorter than one"):
+        read_recording(Clip(tmp_path / "a.wav", 0.5, 0.50001))
+
+
+def test_a_file_with_fewer_samples_than_its_header_states_gives_those_that_it_has(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.wav", TONE, RATE, subtype="PCM_16")
+    (tmp_path / "b.wav").write_bytes((tmp_path / "a.wav").read_bytes()[: 44 + 2 * 4000])
+    assert len(read_recording(Clip(tmp_path / "b.wav")).samples) == 4000
+
+
+def test_the_rate_is_read_from_the_header(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.flac", TONE, 11_025)
+    assert rate_of(tmp_path / "a.flac") == 11_025
+
+
+@pytest.mark.parametrize("package", ["soundfile", "soxr"])
+def test_a_missing_package_is_named_with_its_installation(
+    package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    soundfile.write(tmp_path / "a.wav", TONE, RATE)
+    recording = read_recording(Clip(tmp_path / "a.wav"))
+    monkeypatch.setitem(__import__("sys").modules, package, None)
+    with pytest.raises(SetupError, match=rf"{package}: pip install 'foveate\[audio\]'"):
+        read_recording(Clip(tmp_path / "a.wav")) if package == "soundfile" else recording.at(16_000)
