@@ -16,7 +16,10 @@ from foveate.attention.position import Positions
 
 @runtime_checkable
 class Transform(Protocol):
-    """Any object that changes queries and keys by their positions."""
+    """Any object that changes queries and keys by their positions.
+
+    One that changes each vector by its own place alone may state `by_place = True`; a stream then continues with it.
+    """
 
     def query(
         self, query: Float[Tensor, "batch heads query dim"], at: Positions
@@ -47,6 +50,7 @@ class Rotary:
     """
 
     tabled: ClassVar[bool] = True
+    by_place: ClassVar[bool] = True
     base: float = 10000.0
     dims: int | None = None
     """The number of features that turn; all by default."""
@@ -143,6 +147,8 @@ class QKNorm(nn.Module):
     >>> QKNorm(head_dim=2, norm="l2").key(x, at).flatten()
     tensor([0.6000, 0.8000, 0.6000, 0.8000])
     """
+
+    by_place: ClassVar[bool] = True
 
     def __init__(self, *, head_dim: int, norm: QKNormKind = "rms", scale: float = 10.0, eps: float = 1e-6) -> None:
         super().__init__()

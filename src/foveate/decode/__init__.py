@@ -3,6 +3,7 @@
 from foveate.decode.beam import BeamConfig, beam_search
 from foveate.decode.constraint import Constraints
 from foveate.decode.ctc import CTCConfig, best_path
+from foveate.decode.forced_alignment import occupation, viterbi
 from foveate.decode.frame import TimedHypothesis, TokenFrames
 from foveate.decode.fusion import Fusion
 from foveate.decode.greedy import GreedyConfig, greedy
@@ -38,6 +39,8 @@ __all__ = [
     "best_path",
     "decode",
     "greedy",
+    "occupation",
     "prefix_search",
     "sample",
+    "viterbi",
 ]

@@ -42,6 +42,7 @@ from foveate.nn.ran import RAN, RANConfig, RANEncoder, RANExplanation
 from foveate.nn.ran_head import RANHead
 from foveate.nn.ran_layer import RANOutput, RANState
 from foveate.nn.recurrent_layer import LectureGRU, RecurrentConfig, RecurrentDecoder, RecurrentEncoder, RecurrentLayer
+from foveate.nn.stream import Chain, Placed, Pointwise, Stream
 from foveate.nn.subsampling import (
     AnySubsamplingConfig,
     PlaneSubsamplingConfig,
@@ -60,6 +61,7 @@ __all__ = [
     "BinaryConfig",
     "BlockConfig",
     "CNNEncoderConfig",
+    "Chain",
     "DecoderBlock",
     "Encoder",
     "EncoderBlock",
@@ -79,7 +81,9 @@ __all__ = [
     "NoneConfig",
     "Packing",
     "Patches",
+    "Placed",
     "PlaneSubsamplingConfig",
+    "Pointwise",
     "PoolingConfig",
     "PositionConfig",
     "PositionIndex",
@@ -100,6 +104,7 @@ __all__ = [
     "RecurrentLayer",
     "Sinusoid",
     "SinusoidalConfig",
+    "Stream",
     "Subsampling",
     "SubsamplingConfig",
     "Tokens",

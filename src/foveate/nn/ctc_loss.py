@@ -47,7 +47,7 @@ def ctc_losses(
 
     Reference: Graves et al. 2006, equations 3 to 8.
     """
-    _require_possible(lengths, target, target_lengths)
+    require_possible(lengths, target, target_lengths)
     padding = torch.arange(logits.shape[1], device=logits.device) >= lengths[:, None]
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32)).masked_fill(padding[:, :, None], 0.0)
     losses: Tensor = torch.nn.functional.ctc_loss(
@@ -79,9 +79,10 @@ def without_ends(
     return Packing(lengths - 2, ids.shape[1] - 2).pack(ids[:, 1:-1]), lengths - 2
 
 
-def _require_possible(
+def require_possible(
     lengths: Int[Tensor, " batch"], target: Int[Tensor, " tokens"], target_lengths: Int[Tensor, " batch"]
 ) -> None:
+    """Raise `DataError` for rows that no path spells and for targets with the blank."""
     needed = frames_needed(target, target_lengths)
     if bool((impossible := needed > lengths).any()):
         rows = impossible.nonzero()[:, 0].tolist()

@@ -1,8 +1,9 @@
 """Encoders compute a vector for every token from its sequence. All that the lectures compare share one interface."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -10,15 +11,20 @@ from torch.nn.functional import relu
 
 from foveate.attention import Positions
 from foveate.attention.check import require_positive, require_rates
+from foveate.attention.claim import claim
 from foveate.attention.mechanism import shortest
 from foveate.config.field import setting
+from foveate.errors import UsageError
+from foveate.nn.block_stream import BlockStream, attention_refusals
 from foveate.nn.dropout import dropout
+from foveate.nn.layer_stream import NeighbourStream, RecurrentStream
 from foveate.nn.linear_layer import Linear
 from foveate.nn.neighbour import Neighbours, lengths_of_tokens
 from foveate.nn.packing import Packing
 from foveate.nn.position_vector import PositionConfig, SinusoidalConfig
 from foveate.nn.ran import RANConfig, RANEncoder
 from foveate.nn.recurrent_layer import RecurrentConfig, RecurrentEncoder
+from foveate.nn.stream import Chain, Placed, Pointwise, Stream
 from foveate.nn.transformer_block import BlockConfig, EncoderBlock
 
 
@@ -49,6 +55,32 @@ class Encoder(nn.Module, ABC):
 
     @abstractmethod
     def encode(self, x: Float[Tensor, "tokens input_dim"], packing: Packing) -> Float[Tensor, "tokens output_dim"]: ...
+
+    def stream(self) -> Chain:
+        """This encoder for one sequence that arrives piece by piece. It gives what the encoder gives for the whole.
+
+        Raises UsageError, with all reasons, where the first output needs the whole sequence.
+
+        >>> import torch
+        >>> stream = CNNEncoderConfig(hidden_dim=4, num_layers=2).build_for(2).eval().stream()
+        >>> stream.look_ahead, [len(y) for y in stream.run(torch.randn(7, 2).split(3))]
+        (2, [1, 3, 3])
+        """
+        reasons = ["dropout is random while the encoder trains: call eval()"] if self.training else []
+        if reasons := self.stream_refusals() + reasons:
+            raise UsageError(
+                f"This encoder cannot process a stream: {'; '.join(reasons)}. A Transformer with the rule "
+                '"window(left=64, right=4)" or "chunk(16, left=4)" as block.encoder_attention.visibility can.'
+            )
+        return Chain(self.stream_parts(), "encoder")
+
+    def stream_refusals(self) -> list[str]:
+        """Why this encoder cannot process a sequence piece by piece; empty where it can."""
+        return [f"{type(self).__name__} computes from the whole sequence"]
+
+    def stream_parts(self) -> list[Stream[Any]]:
+        """The layers as streams, for an encoder without refusals."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,6 +189,13 @@ class RNNEncoder(Encoder):
         hidden, _ = self.network(packing.unpack(x), packing.lengths)
         return packing.pack(hidden)
 
+    def stream_refusals(self) -> list[str]:
+        ends = "half of its layers read from the end, so that the first output waits for it: choose bidirectional=False"
+        return [ends] if len(self.network.backwards) else []
+
+    def stream_parts(self) -> list[Stream[Any]]:
+        return [RecurrentStream(self.network)]
+
 
 class CNNEncoder(Encoder):
     """x ← x + dropout(relu(W [x_{i−w} … x_{i+w}] + b)); the first layer does not add x"""
@@ -169,9 +208,19 @@ class CNNEncoder(Encoder):
 
     def encode(self, x: Float[Tensor, "tokens input_dim"], packing: Packing) -> Float[Tensor, "tokens output_dim"]:
         for index, layer in enumerate(self.layers):
-            new = relu(layer(x, packing=packing))
-            x = x + dropout(new, self.dropout, self.training) if index else new
+            new = layer(x, packing=packing)
+            x = self._deeper(x, new) if index else relu(new)
         return x
+
+    def _deeper(self, x: Tensor, new: Tensor) -> Tensor:
+        return x + dropout(relu(new), self.dropout, self.training)
+
+    def stream_refusals(self) -> list[str]:
+        return []
+
+    def stream_parts(self) -> list[Stream[Any]]:
+        first, *deeper = cast(Iterable[Neighbours], self.layers)
+        return [NeighbourStream(first, _relu_of_new), *(NeighbourStream(layer, self._deeper) for layer in deeper)]
 
 
 class WindowEncoder(Encoder):
@@ -184,10 +233,19 @@ class WindowEncoder(Encoder):
         self.others = nn.ModuleList(Linear(config.hidden_dim, config.hidden_dim) for _ in range(config.num_layers - 1))
 
     def encode(self, x: Float[Tensor, "tokens input_dim"], packing: Packing) -> Float[Tensor, "tokens output_dim"]:
-        x = relu(self.first(x, packing=packing))
+        return self._deeper(x, self.first(x, packing=packing))
+
+    def _deeper(self, x: Tensor, new: Tensor) -> Tensor:
+        new = relu(new)
         for layer in self.others:
-            x = relu(layer(x))
-        return x
+            new = relu(layer(new))
+        return new
+
+    def stream_refusals(self) -> list[str]:
+        return []
+
+    def stream_parts(self) -> list[Stream[Any]]:
+        return [NeighbourStream(self.first, self._deeper)]
 
 
 class TransformerEncoder(Encoder):
@@ -204,14 +262,31 @@ class TransformerEncoder(Encoder):
         self.last_norm = nn.LayerNorm(self.output_dim) if config.block.norm == "pre" else nn.Identity()
 
     def encode(self, x: Float[Tensor, "tokens input_dim"], packing: Packing) -> Float[Tensor, "tokens output_dim"]:
-        x = self.project(self.norm(x))
-        x = x + self.position(packing.place, lengths_of_tokens(packing)).to(x.dtype)
-        x = dropout(x, self.dropout, self.training)
+        x = self._placed(x, packing.place, lengths_of_tokens(packing))
         at = Positions.of(packing.length, packing.length, key_lengths=packing.lengths)
         at = replace(at, zeroed=True)  # unpacked projections are zero at padding
         for block in self.blocks:
             x = block(x, at=at, packing=packing)
         return self.last_norm(x)
+
+    def _placed(self, x: Tensor, place: Tensor, length: Tensor | None) -> Tensor:
+        x = self.project(self.norm(x))
+        x = x + self.position(place, length).to(x.dtype)
+        return dropout(x, self.dropout, self.training)
+
+    def stream_refusals(self) -> list[str]:
+        reasons = [reason for block in self._encoder for reason in attention_refusals(block.attention)]
+        if not claim(self.position, "by_place"):
+            reasons.append(f"{type(self.position).__name__} needs the length, or all positions before")
+        return list(dict.fromkeys(reasons))
+
+    def stream_parts(self) -> list[Stream[Any]]:
+        blocks = [BlockStream(block, f"block {number}") for number, block in enumerate(self._encoder, 1)]
+        return [Placed(self._placed), *blocks, Pointwise(self.last_norm)]
+
+    @property
+    def _encoder(self) -> Iterable[EncoderBlock]:
+        return cast(Iterable[EncoderBlock], self.blocks)
 
 
 class RecurrentAttentionEncoder(Encoder):
@@ -226,6 +301,10 @@ class RecurrentAttentionEncoder(Encoder):
 
     def encode(self, x: Float[Tensor, "tokens input_dim"], packing: Packing) -> Float[Tensor, "tokens output_dim"]:
         return self.encoder(self.project(x), packing=packing)
+
+
+def _relu_of_new(x: Tensor, new: Tensor) -> Tensor:
+    return relu(new)
 
 
 def _projection(input_dim: int, output_dim: int) -> nn.Module:

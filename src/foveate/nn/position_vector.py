@@ -6,13 +6,16 @@ lengths. The lectures compare them by five criteria, which `criterion.py` tests.
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from foveate.attention.check import require_positive
+
+TABLED = 2**16
+"""Positions up to which sines are kept in a table; those of later positions, as in an endless stream, are computed."""
 
 
 class Sinusoid(nn.Module):
@@ -33,6 +36,8 @@ class Sinusoid(nn.Module):
 
     max_length: int | None = None
     """Positions are not limited."""
+    by_place: ClassVar[bool] = True
+    """Whether the vector of a position needs neither the length of the sequence nor the positions before it."""
     table: Tensor
 
     def __init__(
@@ -42,22 +47,24 @@ class Sinusoid(nn.Module):
         if model_dim % 2:
             raise ValueError(f"Sinusoidal positions pair sines with cosines: model_dim={model_dim} must be even.")
         self.model_dim, self.base, self.layout = model_dim, base, layout
-        self.register_buffer("table", self._rows(64), persistent=False)
+        self.register_buffer("table", self._rows(torch.arange(64)), persistent=False)
 
     def forward(
         self, position: Int[Tensor, "*shape"], length: Int[Tensor, "*#shape"] | None = None
     ) -> Float[Tensor, "*shape model_dim"]:
         longest = int(position.max()) + 1 if position.numel() else 0
+        if longest > TABLED and longest > len(self.table):
+            return self._rows(position).to(self.table)
         if longest > len(self.table):
-            self.table = self._rows(max(longest, 2 * len(self.table))).to(self.table)
+            self.table = self._rows(torch.arange(max(longest, 2 * len(self.table)))).to(self.table)
         return self.table[position]
 
-    def _rows(self, length: int) -> Float[Tensor, "length model_dim"]:
+    def _rows(self, position: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape model_dim"]:
         # In float64: a float32 angle at position 10,000 is already off by half a thousandth.
-        pairs = torch.arange(0, self.model_dim, 2, dtype=torch.float64)
-        angle = torch.arange(length)[:, None] * torch.exp(pairs * (-math.log(self.base) / self.model_dim))
+        pairs = torch.arange(0, self.model_dim, 2, dtype=torch.float64, device=position.device)
+        angle = position[..., None] * torch.exp(pairs * (-math.log(self.base) / self.model_dim))
         pair = (angle.sin().float(), angle.cos().float())
-        return torch.stack(pair, -1).flatten(1) if self.layout == "interleaved" else torch.cat(pair, -1)
+        return torch.stack(pair, -1).flatten(-2) if self.layout == "interleaved" else torch.cat(pair, -1)
 
     def extra_repr(self) -> str:
         return f"{self.model_dim}, base={self.base:g}, layout={self.layout!r}"
@@ -77,6 +84,8 @@ class LearnedPosition(nn.Module):
 
     Raises ValueError for a position past `max_length`, which has no vector.
     """
+
+    by_place: ClassVar[bool] = True
 
     def __init__(self, model_dim: int, max_length: int) -> None:
         super().__init__()
@@ -112,6 +121,7 @@ class NoPosition(nn.Module):
     """
 
     max_length: int | None = None
+    by_place: ClassVar[bool] = True
 
     def __init__(self, model_dim: int) -> None:
         super().__init__()
@@ -140,6 +150,8 @@ class PositionIndex(NoPosition):
     900 1.000
     """
 
+    by_place = True
+
     def forward(
         self, position: Int[Tensor, "*shape"], length: Int[Tensor, "*#shape"] | None = None
     ) -> Float[Tensor, "*shape model_dim"]:
@@ -156,6 +168,8 @@ class UnitInterval(NoPosition):
 
     Raises ValueError without lengths, which a decoder does not know before it ends.
     """
+
+    by_place = False
 
     def forward(
         self, position: Int[Tensor, "*shape"], length: Int[Tensor, "*#shape"] | None = None
@@ -178,6 +192,8 @@ class BinaryCode(NoPosition):
 
     Raises ValueError for a position of more than d digits.
     """
+
+    by_place = True
 
     def __init__(self, model_dim: int) -> None:
         super().__init__(model_dim)
@@ -208,6 +224,8 @@ class RNNMade(NoPosition):
     ...     [bool(torch.pdist(position(torch.arange(150, 200))).mean() > 1) for position in (large, ordinary)]
     [True, False]
     """
+
+    by_place = False
 
     def __init__(self, model_dim: int) -> None:
         super().__init__(model_dim)

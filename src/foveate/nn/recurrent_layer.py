@@ -1,5 +1,6 @@
 """Recurrent layers: torch's vanilla RNN, LSTM and GRU, and the lectures' own GRU, stacked and bidirectional."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -184,6 +185,27 @@ class RecurrentEncoder(nn.Module):
             finals.append(final)
             x = torch.where(real, self.after(index, x, outputs), 0.0)
         return x, tuple(finals)
+
+    def initial(self, like: Tensor) -> StackState:
+        """The state before the first input of one sequence, in the type of `like`."""
+        layers = cast(Iterable[RecurrentLayer], self.forwards)
+        return tuple(layer.initial(like, 1) for layer in layers)
+
+    def proceed(
+        self, x: Float[Tensor, "batch length input_dim"], state: StackState
+    ) -> tuple[Float[Tensor, "batch length output_dim"], StackState]:
+        """The outputs of further inputs, from the state after those before, and the state after them.
+
+        Raises ValueError for layers that also read from the end.
+        """
+        if len(self.backwards):
+            raise ValueError("Layers that read from the end need whole sequences. Choose bidirectional = false.")
+        after = []
+        for index, layer in enumerate(self.forwards):
+            outputs, final = layer(x, None, state[index])
+            after.append(final)
+            x = self.after(index, x, outputs)
+        return x, tuple(after)
 
 
 class RecurrentDecoder(nn.Module):

@@ -70,8 +70,13 @@ class Residual(nn.Module):
         self, x: Float[Tensor, "*shape model_dim"], f: Callable[[Tensor], Tensor]
     ) -> Float[Tensor, "*shape model_dim"]:
         if self.place == "pre":
-            return add_dropped(x, f(self.norm(x)), self.dropout, self.training)
+            return add_dropped(x, f(self.read(x)), self.dropout, self.training)
         return add_dropped_and_norm(x, f(x), self.dropout, self.norm, self.training)
+
+    def read(self, x: Float[Tensor, "*shape model_dim"]) -> Float[Tensor, "*shape model_dim"]:
+        """The input of f."""
+        read: Tensor = self.norm(x) if self.place == "pre" else x
+        return read
 
 
 class EncoderBlock(nn.Module):

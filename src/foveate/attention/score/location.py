@@ -190,6 +190,9 @@ class ShawRelative(nn.Module):
     (True, False)
     """
 
+    by_pair: ClassVar[bool] = True
+    """The score of a pair depends on no other frame."""
+
     def __init__(self, *, head_dim: int, radius: int) -> None:
         super().__init__()
         require_whole(head_dim=head_dim)

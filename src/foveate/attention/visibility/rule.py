@@ -140,6 +140,11 @@ class Visibility(ABC):
         return math.inf if self.band is None else self.band[1]
 
     @property
+    def behind(self) -> Count:
+        """The most keys before itself that a query sees; infinite where no limit is known."""
+        return math.inf if self.band is None else self.band[0]
+
+    @property
     def width(self) -> int | float:
         """About how many keys a query sees at most; infinite when that grows with the length."""
         return math.inf if self.band is None else sum(self.band) + 1
@@ -329,7 +334,8 @@ class Combined(Visibility):
 @dataclass(frozen=True, eq=False)
 class And(Combined):
     rules: tuple[Visibility, ...]
-    gapless, ahead, width = _of_rules("gapless", all), _of_rules("ahead", min), _of_rules("width", min)
+    gapless, ahead, behind = _of_rules("gapless", all), _of_rules("ahead", min), _of_rules("behind", min)
+    width = _of_rules("width", min)
 
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads #query #key"]:
         return reduce(torch.logical_and, (rule(at) for rule in self.rules))
@@ -351,7 +357,7 @@ class And(Combined):
 @dataclass(frozen=True, eq=False)
 class Or(Combined):
     rules: tuple[Visibility, ...]
-    ahead, width = _of_rules("ahead", max), _of_rules("width", sum)
+    ahead, behind, width = _of_rules("ahead", max), _of_rules("behind", max), _of_rules("width", sum)
 
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads #query #key"]:
         return reduce(torch.logical_or, (rule(at) for rule in self.rules))

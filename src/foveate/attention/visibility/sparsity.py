@@ -35,6 +35,10 @@ class Chunk(Visibility):
     def ahead(self) -> Count:
         return (self.right + 1) * self.size - 1
 
+    @property
+    def behind(self) -> Count:
+        return (self.left + 1) * self.size - 1
+
     def reach(self, at: Positions) -> Reach:
         chunk = (at.query // self.size).double()
         return Reach((Span((chunk - self.left) * self.size, (chunk + self.right + 1) * self.size - 1),))

@@ -77,6 +77,14 @@ class Dilated(Visibility):
         return near & (distance % self.step == 0)
 
     @property
+    def ahead(self) -> Count:
+        return self.right * self.step
+
+    @property
+    def behind(self) -> Count:
+        return self.left * self.step
+
+    @property
     def width(self) -> int | float:
         return (self.left + self.right) * self.step + 1
 
@@ -140,14 +148,20 @@ class Neighbourhood(Visibility):
         return near_row & ((at.query % self.columns - at.key % self.columns).abs() <= columns)
 
     @property
+    def ahead(self) -> Count:
+        return self.reach_of[0] * self.columns + self.reach_of[1]
+
+    @property
+    def behind(self) -> Count:
+        return self.ahead
+
+    @property
     def width(self) -> int | float:
         # Spans run along the rows, so what lies beside the patch is passed over and not skipped.
         return 2 * self.reach_of[0] * self.columns + 2 * self.reach_of[1] + 1
 
     def reach(self, at: Positions) -> Reach:
-        rows, columns = self.reach_of
-        far = rows * self.columns + columns
-        return Reach((Span(at.query.double() - far, at.query.double() + far),))
+        return Reach((Span(at.query.double() - self.ahead, at.query.double() + self.ahead),))
 
     def meet(self, other: Visibility) -> Visibility | None:
         if isinstance(other, Neighbourhood) and other.columns == self.columns:
