@@ -9,6 +9,7 @@ import torch
 from foveate.cli.setup import resolve, task_of
 from foveate.config import build, read_toml, to_dict, to_toml
 from foveate.models import BERTConfig, GPTConfig, ModelConfig
+from foveate.nn import Vectors
 from foveate.tasks import TASKS
 from foveate.tasks.translate.task import build_model
 
@@ -17,6 +18,7 @@ MODELS = {
     "masked_language_model": lambda config: config.model.build(100),
     "tag": lambda config: config.model.build(100, 10, 30),
     "classify": lambda config: config.model.build(100, 10),
+    "transcribe": lambda config: config.model.build(Vectors(80), 100),
 }
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FILES = sorted(EXAMPLES.rglob("*.toml"))
@@ -87,7 +89,11 @@ def test_a_plan_is_for_any_task(foveate: Any, task: str, tmp_path: Path) -> None
     assert said.code == 0, said.err
     assert " parameters (" in said.out
     assert " per second" in said.out
-    expected = {"tag": "120 sentences of 5 words", "classify": "120 texts of 5 tokens"}
+    expected = {
+        "tag": "120 sentences of 5 words",
+        "classify": "120 texts of 5 tokens",
+        "transcribe": "1 vectors of 500 vectors and 30 tokens",
+    }
     assert f"a batch: {expected.get(task, '4 rows of 128 tokens')}" in said.out
 
 

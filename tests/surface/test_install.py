@@ -101,6 +101,7 @@ TINY = {
     "translate": " --set model.hidden_dim=8",
     "tag": " --set model.encoder.hidden_dim=8",
     "classify": " --set model.encoder.hidden_dim=8",
+    "transcribe": " --set model.encoder.num_layers=1",
     "language_model": " --set model.block.model_dim=32",
     "masked_language_model": " --set model.block.model_dim=32",
 }

@@ -87,7 +87,10 @@ def test_a_drawing_and_a_page_are_both_written(foveate: Any, trained: Path, tmp_
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("tag --source-length 9", "--source-length goes with translate, and would change nothing for tag."),
+        (
+            "tag --source-length 9",
+            "--source-length goes with translate and transcribe, and would change nothing for",
+        ),
         ("translate --length 9", "--length goes with tag and classify, and would change nothing for translate."),
         ("language_model --length 9", "--length goes with tag and classify, and would change nothing for language_"),
     ],

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from foveate.cli.program import build_parser
@@ -17,6 +18,7 @@ TEXTS = {
     "masked_language_model": ("--text", "a line of text\n"),
     "tag": ("--data", "a/D b/N a/D b/N\n"),
     "classify": ("--data", "aab\tx\nbba\ty\n"),
+    "transcribe": ("--data", "one.npy\tab ba\n"),
 }
 MODELS = {
     "translate": ("model.hidden_dim=4", "model.embedding_dim=4", "model.maxout_dim=4"),
@@ -24,6 +26,7 @@ MODELS = {
     "masked_language_model": ("model.block.model_dim=8", "model.block.num_heads=2", "model.num_layers=1"),
     "tag": ("model.encoder.hidden_dim=4", "model.embedding_dim=4"),
     "classify": ("model.encoder.hidden_dim=4", "model.embedding_dim=4"),
+    "transcribe": ("model.subsampling.hidden_dim=8", "model.encoder=rnn", "model.encoder.hidden_dim=4"),
 }
 CALLS = {
     "translate": ("RUN", "ab"),
@@ -31,12 +34,14 @@ CALLS = {
     "classify": ("RUN", "ab"),
     "generate": ("RUN", "a", "--length", "5"),
     "fill": ("RUN", "a ___ b"),
+    "transcribe": ("RUN", "one.npy"),
     "evaluate": ("RUN",),
     "report": ("RUN",),
     "export": ("RUN", "OUT", "--to", "onnx"),
     "look": ("RUN", "ab", "--out", "OUT.txt"),
 }
 """Each command with what it cannot do without."""
+VECTORS = np.eye(40, 3, dtype=np.float32)
 LEFT_OUT = {"--help", "--debug", "--threads", "--no-tune"}
 
 
@@ -44,6 +49,7 @@ LEFT_OUT = {"--help", "--debug", "--threads", "--no-tune"}
 def runs(tmp_path_factory: pytest.TempPathFactory, foveate: Any) -> dict[str, Path]:
     """A run of each task, hardly trained."""
     folder, made = tmp_path_factory.mktemp("sweep"), {}
+    np.save(folder / "one.npy", VECTORS)
     random.seed(0)
     for task, (option, text) in TEXTS.items():
         data = folder / f"{task}.txt"
@@ -86,6 +92,7 @@ def test_no_option_of_any_command_ends_in_a_traceback(
     monkeypatch.chdir(tmp_path)  # where a folder or file named by a number may appear
     data, out = tmp_path / "data.tsv", tmp_path / "out"
     data.write_text(TEXTS[task][1])
+    np.save(tmp_path / "one.npy", VECTORS)
     base = [
         {"RUN": str(runs[task]), "OUT": str(out), "OUT.txt": f"{out}.txt"}.get(word, word) for word in CALLS[command]
     ]

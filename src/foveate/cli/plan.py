@@ -48,7 +48,7 @@ Nothing is trained: a few steps are measured on a random batch. With data files,
     )
     for length in lengths_of_all():
         says = [task.lengths[length] for task in TASKS.values() if length in task.lengths]
-        parser.add_argument(option(length), type=count, metavar="N", help=f"{', or '.join(says)} (default 30)")
+        parser.add_argument(option(length), type=count, metavar="N", help=", or ".join(says))
     parser.add_argument("--vocab", type=count, metavar="N", help="vocabulary size, where the tokenisers do not fix it")
     machine_arguments(parser)
 

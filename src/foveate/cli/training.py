@@ -165,7 +165,7 @@ def _best(outcome: Outcome) -> str:
 
 def lengths(name: str, suggestion: Suggestion | None = None) -> list[int]:
     """The lengths for `Side.probe`, from the data where there is a suggestion for them."""
-    usual = suggestion.lengths if suggestion else ()
+    usual = suggestion.lengths if suggestion else TASKS[name].side.usual_lengths
     return [usual[place] if place < len(usual) else LENGTH for place in range(len(TASKS[name].lengths))]
 
 

@@ -1,4 +1,4 @@
-"""Stores pairs of texts as rows of tokens, and reports on those that were left out."""
+"""Stores pairs as rows of tokens or vectors with rows of tokens, and reports on pairs of texts that were left out."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
@@ -11,10 +11,11 @@ from jaxtyping import Int, UInt32
 from torch import Tensor
 
 from foveate.data.batch import Batch, PairBatch
-from foveate.data.store import TokenStore
+from foveate.data.store import FeatureStore, TokenStore, open_rows
 from foveate.data.text import Pair
 from foveate.data.tokeniser import BOS, EOS, UNKNOWN, Tokeniser
 from foveate.errors import DataError
+from foveate.nn.embed import Input
 from foveate.storage.draft import draft_folder
 from foveate.suggestion import counted
 
@@ -98,9 +99,9 @@ class Report:
 
 @dataclass(frozen=True)
 class ParallelData:
-    """Source and target rows of the same pairs. Sources are tokens + end; targets are begin + tokens + end."""
+    """Rows of the same pairs. Sources are tokens + end, or vectors; targets are begin + tokens + end."""
 
-    source: TokenStore
+    source: TokenStore | FeatureStore
     target: TokenStore
     lines: UInt32[np.ndarray, " rows"]
     """The line number of each pair, for messages."""
@@ -115,7 +116,7 @@ class ParallelData:
             raise DataError(
                 f"{folder} does not exist, but should contain prepared data. Run the training command again."
             )
-        source, target = TokenStore.open(folder / "source"), TokenStore.open(folder / "target")
+        source, target = open_rows(folder / "source"), TokenStore.open(folder / "target")
         lines = TokenStore.open(folder / "lines")
         links = TokenStore.open(folder / "links") if (folder / "links").exists() else None
         if not len(source) == len(target) == len(lines) == lines.num_tokens:
@@ -140,15 +141,15 @@ class ParallelData:
         target = Batch.of([self.target[example] for example in chosen])
         return PairBatch(source, target, chosen, None if self.links is None else _gathered(self.links, chosen))
 
-    def require(self, source: Tokeniser, target: Tokeniser) -> None:
-        """Raise DataError unless the rows were made with these tokenisers."""
-        for store, tokeniser in ((self.source, source), (self.target, target)):
-            if store.tokeniser_digest != tokeniser.digest():
-                raise DataError(
-                    f"{store.folder} was made with another tokeniser: its digest differs. Prepare the data again, or "
-                    "restore the tokeniser it was made with."
-                )
-            store.require(below=tokeniser.vocab_size, shortest=1)
+    def require(self, source: Tokeniser | Input, target: Tokeniser) -> None:
+        """Raise DataError unless the rows were made with these tokenisers, or the sources fit this input."""
+        if isinstance(source, Tokeniser):
+            _require_tokens(self.source, source)
+        elif isinstance(self.source, FeatureStore) and source.width is not None:
+            self.source.require(width=source.width, shortest=1)
+        else:
+            raise DataError(f"{self.source.folder} has rows of another kind than {source}. Prepare the data again.")
+        _require_tokens(self.target, target)
         if self.links is not None:
             _require_links(self.links, self.source.lengths, self.target.lengths)
 
@@ -158,6 +159,15 @@ class ParallelData:
         self.target.verify()
         if self.links is not None:
             self.links.verify()
+
+
+def _require_tokens(store: TokenStore | FeatureStore, tokeniser: Tokeniser) -> None:
+    if not isinstance(store, TokenStore) or store.tokeniser_digest != tokeniser.digest():
+        raise DataError(
+            f"{store.folder} was made with another tokeniser: its digest differs. Prepare the data again, or "
+            "restore the tokeniser it was made with."
+        )
+    store.require(below=tokeniser.vocab_size, shortest=1)
 
 
 def _require_links(links: TokenStore, source: np.ndarray, target: np.ndarray) -> None:

@@ -114,13 +114,17 @@ def machine_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def decode_arguments(parser: argparse.ArgumentParser) -> None:
+def precision_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--precision",
         choices=["float32", "bfloat16"],
         default="float32",
         help="bfloat16: half the memory for weights, faster on machines that support it, slightly less exact scores",
     )
+
+
+def decode_arguments(parser: argparse.ArgumentParser) -> None:
+    precision_argument(parser)
     parser.add_argument("--beam", type=count, metavar="N", help="beam size; 1 is greedy")
     parser.add_argument(
         "--set",

@@ -106,6 +106,8 @@ class Side(ABC):
     """Parts of the configuration that do not change the prepared data of a run."""
     columns: ClassVar[tuple[str, str] | None] = None
     """The contents of the two columns of a table, where the task reads tables."""
+    usual_lengths: ClassVar[tuple[int, ...]] = ()
+    """The lengths of an example without data, in the order of the entry's; none: 30 tokens each."""
     engines: ClassVar[tuple[str, ...]] = ("onnx",)
     """The engines that a trained model can be exported for."""
 

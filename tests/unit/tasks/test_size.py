@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from foveate.config import build
@@ -21,6 +22,8 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "text.txt").write_text("".join(f"{line}\n" for line in words))
     (folder / "tagged.txt").write_text("".join(f"{' '.join(f'{w}/T' for w in line.split())}\n" for line in words))
     (folder / "texts.tsv").write_text("".join(f"{line}\tx\n" for line in words))
+    lengths = np.full(len(words), 40)
+    np.savez(folder / "vectors.npz", inputs=np.eye(lengths.sum(), 2), lengths=lengths, labels=np.array(words))
     return folder
 
 
@@ -30,6 +33,7 @@ DATA = {
     "masked_language_model": ("text", "text.txt"),
     "tag": ("data", "tagged.txt"),
     "classify": ("data", "texts.tsv"),
+    "transcribe": ("data", "vectors.npz"),
 }
 
 

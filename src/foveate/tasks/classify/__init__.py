@@ -21,7 +21,7 @@ TASK = Entry(
         "valid_data": "labelled validation examples; by default some training examples are held out",
     },
     tests={"data": "labelled test examples"},
-    lengths={"length": "tokens to classify"},
+    lengths={"length": "tokens to classify (default 30)"},
     verb=Verb(
         name="classify",
         summary="label texts with a trained model",

@@ -18,7 +18,7 @@ TASK = Entry(
         "valid_data": "labelled validation examples; by default some training examples are held out",
     },
     tests={"data": "labelled test examples"},
-    lengths={"length": "words to tag"},
+    lengths={"length": "words to tag (default 30)"},
     verb=Verb(
         name="tag",
         summary="label every word with a trained model",

@@ -42,7 +42,7 @@ TASK = Entry(
         "source": "test pairs for translation; by default the validation pairs",
         "target": "target side of the test pairs",
     },
-    lengths={"source_length": "tokens of a source", "target_length": "tokens of a target"},
+    lengths={"source_length": "tokens of a source (default 30)", "target_length": "tokens of a target (default 30)"},
     verb=Verb(
         name="translate",
         summary="translate text with a trained model",

@@ -1,0 +1,327 @@
+"""The interface between commands and transcription."""
+
+import argparse
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from foveate.data.batch import Batch
+from foveate.data.parallel import ParallelData
+from foveate.data.reader import Example
+from foveate.data.tokeniser import BOS, EOS, PAD, SPECIALS
+from foveate.data.transcript import TextConfig
+from foveate.errors import DataError, UsageError
+from foveate.inspect.caption import printable
+from foveate.metrics import Score
+from foveate.metrics.corpus import METRICS, evaluate, require_metrics
+from foveate.metrics.transcription import Edits
+from foveate.nn.embed import Vectors
+from foveate.storage.draft import disk_errors
+from foveate.suggestion import counted
+from foveate.tasks.exported import COUNTED, Exported, Note, saver
+from foveate.tasks.option import metric_names
+from foveate.tasks.report_page import write_report
+from foveate.tasks.run_model import seeded
+from foveate.tasks.run_plan import Allowance, Probe, Suggestion, require_fit, vocabulary
+from foveate.tasks.side import Asked, Scored, Side, buckets, written
+from foveate.tasks.transcribe import TASK
+from foveate.tasks.transcribe.recogniser_size import suggest
+from foveate.tasks.transcribe.task import TOKENISER, VALIDATED, TranscribeConfig, TranscribeTask, count, store
+from foveate.tasks.transcribe.use import Transcriber, Transcript
+from foveate.voice import say, shown
+
+SAMPLES = 6
+WIDTH = 80
+"""The numbers of a vector, where there are no data: a usual number of mel bands."""
+USUAL = ("word_error", "character_error")
+"""The metrics of transcripts, unless others are asked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Test:
+    """Transcripts of recordings that a model was not trained with, and their scores."""
+
+    file: str
+    scores: Sequence[Score]
+    transcripts: Sequence[Transcript]
+    references: Sequence[str]
+
+
+class TranscribeSide(Side):
+    """`foveate train transcribe`, `foveate transcribe`. Models are compared by their errors per word and character."""
+
+    entry, config, task = TASK, TranscribeConfig, TranscribeTask
+    validated = VALIDATED
+    per_token = frozenset({"loss"})
+    usual_lengths = (500, 30)
+    lower = frozenset({"loss", *(name for name in METRICS if name.endswith("error") or name == "ter")})
+
+    def suggest(self, config: TranscribeConfig, allowance: Allowance) -> Suggestion:
+        return suggest(config, allowance)
+
+    def probe(self, config: TranscribeConfig, lengths: Sequence[int], vocab: int | None) -> Probe:
+        """Recordings of noise with made-up texts, as many as the budget of a batch allows; the data, where they are
+        named, give the width of their vectors.
+
+        Raises UsageError for a text that does not fit into its recording, and when the model has too few positions.
+        """
+        size, (length, text) = vocabulary(config.tokeniser, vocab), lengths
+        source = _input(config)
+        model = seeded(lambda: config.model.build(source, size), config.seed)
+        require_fit(model.longest_source, length, "--source-length")
+        if text > -(-length // model.stride):
+            raise UsageError(
+                f"A recording of {counted(length, 'vector')} has fewer outputs than {counted(text, 'token')}, one for "
+                f"{model.stride} vectors. Give a larger --source-length or a smaller --target-length."
+            )
+        rows = max(config.data.max_tokens // (length + text), 1)
+        noise = torch.randn(rows, length, source.width, generator=torch.Generator().manual_seed(0))
+        batch = Batch(noise, torch.full((rows,), length), rows * length)
+        target = _spelled(rows, text, size)
+        return Probe(
+            model=model,
+            loss=lambda: model.loss(batch, target),
+            vocabulary=f"{source}, a vocabulary of {size:,}",
+            batch=f"{rows} {config.what} of {counted(length, 'vector')} and {counted(text, 'token')}",
+            tokens=batch.num_tokens,
+            unit="vectors",
+        )
+
+    def size(self, task: TranscribeTask) -> str:
+        vectors = int(task.training.source.lengths.sum())
+        hop = getattr(task.rows, "hop", None)
+        much = f"{vectors:,} vectors" if hop is None else f"{vectors * hop / 60:.1f} minutes"
+        return f"{len(task.training):,} training {task.config.what}, {much}"
+
+    def load(self, run: Path | str, *, precision: str = "float32", note: Note = say) -> Transcriber:
+        return Transcriber.load(run, precision=precision, note=note)
+
+    def in_use(self, task: TranscribeTask) -> Transcriber:
+        return Transcriber(task.model, task.rows, task.tokeniser, form=task.config.text)
+
+    def use(self, arguments: argparse.Namespace) -> None:
+        transcriber = self.load(arguments.run, precision=arguments.precision)
+        for thing in transcriber.things(arguments.inputs):
+            (transcript,) = transcriber.transcribe([thing])
+            if arguments.words_with_times:
+                for word in transcript.words:
+                    print(shown(word.text), f"{word.start:.2f}", f"{word.end:.2f}", sep="\t")
+                print(flush=True)
+            else:
+                print(shown(transcript.text), flush=True)
+
+    def vocabulary(self, model: Transcriber) -> Any:
+        return model
+
+    def thing(self, model: Transcriber, text: str) -> Any:
+        """The first thing that a file holds."""
+        return next(iter(model.things([text])))
+
+    def evaluate(self, arguments: argparse.Namespace) -> list[Score]:
+        """Scores of a run's transcripts, which are saved and reported on request."""
+        names = metric_names(arguments) or USUAL
+        require_metrics(names)
+        folder = Path(arguments.run)
+        config = self.saved_config(folder)
+        examples = _examples(config, arguments.data)
+        for path in filter(None, (arguments.save, arguments.report)):
+            with disk_errors(Path(path)):  # before the work rather than after it
+                Path(path).parent.mkdir(parents=True, exist_ok=True)
+                Path(path).open("a").close()
+        transcriber = self.load(folder, precision=arguments.precision)
+        started = time.perf_counter()
+        transcripts = transcriber.transcribe([example.thing for example in examples])
+        seconds = time.perf_counter() - started
+        references, texts = [example.label for example in examples], [one.text for one in transcripts]
+        say(f"{len(texts):,} {config.what} in {seconds:.1f} seconds. {_edits(references, texts)}")
+        if arguments.save:
+            with disk_errors(Path(arguments.save)):
+                Path(arguments.save).write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+        scores = _scores(texts, references, names, config.text)
+        if arguments.report:
+            test = Test(file=Path(arguments.data).name, scores=scores, transcripts=transcripts, references=references)
+            self.write_report(transcriber, config, folder, Path(arguments.report), test)
+            say(f"The report is in {arguments.report}.")
+        return scores
+
+    def write_report(self, model: Transcriber, config: Any, folder: Path, path: Path, test: Test | None = None) -> None:
+        """The samples are transcripts of test recordings, or of the first validation recordings."""
+        training, validation = (ParallelData.open(folder / "data" / part) for part in ("train", "valid"))
+        what = config.what
+        if test is None:
+            numbers = range(min(SAMPLES, len(validation)))
+            names = [f"line {validation.lines[number]}" for number in numbers]
+            transcripts = model.of_rows([validation.source[number] for number in numbers], names)
+            references = [model.tokeniser.decode(validation.target[number].tolist()) for number in numbers]
+        else:
+            transcripts, references = list(test.transcripts[:SAMPLES]), list(test.references[:SAMPLES])
+        scores = test.scores if test else ()
+        tested = f"{test.file}, {len(test.references):,} {what}" if test else ""
+        own = "from a file of their own" if config.data.valid_data else "drawn by line: speakers may be in both"
+        write_report(
+            model.model,
+            folder,
+            path,
+            tiles=[
+                (f"training {what}", f"{len(training):,}"),
+                *((f"test {score.name}", f"{score.value:.2f}") for score in scores),
+            ],
+            scores=[
+                {
+                    "metric": score.name,
+                    "value": f"{score.value:.2f}",
+                    "better": "lower",
+                    "data": tested,
+                    "signature": score.signature or "",
+                }
+                for score in scores
+            ],
+            samples=[
+                (transcript.name, reference, transcript.text, None)
+                for transcript, reference in zip(transcripts, references, strict=True)
+            ],
+            card={
+                "data": f"{len(training):,} {what} from {Path(config.data.data).name}",
+                "texts": f"{config.text}",
+                "validation": f"{len(validation):,} {what}, {own}",
+                "test": tested or "not yet: foveate evaluate RUN --data FILE --report FILE",
+                "limits": f"Only {what} like those it was trained on: voices, rooms, microphones, words.",
+            },
+            commands=[self.command(model, folder), f"foveate evaluate {written(folder)} --data FILE"],
+            names=(what.removesuffix("s"), "text"),
+        )
+
+    def trial(self, model: Transcriber) -> str:
+        return "FILE"
+
+    def export(self, run: Path | str, note: Note) -> Exported:
+        transcriber = self.load(run, note=note)
+        meanings = {
+            "vectors": "the vectors of recordings, as rows.json describes them",
+            "lengths": COUNTED,
+            "log_probabilities": f"of the ids of {TOKENISER} at each output; id {PAD} is the blank of CTC",
+            "output_lengths": "the number of outputs of each row; after them outputs have no meaning",
+        }
+
+        def save(folder: Path) -> None:
+            saver({TOKENISER: transcriber.tokeniser})(folder)
+            transcriber.rows.save(folder)
+
+        return Exported(transcriber.model, save, meanings, (transcriber.tokeniser,))
+
+    def metrics(self) -> tuple[str, ...]:
+        return (*METRICS, "loss")
+
+    def usual_metrics(self, task: TranscribeTask) -> tuple[str, ...]:
+        return USUAL
+
+    def require_metrics(self, metrics: Sequence[str]) -> None:
+        super().require_metrics(metrics)
+        require_metrics([name for name in metrics if name in METRICS])
+
+    def longest(self, config: TranscribeConfig) -> int:
+        return config.longest
+
+    def count(self, batch: Any) -> int:
+        return count(batch)
+
+    def hold_out(self, config: TranscribeConfig, folder: Path) -> dict[str, Any]:
+        """Nothing: recordings stay in their files, and every variant draws the same lines.
+
+        Raises UsageError without validation data, because each seed would hold out other lines.
+        """
+        if config.data.valid_data is None:
+            raise UsageError(
+                "compare needs recordings that are held out from all seeds alike: give --valid-data FILE "
+                "(data.valid_data)."
+            )
+        return {}
+
+    def score(self, task: TranscribeTask, config: TranscribeConfig, folder: Path, request: Asked) -> Scored:
+        """Transcripts of all recordings are scored, as `foveate evaluate` scores the same file."""
+        names = [name for name in request.metrics if name in METRICS]
+        path = request.test.get("data") or config.data.valid_data
+        assert path is not None  # see hold_out
+        values = {}
+        if len(names) < len(request.metrics):
+            values["loss"] = self._loss(task, config, folder, path, request)
+        if not names:
+            return Scored(values=self.pick(values, request.metrics))
+        examples = _examples(config, path)
+        transcriber = self.in_use(task)
+        rows = [transcriber.row(example.thing) for example in examples]
+        texts = [one.text for one in transcriber.of_rows(rows, [str(example.thing) for example in examples])]
+        references = [example.label for example in examples]
+        values |= {name: score.value for name, score in zip(names, evaluate(texts, references, names), strict=True)}
+
+        def value(numbers: Sequence[int]) -> float:
+            ours, theirs = ([side[number] for number in numbers] for side in (texts, references))
+            return evaluate(ours, theirs, names[:1])[0].value
+
+        by_length = buckets([len(row) for row in rows], request, value)
+        return Scored(values=self.pick(values, request.metrics), buckets=by_length, unit="vectors")
+
+    def _loss(self, task: TranscribeTask, config: TranscribeConfig, folder: Path, path: str, request: Asked) -> float:
+        """The loss in nats per token, on the test data if there are any."""
+        validation = task.validation
+        if request.test:
+            task.validation, _ = store(folder / "data" / "test", config.read(path), task.rows, task.tokeniser, config)
+        figures = task.validate()
+        task.validation = validation
+        return figures["loss"]
+
+
+def _input(config: TranscribeConfig) -> Vectors:
+    """The input of a model: that of the first recording in the data, or without data, that of a usual one."""
+    path = config.data.data
+    if not path:
+        return Vectors(getattr(config.reader, "width", WIDTH))
+    first = next(config.read(path), None)
+    if first is None:
+        raise _no_examples(path, config.what)
+    source = config.reader.learn([first]).input
+    if not isinstance(source, Vectors):
+        raise UsageError(f"A transcript is of vectors in the order of time, and {config.what} are {source}.")
+    return source
+
+
+def _spelled(rows: int, length: int, vocab: int) -> Batch:
+    """Made-up texts between begin and end, in which no token follows itself."""
+    ids = torch.arange(length) % max(vocab - len(SPECIALS), 2) + len(SPECIALS)
+    whole = torch.cat([torch.tensor([BOS]), ids, torch.tensor([EOS])]).expand(rows, -1)
+    return Batch(whole, torch.full((rows,), length + 2), rows * (length + 2))
+
+
+def _examples(config: TranscribeConfig, path: str) -> list[Example]:
+    examples = list(config.read(path))
+    if not examples:
+        raise _no_examples(path, config.what)
+    return examples
+
+
+def _no_examples(path: str, what: str) -> DataError:
+    return DataError(f"{path} has no {what}. Give {what} with their texts.")
+
+
+def _scores(texts: Sequence[str], references: Sequence[str], names: Sequence[str], form: TextConfig) -> list[Score]:
+    """The scores, whose signatures name changes of the references."""
+    changes = [
+        *(["case:lower"] if form.lowercase else []),
+        *([f"without:{printable(form.remove)}"] if form.remove else []),
+    ]
+    scores = evaluate(texts, references, names)
+    return [replace(score, signature="|".join([*changes, score.signature or ""]).strip("|")) for score in scores]
+
+
+def _edits(references: Sequence[str], texts: Sequence[str]) -> str:
+    edits = Edits.of_words(references, texts)
+    kinds = (edits.substitutions, "wrong"), (edits.deletions, "missing"), (edits.insertions, "extra")
+    wrong = ", ".join(f"{number:,} {kind}" for number, kind in kinds)
+    return f"{counted(edits.length, 'word')}: {edits.hits:,} right, {wrong}."
+
+
+SIDE = TranscribeSide()
