@@ -7,6 +7,7 @@ from foveate.decode.forced_alignment import occupation, viterbi
 from foveate.decode.frame import TimedHypothesis, TokenFrames
 from foveate.decode.fusion import Fusion
 from foveate.decode.greedy import GreedyConfig, greedy
+from foveate.decode.joint import JointConfig, JointState, JointStepper
 from foveate.decode.length_penalty import Average, LengthPenalty, Wu
 from foveate.decode.prefix_search import Partial, PrefixState, PrefixStream, prefix_search
 from foveate.decode.request import Request
@@ -23,6 +24,9 @@ __all__ = [
     "Fusion",
     "GreedyConfig",
     "Hypothesis",
+    "JointConfig",
+    "JointState",
+    "JointStepper",
     "LengthPenalty",
     "Partial",
     "PrefixState",
