@@ -13,7 +13,7 @@ from foveate.attention.normaliser import softmax_temperature
 from foveate.attention.score import dot_factor
 from foveate.errors import UsageError
 from foveate.models import Seq2Seq, Transformer
-from foveate.nn.embed import Tokens
+from foveate.nn.embed import Tokens, Vectors
 from foveate.nn.multihead import MultiHeadAttention
 from foveate.nn.position_vector import NoPosition, UnitInterval
 from foveate.nn.ran import RANEncoder
@@ -42,12 +42,13 @@ def unknown_layers(model: nn.Module) -> list[str]:
     return [f"{name or 'the model'} {what}, whose formula is unknown" for name, what in others.items()]
 
 
-def input_refusals(model: nn.Module) -> list[str]:
-    """Why the input of a model cannot be exported; empty for tokens."""
+def input_refusals(model: nn.Module, kinds: tuple[type, ...] = (Tokens,)) -> list[str]:
+    """Why the input of a model cannot be exported; empty for an input of these kinds."""
     source = getattr(model, "input", None)
-    return (
-        [] if source is None or isinstance(source, Tokens) else [f"its input is {source}, but graphs support only ids"]
-    )
+    if source is None or isinstance(source, kinds):
+        return []
+    supported = " and ".join("vectors" if kind is Vectors else "ids" for kind in kinds)
+    return [f"its input is {source}, but graphs support only {supported}"]
 
 
 def transformer_refusals(model: Seq2Seq) -> list[str]:

@@ -120,9 +120,12 @@ def test_a_shared_vocabulary_needs_tokens() -> None:
         config.build(Vectors(3), 11)
 
 
-def test_engines_refuse_a_model_that_reads_no_tokens() -> None:
+def test_engines_refuse_inputs_that_they_do_not_support() -> None:
+    patches = Patches(size=2, channels=1, grid=(3, 3))
+    with pytest.raises(UsageError, match=r"its input is Patches\(.*\), but graphs support only ids and vectors"):
+        graphs(CLASSIFIERS["rnn"].build(patches, 3).eval())
     with pytest.raises(UsageError, match=r"its input is Vectors\(width=9\), but graphs support only ids"):
-        graphs(CLASSIFIERS["rnn"].build(Vectors(VOCAB), 3).eval())
+        graphs(TRANSLATORS["transformer"].build(Vectors(VOCAB), TARGET).eval())
     translator = TRANSLATORS["transformer"].build(Vectors(VOCAB), TARGET).eval()
     assert "its input is Vectors(width=9), but graphs support only ids" in ctranslate2_refusals(translator)
 

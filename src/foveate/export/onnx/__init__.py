@@ -13,6 +13,7 @@ from foveate.export.onnx import (
     bert_graph,
     labelling_graph,
     language_model_graph,
+    recogniser_graph,
     recurrent_graph,
     transformer_graph,
 )
@@ -21,8 +22,10 @@ from foveate.export.onnx.runtime import OnnxEngine, OnnxState
 from foveate.export.plain_attention import input_refusals, require, unknown_layers
 from foveate.models import BERT, LanguageModel, Seq2Seq, Transformer
 from foveate.models.classifier import Classifier
+from foveate.models.recogniser import Recogniser
 from foveate.models.recurrent import RecurrentSeq2Seq
 from foveate.models.tagger import PieceTagger, Tagger
+from foveate.nn.embed import Tokens
 from foveate.storage.draft import draft_folder
 
 INSTEAD = "Foveate's own engine runs every model."
@@ -33,11 +36,13 @@ Signature = dict[str, dict[str, str]]
 FAMILIES: tuple[tuple[Any, ModuleType], ...] = (
     (Transformer, transformer_graph),
     (RecurrentSeq2Seq, recurrent_graph),
+    (Recogniser, recogniser_graph),
     (LanguageModel, language_model_graph),
     (BERT, bert_graph),
     ((Tagger, PieceTagger, Classifier), labelling_graph),
 )
-"""The modules that export each class of models, with functions `refusals`, `max_length` and `graphs`."""
+"""The modules that export each class of models, with functions `refusals`, `max_length` and `graphs`, and `INPUTS` if
+they support other inputs than tokens."""
 
 
 def refusals(model: nn.Module) -> list[str]:
@@ -45,7 +50,8 @@ def refusals(model: nn.Module) -> list[str]:
     family = _family(model)
     if family is None:
         return [f"{type(model).__name__} is unknown"]
-    return list(dict.fromkeys([*family.refusals(model), *input_refusals(model), *unknown_layers(model)]))
+    inputs = input_refusals(model, getattr(family, "INPUTS", (Tokens,)))
+    return list(dict.fromkeys([*family.refusals(model), *inputs, *unknown_layers(model)]))
 
 
 def max_length(model: nn.Module) -> int | None:

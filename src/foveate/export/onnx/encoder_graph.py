@@ -11,6 +11,7 @@ from foveate.export.onnx import block_graph, stack
 from foveate.export.onnx.operator_graph import Graph
 from foveate.export.plain_attention import POSITIONS
 from foveate.models.bert import BERTEncoder
+from foveate.nn.embed import VectorEmbedding
 from foveate.nn.encoder import (
     CNNEncoder,
     Encoder,
@@ -26,7 +27,7 @@ AnyEncoder = Encoder | BERTEncoder
 
 @dataclass(frozen=True)
 class Texts:
-    """The inputs of a graph: ids [batch, length], and the number of real ids in each row."""
+    """The inputs of a graph: ids [batch, length] or vectors [batch, length, width], and the length of each row."""
 
     ids: str
     lengths: str
@@ -46,8 +47,16 @@ class Texts:
         tokens = graph.input(ids, [batch, "length"], integer=True)
         return cls.of(graph, tokens, graph.input("lengths", [batch], integer=True))
 
+    @classmethod
+    def given_vectors(cls, graph: Graph, batch: str, width: int) -> "Texts":
+        """Rows of vectors, `features`, whose values and lengths are inputs of the graph."""
+        vectors = graph.input("features", [batch, "length", width])
+        return cls.of(graph, vectors, graph.input("lengths", [batch], integer=True))
+
     def embedded(self, graph: Graph, embedding: nn.Module) -> str:
         """The embeddings as rows [batch · length, dim]."""
+        if isinstance(embedding, VectorEmbedding):
+            return graph.linear(graph.shaped(self.ids, -1, embedding.in_features), embedding)
         return graph.op("Gather", graph.weight(cast(nn.Embedding, embedding).weight), graph.shaped(self.ids, -1))
 
     def padded(self, graph: Graph, rows: str, width: int) -> str:
@@ -57,6 +66,15 @@ class Texts:
     def silent(self, graph: Graph, padded: str) -> str:
         """[batch, length, width] with zeros at padding."""
         return graph.op("Where", graph.op("Unsqueeze", self.real, graph.whole(2)), padded, graph.number(0.0))
+
+
+def embedding_dim(embedding: nn.Module) -> int:
+    """The width of embedded tokens or vectors."""
+    return (
+        embedding.out_features
+        if isinstance(embedding, VectorEmbedding)
+        else cast(nn.Embedding, embedding).embedding_dim
+    )
 
 
 def refusals(encoder: AnyEncoder) -> list[str]:

@@ -1,24 +1,27 @@
 """Taggers and classifiers as one graph: from padded sentences or texts to logits of labels."""
 
-from typing import cast
-
-from torch import nn
-
 from foveate.export.onnx import encoder_graph, pooling_graph
 from foveate.export.onnx.encoder_graph import Texts
 from foveate.export.onnx.operator_graph import Graph
+from foveate.export.plain_attention import input_refusals
 from foveate.models.bert import BERTEncoder
 from foveate.models.classifier import Classifier
 from foveate.models.tagger import PieceTagger, Spelling, Tagger
+from foveate.nn.embed import Tokens, Vectors
 
 Labeller = Tagger | PieceTagger | Classifier
+INPUTS = (Tokens, Vectors)
+"""The inputs of classifiers that can be exported. BERT in ONNX reads tokens only."""
 
 
 def refusals(model: Labeller) -> list[str]:
     """The parts of a model that cannot be exported."""
-    return encoder_graph.refusals(model.encoder) + (
-        pooling_graph.refusals(model.pooling) if isinstance(model, Classifier) else []
-    )
+    reasons = encoder_graph.refusals(model.encoder)
+    if isinstance(model, Classifier):
+        reasons += pooling_graph.refusals(model.pooling)
+        if isinstance(model.encoder, BERTEncoder):
+            reasons += input_refusals(model)
+    return reasons
 
 
 def max_length(model: Labeller) -> int | None:
@@ -67,12 +70,16 @@ def _spelt(graph: Graph, spelling: Spelling) -> str:
 
 def _classifier(graph: Graph, model: Classifier) -> None:
     """Logits of each text, and the weights of attention pooling."""
-    texts, read = Texts.given(graph, "tokens", "texts"), model.encoder
+    read = model.encoder
+    if isinstance(model.input, Vectors):
+        texts = Texts.given_vectors(graph, "texts", model.input.width)
+    else:
+        texts = Texts.given(graph, "tokens", "texts")
     if isinstance(read, BERTEncoder):
         x = encoder_graph.bert(graph, read, texts, encoder_graph.segments(graph, read, texts))
     else:
-        embedding = cast(nn.Embedding, model.embedding)
-        x = encoder_graph.encoded(graph, read, texts, texts.embedded(graph, embedding), embedding.embedding_dim)
+        x = texts.embedded(graph, model.embedding)
+        x = encoder_graph.encoded(graph, read, texts, x, encoder_graph.embedding_dim(model.embedding))
     vector, weights = pooling_graph.pooled(graph, model.pooling, texts, x, read.output_dim)
     graph.output("logits", graph.linear(vector, model.output), ["texts", model.output.out_features])
     if weights:

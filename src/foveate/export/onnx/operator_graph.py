@@ -45,9 +45,9 @@ class Graph:
         self._inputs.append(self._described(name, shape, integer))
         return name
 
-    def output(self, name: str, value: str, shape: Shape) -> None:
+    def output(self, name: str, value: str, shape: Shape, *, integer: bool = False) -> None:
         self._nodes.append(self._onnx.helper.make_node("Identity", [value], [name]))
-        self._outputs.append(self._described(name, shape, False))
+        self._outputs.append(self._described(name, shape, integer))
 
     def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
         """Add an operator with one output. An empty name omits an optional input."""
