@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from foveate.attention.check import require_positive, require_rates
 from foveate.config.field import setting
 from foveate.data.batch import Batch
+from foveate.errors import UsageError
 from foveate.models.seq2seq import Seq2Seq
 from foveate.models.speller import AnySpellerConfig, Speller, TransformerSpeller
 from foveate.nn.ctc_loss import ctc_loss, without_ends
@@ -18,6 +19,7 @@ from foveate.nn.embed import Input, Vectors, embed, input_of
 from foveate.nn.encoder import EncoderConfig, TransformerEncoderConfig
 from foveate.nn.linear_layer import Linear
 from foveate.nn.packing import Packing
+from foveate.nn.stream import Chain, Pointwise
 from foveate.nn.subsampling import AnySubsamplingConfig, SubsamplingConfig
 from foveate.nn.transformer_block import BlockConfig
 
@@ -133,14 +135,35 @@ class Recogniser(Seq2Seq[Any]):
         x = self.encoder(self._drop(x), packing=packing)
         return Encoded(packing.unpack(self._drop(x)), packing.lengths)
 
+    def stream(self) -> Chain:
+        """log p(a_j | x) of outputs j while the frames of one recording arrive: what `ctc` gives for the whole.
+
+        Raises UsageError, with all reasons, where the first output needs the whole recording or the model was trained
+        without CTC.
+        """
+        reasons = ["its only decoder attends to the whole recording"] if self.ctc_output is None else []
+        reasons += self.subsampling.stream_refusals()
+        if reasons:
+            reasons += self.encoder.stream_refusals()
+            raise UsageError(f"This recogniser cannot process a stream: {'; '.join(reasons)}.")
+        first, last = Pointwise(self._vectors, "input"), Pointwise(self._labels, "labels")
+        return Chain([first, *self.subsampling.stream_parts(), self.encoder.stream(), last], "recogniser")
+
+    def _vectors(self, values: Tensor) -> Tensor:
+        x: Tensor = self.source_embedding(values).to(self.dtype)
+        return x
+
+    def _labels(self, hidden: Float[Tensor, "*shape dim"]) -> Float[Tensor, "*shape vocab"]:
+        logits = self._ctc_logits(hidden)
+        return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+
     def ctc(self, source: Batch | Encoded) -> tuple[Float[Tensor, "batch outputs vocab"], Int[Tensor, " batch"]]:
         """log p(a_j | x) of every label at every output, in float32 at least, and the number of outputs of each row.
 
         Raises TypeError for a model that was trained without CTC.
         """
         encoded = self._encoded(source)
-        logits = self._ctc_logits(encoded)
-        return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1), encoded.lengths
+        return self._labels(encoded.hidden), encoded.lengths
 
     def forward(self, source: Batch | Encoded, target: Batch) -> Float[Tensor, "tokens vocab"]:
         return self._required_decoder()(self._encoded(source).batch, target)
@@ -162,7 +185,7 @@ class Recogniser(Seq2Seq[Any]):
         encoded, ctc, attention = self.encode(source), None, None
         if self.ctc_output is not None:
             tokens = without_ends(target.ids, target.lengths)
-            ctc = ctc_loss(self._ctc_logits(encoded), encoded.lengths, *tokens)
+            ctc = ctc_loss(self._ctc_logits(encoded.hidden), encoded.lengths, *tokens)
         if self.decoder is not None:
             attention = self.decoder.loss(encoded.batch, target, label_smoothing=label_smoothing)
         return Losses(ctc, attention)
@@ -189,10 +212,10 @@ class Recogniser(Seq2Seq[Any]):
     def _encoded(self, source: Batch | Encoded) -> Encoded:
         return source if isinstance(source, Encoded) else self.encode(source)
 
-    def _ctc_logits(self, encoded: Encoded) -> Float[Tensor, "batch outputs vocab"]:
+    def _ctc_logits(self, hidden: Float[Tensor, "*shape dim"]) -> Float[Tensor, "*shape vocab"]:
         if self.ctc_output is None:
             raise TypeError("This recogniser has no CTC: it was built with ctc_weight=0. Its decoder writes.")
-        return self.ctc_output(encoded.hidden)
+        return self.ctc_output(hidden)
 
     def _required_decoder(self) -> Speller | TransformerSpeller:
         if self.decoder is None:

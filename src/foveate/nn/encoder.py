@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, ClassVar, cast
 
 from jaxtyping import Float
@@ -17,7 +18,7 @@ from foveate.config.field import setting
 from foveate.errors import UsageError
 from foveate.nn.block_stream import BlockStream, attention_refusals
 from foveate.nn.dropout import dropout
-from foveate.nn.layer_stream import NeighbourStream, RecurrentStream
+from foveate.nn.layer_stream import LocalStream, RecurrentStream
 from foveate.nn.linear_layer import Linear
 from foveate.nn.neighbour import Neighbours, lengths_of_tokens
 from foveate.nn.packing import Packing
@@ -207,20 +208,23 @@ class CNNEncoder(Encoder):
         self.layers = nn.ModuleList(Neighbours(width, config.hidden_dim, left=side, right=side) for width in widths)
 
     def encode(self, x: Float[Tensor, "tokens input_dim"], packing: Packing) -> Float[Tensor, "tokens output_dim"]:
-        for index, layer in enumerate(self.layers):
-            new = layer(x, packing=packing)
-            x = self._deeper(x, new) if index else relu(new)
+        for index in range(len(self.layers)):
+            x = self._layer(index, x, packing)
         return x
 
-    def _deeper(self, x: Tensor, new: Tensor) -> Tensor:
-        return x + dropout(relu(new), self.dropout, self.training)
+    def _layer(self, index: int, x: Tensor, packing: Packing) -> Tensor:
+        new = relu(self.layers[index](x, packing=packing))
+        return x + dropout(new, self.dropout, self.training) if index else new
 
     def stream_refusals(self) -> list[str]:
         return []
 
     def stream_parts(self) -> list[Stream[Any]]:
-        first, *deeper = cast(Iterable[Neighbours], self.layers)
-        return [NeighbourStream(first, _relu_of_new), *(NeighbourStream(layer, self._deeper) for layer in deeper)]
+        layers = enumerate(cast(Iterable[Neighbours], self.layers))
+        return [
+            LocalStream(partial(self._layer, index), self.output_dim, left=layer.left, right=layer.right)
+            for index, layer in layers
+        ]
 
 
 class WindowEncoder(Encoder):
@@ -233,19 +237,16 @@ class WindowEncoder(Encoder):
         self.others = nn.ModuleList(Linear(config.hidden_dim, config.hidden_dim) for _ in range(config.num_layers - 1))
 
     def encode(self, x: Float[Tensor, "tokens input_dim"], packing: Packing) -> Float[Tensor, "tokens output_dim"]:
-        return self._deeper(x, self.first(x, packing=packing))
-
-    def _deeper(self, x: Tensor, new: Tensor) -> Tensor:
-        new = relu(new)
+        x = relu(self.first(x, packing=packing))
         for layer in self.others:
-            new = relu(layer(new))
-        return new
+            x = relu(layer(x))
+        return x
 
     def stream_refusals(self) -> list[str]:
         return []
 
     def stream_parts(self) -> list[Stream[Any]]:
-        return [NeighbourStream(self.first, self._deeper)]
+        return [LocalStream(self.encode, self.output_dim, left=self.first.left, right=self.first.right)]
 
 
 class TransformerEncoder(Encoder):
@@ -301,10 +302,6 @@ class RecurrentAttentionEncoder(Encoder):
 
     def encode(self, x: Float[Tensor, "tokens input_dim"], packing: Packing) -> Float[Tensor, "tokens output_dim"]:
         return self.encoder(self.project(x), packing=packing)
-
-
-def _relu_of_new(x: Tensor, new: Tensor) -> Tensor:
-    return relu(new)
 
 
 def _projection(input_dim: int, output_dim: int) -> nn.Module:

@@ -1,4 +1,4 @@
-"""Streams of layers without attention: windows over neighbouring frames, and recurrent layers."""
+"""Streams of layers without attention: those over neighbouring frames, and recurrent ones."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,42 +7,59 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from foveate.nn.neighbour import Neighbours
 from foveate.nn.packing import Packing
 from foveate.nn.recurrent_layer import RecurrentEncoder, StackState
 from foveate.nn.stream import Stream, joined, kept
 
 
 @dataclass(frozen=True, eq=False)
-class NeighbourState:
-    """Input frames that later outputs need, and the number of outputs so far."""
+class LocalState:
+    """Input frames that later outputs need."""
 
-    x: Float[Tensor, "frames input_dim"]
+    x: Float[Tensor, "frames input_dim"] | None
+    """None before the first piece."""
+    first: int
+    """The output that stands at the first of these frames."""
     emitted: int
+    """The number of outputs so far."""
 
 
-class NeighbourStream(Stream[NeighbourState]):
-    """y_i = after(x_i, W [x_{i−left}; …; x_{i+right}] + b), which waits for `right` frames"""
+class LocalStream(Stream[LocalState]):
+    """y_j = f(x_{jk−left} … x_{jk+right}): layers over neighbours, with one output for every k = `stride` frames
 
-    def __init__(self, layer: Neighbours, after: Callable[[Tensor, Tensor], Tensor], name: str = "neighbours") -> None:
-        self.layer, self.after, self.name = layer, after, name
-        self.look_ahead = layer.right
+    `f` computes ⌈n / k⌉ outputs of n frames, with zeros in place of frames beyond the ends.
+    """
 
-    def begin(self) -> NeighbourState:
-        weight = self.layer.joined.weight
-        width = weight.shape[1] // (self.layer.left + 1 + self.layer.right)
-        return NeighbourState(weight.new_zeros(0, width), 0)
+    def __init__(
+        self,
+        f: Callable[[Tensor, Packing], Tensor],
+        output_dim: int,
+        *,
+        left: int,
+        right: int,
+        stride: int = 1,
+        name: str = "neighbours",
+    ) -> None:
+        self.f, self.output_dim, self.name = f, output_dim, name
+        self.stride, self.look_ahead = stride, right
+        self.outputs_before = -(-left // stride)
+        """Outputs before the next one whose frames it needs."""
+
+    def begin(self) -> LocalState:
+        return LocalState(None, 0, 0)
 
     def advance(
-        self, state: NeighbourState, x: Float[Tensor, "frames input_dim"], *, last: bool
-    ) -> tuple[NeighbourState, Float[Tensor, "new_frames output_dim"]]:
-        before = min(self.layer.left, state.emitted)
-        x = joined(state.x, x)
-        stop = max(len(x) - (0 if last else self.layer.right), before)
-        # Zeros beyond the ends of `x` reach only frames that were given before, or that are not given yet.
-        new = self.layer(x, packing=Packing(torch.tensor([len(x)], device=x.device), len(x)))[before:stop]
-        emitted = state.emitted + stop - before
-        return NeighbourState(kept(x, stop - self.layer.left), emitted), self.after(x[before:stop], new)
+        self, state: LocalState, x: Float[Tensor, "frames input_dim"], *, last: bool
+    ) -> tuple[LocalState, Float[Tensor, "outputs output_dim"]]:
+        x, first = x if state.x is None else joined(state.x, x), state.first
+        received = first * self.stride + len(x)
+        ready = -(-received // self.stride) if last else (received - 1 - self.look_ahead) // self.stride + 1
+        if ready <= state.emitted:
+            return LocalState(x, first, state.emitted), x.new_zeros(0, self.output_dim)
+        # Zeros beyond the ends of x reach only outputs that were given before, or that are not given yet.
+        y = self.f(x, Packing(torch.tensor([len(x)], device=x.device), len(x)))[state.emitted - first : ready - first]
+        needed = max(0, min(ready - self.outputs_before, received // self.stride))
+        return LocalState(kept(x, (needed - first) * self.stride), needed, ready), y
 
 
 class RecurrentStream(Stream[StackState]):

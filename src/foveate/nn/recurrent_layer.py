@@ -159,7 +159,7 @@ class RecurrentEncoder(nn.Module):
 
     def __init__(self, config: RecurrentConfig, input_dim: int, *, bidirectional: bool, norm_last: bool = True) -> None:
         super().__init__()
-        self.output_dim = config.hidden_dim * (2 if bidirectional else 1)
+        self.input_dim, self.output_dim = input_dim, config.hidden_dim * (2 if bidirectional else 1)
         widths = [input_dim, *[self.output_dim] * (config.num_layers - 1)]
         self.forwards = nn.ModuleList(RecurrentLayer(config.cell, width, config.hidden_dim) for width in widths)
         backwards = widths if bidirectional else []

@@ -1,9 +1,10 @@
 """Subsampling makes long rows of frames shorter before an encoder reads them."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -13,9 +14,11 @@ from torch.nn.functional import pad, relu
 from foveate.attention.check import require_positive, require_rates
 from foveate.config.field import setting
 from foveate.nn.dropout import dropout
+from foveate.nn.layer_stream import LocalStream, RecurrentStream
 from foveate.nn.linear_layer import Linear
 from foveate.nn.packing import Packing
 from foveate.nn.recurrent_layer import Cell, RecurrentConfig, RecurrentEncoder
+from foveate.nn.stream import Stream
 
 LARGEST = 64
 """The largest factor: at a hop of 10 ms, a vector for every 0.64 seconds."""
@@ -65,6 +68,20 @@ class Subsampling(nn.Module, ABC):
     def reduce(
         self, x: Float[Tensor, "frames input_dim"], packing: Packing
     ) -> tuple[Float[Tensor, "vectors output_dim"], Packing]: ...
+
+    def stream_refusals(self) -> list[str]:
+        """Why a sequence cannot be subsampled piece by piece; empty where it can."""
+        return [] if self.look_ahead is not None else [f"{type(self).__name__} reads from the end, too"]
+
+    def stream_parts(self) -> list[Stream[Any]]:
+        """The layers as streams, for a subsampling without refusals."""
+        reach = self.look_ahead or 0
+        return [
+            LocalStream(self._vectors, self.output_dim, left=reach, right=reach, stride=self.factor, name="subsampling")
+        ]
+
+    def _vectors(self, x: Tensor, packing: Packing) -> Tensor:
+        return self.reduce(x, packing)[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,6 +239,15 @@ class Pyramid(Subsampling):
             x = dropout(packing.pack(hidden), self.dropout, self.training)
         return x, packing
 
+    def stream_parts(self) -> list[Stream[Any]]:
+        parts: list[Stream[Any]] = []
+        for layer in cast(Iterable[RecurrentEncoder], self.layers):
+            if self.joins == 2:
+                width = layer.input_dim
+                parts.append(LocalStream(_pairs, width, left=0, right=1, stride=2, name="pairs"))
+            parts.append(RecurrentStream(layer))
+        return parts
+
 
 def require_factor(factor: int) -> None:
     """Raise ValueError for a factor that strides of 2 cannot make."""
@@ -250,6 +276,10 @@ def _joined(
     padded = pad(packing.unpack(x), (0, 0, before, missing))
     parts = [padded[:, offset::2][:, : after.length] for offset in range(width)]
     return after.pack(torch.cat(parts, dim=-1)), after
+
+
+def _pairs(x: Float[Tensor, "frames dim"], packing: Packing) -> Float[Tensor, "vectors joined"]:
+    return _joined(x, packing, 0, 2)[0]
 
 
 def _real(packing: Packing) -> Tensor:
