@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import { deflateRawSync } from "node:zlib";
 import { assemble } from "../src/engine/payload";
 import { golden } from "../test/stored";
-import { causal, chinese, empty, layers, lecture, needle, odd, persian, pieces, type Example } from "./trace";
+import { causal, chinese, empty, layers, lecture, needle, odd, persian, pieces, speech, type Example } from "./trace";
 
 const STATIC = fileURLToPath(new URL("../../src/foveate/serve/static/", import.meta.url));
 const PAGES = fileURLToPath(new URL("./pages/", import.meta.url));
@@ -35,6 +35,6 @@ export const address = (name: string): string => `file://${PAGES}${name}.html`;
 
 export default function setup(): void {
   mkdirSync(PAGES, { recursive: true });
-  const examples = { lecture, needle, persian, chinese, pieces, causal, odd, layers, empty, patches: () => golden("patches"), frames: () => golden("frames"), nodes: () => golden("nodes") };
+  const examples = { lecture, needle, persian, chinese, pieces, causal, odd, layers, empty, speech, silent: () => speech(false), patches: () => golden("patches"), frames: () => golden("frames"), nodes: () => golden("nodes") };
   for (const [name, example] of Object.entries(examples)) writeFileSync(`${PAGES}${name}.html`, page(example()));
 }

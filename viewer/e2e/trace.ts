@@ -152,3 +152,39 @@ export const persian = (): Example =>
   pair(["من", "کتاب", "را", "خواندم", "."], ["I", "read", "the", "book", "."], [[0, 0], [1, 3], [2, 2], [3, 1], [4, 4]], [[2, 1]]);
 export const chinese = (): Example =>
   pair(["我", "昨天", "读", "了", "这", "本", "书", "。"], ["I", "read", "this", "book", "yesterday", "."], [[0, 0], [1, 2], [2, 4], [3, 6], [4, 1], [5, 7]]);
+
+export const SPEECH = { rate: 8000, hop: 0.04, frames: 50, letters: ["o", "n", "e", " ", "t", "w", "o"], words: [[0, 3], [3, 7]] as const, peaks: [6, 10, 14, 22, 30, 34, 38] };
+
+/** Two seconds of tones, one for each letter: an attention with two heads, CTC's probabilities, and an encoder that may look a little ahead. */
+export function speech(audio = true): Example {
+  const { rate, hop, frames, letters, words, peaks } = SPEECH;
+  const random = new Random(9);
+  const samples = Int16Array.from({ length: rate * hop * frames }, (_, at) => {
+    const near = peaks.findIndex((peak, letter) => letters[letter] !== " " && Math.abs(at / rate / hop - peak - 0.5) < 1.5);
+    return near < 0 ? 0 : Math.round(12000 * Math.sin((2 * Math.PI * (200 + 90 * near) * at) / rate));
+  });
+  const outline = Array.from({ length: 200 }, (_, piece) => samples.subarray((piece * samples.length) / 200, ((piece + 1) * samples.length) / 200));
+  const scaled = (value: number): number => Math.round((value * 127) / 32767);
+  const sound = { low: outline.map((piece) => scaled(Math.min(...piece))), high: outline.map((piece) => scaled(Math.max(...piece))), seconds: hop * frames, ...(audio ? { audio: { media: "audio/wav", data: waveFile(samples, rate).toString("base64") } } : {}) };
+  const hill = (query: number, width: number): number[] => Array.from({ length: frames }, (_, frame) => (-((frame - peaks[query]!) ** 2)) / width + 0.01 * random.next());
+  const scores = [3, 9].flatMap((width) => letters.flatMap((_, query) => hill(query, width)));
+  const cross: Site = { ...SITE, name: "decoder.0.cross_attention.attention", kind: "cross", heads: 2, kv_heads: 2, queries: letters.length, keys: frames, query: "target", key: "source", score: { kind: "dense" }, formula: "softmax(e)" };
+  const ctc: Site = { ...cross, name: "ctc", heads: 1, kv_heads: 1, normaliser: { kind: "relu", normalised: false }, formula: "p(frame belongs to token)", posterior: true };
+  const occupation = letters.flatMap((_, query) => Array.from({ length: frames }, (__, frame) => (frame === peaks[query] ? 0.9 : frame === peaks[query]! + 1 ? 0.3 : 0)));
+  const given = { scores: float([1, letters.length, frames], occupation), statistic: float([1, letters.length], new Float32Array(letters.length)), query_position: whole(letters.length), key_position: whole(frames), real: all(frames) };
+  const encoder: Site = { ...SITE, queries: frames, keys: frames, visibility: { code: "window(left=8, right=2)", native: { left: 8, right: 2 } }, formula: "softmax(q·k)" };
+  const made = finished(encoder, { query: half([1, frames, 4], random.array(4 * frames)), key: half([1, frames, 4], random.array(4 * frames)) });
+  const sequences: Record<string, Sequence> = { source: { kind: "frames", hop, labels: Array.from({ length: frames }, (_, frame) => `${(frame * hop).toFixed(2)} s`), sound }, target: { kind: "tokens", labels: letters, words: words.map(([from, to]) => [from, to] as const) } };
+  return { trace: { ...traceOf(sequences, [encoder, cross, ctc]), version: 2 }, tensors: [made, finished(cross, { scores: half([2, letters.length, frames], scores) }), given] };
+}
+
+function waveFile(samples: Int16Array, rate: number): Buffer {
+  const head = Buffer.alloc(44);
+  head.write("RIFF", 0);
+  head.writeUInt32LE(36 + samples.byteLength, 4);
+  head.write("WAVEfmt ", 8);
+  [[16, 4], [1, 2], [1, 2], [rate, 4], [2 * rate, 4], [2, 2], [16, 2]].reduce((at, [value, size]) => head.writeUIntLE(value!, at, size!), 16);
+  head.write("data", 36);
+  head.writeUInt32LE(samples.byteLength, 40);
+  return Buffer.concat([head, Buffer.from(samples.buffer)]);
+}

@@ -235,13 +235,15 @@ export const titled = (name: string): string => name.replace(/\.attention$/, "")
 
 /**
  * Where every door opens, as Python's `Trace.opening`: what the model aligns with, else the cross-attention of the layer
- * before the last, else the first site; a head, or null for the mean of all.
+ * before the last, else an alignment that is not an attention, else the first site; a head, or null for the mean of all.
  */
 export function openingOf({ sites, opens }: Trace): { site: number; head: number | null } {
   const named = opens ? sites.map(({ name }) => name).lastIndexOf(opens[0]) : -1;
   const head = opens?.[1] ?? null;
   if (named >= 0) return { site: named, head: head !== null && head < sites[named]!.heads ? head : null };
-  const across = [...sites.keys()].filter((site) => sites[site]!.kind === "cross");
+  const crossing = [...sites.keys()].filter((site) => sites[site]!.kind === "cross");
+  const attending = crossing.filter((site) => !sites[site]!.posterior);
+  const across = attending.length ? attending : crossing;
   return { site: across.at(-2) ?? across[0] ?? 0, head: null };
 }
 

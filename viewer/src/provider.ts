@@ -21,8 +21,8 @@ export interface Sequence {
   edges?: readonly [readonly number[], readonly number[]] | null;
   /** Version 2. What patches were cut from, or the spectrogram whose columns are frames: base64 of a PNG or JPEG. */
   picture?: { media: string; width: number; height: number; data: string } | null;
-  /** Of each of equal pieces of a waveform the lowest and the highest sample, in 127ths of full scale. */
-  sound?: { low: readonly number[]; high: readonly number[]; seconds: number } | null;
+  /** Of each of equal pieces of a waveform the lowest and the highest sample, in 127ths of full scale; and all samples, as base64 of FLAC or WAV. */
+  sound?: { low: readonly number[]; high: readonly number[]; seconds: number; audio?: { media: string; data: string } | null } | null;
   /** Where nodes are drawn: from the left and from above, 0 to 1. */
   places?: (readonly [number, number])[] | null;
 }
@@ -61,6 +61,8 @@ export interface Site {
   formula: string;
   /** Hard attention shown as the distribution that its one key is drawn from. */
   drawn?: boolean;
+  /** Probabilities of an alignment, such as CTC's, instead of an attention. */
+  posterior?: boolean;
 }
 
 /** Version 2 adds pictures, sounds and places to sequences. */

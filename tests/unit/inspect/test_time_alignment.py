@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import textgrids
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -86,13 +85,10 @@ def test_labels_in_another_order_or_after_the_end_are_refused() -> None:
 # -- files -------------------------------------------------------------------------------------------------------------
 
 
-def test_another_program_reads_the_text_grid(spoken: TimeAlignment, tmp_path: Path) -> None:
-    path = tmp_path / "a.TextGrid"
-    path.write_text(spoken.text_grid(), encoding="utf-8")
-    grid = textgrids.TextGrid(str(path))
-    assert (grid.xmin, grid.xmax, list(grid)) == (0.0, 0.5, ["words", "letters"])
-    read = [(each.text, each.xmin, each.xmax) for each in grid["words"]]
-    assert read == [("", 0, 0.04), ("say", 0.04, 0.16), ("", 0.16, 0.2), ("hello", 0.2, 0.36), ("", 0.36, 0.5)]
+def test_a_text_grid_is_the_stored_one(spoken: TimeAlignment) -> None:
+    # praat-textgrids 1.4 reads the tiers and intervals of the stored file as they are here, on 23 November 2026.
+    stored = Path(__file__).parents[2] / "golden" / "spoken.TextGrid"
+    assert spoken.text_grid() == stored.read_text(encoding="utf-8")
 
 
 def test_our_own_reader_reads_the_text_grid_and_the_ctm(spoken: TimeAlignment, tmp_path: Path) -> None:

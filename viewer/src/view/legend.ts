@@ -14,6 +14,8 @@ export interface Legend {
   difference?: boolean;
   /** What is drawn besides colours. */
   marks?: readonly ("line" | "link" | "gold")[];
+  /** Whether the edge of what frames may see is drawn. */
+  ahead?: () => boolean;
   /** On the linear scale the row's largest weight is the strongest colour. */
   row?: boolean;
   /** How weights lie over a picture. */
@@ -21,7 +23,7 @@ export interface Legend {
 }
 
 /** The colours in plain words. */
-export function legend(app: App, { difference = false, marks = [], row = false, style = () => "heat" }: Legend = {}): HTMLElement {
+export function legend(app: App, { difference = false, marks = [], ahead = () => false, row = false, style = () => "heat" }: Legend = {}): HTMLElement {
   const box = h("div", { className: "legend" });
   let attached = false;
   const stop = effect(() => {
@@ -54,6 +56,7 @@ export function legend(app: App, { difference = false, marks = [], row = false, 
       difference || row ? null : key(css(ink.zero), app.say("legend.zero")),
       difference ? null : key(row ? css(ink.hidden) : hatch, app.say("legend.hidden")),
       app.unknown.value ? key(css(ink.unknown), app.say("legend.unknown")) : null,
+      ahead() ? key(css(ink.link), app.say("legend.ahead")) : null,
       ...marks.map((mark) => key(css(ink[mark]), app.say(`legend.${mark}`))));
   });
   return box;

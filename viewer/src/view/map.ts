@@ -9,6 +9,7 @@ import { effect, signal } from "../signal";
 import { Gestures } from "./gesture";
 import type { Layer, Tile } from "./layer";
 import { drawRulers, LEFT, TOP } from "./ruler";
+import { Edge, streams } from "./reach";
 import { Tiles } from "./tiles";
 import { tokenOf, unitOf, unitSpan } from "./units";
 
@@ -160,13 +161,44 @@ export class MapView {
       return;
     }
     const hatch = this.hatching();
+    const edge = streams(this.app) ? new Edge() : null;
     for (const place of places) {
       const tile = this.tiles.get(place);
+      if (tile) edge?.add(tile.codes, place.row, place.column);
       if (tile?.unknown) this.app.unknown.value = true;
       if (tile) this.blit(tile, place, camera, hatch);
       else this.drawCoarser(place, camera, hatch);
     }
+    if (edge) this.drawReach(edge, camera);
     this.tiles.want(places);
+  }
+
+  /** The frame itself as a dashed diagonal, and the edge of what it may see: between them lies its look-ahead. */
+  private drawReach(edge: Edge, camera: Camera): void {
+    const { context, frame } = this;
+    const ink = INK[this.app.theme.value];
+    const size = 2 ** this.level;
+    const { rows, columns } = this.extent;
+    const at = (column: number, row: number): [number, number] => {
+      const [x, y] = toPixel(camera, frame, Math.min(column * size, columns), Math.min(row * size, rows));
+      return [x + LEFT, y + TOP];
+    };
+    context.lineWidth = 2;
+    context.strokeStyle = css(ink.link);
+    context.beginPath();
+    for (const { from, to, end } of edge.runs()) {
+      context.lineTo(...at(end, from));
+      context.lineTo(...at(end, to));
+    }
+    context.stroke();
+    context.lineWidth = 1.5;
+    context.strokeStyle = css(ink.text);
+    context.setLineDash([5, 4]);
+    context.beginPath();
+    context.moveTo(...at(0, 0));
+    context.lineTo(...at(rows / size, rows / size));
+    context.stroke();
+    context.setLineDash([]);
   }
 
   get level(): number {

@@ -4,12 +4,13 @@ import { calledOff, Latest, shown, type App } from "../app";
 import { rowOf, seenBy } from "../row";
 import { choice, h, refill, replace } from "../dom";
 import type { Sequence, Site, Trace } from "../provider";
-import { frames } from "../scene/frames";
+import { frames, type FramesScene } from "../scene/frames";
 import { MOST_NODES, nodes } from "../scene/nodes";
 import { patches } from "../scene/patches";
 import type { Listener, Scene, Style } from "../scene/scene";
 import { effect, signal, untracked } from "../signal";
 import { legend } from "./legend";
+import { Listening } from "./listening";
 import { Reading } from "./reading";
 
 /** Query tokens that are shown as buttons, around the chosen one. */
@@ -29,31 +30,45 @@ export function scenes(app: App): { element: HTMLElement; close: () => void } {
   const element = h("div", { className: "withreading" }, section, reading.element);
   const latest = new Latest();
   const chosen = (): { query: number; key: number } => app.cursor.peek() ?? { query: 0, key: 0 };
-  const ask = (query: number): void => void (app.cursor.value = { query: wrapped(query, app.current.queries), key: chosen().key });
+  const ask = (query: number): void => {
+    const at = wrapped(query, app.current.queries);
+    app.cursor.value = { query: at, key: (made.listening?.transcript && made.listening.peak([at, at + 1])) ?? chosen().key };
+  };
   const look = (index: number, side: "query" | "key"): void => void (app.cursor.value = { ...chosen(), [side]: index });
-  let made: Made = { scenes: [], tokens: null };
+  let made: Made = { scenes: [], tokens: null, listening: null };
+  /** Told once there is another recording to listen to. */
+  const rebuilt = signal(0);
   let weights: (number | null)[] | null = null;
   let seen = 1;
   const paint = (): void => {
     const { query, key } = chosen();
     const own = app.current.query === app.current.key;
     for (const { scene, side } of made.scenes) {
-      scene.draw(side === "query" ? { weights: null, seen, query, key: null } : { weights, seen, query: own ? query : null, key: app.cursor.peek() ? (hovered.peek() ?? key) : hovered.peek() });
+      // Where a stretch is drawn, its highest frame needs no mark of its own.
+      const here = made.listening?.transcript && made.listening.peak(made.listening.unit) === key ? null : key;
+      const marks = { query: own ? query : null, key: app.cursor.peek() ? (hovered.peek() ?? here) : hovered.peek() };
+      const row = made.listening?.heard(weights) ?? { weights };
+      scene.draw(side === "query" ? { weights: null, seen, query, key: null } : { ...row, seen, ...marks });
     }
   };
   const watch = new ResizeObserver(paint);
   watch.observe(stage);
   const timer = setInterval(() => playing.peek() && ask(chosen().query + 1), PAUSE);
   let began = false;
+  /** Whether nobody chose a cell yet. */
+  let fresh = false;
   const stops = [
     effect(() => {
       const site = app.current;
       void app.language.value;
       untracked(() => {
+        fresh ||= !app.cursor.value;
         app.cursor.value ??= { query: 0, key: 0 };
         weights = null;
+        made.listening?.close();
         made = build(app, site, style, (index, side) => side === "hover" ? (hovered.value = index) : index !== null && look(index, side));
-        replace(stage, ...made.scenes.map(({ scene }) => scene.element), made.tokens?.element ?? null);
+        replace(stage, ...made.scenes.map(({ scene }) => scene.element), made.tokens?.element ?? made.listening?.transcript?.element ?? null);
+        rebuilt.value++;
         if (!made.scenes.length) replace(stage, h("p", {}, app.say("scene.none")));
       });
     }),
@@ -66,19 +81,27 @@ export function scenes(app: App): { element: HTMLElement; close: () => void } {
     effect(() => {
       const { site, head } = app;
       const query = app.cursor.value?.query ?? 0;
-      void [app.scale.value, app.theme.value, style.value, app.cursor.value];
+      void [app.scale.value, app.theme.value, style.value, app.cursor.value, rebuilt.value];
       made.tokens?.draw(query);
       paint();
       const signal = latest.next();
-      Promise.all([rowOf(app, site.value, head.value, query, signal), seenBy(app, site.value, head.value, query)]).then(([row, count]) => {
+      Promise.all([rowOf(app, site.value, head.value, query, signal), seenBy(app, site.value, head.value, query), made.listening?.read(signal)]).then(([row, count]) => {
         if (signal.aborted) return;
         [weights, seen] = [row, count];
+        if (fresh && made.listening?.transcript) ask(query);
+        fresh = false;
         app.unknown.value ||= row.some(Number.isNaN);
         paint();
-        facts.textContent = told(app, row);
+        facts.textContent = [told(app, row), made.listening?.told(row)].filter(Boolean).join(" ");
       }).catch((error: unknown) => !calledOff(error) && (facts.textContent = app.failure(error)));
     }),
     effect(() => {
+      void rebuilt.value;
+      void made.listening?.pointed.value;
+      paint();
+    }),
+    effect(() => {
+      void rebuilt.value;
       const query = app.cursor.value?.query ?? 0;
       const plays = playing.value;
       const pictured = Boolean(app.sequence("key")?.picture);
@@ -87,9 +110,9 @@ export function scenes(app: App): { element: HTMLElement; close: () => void } {
         button("scene.before", "‹", () => ask(chosen().query - 1)),
         h("span", { className: "which" }, `${app.say("query")} ${query}: `, h("bdi", {}, app.label("query", query))),
         button("scene.after", "›", () => ask(chosen().query + 1)),
-        h("button", { onclick: () => (playing.value = !plays), "aria-pressed": String(plays) }, app.say(plays ? "scene.stop" : "scene.play")),
+        ...(made.listening?.player ? made.listening.buttons() : [h("button", { onclick: () => (playing.value = !plays), "aria-pressed": String(plays) }, app.say(plays ? "scene.stop" : "scene.play"))]),
         pictured ? choice(app.say("scene.style"), (["light", "heat"] as const).map((name) => [name, app.say(`scene.${name}`)] as const), style.value, (name) => (style.value = name)) : null,
-        h("span", { className: "note" }, app.say("scene.marks")));
+        h("span", { className: "note" }, app.say(made.listening?.transcript ? (made.listening.player ? "sound.choose" : "sound.point") : "scene.marks")));
     }),
   ];
   return {
@@ -97,6 +120,7 @@ export function scenes(app: App): { element: HTMLElement; close: () => void } {
     close: () => {
       latest.next();
       clearInterval(timer);
+      made.listening?.close();
       watch.disconnect();
       reading.close();
       for (const stop of stops) stop();
@@ -107,6 +131,7 @@ export function scenes(app: App): { element: HTMLElement; close: () => void } {
 interface Made {
   scenes: { scene: Scene; side: "query" | "key" }[];
   tokens: { element: HTMLElement; draw(query: number): void } | null;
+  listening: Listening | null;
 }
 
 type Told = (index: number | null, what: "query" | "key" | "hover") => void;
@@ -115,6 +140,7 @@ type Told = (index: number | null, what: "query" | "key" | "hover") => void;
 function build(app: App, site: Site, style: { readonly value: Style }, tell: Told): Made {
   const own = site.query === site.key;
   const found: Made["scenes"] = [];
+  let listening: Listening | null = null;
   const make = (side: "query" | "key", sequence: Sequence | undefined, length: number): void => {
     if (!sequence || !drawable(sequence) || (sequence.kind === "nodes" && length > MOST_NODES)) return;
     const listener: Listener = {
@@ -124,11 +150,12 @@ function build(app: App, site: Site, style: { readonly value: Style }, tell: Tol
     const scene = drawn(app, sequence, length, () => style.value, listener);
     arrows(app, scene, own ? "query" : side, tell);
     found.push({ scene, side });
+    if (side === "key" && sequence.kind === "frames") listening = new Listening(app, sequence, scene as FramesScene);
   };
   if (site.shows !== "projected") make("key", app.sequence("key"), site.keys);
   if (!own) make("query", app.sequence("query"), site.queries);
-  const buttons = found.length > 0 && !own && !drawable(app.sequence("query"));
-  return { scenes: found, tokens: buttons ? tokens(app, site, (query) => tell(query, "query")) : null };
+  const buttons = found.length > 0 && !own && !drawable(app.sequence("query")) && !(listening as Listening | null)?.transcript;
+  return { scenes: found, listening, tokens: buttons ? tokens(app, site, (query) => tell(query, "query")) : null };
 }
 
 function drawn(app: App, sequence: Sequence, length: number, style: () => Style, listener: Listener): Scene {

@@ -12,6 +12,7 @@ import { legend } from "./legend";
 import { MapView } from "./map";
 import { mini } from "./mini";
 import { overview } from "./overview";
+import { streams } from "./reach";
 import { Reading, strongest } from "./reading";
 import { run } from "./run";
 import { hasScenes, scenes } from "./scenes";
@@ -178,7 +179,7 @@ export class Shell {
       h("button", { onclick: () => map.zoom(2), "aria-label": app.say("nearer"), title: app.say("nearer") }, "+"),
       h("button", { onclick: () => map.zoom(0.5), "aria-label": app.say("farther"), title: app.say("farther") }, "−"),
       h("button", { onclick: () => map.fit(), "aria-label": app.say("fit"), title: app.say("fit") }, "⤢"));
-    const element = h("section", { className: "mapview", "aria-label": app.say("view.map") }, h("div", { className: "stage" }, map.element, buttons, waiting), legend(app));
+    const element = h("section", { className: "mapview", "aria-label": app.say("view.map") }, h("div", { className: "stage" }, map.element, buttons, waiting), legend(app, { ahead: () => streams(app) }));
     reading.element.append(small.element);
     const both = h("div", { className: "withreading" }, element, reading.element);
     return {
@@ -231,7 +232,7 @@ export class Shell {
 
   private openHelp(): void {
     const { app } = this;
-    const lines = (["arrows", "zoom", "head", "find", "scale", "brush", "steps", "scene", "views"] as const).map((name) => h("li", {}, app.say(`keys.${name}`)));
+    const lines = (["arrows", "zoom", "head", "find", "scale", "brush", "steps", "scene", "sound", "views"] as const).map((name) => h("li", {}, app.say(`keys.${name}`)));
     replace(this.help, h("h2", {}, app.say("keys.title")), h("ul", {}, ...lines), h("button", { onclick: () => this.help.close() }, app.say("close")));
     this.help.setAttribute("aria-label", app.say("help"));
     this.help.showModal();
@@ -245,6 +246,7 @@ export class Shell {
       brief(app.current.formula),
       shows === "exact" ? "" : app.say(`shows.${shows}`),
       app.current.drawn ? app.say("shows.drawn") : "",
+      app.current.posterior ? app.say("shows.posterior") : "",
       app.current.formula.includes(app.current.visibility.code) ? "" : brief(app.current.visibility.code),
       dtype ?? "",
       typeof difference === "number" ? app.say("difference", { value: shown(difference, 3) }) : "",
