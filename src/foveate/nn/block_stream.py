@@ -43,9 +43,11 @@ class BlockStream(Stream[BlockState]):
     `chunk(16, left=math.inf)`.
     """
 
-    def __init__(self, block: EncoderBlock, name: str = "block") -> None:
+    name = "attention"
+
+    def __init__(self, block: EncoderBlock) -> None:
         assert isinstance(block.attention.attention, Attention)
-        self.block, self.name, self.rule = block, name, block.attention.attention.visibility
+        self.block, self.rule = block, block.attention.attention.visibility
         self.look_ahead = int(self.rule.ahead)
 
     def begin(self) -> BlockState:

@@ -282,8 +282,7 @@ class TransformerEncoder(Encoder):
         return list(dict.fromkeys(reasons))
 
     def stream_parts(self) -> list[Stream[Any]]:
-        blocks = [BlockStream(block, f"block {number}") for number, block in enumerate(self._encoder, 1)]
-        return [Placed(self._placed), *blocks, Pointwise(self.last_norm)]
+        return [Placed(self._placed), *map(BlockStream, self._encoder), Pointwise(self.last_norm)]
 
     @property
     def _encoder(self) -> Iterable[EncoderBlock]:
