@@ -205,9 +205,10 @@ class PlaneSubsampling(Subsampling):
             return self.project(x.new_zeros(0, self.project.in_features)), packing
         for layer in self.layers:
             packing = subsampled(packing, 2)
-            plane = relu(layer(plane))
+            plane = layer(plane)
             if not packing.full:
-                plane = torch.where(_real(packing)[:, None, :, None], plane, 0.0)
+                plane = plane.masked_fill_(~_real(packing)[:, None, :, None], 0.0)
+            plane = plane.relu_()
         return self.project(packing.pack(plane.transpose(1, 2).flatten(2))), packing
 
 

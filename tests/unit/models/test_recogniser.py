@@ -12,10 +12,12 @@ from foveate.data.batch import Batch
 from foveate.errors import DataError, UsageError
 from foveate.models import AnySpellerConfig, Recogniser, RecogniserConfig, SpellerConfig, TransformerSpellerConfig
 from foveate.nn import (
+    AnySubsamplingConfig,
     BlockConfig,
     CNNEncoderConfig,
     EncoderConfig,
     LearnedConfig,
+    PlaneSubsamplingConfig,
     PyramidConfig,
     RNNEncoderConfig,
     SubsamplingConfig,
@@ -179,6 +181,28 @@ def test_a_recogniser_reads_ids_too() -> None:
     model = RecogniserConfig(embedding_dim=6, encoder=ENCODERS["rnn"]).build(11, VOCAB).eval()
     _, lengths = model.ctc(Batch.of([[4, 5, 6, 7, 8], [3]]))
     assert lengths.tolist() == [2, 1]
+
+
+@pytest.mark.parametrize(
+    "subsampling", [SubsamplingConfig(factor=2), PlaneSubsamplingConfig(factor=2), PyramidConfig()]
+)
+@pytest.mark.parametrize("decoder", [SpellerConfig(), TransformerSpellerConfig()])
+def test_training_in_bfloat16_has_nearly_the_same_gradients(
+    subsampling: AnySubsamplingConfig, decoder: AnySpellerConfig
+) -> None:
+    torch.manual_seed(0)
+    config = RecogniserConfig(subsampling=subsampling, encoder=ENCODERS["transformer"], decoder=decoder)
+    model, source = config.build(Vectors(WIDTH), VOCAB).eval(), recordings(33, 28, 37)
+    gradients = []
+    for half in (False, True):
+        model.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=half):
+            loss = model.loss(source, TARGETS)
+        assert loss.dtype is torch.float32
+        loss.backward()
+        gradients.append(torch.cat([part.grad.flatten() for part in model.parameters() if part.grad is not None]))
+    exact, near = gradients
+    assert torch.cosine_similarity(exact, near, dim=0) > 0.99
 
 
 def test_inference_in_bfloat16_is_near() -> None:
