@@ -41,6 +41,7 @@ from foveate.models import (
 )
 from foveate.models.language_model import LanguageModel
 from foveate.models.tagger import TaggerConfig
+from foveate.nn.embed import Vectors
 from foveate.nn.encoder import (
     CNNEncoderConfig,
     EncoderConfig,
@@ -183,6 +184,16 @@ def test_a_tagger_says_the_same_of_every_word(name: str, texts: Batch, tmp_path:
         "spelling_lengths": spelt.lengths.view_as(texts.ids),
     }
     require_equal(real(run(session(model, tmp_path / "to"), **given)["logits"], texts.lengths), expected)
+
+
+@pytest.mark.parametrize("name", [name for name in ENCODERS if name != "BERT"])
+def test_a_tagger_of_vectors_says_the_same_of_every_vector(name: str, texts: Batch, tmp_path: Path) -> None:
+    model = shaken(TaggerConfig(encoder=ENCODERS[name], embedding_dim=12).build_frames(Vectors(6), LABELS))
+    values = torch.randn(*texts.ids.shape, 6, generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        expected = model(Batch(values, texts.lengths))
+    found = run(session(model, tmp_path / "to"), features=values, lengths=texts.lengths)["logits"]
+    require_equal(real(found, texts.lengths), expected)
 
 
 def test_a_tagger_without_spellings_asks_for_none(texts: Batch, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from foveate.train.resumption import differences
 from foveate.voice import say
 
 Run = TypeVar("Run")
-DATA = ("data.", "reader", "second_column", "initialise_from")
+DATA = ("data.", "reader", "second_column", "track", "initialise_from")
 """Settings that say where the data are, how they are read, and what a run begins with."""
 
 

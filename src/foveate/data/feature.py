@@ -69,7 +69,8 @@ class VectorReader(Reader):
     def learn(self, examples: Iterable[Example]) -> "VectorRows":
         """Learn the mean and deviation of each number, for scaling."""
         total, mean, squares = 0, np.zeros(0), np.zeros(0)
-        for _, thing, _ in examples:
+        for example in examples:
+            thing = example.thing
             values = thing.values.astype(np.float64)
             if not total:
                 mean, squares = np.zeros(values.shape[1]), np.zeros(values.shape[1])

@@ -145,7 +145,7 @@ def _of_ctm(path: Path, recording: str | None) -> Iterator[Segment]:
                 f"{path}:{number}: the line has {len(cells)} columns. Write recording, channel, start, duration, label "
                 "and, if you like, a confidence."
             )
-        if recording is not None and cells[0] != recording:
+        if recording is not None and cells[0] not in (recording, Path(recording).stem):
             others[cells[0]] = None
             continue
         known = True
@@ -154,7 +154,7 @@ def _of_ctm(path: Path, recording: str | None) -> Iterator[Segment]:
     if others and not known:
         raise DataError(
             f"{path} has no line of {recording!r}, only of {listing(map(repr, others), _NAMED)}. The first column is "
-            "the recording's file name without its ending."
+            "the name of the recording's file."
         )
 
 

@@ -29,10 +29,10 @@ _NAMED = 10
 
 @dataclass(frozen=True, eq=False)
 class RowBatch:
-    """Rows with one label each."""
+    """Rows with one label each, or with one for each vector, row after row."""
 
     rows: Batch
-    labels: Int[Tensor, " batch"]
+    labels: Int[Tensor, " labelled"]
     examples: tuple[int, ...]
 
 
@@ -82,7 +82,7 @@ class LabelledReport:
 
 @dataclass(frozen=True)
 class LabelledData:
-    """Rows with their labels: one per text; for sentences, one per word, and the forms of the words."""
+    """Rows with their labels: one per text; for sentences, one per word, and the forms of the words; one per frame."""
 
     inputs: TokenStore | FeatureStore
     labels: TokenStore
@@ -119,8 +119,10 @@ class LabelledData:
             raise DataError(f"{forms.folder} has words that the vocabulary does not contain. Prepare the data again.")
         return self
 
-    def require_rows(self, labels: Labels, source: Input) -> "LabelledData":
-        """Return these data. Raises DataError if an id of a label is too large, or if rows do not fit the input."""
+    def require_rows(self, labels: Labels, source: Input, *, each: bool = False) -> "LabelledData":
+        """Return these data, whose rows have one label, or one for `each` vector. Raises DataError if an id of a label
+        is too large, or if rows do not fit the input.
+        """
         self.labels.require(below=len(labels), shortest=1)
         if isinstance(self.inputs, TokenStore) != (source.width is None):
             raise DataError(f"{self.inputs.folder} has rows of another kind than {source}. Prepare the data again.")
@@ -128,7 +130,7 @@ class LabelledData:
             self.inputs.require(below=getattr(source, "vocab", None), shortest=1)
         elif source.width is not None:
             self.inputs.require(width=source.width, shortest=1)
-        self._require_labels(1)
+        self._require_labels(self.inputs.lengths if each else 1)
         self._require_places(source.axes)
         return self
 
@@ -160,7 +162,7 @@ class LabelledData:
     def rows(self, examples: Sequence[int] | np.ndarray) -> RowBatch:
         """The labelled rows with these numbers."""
         chosen = tuple(int(example) for example in examples)
-        labels = torch.tensor([int(self.labels[example][0]) for example in chosen])
+        labels = torch.from_numpy(np.concatenate([self.labels[example] for example in chosen]).astype(np.int64))
         rows: list[Any] = [self.inputs[example] for example in chosen]
         if self.places is not None or self.edges is not None:
             rows = [self._placed(row, example) for row, example in zip(rows, chosen, strict=True)]
@@ -219,11 +221,12 @@ def prepare_rows(
     *,
     what: str,
     max_length: int,
+    names: Callable[[Any, Row], Sequence[str]] = lambda example, row: (example.label,),
     path: str = "",
     lenient: bool = False,
     rare: str = "",
 ) -> tuple[LabelledData, LabelledReport]:
-    """Store examples as rows; the report calls them `what`.
+    """Store examples as rows; the report calls them `what`. `names` are the labels of an example and its row.
 
     Raises DataError for a label that `labels` lacks. With `lenient`, as for a file of validation examples, such a row
     is left out and reported, unless most rows are like this.
@@ -234,7 +237,7 @@ def prepare_rows(
         for example in examples:
             row = rows.row(example.thing)
             tally.remark(example.line, row.remarks)
-            numbers = tally.labels(example.line, len(row), (example.label,))
+            numbers = tally.labels(example.line, len(row), names(example, row))
             if numbers is None:
                 continue
             tally.unknown += rows.unknown(row)

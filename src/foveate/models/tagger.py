@@ -1,4 +1,4 @@
-"""A tagger labels every word: embeddings with spellings, an encoder, and an output layer."""
+"""A tagger labels every word, or every vector of a recording: embeddings, an encoder, and an output layer."""
 
 from dataclasses import dataclass
 
@@ -12,9 +12,9 @@ from foveate.config.field import setting
 from foveate.data.batch import Batch
 from foveate.data.tokeniser import UNKNOWN
 from foveate.data.word import WordBatch
-from foveate.models.bert import BERTConfig
+from foveate.models.bert import BERTConfig, BERTEncoder
 from foveate.nn.dropout import dropout
-from foveate.nn.embed import Tokens
+from foveate.nn.embed import Input, Tokens, embed
 from foveate.nn.encoder import Encoder, EncoderConfig, RNNEncoderConfig
 from foveate.nn.linear_layer import Linear
 from foveate.nn.neighbour import Neighbours
@@ -26,7 +26,9 @@ REACH = 2
 
 @dataclass(frozen=True, kw_only=True)
 class TaggerConfig:
-    """An encoder over words; a word has an embedding, and a vector of its spelling."""
+    """An encoder over words, or over vectors. A word has an embedding, and a vector of its spelling; a vector is
+    projected to `embedding_dim`, and `character_dim` and `word_dropout` have no effect.
+    """
 
     encoder: EncoderConfig | BERTConfig = RNNEncoderConfig()
     """`bert` embeds pieces of words itself; among the other settings, only `dropout` then has an effect."""
@@ -51,6 +53,10 @@ class TaggerConfig:
         if isinstance(self.encoder, BERTConfig):
             return PieceTagger(self, self.encoder, labels, characters)
         return Tagger(self, vocab, labels, characters)
+
+    def build_frames(self, source: Input, labels: int) -> "FrameTagger":
+        """The model for rows of vectors and a number of labels."""
+        return FrameTagger(self, source, labels)
 
 
 class Spelling(nn.Module):
@@ -142,6 +148,44 @@ class PieceTagger(nn.Module):
         text, first = batch.pieces()
         hidden, _ = self.encoder.encode(text)
         return self.output(dropout(hidden.index_select(0, first), self.dropout, self.training))
+
+    def parameter_count(self) -> int:
+        return sum(parameter.numel() for parameter in self.parameters())
+
+
+class FrameTagger(nn.Module):
+    """p(y_i | x) = softmax(W h_i + b),  h = encoder(E x_i)
+
+    Many to many, in step: a label for each vector, such as a frame of speech. A recording gets the same labels alone
+    and in a batch. An encoder that sees the vectors i − l … i + r only makes labels that wait for r vectors.
+    """
+
+    def __init__(self, config: TaggerConfig, source: Input, labels: int) -> None:
+        super().__init__()
+        self.dropout, self.input = config.dropout, source
+        self.embedding: nn.Module
+        self.encoder: Encoder | BERTEncoder
+        if isinstance(config.encoder, BERTConfig):
+            self.embedding, self.encoder = nn.Identity(), config.encoder.build_encoder(source)
+        else:
+            self.embedding = source.build(config.embedding_dim, deviation=0.1)
+            self.encoder = config.encoder.build_for(config.embedding_dim)
+        self.output = Linear(self.encoder.output_dim, labels)
+
+    @property
+    def max_length(self) -> int | None:
+        """The largest number of vectors in a row; None without a limit."""
+        return self.encoder.max_length
+
+    def forward(self, batch: Batch) -> Float[Tensor, "frames labels"]:
+        """Logits of the labels, row after row."""
+        if isinstance(self.encoder, BERTEncoder):
+            hidden, _ = self.encoder.encode(batch)
+        else:
+            packing = Packing(batch.lengths, batch.length)
+            embedded = embed(self.embedding, *batch.packed(packing))
+            hidden = self.encoder(dropout(embedded, self.dropout, self.training), packing=packing)
+        return self.output(dropout(hidden, self.dropout, self.training))
 
     def parameter_count(self) -> int:
         return sum(parameter.numel() for parameter in self.parameters())

@@ -56,6 +56,10 @@ class LabellingSide(Side):
         predicted = labeller.predict(examples)
         return predicted.scores() + (class_rows(predicted) if per_class else [])
 
+    def values(self, predicted: Predicted) -> dict[str, float]:
+        """The metrics of a comparison."""
+        return {KEYS[score.name]: score.value for score in predicted.scores()}
+
     def size(self, task: LabellingTask[Any]) -> str:
         labelled = task.training.labels.num_tokens
         return f"{len(task.training):,} training examples, {labelled:,} labels of {len(task.labels)} kinds"
@@ -142,11 +146,11 @@ class LabellingSide(Side):
 
         def value(numbers: Sequence[int]) -> float | None:
             labels, gold = ([side[number] for number in numbers] for side in (predicted.labels, predicted.gold))
-            return _values(Predicted(labels=labels, gold=gold)).get(request.metrics[0])
+            return self.values(Predicted(labels=labels, gold=gold)).get(request.metrics[0])
 
         lengths, unit = self.lengths(examples)
         by_length = buckets(lengths, request, value)
-        return Scored(values=self.pick(_values(predicted), request.metrics), buckets=by_length, unit=unit)
+        return Scored(values=self.pick(self.values(predicted), request.metrics), buckets=by_length, unit=unit)
 
 
 def _examples(config: Any, path: str, columns: tuple[int, int] | None) -> list[Any]:
@@ -187,7 +191,3 @@ def training(tokens: int, measure: str, allowance: Allowance, pace: float) -> di
         "better": "higher",
         "patience": 6,
     }
-
-
-def _values(predicted: Predicted) -> dict[str, float]:
-    return {KEYS[score.name]: score.value for score in predicted.scores()}

@@ -24,7 +24,7 @@ from foveate.models import BERT, LanguageModel, Seq2Seq, Transformer
 from foveate.models.classifier import Classifier
 from foveate.models.recogniser import Recogniser
 from foveate.models.recurrent import RecurrentSeq2Seq
-from foveate.models.tagger import PieceTagger, Tagger
+from foveate.models.tagger import FrameTagger, PieceTagger, Tagger
 from foveate.nn.embed import Tokens
 from foveate.storage.draft import draft_folder
 
@@ -39,7 +39,7 @@ FAMILIES: tuple[tuple[Any, ModuleType], ...] = (
     (Recogniser, recogniser_graph),
     (LanguageModel, language_model_graph),
     (BERT, bert_graph),
-    ((Tagger, PieceTagger, Classifier), labelling_graph),
+    ((Tagger, PieceTagger, FrameTagger, Classifier), labelling_graph),
 )
 """The modules that export each class of models, with functions `refusals`, `max_length` and `graphs`, and `INPUTS` if
 they support other inputs than tokens."""

@@ -6,12 +6,12 @@ from foveate.export.onnx.operator_graph import Graph
 from foveate.export.plain_attention import input_refusals
 from foveate.models.bert import BERTEncoder
 from foveate.models.classifier import Classifier
-from foveate.models.tagger import PieceTagger, Spelling, Tagger
+from foveate.models.tagger import FrameTagger, PieceTagger, Spelling, Tagger
 from foveate.nn.embed import Tokens, Vectors
 
-Labeller = Tagger | PieceTagger | Classifier
+Labeller = Tagger | PieceTagger | FrameTagger | Classifier
 INPUTS = (Tokens, Vectors)
-"""The inputs of classifiers that can be exported. BERT in ONNX reads tokens only."""
+"""The inputs of classifiers and taggers of vectors that can be exported. BERT in ONNX reads tokens only."""
 
 
 def refusals(model: Labeller) -> list[str]:
@@ -19,8 +19,8 @@ def refusals(model: Labeller) -> list[str]:
     reasons = encoder_graph.refusals(model.encoder)
     if isinstance(model, Classifier):
         reasons += pooling_graph.refusals(model.pooling)
-        if isinstance(model.encoder, BERTEncoder):
-            reasons += input_refusals(model)
+    if isinstance(model.encoder, BERTEncoder):
+        reasons += input_refusals(model)
     return reasons
 
 
@@ -34,6 +34,8 @@ def graphs(model: Labeller) -> dict[str, Graph]:
     graph = Graph("model")
     if isinstance(model, Classifier):
         _classifier(graph, model)
+    elif isinstance(model, FrameTagger):
+        _frame_tagger(graph, model)
     else:
         _tagger(graph, model)
     return {"model.onnx": graph}
@@ -54,6 +56,17 @@ def _tagger(graph: Graph, model: Tagger | PieceTagger) -> None:
     labels = model.output.out_features
     logits = texts.padded(graph, graph.linear(x, model.output), labels)
     graph.output("logits", logits, ["sentences", "length", labels])
+
+
+def _frame_tagger(graph: Graph, model: FrameTagger) -> None:
+    """Logits at every vector. Those at padding are undefined."""
+    read = model.encoder
+    assert isinstance(model.input, Vectors)
+    assert not isinstance(read, BERTEncoder)
+    texts, labels = Texts.given_vectors(graph, "rows", model.input.width), model.output.out_features
+    x = texts.embedded(graph, model.embedding)
+    x = encoder_graph.encoded(graph, read, texts, x, encoder_graph.embedding_dim(model.embedding))
+    graph.output("logits", texts.padded(graph, graph.linear(x, model.output), labels), ["rows", "length", labels])
 
 
 def _spelt(graph: Graph, spelling: Spelling) -> str:

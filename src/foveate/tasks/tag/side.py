@@ -4,14 +4,16 @@ import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from foveate.data.labelled import Tagged
+from foveate.config import kind_of
+from foveate.data.labelled import Tagged, read_tagged
 from foveate.data.text import require_lasting
 from foveate.data.tokeniser import BOS, EOS, SPECIALS, UNKNOWN
 from foveate.data.word import WordBatch
-from foveate.errors import DataError
+from foveate.errors import DataError, UsageError
 from foveate.inspect.alignment import Alignment
 from foveate.inspect.self_attention import self_attention
 from foveate.metrics import Score, accuracy, marks_spans
@@ -19,7 +21,7 @@ from foveate.nn.loss import cross_entropy
 from foveate.suggestion import counted
 from foveate.tasks.exported import COUNTED, Exported, Note
 from foveate.tasks.labelling_side import LOGITS, LabellingSide, class_rows, training
-from foveate.tasks.option import chunks
+from foveate.tasks.option import chunks, require_used
 from foveate.tasks.report_page import Sample
 from foveate.tasks.run_model import Strangers
 from foveate.tasks.run_plan import (
@@ -33,7 +35,11 @@ from foveate.tasks.run_plan import (
     vocabulary,
     with_others,
 )
+from foveate.tasks.side import Asked, Scored
 from foveate.tasks.tag import TASK
+from foveate.tasks.tag.frame_side import FRAMES, reader_of, reads_frames
+from foveate.tasks.tag.frame_task import FrameTask
+from foveate.tasks.tag.frame_use import FrameLabeller
 from foveate.tasks.tag.task import CHARACTERS, PIECES, WORDS, TagConfig, TagTask, WordVocabulary
 from foveate.tasks.tag.use import SentenceTagger, TaggedSentence
 from foveate.voice import say, shown
@@ -42,8 +48,8 @@ SHOWN = 40
 """Words of the longest sentence whose attention is drawn."""
 
 
-class TagSide(LabellingSide):
-    """`foveate train tag`, `foveate tag`."""
+class WordSide(LabellingSide):
+    """`foveate train tag`, `foveate tag` of words."""
 
     entry, config, task = TASK, TagConfig, TagTask
     columns = ("word", "tag")
@@ -53,7 +59,7 @@ class TagSide(LabellingSide):
         path = config.data.data
         require_lasting(path)
         sentences, words, tags, different = 0, 0, set[str](), set[str]()
-        for sentence in config.read(path):
+        for sentence in read_tagged(path, columns=config.data.columns):
             sentences, words = sentences + 1, words + len(sentence.words)
             tags.update(sentence.tags)
             different.update(sentence.words)
@@ -188,6 +194,74 @@ def _suggested(sentences: int, words: int, tags: set[str], different: int, allow
 def _word(number: int) -> str:
     """Some letters, as many as words have."""
     return "".join(chr(ord("a") + number // 26**place % 26) for place in range(5))
+
+
+class TagSide(WordSide):
+    """`foveate train tag`, `foveate tag`: of words, or with a reader of vectors."""
+
+    lower = FRAMES.lower
+
+    def suggest(self, config: TagConfig, allowance: Allowance) -> Suggestion:
+        frames = config.reader or reader_of(config.data.data)
+        return FRAMES.suggest(config, allowance) if frames else super().suggest(config, allowance)
+
+    def probe(self, config: TagConfig, lengths: Sequence[int], vocab: int | None) -> Probe:
+        return FRAMES.probe(config, lengths, vocab) if config.reader else super().probe(config, lengths, vocab)
+
+    def prepare(self, config: TagConfig, folder: Path, note: Note = lambda sentence: None) -> Any:
+        """The task, with its data read into a folder. Raises UsageError for vectors without a reader."""
+        for path in (config.data.data, config.data.valid_data):
+            reader = None if config.reader or not path else reader_of(path)
+            if reader:
+                raise UsageError(
+                    f"{path} is a table of {reader.what} with label tracks, and without a reader words are read. Set "
+                    f'reader = "{kind_of(type(reader))}".'
+                )
+        return FRAMES.prepare(config, folder, note) if config.reader else super().prepare(config, folder, note)
+
+    def open(self, config: TagConfig, folder: Path) -> Any:
+        return FRAMES.open(config, folder) if config.reader else super().open(config, folder)
+
+    def load(self, run: Path | str, *, precision: str = "float32", note: Note = say) -> Any:
+        return FRAMES.load(run, note=note) if reads_frames(run) else super().load(run, note=note)
+
+    def in_use(self, task: Any) -> Any:
+        return FRAMES.in_use(task) if isinstance(task, FrameTask) else super().in_use(task)
+
+    def thing(self, model: Any, text: str) -> Any:
+        return FRAMES.thing(model, text) if isinstance(model, FrameLabeller) else super().thing(model, text)
+
+    def use(self, arguments: argparse.Namespace) -> None:
+        if reads_frames(arguments.run):
+            return FRAMES.use(arguments)
+        require_used(arguments, {"format": "runs that tag recordings"}, (), "here")
+        return super().use(arguments)
+
+    def evaluate(self, arguments: argparse.Namespace) -> list[Score]:
+        return FRAMES.evaluate(arguments) if reads_frames(arguments.run) else super().evaluate(arguments)
+
+    def write_report(self, model: Any, config: Any, folder: Path, path: Path, test: Any = None) -> None:
+        if isinstance(model, FrameLabeller):
+            FRAMES.write_report(model, config, folder, path, test)
+        else:
+            super().write_report(model, config, folder, path, test)
+
+    def trial(self, model: Any) -> str:
+        return FRAMES.trial(model) if isinstance(model, FrameLabeller) else super().trial(model)
+
+    def metrics(self) -> tuple[str, ...]:
+        return FRAMES.metrics()
+
+    def hold_out(self, config: TagConfig, folder: Path) -> dict[str, Any]:
+        return FRAMES.hold_out(config, folder) if config.reader else super().hold_out(config, folder)
+
+    def score(self, task: Any, config: TagConfig, folder: Path, request: Asked) -> Scored:
+        if config.reader:
+            return FRAMES.score(task, config, folder, request)
+        return super().score(task, config, folder, request)
+
+    def export(self, run: Path | str, note: Note) -> Exported:
+        return FRAMES.export(run, note) if reads_frames(run) else super().export(run, note)
 
 
 SIDE = TagSide()

@@ -1,4 +1,4 @@
-"""Tag: a label for every word, from its context. Parts of speech, names, parts of addresses."""
+"""Tag: a label for every word or every vector, from its context. Parts of speech, names, parts of addresses; phones."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,9 +11,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from foveate.config import setting
+from foveate.data.audio import AudioReader
+from foveate.data.feature import VectorReader
 from foveate.data.label import Labels
 from foveate.data.labelled import Tagged, read_tagged
 from foveate.data.labelled_store import LabelledData, LabelledReport, prepare_sentences
+from foveate.data.reader import Reader
 from foveate.data.tokeniser import (
     BOS,
     EOS,
@@ -24,7 +27,9 @@ from foveate.data.tokeniser import (
     WordTokeniser,
     load_tokeniser,
 )
+from foveate.data.tracked import TrackConfig, Tracked, read_tracked
 from foveate.data.word import WordBatch, form_row, space_before
+from foveate.decode.label_path import SmoothingConfig
 from foveate.errors import DataError
 from foveate.models import BERTConfig
 from foveate.models.tagger import PieceTagger, Tagger, TaggerConfig
@@ -41,16 +46,37 @@ class TagConfig(LabellingConfig):
     model: TaggerConfig = setting(TaggerConfig(), "the architecture")
     min_count: int = setting(2, "words seen less often are known by their spelling only")
     vocab_size: int | None = setting(None, "different words at most; none: all that are frequent enough")
+    reader: AudioReader | VectorReader | Reader | None = setting(
+        None,
+        "audio: a table of recordings with label tracks; vector: a table of .npy files with files of labels; none: "
+        "sentences, whose words have labels",
+    )
+    track: TrackConfig = TrackConfig()
+    decode: SmoothingConfig | None = setting(
+        None,
+        "smooths the labels of vectors in use, as with decode.transition = 2.0; none: the best label of each alone",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        words = (("data.columns", self.data.columns), ("initialise_from", self.initialise_from))
+        for name, value in words:
+            if self.reader is not None and value is not None:
+                raise ValueError(f"reader does not read texts, which {name} is for. Leave one of them out.")
+        if self.reader is None and self.decode is not None:
+            raise ValueError("decode smooths the labels of vectors, and without a reader sentences are read.")
 
     @property
     def what(self) -> str:
-        return "sentences"
+        return "sentences" if self.reader is None else self.reader.what
 
-    def read(self, path: str) -> Iterator[Tagged]:
+    def read(self, path: str) -> Iterator[Tagged] | Iterator[Tracked]:
+        if self.reader is not None:
+            return read_tracked(self.reader, path, self.track)
         return read_tagged(path, columns=self.data.columns)
 
-    def labels_of(self, example: Tagged) -> Sequence[str]:
-        return example.tags
+    def labels_of(self, example: Tagged | Tracked) -> Sequence[str]:
+        return example.names if isinstance(example, Tracked) else example.tags
 
 
 @dataclass(frozen=True)

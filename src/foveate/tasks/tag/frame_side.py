@@ -1,0 +1,286 @@
+"""The interface between commands and tagging of vectors: phones, speakers, silence."""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from foveate.config import to_dict
+from foveate.data.audio import AudioReader
+from foveate.data.audio_table import is_table
+from foveate.data.batch import Batch
+from foveate.data.feature import VectorReader
+from foveate.data.label_track import ENDINGS
+from foveate.data.reader import Reader
+from foveate.data.text import read_lines
+from foveate.data.tracked import Tracked, read_tracked
+from foveate.errors import DataError, SetupError, UsageError
+from foveate.metrics import Score, phone_error_rate
+from foveate.nn.loss import cross_entropy
+from foveate.storage.draft import disk_errors
+from foveate.storage.run import read_run
+from foveate.suggestion import counted
+from foveate.tasks.exported import COUNTED, Exported, Note
+from foveate.tasks.labelling import Parts, Predicted
+from foveate.tasks.labelling_side import BATCH, LOGITS, LabellingSide, class_rows, training
+from foveate.tasks.option import chunks
+from foveate.tasks.report_page import Sample
+from foveate.tasks.run_model import seeded
+from foveate.tasks.run_plan import (
+    LABELS,
+    Allowance,
+    Probe,
+    Reason,
+    Suggestion,
+    require_fit,
+    with_others,
+)
+from foveate.tasks.tag import TASK
+from foveate.tasks.tag.frame_task import FrameTask
+from foveate.tasks.tag.frame_use import SMOOTHING, FrameLabeller, LabelledFrames, collapsed
+from foveate.tasks.tag.task import TagConfig
+from foveate.voice import say, shown
+
+PHONE_ERROR = "phone_error"
+FIRST = 50
+"""Recordings that sizes are chosen by."""
+SHOWN = 120
+"""Vectors of a recording whose labels are drawn in a report."""
+ROWS = 8
+"""Recordings in a batch."""
+ONE = ("textgrid", "json")
+"""Formats of a single recording."""
+
+
+class FrameSide(LabellingSide):
+    """`foveate train tag` and `foveate tag` of vectors."""
+
+    entry, config, task = TASK, TagConfig, FrameTask
+    columns = ("path", "label track")
+    lower = frozenset({PHONE_ERROR})
+
+    def suggest(self, config: TagConfig, allowance: Allowance) -> Suggestion:
+        """Reader, model and steps by the labelled recordings. Raises DataError when there are none."""
+        path = config.data.data
+        reader = config.reader or reader_of(path)
+        assert reader is not None
+        examples = read_tracked(reader, path, config.track)
+        sample = list(islice(examples, FIRST))
+        if not sample:
+            raise _no_examples(path, reader.what)
+        total = len(sample) + sum(1 for _ in examples)
+        settings: dict[str, Any] = {}
+        if config.reader is None:
+            reader = reader.suited(sample)
+            settings["reader"] = to_dict(TagConfig(reader=reader))["reader"]
+        rows = reader.learn(sample)
+        lengths = [len(rows.row(one.thing)) for one in sample]
+        labels = len({name for one in sample for name in one.names})
+        usual, longest = max(sum(lengths) // len(lengths), 1), 2 * max(lengths)
+
+        def suggested(allowance: Allowance) -> Suggestion:
+            model, about, pace = _model(allowance.tier)
+            budget = max(ROWS * usual, longest)
+            return Suggestion(
+                {
+                    **settings,
+                    "model": model,
+                    "data": {"max_length": longest, "max_tokens": budget},
+                    "train": training(total * usual * BATCH // budget, "accuracy", allowance, pace * budget / BATCH),
+                },
+                f"{counted(total, 'example')} of {counted(usual, 'vector')}, {counted(labels, 'label')}.",
+                (Reason("reader", reader.about), Reason("model", f"{about}, {allowance}")),
+                lengths=(usual,),
+            )
+
+        return with_others(suggested, allowance)
+
+    def probe(self, config: TagConfig, lengths: Sequence[int], vocab: int | None) -> Probe:
+        """The first example in the data, again and again: as often as the budget of a batch allows. Raises UsageError
+        for a configuration without data.
+        """
+        if not config.data.data:
+            raise UsageError(f"The sizes of {config.what} are those of the data: name them with --data.")
+        assert config.reader is not None
+        sample = list(islice(read_tracked(config.reader, config.data.data, config.track), FIRST))
+        if not sample:
+            raise _no_examples(config.data.data, config.what)
+        rows = config.reader.learn(sample)
+        row = rows.row(sample[0].thing)
+        batch = Batch.of([row] * max(config.data.max_tokens // len(row), 1))
+        model = seeded(lambda: config.model.build_frames(rows.input, LABELS), config.seed)
+        require_fit(model.max_length, len(row), "shorter examples")
+        labels = torch.randint(LABELS, (batch.num_tokens,), generator=torch.Generator().manual_seed(0))
+        return Probe(
+            model=model,
+            loss=lambda: cross_entropy(model(batch), labels),
+            vocabulary=f"{rows.input} and {LABELS} labels",
+            batch=f"{batch.size} {config.what} of {counted(len(row), 'vector')}",
+            tokens=batch.num_tokens,
+            unit="vectors",
+        )
+
+    def load(self, run: Path | str, *, precision: str = "float32", note: Note = say) -> FrameLabeller:
+        return FrameLabeller.load(run, note=note)
+
+    def in_use(self, task: FrameTask) -> FrameLabeller:
+        return FrameLabeller(task.model, task.vocabulary, task.config.decode)  # type: ignore[attr-defined]
+
+    def vocabulary(self, model: FrameLabeller) -> FrameLabeller:
+        return model
+
+    def thing(self, model: FrameLabeller, text: str) -> Any:
+        """The first thing that a file holds."""
+        return next(model.things([text]))
+
+    def use(self, arguments: argparse.Namespace) -> None:
+        if arguments.columns and arguments.format:
+            raise UsageError("--columns prints frames, and --format a track of segments. Leave one of them out.")
+        labeller = self.load(arguments.run)
+        things = (thing for chunk in chunks(arguments.inputs) for thing in labeller.things(chunk))
+        first = list(islice(things, 2))
+        several, way = len(first) > 1, arguments.format or "audacity"
+        if several and way in ONE:
+            raise UsageError(f"--format {way} writes one recording. Name one, or use --format ctm for several.")
+        for thing in chain(first, things):
+            (labelled,) = labeller.label([thing])
+            if several and way == "audacity":
+                print(f"# {shown(labelled.name)}")
+            print(_written(labelled, "columns" if arguments.columns else way), end="", flush=True)
+
+    def evaluate(self, arguments: argparse.Namespace) -> list[Score]:
+        if arguments.columns:
+            raise UsageError("--columns chooses columns of a table of words, and this run reads vectors. Leave it out.")
+        return super().evaluate(arguments)
+
+    def scores(self, labeller: FrameLabeller, examples: Sequence[Tracked], *, per_class: bool) -> list[Score]:
+        """Accuracy and F1 of vectors, the phone error rate of labels without repetitions, and all of it smoothed."""
+        raw, smooth = labeller.predict(examples), labeller.predict(examples, labeller.smoothing or SMOOTHING)
+        plain, smoothed = ([*one.scores(), *_phone_error(one, labeller)] for one in (raw, smooth))
+        named = [replace(score, name=f"smoothed {score.name}") for score in smoothed]
+        chosen = smooth if labeller.smoothing else raw
+        return [*plain, *named, *(class_rows(chosen) if per_class else [])]
+
+    def written(self, example: Tracked) -> str:
+        return f"{_absolute(getattr(example.thing, 'path', example.thing))}\t{_absolute(example.file)}\n"
+
+    def lengths(self, examples: Sequence[Tracked]) -> tuple[list[int], str]:
+        return [len(collapsed(example.names)) for example in examples], "segments"
+
+    def lines(self, labeller: FrameLabeller, examples: Sequence[Tracked]) -> list[str]:
+        """The file of `evaluate --save`: a line for each recording, with its labels without repetitions."""
+        return [" ".join(one.phones) for one in labeller.label([example.thing for example in examples])]
+
+    def samples(self, labeller: FrameLabeller, examples: Sequence[Tracked]) -> list[Sample]:
+        samples = list[Sample]()
+        gold = labeller.predict(examples).gold
+        for example, line, right in zip(examples, self.lines(labeller, examples), gold, strict=True):
+            alignment = labeller.map(example.thing, most=SHOWN)
+            samples.append((str(example.thing), " ".join(collapsed(right)), line, alignment))
+        return samples
+
+    def trial(self, model: FrameLabeller) -> str:
+        return "FILE"
+
+    def metrics(self) -> tuple[str, ...]:
+        return (*super().metrics(), PHONE_ERROR)
+
+    def hold_out(self, config: TagConfig, folder: Path) -> dict[str, Any]:
+        """train.tsv and valid.tsv, held out by the seed of the base configuration."""
+        if config.data.valid_data is not None:
+            return {}
+        parts, settings = Parts(config), dict[str, Any]()
+        for part, name in (("train", "data"), ("valid", "valid_data")):
+            path = folder / f"{part}.tsv"
+            with disk_errors(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text("".join(map(self.written, parts(part))), encoding="utf-8")
+            settings[name] = path.name
+        return settings
+
+    def values(self, predicted: Predicted) -> dict[str, float]:
+        (error,) = _phone_error(predicted, None)
+        return {**super().values(predicted), PHONE_ERROR: error.value}
+
+    def export(self, run: Path | str, note: Note) -> Exported:
+        """A tagger of vectors."""
+        labeller = self.load(run, note=note)
+        meanings = {
+            "features": "made as rows.json describes: frames of features, scaled",
+            "lengths": COUNTED.replace("tokens", "vectors"),
+            "logits": f"at each vector: {LOGITS}",
+        }
+        return Exported(labeller.model, labeller.vocabulary.save, meanings)
+
+
+def reader_of(path: str) -> Reader | None:
+    """The reader of a table of files with label tracks; None for labelled words.
+
+    Raises DataError for a table that cannot be read.
+    """
+    if not Path(path).is_file() or Path(path).suffix == ".npz":
+        return None
+    reader: Reader | None = None
+    if is_table(path):
+        reader = AudioReader()
+        label = next((one.label for one in reader.read(path)), "")
+    else:
+        cells = [cell.strip() for cell in next(read_lines(path), "").split("\t")]
+        reader, label = VectorReader() if cells[0].endswith(".npy") else None, cells[-1]
+    return reader if Path(label).suffix.lower() in {ending.lower() for ending in ENDINGS} else None
+
+
+def reads_frames(run: Path | str) -> bool:
+    """Whether a run tags vectors, which have a reader."""
+    return read_run(Path(run)).config.get("reader") is not None
+
+
+def _written(labelled: LabelledFrames, way: str) -> str:
+    """A label track, or "columns" with a line for each frame."""
+    if way == "audacity":
+        return "".join(f"{shown(line)}\n" for line in str(labelled).splitlines())
+    if way == "columns":
+        size, clock = len(labelled.labels), labelled.clock
+        stamps = range(size) if clock is None else [f"{time:.4f}" for time in clock.centres(size)]
+        rows = zip(stamps, map(shown, labelled.labels), labelled.probabilities, strict=True)
+        return "".join(f"{stamp}\t{label}\t{sure:.4f}\n" for stamp, label, sure in rows)
+    times = labelled.times
+    return times.ctm("labels") if way == "ctm" else times.text_grid() if way == "textgrid" else times.json()
+
+
+def _phone_error(predicted: Predicted, labeller: FrameLabeller | None) -> Iterator[Score]:
+    """The edit distance of the labels without repetitions; without jiwer, a note in a report."""
+    number: dict[str, int] = {}
+    lines = [
+        [" ".join(str(number.setdefault(name, len(number))) for name in collapsed(row)) for row in side]
+        for side in (predicted.labels, predicted.gold)
+    ]
+    try:
+        yield phone_error_rate(*lines)
+    except SetupError as error:
+        if labeller is None:
+            raise
+        say(str(error))
+
+
+def _absolute(path: Any) -> Path:
+    return Path(str(path)).resolve()
+
+
+def _no_examples(path: str, what: str) -> DataError:
+    return DataError(f"{path} has no labelled {what}. Give {what} to learn from.")
+
+
+def _model(tier: int) -> tuple[dict[str, Any], str, float]:
+    """The model, its description, and the seconds of one core that a step of `BATCH` vectors takes."""
+    layers, width = (8, 256) if tier == 2 else (6, 128)
+    encoder = {"kind": "cnn", "hidden_dim": width, "num_layers": layers, "width": 5}
+    about = f"{layers} convolutions, {width} wide, which see {2 * layers} vectors on each side"
+    return {"encoder": encoder, "embedding_dim": width, "dropout": 0.1}, about, 0.5 if tier == 2 else 0.1
+
+
+FRAMES = FrameSide()

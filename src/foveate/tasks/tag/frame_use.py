@@ -1,0 +1,219 @@
+"""A trained tagger of vectors in use: the label of each frame, and the segments of equal labels."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from foveate.data.batch import Batch
+from foveate.data.batching import groups
+from foveate.data.label_track import Segment
+from foveate.data.reader import RowMaker
+from foveate.data.row import Row
+from foveate.data.tracked import Clock, Tracked
+from foveate.decode.label_path import SmoothingConfig, label_path
+from foveate.errors import UsageError
+from foveate.inspect import TimeAlignment, Trace, Track
+from foveate.inspect.alignment import Alignment
+from foveate.inspect.looking import Looking
+from foveate.inspect.time_file import TimedLabel
+from foveate.inspect.value import observed
+from foveate.models.tagger import FrameTagger
+from foveate.tasks.labelling import Predicted, load_labeller
+from foveate.tasks.run_model import require_positions, saved, traced
+from foveate.tasks.tag.frame_task import FrameVocabulary
+from foveate.tasks.tag.task import TagConfig
+
+ATTENDING = "`foveate train tag` with --set model.encoder=transformer trains one that attends."
+SMOOTHING = SmoothingConfig()
+"""The smoothing of scores that compare both, where the configuration has none."""
+
+
+@dataclass(frozen=True)
+class LabelledFrames:
+    """The label of each vector of a thing, its probability, and the times of the vectors; None for vectors without a
+    time.
+    """
+
+    name: str
+    labels: tuple[str, ...]
+    probabilities: tuple[float, ...]
+    clock: Clock | None = None
+    seconds: float | None = None
+    """The length of the recording, where it is known."""
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """Runs of equal labels, in seconds; without a clock, numbers of vectors.
+
+        A frame lasts from half a hop before its centre to half a hop after it. The first begins at 0, and the last ends
+        with the recording.
+        """
+        begin, segments = 0, list[Segment]()
+        for label, run in groupby(self.labels):
+            end = begin + len(list(run))
+            segments.append(Segment(self._edge(begin), self._edge(end), label))
+            begin = end
+        return tuple(segments)
+
+    @property
+    def times(self) -> TimeAlignment:
+        """The segments in the tier "labels", with the mean probability of each. Raises UsageError without a clock."""
+        if self.clock is None:
+            raise UsageError(f"{self.name} has vectors without a time. Set track.hop, in seconds, for training.")
+        begin, labels = 0, list[TimedLabel]()
+        for segment, (_, run) in zip(self.segments, groupby(self.labels), strict=True):
+            end = begin + len(list(run))
+            sure = min(sum(self.probabilities[begin:end]) / (end - begin), 1.0)
+            labels.append(TimedLabel(segment.label, segment.start, segment.end, sure))
+            begin = end
+        seconds = max(self.seconds or 0.0, self._edge(len(self.labels)))
+        return TimeAlignment(name=Path(self.name).name, seconds=seconds, tiers={"labels": tuple(labels)})
+
+    @property
+    def phones(self) -> tuple[str, ...]:
+        """The labels without repetitions."""
+        return collapsed(self.labels)
+
+    def __str__(self) -> str:
+        """The segments as a label track of Audacity.
+
+        >>> print(LabelledFrames("a", ("s", "s", "-"), (1.0, 1.0, 1.0), Clock(first=0.0125, hop=0.01)))
+        0.000000	0.027500	s
+        0.027500	0.037500	-
+        """
+        form = ".0f" if self.clock is None else ".6f"
+        return "\n".join(f"{one.start:{form}}\t{one.end:{form}}\t{one.label}" for one in self.segments)
+
+    def _edge(self, frame: int) -> float:
+        if self.clock is None or frame == 0:
+            return float(frame)
+        if frame == len(self.labels) and self.seconds is not None:
+            return max(self.seconds, self.clock.first + self.clock.hop * (frame - 1))
+        return self.clock.first + self.clock.hop * (frame - 0.5)
+
+
+class FrameLabeller(Looking):
+    """Labels vectors with a trained model. A result depends neither on the batch size nor on the rest of its batch."""
+
+    def __init__(
+        self, model: FrameTagger, vocabulary: FrameVocabulary, smoothing: SmoothingConfig | None = None
+    ) -> None:
+        self.model, self.vocabulary, self.smoothing = model.eval(), vocabulary, smoothing
+
+    @classmethod
+    def load(cls, run: Path | str, *, note: Callable[[str], None] = lambda sentence: None) -> "FrameLabeller":
+        """The trained model of a run folder; of an unfinished run, its best checkpoint.
+
+        Raises UsageError for a run of another task, DataError when it has no weights or is damaged.
+        """
+        model, vocabulary = load_labeller(Path(run), "tag", TagConfig, FrameVocabulary, note)
+        config, _ = saved(Path(run), "tag", TagConfig)
+        return cls(model, vocabulary, config.decode)._of(Path(run))
+
+    @property
+    def rows(self) -> RowMaker:
+        return self.vocabulary.rows
+
+    def things(self, inputs: Sequence[str]) -> Iterator[Any]:
+        """The things to label for arguments of a command: the contents of files."""
+        return (thing for path in inputs for thing in self.rows.things(path))
+
+    def strange(self, text: str) -> list[str]:
+        """Parts of an input that the model does not know, each once."""
+        return []
+
+    def label(self, things: Sequence[Any]) -> list[LabelledFrames]:
+        """Label the vectors of several things, as the reader gives them: the `rows.things(path)` of a file. Labels are
+        smoothed as the run's `decode` requires; their probabilities are the model's.
+
+        Raises DataError for a thing that the model cannot read.
+        """
+        results = list[LabelledFrames]()
+        for thing, logs in zip(things, self.log_probabilities(things), strict=True):
+            numbers = self._best(logs, self.smoothing)
+            sure = logs.exp().gather(1, numbers[:, None])[:, 0]
+            results.append(
+                LabelledFrames(
+                    name=str(thing),
+                    labels=self._names(numbers),
+                    probabilities=tuple(sure.tolist()),
+                    clock=self.vocabulary.clock,
+                    seconds=self._seconds(thing),
+                )
+            )
+        return results
+
+    @torch.inference_mode()
+    def log_probabilities(self, things: Sequence[Any]) -> list[torch.Tensor]:
+        """The logarithm of the probability of each label, for each vector of each thing: [length, labels]."""
+        read = [self.row(thing) for thing in things]
+        results = [torch.empty(0, len(self.vocabulary.labels))] * len(read)
+        for group in groups([len(row) for row in read]):
+            logits = self.model(Batch.of([read[index] for index in group])).float().log_softmax(-1)
+            for index, logs in zip(group, logits.split([len(read[index]) for index in group]), strict=True):
+                results[index] = logs
+        return results
+
+    @torch.inference_mode()
+    def trace(self, text: Any) -> Trace:
+        """The attention of each vector of a thing. Raises UsageError for a model without attention, DataError as
+        `label` does.
+        """
+        row = self.row(text)
+        observation = observed(self.model, lambda: self.model(Batch.of([row])))
+        return traced(self.model, observation, self.track(text), attending=ATTENDING)
+
+    def track(self, thing: Any) -> Track:
+        """The frames of a thing with their labels, which are its words: zoomed out, a map has one place a segment."""
+        track = Track.of_settings(self.rows.track(thing))
+        (labelled,) = self.label([thing])
+        labels = tuple(f"{time} {label}" for time, label in zip(track.labels, labelled.labels, strict=True))
+        ends = np.cumsum([0, *(len(list(run)) for _, run in groupby(labelled.labels))]).tolist()
+        return replace(track, labels=labels, words=tuple(pairwise(ends)))
+
+    def map(self, thing: Any, *, most: int) -> Alignment:
+        """The probability of each label (a row) for each of the first `most` vectors; labels that are nowhere likely
+        are left out.
+        """
+        (logs,) = self.log_probabilities([thing])
+        shares = logs[:most].exp().numpy()
+        rows = [number for number, share in enumerate(shares.max(0, initial=0.0)) if share >= 0.1]
+        names = [self.vocabulary.labels.names[number] for number in rows]
+        best = self._names(logs[:most].argmax(-1))
+        return Alignment.of(best, names, shares.T[rows])
+
+    def predict(self, examples: Sequence[Tracked], smoothing: SmoothingConfig | None = None) -> Predicted:
+        """Predicted labels, without smoothing unless it is given, and the right ones, for scores."""
+        logs = self.log_probabilities([example.thing for example in examples])
+        nothing, clock = self.vocabulary.track.nothing, self.vocabulary.clock
+        gold = [list(one.labels(len(each), clock, nothing)) for one, each in zip(examples, logs, strict=True)]
+        return Predicted(labels=[list(self._names(self._best(each, smoothing))) for each in logs], gold=gold)
+
+    def row(self, thing: Any) -> Row:
+        """The row of a thing. Raises DataError for one that the model cannot read."""
+        row = self.rows.row(thing)
+        require_positions(str(thing), len(row), self.model.max_length, "vectors")
+        return row
+
+    def _seconds(self, thing: Any) -> float | None:
+        rows: Any = self.rows
+        return float(rows.seconds(thing)) if hasattr(rows, "seconds") else None
+
+    def _best(self, logs: torch.Tensor, smoothing: SmoothingConfig | None) -> torch.Tensor:
+        return logs.argmax(-1) if smoothing is None else label_path(logs, self.vocabulary.transitions, smoothing)
+
+    def _names(self, numbers: torch.Tensor) -> tuple[str, ...]:
+        return tuple(self.vocabulary.labels.names[number] for number in numbers.tolist())
+
+
+def collapsed(labels: Sequence[str]) -> tuple[str, ...]:
+    """
+    >>> collapsed(["s", "s", "i", "s"])
+    ('s', 'i', 's')
+    """
+    return tuple(label for label, _ in groupby(labels))
