@@ -71,7 +71,7 @@ class Tracked(NamedTuple):
 
     @property
     def start(self) -> float:
-        """Where the thing begins in its recording, in seconds."""
+        """The start of the thing in its recording, in seconds."""
         return float(getattr(self.thing, "start", 0.0) or 0.0)
 
     @property
