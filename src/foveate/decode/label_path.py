@@ -44,7 +44,7 @@ class SmoothingConfig:
 
 @dataclass(frozen=True, eq=False)
 class Transitions:
-    """How often a sequence begins with each label, and how often each label follows each.
+    """The counts of the labels that begin a sequence, and of the steps from each label to each.
 
     >>> transitions = Transitions.of([np.array([0, 0, 0, 1]), np.array([0, 1])], 2)
     >>> transitions.first.tolist(), transitions.steps.tolist()
