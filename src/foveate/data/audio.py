@@ -15,14 +15,16 @@ from torch import Tensor
 from foveate.attention.check import require_positive
 from foveate.config import setting, to_dict
 from foveate.data.audio_file import SUFFIXES, Clip, Recording, rate_of, read_recording, seconds_of
+from foveate.data.audio_stream import PassingStream, SlopeStream, StackStream, WindowStream
 from foveate.data.audio_table import read_folders, read_table
 from foveate.data.augmentation import AugmentationConfig, Geometry, masked
 from foveate.data.batch import Batch
 from foveate.data.reader import Example, Reader, StoredRows
 from foveate.data.row import Row
 from foveate.data.spectrum import WINDOW, Features, deltas, hop_length, log_mel, mel_bands, mfcc, stack, window_length
-from foveate.errors import DataError
+from foveate.errors import DataError, UsageError
 from foveate.nn.embed import Vectors
+from foveate.nn.stream import Chain, Pointwise, Stream
 from foveate.suggestion import missing_file
 
 SAMPLE = 500
@@ -120,12 +122,13 @@ class AudioReader(Reader):
 
     def frames(self, recording: Recording) -> Float[Tensor, "frames numbers"]:
         """Energies or cepstra with their slopes, not normalised, of a recording at the reader's rate."""
-        samples = torch.from_numpy(recording.samples)
+        return deltas(self.spectrum(torch.from_numpy(recording.samples)), self.deltas)
+
+    def spectrum(self, samples: Float[Tensor, " samples"]) -> Float[Tensor, "frames numbers"]:
+        """Energies or cepstra of samples."""
         if self.features == "log_mel":
-            frames = log_mel(samples, self.rate, bands=self.bands)
-        else:
-            frames = mfcc(samples, self.rate, bands=self.bands, cepstra=self.cepstra)
-        return deltas(frames, self.deltas)
+            return log_mel(samples, self.rate, bands=self.bands)
+        return mfcc(samples, self.rate, bands=self.bands, cepstra=self.cepstra)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,6 +196,31 @@ class AudioRows(StoredRows):
             spread = frames.std(0, correction=0)
             return (frames - frames.mean(0)) / torch.where(spread < 1e-3, 1.0, spread)
         return running(frames, begun(mean, deviation))[0]
+
+    def stream(self) -> Chain:
+        """The vectors of samples at `rate` that arrive piece by piece: those of `row` for the whole recording.
+
+        Raises UsageError where vectors are normalised by the whole recording.
+        """
+        settings, rate = self.settings, self.rate
+        mean, deviation = torch.tensor(self.mean), torch.tensor(self.deviation)
+        parts: list[Stream[Any]] = [
+            WindowStream(settings.spectrum, size=window_length(rate), hop=hop_length(rate)),
+        ]
+        if settings.deltas:
+            parts.append(SlopeStream(settings.deltas))
+        if settings.normalisation == "recording":
+            raise UsageError(
+                "Vectors that are normalised by the whole recording cannot be made while it arrives. Train with "
+                '--set reader.normalisation=running, or "training".'
+            )
+        if settings.normalisation == "running":
+            parts.append(PassingStream(running, begun(mean, deviation)))
+        else:
+            parts.append(Pointwise(lambda frames: (frames - mean) / deviation, "normalisation"))
+        if settings.stack > 1:
+            parts.append(StackStream(settings.stack, settings.stride))
+        return Chain([*parts, Pointwise(lambda vectors: vectors.half().float(), "storage")], "features")
 
     def track(self, thing: Clip | Recording | Path | str) -> Mapping[str, Any]:
         """The axis of vectors, with a picture of the spectrum and the sound of the same duration."""

@@ -47,7 +47,7 @@ def latency(stream: Stream[Any], seconds: float, *, window: float | None = None)
     outputs = torch.arange(CYCLE)
     size = seconds if window is None else window
     waits = (stream.awaited(outputs) - outputs * stream.stride).double() * seconds + size
-    named: dict[tuple[str, float], int] = {("frames", size): 1}
+    named: dict[tuple[str, float], int] = {} if window is None else {("frames", size): 1}
     for part, stride in _leaves(stream, 1):
         if part.look_ahead:
             one = (part.name, part.look_ahead * stride * seconds)

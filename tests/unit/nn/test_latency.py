@@ -35,4 +35,6 @@ def test_chunks_wait_once_and_on_average_half() -> None:
 
 
 def test_causal_layers_wait_for_the_frame_alone() -> None:
-    assert str(latency(Chain([Pointwise(torch.neg)]), 1.5)) == "1.50 s (frames 1.50 s)"
+    chain = Chain([Pointwise(torch.neg)])
+    assert str(latency(chain, 0.5, window=1.5)) == "1.50 s (frames 1.50 s)"
+    assert latency(chain, 0.5).worst == 0.5

@@ -1,0 +1,84 @@
+"""The text of a recording while its samples arrive."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from foveate.data.reader import RowMaker
+from foveate.data.tokeniser import Tokeniser
+from foveate.decode import CTCConfig
+from foveate.decode.prefix_search import Partial, PrefixState, PrefixStream
+from foveate.errors import UsageError
+from foveate.models import Recogniser
+from foveate.nn.latency import Latency, latency
+from foveate.nn.stream import Chain, ChainState
+
+SETTLED = 50
+"""Outputs after which a token is certain by default: two seconds, where an output stands for 40 ms."""
+
+
+@dataclass(frozen=True, eq=False)
+class TextState:
+    """The state of the network, which does not grow, and that of the search, which holds the text."""
+
+    network: ChainState
+    search: PrefixState
+
+
+class TextStream:
+    """samples → vectors → log-probabilities → text, for one recording in pieces of any size
+
+    The text after the last piece is that of prefix search over the whole recording under the same visibility. Raises
+    UsageError, with the reasons, for a model or vectors that need the whole recording.
+    """
+
+    def __init__(
+        self,
+        model: Recogniser,
+        rows: RowMaker,
+        tokeniser: Tokeniser,
+        config: CTCConfig = CTCConfig(settle_after=SETTLED),
+    ) -> None:
+        stream, rate = getattr(rows, "stream", None), getattr(rows, "rate", None)
+        if stream is None or rate is None:
+            raise UsageError(
+                f"{type(rows).__name__} makes vectors of whole files and cannot read samples while they arrive. "
+                "A model that was trained on recordings can."
+            )
+        self.rate: int = rate
+        """Samples per second of the pieces."""
+        self.network = Chain([stream(), model.stream()], "transcriber")
+        self.search, self.tokeniser = PrefixStream(config), tokeniser
+
+    @property
+    def seconds(self) -> float:
+        """The time that an output, a frame of `Partial.frames`, stands for."""
+        return self.network.stride / self.rate
+
+    @property
+    def latency(self) -> Latency:
+        """The time that an output waits for later sound, by the design of the model."""
+        return latency(self.network, 1 / self.rate)
+
+    def begin(self) -> TextState:
+        """The state before the first sample."""
+        return TextState(self.network.begin(), self.search.begin())
+
+    @torch.inference_mode()
+    def advance(
+        self, state: TextState, samples: Float[Tensor, " samples"] | Float[np.ndarray, " samples"], *, last: bool
+    ) -> tuple[TextState, Partial]:
+        """The state and the text after these samples, from −1 to 1, at `rate`; `last` says that no others follow.
+
+        Raises UsageError after the last piece.
+        """
+        network, outputs = self.network.advance(state.network, torch.as_tensor(samples, dtype=torch.float32), last=last)
+        search, partial = self.search.advance(state.search, outputs, last=last)
+        return TextState(network, search), partial
+
+    def text(self, partial: Partial, *, certain: bool = False) -> str:
+        """The text so far, or only its part that cannot change any more."""
+        return self.tokeniser.decode(partial.tokens[: partial.certain] if certain else partial.tokens)
