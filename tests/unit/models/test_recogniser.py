@@ -1,12 +1,14 @@
 """A recogniser reads frames and writes tokens: its lengths, its losses, its limits, and its refusals."""
 
+import math
 import tomllib
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from foveate.attention import record
+from foveate.attention import AttentionConfig, record, window
 from foveate.config import build
 from foveate.data.batch import Batch
 from foveate.errors import DataError, UsageError
@@ -95,6 +97,35 @@ def test_a_visibility_is_one_line_of_a_configuration() -> None:
     settings = tomllib.loads(f"subsampling.factor = 1\nencoder = {WINDOWED}")
     config = build(RecogniserConfig, settings)
     assert str(config.encoder.block.encoder_attention.visibility) == "window(left=16, right=16)"
+
+
+@pytest.mark.parametrize(
+    "config", [SpellerConfig(), SpellerConfig(attention=AttentionConfig(), num_heads=2), TransformerSpellerConfig()]
+)
+def test_a_speller_does_not_read_padding(config: AnySpellerConfig) -> None:
+    torch.manual_seed(0)
+    speller, source = config.build_for(WIDTH, VOCAB).eval(), recordings(13, 8, 17)
+    values = torch.full((3, 20, WIDTH), math.nan)
+    for row, length in enumerate(source.lengths.tolist()):
+        values[row, :length] = source.values[row, :length]
+    expected, logits = speller(source, TARGETS), speller(Batch(values, source.lengths), TARGETS)
+    torch.testing.assert_close(logits, expected, rtol=0, atol=1e-5)
+
+
+def test_an_output_depends_on_the_frames_in_its_windows_only() -> None:
+    """Two layers that see 3 outputs before and 1 after, each output from 4 frames."""
+    attention = AttentionConfig(visibility=window(left=3, right=1))
+    encoder = TransformerEncoderConfig(block=replace(BLOCK, encoder_attention=attention), num_layers=2)
+    model, source = small(encoder, factor=4).double(), recordings(100)
+    frames = source.values.double().requires_grad_(True)
+    log_probabilities, _ = model.ctc(Batch(frames, source.lengths))
+    reach = model.subsampling.look_ahead
+    assert reach == 3
+    for output in (0, 9, 14, 24):
+        (grad,) = torch.autograd.grad(log_probabilities[0, output, 5], frames, retain_graph=True)
+        read = grad[0].abs().sum(-1).nonzero().flatten().tolist()
+        assert read[0] == max(4 * (output - 2 * 3) - reach, 0)
+        assert read[-1] == min(4 * (output + 2 * 1) + reach, 99)
 
 
 def test_a_transcript_that_does_not_fit_is_refused() -> None:
