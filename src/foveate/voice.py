@@ -2,7 +2,11 @@
 
 import os
 import sys
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from time import monotonic
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 _quiet = False
 
@@ -22,6 +26,34 @@ def say(text: str) -> None:
 def tell(text: str) -> None:
     """Print a result, or the reason why there is none."""
     print(plain(text), file=sys.stderr, flush=True)
+
+
+def watched(
+    things: Iterable[T], what: str, *, stream: Any = None, clock: Callable[[], float] = monotonic
+) -> Iterator[T]:
+    """The same things. A line on the terminal counts them, after the first second, unless the command is quiet.
+
+    >>> list(watched("abc", "letters"))
+    ['a', 'b', 'c']
+    """
+    stream = stream or sys.stderr
+    if _quiet or not stream.isatty() or os.environ.get("TERM") == "dumb":
+        yield from things
+        return
+    began = clock()
+    drawn = began + 0.9  # so that quick work shows nothing
+    try:
+        for count, thing in enumerate(things):
+            now = clock()
+            if now - drawn >= 0.1:
+                drawn = now
+                stream.write(f"\r\x1b[2K{count:,} {what}  {count / (now - began):,.0f} per second")
+                stream.flush()
+            yield thing
+    finally:
+        if drawn > began + 0.9:
+            stream.write("\r\x1b[2K")
+            stream.flush()
 
 
 def shown(text: str) -> str:

@@ -173,12 +173,17 @@ class AudioRows(StoredRows):
         recording = _recording(thing).at(self.rate)
         return Row(self._vectors(recording), remarks=self._remarks(recording))
 
+    @property
+    def varied(self) -> bool:
+        """Whether the augmentation has other speeds."""
+        return bool(self._speeds)
+
     def variants(self, thing: Clip | Recording | Path | str) -> list[Row]:
         """The rows of a training example at the other speeds of the augmentation."""
-        augmentation = self.settings.augmentation
-        speeds = [speed for speed in augmentation.speeds if speed != 1] if augmentation else []
-        recording = _recording(thing).at(self.rate) if speeds else None
-        return [Row(self._vectors(recording.faster(speed))) for speed in speeds if recording]
+        if not self._speeds:
+            return []
+        recording = _recording(thing).at(self.rate)
+        return [Row(self._vectors(recording.faster(speed))) for speed in self._speeds]
 
     def augmented(self, batch: Batch, examples: Sequence[int], *, seed: int, step: int) -> Batch:
         """A batch of training with the masks of the augmentation: a function of (seed, step, example)."""
@@ -251,6 +256,11 @@ class AudioRows(StoredRows):
         if folder.is_dir() and not inside:
             raise DataError(f"{path} has no recordings ({', '.join(sorted(SUFFIXES))}). Name another folder.")
         return (Clip(one) for one in inside or [folder])
+
+    @property
+    def _speeds(self) -> list[float]:
+        augmentation = self.settings.augmentation
+        return [speed for speed in augmentation.speeds if speed != 1] if augmentation else []
 
     def _vectors(self, recording: Recording) -> np.ndarray:
         frames = self.normalised(self.settings.frames(recording))

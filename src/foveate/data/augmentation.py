@@ -110,7 +110,7 @@ def _hidden(
     which = np.arange(length)[:, None] * geometry.stride + np.arange(geometry.stack)
     hidden = over_frames[which][:, :, None, None] | over_bands
     whole = np.broadcast_to(hidden, (length, geometry.stack, geometry.parts, bands))
-    return torch.from_numpy(np.ascontiguousarray(whole).reshape(length, geometry.width))
+    return torch.from_numpy(np.array(whole).reshape(length, geometry.width))
 
 
 def _row_means(

@@ -8,21 +8,24 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Int, UInt32
+from jaxtyping import Int, Int64, UInt32
 from torch import Tensor
 
 from foveate.data.batch import Batch
 from foveate.data.label import Labels
 from foveate.data.labelled import Tagged
 from foveate.data.parallel import LeftOut
+from foveate.data.preparation import resumable
 from foveate.data.reader import RowMaker
 from foveate.data.row import Row
-from foveate.data.store import FeatureStore, TokenStore, TokenWriter, open_rows
+from foveate.data.store import FeatureStore, TokenStore, open_rows
 from foveate.data.tokeniser import UNKNOWN
+from foveate.data.variant import Draw, drawn, longest, varies
 from foveate.data.word import WordBatch
 from foveate.errors import DataError
 from foveate.nn.embed import Input
 from foveate.storage.draft import draft_folder
+from foveate.voice import watched
 
 _NAMED = 10
 
@@ -92,6 +95,8 @@ class LabelledData:
     """The places of the vectors of each row; None if the order of the row is the place, and for rows without places."""
     edges: TokenStore | None = None
     """The edges of rows of nodes: all sources, then all targets."""
+    variants: FeatureStore | None = None
+    """Other rows of the examples, which training reads in turn with `inputs`; as many for each example."""
 
     @classmethod
     def open(cls, folder: Path | str) -> "LabelledData":
@@ -104,7 +109,10 @@ class LabelledData:
         more = {
             name: TokenStore.open(folder / name) for name in ("forms", "places", "edges") if (folder / name).exists()
         }
-        return cls(inputs, labels, lines.tokens, **more)
+        variants = FeatureStore.open(folder / "variants") if (folder / "variants").exists() else None
+        if variants is not None and (not len(inputs) or len(variants) % len(inputs)):
+            raise DataError(f"{folder} is damaged: rows and their variants differ in number. Prepare the data again.")
+        return cls(inputs, labels, lines.tokens, **more, variants=variants)
 
     def require_sentences(self, labels: Labels, *, words: int, pieces: int) -> "LabelledData":
         """Return these data. Raises DataError if an id of a label, word or piece of a word is too large."""
@@ -130,6 +138,8 @@ class LabelledData:
             self.inputs.require(below=getattr(source, "vocab", None), shortest=1)
         elif source.width is not None:
             self.inputs.require(width=source.width, shortest=1)
+            if self.variants is not None:
+                self.variants.require(width=source.width, shortest=1)
         self._require_labels(self.inputs.lengths if each else 1)
         self._require_places(source.axes)
         return self
@@ -159,11 +169,16 @@ class LabelledData:
         rows, labels = ([store[example] for example in chosen] for store in (self.inputs, self.labels))
         return WordBatch.of(rows, self.forms, labels, chosen)
 
-    def rows(self, examples: Sequence[int] | np.ndarray) -> RowBatch:
-        """The labelled rows with these numbers."""
+    @property
+    def lengths(self) -> Int64[np.ndarray, " rows"]:
+        """The length of each row, or that of its longest variant."""
+        return longest(self.inputs.lengths, self.variants)
+
+    def rows(self, examples: Sequence[int] | np.ndarray, *, draw: Draw | None = None) -> RowBatch:
+        """The labelled rows with these numbers; with a `draw` those of training, which may be variants."""
         chosen = tuple(int(example) for example in examples)
         labels = torch.from_numpy(np.concatenate([self.labels[example] for example in chosen]).astype(np.int64))
-        rows: list[Any] = [self.inputs[example] for example in chosen]
+        rows: list[Any] = drawn(self.inputs, self.variants, chosen, draw)
         if self.places is not None or self.edges is not None:
             rows = [self._placed(row, example) for row, example in zip(rows, chosen, strict=True)]
         return RowBatch(Batch.of(rows), labels, chosen)
@@ -225,21 +240,31 @@ def prepare_rows(
     path: str = "",
     lenient: bool = False,
     rare: str = "",
+    varied: bool = False,
 ) -> tuple[LabelledData, LabelledReport]:
-    """Store examples as rows; the report calls them `what`. `names` are the labels of an example and its row.
+    """Store examples as rows; the report calls them `what`. `names` are the labels of an example and its row. With
+    `varied`, as for training, also their variants. An interrupted preparation of the same folder goes on where it
+    stopped.
 
     Raises DataError for a label that `labels` lacks. With `lenient`, as for a file of validation examples, such a row
     is left out and reported, unless most rows are like this.
     """
     tally, source = _Tally(what, max_length, labels, path, lenient), rows.input
     more = () if source.axes is None else ("places",) if source.axes else ("edges",)
-    with _writing(Path(folder), *more, width=source.width) as (writers, finish):
-        for example in examples:
-            row = rows.row(example.thing)
+    varied = varied and varies(rows)
+    with (
+        resumable(Path(folder), rows) as made,
+        _writing(Path(folder), *more, width=source.width, varied=varied) as (writers, finish),
+    ):
+        for example in watched(examples, what):
+            row, others = made.row(example.thing), made.variants(example.thing) if varied else []
             tally.remark(example.line, row.remarks)
-            numbers = tally.labels(example.line, len(row), names(example, row))
+            length = max(len(row), *map(len, others)) if len(row) and others else len(row)
+            numbers = tally.labels(example.line, length, names(example, row))
             if numbers is None:
                 continue
+            for other in others:
+                writers["variants"].append(other.values)
             tally.unknown += rows.unknown(row)
             for name, part in (("places", row.places), ("edges", row.edges)):
                 if name in writers:
@@ -252,14 +277,18 @@ Finish = Callable[[Any, list[int], int], None]
 
 
 @contextlib.contextmanager
-def _writing(folder: Path, *more: str, width: int | None = None) -> Iterator[tuple[dict[str, TokenWriter], Finish]]:
+def _writing(
+    folder: Path, *more: str, width: int | None = None, varied: bool = False
+) -> Iterator[tuple[dict[str, Any], Finish]]:
     """Writers of a folder that is written completely or not at all, and a function that finishes an example. With a
-    `width` the inputs are vectors, otherwise ids.
+    `width` the inputs are vectors, otherwise ids; with `varied` their variants are also vectors.
     """
     with contextlib.ExitStack() as stack:
         draft = stack.enter_context(draft_folder(folder))
         names = ("labels", "lines", *more)
-        writers = {name: stack.enter_context(TokenStore.writer(draft / name, "")) for name in names}
+        writers: dict[str, Any] = {name: stack.enter_context(TokenStore.writer(draft / name, "")) for name in names}
+        if varied and width is not None:
+            writers["variants"] = stack.enter_context(FeatureStore.writer(draft / "variants", width))
         inputs: Any = TokenStore.writer(draft / "inputs", "")
         if width is not None:
             inputs = FeatureStore.writer(draft / "inputs", width)

@@ -195,6 +195,7 @@ class LabellingTask(ABC, Generic[Model]):
                 path=parts.path(part),
                 lenient=part == "valid" and config.data.valid_data is not None,
                 rare=rare,
+                **({"varied": True} if part == "train" and getattr(vocabulary, "varied", False) else {}),
             )
             if not len(data[part]):
                 raise DataError(
@@ -275,7 +276,7 @@ class LabellingTask(ABC, Generic[Model]):
         return [[self.labels.names[number] for number in row.tolist()] for row in numbers.split(list(lengths))]
 
     def _plan(self, data: LabelledData) -> BatchPlan:
-        lengths = data.inputs.lengths
+        lengths = data.lengths
         budget = self.config.data.max_tokens
         return BatchPlan(lengths, np.zeros_like(lengths), max_tokens=budget, seed=self.config.seed, lines=data.lines)
 

@@ -1,7 +1,7 @@
 """Classify: one label for a whole text, a picture, a recording, a sequence of vectors."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from foveate.data.labelled_store import LabelledData, LabelledReport, RowBatch, 
 from foveate.data.reader import Reader, RowMaker
 from foveate.data.text import read_lines
 from foveate.data.tokeniser import CharacterConfig, Tokeniser, TokeniserConfig
+from foveate.data.variant import Draw, augmented, varies
 from foveate.errors import UsageError
 from foveate.models.classifier import Classifier, ClassifierConfig
 from foveate.nn.embed import Input
@@ -123,6 +124,11 @@ class RowVocabulary:
         return vocabulary
 
     @property
+    def varied(self) -> bool:
+        """Whether training examples have variants."""
+        return varies(self.rows)
+
+    @property
     def digests(self) -> dict[str, str]:
         return {**self.rows.digests(), LABELS: self.labels.digest()}
 
@@ -171,6 +177,12 @@ class ClassifyTask(LabellingTask[Classifier]):
 
     def read(self, data: LabelledData, examples: Sequence[int] | np.ndarray) -> RowBatch:
         return data.rows(examples)
+
+    def batch(self, step: int) -> RowBatch:
+        """Batch number `step`, with the augmentation of the reader: a pure function of the seed and the step."""
+        draw = Draw(self.config.seed, step)
+        batch = self.training.rows(self.plan.examples(step), draw=draw)
+        return replace(batch, rows=augmented(self.rows, batch.rows, batch.examples, **draw._asdict()))
 
     def logits(self, batch: RowBatch) -> Float[Tensor, "batch labels"]:
         return self.model(batch.rows)
