@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import torch
@@ -64,14 +65,25 @@ def suggested(
         partner = " (and --target FILE)" if "target" in entry.files else ""
         raise UsageError(f"There is nothing to train on. Give {option(entry.first)} FILE{partner}, or a TOML file.")
     assignments = [one for one in arguments.set if one.partition("=")[0].strip().startswith(DATA)]
-    config = resolve({}, None, files, assignments, kind=entry.side.run_config)
+    chosen = any(one.partition("=")[0].strip() in ("reader", "reader.kind") for one in assignments)
+    parts = [one for one in assignments if one.strip().startswith("reader.") and not chosen]
+    begun = [one for one in assignments if one not in parts]
+    config = resolve({}, None, files, begun, kind=entry.side.run_config)
     initial = getattr(config, "initialise_from", None)
     if size and initial is not None:
         raise UsageError(
             f"--size {size} chooses a model, and initialise_from = {initial} brings its own. Leave one of them out; "
             "--set train.steps=N says how long to train."
         )
-    return entry.side.suggest(config, Allowance.here(size, arguments.threads))
+    allowance = Allowance.here(size, arguments.threads)
+    if not parts:
+        return entry.side.suggest(config, allowance)
+    # A reader that the data suggest, with some settings of the user, by which sizes are chosen.
+    reader = {"reader": entry.side.suggest(config, allowance).settings.get("reader", {})}
+    config = resolve(reader, None, files, assignments, kind=entry.side.run_config)
+    suggestion = entry.side.suggest(config, allowance)
+    others = {size: {**reader, **settings} for size, settings in suggestion.others.items()}
+    return replace(suggestion, settings={**reader, **suggestion.settings}, others=others)
 
 
 def choices(suggestion: Suggestion, config: Any, *, varied: Iterable[str] = (), budget: str = "") -> Iterator[str]:

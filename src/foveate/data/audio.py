@@ -79,7 +79,8 @@ class AudioReader(Reader):
         slopes = ("", ", slopes", ", slopes and their slopes")[self.deltas]
         frames = "each frame" if self.stack == 1 else f"each {self.stack} frames"
         every = 10 * self.stride
-        return f"{numbers}{slopes} of {frames}, every {every} ms, at {self.rate:,} samples a second"
+        masks = ", with masks in training" if self.augmentation else ""
+        return f"{numbers}{slopes} of {frames}, every {every} ms, at {self.rate:,} samples a second{masks}"
 
     @property
     def geometry(self) -> Geometry:
@@ -88,10 +89,11 @@ class AudioReader(Reader):
         return Geometry(base, 1 + self.deltas, self.stack, self.stride)
 
     def suited(self, sample: Sequence[Example]) -> "AudioReader":
-        """Choose the most common rate, 16,000 at most, and 40 bands for lower rates."""
+        """Choose the most common rate, 16,000 at most, 40 bands for lower rates, and masks for training."""
         rates = Counter(_rate(one.thing) for one in sample)
         rate, bands = min(rates.most_common(1)[0][0], WIDE[0]), WIDE[1]
-        return replace(self, rate=rate, bands=bands if rate >= WIDE[0] else NARROW[1])
+        masks = self.augmentation or AugmentationConfig()
+        return replace(self, rate=rate, bands=bands if rate >= WIDE[0] else NARROW[1], augmentation=masks)
 
     def read(self, path: str) -> Iterator[Example]:
         """Labelled recordings, which are not yet opened. Raises DataError for a recording without a label, and for
