@@ -159,6 +159,6 @@ def _file(thing: Any) -> Path | None:
     return path if isinstance(path, Path) else None
 
 
-def _save(path: Path, arrays: dict[str, np.ndarray]) -> None:
+def _save(path: Path, arrays: dict[str, Any]) -> None:
     with path.open("wb") as file:
         np.savez(file, **arrays)
