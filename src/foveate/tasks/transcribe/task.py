@@ -13,6 +13,7 @@ from foveate.data.parallel import ParallelData
 from foveate.data.reader import Example, Reader, RowMaker
 from foveate.data.tokeniser import CharacterConfig, Tokeniser, TokeniserConfig, load_tokeniser
 from foveate.data.transcript import TextConfig, TranscriptReport, prepare_transcripts, transcribed
+from foveate.data.variant import augmented
 from foveate.errors import DataError
 from foveate.metrics.transcription import Edits
 from foveate.models import Recogniser, RecogniserConfig
@@ -149,10 +150,8 @@ class TranscribeTask:
     def batch(self, step: int) -> PairBatch:
         """Batch number `step`, augmented as the reader says: a pure function of the seed and the step."""
         batch = self.training.batch(self.plan.examples(step))
-        augmented = getattr(self.config.reader, "augmented", None)
-        if augmented is None:
-            return batch
-        return replace(batch, source=augmented(batch.source, batch.examples, seed=self.config.seed, step=step))
+        source = augmented(self.rows, batch.source, batch.examples, seed=self.config.seed, step=step)
+        return replace(batch, source=source)
 
     def loss(self, batch: PairBatch) -> Loss:
         smoothing = self.config.label_smoothing
