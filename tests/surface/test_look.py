@@ -5,8 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from foveate.inspect import alignment, read_trace
+from foveate.inspect import Sound, Trace, Track, alignment, read_trace, write_trace
+from foveate.inspect.trace import given
 
 BLOCK = "model_dim = 8, num_heads = 2, feedforward_dim = 12"
 ENCODER = f'{{ kind = "transformer", num_layers = 2, block = {{ {BLOCK} }} }}'
@@ -156,3 +158,20 @@ def test_a_tagger_names_a_whole_word_that_it_has_never_seen(foveate: Any, runs: 
     for command in ("look", "tag"):
         said = foveate(command, runs("tagger"), "I saw a zebra zebra", "--no-tune")
         assert "has never seen 'zebra': what" in said.err, said.err
+
+
+def test_a_recording_is_written_and_drawn_by_its_words(foveate: Any, tmp_path: Path) -> None:
+    frames = Track.of_frames(20, hop=0.1, sound=Sound.of(np.sin(np.arange(400) / 5), rate=200))
+    weights = torch.zeros(1, 2, 20)
+    weights[0, 0, 2:6], weights[0, 1, 9:17] = 0.25, 0.125
+    tracks = {"source": frames, "target": Track(labels=("one", "seven"))}
+    trace = Trace(tracks=tracks, sites=(given(weights, kind="cross", tracks=("target", "source")),))
+    write_trace(trace, tmp_path / "said.trace")
+    for ending in ("txt", "ctm", "svg", "png"):
+        done = foveate("look", tmp_path / "said.trace", "--out", tmp_path / f"times.{ending}")
+        assert (done.code, done.err.startswith("Wrote")) == (0, True), done.err
+    assert (tmp_path / "times.ctm").read_text() == "source 1 0.200 0.400 one\nsource 1 0.900 0.700 seven\n"
+    assert "0.90–1.60" in (tmp_path / "times.txt").read_text()
+    assert "<title>seven: 0.90–1.60 s</title>" in (tmp_path / "times.svg").read_text()
+    refused = foveate("look", tmp_path / "said.trace", "--out", tmp_path / "times.pharaoh")
+    assert (refused.code, "times are not written as '.pharaoh'" in refused.err) == (2, True)

@@ -36,7 +36,8 @@ examples:
   foveate look kept.trace --steps 2 --out steps.pdf               one query's attention, term by term
 
 The viewer is reachable from this machine only, at an address that cannot be guessed. The extension of --out chooses the
-format: .svg .pdf .png .txt .pharaoh, and with --steps .svg .pdf .png .tex .txt
+format: .svg .pdf .png .txt .pharaoh, with --steps .svg .pdf .png .tex .txt, and for the words of a recording with their
+times .TextGrid .ctm .json .svg .pdf .png .txt
 """
     parser.add_argument("run", metavar="RUN", help="the run folder, or the folder of a trace")
     parser.add_argument("text", metavar="TEXT", nargs="?", help="the source text, to draw in the terminal")
@@ -162,11 +163,15 @@ def _of_run(arguments: argparse.Namespace) -> Any:
 def _draw(arguments: argparse.Namespace, sight: Any) -> None:
     """The steps of one query, or an alignment, in the terminal or in a file."""
     from foveate.inspect import alignment, terminal, write
+    from foveate.inspect.view import hears
 
     if arguments.steps is not None:
         _walk(arguments, sight.trace)
         return
     drawn: Alignment | None = sight.alignment(arguments)
+    if drawn is None and hears(sight.trace, _site(arguments, sight.trace)):
+        _draw_times(arguments, sight.trace)
+        return
     if drawn is None:
         drawn = alignment(sight.trace, site=_site(arguments, sight.trace), head=arguments.head)
     drawn = drawn.words() if arguments.words else drawn
@@ -176,6 +181,20 @@ def _draw(arguments: argparse.Namespace, sight: Any) -> None:
     if arguments.out.lower().endswith(".pharaoh"):
         drawn = drawn.without_specials()
     say(f"Wrote {write(drawn, arguments.out, scale=arguments.scale, dpi=_dpi(arguments))}.")
+
+
+def _draw_times(arguments: argparse.Namespace, trace: "Trace") -> None:
+    """The words of a recording along its time, in the terminal or in a file."""
+    from foveate.inspect import strip, times, write_times
+
+    site = _site(arguments, trace)
+    heard = times(trace, site=site, head=arguments.head)
+    if arguments.out is None:
+        print(strip(heard, width=screen()["width"]))
+        return
+    frames = trace.tracks[trace.sites[trace.opening[0] if site is None else trace.index(site)].key]
+    path = write_times(heard, arguments.out, sound=frames.sound, picture=frames.picture, dpi=_dpi(arguments))
+    say(f"Wrote {path}.")
 
 
 def _walk(arguments: argparse.Namespace, trace: "Trace") -> None:
@@ -214,7 +233,7 @@ def _site(arguments: argparse.Namespace, trace: "Trace") -> int | str | None:
         return int(arguments.site) if arguments.site.isdecimal() else str(arguments.site)
     if arguments.layer is None:
         return None
-    across = [number for number, site in enumerate(trace.sites) if site.kind == "cross"]
+    across = [number for number, site in enumerate(trace.sites) if site.kind == "cross" and not site.posterior]
     layers = across or list(range(len(trace.sites)))
     if not -len(layers) <= arguments.layer < len(layers):
         raise UsageError(f"There is no layer {arguments.layer}: the trace has {len(layers)}, counted from 0.")

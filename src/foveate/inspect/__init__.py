@@ -4,11 +4,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from foveate.inspect.alignment import Alignment
-from foveate.inspect.figure import pdf, png, svg, terminal, write
-from foveate.inspect.figure.time_strip import strip
+from foveate.inspect.figure import pdf, png, strip, svg, terminal, time_svg, write, write_times
 from foveate.inspect.run_report import report
 from foveate.inspect.time_alignment import TimeAlignment
-from foveate.inspect.view import alignment, figure
+from foveate.inspect.view import alignment, figure, times
 
 if TYPE_CHECKING:
     from foveate.inspect.flow import rollout
@@ -77,8 +76,11 @@ __all__ = [
     "strip",
     "svg",
     "terminal",
+    "time_svg",
+    "times",
     "widget",
     "write",
+    "write_times",
     "write_trace",
 ]
 

@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -91,7 +92,7 @@ class TimeAlignment:
         for first, last in word_spans(labels) if words is None else words:
             parts = [pieces[number] for number in range(first, last) if number in pieces]
             if parts:
-                whole.append(_together(join_pieces(labels[first:last]).strip(" ▁Ġ"), parts))
+                whole.append(_together(_joined(labels[first:last]), parts))
         tiers = {"words": _sorted(whole)}
         if len(whole) < len(pieces):
             tiers[tier] = _sorted(pieces.values())
@@ -112,10 +113,20 @@ class TimeAlignment:
     ) -> "TimeAlignment":
         """An alignment of pieces of text with the frames that they attend to: the `stretch` of each row of weights.
 
-        Stretches of attention may overlap, and labels without weight have no time.
+        The stretch of a word is that of the mean of its pieces' rows, without pieces of white space. Stretches of
+        attention may overlap, and labels without weight have no time.
         """
-        frames = [stretch(row) or (0, 0) for row in weights]
-        return cls.of_frames(labels, frames, hop=hop, name=name, seconds=seconds, begin=begin, words=words, tier=tier)
+        place: dict[str, Any] = {"hop": hop, "name": name, "seconds": seconds, "begin": begin}
+        spans = list(word_spans(labels) if words is None else words)
+        whole, rows = [], []
+        for first, last in spans:
+            spoken = [at for at in range(first, last) if readable(labels)[at].strip() and labels[at] not in SPECIAL]
+            whole.append(_joined(labels[first:last]) if spoken else "")
+            rows.append(weights[spoken].mean(axis=0) if spoken else np.zeros(weights.shape[1]))
+        pieces = cls.of_frames(labels, [stretch(row) or (0, 0) for row in weights], words=spans, tier=tier, **place)
+        alone = [(at, at + 1) for at in range(len(whole))]
+        merged = cls.of_frames(whole, [stretch(row) or (0, 0) for row in rows], words=alone, **place)
+        return replace(pieces, tiers={**pieces.tiers, "words": merged.tier("words")})
 
     def tier(self, name: str) -> tuple[TimedLabel, ...]:
         """The labels of a tier. Raises UsageError if it does not exist."""
@@ -164,6 +175,10 @@ def stretch(weights: Float[np.ndarray, " frames"], share: float = SHARE) -> Span
     lengths = np.where(starts >= 0, ends - starts, len(sums))
     best = int(lengths.argmin())
     return int(starts[best]), int(ends[best])
+
+
+def _joined(pieces: Sequence[str]) -> str:
+    return join_pieces(pieces).strip(" ▁Ġ")
 
 
 def _together(label: str, parts: Sequence[TimedLabel]) -> TimedLabel:

@@ -12,6 +12,7 @@ from foveate.inspect.figure.raster import DPI, rasterised
 from foveate.inspect.figure.scale import Hue, Scale, shaded
 from foveate.inspect.figure.vector import drawn
 from foveate.inspect.lift import equal
+from foveate.inspect.time_alignment import TimeAlignment
 
 if TYPE_CHECKING:  # pictures of alignments do not need torch, and their import must be quick
     from foveate.inspect.tile import TraceProvider
@@ -45,6 +46,35 @@ def alignment(trace: "Trace", *, site: int | str | None = None, head: int | None
             f"{here.title} has {here.queries:,} × {here.keys:,} weights: too many for an alignment. Select fewer rows."
         )
     return _exact(trace, here, range(here.heads) if head is None else [_head(here, head)])
+
+
+def times(
+    trace: "Trace", *, site: int | str | None = None, head: int | None = None, name: str | None = None
+) -> TimeAlignment:
+    """When the letters and words of a trace are listened to: the stretches of a site whose keys are frames of sound.
+
+    Without a site and a head, this is `trace.opening`; without a head, the mean of all heads. `name` is that of the
+    recording, otherwise the text of its track. Raises UsageError for a site whose keys are not frames with a `hop`, or
+    whose queries are frames, too.
+    """
+    here = trace.sites[_site(trace, site)]
+    frames, text = trace.tracks[here.key], trace.tracks[here.query]
+    if not hears(trace, site) or frames.hop is None:
+        raise UsageError(
+            f"{here.title} does not align text with sound: its keys are {frames.kind}, its queries {text.kind}."
+        )
+    table = alignment(trace, site=site, head=head)
+    return TimeAlignment.of_weights(
+        text.labels, table.weights, hop=frames.hop, name=name or frames.text or here.key,
+        seconds=frames.hop * len(frames), words=text.words,
+    )  # fmt: skip
+
+
+def hears(trace: "Trace", site: int | str | None = None) -> bool:
+    """Whether a site, or the one that `trace` opens with, aligns text with frames of sound."""
+    here = trace.sites[_site(trace, site)]
+    frames, text = trace.tracks[here.key], trace.tracks[here.query]
+    return frames.kind == "frames" and frames.hop is not None and text.kind == "tokens" and here.shows != "projected"
 
 
 def figure(

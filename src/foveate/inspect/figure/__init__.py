@@ -1,9 +1,11 @@
 """Pictures of alignments: SVG, PDF, PNG and blocks for the terminal."""
 
 from foveate.inspect.figure.pdf import pdf
-from foveate.inspect.figure.picture_file import write
+from foveate.inspect.figure.picture_file import write, write_times
 from foveate.inspect.figure.raster import png
 from foveate.inspect.figure.text_block import terminal
+from foveate.inspect.figure.time_figure import time_svg
+from foveate.inspect.figure.time_strip import strip
 from foveate.inspect.figure.vector import svg
 
-__all__ = ["pdf", "png", "svg", "terminal", "write"]
+__all__ = ["pdf", "png", "strip", "svg", "terminal", "time_svg", "write", "write_times"]

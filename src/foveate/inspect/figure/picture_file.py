@@ -1,15 +1,22 @@
-"""Writes alignments to files in the format of the file's name."""
+"""Writes alignments and times to files in the format of the file's name."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from foveate.errors import DataError, UsageError
 from foveate.inspect.alignment import Alignment
 from foveate.inspect.figure.pdf import pdf
-from foveate.inspect.figure.raster import DPI, png
+from foveate.inspect.figure.raster import DPI, png, rasterised
 from foveate.inspect.figure.scale import Scale
 from foveate.inspect.figure.text_block import terminal
+from foveate.inspect.figure.time_figure import time_svg
+from foveate.inspect.figure.time_strip import strip
 from foveate.inspect.figure.vector import svg
+from foveate.inspect.time_alignment import TimeAlignment
+
+if TYPE_CHECKING:  # pictures of alignments do not need torch
+    from foveate.inspect.trace.media import Picture
+    from foveate.inspect.trace.sound import Sound
 
 KINDS = {
     ".svg": "a vector picture with text in any script",
@@ -37,6 +44,55 @@ def write(
     path = Path(path)
     content = _content(alignment, path, {"title": title, "names": names, "scale": scale}, dpi)
     written(path, content, "alignment")
+    return path
+
+
+TIMES = {
+    ".TextGrid": "Praat's intervals, a tier for words and one for letters",
+    ".ctm": "NIST's times of words",
+    ".json": "the times of words and letters",
+    ".svg": "a vector picture with text in any script",
+    ".pdf": "a vector picture with embedded fonts, for papers",
+    ".png": "a picture of pixels",
+    ".txt": "bars as in the terminal",
+}
+
+
+def write_times(
+    alignment: TimeAlignment,
+    path: str | Path,
+    *,
+    sound: "Sound | None" = None,
+    picture: "Picture | None" = None,
+    title: str | None = None,
+    dpi: int | float = DPI,
+) -> Path:
+    """Write a time alignment as `.TextGrid`, `.ctm`, `.json`, `.svg`, `.pdf`, `.png` or `.txt` (bars), by its ending.
+    Pictures contain the sound and the spectrogram if they are given.
+
+    Raises `UsageError`, which lists the endings, for another ending, and `DataError` if the file cannot be written.
+    """
+    path = Path(path)
+    ending = next((each for each in TIMES if each.lower() == path.suffix.lower()), None)
+    texts = {".TextGrid": alignment.text_grid, ".ctm": alignment.ctm, ".json": alignment.json}
+    if ending is None:
+        choices = "; ".join(f"{kind} ({what})" for kind, what in TIMES.items())
+        raise UsageError(
+            f"{path}: times are not written as {path.suffix or 'a file without ending'!r}. Choose {choices}."
+        )
+    if ending in texts:
+        content = texts[ending]().encode()
+    elif ending == ".txt":
+        content = (strip(alignment) + "\n").encode()
+    else:
+        drawing = time_svg(alignment, sound=sound, picture=picture, title=title)
+        details = {"Title": title or alignment.name}
+        content = (
+            drawing.encode()
+            if ending == ".svg"
+            else (pdf(drawing.encode()) if ending == ".pdf" else rasterised(drawing, dpi=dpi, details=details))
+        )
+    written(path, content, "times")
     return path
 
 

@@ -128,7 +128,7 @@ def _draw(
 def _heading(place: Layout, paint: Paint, title: str | None) -> Iterator[str]:
     if title:
         x, side = (place.width - PAD, "right") if place.mirrored else (PAD, "left")
-        yield _text(x, PAD + TITLE - 2, title, side, paint.ink("text"), f'font-size="{TITLE}" font-weight="600"')
+        yield text_element(x, PAD + TITLE - 2, title, side, paint.ink("text"), f'font-size="{TITLE}" font-weight="600"')
 
 
 def _cells(
@@ -252,11 +252,13 @@ def _captions(place: Layout, paint: Paint, names: tuple[str, str]) -> Iterator[s
     description = f"{names[0]}, read right to left" if place.mirrored else names[0]
     yield _arrow(paint, begin, y, begin + way * 24, y)
     quiet = f'font-size="{CAPTION}"'
-    yield _text(begin + way * 31, y + 4, description, "right" if place.mirrored else "left", paint.ink("quiet"), quiet)
+    yield text_element(
+        begin + way * 31, y + 4, description, "right" if place.mirrored else "left", paint.ink("quiet"), quiet
+    )
     x = place.left - 14 if place.mirrored else place.right + 14
     yield _arrow(paint, x, place.top + 1, x, place.top + 25)
     turn = f'transform="translate({_n(x - 4)} {_n(place.top + 32)}) rotate(90)"'
-    yield _text(0, 0, names[1], "left", paint.ink("quiet"), f"{quiet} {turn}")
+    yield text_element(0, 0, names[1], "left", paint.ink("quiet"), f"{quiet} {turn}")
 
 
 def _arrow(paint: Paint, x: Pixels, y: Pixels, to_x: Pixels, to_y: Pixels) -> str:
@@ -285,7 +287,7 @@ def _legend(place: Layout, paint: Paint, shading: Shading) -> Iterator[str]:
     yield f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(place.legend)}" height="10" fill="none" {paint.ink("grid")}/>'
     for at, says in shading.ticks:
         side = "left" if at == 0 else "right" if at == 1 else "centre"
-        yield _text(x + at * place.legend, y + 24, says, side, paint.ink("quiet"), f'font-size="{CAPTION}"')
+        yield text_element(x + at * place.legend, y + 24, says, side, paint.ink("quiet"), f'font-size="{CAPTION}"')
 
 
 def _keys(place: Layout, paint: Paint, shading: Shading) -> Iterator[str]:
@@ -299,7 +301,7 @@ def _keys(place: Layout, paint: Paint, shading: Shading) -> Iterator[str]:
         if level == NAN:
             yield _cross(paint, x, y, KEY)
         yield f'<rect x="{_n(x)}" y="{_n(y)}" width="{KEY}" height="{KEY}" fill="none" {paint.ink("grid")}/>'
-        yield _text(x + KEY + 6, y + 10, words, "left", paint.ink("quiet"), f'font-size="{CAPTION}"')
+        yield text_element(x + KEY + 6, y + 10, words, "left", paint.ink("quiet"), f'font-size="{CAPTION}"')
         x += KEY + 6 + width(words) * CAPTION + SPACE
 
 
@@ -313,10 +315,10 @@ def _foot(place: Layout, wide: Pixels = 0) -> Pixels:
 
 def _label(x: Pixels, y: Pixels, label: str, axis: Axis, i: int, side: str, paint: Paint, more: str = "") -> str:
     hint = axis.labels[i] if label != axis.labels[i] else ""
-    return _text(x, y, label, side, paint.ink("text"), more, axis.reading, hint)
+    return text_element(x, y, label, side, paint.ink("text"), more, axis.reading, hint)
 
 
-def _text(
+def text_element(
     x: Pixels, y: Pixels, text: str, side: str, ink: str, more: str = "", default: Direction = "ltr", hint: str = ""
 ) -> str:
     """Text with its visual left, right or centre at `x`. In right-to-left text, the anchor "start" is the right end."""

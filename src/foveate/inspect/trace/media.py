@@ -2,13 +2,14 @@
 
 import base64
 import struct
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Float, Shaped, UInt8
 from torch import Tensor
 
 from foveate.errors import UsageError
@@ -58,6 +59,25 @@ class Picture:
                 "The picture is not a complete PNG or JPEG file. Give an array, or save it in one of these formats."
             )
         return size
+
+    @property
+    def grey(self) -> UInt8[np.ndarray, "rows columns"] | None:
+        """The levels from 0 to 255 of a grey picture that was made from an array; None for other pictures."""
+        if not self.data.startswith(SIGNATURE):
+            return None
+        chunks, at = dict[bytes, bytes](), len(SIGNATURE)
+        while at + 8 <= len(self.data):
+            (length,) = struct.unpack_from(">I", self.data, at)
+            chunks.setdefault(self.data[at + 4 : at + 8], self.data[at + 8 : at + 8 + length])
+            at += 12 + length
+        width, height = self.size
+        if chunks.get(b"PLTE") != bytes(part for colour in GREY for part in colour):
+            return None
+        try:
+            rows = np.frombuffer(zlib.decompress(chunks[b"IDAT"]), dtype=np.uint8).reshape(height, width + 1)
+        except (KeyError, ValueError, zlib.error):
+            return None
+        return rows[:, 1:] if not rows[:, 0].any() else None
 
     def header(self) -> dict[str, Any]:
         width, height = self.size
