@@ -1,0 +1,218 @@
+"""A synthesiser writes frames of speech for a text, with location-aware attention: Tacotron, made small."""
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits, relu
+
+from foveate.attention import AttentionConfig, LocationAwareConfig, Positions, padding
+from foveate.attention.check import require_positive, require_rates
+from foveate.attention.mechanism import require_no_segments, shortest
+from foveate.config.field import setting
+from foveate.data.batch import Batch
+from foveate.models.recurrent import Memory, attend_row, first_weights
+from foveate.nn.dropout import dropout
+from foveate.nn.embed import Tokens
+from foveate.nn.encoder import EncoderConfig, RNNEncoderConfig
+from foveate.nn.linear_layer import Linear
+from foveate.nn.neighbour import Neighbours
+from foveate.nn.packing import Packing
+from foveate.nn.recurrent_layer import LayerState, RecurrentLayer
+
+REACH = 2
+"""Frames on each side in one convolution of the refinement."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SynthesiserConfig:
+    """An encoder over the text, and a GRU that writes frames and attends to the text."""
+
+    embedding_dim: int = 128
+    encoder: EncoderConfig = RNNEncoderConfig(hidden_dim=64)
+    attention: AttentionConfig = AttentionConfig(score=LocationAwareConfig(hidden_dim=64, channels=8, width=15))
+    hidden_dim: int = setting(256, "width of the decoder")
+    prenet_dim: int = setting(64, "width of the layer that reads the frame before")
+    prenet_dropout: float = setting(
+        0.5, "dropout on that layer in training, so that the decoder does not copy the frame before"
+    )
+    reduction: int = setting(2, "frames that one step of the decoder writes")
+    refinements: int = setting(3, "convolutions that correct the frames afterwards; 0 for none")
+    dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        require_positive(
+            embedding_dim=self.embedding_dim,
+            hidden_dim=self.hidden_dim,
+            prenet_dim=self.prenet_dim,
+            reduction=self.reduction,
+        )
+        require_rates(dropout=self.dropout, prenet_dropout=self.prenet_dropout)
+        if self.refinements < 0:
+            raise ValueError(f"refinements must be at least 0, got {self.refinements}")
+        require_no_segments(attention=self.attention)
+
+    @property
+    def positions(self) -> int | None:
+        """The length of the longest text in tokens; None without a limit."""
+        limits = (getattr(self.encoder, "positions", None), shortest(self.attention))
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    def build(self, vocab: int, width: int) -> "Synthesiser":
+        """The model for texts of `vocab` different tokens and frames of `width` numbers."""
+        return Synthesiser(self, vocab, width)
+
+
+@dataclass(frozen=True, eq=False)
+class Writing:
+    """Frames that the decoder has written, and the logits of "the text ends here", one for each frame."""
+
+    frames: Float[Tensor, "frames width"]
+    refined: Float[Tensor, "frames width"]
+    stop: Float[Tensor, " frames"]
+
+
+class Synthesiser(nn.Module):
+    """p_t = relu(W y_{t−1});  s_t = GRU(s_{t−1}, [p_t; c_{t−1}])
+    α_t = softmax_j score(s_t, h_j, α_{t−1});  c_t = Σ_j α_tj h_j
+    [y_t; z_t] = V [s_t; c_t];  p(end at t) = σ(z_t);  ŷ = y + convolutions(y)
+
+    One step writes `reduction` frames and reads the last of the step before. `record` shows α: the tokens that each
+    step speaks. As in Tacotron 2 the score is location-aware and a sum of squares is minimised before and after the
+    refinement; the decoder has one GRU in place of two LSTMs, and dropout before it acts in training only, so that
+    speech is a function of the text.
+
+    Reference: Wang et al. 2017, "Tacotron", section 3 (reduction); Shen et al. 2018, "Natural TTS Synthesis by
+    Conditioning WaveNet on Mel Spectrogram Predictions", section 2.2.
+    """
+
+    def __init__(self, config: SynthesiserConfig, vocab: int, width: int) -> None:
+        super().__init__()
+        require_positive(vocab=vocab, width=width)
+        self.config, self.width = config, width
+        self.embedding = Tokens(vocab).build(config.embedding_dim, deviation=0.1)
+        self.encoder = config.encoder.build_for(config.embedding_dim)
+        memory_dim = self.encoder.output_dim
+        self.prenet = Linear(width, config.prenet_dim)
+        self.decoder = RecurrentLayer("gru", config.prenet_dim + memory_dim, config.hidden_dim)
+        self.attention = config.attention.build(
+            query_dim=config.hidden_dim, key_dim=memory_dim, visibility=padding(), kind="cross"
+        )
+        self.output = Linear(config.hidden_dim + memory_dim, config.reduction * (width + 1))
+        widths = [width, *[config.hidden_dim] * (config.refinements - 1), width] if config.refinements else [width]
+        self.refine = nn.ModuleList(
+            Neighbours(before, after, left=REACH, right=REACH) for before, after in pairwise(widths)
+        )
+
+    @property
+    def max_length(self) -> int | None:
+        """The length of the longest text in tokens; None without a limit."""
+        return shortest(self.encoder, self.attention)
+
+    def forward(self, text: Batch, speech: Batch) -> Writing:
+        """Teacher-forced frames of each recording, one recording after the other."""
+        size, steps = self.config.reduction, -(-speech.length // self.config.reduction)
+        target = speech.widened(size).features.to(self.prenet.weight.dtype)
+        before = torch.nn.functional.pad(target[:, size - 1 :: size], (0, 0, 1, 0))[:, :steps]
+        memory, weights = self._remember(text, steps)
+        prenet = self._read(before)
+        state, context = self._begin(memory)
+        outputs = []
+        for time, here in enumerate(prenet.unbind(1)):
+            state, context, weights = self._advance(here, state, context, memory, time, weights)
+            outputs.append(torch.cat([state[0], context], -1))
+        written = self.output(self._drop(torch.stack(outputs, 1)))
+        packing = Packing(speech.lengths, steps * size)
+        frames, stop = self._split(written)
+        frames = packing.pack(frames)
+        return Writing(frames, self._refined(frames, packing), packing.pack(stop))
+
+    def loss(self, text: Batch, speech: Batch) -> Float[Tensor, ""]:
+        """Σ over frames of the mean squared error of both spectra, and of the cross-entropy of the end in nats."""
+        written = self(text, speech)
+        packing = Packing(speech.lengths, speech.length)
+        target = packing.pack(speech.features).float()
+        last = torch.zeros(len(target), device=target.device)
+        last[packing.starts[1:] - 1] = 1.0
+        errors = sum((one.float() - target).square().mean(-1).sum() for one in (written.frames, written.refined))
+        return errors + binary_cross_entropy_with_logits(written.stop.float(), last, reduction="sum")
+
+    @torch.no_grad()
+    def write(self, text: Batch, *, max_frames: int) -> list[tuple[Float[Tensor, "frames width"], bool]]:
+        """The frames of each text, until the model ends them (True), or `max_frames` are written (False)."""
+        require_positive(max_frames=max_frames)
+        size = self.config.reduction
+        memory, weights = self._remember(text, -(-max_frames // size))
+        state, context = self._begin(memory)
+        last = context.new_zeros(text.size, self.width)
+        parts: list[Tensor] = []
+        ends = torch.full((text.size,), max_frames, device=context.device)
+        going = torch.ones(text.size, dtype=torch.bool, device=context.device)
+        while bool(going.any()) and len(parts) * size < max_frames:
+            time = len(parts)
+            state, context, weights = self._advance(self._read(last), state, context, memory, time, weights)
+            frames, stop = self._split(self.output(torch.cat([state[0], context], -1))[:, None])
+            last = frames[:, -1]
+            parts.append(frames)
+            first = _first(stop > 0)
+            ended = going & (first < size)
+            ends = torch.where(ended, torch.clamp(time * size + first + 1, max=max_frames), ends)
+            going &= ~ended
+        packing = Packing(ends, len(parts) * size)
+        refined = self._refined(packing.pack(torch.cat(parts, 1)), packing)
+        return list(zip(refined.split(ends.tolist()), (~going).tolist(), strict=True))
+
+    def parameter_count(self) -> int:
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    def _remember(self, text: Batch, queries: int) -> tuple[Memory, Float[Tensor, "batch key"] | None]:
+        packing = Packing(text.lengths, text.length)
+        hidden = self.encoder(self._drop(self.embedding(packing.pack(text.ids))), packing=packing)
+        at = replace(Positions.of(queries, text.length, key_lengths=text.lengths), zeroed=True)
+        memory = Memory(packing.unpack(hidden), at, ())
+        memory = replace(memory, features=self.attention.key_features(memory.hidden[:, None]))
+        return memory, first_weights(self.attention, memory)
+
+    def _begin(self, memory: Memory) -> tuple[LayerState, Float[Tensor, "batch memory_dim"]]:
+        hidden = memory.hidden
+        return self.decoder.initial(hidden, len(hidden)), hidden.new_zeros(len(hidden), hidden.shape[-1])
+
+    def _advance(
+        self,
+        read: Float[Tensor, "batch prenet_dim"],
+        state: LayerState,
+        context: Float[Tensor, "batch memory_dim"],
+        memory: Memory,
+        time: int,
+        weights: Float[Tensor, "batch key"] | None,
+    ) -> tuple[LayerState, Float[Tensor, "batch memory_dim"], Float[Tensor, "batch key"] | None]:
+        state = self.decoder.step(torch.cat([read, context], -1), state)
+        context, weights = attend_row(self.attention, state[0], memory, time, weights)
+        return state, context, weights
+
+    def _read(self, frames: Float[Tensor, "*shape width"]) -> Float[Tensor, "*shape prenet_dim"]:
+        return dropout(relu(self.prenet(frames)), self.config.prenet_dropout, self.training)
+
+    def _split(
+        self, written: Float[Tensor, "batch steps outputs"]
+    ) -> tuple[Float[Tensor, "batch frames width"], Float[Tensor, "batch frames"]]:
+        """The frames of each step, and their logits of the end."""
+        both = written.unflatten(-1, (self.config.reduction, self.width + 1)).flatten(1, 2)
+        return both[..., :-1], both[..., -1]
+
+    def _refined(self, frames: Float[Tensor, "frames width"], packing: Packing) -> Float[Tensor, "frames width"]:
+        x = frames
+        for number, layer in enumerate(self.refine, start=1):
+            x = layer(x, packing=packing)
+            x = x if number == len(self.refine) else self._drop(torch.tanh(x))
+        return frames + x if len(self.refine) else frames
+
+    def _drop(self, x: Float[Tensor, "*shape dim"]) -> Float[Tensor, "*shape dim"]:
+        return dropout(x, self.config.dropout, self.training)
+
+
+def _first(true: Tensor) -> Int[Tensor, " batch"]:
+    """The first true place of each row; the number of places where there is none."""
+    return torch.where(true.any(-1), true.to(torch.uint8).argmax(-1), true.shape[-1])

@@ -1,0 +1,131 @@
+"""A synthesiser writes frames for a text: padding never matters, steps equal the teacher-forced whole, and it learns to
+speak letters in their order, looking at each while it speaks it."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from foveate.attention import AdditiveConfig, AttentionConfig, record
+from foveate.data.batch import Batch
+from foveate.models.synthesiser import Synthesiser, SynthesiserConfig
+from foveate.nn.encoder import RNNEncoderConfig, TransformerEncoderConfig
+from foveate.nn.packing import Packing
+
+LETTERS, WIDTH, END = 10, 8, 2
+SMALL = {"embedding_dim": 16, "hidden_dim": 48, "prenet_dim": 24}
+
+
+def config(**settings: object) -> SynthesiserConfig:
+    return SynthesiserConfig(**{**SMALL, "encoder": RNNEncoderConfig(hidden_dim=16), **settings})  # type: ignore[arg-type]
+
+
+def spoken(letters: list[int]) -> Tensor:
+    """Each letter as a tone of its own, as many frames long as the letter says, which begins with a click."""
+    frames = []
+    for letter in letters:
+        tone = torch.zeros(3 + letter % 3, WIDTH)
+        tone[:, letter - 4] = 1.0
+        tone[0, -1] = 1.0
+        frames.append(tone)
+    return torch.cat(frames)
+
+
+def pairs(count: int, seed: int) -> list[tuple[list[int], Tensor]]:
+    generator = torch.Generator().manual_seed(seed)
+    texts = [
+        torch.randint(4, LETTERS, (int(torch.randint(1, 5, (), generator=generator)),), generator=generator).tolist()
+        for _ in range(count)
+    ]
+    return [([*text, END], spoken(text)) for text in texts]
+
+
+def batch(examples: list[tuple[list[int], Tensor]]) -> tuple[Batch, Batch]:
+    return Batch.of([text for text, _ in examples]), Batch.of([frames.numpy() for _, frames in examples])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"reduction": 3, "refinements": 0},
+        {"attention": AttentionConfig(score=AdditiveConfig())},
+        {"encoder": TransformerEncoderConfig()},
+    ],
+)
+def test_neither_padding_nor_the_batch_changes_what_is_written(settings: dict[str, object]) -> None:
+    torch.manual_seed(0)
+    model = config(**settings).build(LETTERS, WIDTH).eval()
+    examples = pairs(4, seed=3)
+    together = model(*batch(examples))
+    packing = Packing(torch.tensor([len(frames) for _, frames in examples]), 99)
+    for number, example in enumerate(examples):
+        alone = model(*batch([example]))
+        part = slice(int(packing.starts[number]), int(packing.starts[number + 1]))
+        torch.testing.assert_close(together.refined[part], alone.refined, atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(together.stop[part], alone.stop, atol=1e-5, rtol=1e-4)
+    total = sum(model.loss(*batch([example])) for example in examples)
+    torch.testing.assert_close(model.loss(*batch(examples)), total, atol=1e-3, rtol=1e-4)
+
+
+def test_writing_step_by_step_equals_reading_what_was_written() -> None:
+    torch.manual_seed(1)
+    model = config().build(LETTERS, WIDTH).eval()
+    text = Batch.of([[5, 6, END]])
+    (frames, finished), *_ = model.write(text, max_frames=12)
+    assert len(frames) == 12 or (finished and len(frames) < 12)
+    raw = _unrefined(model, text, len(frames))
+    again = model(text, Batch.of([raw.numpy()]))
+    torch.testing.assert_close(again.frames, raw, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(again.refined, frames, atol=1e-5, rtol=1e-4)
+
+
+def _unrefined(model: Synthesiser, text: Batch, length: int) -> Tensor:
+    """The frames before the refinement, which are what the decoder reads."""
+    layers, model.refine = model.refine, torch.nn.ModuleList()
+    (frames, _), *_ = model.write(text, max_frames=length)
+    model.refine = layers
+    return frames
+
+
+def test_a_text_that_does_not_end_is_cut_at_the_limit_and_says_so() -> None:
+    model = config().build(LETTERS, WIDTH).eval()
+    with torch.no_grad():
+        model.output.bias[WIDTH :: WIDTH + 1] = -100.0
+    (frames, finished), *_ = model.write(Batch.of([[5, END]]), max_frames=7)
+    assert frames.shape == (7, WIDTH)
+    assert not finished
+
+
+def test_it_learns_to_speak_letters_and_looks_at_each_in_turn() -> None:
+    torch.manual_seed(0)
+    model = config().build(LETTERS, WIDTH)
+    optimiser = torch.optim.Adam(model.parameters(), lr=4e-3)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: max(1 - step / 400, 0.02))
+    for step in range(400):
+        loss = model.loss(*batch(pairs(16, seed=step)))
+        optimiser.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 16.0)
+        optimiser.step()
+        schedule.step()
+    model.eval()
+    unseen = pairs(20, seed=10_000)
+    written = model.write(batch(unseen)[0], max_frames=60)
+    right = sum(
+        finished and len(frames) == len(target) and torch.equal(frames[:, :-1].argmax(-1), target[:, :-1].argmax(-1))
+        for (frames, finished), (_, target) in zip(written, unseen, strict=True)
+    )
+    assert right >= 18
+    text, target = max(unseen, key=lambda one: len(one[0]))
+    with record(model) as recording:
+        model(*batch([(text, target)]))
+    looked = recording["attention"].weights()[0, 0].argmax(-1)
+    assert (looked.diff() >= 0).float().mean() >= 0.9
+    assert int(looked[-1]) >= len(text) - 2
+
+
+def test_sizes_that_are_not_positive_are_refused() -> None:
+    with pytest.raises(ValueError, match="reduction must be"):
+        config(reduction=0)
+    with pytest.raises(ValueError, match="refinements must be at least 0"):
+        config(refinements=-1)
