@@ -1,6 +1,8 @@
-"""Sound from log-mel energies, the inverse of `spectrum.py` as far as there is one: the algorithm of Griffin and Lim."""
+"""Sound from log-mel energies, the inverse of `spectrum.py` as far as it exists: the algorithm of Griffin and Lim."""
 
+import io
 import math
+import wave
 
 import numpy as np
 import torch
@@ -48,6 +50,17 @@ def waveform(
         guess, before = torch.polar(magnitude, ahead.angle()), consistent
     samples = _without_emphasis(_samples(guess, rate).numpy())
     return (samples * min(1.0, _LOUDEST / max(float(np.abs(samples).max()), 1e-12))).astype(np.float32)
+
+
+def wav(samples: Float[np.ndarray, " samples"], rate: int) -> bytes:
+    """A WAV file of one channel with 16 bits a sample, for samples from −1 to 1."""
+    file = io.BytesIO()
+    with wave.open(file, "wb") as writer:
+        writer.setnchannels(1)
+        writer.setsampwidth(2)
+        writer.setframerate(rate)
+        writer.writeframes(np.rint(np.clip(samples, -1, 1) * 32767).astype("<i2").tobytes())
+    return file.getvalue()
 
 
 def spectrum_of_bands(energies: Float[Tensor, "frames bands"], rate: int) -> Float[Tensor, "frames bins"]:

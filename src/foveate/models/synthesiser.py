@@ -74,6 +74,18 @@ class Writing:
     stop: Float[Tensor, " frames"]
 
 
+@dataclass(frozen=True, eq=False)
+class Utterance:
+    """The frames that the decoder wrote for one text, before and after the refinement.
+
+    `finished` is false if the limit on the number of frames came before the end.
+    """
+
+    frames: Float[Tensor, "frames width"]
+    refined: Float[Tensor, "frames width"]
+    finished: bool
+
+
 class Synthesiser(nn.Module):
     """p_t = relu(W y_{t−1});  s_t = GRU(s_{t−1}, [p_t; c_{t−1}])
     α_t = softmax_j score(s_t, h_j, α_{t−1});  c_t = Σ_j α_tj h_j
@@ -140,8 +152,8 @@ class Synthesiser(nn.Module):
         return errors + binary_cross_entropy_with_logits(written.stop.float(), last, reduction="sum")
 
     @torch.no_grad()
-    def write(self, text: Batch, *, max_frames: int) -> list[tuple[Float[Tensor, "frames width"], bool]]:
-        """The frames of each text, until the model ends them (True), or `max_frames` are written (False)."""
+    def write(self, text: Batch, *, max_frames: int) -> list[Utterance]:
+        """Write frames for each text, until the model ends it or `max_frames` are written."""
         require_positive(max_frames=max_frames)
         size = self.config.reduction
         memory, weights = self._remember(text, -(-max_frames // size))
@@ -161,8 +173,9 @@ class Synthesiser(nn.Module):
             ends = torch.where(ended, torch.clamp(time * size + first + 1, max=max_frames), ends)
             going &= ~ended
         packing = Packing(ends, len(parts) * size)
-        refined = self._refined(packing.pack(torch.cat(parts, 1)), packing)
-        return list(zip(refined.split(ends.tolist()), (~going).tolist(), strict=True))
+        raw = packing.pack(torch.cat(parts, 1))
+        both = zip(raw.split(ends.tolist()), self._refined(raw, packing).split(ends.tolist()), strict=True)
+        return [Utterance(*frames, not more) for frames, more in zip(both, going.tolist(), strict=True)]
 
     def parameter_count(self) -> int:
         return sum(parameter.numel() for parameter in self.parameters())

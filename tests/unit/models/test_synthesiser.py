@@ -7,7 +7,7 @@ from torch import Tensor
 
 from foveate.attention import AdditiveConfig, AttentionConfig, record
 from foveate.data.batch import Batch
-from foveate.models.synthesiser import Synthesiser, SynthesiserConfig
+from foveate.models.synthesiser import SynthesiserConfig
 from foveate.nn.encoder import RNNEncoderConfig, TransformerEncoderConfig
 from foveate.nn.packing import Packing
 
@@ -71,29 +71,20 @@ def test_writing_step_by_step_equals_reading_what_was_written() -> None:
     torch.manual_seed(1)
     model = config().build(LETTERS, WIDTH).eval()
     text = Batch.of([[5, 6, END]])
-    (frames, finished), *_ = model.write(text, max_frames=12)
-    assert len(frames) == 12 or (finished and len(frames) < 12)
-    raw = _unrefined(model, text, len(frames))
-    again = model(text, Batch.of([raw.numpy()]))
-    torch.testing.assert_close(again.frames, raw, atol=1e-5, rtol=1e-4)
-    torch.testing.assert_close(again.refined, frames, atol=1e-5, rtol=1e-4)
-
-
-def _unrefined(model: Synthesiser, text: Batch, length: int) -> Tensor:
-    """The frames before the refinement, which are what the decoder reads."""
-    layers, model.refine = model.refine, torch.nn.ModuleList()
-    (frames, _), *_ = model.write(text, max_frames=length)
-    model.refine = layers
-    return frames
+    (written,) = model.write(text, max_frames=12)
+    assert len(written.frames) == 12 or (written.finished and len(written.frames) < 12)
+    again = model(text, Batch.of([written.frames.numpy()]))
+    torch.testing.assert_close(again.frames, written.frames, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(again.refined, written.refined, atol=1e-5, rtol=1e-4)
 
 
 def test_a_text_that_does_not_end_is_cut_at_the_limit_and_says_so() -> None:
     model = config().build(LETTERS, WIDTH).eval()
     with torch.no_grad():
         model.output.bias[WIDTH :: WIDTH + 1] = -100.0
-    (frames, finished), *_ = model.write(Batch.of([[5, END]]), max_frames=7)
-    assert frames.shape == (7, WIDTH)
-    assert not finished
+    (written,) = model.write(Batch.of([[5, END]]), max_frames=7)
+    assert written.refined.shape == (7, WIDTH)
+    assert not written.finished
 
 
 def test_it_learns_to_speak_letters_and_looks_at_each_in_turn() -> None:
@@ -112,8 +103,10 @@ def test_it_learns_to_speak_letters_and_looks_at_each_in_turn() -> None:
     unseen = pairs(20, seed=10_000)
     written = model.write(batch(unseen)[0], max_frames=60)
     right = sum(
-        finished and len(frames) == len(target) and torch.equal(frames[:, :-1].argmax(-1), target[:, :-1].argmax(-1))
-        for (frames, finished), (_, target) in zip(written, unseen, strict=True)
+        one.finished
+        and len(one.refined) == len(target)
+        and torch.equal(one.refined[:, :-1].argmax(-1), target[:, :-1].argmax(-1))
+        for one, (_, target) in zip(written, unseen, strict=True)
     )
     assert right >= 18
     text, target = max(unseen, key=lambda one: len(one[0]))

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 from foveate.config import setting
 from foveate.data.batch import PairBatch
@@ -27,6 +28,7 @@ from foveate.tasks.transcribe.recognition import quick
 VALIDATED = ("loss", "word_error", "character_error")
 """The figures of `validate`, by which the best checkpoint can be chosen."""
 PARTS = ("train", "valid")
+Task = TypeVar("Task", bound="TranscribeTask")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +75,17 @@ class TranscribeConfig:
         """The longest recording in vectors, which a model's positions may limit further."""
         return min(self.data.max_length, self.model.positions or self.data.max_length)
 
+    def room(self, length: int) -> int | None:
+        """The number of outputs of CTC for so many vectors."""
+        return -(-length // self.model.subsampling.factor)
+
+    def built(self, rows: RowMaker, tokeniser: Tokeniser) -> Recogniser:
+        """The configured model with its initial weights, a function of the seed.
+
+        Raises UsageError when the settings of the model do not go together.
+        """
+        return seeded(lambda: self.model.build(rows.input, tokeniser.vocab_size), self.seed)
+
     def read(self, path: str) -> Iterator[Example]:
         """The examples of a file, with their texts as they are learnt. Raises DataError for a text without letters."""
         return transcribed(self.reader.read(path), self.text, path)
@@ -87,7 +100,7 @@ class TranscribeTask:
 
     def __init__(
         self,
-        config: TranscribeConfig,
+        config: Any,
         rows: RowMaker,
         tokeniser: Tokeniser,
         training: ParallelData,
@@ -95,11 +108,11 @@ class TranscribeTask:
     ) -> None:
         self.config, self.rows, self.tokeniser = config, rows, tokeniser
         self.training, self.validation = training, validation
-        self.plan = self._plan(training)
-        self.model: Recogniser = build_model(config, rows, tokeniser)
+        self.plan = batch_plan(training, config)
+        self.model: Any = config.built(rows, tokeniser)
 
     @classmethod
-    def prepare(cls, config: TranscribeConfig, run: Path) -> tuple["TranscribeTask", dict[str, TranscriptReport]]:
+    def prepare(cls: type[Task], config: Any, run: Path) -> tuple[Task, dict[str, TranscriptReport]]:
         """Read the recordings, learn the tokens of their texts, and store all in the run folder.
 
         Raises DataError when files are missing or unreadable, or nothing is left to train on.
@@ -124,7 +137,7 @@ class TranscribeTask:
         return cls(config, rows, tokeniser, data["train"], data["valid"]), reports
 
     @classmethod
-    def open(cls, config: TranscribeConfig, run: Path) -> "TranscribeTask":
+    def open(cls: type[Task], config: Any, run: Path) -> Task:
         """The task of a run folder that `prepare` has filled."""
         rows, tokeniser = config.reader.open(run), load_tokeniser(run / TOKENISER)
         training, validation = (ParallelData.open(run / "data" / part) for part in PARTS)
@@ -145,7 +158,7 @@ class TranscribeTask:
     @property
     def validation_batches(self) -> int:
         """Batches that a validation reads."""
-        return self._plan(self.validation).steps_per_epoch
+        return batch_plan(self.validation, self.config).steps_per_epoch
 
     def batch(self, step: int) -> PairBatch:
         """Batch number `step`, augmented as the reader says: a pure function of the seed and the step."""
@@ -163,7 +176,7 @@ class TranscribeTask:
         Errors are shares: 0.1 for 10 % of the words. A search with a beam, as in use, finds better texts.
         """
         total, tokens, words, characters = 0.0, 0, Edits(), Edits()
-        plan = self._plan(self.validation)
+        plan = batch_plan(self.validation, self.config)
         for step in range(plan.steps_per_epoch):
             batch = self.validation.batch(plan.examples(step))
             total += float(self.model.loss(batch.source, batch.target))
@@ -179,21 +192,22 @@ class TranscribeTask:
         lines = (self.training.lines[example] for example in batch.examples)
         return f"the training {self.config.what} of lines {listing(lines, 8)}"
 
-    def _plan(self, data: ParallelData) -> BatchPlan:
-        return BatchPlan(
-            data.source.lengths,
-            data.target.lengths,
-            max_tokens=self.config.data.max_tokens,
-            seed=self.config.seed,
-            lines=data.lines,
-        )
+
+def batch_plan(data: ParallelData, config: Any) -> BatchPlan:
+    """The order of batches, a function of the seed and the step."""
+    return BatchPlan(
+        data.source.lengths,
+        data.target.lengths,
+        max_tokens=config.data.max_tokens,
+        seed=config.seed,
+        lines=data.lines,
+    )
 
 
 def store(
-    folder: Path, examples: Iterator[Example], rows: RowMaker, tokeniser: Tokeniser, config: TranscribeConfig
+    folder: Path, examples: Iterator[Example], rows: RowMaker, tokeniser: Tokeniser, config: Any
 ) -> tuple[ParallelData, TranscriptReport]:
     """The rows of examples in a folder, without those that are too long for the configured model."""
-    stride = config.model.subsampling.factor
     return prepare_transcripts(
         folder,
         examples,
@@ -202,19 +216,11 @@ def store(
         what=config.what,
         max_length=config.longest,
         max_text=config.data.max_text,
-        room=lambda length: -(-length // stride),
+        room=config.room,
     )
 
 
-def build_model(config: TranscribeConfig, rows: RowMaker, tokeniser: Tokeniser) -> Recogniser:
-    """The configured model with its initial weights, a function of the seed.
-
-    Raises UsageError when the settings of the model do not go together.
-    """
-    return seeded(lambda: config.model.build(rows.input, tokeniser.vocab_size), config.seed)
-
-
-def open_files(config: TranscribeConfig, run: Path, expected: dict[str, str]) -> tuple[RowMaker, Tokeniser]:
+def open_files(config: Any, run: Path, expected: dict[str, str]) -> tuple[RowMaker, Tokeniser]:
     """The row maker and the tokeniser of a run. Raises DataError if a file is missing, damaged, or from another run."""
     rows, tokeniser = config.reader.open(run), load_tokeniser(run / TOKENISER)
     require_digests(run, digests(rows, tokeniser), expected)
@@ -231,7 +237,7 @@ def count(batch: PairBatch) -> int:
     return batch.target.num_tokens - batch.target.size
 
 
-def _origin(config: TranscribeConfig, part: str) -> str:
+def _origin(config: Any, part: str) -> str:
     if part == "train":
         return f"{config.text}."
     if config.data.valid_data is not None:

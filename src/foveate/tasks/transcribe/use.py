@@ -20,7 +20,7 @@ from foveate.inspect.value import observed
 from foveate.models import Recogniser
 from foveate.tasks.run_model import require_positions, saved, traced, trained
 from foveate.tasks.transcribe.recognition import search
-from foveate.tasks.transcribe.task import TranscribeConfig, build_model, open_files
+from foveate.tasks.transcribe.task import TranscribeConfig, open_files
 
 ATTENDING = "`foveate train transcribe` with --set model.encoder=transformer trains one that attends."
 BUDGET = 24_000
@@ -87,7 +87,7 @@ class Transcriber(Looking):
         folder = Path(run)
         config, stored = saved(folder, "transcribe", TranscribeConfig)
         rows, tokeniser = open_files(config, folder, stored.tokenisers)
-        model = trained(folder, lambda: build_model(config, rows, tokeniser), note)
+        model = trained(folder, lambda: config.built(rows, tokeniser), note)
         if precision == "bfloat16":
             model.to(torch.bfloat16)
         return cls(model, rows, tokeniser, form=config.text)._of(folder)

@@ -1,0 +1,247 @@
+"""The interface between commands and speech."""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from foveate.config import to_dict
+from foveate.data.audio import AudioReader
+from foveate.data.audio_file import Recording
+from foveate.data.batch import Batch
+from foveate.data.parallel import ParallelData
+from foveate.data.tokeniser import EOS, SPECIALS
+from foveate.data.waveform import wav
+from foveate.errors import DataError, UsageError
+from foveate.nn.embed import Vectors
+from foveate.storage.draft import disk_errors, write_file
+from foveate.suggestion import counted
+from foveate.tasks.exported import Exported, Note
+from foveate.tasks.option import chunks
+from foveate.tasks.report_page import write_report
+from foveate.tasks.run_model import Strangers, seeded
+from foveate.tasks.run_plan import Allowance, Probe, Reason, Suggestion, require_fit, vocabulary, with_others
+from foveate.tasks.side import Asked, Figures, Scored, Side, written
+from foveate.tasks.speak import TASK
+from foveate.tasks.speak.task import VALIDATED, SpeakConfig, SpeakTask, count, figures
+from foveate.tasks.speak.use import Speaker
+from foveate.tasks.transcribe.task import store
+from foveate.voice import say, shown
+
+FIRST = 100
+"""Recordings that sizes are chosen by."""
+BATCH = 6_000
+"""Frames and tokens of a batch."""
+PACE = 1.0
+"""Seconds of one core that a step takes."""
+SAMPLES = 6
+
+
+class SpeakSide(Side):
+    """`foveate train speak`, `foveate speak`. Models are compared by the distance of their frames."""
+
+    entry, config, task = TASK, SpeakConfig, SpeakTask
+    validated = VALIDATED
+    per_token = frozenset()
+    lower = frozenset(VALIDATED)
+    usual_lengths = (30, 300)
+
+    def suggest(self, config: SpeakConfig, allowance: Allowance) -> Suggestion:
+        """Reader, batches and steps for the recordings. Raises DataError if there are none."""
+        path = config.data.data
+        examples = config.read(path)
+        sample = list(islice(examples, FIRST))
+        if not sample:
+            raise _no_recordings(path)
+        total = len(sample) + sum(1 for _ in examples)
+        reader = config.reader if config.reader != AudioReader() else config.reader.suited(sample)
+        rows = reader.learn(sample)
+        lengths = [len(rows.row(one.thing)) for one in sample]
+        texts = [len(one.label) for one in sample]
+        usual, text = sum(lengths) / len(lengths), sum(texts) / len(texts)
+        longest, longest_text = max(2 * max(lengths), 400), max(2 * max(texts), 100)
+        budget = max(BATCH, longest + longest_text)
+
+        def suggested(allowance: Allowance) -> Suggestion:
+            desired = max(int(100 * total * usual / budget), 2_000)
+            steps = allowance.steps(min(desired, 50_000), pace=PACE * budget / BATCH)
+            interval = max(steps // 20, 50)
+            return Suggestion(
+                {
+                    "reader": to_dict(SpeakConfig(reader=reader))["reader"],
+                    "data": {"max_length": longest, "max_text": longest_text, "max_tokens": budget},
+                    "train": {
+                        "steps": steps,
+                        "learning_rate": 1e-3,
+                        "schedule": {"kind": "cosine", "warmup": min(200, max(steps // 10, 1))},
+                        "validate_every": interval,
+                        "save_every": interval,
+                        "metric": "distance",
+                    },
+                },
+                f"{counted(total, 'recording')} of about {usual * rows.hop:.1f} seconds; a text has {text:.0f} "
+                "characters.",
+                (
+                    Reason("reader", reader.about),
+                    Reason("train", f"some hundred passes over the recordings, {allowance}"),
+                ),
+                lengths=(max(round(text), 1), max(round(usual), 1)),
+            )
+
+        return with_others(suggested, allowance)
+
+    def probe(self, config: SpeakConfig, lengths: Sequence[int], vocab: int | None) -> Probe:
+        """Made-up texts with frames of noise, as many as the budget of a batch allows."""
+        size, (text, length) = vocabulary(config.tokeniser, vocab), lengths
+        source = Vectors(config.reader.geometry.width)
+        model = seeded(lambda: config.model.build(size, source.width), config.seed)
+        require_fit(model.max_length, text, "--source-length")
+        rows = max(config.data.max_tokens // (text + length), 1)
+        ids = torch.arange(text) % max(size - len(SPECIALS), 1) + len(SPECIALS)
+        texts = Batch(torch.cat([ids[1:], torch.tensor([EOS])]).expand(rows, -1), torch.full((rows,), text))
+        noise = torch.randn(rows, length, source.width, generator=torch.Generator().manual_seed(0))
+        speech = Batch(noise, torch.full((rows,), length), rows * length)
+        return Probe(
+            model=model,
+            loss=lambda: model.loss(texts, speech),
+            vocabulary=f"a vocabulary of {size:,}, {source}",
+            batch=f"{counted(rows, 'text')} of {counted(text, 'token')} with {counted(length, 'frame')}",
+            tokens=speech.num_tokens,
+            unit="frames",
+        )
+
+    def size(self, task: SpeakTask) -> str:
+        seconds = int(task.training.source.lengths.sum()) * task.rows.hop
+        return f"{len(task.training):,} training recordings, {seconds / 60:.1f} minutes"
+
+    def load(self, run: Path | str, *, precision: str = "float32", note: Note = say) -> Speaker:
+        return Speaker.load(run, note=note)
+
+    def in_use(self, task: SpeakTask) -> Speaker:
+        config = task.config
+        return Speaker(task.model, task.rows, task.tokeniser, form=config.text, max_frames=config.longest)
+
+    def use(self, arguments: argparse.Namespace) -> None:
+        """Raises UsageError for several texts without a folder, and for sound on a terminal."""
+        out = None if arguments.out is None else Path(arguments.out)
+        if out is None and sys.stdout.isatty():
+            raise UsageError("Sound is not for a terminal. Name a file with --out answer.wav, or write to a pipe.")
+        speaker = self.load(arguments.run)
+        strangers = Strangers(speaker.tokeniser, say)
+        texts = [text for chunk in chunks(arguments.inputs) for text in chunk]
+        single = len(texts) == 1 and (out is None or not out.is_dir())
+        if out is None and not single:
+            raise UsageError(f"There are {len(texts)} texts, and standard output takes one. Name a folder with --out.")
+        for number, text in enumerate(texts, start=1):
+            strangers.note([text])
+            recording = self._spoken(speaker, text, number)
+            if out is None:
+                sys.stdout.buffer.write(wav(recording.samples, recording.rate))
+                return
+            path = out if single else out / f"{number}.wav"
+            with disk_errors(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+            write_file(path, wav(recording.samples, recording.rate))
+            print(shown(str(path)), f"{recording.seconds:.2f} s", sep="\t", flush=True)
+
+    def _spoken(self, speaker: Speaker, text: str, number: int) -> Recording:
+        speech = speaker.speak(text)
+        if speech.recording is None:
+            raise UsageError(f"Text {number} is empty: there is nothing to speak. Leave it out.")
+        if not speech.finished:
+            say(f"Text {number} was cut at {speech.seconds:.1f} s, the longest speech of this model. Shorten the text.")
+        return speech.recording
+
+    def evaluate(self, arguments: argparse.Namespace) -> Figures:
+        """The figures of validation on another file of recordings."""
+        for name in ("metrics", "save", "report"):
+            if getattr(arguments, name, None):
+                raise UsageError(
+                    f"--{name} is for tasks that write text; speech has its loss and distance. Leave it out."
+                )
+        folder = Path(arguments.run)
+        config, speaker = self.saved_config(folder), self.load(folder)
+        with tempfile.TemporaryDirectory() as place:
+            return self._measured(speaker, config, Path(place), arguments.data)
+
+    @torch.inference_mode()
+    def _measured(self, speaker: Speaker, config: SpeakConfig, folder: Path, path: str) -> Figures:
+        """The figures of a model on a file of recordings, whose frames are stored in a folder."""
+        data, report = store(folder / "test", config.read(path), speaker.rows, speaker.tokeniser, config)
+        if not report.used:
+            raise DataError(f"{path} has no recording that can be used. {report}")
+        return figures(speaker.model, data, config)
+
+    def write_report(self, model: Speaker, config: Any, folder: Path, path: Path, test: Any = None) -> None:
+        """The samples are validation texts, with the length of their speech."""
+        validation = ParallelData.open(folder / "data" / "valid")
+        samples = []
+        for number in range(min(SAMPLES, len(validation))):
+            text = model.tokeniser.decode(validation.target[number].tolist())
+            recorded = f"{len(validation.source[number]) * model.rows.hop:.2f} s"
+            speech = model.speak(text)
+            ending = "" if speech.finished else ", cut"
+            samples.append((text, recorded, f"{speech.seconds:.2f} s{ending}", None))
+        write_report(
+            model.model,
+            folder,
+            path,
+            tiles=[],
+            scores=[],
+            samples=samples,
+            card={
+                "data": Path(config.data.data).name,
+                "texts": f"{config.text}",
+                "limits": "The voice of its recordings, and words like theirs. The voice belongs to a person: ask "
+                "before speech is published.",
+            },
+            commands=[self.command(model, folder), f"foveate evaluate {written(folder)} --data FILE"],
+            names=("text", "recording"),
+        )
+
+    def trial(self, model: Speaker) -> str:
+        return '"…" --out speech.wav'
+
+    def export(self, run: Path | str, note: Note) -> Exported:
+        raise UsageError(
+            "There is no export of models that speak: their decoder reads its own frames and weights, step by step. "
+            "`foveate speak` and `Speaker.speak` run them."
+        )
+
+    def metrics(self) -> tuple[str, ...]:
+        return VALIDATED
+
+    def usual_metrics(self, task: SpeakTask) -> tuple[str, ...]:
+        return ("distance",)
+
+    def longest(self, config: SpeakConfig) -> int:
+        return config.longest
+
+    def count(self, batch: Any) -> int:
+        return count(batch)
+
+    def hold_out(self, config: SpeakConfig, folder: Path) -> dict[str, Any]:
+        """Raises UsageError without validation data, because each seed would hold out other lines."""
+        if config.data.valid_data is None:
+            raise UsageError(
+                "compare needs recordings that are held out from all seeds alike: give --valid-data FILE "
+                "(data.valid_data)."
+            )
+        return {}
+
+    def score(self, task: SpeakTask, config: SpeakConfig, folder: Path, request: Asked) -> Scored:
+        path = request.test.get("data")
+        values = self._measured(self.in_use(task), config, folder / "data", path) if path else task.validate()
+        return Scored(values=self.pick(values, request.metrics))
+
+
+def _no_recordings(path: str) -> DataError:
+    return DataError(f"{path} has no recordings. Give recordings with their texts to learn from.")
+
+
+SIDE = SpeakSide()

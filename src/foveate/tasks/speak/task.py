@@ -1,0 +1,116 @@
+"""Speak: frames of speech for a text, by a recurrent decoder that attends to the text."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+
+from foveate.config import setting
+from foveate.data.audio import AudioReader
+from foveate.data.batch import Batch, PairBatch
+from foveate.data.parallel import ParallelData
+from foveate.data.reader import Example, RowMaker
+from foveate.data.tokeniser import CharacterConfig, Tokeniser, TokeniserConfig
+from foveate.data.transcript import TextConfig, transcribed
+from foveate.models.synthesiser import Synthesiser, SynthesiserConfig
+from foveate.nn.loss import Loss
+from foveate.nn.packing import Packing
+from foveate.tasks.run_model import require_seed, seeded
+from foveate.tasks.transcribe.task import TranscribeDataConfig, TranscribeTask, batch_plan
+
+VALIDATED = ("loss", "distance")
+"""The figures of `validate`, by which the best checkpoint can be chosen."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeakConfig:
+    """Everything that defines a run that speaks, except how it is trained."""
+
+    data: TranscribeDataConfig = TranscribeDataConfig()
+    reader: AudioReader = setting(AudioReader(), "how recordings become frames: log-mel energies, which become sound")
+    text: TextConfig = setting(TextConfig(), "how texts are read")
+    tokeniser: TokeniserConfig = setting(CharacterConfig(), "how text becomes tokens")
+    model: SynthesiserConfig = setting(SynthesiserConfig(), "the architecture")
+    seed: int = setting(0, "seed of initial weights, of the held-out choice and of the order of batches")
+    room: ClassVar[None] = None
+    """A text of any length may be spoken in any time."""
+
+    def __post_init__(self) -> None:
+        require_seed(self.seed)
+        reader, usual = self.reader, AudioReader()
+        for name in ("features", "deltas", "normalisation", "stack", "stride", "augmentation"):
+            if getattr(reader, name) != getattr(usual, name):
+                raise ValueError(
+                    f"reader.{name} must be {getattr(usual, name)!r} for speech, got {getattr(reader, name)!r}: sound "
+                    "is made of single frames of log-mel energies, normalised by the training data"
+                )
+
+    @property
+    def what(self) -> str:
+        """The plural noun for the things that have a text."""
+        return self.reader.what
+
+    @property
+    def longest(self) -> int:
+        """The longest recording in frames."""
+        return self.data.max_length
+
+    def read(self, path: str) -> Iterator[Example]:
+        """The examples of a file, with their texts as they are learnt. Raises DataError for a text without letters."""
+        return transcribed(self.reader.read(path), self.text, path)
+
+    def labels_of(self, example: Example) -> Sequence[str]:
+        """None: which examples are held out does not depend on their texts."""
+        return ()
+
+    def built(self, rows: RowMaker, tokeniser: Tokeniser) -> Synthesiser:
+        """The configured model with its initial weights, a function of the seed."""
+        width = rows.input.width
+        assert width is not None
+        return seeded(lambda: self.model.build(tokeniser.vocab_size, width), self.seed)
+
+
+class SpeakTask(TranscribeTask):
+    """A synthesiser with its data, which are those of a recogniser: recordings and their texts."""
+
+    config: Any
+    model: Any
+
+    def loss(self, batch: PairBatch) -> Loss:
+        return Loss(self.model.loss(spoken_ids(batch.target), batch.source), count(batch))
+
+    def validate(self) -> dict[str, float]:
+        return figures(self.model, self.validation, self.config)
+
+
+def figures(model: Synthesiser, data: ParallelData, config: SpeakConfig) -> dict[str, float]:
+    """The loss per frame, and the root of the mean squared error of the energies of teacher-forced frames, in
+    deviations of the training data.
+    """
+    total, errors, frames = 0.0, 0.0, 0
+    plan = batch_plan(data, config)
+    for step in range(plan.steps_per_epoch):
+        batch = data.batch(plan.examples(step))
+        total += float(model.loss(spoken_ids(batch.target), batch.source))
+        errors += _squared_errors(model, batch)
+        frames += count(batch)
+    return {"loss": total / frames, "distance": (errors / frames) ** 0.5}
+
+
+def spoken_ids(target: Batch) -> Batch:
+    """Texts with their ends, without their begin."""
+    return Batch(target.ids[:, 1:], target.lengths - 1)
+
+
+def _squared_errors(model: Synthesiser, batch: PairBatch) -> float:
+    """The sum over teacher-forced frames of the mean squared error of their numbers."""
+    speech = batch.source
+    wanted = Packing(speech.lengths, speech.length).pack(speech.features).float()
+    refined = model(spoken_ids(batch.target), speech).refined.float()
+    return float((refined - wanted).square().mean(-1).sum(dtype=torch.float64))
+
+
+def count(batch: PairBatch) -> int:
+    """The frames of a batch."""
+    return batch.source.num_tokens
