@@ -19,6 +19,7 @@ MODELS = {
     "tag": lambda config: config.model.build(100, 10, 30),
     "classify": lambda config: config.model.build(100, 10),
     "transcribe": lambda config: config.model.build(Vectors(80), 100),
+    "speak": lambda config: config.model.build(100, 80),
 }
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FILES = sorted(EXAMPLES.rglob("*.toml"))
@@ -93,6 +94,7 @@ def test_a_plan_is_for_any_task(foveate: Any, task: str, tmp_path: Path) -> None
         "tag": "120 sentences of 5 words",
         "classify": "120 texts of 5 tokens",
         "transcribe": "1 vectors of 500 vectors and 30 tokens",
+        "speak": "1 text of 30 tokens with 300 frames",
     }
     assert f"a batch: {expected.get(task, '4 rows of 128 tokens')}" in said.out
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from foveate.cli.program import build_parser
+from foveate.data.waveform import wav
 from foveate.tasks import TASKS
 
 TEXTS = {
@@ -19,6 +20,7 @@ TEXTS = {
     "tag": ("--data", "a/D b/N a/D b/N\n"),
     "classify": ("--data", "aab\tx\nbba\ty\n"),
     "transcribe": ("--data", "one.npy\tab ba\n"),
+    "speak": ("--data", "one.wav\tab ba\n"),
 }
 MODELS = {
     "translate": ("model.hidden_dim=4", "model.embedding_dim=4", "model.maxout_dim=4"),
@@ -27,6 +29,7 @@ MODELS = {
     "tag": ("model.encoder.hidden_dim=4", "model.embedding_dim=4"),
     "classify": ("model.encoder.hidden_dim=4", "model.embedding_dim=4"),
     "transcribe": ("model.subsampling.hidden_dim=8", "model.encoder=rnn", "model.encoder.hidden_dim=4"),
+    "speak": ("model.hidden_dim=4", "model.embedding_dim=4", "model.encoder.hidden_dim=4", "data.max_length=60"),
 }
 CALLS = {
     "translate": ("RUN", "ab"),
@@ -35,6 +38,7 @@ CALLS = {
     "generate": ("RUN", "a", "--length", "5"),
     "fill": ("RUN", "a ___ b"),
     "transcribe": ("RUN", "one.npy"),
+    "speak": ("RUN", "ab", "--out", "OUT.wav"),
     "evaluate": ("RUN",),
     "report": ("RUN",),
     "export": ("RUN", "OUT", "--to", "onnx"),
@@ -42,6 +46,7 @@ CALLS = {
 }
 """Each command with what it cannot do without."""
 VECTORS = np.eye(40, 3, dtype=np.float32)
+SOUND = wav(np.sin(np.arange(4_000) / 5), 8_000)
 LEFT_OUT = {"--help", "--debug", "--threads", "--no-tune"}
 
 
@@ -50,6 +55,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, foveate: Any) -> dict[str, Pa
     """A run of each task, hardly trained."""
     folder, made = tmp_path_factory.mktemp("sweep"), {}
     np.save(folder / "one.npy", VECTORS)
+    (folder / "one.wav").write_bytes(SOUND)
     random.seed(0)
     for task, (option, text) in TEXTS.items():
         data = folder / f"{task}.txt"
@@ -93,8 +99,10 @@ def test_no_option_of_any_command_ends_in_a_traceback(
     data, out = tmp_path / "data.tsv", tmp_path / "out"
     data.write_text(TEXTS[task][1])
     np.save(tmp_path / "one.npy", VECTORS)
+    (tmp_path / "one.wav").write_bytes(SOUND)
     base = [
-        {"RUN": str(runs[task]), "OUT": str(out), "OUT.txt": f"{out}.txt"}.get(word, word) for word in CALLS[command]
+        {"RUN": str(runs[task]), "OUT": str(out), "OUT.txt": f"{out}.txt", "OUT.wav": f"{out}.wav"}.get(word, word)
+        for word in CALLS[command]
     ]
     quick = ("--no-tune", "--threads", "1") if command != "export" else ()
     calls = [base]

@@ -1,6 +1,7 @@
 """foveate plan"""
 
 import argparse
+from collections.abc import Sequence
 from typing import Any
 
 from foveate.cli.files import file_arguments, files_given, option
@@ -61,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     name, config, suggestion = _configuration(arguments)
     task = TASKS[name]
-    uses = {each: " and ".join(one for one in TASKS if each in TASKS[one].lengths) for each in lengths_of_all()}
+    uses = {each: _together([one for one in TASKS if each in TASKS[one].lengths]) for each in lengths_of_all()}
     require_used(arguments, uses, task.lengths, f"for {name}")
     usual = zip(task.lengths, lengths(name, suggestion), strict=True)
     planned = [getattr(arguments, length) or by_data for length, by_data in usual]
@@ -102,3 +103,8 @@ def _configuration(arguments: argparse.Namespace) -> tuple[str, Any, Any]:
     suggestion = suggested(name, path, paths, arguments) if paths else None
     base = suggestion.settings if suggestion else {}
     return name, resolve(base, path, paths, arguments.set, kind=task.side.run_config), suggestion
+
+
+def _together(names: Sequence[str]) -> str:
+    """Names as in a sentence: "translate, transcribe and speak"."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

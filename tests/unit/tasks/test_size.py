@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from foveate.config import build
+from foveate.data.waveform import wav
 from foveate.tasks import TASKS
 from foveate.tasks.run_plan import MINUTES, Allowance, Size
 
@@ -22,6 +23,8 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "text.txt").write_text("".join(f"{line}\n" for line in words))
     (folder / "tagged.txt").write_text("".join(f"{' '.join(f'{w}/T' for w in line.split())}\n" for line in words))
     (folder / "texts.tsv").write_text("".join(f"{line}\tx\n" for line in words))
+    (folder / "one.wav").write_bytes(wav(np.sin(np.arange(8_000) / 5), 8_000))
+    (folder / "clips.tsv").write_text("".join(f"one.wav\t{line}\n" for line in words))
     lengths = np.full(len(words), 40)
     np.savez(folder / "vectors.npz", inputs=np.eye(lengths.sum(), 2), lengths=lengths, labels=np.array(words))
     return folder
@@ -34,6 +37,7 @@ DATA = {
     "tag": ("data", "tagged.txt"),
     "classify": ("data", "texts.tsv"),
     "transcribe": ("data", "vectors.npz"),
+    "speak": ("data", "clips.tsv"),
 }
 
 

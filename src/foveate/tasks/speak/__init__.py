@@ -20,9 +20,9 @@ TASK = Entry(
     summary="speech for texts",
     files={
         "data": "recordings of one voice with their texts: a table of path, tab and text",
-        "valid_data": "validation recordings; by default some training recordings are held out",
+        "valid_data": "labelled validation examples; by default some training examples are held out",
     },
-    tests={"data": "test recordings"},
+    tests={"data": "labelled test examples"},
     lengths={"source_length": "tokens of a text (default 30)", "target_length": "frames of its speech (default 300)"},
     reads_columns=False,
     verb=Verb(
@@ -36,8 +36,8 @@ examples:
   foveate speak voice/ "seven three one" | aplay
   foveate speak voice/ --out spoken/ < texts.txt
 
-Prints the name and the length of each file. The frames become sound by the algorithm of Griffin and Lim, which gives
-an intelligible and slightly metallic voice.
+Prints the name and the length of each file. Frames become sound by the algorithm of
+Griffin and Lim, which gives an intelligible, slightly metallic voice.
 """,
     ),
 )
