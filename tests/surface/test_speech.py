@@ -69,7 +69,7 @@ def test_a_text_becomes_a_file_and_several_become_a_folder(run: Path, tmp_path: 
     assert (tmp_path / "both" / "2.wav").exists()
 
 
-def test_speech_that_does_not_end_is_cut_and_the_user_is_told(run: Path) -> None:
+def test_speech_that_does_not_end_is_cut_at_the_limit(run: Path) -> None:
     speaker = Speaker.load(run)
     with torch.no_grad():
         speaker.model.output.bias[40::41] = -100.0

@@ -70,10 +70,10 @@ def spectrum_of_bands(energies: Float[Tensor, "frames bands"], rate: int) -> Flo
     """
     bands = mel_bands(rate, energies.shape[1]).double()
     energies = energies.double()
-    wanted, gram = energies @ bands.T, bands @ bands.T
-    power = wanted / bands.sum(1).clamp(min=1e-12)
+    goal, gram = energies @ bands.T, bands @ bands.T
+    power = goal / bands.sum(1).clamp(min=1e-12)
     for _ in range(_MEL_STEPS):
-        power = power * wanted / (power @ gram).clamp(min=1e-30)
+        power = power * goal / (power @ gram).clamp(min=1e-30)
     return power
 
 

@@ -112,9 +112,9 @@ def test_it_learns_to_speak_letters_and_looks_at_each_in_turn() -> None:
     text, target = max(unseen, key=lambda one: len(one[0]))
     with record(model) as recording:
         model(*batch([(text, target)]))
-    looked = recording["attention"].weights()[0, 0].argmax(-1)
-    assert (looked.diff() >= 0).float().mean() >= 0.9
-    assert int(looked[-1]) >= len(text) - 2
+    place = recording["attention"].weights()[0, 0].argmax(-1)
+    assert (place.diff() >= 0).float().mean() >= 0.9
+    assert int(place[-1]) >= len(text) - 2
 
 
 def test_sizes_that_are_not_positive_are_refused() -> None:

@@ -106,9 +106,9 @@ def spoken_ids(target: Batch) -> Batch:
 def _squared_errors(model: Synthesiser, batch: PairBatch) -> float:
     """The sum over teacher-forced frames of the mean squared error of their numbers."""
     speech = batch.source
-    wanted = Packing(speech.lengths, speech.length).pack(speech.features).float()
+    goal = Packing(speech.lengths, speech.length).pack(speech.features).float()
     refined = model(spoken_ids(batch.target), speech).refined.float()
-    return float((refined - wanted).square().mean(-1).sum(dtype=torch.float64))
+    return float((refined - goal).square().mean(-1).sum(dtype=torch.float64))
 
 
 def count(batch: PairBatch) -> int:
