@@ -253,11 +253,11 @@ def prepare_rows(
     more = () if source.axes is None else ("places",) if source.axes else ("edges",)
     varied = varied and varies(rows)
     with (
-        resumable(Path(folder), rows) as made,
+        resumable(Path(folder), rows) as keeper,
         _writing(Path(folder), *more, width=source.width, varied=varied) as (writers, finish),
     ):
         for example in watched(examples, what):
-            row, others = made.row(example.thing), made.variants(example.thing) if varied else []
+            row, others = keeper.row(example.thing), keeper.variants(example.thing) if varied else []
             tally.remark(example.line, row.remarks)
             length = max(len(row), *map(len, others)) if len(row) and others else len(row)
             numbers = tally.labels(example.line, length, names(example, row))

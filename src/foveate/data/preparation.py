@@ -110,13 +110,13 @@ class Preparation:
             self.reused += 1
             return rows
         maker: Any = self.maker
-        made: list[Row] = [maker.row(thing)] if kind == "row" else maker.variants(thing)
+        fresh: list[Row] = [maker.row(thing)] if kind == "row" else maker.variants(thing)
         if key:
-            self._waiting.append((key, made))
-            self._size += sum(row.values.nbytes for row in made)
+            self._waiting.append((key, fresh))
+            self._size += sum(row.values.nbytes for row in fresh)
             if self._size > LARGEST or time.monotonic() - self._since > SECONDS:
                 self.keep()
-        return made
+        return fresh
 
     def _key(self, thing: Any, file: Path, kind: str) -> bytes:
         try:

@@ -52,24 +52,24 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def interrupted(folder: Path, rows: AudioRows, things: list[Clip], after: int) -> None:
-    with contextlib.suppress(StopError), resumable(folder, rows) as made:
+    with contextlib.suppress(StopError), resumable(folder, rows) as keeper:
         for thing in things[:after]:
-            made.row(thing)
-            made.variants(thing)
+            keeper.row(thing)
+            keeper.variants(thing)
         raise StopError
 
 
 def reused(folder: Path, rows: AudioRows, things: list[Clip]) -> int:
     """The number of rows that need not be made; all equal those that are made."""
-    with resumable(folder, rows) as made:
+    with resumable(folder, rows) as keeper:
         for thing in things:
-            row, exact = made.row(thing), rows.row(thing)
+            row, exact = keeper.row(thing), rows.row(thing)
             assert np.array_equal(row.values, exact.values)
             assert row.values.dtype == exact.values.dtype
             assert row.remarks == exact.remarks
-            (other,), (exact,) = made.variants(thing), rows.variants(thing)
+            (other,), (exact,) = keeper.variants(thing), rows.variants(thing)
             assert np.array_equal(other.values, exact.values)
-    return made.reused
+    return keeper.reused
 
 
 def test_an_interrupted_preparation_goes_on_where_it_stopped(
@@ -124,23 +124,23 @@ class PlacedRows(VectorRows):
 def test_rows_keep_their_places_and_remarks(things: list[Clip], tmp_path: Path) -> None:
     rows = PlacedRows(mean=(0.0,), deviation=(1.0,))
     for expected in (0, COUNT):
-        with contextlib.suppress(StopError), resumable(tmp_path / "train", rows) as made:
+        with contextlib.suppress(StopError), resumable(tmp_path / "train", rows) as keeper:
             for thing in things:
-                row = made.row(thing.path)
+                row = keeper.row(thing.path)
                 assert row.places is not None
                 assert row.places.tolist() == [[0, 0], [0, 1], [1, 0], [1, 1]]
                 assert row.remarks == ("strange",)
-                assert made.variants(thing.path) == []
-            assert made.reused == expected
+                assert keeper.variants(thing.path) == []
+            assert keeper.reused == expected
             raise StopError
 
 
 def test_things_without_a_file_are_not_kept(rows: AudioRows, tmp_path: Path) -> None:
-    with resumable(tmp_path / "train", VectorRows(mean=(0.0,), deviation=(1.0,))) as made:
-        made.maker = Constant(mean=(0.0,), deviation=(1.0,))
+    with resumable(tmp_path / "train", VectorRows(mean=(0.0,), deviation=(1.0,))) as keeper:
+        keeper.maker = Constant(mean=(0.0,), deviation=(1.0,))
         for _ in range(9):
-            made.row("a text")
-        made.keep()
+            keeper.row("a text")
+        keeper.keep()
         assert not (tmp_path / ".rows-train").exists()
 
 
@@ -168,10 +168,10 @@ def test_data_after_an_interruption_equal_those_without(
     with pytest.raises(StopError):
         prepare_rows(tmp_path / "part", examples(stop=9), rows, labels, **settings)
     assert not (tmp_path / "part").exists()
-    made: list[int] = []
-    monkeypatch.setattr(Preparation, "close", lambda self: made.append(self.reused))
+    counts: list[int] = []
+    monkeypatch.setattr(Preparation, "close", lambda self: counts.append(self.reused))
     part, again = prepare_rows(tmp_path / "part", examples(), rows, labels, **settings)
-    assert made[-1] == 16
+    assert counts[-1] == 16
     assert report == again
     for one, other in ((whole.inputs, part.inputs), (whole.variants, part.variants)):
         assert one is not None
@@ -190,10 +190,10 @@ from foveate.data.audio import AudioRows
 from foveate.data.audio_file import Clip
 preparation.LARGEST = 2500
 folder = Path(sys.argv[1])
-with preparation.resumable(folder / "train", AudioRows.open(folder)) as made:
+with preparation.resumable(folder / "train", AudioRows.open(folder)) as keeper:
     for number in range(8):
-        made.row(Clip(folder / f"{number}.wav"))
-        made.variants(Clip(folder / f"{number}.wav"))
+        keeper.row(Clip(folder / f"{number}.wav"))
+        keeper.variants(Clip(folder / f"{number}.wav"))
     print("ready", flush=True)
     sys.stdin.read()
 """
