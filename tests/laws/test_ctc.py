@@ -156,6 +156,18 @@ def test_rows_do_not_depend_on_each_other_nor_on_padding(seeds: list[int], extra
         assert torch.equal(occupation(own, length, *text)[0], weights[row, : int(text[1]), : own.shape[1]])
 
 
+def test_log_probabilities_may_have_gradients_and_half_precision() -> None:
+    scores, lengths = speech(5, 30), torch.tensor([30])
+    target = packed(best_path(scores, lengths)[0].tokens)
+    expected = prefix_search(scores, lengths, CTCConfig()), viterbi(scores, lengths, *target)
+    tracked = scores.clone().requires_grad_()
+    assert (prefix_search(tracked, lengths, CTCConfig()), viterbi(tracked, lengths, *target)) == expected
+    light = scores.bfloat16()
+    [[text]] = prefix_search(light, lengths, CTCConfig())
+    assert text == prefix_search(light.double(), lengths, CTCConfig())[0][0]
+    assert occupation(light, lengths, *target).dtype == torch.float32
+
+
 def test_a_language_model_of_ours_scores_the_texts_of_a_search() -> None:
     model = GPTConfig.tiny().build(7).eval()
     scores = speech(3, 40)

@@ -110,7 +110,7 @@ class _Lattice:
         skip = np.full(label.shape, -np.inf)
         skip[:, 3::2] = np.where(label[:, 3::2] == label[:, 1:-2:2], -np.inf, 0.0)
         ends = lengths.cpu().numpy()
-        scores = log_probabilities.double().cpu().numpy()
+        scores = log_probabilities.detach().double().cpu().numpy()
         padding = np.arange(scores.shape[1]) >= ends[:, None]
         return cls(np.where(padding[:, :, None], 0.0, scores), ends, targets, label, skip)
 

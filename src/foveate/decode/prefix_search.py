@@ -150,7 +150,7 @@ class PrefixStream:
             raise UsageError("decode: this stream has ended. Begin a new one with `begin()`.")
         frames = len(log_probabilities)
         require_frames(log_probabilities[None], torch.tensor([frames]))
-        rows = log_probabilities.double().cpu().contiguous().numpy()
+        rows = log_probabilities.detach().double().cpu().contiguous().numpy()
         block, start = SETTLING if self.config.settle_after else BLOCK, 0
         while start < frames:
             size = block - state.read % block
