@@ -46,6 +46,13 @@ const pixel = (page: Page, second: number, y: number) => page.locator("canvas.sc
 const ORANGE = [213, 94, 0];
 /** Below the ruler and the waveform: the first lane's hills end 5 above its end, those of the second 80 further down. */
 const [ATTENTION, CTC] = [20 + 80 + 72, 20 + 80 + 80 + 72];
+/** How many pixels of the map are those of an edge; a cursor has a few of them, too. */
+const orange = (page: Page) => page.locator("canvas.map").evaluate((canvas: HTMLCanvasElement) => {
+  const { data } = canvas.getContext("2d")!.getImageData(0, 0, canvas.width, canvas.height);
+  let count = 0;
+  for (let at = 0; at < data.length; at += 4) if (data[at] === 213 && data[at + 1] === 94 && data[at + 2] === 0) count++;
+  return count;
+});
 const CROSS = "#view=scene&site=1";
 
 test("pointing at a letter shows the stretch that it was listened to, in both lanes", async ({ page }) => {
@@ -164,8 +171,11 @@ test("a frame of an encoder that streams shows what it may see, and the map its 
   await expect.poll(async () => (await heard(page)).length).toBe(1);
   await page.getByRole("button", { name: "Map" }).click();
   await expect(page.locator(".legend")).toContainText("orange edge: how far ahead a frame may look");
+  await page.keyboard.press("Escape");
+  await expect.poll(() => orange(page)).toBeGreaterThan(500);
   await page.getByLabel("Site").selectOption("1");
   await expect(page.locator(".legend")).not.toContainText("orange edge");
+  await expect.poll(() => orange(page)).toBeLessThan(100);
 });
 
 test("a sound without samples is seen and says why it is silent; older traces of sounds, too", async ({ page }) => {

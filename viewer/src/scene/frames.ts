@@ -149,7 +149,8 @@ export function frames(app: App, sequence: Sequence, length: number, style: () =
     context.direction = direction(lane.title);
     context.textAlign = "left";
     context.fillStyle = css(ink.quiet);
-    context.fillText(lane.title, 3, y + TITLE / 2 + 1);
+    // A lane wider than the page says what it is wherever it is scrolled to.
+    for (let x = 3; x < width - 100; x += Math.max(280, element.clientWidth)) context.fillText(lane.title, x, y + TITLE / 2 + 1);
     context.font = '12px system-ui, "Noto Sans", "DejaVu Sans", sans-serif';
     const peaks = found.flatMap((hill, at) => (hill && !BLANK.test(lane.names[at] ?? "") ? [{ at, x: xOf(hill.peak + 0.5), width: context.measureText(lane.names[at]!).width }] : []));
     const inside = peaks.map(({ at, x, width: wide }) => ({ at, width: wide, x: Math.min(Math.max(x, wide / 2 + 1), width - wide / 2 - 1) }));
