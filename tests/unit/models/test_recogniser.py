@@ -1,8 +1,10 @@
 """A recogniser reads frames and writes tokens: its lengths, its losses, its limits, and its refusals."""
 
 import math
+import re
 import tomllib
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -244,3 +246,19 @@ def test_inference_in_bfloat16_is_near() -> None:
     assert half.dtype is torch.float32
     for row, length in enumerate(lengths.tolist()):
         torch.testing.assert_close(half[row, :length], exact[row, :length], rtol=0.05, atol=0.1)
+
+
+def settings_on(page: str) -> list[str]:
+    """The lines of the TOML blocks of a page, each of which is one setting of a recogniser."""
+    text = (Path(__file__).parents[3] / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"```toml\n(.*?)```", text, flags=re.DOTALL)
+    return [line for block in blocks for line in block.splitlines()]
+
+
+@pytest.mark.parametrize("line", settings_on("docs/tasks/transcription.md"))
+def test_every_setting_of_the_page_makes_a_recogniser_that_learns(line: str) -> None:
+    config = build(RecogniserConfig, tomllib.loads(line))
+    source = Batch.of([np.ones((40, 12), np.float32), np.zeros((33, 12), np.float32)])
+    loss = config.build(Vectors(12), VOCAB).loss(source, Batch.of([[1, 5, 2], [1, 6, 7, 2]]))
+    loss.backward()
+    assert loss.isfinite()
