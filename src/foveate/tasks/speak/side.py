@@ -4,6 +4,7 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,7 @@ class SpeakSide(Side):
         if not sample:
             raise _no_recordings(path)
         total = len(sample) + sum(1 for _ in examples)
-        reader = config.reader if config.reader != AudioReader() else config.reader.suited(sample)
+        reader = replace(config.reader.suited(sample), augmentation=None)
         rows = reader.learn(sample)
         lengths = [len(rows.row(one.thing)) for one in sample]
         texts = [len(one.label) for one in sample]
