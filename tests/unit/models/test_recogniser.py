@@ -249,7 +249,7 @@ def test_inference_in_bfloat16_is_near() -> None:
 
 
 def settings_on(page: str) -> list[str]:
-    """The lines of the TOML blocks of a page, each of which is one setting of a recogniser."""
+    """The lines of the TOML blocks of a page: each is one setting of a recogniser."""
     text = (Path(__file__).parents[3] / page).read_text(encoding="utf-8")
     blocks = re.findall(r"```toml\n(.*?)```", text, flags=re.DOTALL)
     return [line for block in blocks for line in block.splitlines()]
