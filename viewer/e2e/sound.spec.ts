@@ -74,6 +74,14 @@ test("pointing at a letter shows the stretch that it was listened to, in both la
   expect(strangers).toEqual([]);
 });
 
+test("a page with a transcript that can be heard opens with its sound, others do not", async ({ page }) => {
+  for (const [name, view] of [["speech", "Sound"], ["silent", "Overview"]] as const) {
+    await visit(page, name, "");
+    await expect(page.locator(".tab[aria-current=page]")).toHaveText(view);
+    await expect(page.getByLabel("Site")).toHaveValue("1");
+  }
+});
+
 test("pressing a letter plays its stretch, and nothing else", async ({ page }) => {
   const strangers = await visit(page, "speech", CROSS);
   await expect(letter(page, 4)).toHaveAttribute("title", /s$/);

@@ -68,8 +68,10 @@ export class App {
     const settle = (): void => void (this.theme.value = this.choice.value === "auto" ? (dark.matches ? "dark" : "light") : this.choice.value);
     dark.addEventListener("change", settle);
     effect(settle);
-    this.view.value = trace.sites.length * (trace.sites[0]?.heads ?? 1) > 1 ? "overview" : "map";
     const { site, head } = openingOf(trace);
+    const opening = trace.sites[site];
+    const audible = opening !== undefined && opening.query !== opening.key && trace.sequences[opening.key]?.sound?.audio;
+    this.view.value = audible ? "scene" : trace.sites.length * (trace.sites[0]?.heads ?? 1) > 1 ? "overview" : "map";
     [this.site.value, this.head.value, this.heads.value] = [site, head ?? 0, head === null ? "mean" : "one"];
     this.scale.value = scaleOf(trace);
     this.restore(location.hash);
