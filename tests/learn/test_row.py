@@ -1,10 +1,13 @@
-"""Shapes in pictures and directions of sequences are learnt in less than a minute, and held-out ones are told."""
+"""Shapes in pictures, directions of sequences and tones are learnt in less than a minute, and held-out ones are told."""
 
 from pathlib import Path
 
 import numpy as np
+import soundfile
 import torch
 
+from foveate.data.audio import AudioReader
+from foveate.data.augmentation import AugmentationConfig
 from foveate.data.feature import VectorReader
 from foveate.data.image import ImageReader
 from foveate.data.synthetic import SHAPES, shapes
@@ -57,3 +60,22 @@ def test_a_classifier_learns_the_direction_of_a_sequence_of_vectors(tmp_path: Pa
         model=ClassifierConfig(embedding_dim=16, dropout=0.0),
     )
     assert accuracy(config, tmp_path / "run", steps=80, learning_rate=5e-3) >= 0.95
+
+
+def test_a_classifier_distinguishes_tones_with_masks_and_speeds(tmp_path: Path) -> None:
+    generator, lines = np.random.default_rng(0), []
+    for number in range(120):
+        label = ("rises", "falls")[number % 2]
+        time = np.linspace(0, 1, int(generator.uniform(0.1, 0.3) * 8_000))
+        hertz = generator.uniform(300, 600) + 1200 * (time if label == "rises" else 1 - time)
+        samples = 0.2 * np.sin(2 * np.pi * np.cumsum(hertz) / 8_000) + generator.normal(0, 0.02, len(time))
+        soundfile.write(tmp_path / f"{number}.wav", samples, 8_000)
+        lines.append(f"{number}.wav\t{label}\n")
+    (tmp_path / "tones.tsv").write_text("".join(lines))
+    augmentation = AugmentationConfig(time_width=5, speeds=(0.9, 1.0, 1.1))
+    config = ClassifyConfig(
+        reader=AudioReader(rate=8_000, bands=20, augmentation=augmentation),
+        data=LabelledDataConfig(data=str(tmp_path / "tones.tsv"), max_length=64, max_tokens=512),
+        model=ClassifierConfig(embedding_dim=16, dropout=0.0),
+    )
+    assert accuracy(config, tmp_path / "run", steps=60, learning_rate=5e-3) >= 0.95

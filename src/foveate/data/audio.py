@@ -19,7 +19,7 @@ from foveate.data.audio_stream import PassingStream, SlopeStream, StackStream, W
 from foveate.data.audio_table import read_folders, read_table
 from foveate.data.augmentation import AugmentationConfig, Geometry, masked
 from foveate.data.batch import Batch
-from foveate.data.reader import Example, Reader, StoredRows
+from foveate.data.reader import Example, Reader, StoredRows, VectorType
 from foveate.data.row import Row
 from foveate.data.spectrum import WINDOW, Features, deltas, hop_length, log_mel, mel_bands, mfcc, stack, window_length
 from foveate.errors import DataError, UsageError
@@ -138,6 +138,7 @@ class AudioRows(StoredRows):
     """(frame − mean) / deviation, stacked"""
 
     kind: ClassVar[str] = "audio"
+    dtype: ClassVar[VectorType] = "float16"
     settings: AudioReader
     mean: tuple[float, ...]
     deviation: tuple[float, ...]
@@ -234,7 +235,7 @@ class AudioRows(StoredRows):
         recording = _recording(thing).at(self.rate)
         count = len(self._vectors(recording))
         labels = tuple(f"{vector * self.hop:.2f} s" for vector in range(count))
-        axis: dict[str, Any] = {"labels": labels, "kind": "frames", "hop": self.hop}
+        axis: dict[str, Any] = {"labels": labels, "kind": "frames", "hop": self.hop, "text": recording.name}
         if not count:
             return axis
         # Vector t is drawn from t · hop to (t + 1) · hop, so the sound begins where the first one is centred.

@@ -16,7 +16,7 @@ from foveate.data.label import Labels
 from foveate.data.labelled import Tagged
 from foveate.data.parallel import LeftOut
 from foveate.data.preparation import resumable
-from foveate.data.reader import RowMaker
+from foveate.data.reader import RowMaker, VectorType, stored_type
 from foveate.data.row import Row
 from foveate.data.store import FeatureStore, TokenStore, open_rows
 from foveate.data.tokeniser import UNKNOWN
@@ -254,7 +254,7 @@ def prepare_rows(
     varied = varied and varies(rows)
     with (
         resumable(Path(folder), rows) as keeper,
-        _writing(Path(folder), *more, width=source.width, varied=varied) as (writers, finish),
+        _writing(Path(folder), *more, width=source.width, varied=varied, dtype=stored_type(rows)) as (writers, finish),
     ):
         for example in watched(examples, what):
             row, others = keeper.row(example.thing), keeper.variants(example.thing) if varied else []
@@ -278,7 +278,7 @@ Finish = Callable[[Any, list[int], int], None]
 
 @contextlib.contextmanager
 def _writing(
-    folder: Path, *more: str, width: int | None = None, varied: bool = False
+    folder: Path, *more: str, width: int | None = None, varied: bool = False, dtype: VectorType = "float32"
 ) -> Iterator[tuple[dict[str, Any], Finish]]:
     """Writers of a folder that is written completely or not at all, and a function that finishes an example. With a
     `width` the inputs are vectors, otherwise ids; with `varied` their variants are also vectors.
@@ -288,10 +288,10 @@ def _writing(
         names = ("labels", "lines", *more)
         writers: dict[str, Any] = {name: stack.enter_context(TokenStore.writer(draft / name, "")) for name in names}
         if varied and width is not None:
-            writers["variants"] = stack.enter_context(FeatureStore.writer(draft / "variants", width))
+            writers["variants"] = stack.enter_context(FeatureStore.writer(draft / "variants", width, dtype=dtype))
         inputs: Any = TokenStore.writer(draft / "inputs", "")
         if width is not None:
-            inputs = FeatureStore.writer(draft / "inputs", width)
+            inputs = FeatureStore.writer(draft / "inputs", width, dtype=dtype)
         input_writer = stack.enter_context(inputs)
 
         def finish(row: Any, labels: list[int], line: int) -> None:

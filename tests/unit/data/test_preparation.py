@@ -15,7 +15,7 @@ import soundfile
 
 from foveate.data import preparation
 from foveate.data.audio import AudioReader, AudioRows
-from foveate.data.audio_file import Clip
+from foveate.data.audio_file import Clip, read_recording
 from foveate.data.augmentation import AugmentationConfig
 from foveate.data.feature import VectorRows
 from foveate.data.label import Labels
@@ -187,7 +187,7 @@ import sys
 from pathlib import Path
 from foveate.data import preparation
 from foveate.data.audio import AudioRows
-from foveate.data.audio_file import Clip
+from foveate.data.audio_file import Clip, read_recording
 preparation.LARGEST = 2500
 folder = Path(sys.argv[1])
 with preparation.resumable(folder / "train", AudioRows.open(folder)) as keeper:
@@ -210,3 +210,14 @@ def test_a_killed_process_loses_one_part_at_most(rows: AudioRows, things: list[C
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert 14 <= reused(tmp_path / "train", rows, things) <= 16
+
+
+def test_frames_are_stored_with_16_bits_which_they_have_already(
+    rows: AudioRows, things: list[Clip], tmp_path: Path
+) -> None:
+    examples = (Example(number, thing, "a") for number, thing in enumerate(things, start=1))
+    data, _ = prepare_rows(tmp_path / "train", examples, rows, Labels(["a"]), what="recordings", max_length=99)
+    assert data.inputs[3].dtype == np.float16
+    assert np.array_equal(data.inputs[3], rows.row(things[3]).values)
+    exact = rows.normalised(rows.settings.frames(read_recording(things[3]))).numpy()
+    assert np.abs(data.inputs[3] - exact).max() < 2**-10 * max(1, np.abs(exact).max())
