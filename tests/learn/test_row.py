@@ -1,4 +1,4 @@
-"""Shapes in pictures, directions of sequences and tones are learnt in less than a minute, and held-out ones are told."""
+"""Shapes in pictures, directions of sequences and tones are learnt in less than a minute, also for new examples."""
 
 from pathlib import Path
 
