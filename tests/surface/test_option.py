@@ -21,8 +21,6 @@ NOWHERE = "nowhere/run"
         ("RUN --text a --per-class", "--per-class goes with RUN and --data, and would change nothing where --text is"),
         ("RUN --text a --save b", "--save goes with RUN and --source or --data"),
         ("RUN --text a --metrics bleu", "--metrics goes with translations"),
-        ("RUN --data a --set beam=2", "--set goes with RUN and --source"),
-        ("RUN --data a --precision bfloat16", "--precision goes with RUN and --source, --gold or --text"),
         ("RUN --output a --target b", "RUN goes with --source, --data or --text"),
         ("--output a --target b --save c", "--save goes with"),
         ("--links a --gold b --target c", "--target goes with --source or --output"),

@@ -126,7 +126,7 @@ def test_python_transcribes_what_the_command_line_has_trained(clips: Path, run: 
         assert alone.text == together[number].text
         assert alone.words == together[number].words
         assert alone.log_probability == pytest.approx(together[number].log_probability, abs=1e-4)
-        assert [word.text for word in alone.words] == alone.text.split()
+        assert [word.label for word in alone.words] == alone.text.split()
 
 
 def test_a_plan_is_made_for_recordings(clips: Path, foveate: Any) -> None:

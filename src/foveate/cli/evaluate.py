@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 TRANSLATING = ("source", "target", "columns", "metrics", "precision", "beam", "set")
+SEARCHED = ("precision", "beam", "set")
 MODES = {
     "text": ("run", "text", "context", "report", "json", "precision"),
     "gold": (
@@ -32,7 +33,7 @@ MODES = {
     ),
     "links": ("links", "gold", "json"),
     "output": ("output", "target", "metrics", "json"),
-    "data": ("run", "data", "columns", "per_class", "save", "report", "json", "metrics"),
+    "data": ("run", "data", "columns", "per_class", "save", "report", "json", "metrics", *SEARCHED),
     "source": ("run", *TRANSLATING, "save", "report", "json"),
 }
 """The kinds of evaluation by the option that selects each, with the options that it uses."""
@@ -50,12 +51,12 @@ USES = {
     "links": "--gold alone",
     "gold": "--links, or RUN and --source",
     "per_head": "RUN and --gold",
-    "metrics": "translations",
+    "metrics": "translations and transcripts",
     "save": "RUN and --source or --data",
     "report": "RUN and --source, --data or --text",
-    "precision": "RUN and --source, --gold or --text",
-    "beam": "RUN and --source",
-    "set": "RUN and --source",
+    "precision": "RUN and --source, --gold, --text or --data",
+    "beam": "RUN and --source or --data",
+    "set": "RUN and --source or --data",
     "layer": "RUN and --gold",
     "head": "RUN and --gold",
     "when": "RUN and --gold",

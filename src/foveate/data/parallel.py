@@ -7,13 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Int, UInt32
+from jaxtyping import Int, Int64, UInt32
 from torch import Tensor
 
 from foveate.data.batch import Batch, PairBatch
 from foveate.data.store import FeatureStore, TokenStore, open_rows
 from foveate.data.text import Pair
 from foveate.data.tokeniser import BOS, EOS, UNKNOWN, Tokeniser
+from foveate.data.variant import Draw, drawn, longest
 from foveate.errors import DataError
 from foveate.nn.embed import Input
 from foveate.storage.draft import draft_folder
@@ -107,6 +108,8 @@ class ParallelData:
     """The line number of each pair, for messages."""
     links: TokenStore | None = None
     """Links between tokens, alternating source and target; None without links."""
+    variants: FeatureStore | None = None
+    """Other sources of the pairs, which training reads in turn with `source`; as many for each pair."""
 
     @classmethod
     def open(cls, folder: Path | str) -> "ParallelData":
@@ -129,15 +132,25 @@ class ParallelData:
                 f"{folder} is damaged: it has {len(source):,} sources and links of {len(links):,} pairs. Prepare the "
                 "data again."
             )
-        return cls(source, target, lines.tokens, links)
+        variants = FeatureStore.open(folder / "variants") if (folder / "variants").exists() else None
+        if variants is not None and (not len(source) or len(variants) % len(source)):
+            raise DataError(
+                f"{folder} is damaged: sources and their variants differ in number. Prepare the data again."
+            )
+        return cls(source, target, lines.tokens, links, variants)
 
     def __len__(self) -> int:
         return len(self.source)
 
-    def batch(self, examples: Sequence[int] | np.ndarray) -> PairBatch:
-        """The pairs with these numbers, padded."""
+    @property
+    def longest(self) -> Int64[np.ndarray, " rows"]:
+        """The length of each source, or that of its longest variant."""
+        return longest(self.source.lengths, self.variants)
+
+    def batch(self, examples: Sequence[int] | np.ndarray, *, draw: Draw | None = None) -> PairBatch:
+        """The pairs with these numbers, padded; with a `draw` those of training, whose sources may be variants."""
         chosen = tuple(int(example) for example in examples)
-        source = Batch.of([self.source[example] for example in chosen])
+        source = Batch.of(drawn(self.source, self.variants, chosen, draw))
         target = Batch.of([self.target[example] for example in chosen])
         return PairBatch(source, target, chosen, None if self.links is None else _gathered(self.links, chosen))
 
@@ -147,6 +160,8 @@ class ParallelData:
             _require_tokens(self.source, source)
         elif isinstance(self.source, FeatureStore) and source.width is not None:
             self.source.require(width=source.width, shortest=1)
+            if self.variants is not None:
+                self.variants.require(width=source.width, shortest=1)
         else:
             raise DataError(f"{self.source.folder} has rows of another kind than {source}. Prepare the data again.")
         _require_tokens(self.target, target)

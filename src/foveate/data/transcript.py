@@ -1,9 +1,10 @@
 """Texts of recordings as a model learns them, and the store of recordings with their texts."""
 
+import contextlib
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,18 @@ import torch
 
 from foveate.config import setting
 from foveate.data.parallel import LeftOut, ParallelData
+from foveate.data.preparation import resumable
 from foveate.data.reader import Example, RowMaker
+from foveate.data.row import Row
 from foveate.data.store import FeatureStore, TokenStore
 from foveate.data.text import normalise, short
 from foveate.data.tokeniser import BOS, EOS, UNKNOWN, Tokeniser
+from foveate.data.variant import varies
 from foveate.errors import DataError, UsageError
 from foveate.nn.ctc_loss import frames_needed
 from foveate.storage.draft import draft_folder
 from foveate.suggestion import listing
+from foveate.voice import watched
 
 _NAMED = 12
 
@@ -72,6 +77,8 @@ class TranscriptReport:
     unknown: int = 0
     strange: tuple[str, ...] = ()
     """The characters or words that are unknown, the most frequent first."""
+    remarks: Mapping[str, LeftOut] = field(default_factory=dict)
+    """Remarks on recordings, such as clipping, each with its lines."""
     origin: str = ""
     """A sentence on where the recordings come from, or how their texts are read."""
 
@@ -94,6 +101,7 @@ class TranscriptReport:
         if self.unknown:
             share, names = 100 * self.unknown / max(self.tokens, 1), listing(map(repr, self.strange), _NAMED)
             sentences.append(f"{share:.1f} % of the tokens are unknown: {names}.")
+        sentences += [f"Warning: {remark}: {lines}." for remark, lines in self.remarks.items()]
         return " ".join([*sentences, self.origin] if self.origin else sentences)
 
 
@@ -123,12 +131,15 @@ def prepare_transcripts(
     max_length: int,
     max_text: int,
     room: Callable[[int], int] | None = None,
+    varied: bool = False,
 ) -> tuple[ParallelData, TranscriptReport]:
     """Store the vectors and ids of recordings in a folder, which is written completely or not at all.
 
     Those with more than `max_length` vectors or `max_text` tokens, begin and end included, are left out and reported.
     So are those whose text CTC cannot write: `room` is the number of labels for so many vectors, and two equal ids in
-    a row need a blank between them. Without `room` there is no such limit.
+    a row need a blank between them. Without `room` there is no such limit. With `varied`, as for training, the variants
+    of the things are stored, too, and a recording whose variant is too long or too short is left out. An interrupted
+    preparation of the same folder goes on where it stopped.
 
     Raises UsageError for things that are not rows of vectors.
     """
@@ -136,18 +147,25 @@ def prepare_transcripts(
     if width is None or rows.input.axes is not None:
         raise UsageError(f"A transcript is of vectors in the order of time, and {what} are {rows.input}.")
     tally = _Tally(TranscriptReport(what=what, max_length=max_length, max_text=max_text), tokeniser, room)
+    varied = varied and varies(rows)
     with (
+        resumable(Path(folder), rows) as maker,
         draft_folder(Path(folder)) as draft,
         FeatureStore.writer(draft / "source", width) as sources,
+        FeatureStore.writer(draft / "variants", width) if varied else contextlib.nullcontext() as variants,
         TokenStore.writer(draft / "target", tokeniser.digest(), vocab_size=tokeniser.vocab_size) as targets,
         TokenStore.writer(draft / "lines", "") as lines,
     ):
-        for example in examples:
-            values, ids = rows.row(example.thing).values, [BOS, *tokeniser.encode(example.label), EOS]
-            if tally.keeps(example, len(values), ids):
-                sources.append(values)
+        for example in watched(examples, what):
+            row, ids = maker.row(example.thing), [BOS, *tokeniser.encode(example.label), EOS]
+            others = [other.values for other in maker.variants(example.thing)] if varied else []
+            if tally.keeps(example, row, [len(row), *map(len, others)], ids):
+                sources.append(row.values)
                 targets.append(ids)
                 lines.append([example.line])
+                for other in others:
+                    assert variants is not None
+                    variants.append(other)
     return ParallelData.open(folder), tally.done()
 
 
@@ -156,32 +174,35 @@ class _Tally:
 
     def __init__(self, report: TranscriptReport, tokeniser: Tokeniser, room: Callable[[int], int] | None) -> None:
         self.report, self.tokeniser, self.room = report, tokeniser, room
-        self.strange = Counter[str]()
+        self.strange, self.remarks = Counter[str](), dict[str, LeftOut]()
 
-    def keeps(self, example: Example, length: int, ids: Sequence[int]) -> bool:
-        """Whether an example is used."""
-        report, line = self.report, example.line
+    def keeps(self, example: Example, row: Row, lengths: Sequence[int], ids: Sequence[int]) -> bool:
+        """Whether an example is used; `lengths` are those of its row and of its variants."""
+        report, line, length = self.report, example.line, max(lengths)
+        for remark in row.remarks:
+            self.remarks[remark] = self.remarks.get(remark, LeftOut()).add(line)
         report = replace(report, total=report.total + 1, longest=max(report.longest, length))
         used = False
-        if not length:
+        if not min(lengths):
             report = replace(report, empty=report.empty.add(line))
         elif length > report.max_length:
             report = replace(report, too_long=report.too_long.add(line))
         elif len(ids) > report.max_text:
             report = replace(report, too_wordy=report.too_wordy.add(line))
-        elif self.room is not None and _frames(ids[1:-1]) > self.room(length):
+        elif self.room is not None and _frames(ids[1:-1]) > self.room(min(lengths)):
             report = replace(report, crowded=report.crowded.add(line))
         else:
             used, unknown = True, ids.count(UNKNOWN)
             if unknown:
                 self.strange.update(self.tokeniser.strange(example.label))
-            counts = {"vectors": length, "tokens": len(ids) - 2, "unknown": unknown}
+            counts = {"vectors": lengths[0], "tokens": len(ids) - 2, "unknown": unknown}
             report = replace(report, **{name: getattr(report, name) + count for name, count in counts.items()})
         self.report = report
         return used
 
     def done(self) -> TranscriptReport:
-        return replace(self.report, strange=tuple(name for name, _ in self.strange.most_common()))
+        strange = tuple(name for name, _ in self.strange.most_common())
+        return replace(self.report, strange=strange, remarks=self.remarks)
 
 
 def _frames(ids: Sequence[int]) -> int:

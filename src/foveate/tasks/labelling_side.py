@@ -14,6 +14,7 @@ from foveate.metrics import Score, class_scores, marks_spans, span_scores
 from foveate.models import BERTConfig
 from foveate.storage.draft import disk_errors
 from foveate.tasks.labelling import KEYS, LABELS, VALIDATED, LabellingTask, Parts, Predicted
+from foveate.tasks.option import require_used
 from foveate.tasks.report_page import Sample, write_report
 from foveate.tasks.run_plan import Allowance
 from foveate.tasks.side import Asked, Scored, Side, buckets, written
@@ -65,6 +66,7 @@ class LabellingSide(Side):
         return f"{len(task.training):,} training examples, {labelled:,} labels of {len(task.labels)} kinds"
 
     def evaluate(self, arguments: argparse.Namespace) -> list[Score]:
+        require_used(arguments, dict.fromkeys(("precision", "beam", "set"), "runs that write texts"), (), "for labels")
         folder = Path(arguments.run)
         labeller, config = self.load(folder), self.saved_config(folder)
         columns = arguments.columns or columns_there(arguments.data, config.data.columns)
@@ -72,7 +74,7 @@ class LabellingSide(Side):
         if not examples:
             raise DataError(f"{arguments.data} has no examples. Give a file with examples to score the model on.")
         if arguments.metrics:
-            raise UsageError("--metrics chooses scores of translations; labels get accuracy and F1. Leave it out.")
+            raise UsageError("--metrics chooses scores of texts; labels get accuracy and F1. Leave it out.")
         if arguments.save:
             with disk_errors(Path(arguments.save)):
                 lines = "".join(f"{line}\n" for line in self.lines(labeller, examples))

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from foveate.decode import DecodeConfig
+    pass
 
 CHUNK = 512
 """Lines read at a time: enough to batch, few enough to pipe."""
@@ -135,15 +135,17 @@ def decode_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def decode_config(base: "DecodeConfig", arguments: argparse.Namespace) -> "DecodeConfig":
-    """The model's way of decoding with the changes that the command line asks for."""
+def decode_config(base: Any, arguments: argparse.Namespace, kinds: Any = None) -> Any:
+    """The model's way of decoding with the changes that the command line asks for; `kinds` are all ways, those of
+    translation by default.
+    """
     from dataclasses import fields, make_dataclass
 
     from foveate.config import assign, build, to_dict
     from foveate.decode import Constraints, DecodeConfig
     from foveate.errors import UsageError
 
-    decoding = make_dataclass("Decoding", [("decode", DecodeConfig)], frozen=True, kw_only=True)
+    decoding: Any = make_dataclass("Decoding", [("decode", kinds or DecodeConfig)], frozen=True, kw_only=True)
     assignments = [assignment.strip().removeprefix("decode.") for assignment in arguments.set]
     # Another kind has other settings: it comes first, so that none of those beside it is lost.
     assignments.sort(key=lambda assignment: assignment.partition("=")[0].strip() != "kind")
@@ -153,7 +155,9 @@ def decode_config(base: "DecodeConfig", arguments: argparse.Namespace) -> "Decod
             "--set kind=beam takes --set beam=N."
         )
     table = to_dict(decoding(decode=base))["decode"]
-    if arguments.beam is not None:
+    if arguments.beam is not None and kinds is not None and "beam" in table:
+        table = {**table, "beam": arguments.beam}
+    elif arguments.beam is not None:
         kind = "beam" if arguments.beam > 1 else "greedy"
         if table["kind"] != kind:
             table = {"kind": kind, **{field.name: table[field.name] for field in fields(Constraints)}}

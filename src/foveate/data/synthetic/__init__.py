@@ -7,16 +7,19 @@ from foveate.data.synthetic.opinion import opinions
 from foveate.data.synthetic.rule_pair import Rule, synthetic
 from foveate.data.synthetic.shape import SHAPES, shapes
 from foveate.data.synthetic.tagged import tagged_sentences
+from foveate.data.synthetic.tone import Spelled, tones
 
 __all__ = [
     "LIST_TOKENS",
     "SHAPES",
     "Labelled",
     "Rule",
+    "Spelled",
     "curves",
     "list_operations",
     "opinions",
     "shapes",
     "synthetic",
     "tagged_sentences",
+    "tones",
 ]

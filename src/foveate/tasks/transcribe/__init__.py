@@ -6,12 +6,27 @@ from foveate.tasks.entry import Entry, Verb
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    from foveate.tasks.option import precision_argument
+    from foveate.tasks.option import count, decode_arguments
 
     parser.add_argument(
         "--words-with-times", action="store_true", help="print a line for each word: word, start, end, tab-separated"
     )
-    precision_argument(parser)
+    parser.add_argument(
+        "--stream", action="store_true", help="print the text while the sound arrives, as soon as it cannot change"
+    )
+    parser.add_argument(
+        "--format",
+        choices=["text", "json", "ctm", "textgrid"],
+        help="write the times of words and letters: text draws a bar for each word",
+    )
+    parser.add_argument("--n-best", type=count, metavar="N", help="print the N best texts with their scores")
+    parser.add_argument(
+        "--rate",
+        type=count,
+        metavar="N",
+        help="standard input is raw sound with N samples a second: whole numbers of 16 bits, one channel",
+    )
+    decode_arguments(parser)
 
 
 TASK = Entry(
@@ -38,9 +53,14 @@ TASK = Entry(
 examples:
   foveate transcribe asr/ one.wav two.flac
   foveate transcribe asr/ one.wav --words-with-times
+  foveate transcribe asr/ one.wav --format textgrid > one.TextGrid
+  foveate transcribe asr/ one.wav --n-best 4 --beam 8
+  ffmpeg -i talk.mp4 -f wav - | foveate transcribe asr/
+  arecord -f S16_LE -r 16000 -t raw | foveate transcribe asr/ --rate 16000 --stream      a microphone
 
 Prints one line for each file: its text, without the name of the file. With --words-with-times: a line for
-each word with its start and end in seconds, tab-separated, and an empty line after each file.
+each word with its start and end in seconds, tab-separated, and an empty line after each file. With --n-best: number of
+the file, score and text, tab-separated.
 """,
     ),
 )

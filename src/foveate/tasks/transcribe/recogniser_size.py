@@ -1,12 +1,14 @@
 """Sizes that suit the recordings of a recogniser, with their reasons."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from foveate.config import to_dict
+from foveate.data.audio import AudioReader
+from foveate.data.augmentation import AugmentationConfig
 from foveate.data.feature import VectorReader
 from foveate.data.reader import Example, Reader
 from foveate.data.text import read_lines
@@ -20,8 +22,13 @@ FIRST = 100
 FEW_WORDS = 200
 """With this many different words or fewer, each of them often, a word is one token."""
 OFTEN = 20
-SECONDS = 0.01
-"""The time of a vector, where it is not known: that of a frame of speech."""
+HOURS = 20
+"""Below so many hours of sound, speeds are varied, which takes as much room for each speed."""
+SPEEDS = (0.9, 1.0, 1.1)
+BATCH, EPOCHS = 8_000, 60
+"""The vectors of a batch, and how often the data are read."""
+OUTPUTS = 2.0
+"""The outputs for each token of a usual text: a blank fits between any two."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,20 +51,26 @@ class _Recordings:
     """The number of times that most words occur at least."""
     longest_text: int
 
+    @property
+    def seconds(self) -> float:
+        """The length of all recordings; 0 for vectors that have no time."""
+        return self.total * self.vectors * (self.hop or 0.0)
+
 
 def suggest(config: TranscribeConfig, allowance: Allowance) -> Suggestion:
     """Choose reader, tokeniser, model, batches and steps for the recordings. Raises DataError if there are none."""
-    path = config.data.data
-    listed = _is_listed(path) and config.reader == TranscribeConfig().reader
-    config = TranscribeConfig(data=config.data, reader=VectorReader() if listed else config.reader, text=config.text)
+    path, own = config.data.data, config.reader != TranscribeConfig().reader
+    if not own and _is_listed(path):
+        config = replace(config, reader=VectorReader())
     examples = config.read(path)
     sample = list(islice(examples, SAMPLE))
     total = len(sample) + sum(1 for _ in examples)
     if not sample:
         raise DataError(f"{path} has no {config.what}. Give {config.what} with their texts to learn from.")
-    things = [one.thing for one in sample[:FIRST]]
-    reader = config.reader if listed or config.reader != TranscribeConfig().reader else config.reader.suited(things)
+    reader = config.reader if own else config.reader.suited(sample[:FIRST])
     recordings = _facts(reader, sample, total)
+    if not own and isinstance(reader, AudioReader) and recordings.seconds < HOURS * 3600:
+        recordings = replace(recordings, reader=replace(reader, augmentation=AugmentationConfig(speeds=SPEEDS)))
     return with_others(lambda allowance: _suggested(recordings, allowance), allowance)
 
 
@@ -91,16 +104,18 @@ def _facts(reader: Reader, sample: list[Example], total: int) -> _Recordings:
 
 def _suggested(recordings: _Recordings, allowance: Allowance) -> Suggestion:
     tokeniser, why, tokens = _tokeniser(recordings)
-    model, about, pace = _model(recordings, allowance.tier)
+    model, about, pace = _model(recordings, tokens, allowance.tier)
     longest = max(2 * recordings.longest, 400)
     text = max(2 * recordings.longest_text, 100)
-    budget = max(8_000, longest + text)
+    budget = max(BATCH, longest + text)
     batches = recordings.total * recordings.vectors / budget
-    steps = allowance.steps(min(max(int(60 * batches), 1_000), 100_000), pace=pace * budget / 8_000)
+    steps = allowance.steps(min(max(int(EPOCHS * batches), 1_000), 100_000), pace=pace * budget / BATCH)
     interval = max(steps // 20, 50)
+    plain = to_dict(TranscribeConfig(reader=recordings.reader))
+    varied = getattr(recordings.reader, "augmentation", None) is not None
     return Suggestion(
         {
-            "reader": to_dict(TranscribeConfig(reader=recordings.reader))["reader"],
+            "reader": plain["reader"],
             "tokeniser": tokeniser,
             "model": model,
             "data": {"max_length": longest, "max_text": text, "max_tokens": budget},
@@ -115,7 +130,7 @@ def _suggested(recordings: _Recordings, allowance: Allowance) -> Suggestion:
         },
         _sentence(recordings),
         (
-            Reason("reader", recordings.reader.about),
+            Reason("reader", f"{recordings.reader.about}{', and three speeds' if varied else ''}"),
             Reason("tokeniser", why),
             Reason("model", f"{about}, {allowance}"),
         ),
@@ -142,19 +157,24 @@ def _tokeniser(recordings: _Recordings) -> tuple[dict[str, Any], str, float]:
     return {"kind": "character"}, "many different words, so characters", recordings.characters
 
 
-def _model(recordings: _Recordings, tier: int) -> tuple[dict[str, Any], str, float]:
-    """The model, its description, and the seconds of one core that a step of 8,000 vectors takes."""
-    layers, width, pace = ((4, 128, 0.4), (6, 192, 1.0), (8, 256, 2.2))[tier]
+def _model(recordings: _Recordings, tokens: float, tier: int) -> tuple[dict[str, Any], str, float]:
+    """The model, its description, and the seconds of one core that a step of `BATCH` vectors takes."""
+    layers, width, pace = ((4, 128, 0.9), (6, 192, 2.1), (8, 256, 4.4))[tier]
+    factor = next((one for one in (8, 4, 2) if recordings.vectors / one >= OUTPUTS * tokens), 1)
+    audio = isinstance(recordings.reader, AudioReader) and recordings.reader.stack == 1
+    spectra = 1 + recordings.reader.deltas if isinstance(recordings.reader, AudioReader) else 1
+    subsampling = {"kind": "plane", "spectra": spectra} if audio else {"kind": "convolution"}
     block = {
         "model_dim": width,
         "num_heads": 4,
-        "feedforward_dim": 4 * width,
+        "feedforward_dim": 2 * width,
         "norm": "pre",
         "dropout": 0.1,
         "encoder_attention": {"visibility": "window(left=16, right=16)"},
     }
     model = {
-        "subsampling": {"kind": "convolution", "factor": 4, "hidden_dim": width},
+        "subsampling": {**subsampling, "factor": factor, "hidden_dim": width},
         "encoder": {"kind": "transformer", "block": block, "num_layers": layers},
     }
-    return model, f"a Transformer of {layers} layers, {width} wide, that sees 16 outputs to each side, and CTC", pace
+    about = f"an output for each {counted(factor, 'vector')}; a Transformer of {layers} layers, {width} wide"
+    return model, f"{about}, which sees 16 outputs to each side; CTC", pace / factor

@@ -1,19 +1,25 @@
 """The interface between commands and transcription."""
 
 import argparse
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
+from foveate.data.audio import AudioRows
+from foveate.data.audio_file import Clip, read_recording
+from foveate.data.audio_pipe import SECONDS, Pipe
 from foveate.data.batch import Batch
 from foveate.data.parallel import ParallelData
 from foveate.data.reader import Example
 from foveate.data.tokeniser import BOS, EOS, PAD, SPECIALS
 from foveate.data.transcript import TextConfig
+from foveate.decode import CTCConfig
 from foveate.errors import DataError, UsageError
 from foveate.inspect.caption import printable
 from foveate.metrics import Score
@@ -23,13 +29,14 @@ from foveate.nn.embed import Vectors
 from foveate.storage.draft import disk_errors
 from foveate.suggestion import counted
 from foveate.tasks.exported import COUNTED, Exported, Note, saver
-from foveate.tasks.option import metric_names
+from foveate.tasks.option import decode_config, given, metric_names, require_used
 from foveate.tasks.report_page import write_report
 from foveate.tasks.run_model import seeded
 from foveate.tasks.run_plan import Allowance, Probe, Suggestion, require_fit, vocabulary
 from foveate.tasks.side import Asked, Scored, Side, buckets, written
 from foveate.tasks.transcribe import TASK
 from foveate.tasks.transcribe.recogniser_size import suggest
+from foveate.tasks.transcribe.recognition import RecognitionConfig
 from foveate.tasks.transcribe.task import TOKENISER, VALIDATED, TranscribeConfig, TranscribeTask, count, store
 from foveate.tasks.transcribe.use import Transcriber, Transcript
 from foveate.voice import say, shown
@@ -37,6 +44,8 @@ from foveate.voice import say, shown
 SAMPLES = 6
 WIDTH = 80
 """The numbers of a vector, where there are no data: a usual number of mel bands."""
+FORMS = ("words_with_times", "format", "n_best", "stream")
+"""Options that choose what is printed."""
 USUAL = ("word_error", "character_error")
 """The metrics of transcripts, unless others are asked for."""
 
@@ -73,7 +82,7 @@ class TranscribeSide(Side):
         source = _input(config)
         model = seeded(lambda: config.model.build(source, size), config.seed)
         require_fit(model.longest_source, length, "--source-length")
-        if text > -(-length // model.stride):
+        if model.ctc_output is not None and text > -(-length // model.stride):
             raise UsageError(
                 f"A recording of {counted(length, 'vector')} has fewer outputs than {counted(text, 'token')}, one for "
                 f"{model.stride} vectors. Give a larger --source-length or a smaller --target-length."
@@ -101,18 +110,26 @@ class TranscribeSide(Side):
         return Transcriber.load(run, precision=precision, note=note)
 
     def in_use(self, task: TranscribeTask) -> Transcriber:
-        return Transcriber(task.model, task.rows, task.tokeniser, form=task.config.text)
+        return Transcriber(task.model, task.rows, task.tokeniser, task.config.decode, form=task.config.text)
 
     def use(self, arguments: argparse.Namespace) -> None:
+        forms = [f"--{name.replace('_', '-')}" for name in FORMS if given(arguments, name)]
+        if len(forms) > 1:
+            raise UsageError(f"{' and '.join(forms)} print different things. Leave one of them out.")
+        if arguments.inputs:
+            require_used(arguments, {"rate": "sound from standard input"}, (), "where files are named")
         transcriber = self.load(arguments.run, precision=arguments.precision)
-        for thing in transcriber.things(arguments.inputs):
-            (transcript,) = transcriber.transcribe([thing])
-            if arguments.words_with_times:
-                for word in transcript.words:
-                    print(shown(word.text), f"{word.start:.2f}", f"{word.end:.2f}", sep="\t")
-                print(flush=True)
-            else:
-                print(shown(transcript.text), flush=True)
+        config = decode_config(transcriber.config, arguments, RecognitionConfig)
+        if arguments.stream:
+            _stream(transcriber, arguments, config)
+            return
+        things = (
+            transcriber.things(arguments.inputs) if arguments.inputs else [_pipe(transcriber, arguments).recording()]
+        )
+        for number, thing in enumerate(things, start=1):
+            (transcript,) = transcriber.transcribe([thing], config=config)
+            for line in _lines(transcript, number, arguments):
+                print(shown(line), flush=True)
 
     def vocabulary(self, model: Transcriber) -> Any:
         return model
@@ -133,8 +150,9 @@ class TranscribeSide(Side):
                 Path(path).parent.mkdir(parents=True, exist_ok=True)
                 Path(path).open("a").close()
         transcriber = self.load(folder, precision=arguments.precision)
+        searching = decode_config(transcriber.config, arguments, RecognitionConfig)
         started = time.perf_counter()
-        transcripts = transcriber.transcribe([example.thing for example in examples])
+        transcripts = transcriber.transcribe([example.thing for example in examples], config=searching)
         seconds = time.perf_counter() - started
         references, texts = [example.label for example in examples], [one.text for one in transcripts]
         say(f"{len(texts):,} {config.what} in {seconds:.1f} seconds. {_edits(references, texts)}")
@@ -201,7 +219,7 @@ class TranscribeSide(Side):
     def export(self, run: Path | str, note: Note) -> Exported:
         transcriber = self.load(run, note=note)
         meanings = {
-            "vectors": "the vectors of recordings, as rows.json describes them",
+            "features": "the vectors of recordings, as rows.json describes them",
             "lengths": COUNTED,
             "log_probabilities": f"of the ids of {TOKENISER} at each output; id {PAD} is the blank of CTC",
             "output_lengths": "the number of outputs of each row; after them outputs have no meaning",
@@ -273,6 +291,76 @@ class TranscribeSide(Side):
         figures = task.validate()
         task.validation = validation
         return figures["loss"]
+
+
+def _pipe(transcriber: Transcriber, arguments: argparse.Namespace) -> Pipe:
+    """The sound of standard input. Raises UsageError for a model that does not read recordings."""
+    if not isinstance(transcriber.rows, AudioRows):
+        raise UsageError("This model reads vectors, not sound: name files.")
+    return Pipe.of(sys.stdin.buffer, arguments.rate)
+
+
+def _stream(transcriber: Transcriber, arguments: argparse.Namespace, config: RecognitionConfig) -> None:
+    """Print the text of each recording while it is read, as soon as it cannot change any more."""
+    if not isinstance(config, CTCConfig) and (arguments.set or arguments.beam):
+        raise UsageError(
+            "--stream searches by CTC alone, because attention needs the whole recording. Add --set kind=ctc."
+        )
+    stream = transcriber.stream(config if isinstance(config, CTCConfig) else None)
+    if arguments.inputs:
+        things = transcriber.things(arguments.inputs)
+        sources: Iterator[Iterator[np.ndarray]] = (_pieces(thing, stream.rate) for thing in things)
+    else:
+        pipe = _pipe(transcriber, arguments)
+        if pipe.rate != stream.rate:
+            raise UsageError(
+                f"Standard input has {pipe.rate:,} samples a second, and the model reads {stream.rate:,}. Record at "
+                f"this rate, or convert on the way: ffmpeg -i - -f wav -ar {stream.rate} -ac 1 -"
+            )
+        sources = iter([pipe.pieces()])
+    for pieces in sources:
+        state, printed = stream.begin(), ""
+        for piece in pieces:
+            state, partial = stream.advance(state, piece, last=False)
+            printed = _print_more(stream.text(partial, certain=True), printed)
+        _, partial = stream.advance(state, np.zeros(0, np.float32), last=True)
+        _print_more(stream.text(partial), printed)
+        print(flush=True)
+
+
+def _pieces(thing: Clip, rate: int) -> Iterator[np.ndarray]:
+    """The samples of a recording, in pieces of a fifth of a second."""
+    samples = read_recording(thing).at(rate).samples
+    step = max(int(SECONDS * rate), 1)
+    return (samples[start : start + step] for start in range(0, len(samples), step))
+
+
+def _print_more(text: str, printed: str) -> str:
+    """Print what a text has more than what is printed; returns what is printed then."""
+    if not text.startswith(printed):  # such as a space that a later piece of a word takes back
+        return printed
+    print(shown(text[len(printed) :]), end="", flush=True)
+    return text
+
+
+def _lines(transcript: Transcript, number: int, arguments: argparse.Namespace) -> Iterator[str]:
+    """The lines that are printed for a transcript."""
+    if arguments.n_best:
+        for text, hypothesis in zip(transcript.texts, transcript.hypotheses, strict=True):
+            yield f"{number}\t{hypothesis.score:.4f}\t{text}"
+    elif not arguments.format and not arguments.words_with_times:
+        yield transcript.text
+    elif transcript.times is None and transcript.text:
+        raise UsageError(
+            "This model has no CTC, which tells when a word is heard. `foveate look` shows where its attention is."
+        )
+    elif arguments.words_with_times:
+        yield from (f"{word.label}\t{word.start:.2f}\t{word.end:.2f}" for word in transcript.words)
+        yield ""
+    elif transcript.times is not None and transcript.text:
+        times = transcript.times
+        kinds = {"json": times.json, "ctm": times.ctm, "textgrid": times.text_grid, "text": times.__str__}
+        yield kinds[arguments.format]().rstrip("\n")
 
 
 def _input(config: TranscribeConfig) -> Vectors:

@@ -1,11 +1,12 @@
 """Transcribe: the text of recordings, or of any long rows of vectors, by CTC, by attention, or by both."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from foveate.config import setting
+from foveate.data.audio import AudioReader
 from foveate.data.batch import PairBatch
 from foveate.data.batching import BatchPlan
 from foveate.data.feature import VectorReader
@@ -14,7 +15,7 @@ from foveate.data.parallel import ParallelData
 from foveate.data.reader import Example, Reader, RowMaker
 from foveate.data.tokeniser import CharacterConfig, Tokeniser, TokeniserConfig, load_tokeniser
 from foveate.data.transcript import TextConfig, TranscriptReport, prepare_transcripts, transcribed
-from foveate.data.variant import augmented
+from foveate.data.variant import Draw, augmented
 from foveate.errors import DataError
 from foveate.metrics.transcription import Edits
 from foveate.models import Recogniser, RecogniserConfig
@@ -23,7 +24,7 @@ from foveate.storage.draft import disk_errors, remove_stale
 from foveate.suggestion import listing
 from foveate.tasks.labelling import Parts
 from foveate.tasks.run_model import require_digests, require_seed, seeded, within_run
-from foveate.tasks.transcribe.recognition import quick
+from foveate.tasks.transcribe.recognition import RecognitionConfig, quick
 
 VALIDATED = ("loss", "word_error", "character_error")
 """The figures of `validate`, by which the best checkpoint can be chosen."""
@@ -53,10 +54,15 @@ class TranscribeConfig:
     """Everything that defines a run that transcribes, except how it is trained."""
 
     data: TranscribeDataConfig = TranscribeDataConfig()
-    reader: VectorReader | Reader = setting(VectorReader(), "how files become rows of vectors")
+    reader: AudioReader | VectorReader | Reader = setting(
+        AudioReader(), "audio: a table of recordings; vector: .npz, or a list of .npy files"
+    )
     text: TextConfig = setting(TextConfig(), "how texts are written")
     tokeniser: TokeniserConfig = setting(CharacterConfig(), "how text becomes tokens")
     model: RecogniserConfig = setting(RecogniserConfig(), "the architecture")
+    decode: RecognitionConfig | None = setting(
+        None, "how texts are searched for: ctc, joint, beam or greedy; none: by CTC, with the decoder if there is one"
+    )
     label_smoothing: float = setting(0.0, "probability spread over the vocabulary in the loss of the attention decoder")
     seed: int = setting(0, "seed of initial weights, of the held-out choice, of augmentation and the order of batches")
 
@@ -75,9 +81,16 @@ class TranscribeConfig:
         """The longest recording in vectors, which a model's positions may limit further."""
         return min(self.data.max_length, self.model.positions or self.data.max_length)
 
-    def room(self, length: int) -> int | None:
-        """The number of outputs of CTC for so many vectors."""
-        return -(-length // self.model.subsampling.factor)
+    @property
+    def longest_text(self) -> int:
+        """The longest text in tokens, begin and end included, which the decoder's positions may limit further."""
+        return min(self.data.max_text, self.model.target_positions or self.data.max_text)
+
+    @property
+    def room(self) -> Callable[[int], int] | None:
+        """The number of outputs of CTC for a number of vectors; None without CTC."""
+        stride = self.model.subsampling.factor
+        return (lambda length: -(-length // stride)) if self.model.ctc_share else None
 
     def built(self, rows: RowMaker, tokeniser: Tokeniser) -> Recogniser:
         """The configured model with its initial weights, a function of the seed.
@@ -127,7 +140,8 @@ class TranscribeTask:
         tokeniser.save(run / TOKENISER)
         data, reports = {}, {}
         for part in PARTS:
-            data[part], report = store(run / "data" / part, parts(part), rows, tokeniser, config)
+            varied = part == "train"
+            data[part], report = store(run / "data" / part, parts(part), rows, tokeniser, config, varied=varied)
             if not report.used:
                 raise DataError(
                     f"No example is left for the {part} data. {report} Look at the file, or raise data.max_length "
@@ -162,9 +176,9 @@ class TranscribeTask:
 
     def batch(self, step: int) -> PairBatch:
         """Batch number `step`, augmented as the reader says: a pure function of the seed and the step."""
-        batch = self.training.batch(self.plan.examples(step))
-        source = augmented(self.rows, batch.source, batch.examples, seed=self.config.seed, step=step)
-        return replace(batch, source=source)
+        draw = Draw(self.config.seed, step)
+        batch = self.training.batch(self.plan.examples(step), draw=draw)
+        return replace(batch, source=augmented(self.rows, batch.source, batch.examples, **draw._asdict()))
 
     def loss(self, batch: PairBatch) -> Loss:
         smoothing = self.config.label_smoothing
@@ -196,7 +210,7 @@ class TranscribeTask:
 def batch_plan(data: ParallelData, config: Any) -> BatchPlan:
     """The order of batches, a function of the seed and the step."""
     return BatchPlan(
-        data.source.lengths,
+        data.longest,
         data.target.lengths,
         max_tokens=config.data.max_tokens,
         seed=config.seed,
@@ -205,7 +219,13 @@ def batch_plan(data: ParallelData, config: Any) -> BatchPlan:
 
 
 def store(
-    folder: Path, examples: Iterator[Example], rows: RowMaker, tokeniser: Tokeniser, config: Any
+    folder: Path,
+    examples: Iterator[Example],
+    rows: RowMaker,
+    tokeniser: Tokeniser,
+    config: Any,
+    *,
+    varied: bool = False,
 ) -> tuple[ParallelData, TranscriptReport]:
     """The rows of examples in a folder, without those that are too long for the configured model."""
     return prepare_transcripts(
@@ -215,8 +235,9 @@ def store(
         tokeniser,
         what=config.what,
         max_length=config.longest,
-        max_text=config.data.max_text,
+        max_text=getattr(config, "longest_text", config.data.max_text),
         room=config.room,
+        varied=varied,
     )
 
 

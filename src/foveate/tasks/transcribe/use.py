@@ -1,7 +1,7 @@
-"""A trained recogniser in use: the text of recordings, with the times of its words."""
+"""A trained recogniser in use: the text of recordings, with the times of its words, and what it listened to."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,32 +13,25 @@ from foveate.data.reader import RowMaker
 from foveate.data.row import Row
 from foveate.data.tokeniser import Tokeniser
 from foveate.data.transcript import TextConfig
-from foveate.decode import Hypothesis, TimedHypothesis
-from foveate.inspect import Trace, Track
+from foveate.decode import CTCConfig, Hypothesis, TimedHypothesis
+from foveate.errors import DataError, UsageError
+from foveate.inspect import TimeAlignment, Trace
 from foveate.inspect.looking import Looking
-from foveate.inspect.value import observed
+from foveate.inspect.time_file import TimedLabel
 from foveate.models import Recogniser
-from foveate.tasks.run_model import require_positions, saved, traced, trained
-from foveate.tasks.transcribe.recognition import search
+from foveate.tasks.run_model import require_positions, saved, trained
+from foveate.tasks.transcribe.listening import trace_of
+from foveate.tasks.transcribe.recognition import RecognitionConfig, require_possible, search, timed, usual
 from foveate.tasks.transcribe.task import TranscribeConfig, open_files
+from foveate.tasks.transcribe.text_stream import SETTLED, TextStream
 
-ATTENDING = "`foveate train transcribe` with --set model.encoder=transformer trains one that attends."
 BUDGET = 24_000
 """Vectors of a batch, padding counted."""
 
 
 @dataclass(frozen=True)
-class Word:
-    """A word, and its start and end in seconds from the beginning of the recording; for other things, in vectors."""
-
-    text: str
-    start: float
-    end: float
-
-
-@dataclass(frozen=True)
 class Transcript:
-    """The text of a recording, with the times of its words where the search tells them, and other hypotheses.
+    """The text of a recording, and the times of its letters and words where the model has CTC.
 
     `texts` and `hypotheses` are the best first; a recording that is shorter than one vector has none.
     """
@@ -46,7 +39,7 @@ class Transcript:
     name: str
     texts: tuple[str, ...] = ()
     hypotheses: tuple[Hypothesis, ...] = ()
-    words: tuple[Word, ...] = ()
+    times: TimeAlignment | None = None
 
     @property
     def text(self) -> str:
@@ -58,27 +51,35 @@ class Transcript:
         """That of the best hypothesis, in nats; 0 without one."""
         return self.hypotheses[0].log_probability if self.hypotheses else 0.0
 
+    @property
+    def words(self) -> tuple[TimedLabel, ...]:
+        """Each word with its start and end, in seconds from the beginning of the recording."""
+        return self.times.tier("words") if self.times else ()
+
 
 class Transcriber(Looking):
-    """Transcribes with a trained model. A result depends neither on the batch size nor on its neighbours in a batch."""
+    """Transcribes with a trained model. A result depends neither on the batch size nor on its neighbours in a batch.
+
+    Times are in seconds. Rows that have no time, such as vectors of measurements, count as one a second.
+    """
 
     def __init__(
         self,
         model: Recogniser,
         rows: RowMaker,
         tokeniser: Tokeniser,
+        config: RecognitionConfig | None = None,
         *,
         form: TextConfig = TextConfig(),
     ) -> None:
+        """Raises UsageError for a search by a part that the model lacks."""
         self.model, self.rows, self.tokeniser, self.form = model.eval(), rows, tokeniser, form
+        self.config = usual(model) if config is None else config
+        require_possible(model, self.config)
 
     @classmethod
     def load(
-        cls,
-        run: Path | str,
-        *,
-        precision: str = "float32",
-        note: Callable[[str], None] = lambda sentence: None,
+        cls, run: Path | str, *, precision: str = "float32", note: Callable[[str], None] = lambda sentence: None
     ) -> "Transcriber":
         """The trained model of a run folder; of an unfinished run, its best checkpoint.
 
@@ -90,32 +91,93 @@ class Transcriber(Looking):
         model = trained(folder, lambda: config.built(rows, tokeniser), note)
         if precision == "bfloat16":
             model.to(torch.bfloat16)
-        return cls(model, rows, tokeniser, form=config.text)._of(folder)
+        return cls(model, rows, tokeniser, config.decode, form=config.text)._of(folder)
 
     @property
     def hop(self) -> float:
-        """Seconds between two vectors of a row; 1 for rows that have no time."""
-        return float(getattr(self.rows, "hop", 1.0))
+        """Seconds between two outputs of the encoder."""
+        return float(getattr(self.rows, "hop", 1.0)) * self.model.stride
 
-    def transcribe(self, things: Sequence[Any]) -> list[Transcript]:
-        """The texts of several things, as the reader gives them: paths, clips, or the `rows.things(path)` of a file.
+    @property
+    def begin(self) -> float:
+        """Seconds from the beginning of a recording to that of its first vector."""
+        return float(self.rows.first - self.rows.hop / 2) if hasattr(self.rows, "first") else 0.0  # type: ignore[attr-defined]
+
+    def transcribe(self, things: Sequence[Any], *, config: RecognitionConfig | None = None) -> list[Transcript]:
+        """The texts of several things, as the reader gives them: clips, paths of recordings, or the
+        `rows.things(path)` of a file.
 
         Raises DataError for a thing that the model cannot read.
         """
+        _require_several(things)
         rows = [self.row(thing) for thing in things]
-        return self.of_rows(rows, [str(thing) for thing in things])
+        return self.of_rows(rows, [str(thing) for thing in things], config=config)
 
     @torch.inference_mode()
-    def of_rows(self, rows: Sequence[Any], names: Sequence[str]) -> list[Transcript]:
+    def of_rows(
+        self, rows: Sequence[Any], names: Sequence[str], *, config: RecognitionConfig | None = None
+    ) -> list[Transcript]:
         """The texts of rows of vectors, with their names."""
+        config = self.config if config is None else config
         results = [Transcript(name) for name in names]
         for group in groups([len(row) for row in rows], BUDGET):
-            answers = search(self.model, Batch.of([rows[index] for index in group]))
-            for index, hypotheses in zip(group, answers, strict=True):
-                results[index] = self._transcript(names[index], hypotheses)
+            encoded = self.model.encode(Batch.of([rows[index] for index in group]))
+            answers = search(self.model, encoded, config)
+            best = timed(self.model, encoded, [hypotheses[0] for hypotheses in answers])
+            for index, first, hypotheses in zip(group, best, answers, strict=True):
+                hypotheses = [first, *hypotheses[1:]]
+                texts = tuple(self.tokeniser.decode(one.tokens) for one in hypotheses)
+                times = self._times(names[index], first, len(rows[index]))
+                results[index] = Transcript(names[index], texts, tuple(hypotheses), times)
         return results
 
-    def things(self, inputs: Sequence[str]) -> Iterator[Any]:
+    @torch.inference_mode()
+    def align(self, thing: Any, text: str) -> TimeAlignment:
+        """The times of a known text in a recording: of its words and letters, on the best path of CTC.
+
+        Raises UsageError for a model without CTC and for a text with unknown parts, DataError for one that does not fit
+        into the recording.
+        """
+        if self.model.ctc_output is None:
+            raise UsageError("This model has no CTC, whose paths give the times. Train with model.ctc_weight above 0.")
+        row, tokens = self.row(thing), self.tokeniser.encode(self.form.form(text))
+        strange = self.tokeniser.strange(self.form.form(text))
+        if strange or not tokens:
+            what = f"The model does not know {', '.join(map(repr, strange))}" if strange else "The text is empty"
+            raise UsageError(f"{what}: there is no time for it. Write the text as in the training data.")
+        encoded = self.model.encode(Batch.of([row]))
+        (aligned,) = timed(self.model, encoded, [Hypothesis(tuple(tokens), 0.0, 0.0, True)])
+        times = self._times(str(thing), aligned, len(row))
+        if times is None:
+            raise DataError(
+                f"{thing} is too short for the text: it has {int(encoded.lengths[0])} outputs for {len(tokens)} tokens."
+            )
+        return times
+
+    def trace(self, text: Any, target: str | None = None) -> Trace:
+        """The model's attention in a recording while it writes its transcript, or a given one: in the encoder, of the
+        decoder, and beside it the frames on which CTC's tokens are heard.
+
+        Raises UsageError for a model with neither attention nor CTC, DataError as `transcribe` does.
+        """
+        row = self.row(text)
+        if target is None:
+            (transcript,) = self.of_rows([row], [str(text)])
+            tokens: Sequence[int] = transcript.hypotheses[0].tokens if transcript.hypotheses else ()
+        else:
+            tokens = self.tokeniser.encode(self.form.form(target))
+        return trace_of(self.model, row, tokens, self.tokeniser, dict(self.rows.track(text)))
+
+    def stream(self, config: CTCConfig | None = None) -> TextStream:
+        """The text of one recording while its samples arrive, by CTC. Raises UsageError, with the reasons, for a model
+        that needs the whole recording.
+        """
+        config = config or (self.config if isinstance(self.config, CTCConfig) else CTCConfig())
+        if not config.settle_after:
+            config = replace(config, settle_after=SETTLED)
+        return TextStream(self.model, self.rows, self.tokeniser, config)
+
+    def things(self, inputs: Iterable[str]) -> Iterator[Any]:
         """The things to transcribe for arguments of a command: the contents of files."""
         return (thing for path in inputs for thing in self.rows.things(path))
 
@@ -123,7 +185,11 @@ class Transcriber(Looking):
         """The row of a thing. Raises DataError for one that the model cannot read."""
         row = self.rows.row(thing)
         require_positions(
-            str(thing), len(row), self.model.longest_source, "vectors", remedy="Cut it, or train with a window"
+            str(thing),
+            len(row),
+            self.model.longest_source,
+            "vectors",
+            remedy="Cut it, or train a model without positions, whose attention has a window",
         )
         return row
 
@@ -131,31 +197,19 @@ class Transcriber(Looking):
         """Parts of an input that the model does not know, each once: none, because inputs are files."""
         return []
 
-    @torch.inference_mode()
-    def trace(self, text: Any) -> Trace:
-        """The attention of each output of the encoder. Raises UsageError for a model without attention, DataError as
-        `transcribe` does.
-        """
-        row = self.row(text)
-        observation = observed(self.model, lambda: self.model.ctc(Batch.of([row])))
-        return traced(self.model, observation, Track.numbered(len(row), kind="frames"), attending=ATTENDING)
-
-    def _transcript(self, name: str, hypotheses: Sequence[Hypothesis]) -> Transcript:
-        texts = tuple(self.tokeniser.decode(one.tokens) for one in hypotheses)
-        words = self._words(hypotheses[0]) if hypotheses else ()
-        return Transcript(name, texts, tuple(hypotheses), words)
-
-    def _words(self, hypothesis: Hypothesis) -> tuple[Word, ...]:
-        """The words of a hypothesis whose frames are known."""
+    def _times(self, name: str, hypothesis: Hypothesis, vectors: int) -> TimeAlignment | None:
+        """The times of a hypothesis whose frames are known."""
         if not isinstance(hypothesis, TimedHypothesis):
-            return ()
-        seconds = self.hop * self.model.stride
-        words = []
-        for first, last in word_spans(self.tokeniser, hypothesis.tokens):
-            text = self.tokeniser.decode(hypothesis.tokens[first:last]).strip()
-            start, end = hypothesis.frames[first].first, hypothesis.frames[last - 1].last + 1
-            words.append(Word(text, start * seconds, end * seconds))
-        return tuple(words)
+            return None
+        return TimeAlignment.of_frames(
+            self.tokeniser.pieces(hypothesis.tokens),
+            [(frames.first, frames.last + 1) for frames in hypothesis.frames],
+            hop=self.hop,
+            begin=self.begin,
+            name=name,
+            seconds=self.begin + vectors * self.hop / self.model.stride,
+            words=word_spans(self.tokeniser, hypothesis.tokens),
+        )
 
 
 def word_spans(tokeniser: Tokeniser, tokens: Sequence[int]) -> list[tuple[int, int]]:
@@ -170,8 +224,7 @@ def word_spans(tokeniser: Tokeniser, tokens: Sequence[int]) -> list[tuple[int, i
     first: int | None = None
     last = 0
     for place in range(len(tokens)):
-        alone = tokeniser.decode(tokens[place : place + 1]).strip()
-        if not alone:
+        if not tokeniser.decode(tokens[place : place + 1]).strip():
             continue
         if first is not None and len(tokeniser.decode(tokens[first : place + 1]).split()) > 1:
             spans.append((first, last))
@@ -179,3 +232,9 @@ def word_spans(tokeniser: Tokeniser, tokens: Sequence[int]) -> list[tuple[int, i
         first = place if first is None else first
         last = place + 1
     return spans if first is None else [*spans, (first, last)]
+
+
+def _require_several(things: Any) -> None:
+    """Raises TypeError for a single thing, which would be read letter by letter."""
+    if isinstance(things, str | Path) or not isinstance(things, Sequence):
+        raise TypeError(f"`transcribe` takes a list of recordings, not {type(things).__name__}: [{str(things)!r:.60}].")

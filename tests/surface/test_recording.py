@@ -1,0 +1,188 @@
+"""Recordings on the command line: trained on with masks and speeds, written down from files, stretches and pipes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+from safetensors.torch import load_file
+
+from foveate.data.synthetic import tones
+from foveate.inspect import read_trace
+
+RATE = 8_000
+QUICK = ("--no-tune", "--threads", "1", "--quiet")
+SMALL = (
+    *("--set", "model.encoder.num_layers=1", "--set", "model.encoder.block.model_dim=32"),
+    *("--set", "model.encoder.block.feedforward_dim=64", "--set", "model.subsampling.hidden_dim=32"),
+    *("--set", "model.subsampling.maps=4", "--set", "data.max_tokens=1500", "--set", "data.max_length=800"),
+)
+FEW = (*QUICK, *SMALL, "--set", "train.steps=6", "--set", "train.save_every=3", "--set", "train.validate_every=3")
+
+
+@pytest.fixture(scope="module")
+def clips(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table of recordings of tones."""
+    folder, lines = tmp_path_factory.mktemp("tones"), []
+    for number, one in enumerate(tones(40, seed=0, rate=RATE)):
+        soundfile.write(folder / f"{number:02}.wav", one.samples, RATE)
+        lines.append(f"{number:02}.wav\t{one.text}\n")
+    (folder / "clips.tsv").write_text("".join(lines))
+    return folder / "clips.tsv"
+
+
+@pytest.fixture(scope="module")
+def run(clips: Path, tmp_path_factory: pytest.TempPathFactory, foveate: Any) -> Path:
+    """A run with CTC and an attention decoder, which has hardly learnt anything. Read only."""
+    folder = tmp_path_factory.mktemp("written") / "run"
+    joint = ("--set", "model.decoder.kind=recurrent", "--set", "model.decoder.hidden_dim=32")
+    said = foveate("train", "transcribe", "--data", clips, "--out", folder, *FEW, *joint)
+    assert said.code == 0, said.err
+    return folder
+
+
+def test_the_choice_for_recordings_is_explained(clips: Path, tmp_path: Path, foveate: Any) -> None:
+    said = foveate("train", "transcribe", "--data", clips, "--out", tmp_path / "run", *FEW[:3], *SMALL, *FEW[-6:])
+    assert said.code == 0, said.err
+    assert "40 recordings of about " in said.err
+    assert "reader: 40 log-mel energies of each frame, every 10 ms, at 8,000 samples a second" in said.err
+    assert "with masks in training, and three speeds" in said.err
+    assert "train: All 36 recordings are used. Texts are read as written" in said.err
+    settings = json.loads((tmp_path / "run" / "config.json").read_text())["config"]
+    assert settings["reader"]["kind"] == "audio"
+    assert settings["reader"]["augmentation"]["speeds"] == [0.9, 1.0, 1.1]
+    assert (tmp_path / "run" / "data" / "train" / "variants").exists()
+    assert not (tmp_path / "run" / "data" / "valid" / "variants").exists()
+
+
+def test_files_stretches_folders_and_pipes_are_written_down(clips: Path, run: Path, foveate: Any) -> None:
+    one = clips.parent / "00.wav"
+    whole = foveate("transcribe", run, one)
+    assert whole.code == 0, whole.err
+    assert len(whole.out.splitlines()) == 1
+    assert foveate("transcribe", run, stdin=one.read_bytes()).out == whole.out
+    samples, _ = soundfile.read(one, dtype="int16")
+    raw = foveate("transcribe", run, "--rate", RATE, stdin=samples.astype("<i2").tobytes())
+    assert raw.out == whole.out
+    assert len(foveate("transcribe", run, f"{one}:0.1-0.5", one).out.splitlines()) == 2
+    assert len(foveate("transcribe", run, clips.parent).out.splitlines()) == 40
+
+
+@pytest.mark.parametrize("search", [(), ("--set", "kind=ctc"), ("--set", "kind=greedy"), ("--beam", "3")])
+def test_a_text_is_searched_for_as_asked(clips: Path, run: Path, search: tuple[str, ...], foveate: Any) -> None:
+    said = foveate("transcribe", run, clips.parent / "00.wav", *search)
+    assert said.code == 0, said.err
+    assert len(said.out.splitlines()) == 1
+
+
+def test_the_best_texts_have_scores_that_fall(clips: Path, run: Path, foveate: Any) -> None:
+    files = [clips.parent / "00.wav", clips.parent / "01.wav"]
+    said = foveate("transcribe", run, *files, "--n-best", "3", "--set", "kind=ctc")
+    rows = [line.split("\t") for line in said.out.splitlines()]
+    assert [row[0] for row in rows] == ["1"] * 3 + ["2"] * 3
+    scores = [float(row[1]) for row in rows[:3]]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_times_are_written_in_every_format(clips: Path, run: Path, foveate: Any) -> None:
+    one, search = clips.parent / "00.wav", ("--set", "kind=ctc")
+    written = {
+        kind: foveate("transcribe", run, one, *search, "--format", kind).out
+        for kind in ("text", "json", "ctm", "textgrid")
+    }
+    words = foveate("transcribe", run, one, *search, "--words-with-times").out.splitlines()
+    if words == [""]:  # nothing is recognised
+        assert set(written.values()) == {""}
+        return
+    assert 'class = "TextGrid"' in written["textgrid"]
+    assert len(written["ctm"].splitlines()) == len(words) - 1
+    assert json.loads(written["json"])
+    assert "█" in written["text"] or "░" in written["text"]
+
+
+@pytest.mark.parametrize(
+    ("words", "stdin", "message"),
+    [
+        (("--rate", "8000", "CLIP"), b"", "--rate goes with sound from standard input"),
+        (("CLIP", "--n-best", "2", "--words-with-times"), b"", "--words-with-times and --n-best print different"),
+        (("CLIP", "--beam", "2", "--n-best", "9"), b"", "num_best must be between 1 and beam=2"),
+        (("none.wav",), b"", "none.wav"),
+        ((), b"no sound at all", "standard input is not a WAV file"),
+        ((), b"", "standard input is empty"),
+    ],
+)
+def test_what_cannot_be_written_down_is_refused(
+    clips: Path, run: Path, words: tuple[str, ...], stdin: bytes, message: str, foveate: Any
+) -> None:
+    named = [clips.parent / "00.wav" if word == "CLIP" else word for word in words]
+    said = foveate("transcribe", run, *named, stdin=stdin)
+    assert (said.code in (2, 3), message in said.err) == (True, True), said.err
+
+
+def test_a_look_shows_attention_and_ctc_over_the_sound(clips: Path, run: Path, tmp_path: Path, foveate: Any) -> None:
+    said = foveate("look", run, clips.parent / "00.wav", "--trace", tmp_path / "kept")
+    assert said.code == 0, said.err
+    trace = read_trace(tmp_path / "kept")
+    source = trace.tracks["source"]
+    assert source.kind == "frames"
+    assert source.sound is not None
+    assert source.picture is not None
+    assert source.sound.seconds == pytest.approx(len(source) * (source.hop or 0), abs=0.03)
+    across = {site.name for site in trace.sites if site.kind == "cross"}
+    assert "decoder.attention" in across
+
+
+def test_a_resumed_run_of_recordings_ends_with_the_same_bits(clips: Path, tmp_path: Path, foveate: Any) -> None:
+    start = ("train", "transcribe", "--data", clips, *FEW, "--set", "train.schedule=constant", "--out")
+    assert foveate(*start, tmp_path / "whole").code == 0
+    assert foveate(*start, tmp_path / "part", "--set", "train.steps=3").code == 0
+    assert foveate("resume", tmp_path / "part", "--set", "train.steps=6", *QUICK).code == 0
+    whole, part = (
+        load_file(tmp_path / name / "checkpoints" / "step-00000006" / "model.safetensors") for name in ("whole", "part")
+    )
+    assert whole.keys() == part.keys()
+    assert all(torch.equal(whole[name], part[name]) for name in whole)
+
+
+def test_a_recogniser_by_ctc_is_exported(clips: Path, tmp_path: Path, foveate: Any) -> None:
+    pytest.importorskip("onnxruntime")
+    assert foveate("train", "transcribe", "--data", clips, "--out", tmp_path / "run", *FEW).code == 0
+    said = foveate("export", tmp_path / "run", tmp_path / "onnx", "--to", "onnx")
+    assert said.code == 0, said.err
+    description = json.loads((tmp_path / "onnx" / "export.json").read_text())
+    (signature,) = description["files"].values()
+    assert {"log_probabilities", "output_lengths"} <= set(signature["outputs"])
+    assert (tmp_path / "onnx" / "rows.json").exists()
+    assert (tmp_path / "onnx" / "text.tokeniser.json").exists()
+
+
+def test_bad_recordings_are_named(clips: Path, tmp_path: Path, foveate: Any) -> None:
+    table = "".join(f"{clips.parent}/{line}" for line in clips.read_text().splitlines(keepends=True))
+    soundfile.write(tmp_path / "silent.wav", np.zeros(4_000, np.float32), RATE)
+    (tmp_path / "clips.tsv").write_text(f"{table}silent.wav\tsea\n")
+    said = foveate(
+        "train", "transcribe", "--data", tmp_path / "clips.tsv", "--out", tmp_path / "run", *FEW[:3], *SMALL, *FEW[-6:]
+    )
+    assert said.code == 0, said.err
+    assert "Warning: silence: line 41." in said.err
+    (tmp_path / "broken.wav").write_bytes(b"RIFF no sound")
+    (tmp_path / "clips.tsv").write_text(f"{table}broken.wav\tsea\n")
+    said = foveate("train", "transcribe", "--data", tmp_path / "clips.tsv", "--out", tmp_path / "again", *FEW)
+    assert (said.code, "broken.wav" in said.err) == (3, True)
+
+
+def test_the_text_of_a_stream_is_that_of_the_file(clips: Path, run: Path, foveate: Any) -> None:
+    one, search = clips.parent / "00.wav", ("--set", "kind=ctc")
+    whole = foveate("transcribe", run, one, *search)
+    assert foveate("transcribe", run, one, "--stream").out == whole.out
+    assert foveate("transcribe", run, "--stream", stdin=one.read_bytes()).out == whole.out
+    said = foveate("transcribe", run, "--stream", "--rate", "16000", stdin=b"\0" * 9_000)
+    assert (said.code, "Standard input has 16,000 samples a second, and the model reads 8,000." in said.err) == (
+        2,
+        True,
+    )
+    said = foveate("transcribe", run, one, "--stream", "--beam", "2")
+    assert (said.code, "--stream searches by CTC alone" in said.err) == (2, True)
