@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 from foveate.config import to_dict
-from foveate.data.audio import AudioReader
 from foveate.data.audio_file import Recording
 from foveate.data.batch import Batch
 from foveate.data.parallel import ParallelData
