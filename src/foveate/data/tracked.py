@@ -11,7 +11,7 @@ from jaxtyping import Float
 from foveate.config.field import setting
 from foveate.data.feature import VectorReader
 from foveate.data.label_track import LabelTrack, read_labels, read_track
-from foveate.data.reader import Reader, RowMaker
+from foveate.data.reader import Example, Reader, RowMaker
 from foveate.errors import DataError
 
 
@@ -68,6 +68,11 @@ class Tracked(NamedTuple):
     """The label track as the table names it."""
     track: LabelTrack | Sequence[str]
     """Segments of the recording, or a label for each vector."""
+
+    @property
+    def example(self) -> Example:
+        """The line of the table, as readers know it."""
+        return Example(self.line, self.thing, self.file)
 
     @property
     def start(self) -> float:

@@ -18,6 +18,7 @@ from foveate.data.label_track import ENDINGS
 from foveate.data.reader import Reader
 from foveate.data.text import read_lines
 from foveate.data.tracked import Tracked, read_tracked
+from foveate.decode.label_path import SmoothingConfig
 from foveate.errors import DataError, SetupError, UsageError
 from foveate.metrics import Score, phone_error_rate
 from foveate.nn.loss import cross_entropy
@@ -75,9 +76,11 @@ class FrameSide(LabellingSide):
         total = len(sample) + sum(1 for _ in examples)
         settings: dict[str, Any] = {}
         if config.reader is None:
-            reader = reader.suited(sample)
+            reader = reader.suited([one.example for one in sample])
+            if isinstance(reader, AudioReader):  # for voices that the training data do not have
+                reader = replace(reader, normalisation="recording")
             settings["reader"] = to_dict(TagConfig(reader=reader))["reader"]
-        rows = reader.learn(sample)
+        rows = reader.learn(one.example for one in sample)
         lengths = [len(rows.row(one.thing)) for one in sample]
         labels = len({name for one in sample for name in one.names})
         usual, longest = max(sum(lengths) // len(lengths), 1), 2 * max(lengths)
@@ -89,11 +92,16 @@ class FrameSide(LabellingSide):
                 {
                     **settings,
                     "model": model,
+                    "decode": to_dict(SmoothingConfig()),
                     "data": {"max_length": longest, "max_tokens": budget},
                     "train": training(total * usual * BATCH // budget, "accuracy", allowance, pace * budget / BATCH),
                 },
                 f"{counted(total, 'example')} of {counted(usual, 'vector')}, {counted(labels, 'label')}.",
-                (Reason("reader", reader.about), Reason("model", f"{about}, {allowance}")),
+                (
+                    Reason("reader", reader.about),
+                    Reason("model", f"{about}, {allowance}"),
+                    Reason("decode", "labels smoothed by a Viterbi pass, as most labels last for several vectors"),
+                ),
                 lengths=(usual,),
             )
 
@@ -109,7 +117,7 @@ class FrameSide(LabellingSide):
         sample = list(islice(read_tracked(config.reader, config.data.data, config.track), FIRST))
         if not sample:
             raise _no_examples(config.data.data, config.what)
-        rows = config.reader.learn(sample)
+        rows = config.reader.learn(one.example for one in sample)
         row = rows.row(sample[0].thing)
         batch = Batch.of([row] * max(config.data.max_tokens // len(row), 1))
         model = seeded(lambda: config.model.build_frames(rows.input, LABELS), config.seed)
@@ -129,9 +137,6 @@ class FrameSide(LabellingSide):
 
     def in_use(self, task: FrameTask) -> FrameLabeller:
         return FrameLabeller(task.model, task.vocabulary, task.config.decode)  # type: ignore[attr-defined]
-
-    def vocabulary(self, model: FrameLabeller) -> FrameLabeller:
-        return model
 
     def thing(self, model: FrameLabeller, text: str) -> Any:
         """The first thing that a file holds."""
@@ -277,10 +282,10 @@ def _no_examples(path: str, what: str) -> DataError:
 
 def _model(tier: int) -> tuple[dict[str, Any], str, float]:
     """The model, its description, and the seconds of one core that a step of `BATCH` vectors takes."""
-    layers, width = (8, 256) if tier == 2 else (6, 128)
+    layers, width = (8, 256) if tier == 2 else (6, 192)
     encoder = {"kind": "cnn", "hidden_dim": width, "num_layers": layers, "width": 5}
     about = f"{layers} convolutions, {width} wide, which see {2 * layers} vectors on each side"
-    return {"encoder": encoder, "embedding_dim": width, "dropout": 0.1}, about, 0.5 if tier == 2 else 0.1
+    return {"encoder": encoder, "embedding_dim": width, "dropout": 0.1}, about, 0.6 if tier == 2 else 0.25
 
 
 FRAMES = FrameSide()

@@ -42,7 +42,7 @@ class FrameVocabulary:
     ) -> "FrameVocabulary":
         """Steps are counted up to the last segment of each track."""
         assert config.reader is not None
-        rows = config.reader.learn(examples())
+        rows = config.reader.learn(one.example for one in examples())
         clock, nothing = Clock.of(rows, config.track), config.track.nothing
         numbers: dict[str, int] = {}
         sequences = [

@@ -102,7 +102,7 @@ class WordSide(LabellingSide):
     def in_use(self, task: TagTask) -> SentenceTagger:
         return SentenceTagger(task.model, task.vocabulary)
 
-    def vocabulary(self, model: SentenceTagger) -> SentenceTagger:
+    def vocabulary(self, model: Any) -> Any:
         return model
 
     def use(self, arguments: argparse.Namespace) -> None:
