@@ -175,6 +175,10 @@ def test_a_wrong_track_is_refused_with_its_line(track: str, message: str, tmp_pa
         (("--set", "reader=pixels"), 'reader.kind cannot be "pixels". Choose one of: "audio", "vector".'),
         (("--set", "track.tier=phones"), "has no tiers, only a .TextGrid has. Leave the tier 'phones' out."),
         (("--set", "track.nothing="), "nothing must be a label without space around it"),
+        (
+            ("--set", "reader.augmentation.speeds=[0.9, 1.0]"),
+            "reader.augmentation.speeds moves frames away from their labels",
+        ),
         (("--set", "decode.prior=-1"), "prior must be at least 0, got -1"),
     ],
 )

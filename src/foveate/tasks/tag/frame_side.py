@@ -74,12 +74,10 @@ class FrameSide(LabellingSide):
         if not sample:
             raise _no_examples(path, reader.what)
         total = len(sample) + sum(1 for _ in examples)
-        settings: dict[str, Any] = {}
         if config.reader is None:
             reader = reader.suited([one.example for one in sample])
             if isinstance(reader, AudioReader):  # for voices that the training data do not have
                 reader = replace(reader, normalisation="recording")
-            settings["reader"] = to_dict(TagConfig(reader=reader))["reader"]
         rows = reader.learn(one.example for one in sample)
         lengths = [len(rows.row(one.thing)) for one in sample]
         labels = len({name for one in sample for name in one.names})
@@ -90,7 +88,7 @@ class FrameSide(LabellingSide):
             budget = max(ROWS * usual, longest)
             return Suggestion(
                 {
-                    **settings,
+                    "reader": to_dict(TagConfig(reader=reader))["reader"],
                     "model": model,
                     "decode": to_dict(SmoothingConfig()),
                     "data": {"max_length": longest, "max_tokens": budget},

@@ -15,6 +15,7 @@ from foveate.data.labelled_store import LabelledData, LabelledReport, RowBatch, 
 from foveate.data.reader import RowMaker
 from foveate.data.row import Row
 from foveate.data.tracked import Clock, TrackConfig, Tracked
+from foveate.data.variant import augmented
 from foveate.decode.label_path import Transitions
 from foveate.errors import DataError
 from foveate.models.tagger import FrameTagger
@@ -110,10 +111,8 @@ class FrameTask(LabellingTask[FrameTagger]):
     def batch(self, step: int) -> RowBatch:
         """Batch number `step`, changed as the reader augments: a pure function of the seed and the step."""
         batch: RowBatch = super().batch(step)
-        rows: Any = self.rows
-        if not hasattr(rows, "augmented"):
-            return batch
-        return replace(batch, rows=rows.augmented(batch.rows, batch.examples, seed=self.config.seed, step=step))
+        rows = augmented(self.rows, batch.rows, batch.examples, seed=self.config.seed, step=step)
+        return replace(batch, rows=rows)
 
     def read(self, data: LabelledData, examples: Sequence[int] | np.ndarray) -> RowBatch:
         return data.rows(examples)

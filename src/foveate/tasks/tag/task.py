@@ -63,6 +63,15 @@ class TagConfig(LabellingConfig):
         for name, value in words:
             if self.reader is not None and value is not None:
                 raise ValueError(f"reader does not read texts, which {name} is for. Leave one of them out.")
+        if (
+            isinstance(self.reader, AudioReader)
+            and self.reader.augmentation
+            and len(self.reader.augmentation.speeds) > 1
+        ):
+            raise ValueError(
+                "reader.augmentation.speeds moves frames away from their labels, whose times are those of one speed. "
+                "Leave speeds out, or write recordings of other speeds with tracks of their own."
+            )
         if self.reader is None and self.decode is not None:
             raise ValueError("decode smooths the labels of vectors, and without a reader sentences are read.")
 
