@@ -99,6 +99,14 @@ def test_equal_tokens_have_a_blank_between() -> None:
     assert aligned.frames == tuple(TokenFrames(place, place, place) for place in (0, 2, 4))
 
 
+def test_of_equal_paths_the_one_that_stays_on_a_token_is_taken() -> None:
+    scores = torch.tensor([[[0.25, 0.75], [0.5, 0.5], [0.75, 0.25], [0.25, 0.75], [0.5, 0.5]]]).log()
+    [aligned] = viterbi(scores, torch.tensor([5]), *packed([(1, 1)]))
+    assert [(each.first, each.last) for each in aligned.frames] == [(0, 1), (3, 4)]
+    texts = {text.tokens: text for text in prefix_search(scores, torch.tensor([5]), CTCConfig(num_best=10))[0]}
+    assert texts[1, 1].frames == aligned.frames
+
+
 def test_padding_and_the_other_rows_have_no_influence() -> None:
     scores = frames(5, 5, 3)
     for row, length in enumerate(LENGTHS.tolist()):
