@@ -159,6 +159,13 @@ def test_a_recogniser_by_ctc_is_exported(clips: Path, tmp_path: Path, foveate: A
     assert (tmp_path / "onnx" / "text.tokeniser.json").exists()
 
 
+def test_an_export_says_that_the_decoder_is_left_out(run: Path, tmp_path: Path, foveate: Any) -> None:
+    said = foveate("export", run, tmp_path / "onnx", "--to", "onnx")
+    assert said.code == 0, said.err
+    assert "The graph contains CTC; the decoder is left out." in said.err
+    assert json.loads((tmp_path / "onnx" / "export.json").read_text())["left_out"] == ["decoder"]
+
+
 def test_bad_recordings_are_named(clips: Path, tmp_path: Path, foveate: Any) -> None:
     table = "".join(f"{clips.parent}/{line}" for line in clips.read_text().splitlines(keepends=True))
     soundfile.write(tmp_path / "silent.wav", np.zeros(4_000, np.float32), RATE)

@@ -229,7 +229,11 @@ class TranscribeSide(Side):
             saver({TOKENISER: transcriber.tokeniser})(folder)
             transcriber.rows.save(folder)
 
-        return Exported(transcriber.model, save, meanings, (transcriber.tokeniser,))
+        extra = {}
+        if transcriber.model.decoder is not None and transcriber.model.ctc_output is not None:
+            note("The graph contains CTC; the decoder is left out.")
+            extra = {"left_out": ["decoder"]}
+        return Exported(transcriber.model, save, meanings, (transcriber.tokeniser,), extra)
 
     def metrics(self) -> tuple[str, ...]:
         return (*METRICS, "loss")
