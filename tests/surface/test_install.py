@@ -19,6 +19,8 @@ import installation
 import program
 
 from foveate.cli.program import commands
+from foveate.data.synthetic import tones
+from foveate.data.waveform import wav
 from foveate.inspect.figure.pixel import encode
 
 pytestmark = pytest.mark.slow
@@ -129,6 +131,11 @@ def place(tmp_path: Path) -> Place:
         label, pixels = ("dark", "light")[number % 2], np.full((8, 8), 200 * (number % 2) + number, np.uint8)
         (folder / "pictures" / label).mkdir(parents=True, exist_ok=True)
         (folder / "pictures" / label / f"{number}.png").write_bytes(encode(pixels, GREY))
+    clips = list(tones(20, seed=0))
+    for number, clip in enumerate([*clips, clips[0]]):
+        name = "one.wav" if number == len(clips) else f"{number}.wav"
+        (folder / name).write_bytes(wav(clip.samples, 8_000))
+    (folder / "clips.tsv").write_text("".join(f"{number}.wav\t{clip.text}\n" for number, clip in enumerate(clips)))
     return Place(folder, tmp_path)
 
 

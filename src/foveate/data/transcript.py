@@ -13,7 +13,7 @@ import torch
 from foveate.config import setting
 from foveate.data.parallel import LeftOut, ParallelData
 from foveate.data.preparation import resumable
-from foveate.data.reader import Example, RowMaker
+from foveate.data.reader import Example, RowMaker, stored_type
 from foveate.data.row import Row
 from foveate.data.store import FeatureStore, TokenStore
 from foveate.data.text import normalise, short
@@ -151,8 +151,10 @@ def prepare_transcripts(
     with (
         resumable(Path(folder), rows) as maker,
         draft_folder(Path(folder)) as draft,
-        FeatureStore.writer(draft / "source", width) as sources,
-        FeatureStore.writer(draft / "variants", width) if varied else contextlib.nullcontext() as variants,
+        FeatureStore.writer(draft / "source", width, dtype=stored_type(rows)) as sources,
+        FeatureStore.writer(draft / "variants", width, dtype=stored_type(rows))
+        if varied
+        else contextlib.nullcontext() as variants,
         TokenStore.writer(draft / "target", tokeniser.digest(), vocab_size=tokeniser.vocab_size) as targets,
         TokenStore.writer(draft / "lines", "") as lines,
     ):

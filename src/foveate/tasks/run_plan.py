@@ -129,6 +129,8 @@ class Probe:
     batch: str
     tokens: int
     unit: str
+    remarks: tuple[str, ...] = ()
+    """Further lines on the model, such as its latency."""
 
 
 def vocabulary(tokeniser: Any, default: int | None = None) -> int:
@@ -200,6 +202,7 @@ class Costs:
             f"memory of weights, gradients and AdamW's moments: {self.training_bytes / 2**20:,.0f} MiB",
             f"a batch: {probe.batch}; one step: {self.flops / 1e9:,.1f} GFLOP, "
             f"{self.seconds * 1e3:,.0f} ms here, {probe.tokens / self.seconds:,.0f} {probe.unit} per second",
+            *probe.remarks,
         ]
         groups: dict[tuple[object, ...], list[Site]] = {}
         for site in self.sites:

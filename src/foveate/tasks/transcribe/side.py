@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from foveate.data.audio import AudioRows
+from foveate.data.audio import AudioReader, AudioRows
 from foveate.data.audio_file import Clip, read_recording
 from foveate.data.audio_pipe import SECONDS, Pipe
 from foveate.data.batch import Batch
 from foveate.data.parallel import ParallelData
 from foveate.data.reader import Example
+from foveate.data.spectrum import HOP, WINDOW
 from foveate.data.tokeniser import BOS, EOS, PAD, SPECIALS
 from foveate.data.transcript import TextConfig
 from foveate.decode import CTCConfig
@@ -25,7 +26,9 @@ from foveate.inspect.caption import printable
 from foveate.metrics import Score
 from foveate.metrics.corpus import METRICS, evaluate, require_metrics
 from foveate.metrics.transcription import Edits
+from foveate.models import Recogniser
 from foveate.nn.embed import Vectors
+from foveate.nn.latency import latency
 from foveate.storage.draft import disk_errors
 from foveate.suggestion import counted
 from foveate.tasks.exported import COUNTED, Exported, Note, saver
@@ -98,6 +101,7 @@ class TranscribeSide(Side):
             batch=f"{rows} {config.what} of {counted(length, 'vector')} and {counted(text, 'token')}",
             tokens=batch.num_tokens,
             unit="vectors",
+            remarks=(_latency(config, model),),
         )
 
     def size(self, task: TranscribeTask) -> str:
@@ -379,6 +383,22 @@ def _input(config: TranscribeConfig) -> Vectors:
     if not isinstance(source, Vectors):
         raise UsageError(f"A transcript is of vectors in the order of time, and {config.what} are {source}.")
     return source
+
+
+def _latency(config: TranscribeConfig, model: Recogniser) -> str:
+    """A sentence on the time that an output of a stream waits for later sound."""
+    stride = getattr(config.reader, "stride", 1)
+    try:
+        waits = latency(
+            model.eval().stream(), HOP * stride, window=WINDOW + HOP * (getattr(config.reader, "stack", 1) - 1)
+        )
+    except UsageError as error:
+        return f"no stream: {error}"
+    finally:
+        model.train()
+    if not isinstance(config.reader, AudioReader):
+        return f"latency of a stream: {round(waits.worst / HOP)} vectors"
+    return f"latency of a stream: {waits}"
 
 
 def _spelled(rows: int, length: int, vocab: int) -> Batch:
