@@ -93,7 +93,7 @@ def test_a_plan_is_for_any_task(foveate: Any, task: str, tmp_path: Path) -> None
     expected = {
         "tag": "120 sentences of 5 words",
         "classify": "120 texts of 5 tokens",
-        "transcribe": "22 recordings of 500 vectors and 30 tokens",
+        "transcribe": "1 recordings of 500 vectors and 30 tokens",
         "speak": "1 text of 30 tokens with 300 frames",
     }
     assert f"a batch: {expected.get(task, '4 rows of 128 tokens')}" in said.out
