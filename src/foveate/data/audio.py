@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -37,6 +37,7 @@ _DEPTH = 12.0
 """The range of a drawn spectrogram in nats, 52 dB below the loudest."""
 _COLUMNS = 8_000
 """The largest number of columns of a drawn spectrogram."""
+Thing = TypeVar("Thing")
 _STRETCH = re.compile(r"(.+):(\d+(?:\.\d*)?)-(\d+(?:\.\d*)?)?")
 Normalisation = Literal["training", "recording", "running"]
 
@@ -312,9 +313,9 @@ def running(
     return ((exact - mean) / deviation).to(frames.dtype), after
 
 
-def _spread(examples: Iterable[Example], least: int) -> list[Example]:
+def _spread(examples: Iterable[Thing], least: int) -> list[Thing]:
     """Examples at equal distances: all, or from `least` to twice as many."""
-    chosen, step = list[Example](), 1
+    chosen, step = list[Thing](), 1
     for number, example in enumerate(examples):
         if number % step == 0:
             chosen.append(example)
