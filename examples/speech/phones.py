@@ -38,19 +38,18 @@ VALID_BOOKS = {3, 44}  # Leviticus, Acts
 TEST_BOOKS = {8, 27, 43, 45}  # Ruth, Daniel, John, Romans: as in examples/verses
 SIZES = {"train": 1000, "valid": 60, "test": 150}
 """The numbers of sentences."""
-LANGUAGE = "en-us"
 VOICES = {
-    "test": ("m3", "f2", "Andy", "Annie", "john", "Steph2", "klatt3", "grandma"),
-    "valid": ("m5", "f4", "Alex", "Belinda"),
+    "test": ("m3", "f2", "Andy", "Annie", "john", "steph2", "klatt3", "grandma"),
+    "valid": ("m5", "f4", "Alex", "belinda"),
     "train": (
         *("m1", "m2", "m4", "m6", "m7", "m8", "f1", "f3", "f5", "adam", "Alicia", "Andrea", "antonio", "aunty"),
         *("benjamin", "boris", "caleb", "croak", "david", "Denis", "Diogo", "ed", "edward", "Gene", "grandpa"),
-        *("Gustave", "Henrique", "Hugo", "iven", "Jacky", "klatt", "klatt2", "Lee", "Linda", "Marcelo", "Marco"),
-        *("Mario", "max", "Michael", "michel", "Miguel", "Mike", "norbert", "pablo", "paul", "pedro", "quincy"),
-        *("rob", "robert", "sandro", "shelby", "steph", "Steph3", "travis", "victor", "zac", "anika"),
+        *("gustave", "Henrique", "Hugo", "iven", "Jacky", "klatt", "klatt2", "Lee", "linda", "marcelo", "Marco"),
+        *("Mario", "max", "Michael", "michel", "miguel", "Mike", "norbert", "pablo", "paul", "pedro", "quincy"),
+        *("rob", "robert", "sandro", "shelby", "steph", "steph3", "travis", "victor", "zac", "anika"),
     ),
 }
-"""Variants of the voice, each in one part."""
+"""Variants of the voice by the names of their files, each in one part."""
 SPEED = (140, 200)
 """The slowest and the fastest speech, in words per minute."""
 SILENCE = "_"
@@ -68,12 +67,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, help="folder for sounds and tables")
     parser.add_argument("--text", type=Path, help="sentences, one per line, instead of the verses")
+    parser.add_argument("--language", default="en-us", help="of --text, such as es, fr or ru (en-us)")
     parser.add_argument("--seed", type=int, default=0, help="determines the sentences, their voices and speeds (0)")
     parser.add_argument("--train", type=int, default=SIZES["train"], help="number of sentences for training (1000)")
     parser.add_argument("--library", help="path of libespeak-ng, if it is not found by its name")
     arguments = parser.parse_args(argv)
+    if arguments.text is None and arguments.language != "en-us":
+        parser.error("--language needs sentences in that language: give --text")
     sentences = verses() if arguments.text is None else own(arguments.text)
-    reader = Synthesiser.load(arguments.library)
+    reader = Synthesiser.load(arguments.library, arguments.language)
     for part, count in {**SIZES, "train": arguments.train}.items():
         generator = random.Random(f"{arguments.seed} {part}")
         chosen = generator.sample(sentences[part], min(count, len(sentences[part])))
@@ -160,8 +162,8 @@ _RATE = 1
 class Synthesiser:
     """eSpeak NG by its library. It keeps one state for the whole process, so there is one synthesiser in a program."""
 
-    def __init__(self, library: ctypes.CDLL) -> None:
-        self.library = library
+    def __init__(self, library: ctypes.CDLL, language: str) -> None:
+        self.library, self.language = library, language
         self.rate = int(library.espeak_Initialize(_SYNCHRONOUS, 0, None, _PHONE_EVENTS))
         if self.rate <= 0:
             raise SystemExit("eSpeak NG finds no data. Install them: apt install espeak-ng-data")
@@ -171,18 +173,18 @@ class Synthesiser:
         library.espeak_SetSynthCallback(self._callback)
 
     @classmethod
-    def load(cls, path: str | None = None) -> "Synthesiser":
+    def load(cls, path: str | None = None, language: str = "en-us") -> "Synthesiser":
         """Load the library by its path, or by its name."""
         name = path or ctypes.util.find_library("espeak-ng") or "libespeak-ng.so.1"
         try:
-            return cls(ctypes.CDLL(name))
+            return cls(ctypes.CDLL(name), language)
         except OSError as error:
             raise SystemExit(f"{error}. Install eSpeak NG (apt install espeak-ng), or give --library.") from None
 
     def say(self, text: str, *, voice: str, speed: int) -> tuple[np.ndarray, list[tuple[float, str]]]:
         """The samples of a text, −1 to 1, and the seconds at which its phones begin."""
         self._pieces, self._begun = [], []
-        name = f"{LANGUAGE}+{voice}"
+        name = f"{self.language}+{voice}"
         if self.library.espeak_SetVoiceByName(name.encode()) != 0:
             raise SystemExit(f"eSpeak NG has no voice {name}. `espeak-ng --voices=variant` lists its variants.")
         self.library.espeak_SetParameter(_RATE, speed, 0)

@@ -1,8 +1,12 @@
 """The tables of recordings: parts share no recording, words are where the tracks say, and labels are the texts."""
 
 import ctypes.util
+import doctest
 import gzip
 import importlib.util
+import json
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -170,3 +174,97 @@ def test_a_picture_is_in_one_part_in_all_languages(tmp_path: Path, capfd: pytest
     pictures = [{Path(path).name.split("_")[0] for path, _ in part} for part in parts.values()]
     assert min(map(len, pictures)) >= 1
     assert sum(map(len, pictures)) == len(set.union(*pictures)) == 40
+
+
+@pytest.fixture
+def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
+    """A script that imports its neighbour `measure`, whose results go elsewhere."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    yield load
+    sys.modules.pop("measure", None)
+
+
+def test_recognisers_are_measured_by_words_and_by_where_they_were_heard(
+    digits: ModuleType,
+    scripts: Callable[[str], ModuleType],
+    recordings: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    digits.main([str(recordings), str(tmp_path / "digits"), "--train", "40"])
+    recognition = scripts("recognition")
+    results = tmp_path / "results.json"
+    command = [str(tmp_path / "digits"), "--out", str(tmp_path / "runs"), "--results", str(results)]
+    variants = ["--variant", "window-4", "--variant", "bilstm", "--variant", "neighbours-5"]
+    assert recognition.main([*command, *variants, "--seconds", "0.5"]) == 0
+    table = json.loads(results.read_text())["digits, 0.5 s"]
+    assert list(table) == ["window-4", "bilstm", "neighbours-5"]
+    for row in table.values():
+        assert row["0"]["WER"] >= 0
+        assert 0 <= row["0"]["strings right"] <= 100
+        assert row["0"]["steps"] >= 1
+    assert "latency" in table["window-4"]["0"]
+    assert "latency" not in table["bilstm"]["0"]
+    assert "| window-4 |" in capfd.readouterr().out
+
+
+def test_a_word_is_heard_within_its_time_or_outside(scripts: Callable[[str], ModuleType]) -> None:
+    recognition = scripts("recognition")
+    word = recognition.Segment(1.0, 1.5, "one")
+    assert [recognition.within(second, word) for second in (0.97, 0.99, 1.2, 1.51, 1.53)] == [
+        *(False, True, True, True, False)
+    ]
+
+
+def test_phones_of_frames_are_measured(
+    scripts: Callable[[str], ModuleType], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for part in ("train", "valid", "test"):
+        for number in range(4):
+            tone(tmp_path / f"{part}/{number}.wav", frequency=400 + 300 * number, seconds=0.4)
+            (tmp_path / f"{part}/{number}.txt").write_text(f"0.0\t0.2\t{number % 2}\n0.2\t0.4\t_\n")
+        table = "".join(f"{part}/{number}.wav\t{part}/{number}.txt\n" for number in range(4))
+        (tmp_path / f"{part}.tsv").write_text(table)
+    frames, results = scripts("frames"), tmp_path / "results.json"
+    command = [str(tmp_path), "--out", str(tmp_path / "runs"), "--results", str(results), "--seconds", "0.3"]
+    assert frames.main([*command, "--variant", "alone", "--variant", "window-16"]) == 0
+    table = json.loads(results.read_text())["phones, 0.3 s"]
+    for row in table.values():
+        assert 0 <= row["0"]["frames right"] <= 100
+        assert 0 <= row["0"]["smoothed frames right"] <= 100
+        assert row["0"]["edits of phones"] >= 0
+
+
+def test_a_classifier_is_tested_on_the_collection_that_it_has_not_learnt_from(
+    scripts: Callable[[str], ModuleType], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for place in ("prompts/language", "captions", "voices/es", "voices/fr", "voices/ru"):
+        for part in ("train", "valid", "test"):
+            rows = []
+            for number in range(6):
+                path = tone(tmp_path / place / f"{part}-{number}.wav", frequency=300 + 200 * (number % 3), seconds=0.2)
+                rows.append(f"{path}\t{('es', 'fr', 'ru')[number % 3]}\n")
+            (tmp_path / place / f"{part}.tsv").write_text("".join(rows))
+            (tmp_path / place / f"{part}.text.tsv").write_text("".join(rows))
+    across, results = scripts("across"), tmp_path / "results.json"
+    command = [*(str(tmp_path / name) for name in ("prompts", "captions", "voices")), "--out", str(tmp_path / "runs")]
+    assert across.main([*command, "--source", "prompts", "--seconds", "0.3", "--results", str(results)]) == 0
+    figures = json.loads(results.read_text())["language, 0.3 s"]["prompts"]["0"]
+    assert {name for name in figures if name.startswith("on ")} == {"on prompts", "on captions", "on voices"}
+    assert "prompts: the most frequent language has 33.3 %" in capfd.readouterr().out
+    collections = {part: [part] for part in ("train", "valid", "test")}
+    assert across.tested("prompts", "prompts", collections) == ["test"]
+    assert across.tested("prompts", "captions", collections) == ["train", "valid", "test"]
+
+
+def test_figures_of_several_seeds_have_their_mean_and_deviation(
+    scripts: Callable[[str], ModuleType], tmp_path: Path
+) -> None:
+    measure = importlib.import_module("measure")
+    for seed, error in ((0, 4.0), (1, 5.0), (1, 6.0)):
+        measure.keep("digits", "CTC", seed, {"WER": error}, path=tmp_path / "results.json")
+    assert json.loads((tmp_path / "results.json").read_text())["digits"]["CTC"] == {
+        "0": {"WER": 4.0},
+        "1": {"WER": 6.0},
+    }
+    assert doctest.testmod(measure).failed == 0

@@ -1,0 +1,136 @@
+"""Recognises strings of spoken digits: errors per word, and whether each word was heard where it was spoken.
+
+    python examples/speech/digits.py free-spoken-digit-dataset/recordings digits/
+    python examples/speech/recognition.py digits/ --out demo/digits
+    python examples/speech/recognition.py digits/ --out demo/digits --variant window-4 --variant all --seeds 0,1,2
+    python examples/speech/recognition.py digits/ --out demo/digits --set reader.augmentation=none --seconds 60
+
+Each variant changes some settings of digits.toml. All learn from the same strings for about the same time on one
+thread: the number of steps follows from the time that one step takes. The table has, for the official test recordings:
+
+* **errors per word** (WER) and the share of strings without an error, in percent;
+* **pointing**: of the words in strings without an error, the share that was heard within the time in which it was
+  spoken, in percent. A word is heard at the output at which CTC's probability of its label is largest;
+* the **latency** in seconds: how long a stream waits after a frame before it writes what the frame says, by the
+  look-ahead of subsampling and layers; none for an encoder that reads the whole recording first;
+* the processor's seconds of the training, with the preparation of data and validation.
+"""
+
+import argparse
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from measure import RESULTS, Recipe, keep, show
+
+from foveate.data.audio_file import Clip
+from foveate.data.batch import Batch
+from foveate.data.label_track import Segment, read_track
+from foveate.data.text import read_lines
+from foveate.decode import best_path
+from foveate.errors import UsageError
+from foveate.metrics.transcription import Edits
+from foveate.tasks.transcribe.use import Transcriber
+
+CONFIGURATION = Path(__file__).parent / "digits.toml"
+WINDOW = "model.encoder.block.encoder_attention.visibility=window(left={0}, right={0})"
+VARIANTS: dict[str, Sequence[str]] = {
+    "window-4": (WINDOW.format(4),),
+    "window-16": (WINDOW.format(16),),
+    "window-64": (WINDOW.format(64),),
+    "all": ("model.encoder.block.encoder_attention.visibility=everything()",),
+    "bilstm": ("model.encoder={ kind = 'rnn', cell = 'lstm', hidden_dim = 64, num_layers = 2 }",),
+    "alone": ("model.encoder={ kind = 'window', window = 0, hidden_dim = 256, num_layers = 2 }",),
+    "neighbours-5": ("model.encoder={ kind = 'window', window = 5, hidden_dim = 256, num_layers = 2 }",),
+    "attention": ("model.decoder=recurrent", "model.ctc_weight=0"),
+    "joint": ("model.decoder=recurrent", "model.ctc_weight=0.3"),
+}
+"""The settings in which each variant differs from digits.toml."""
+NEAR = 0.02
+"""Seconds before and after a word that still belong to it: two frames."""
+GROUP = 40
+
+
+@dataclass(frozen=True)
+class Heard:
+    """The words of a recording, and the second at which each was heard."""
+
+    words: tuple[str, ...]
+    seconds: tuple[float, ...]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("digits", type=Path, help="the folder that digits.py has written")
+    parser.add_argument("--out", type=Path, default=Path("demo/digits"), help="folder of the runs (demo/digits)")
+    parser.add_argument("--variant", choices=VARIANTS, action="append", help="train only this; may be repeated")
+    parser.add_argument("--seeds", default="0", help="random starts, such as 0,1,2 (0)")
+    parser.add_argument("--seconds", type=float, default=300, help="the processor's seconds of the steps (300)")
+    parser.add_argument("--set", action="append", default=[], metavar="SETTING", help="of all variants")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="file that keeps the figures (results.json)")
+    arguments = parser.parse_args(argv)
+    data = {"data": arguments.digits / "train.tsv", "valid_data": arguments.digits / "valid.tsv"}
+    recipe = Recipe(task="transcribe", configuration=CONFIGURATION, data=data)
+    table = ", ".join([f"digits, {arguments.seconds:g} s", *arguments.set])
+    out = arguments.out / "-".join(["runs", *(re.sub(r"\W+", "-", one) for one in arguments.set)])
+    for variant in arguments.variant or VARIANTS:
+        for seed in map(int, arguments.seeds.split(",")):
+            run, settings = out / f"{variant}-{seed}-{arguments.seconds:g}", [*arguments.set, *VARIANTS[variant]]
+            spent = recipe.train(settings, seed, run, store=out / "store", seconds=arguments.seconds)
+            figures = score(Transcriber.load(run), arguments.digits)
+            keep(table, variant, seed, {**figures, **spent}, path=arguments.results)
+            show(table, path=arguments.results)
+    return 0
+
+
+def score(transcriber: Transcriber, digits: Path) -> dict[str, float]:
+    """Errors and pointing on the test recordings, in percent."""
+    names, texts = zip(*(line.split("\t") for line in read_lines(digits / "test.tsv")), strict=True)
+    answers = [one.text for one in transcriber.transcribe([Clip(digits / name) for name in names])]
+    edits = Edits.of_words(texts, answers)
+    right = sum(answer == text for answer, text in zip(answers, texts, strict=True))
+    figures = {"WER": 100 * edits.rate, "strings right": 100 * right / len(texts)}
+    return {**figures, **pointing(transcriber, digits, dict(zip(names, texts, strict=True))), **latency(transcriber)}
+
+
+def pointing(transcriber: Transcriber, digits: Path, texts: Mapping[str, str]) -> dict[str, float]:
+    """The share of words that CTC heard in their time, in percent; nothing for a model without CTC."""
+    if transcriber.model.ctc_output is None:
+        return {}
+    heard = zip(texts, listened(transcriber, [digits / name for name in texts]), strict=True)
+    right = [(name, one) for name, one in heard if " ".join(one.words) == texts[name]]
+    spoken = [(read_track(digits / Path(name).with_suffix(".txt")).segments, one.seconds) for name, one in right]
+    inside = [within(second, part) for parts, seconds in spoken for part, second in zip(parts, seconds, strict=True)]
+    return {"pointing": 100 * sum(inside) / len(inside)} if inside else {}
+
+
+def latency(transcriber: Transcriber) -> dict[str, float]:
+    """The look-ahead of a stream in seconds; nothing for an encoder that reads the whole recording first."""
+    try:
+        return {"latency": transcriber.model.stream().look_ahead * transcriber.hop}
+    except UsageError:
+        return {}
+
+
+@torch.inference_mode()
+def listened(transcriber: Transcriber, paths: Sequence[Path]) -> list[Heard]:
+    """The words of recordings by CTC's best path, each with the second of its largest probability."""
+    output = transcriber.model.stride * transcriber.hop
+    first = float(getattr(transcriber.rows, "first", 0.0))
+    heard = []
+    for start in range(0, len(paths), GROUP):
+        rows = [transcriber.row(Clip(path)) for path in paths[start : start + GROUP]]
+        for one in best_path(*transcriber.model.ctc(Batch.of(rows))):
+            words = tuple(transcriber.tokeniser.decode([token]) for token in one.tokens)
+            heard.append(Heard(words, tuple(first + frames.peak * output for frames in one.frames)))
+    return heard
+
+
+def within(second: float, part: Segment) -> bool:
+    return part.start - NEAR <= second <= part.end + NEAR
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
