@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import torch
 
 from foveate.config import setting
-from foveate.data.audio import AudioReader
+from foveate.data.audio import AudioReader, AudioRows
 from foveate.data.batch import Batch, PairBatch
 from foveate.data.parallel import ParallelData
 from foveate.data.reader import Example, RowMaker
@@ -76,6 +76,7 @@ class SpeakTask(TranscribeTask):
 
     config: Any
     model: Any
+    rows: AudioRows
 
     def loss(self, batch: PairBatch) -> Loss:
         return Loss(self.model.loss(spoken_ids(batch.target), batch.source), count(batch))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import overload
+from typing import cast, overload
 
 import torch
 from jaxtyping import Float
@@ -68,7 +68,8 @@ class Speaker(Looking):
         """
         folder = Path(run)
         config, stored = saved(folder, "speak", SpeakConfig)
-        rows, tokeniser = open_files(config, folder, stored.tokenisers)
+        files, tokeniser = open_files(config, folder, stored.tokenisers)
+        rows = cast(AudioRows, files)
         model = trained(folder, lambda: config.built(rows, tokeniser), note)
         return cls(model, rows, tokeniser, form=config.text, max_frames=config.longest)._of(folder)
 
