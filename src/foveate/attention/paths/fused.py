@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -23,6 +23,10 @@ AT_ONCE = 2**20
 """Scores that are computed together on a CPU: more would leave its cache."""
 KEPT = 2**28
 """Bytes of weights that are kept for the backward pass; more are computed again."""
+SHARED = 2**26
+"""Bytes of hidden pairs that are kept with the positions, for all layers. Under a narrow window, they take as much time
+as the products.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,15 +36,30 @@ class Hiding:
     formula: Formula
     at: Positions
     dtype: torch.dtype
-    earlier: dict[int, "Hidden"] | None
-    """By the first row of a tile, where all are kept."""
+    earlier: "Earlier | None"
+    """By the place of a tile, where all are kept."""
 
     def __call__(self, tile: Tile) -> "Hidden":
         if self.earlier is None:
             return self._made(tile)
-        if tile.rows.start not in self.earlier:
-            self.earlier[tile.rows.start] = self._made(tile)
-        return self.earlier[tile.rows.start]
+        place = self._place(tile)
+        if place not in self.earlier:
+            self.earlier[place] = self._made(tile)
+        return self.earlier[place]
+
+    def _place(self, tile: Tile) -> tuple[int, ...]:
+        """The first row; under a band, the distance of its keys, which most tiles have in common."""
+        first, stop = tile.rows.start, tile.rows.stop
+        if not self._by_distance or len(tile.columns) != 1:
+            return (first,)
+        (keys,) = tile.columns
+        return first - keys.start, stop - first, keys.stop - keys.start
+
+    @cached_property
+    def _by_distance(self) -> bool:
+        """Whether a pair is hidden by the distance of query and key alone."""
+        _, pads, rest = self.formula.visibility.split()
+        return self.at.aligned and not rest and self.formula.bias is None and (not pads or self.at.real is None)
 
     def _made(self, tile: Tile) -> "Hidden":
         visible, bias = over_tile(self.formula.visibility, self.at, tile), self.formula.bias
@@ -75,6 +94,9 @@ class Hidden:
         return Hidden(part(self.bias), self.first, None if self.empty is None else part(self.empty))
 
 
+Earlier = dict[tuple[int, ...], Hidden]
+
+
 def context(inputs: Inputs, layout: list[Tile]) -> Tensor | None:
     """The context; None where numbers that are not finite would leak, as they do not in the general way."""
     formula, query, key, value, at, key_features, _ = inputs
@@ -91,9 +113,19 @@ def context(inputs: Inputs, layout: list[Tile]) -> Tensor | None:
     query, key, value, scale = dots(inputs, visible_keys)
     if not clean and not finite(key, value):
         return None
-    pairs = sum(tile.pairs for tile in layout) * (len(query) if at.real is not None else 1)
-    hiding = Hiding(formula, at, query.dtype, {} if pairs * inputs.query.element_size() <= KEPT else None)
+    hiding = Hiding(formula, at, query.dtype, _earlier(formula, at, query, layout))
     return attend(query, key, value, layout, hiding, scale)
+
+
+def _earlier(formula: Formula, at: Positions, query: Tensor, layout: list[Tile]) -> "Earlier | None":
+    """The hidden pairs of all tiles, to be filled: for all layers where they are few and follow from the positions."""
+    pairs = sum(tile.pairs for tile in layout) * (len(query) if at.real is not None else 1)
+    if pairs * query.element_size() > KEPT:
+        return None
+    rule, nothing = formula.visibility, dict[tuple[int, ...], Hidden]()
+    if formula.bias is not None or not rule.lasting or pairs * query.element_size() > SHARED:
+        return nothing
+    return at.known(("hidden", rule, layout[0].rows.stop, query.dtype), lambda: nothing)
 
 
 def attend(

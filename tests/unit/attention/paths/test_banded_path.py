@@ -41,6 +41,7 @@ from foveate.attention import (
 )
 from foveate.attention.normaliser import Hard, ReLU, Sigmoid, Softmax, Sparsemax
 from foveate.attention.paths import fused, tiled
+from foveate.attention.paths.layout import Tile
 from foveate.attention.paths.tiled import BandedPath, TiledPath
 
 RULES = (
@@ -319,3 +320,43 @@ def test_what_no_kernel_knows_is_planned_in_tiles_where_they_are_many() -> None:
     assert costs["tiled"].bytes < 0.6 * costs["materialised"].bytes
     with torch.no_grad():
         assert TiledPath().cost(attention, long, long, Positions.of(1024, 1024)).bytes < 0.3 * costs["tiled"].bytes
+
+
+def test_hidden_pairs_are_computed_once_for_all_layers_and_once_for_tiles_at_equal_distances(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tiles, compute = list[int](), fused.Hiding._made
+
+    def counting(hiding: fused.Hiding, tile: Tile) -> fused.Hidden:
+        tiles.append(tile.rows.start)
+        return compute(hiding, tile)
+
+    monkeypatch.setattr(fused.Hiding, "_made", counting)
+    query, key, value = (torch.randn(1, 2, 640, 4) for _ in range(3))
+    at, other = Positions.of(640, 640), Positions.of(640, 640, key_lengths=torch.tensor([600]))
+    near, chunks = Attention(visibility=window(left=5, right=2)), Attention(visibility=chunk(7, left=1))
+    for attention, places, number in [
+        (near, at, 3),
+        (near, at, 0),
+        (chunks, at, 10),
+        (chunks, at, 0),
+        (near, other, 3),
+    ]:
+        tiles.clear()
+        context = attention.run(query, key, value, at=places)
+        assert len(tiles) == number
+        torch.testing.assert_close(context, attention.explain(query, key, value, at=places).context)
+
+
+def test_hidden_pairs_follow_positions_that_are_written_to() -> None:
+    query, key, value = (torch.randn(1, 2, 640, 4) for _ in range(3))
+    attention, at = (
+        Attention(visibility=window(left=5, right=2) & padding()),
+        Positions.of(640, 640, key_lengths=torch.tensor([640])),
+    )
+    attention.run(query, key, value, at=at)
+    assert at.real is not None
+    at.real[..., 300:] = False
+    torch.testing.assert_close(
+        attention.run(query, key, value, at=at), attention.explain(query, key, value, at=at).context
+    )
