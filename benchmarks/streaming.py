@@ -2,7 +2,7 @@
 
 python benchmarks/streaming.py --threads 1                  # 2 minutes
 
-A recogniser of 4 layers (width 128, 4 heads, subsampling by 4, 40 log-mel energies of 8 kHz) reads 60 s in pieces, from
+A recogniser of 4 layers (width 128, 4 heads, subsampling by 4, 40 log-mel energies of 8 kHz) reads 20 s in pieces, from
 samples to text. `factor` is seconds of computation for one second of audio, `delay` the time from the end of a piece to
 the text after it: the median and the 99th percentile. `latency` is what the rule makes an output wait for, without
 computation. The whole recording at once is beside it. Weights are random: times do not depend on them.
@@ -28,7 +28,7 @@ from foveate.models import RecogniserConfig
 from foveate.nn import BlockConfig, TransformerEncoderConfig
 from foveate.tasks.transcribe.text_stream import TextStream
 
-RATE, SECONDS = 8000, 60
+RATE, SECONDS = 8000, 20
 PIECES = (0.04, 0.16, 0.64)
 """Seconds of sound in a piece."""
 RULES: dict[str, Visibility] = {

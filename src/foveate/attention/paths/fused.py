@@ -23,7 +23,7 @@ AT_ONCE = 2**20
 """Scores that are computed together on a CPU: more would leave its cache."""
 KEPT = 2**28
 """Bytes of weights that are kept for the backward pass; more are computed again."""
-SHARED = 2**26
+SHARED = 2**24
 """Bytes of hidden pairs that are kept with the positions, for all layers. Under a narrow window, they take as much time
 as the products.
 """
