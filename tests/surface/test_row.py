@@ -179,6 +179,12 @@ def test_remarks_on_recordings_are_counted_in_the_report(tmp_path: Path, foveate
     for remark in ("silence", "16,000 samples a second, resampled to 8,000"):
         lines = [line for line in trained.err.splitlines() if f"Warning: {remark}: line" in line]
         assert 1 <= len(lines) <= 2, trained.err
+    soundfile.write(tmp_path / "short.wav", np.zeros(100), 8_000)
+    used = foveate("classify", str(run), str(data / "rises/03.wav"), str(tmp_path / "short.wav"))
+    assert used.code == 0, used.err
+    assert f"{data / 'rises/03.wav'}: silence, 16,000 samples a second, resampled to 8,000.\n" in used.err
+    assert f"{tmp_path / 'short.wav'}: silence, shorter than a window of 25 ms.\n" in used.err
+    assert used.out.splitlines()[1] == ""
 
 
 def test_python_loads_what_the_command_line_has_trained(tmp_path: Path, foveate: Any) -> None:

@@ -131,6 +131,8 @@ class ClassifySide(LabellingSide):
             strangers.note(chunk)
             things = list(classifier.things(chunk))
             for thing, answer in zip(things, classifier.classify(things), strict=True):
+                if answer.remarks:
+                    say(f"{thing}: {', '.join(answer.remarks)}.")
                 shares = (f"{share:.4f} {label}" for label, share in answer.probabilities.items())
                 print(shown("\t".join(shares) if arguments.probabilities else answer.label), flush=True)
                 if arguments.look and answer.label:

@@ -2,7 +2,7 @@
 of BERT, RoBERTa and DistilBERT."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast, overload
 
@@ -47,6 +47,8 @@ class Classified:
 
     text: str
     probabilities: dict[str, float]
+    remarks: tuple[str, ...] = ()
+    """Remarks on the thing, such as clipping of a recording."""
 
     @property
     def label(self) -> str:
@@ -81,13 +83,13 @@ class RowClassifier(Looking):
         Raises DataError for a thing that the model cannot read.
         """
         read = [self.row(thing, f"Text {number}") for number, thing in enumerate(things, start=1)]
-        results = [Classified(str(thing), {}) for thing in things]
+        results = [Classified(str(thing), {}, _remarks(row)) for thing, row in zip(things, read, strict=True)]
         for group in groups([len(row) for row in read]):
             shares = self._logits([read[index] for index in group]).float().softmax(-1)
             for index, share in zip(group, shares, strict=True):
                 order = share.argsort(descending=True, stable=True).tolist()
                 chances = {self.labels.names[label]: float(share[label]) for label in order}
-                results[index] = Classified(str(things[index]), chances)
+                results[index] = replace(results[index], probabilities=chances)
         return results
 
     def things(self, inputs: Sequence[str]) -> Iterator[Any]:
@@ -228,6 +230,10 @@ def classifier_of(model: Any, rows: RowMaker, labels: Labels) -> RowClassifier:
     if isinstance(rows, TextRows):
         return TextClassifier(model, rows.tokeniser, labels, pairs=rows.pairs)
     return RowClassifier(model, rows, labels)
+
+
+def _remarks(row: Row | list[int]) -> tuple[str, ...]:
+    return row.remarks if isinstance(row, Row) else ()
 
 
 class GuestHead(nn.Module):
