@@ -13,7 +13,6 @@ import torch
 from foveate.config import build
 from foveate.data.batch import Batch
 from foveate.decode.label_path import SmoothingConfig
-from foveate.errors import UsageError
 from foveate.tasks.tag.frame_task import FrameTask
 from foveate.tasks.tag.frame_use import FrameLabeller
 from foveate.tasks.tag.task import TagConfig
@@ -126,7 +125,7 @@ class Stop(Quiet):
             signal.raise_signal(signal.SIGINT)
 
 
-def test_recordings_at_other_speeds_are_refused_because_their_tracks_have_other_times(tmp_path: Path) -> None:
+def test_frames_of_recordings_are_masked_in_training_by_seed_and_step(tmp_path: Path) -> None:
     for number in range(12):
         soundfile.write(tmp_path / f"{number}.wav", np.random.default_rng(number).normal(0, 0.1, 800), 8_000)
         (tmp_path / f"{number}.txt").write_text("0.0\t0.1\tnoise\n")
@@ -134,9 +133,6 @@ def test_recordings_at_other_speeds_are_refused_because_their_tracks_have_other_
     data = {"data": str(tmp_path / "data.tsv"), "max_length": 20, "max_tokens": 40}
     reader = {"kind": "audio", "rate": 8_000, "bands": 10}
     masks = build(TagConfig, {"reader": {**reader, "augmentation": {}}, "data": data})
-    speeds = build(TagConfig, {"reader": {**reader, "augmentation": {"speeds": [0.9, 1.0]}}, "data": data})
     task, _ = FrameTask.prepare(masks, tmp_path / "run")
     assert not torch.equal(task.batch(0).rows.values, task.read(task.training, task.batch(0).examples).rows.values)
     assert torch.equal(task.batch(0).rows.values, task.batch(0).rows.values)
-    with pytest.raises(UsageError, match=r"At another speed, .*Set reader\.augmentation\.speeds = \[1\.0\]"):
-        FrameTask.prepare(speeds, tmp_path / "other")

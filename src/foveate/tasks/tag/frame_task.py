@@ -15,9 +15,9 @@ from foveate.data.labelled_store import LabelledData, LabelledReport, RowBatch, 
 from foveate.data.reader import RowMaker
 from foveate.data.row import Row
 from foveate.data.tracked import Clock, TrackConfig, Tracked
-from foveate.data.variant import augmented, varies
+from foveate.data.variant import augmented
 from foveate.decode.label_path import Transitions
-from foveate.errors import DataError, UsageError
+from foveate.errors import DataError
 from foveate.models.tagger import FrameTagger
 from foveate.storage.manifest import DamagedError, read_json, write_json
 from foveate.tasks.labelling import LABELS, LabellingTask, Pretrained
@@ -41,14 +41,9 @@ class FrameVocabulary:
     def learn(
         cls, config: TagConfig, examples: Callable[[], Iterator[Tracked]], pretrained: Pretrained | None
     ) -> "FrameVocabulary":
-        """Steps are counted up to the last segment of each track. Raises UsageError for recordings at other speeds."""
+        """Steps are counted up to the last segment of each track."""
         assert config.reader is not None
         rows = config.reader.learn(one.example for one in examples())
-        if varies(rows):
-            raise UsageError(
-                "At another speed, frames do not have the times of their label track. Set "
-                "reader.augmentation.speeds = [1.0]."
-            )
         clock, nothing = Clock.of(rows, config.track), config.track.nothing
         numbers: dict[str, int] = {}
         sequences = [
