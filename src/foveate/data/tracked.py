@@ -14,13 +14,16 @@ from foveate.data.label_track import LabelTrack, read_labels, read_track
 from foveate.data.reader import Example, Reader, RowMaker
 from foveate.errors import DataError
 
+UNLABELLED = "-"
+"""The label of a time without a label, unless settings name another."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrackConfig:
     """The label tracks of recordings."""
 
     tier: str | None = setting(None, "tier of a TextGrid: name, or number from 1; none: the only one with intervals")
-    nothing: str = setting("-", "the label of a time without a label")
+    nothing: str | None = setting(None, f"the label of a time without a label; none: {UNLABELLED}")
     hop: float | None = setting(
         None, "seconds between vectors of .npy files with label tracks; none: a file has a label for each vector"
     )
@@ -28,8 +31,13 @@ class TrackConfig:
     def __post_init__(self) -> None:
         if self.hop is not None and not 0 < self.hop < float("inf"):
             raise ValueError(f"hop must be above 0 seconds, got {self.hop}")
-        if not self.nothing.strip() or self.nothing != self.nothing.strip():
+        if self.nothing is not None and (not self.nothing.strip() or self.nothing != self.nothing.strip()):
             raise ValueError(f"nothing must be a label without space around it, got {self.nothing!r}")
+
+    @property
+    def unlabelled(self) -> str:
+        """The label of a time without a label."""
+        return UNLABELLED if self.nothing is None else self.nothing
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ def test_a_file_has_a_label_for_each_vector_or_segments_in_seconds(table: Path) 
         path = str(table / name)
         rows = READER.learn(READER.read(path))
         return [
-            list(one.labels(len(rows.row(one.thing)), Clock.of(rows, config), config.nothing))
+            list(one.labels(len(rows.row(one.thing)), Clock.of(rows, config), config.unlabelled))
             for one in read_tracked(READER, path, config)
         ]
 

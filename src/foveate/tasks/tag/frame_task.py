@@ -44,7 +44,7 @@ class FrameVocabulary:
         """Steps are counted up to the last segment of each track."""
         assert config.reader is not None
         rows = config.reader.learn(one.example for one in examples())
-        clock, nothing = Clock.of(rows, config.track), config.track.nothing
+        clock, nothing = Clock.of(rows, config.track), config.track.unlabelled
         numbers: dict[str, int] = {}
         sequences = [
             np.array([numbers.setdefault(name, len(numbers)) for name in example.covered(clock, nothing)], np.int64)
@@ -84,7 +84,7 @@ class FrameVocabulary:
     def names(self, example: Tracked, row: Row) -> Sequence[str]:
         """The label of each vector of an example. Raises DataError for a track that is longer than the recording."""
         example.require_within(self.rows)
-        return example.labels(len(row), self.clock, self.track.nothing)
+        return example.labels(len(row), self.clock, self.track.unlabelled)
 
     def model(self, config: TagConfig) -> FrameTagger:
         return seeded(lambda: config.model.build_frames(self.rows.input, len(self.labels)), config.seed)

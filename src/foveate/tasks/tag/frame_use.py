@@ -190,7 +190,7 @@ class FrameLabeller(Looking):
     def predict(self, examples: Sequence[Tracked], smoothing: SmoothingConfig | None = None) -> Predicted:
         """Predicted labels, without smoothing unless it is given, and the right ones, for scores."""
         logs = self.log_probabilities([example.thing for example in examples])
-        nothing, clock = self.vocabulary.track.nothing, self.vocabulary.clock
+        nothing, clock = self.vocabulary.track.unlabelled, self.vocabulary.clock
         gold = [list(one.labels(len(each), clock, nothing)) for one, each in zip(examples, logs, strict=True)]
         return Predicted(labels=[list(self._names(self._best(each, smoothing))) for each in logs], gold=gold)
 
