@@ -193,3 +193,27 @@ def test_the_text_of_a_stream_is_that_of_the_file(clips: Path, run: Path, foveat
     )
     said = foveate("transcribe", run, one, "--stream", "--beam", "2")
     assert (said.code, "--stream searches by CTC alone" in said.err) == (2, True)
+
+
+def test_variants_are_compared_on_the_same_recordings(clips: Path, tmp_path: Path, foveate: Any) -> None:
+    words = ("--vary", "model.encoder.num_layers=1,2", "--seeds", "2", "--budget", "steps=2", "--out", tmp_path / "out")
+    said = foveate("compare", "transcribe", "--data", clips, *words, *QUICK, *SMALL[2:])
+    assert said.code == 0, said.err
+    assert "word_error" in said.out
+    kept = (tmp_path / "out" / "data" / "valid.tsv").read_text().splitlines()
+    assert kept[0] == "path\tstart\tend\ttext"
+    assert len(kept) == 5
+    assert str(clips.parent) in kept[1]
+
+
+@pytest.mark.parametrize("window", ["window(left=16, right=2)", "chunk(8, left=2)"])
+def test_a_plan_has_the_latency_of_a_stream(clips: Path, window: str, foveate: Any) -> None:
+    said = foveate(
+        *("plan", "transcribe", "--data", clips, "--no-tune", "--threads", "1", *SMALL),
+        *("--set", f"model.encoder.block.encoder_attention.visibility={window}"),
+    )
+    assert said.code == 0, said.err
+    assert "latency of a stream: " in said.out
+    assert "frames 25 ms" in said.out
+    said = foveate("plan", "transcribe", "--data", clips, "--no-tune", "--set", "model.encoder=rnn")
+    assert "no stream: " in said.out

@@ -189,7 +189,8 @@ class Folder:
         if record["settings"]:
             place = (self.path / "data").absolute()
             files = {name: str(place / part) for name, part in record["settings"].items() if isinstance(part, str)}
-            settings = {**record["settings"], **files, "columns": tuple(record["settings"]["columns"])}
+            columns = record["settings"].get("columns")
+            settings = {**record["settings"], **files, **({"columns": tuple(columns)} if columns else {})}
             variants = {
                 name: replace(config, data=replace(config.data, **settings))
                 for name, config in self.design.variants.items()

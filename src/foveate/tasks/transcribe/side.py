@@ -1,26 +1,22 @@
 """The interface between commands and transcription."""
 
 import argparse
-import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-from foveate.data.audio import AudioReader, AudioRows
-from foveate.data.audio_file import Clip, read_recording
-from foveate.data.audio_pipe import SECONDS, Pipe
+from foveate.data.audio import AudioReader
+from foveate.data.audio_file import Clip
 from foveate.data.batch import Batch
 from foveate.data.parallel import ParallelData
 from foveate.data.reader import Example
 from foveate.data.spectrum import HOP, WINDOW
 from foveate.data.tokeniser import BOS, EOS, PAD, SPECIALS
 from foveate.data.transcript import TextConfig
-from foveate.decode import CTCConfig
 from foveate.errors import DataError, UsageError
 from foveate.inspect.caption import printable
 from foveate.metrics import Score
@@ -32,23 +28,23 @@ from foveate.nn.latency import latency
 from foveate.storage.draft import disk_errors
 from foveate.suggestion import counted
 from foveate.tasks.exported import COUNTED, Exported, Note, saver
-from foveate.tasks.option import decode_config, given, metric_names, require_used
+from foveate.tasks.labelling import Parts
+from foveate.tasks.option import decode_config, metric_names
 from foveate.tasks.report_page import write_report
 from foveate.tasks.run_model import seeded
 from foveate.tasks.run_plan import Allowance, Probe, Suggestion, require_fit, vocabulary
 from foveate.tasks.side import Asked, Scored, Side, buckets, written
 from foveate.tasks.transcribe import TASK
+from foveate.tasks.transcribe.dictation import dictate
 from foveate.tasks.transcribe.recogniser_size import suggest
 from foveate.tasks.transcribe.recognition import RecognitionConfig
 from foveate.tasks.transcribe.task import TOKENISER, VALIDATED, TranscribeConfig, TranscribeTask, count, store
 from foveate.tasks.transcribe.use import Transcriber, Transcript
-from foveate.voice import say, shown
+from foveate.voice import say
 
 SAMPLES = 6
 WIDTH = 80
 """The numbers of a vector, where there are no data: a usual number of mel bands."""
-FORMS = ("words_with_times", "format", "n_best", "stream")
-"""Options that choose what is printed."""
 USUAL = ("word_error", "character_error")
 """The metrics of transcripts, unless others are asked for."""
 
@@ -117,23 +113,7 @@ class TranscribeSide(Side):
         return Transcriber(task.model, task.rows, task.tokeniser, task.config.decode, form=task.config.text)
 
     def use(self, arguments: argparse.Namespace) -> None:
-        forms = [f"--{name.replace('_', '-')}" for name in FORMS if given(arguments, name)]
-        if len(forms) > 1:
-            raise UsageError(f"{' and '.join(forms)} print different things. Leave one of them out.")
-        if arguments.inputs:
-            require_used(arguments, {"rate": "sound from standard input"}, (), "where files are named")
-        transcriber = self.load(arguments.run, precision=arguments.precision)
-        config = decode_config(transcriber.config, arguments, RecognitionConfig)
-        if arguments.stream:
-            _stream(transcriber, arguments, config)
-            return
-        things = (
-            transcriber.things(arguments.inputs) if arguments.inputs else [_pipe(transcriber, arguments).recording()]
-        )
-        for number, thing in enumerate(things, start=1):
-            (transcript,) = transcriber.transcribe([thing], config=config)
-            for line in _lines(transcript, number, arguments):
-                print(shown(line), flush=True)
+        dictate(lambda: self.load(arguments.run, precision=arguments.precision), arguments)
 
     def vocabulary(self, model: Transcriber) -> Any:
         return model
@@ -256,16 +236,21 @@ class TranscribeSide(Side):
         return count(batch)
 
     def hold_out(self, config: TranscribeConfig, folder: Path) -> dict[str, Any]:
-        """Nothing: recordings stay in their files, and every variant draws the same lines.
+        """train.tsv and valid.tsv, held out by the seed of the base configuration; the recordings stay where they are.
 
-        Raises UsageError without validation data, because each seed would hold out other lines.
+        Raises UsageError for things that are not recordings in files.
         """
-        if config.data.valid_data is None:
-            raise UsageError(
-                "compare needs recordings that are held out from all seeds alike: give --valid-data FILE "
-                "(data.valid_data)."
-            )
-        return {}
+        if config.data.valid_data is not None:
+            return {}
+        parts, settings = Parts(config), dict[str, Any]()
+        for part, name in (("train", "data"), ("valid", "valid_data")):
+            lines = ["path\tstart\tend\ttext", *(_row(example) for example in parts(part))]
+            path = folder / f"{part}.tsv"
+            with disk_errors(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            settings[name] = path.name
+        return settings
 
     def score(self, task: TranscribeTask, config: TranscribeConfig, folder: Path, request: Asked) -> Scored:
         """Transcripts of all recordings are scored, as `foveate evaluate` scores the same file."""
@@ -299,76 +284,6 @@ class TranscribeSide(Side):
         figures = task.validate()
         task.validation = validation
         return figures["loss"]
-
-
-def _pipe(transcriber: Transcriber, arguments: argparse.Namespace) -> Pipe:
-    """The sound of standard input. Raises UsageError for a model that does not read recordings."""
-    if not isinstance(transcriber.rows, AudioRows):
-        raise UsageError("This model reads vectors, not sound: name files.")
-    return Pipe.of(sys.stdin.buffer, arguments.rate)
-
-
-def _stream(transcriber: Transcriber, arguments: argparse.Namespace, config: RecognitionConfig) -> None:
-    """Print the text of each recording while it is read, as soon as it cannot change any more."""
-    if not isinstance(config, CTCConfig) and (arguments.set or arguments.beam):
-        raise UsageError(
-            "--stream searches by CTC alone, because attention needs the whole recording. Add --set kind=ctc."
-        )
-    stream = transcriber.stream(config if isinstance(config, CTCConfig) else None)
-    if arguments.inputs:
-        things = transcriber.things(arguments.inputs)
-        sources: Iterator[Iterator[np.ndarray]] = (_pieces(thing, stream.rate) for thing in things)
-    else:
-        pipe = _pipe(transcriber, arguments)
-        if pipe.rate != stream.rate:
-            raise UsageError(
-                f"Standard input has {pipe.rate:,} samples a second, and the model reads {stream.rate:,}. Record at "
-                f"this rate, or convert on the way: ffmpeg -i - -f wav -ar {stream.rate} -ac 1 -"
-            )
-        sources = iter([pipe.pieces()])
-    for pieces in sources:
-        state, printed = stream.begin(), ""
-        for piece in pieces:
-            state, partial = stream.advance(state, piece, last=False)
-            printed = _print_more(stream.text(partial, certain=True), printed)
-        _, partial = stream.advance(state, np.zeros(0, np.float32), last=True)
-        _print_more(stream.text(partial), printed)
-        print(flush=True)
-
-
-def _pieces(thing: Clip, rate: int) -> Iterator[np.ndarray]:
-    """The samples of a recording, in pieces of a fifth of a second."""
-    samples = read_recording(thing).at(rate).samples
-    step = max(int(SECONDS * rate), 1)
-    return (samples[start : start + step] for start in range(0, len(samples), step))
-
-
-def _print_more(text: str, printed: str) -> str:
-    """Print what a text has more than what is printed; returns what is printed then."""
-    if not text.startswith(printed):  # such as a space that a later piece of a word takes back
-        return printed
-    print(shown(text[len(printed) :]), end="", flush=True)
-    return text
-
-
-def _lines(transcript: Transcript, number: int, arguments: argparse.Namespace) -> Iterator[str]:
-    """The lines that are printed for a transcript."""
-    if arguments.n_best:
-        for text, hypothesis in zip(transcript.texts, transcript.hypotheses, strict=True):
-            yield f"{number}\t{hypothesis.score:.4f}\t{text}"
-    elif not arguments.format and not arguments.words_with_times:
-        yield transcript.text
-    elif transcript.times is None and transcript.text:
-        raise UsageError(
-            "This model has no CTC, which tells when a word is heard. `foveate look` shows where its attention is."
-        )
-    elif arguments.words_with_times:
-        yield from (f"{word.label}\t{word.start:.2f}\t{word.end:.2f}" for word in transcript.words)
-        yield ""
-    elif transcript.times is not None and transcript.text:
-        times = transcript.times
-        kinds = {"json": times.json, "ctm": times.ctm, "textgrid": times.text_grid, "text": times.__str__}
-        yield kinds[arguments.format]().rstrip("\n")
 
 
 def _input(config: TranscribeConfig) -> Vectors:
@@ -406,6 +321,16 @@ def _spelled(rows: int, length: int, vocab: int) -> Batch:
     ids = torch.arange(length) % max(vocab - len(SPECIALS), 2) + len(SPECIALS)
     whole = torch.cat([torch.tensor([BOS]), ids, torch.tensor([EOS])]).expand(rows, -1)
     return Batch(whole, torch.full((rows,), length + 2), rows * (length + 2))
+
+
+def _row(example: Example) -> str:
+    """A recording with its text as a line of a table."""
+    clip = example.thing
+    if not isinstance(clip, Clip):
+        raise UsageError(
+            "compare holds out recordings, not vectors. Give validation data with --valid-data FILE (data.valid_data)."
+        )
+    return f"{clip.path.absolute()}\t{clip.start:g}\t{'' if clip.end is None else f'{clip.end:g}'}\t{example.label}"
 
 
 def _examples(config: TranscribeConfig, path: str) -> list[Example]:

@@ -1,0 +1,109 @@
+"""The output of `foveate transcribe`: texts, words with times, and streams while they arrive."""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from foveate.data.audio import AudioRows
+from foveate.data.audio_file import Clip, read_recording
+from foveate.data.audio_pipe import SECONDS, Pipe
+from foveate.decode import CTCConfig
+from foveate.errors import UsageError
+from foveate.tasks.option import decode_config, given, require_used
+from foveate.tasks.transcribe.recognition import RecognitionConfig
+from foveate.tasks.transcribe.use import Transcriber, Transcript
+from foveate.voice import shown
+
+FORMS = ("words_with_times", "format", "n_best", "stream")
+"""Options that choose what is printed."""
+
+
+def dictate(load: Callable[[], Transcriber], arguments: argparse.Namespace) -> None:
+    """Print what files, or standard input, say. Raises UsageError, before loading, for options that exclude each other."""
+    forms = [f"--{name.replace('_', '-')}" for name in FORMS if given(arguments, name)]
+    if len(forms) > 1:
+        raise UsageError(f"{' and '.join(forms)} print different things. Leave one of them out.")
+    if arguments.inputs:
+        require_used(arguments, {"rate": "sound from standard input"}, (), "where files are named")
+    transcriber = load()
+    config = decode_config(transcriber.config, arguments, RecognitionConfig)
+    if arguments.stream:
+        _stream(transcriber, arguments, config)
+        return
+    things = transcriber.things(arguments.inputs) if arguments.inputs else [_pipe(transcriber, arguments).recording()]
+    for number, thing in enumerate(things, start=1):
+        (transcript,) = transcriber.transcribe([thing], config=config)
+        for line in _lines(transcript, number, arguments):
+            print(shown(line), flush=True)
+
+
+def _pipe(transcriber: Transcriber, arguments: argparse.Namespace) -> Pipe:
+    """The sound of standard input. Raises UsageError for a model that does not read recordings."""
+    if not isinstance(transcriber.rows, AudioRows):
+        raise UsageError("This model reads vectors, not sound: name files.")
+    return Pipe.of(sys.stdin.buffer, arguments.rate)
+
+
+def _stream(transcriber: Transcriber, arguments: argparse.Namespace, config: RecognitionConfig) -> None:
+    """Print the text of each recording while it is read, as soon as it cannot change any more."""
+    if not isinstance(config, CTCConfig) and (arguments.set or arguments.beam):
+        raise UsageError(
+            "--stream searches by CTC alone, because attention needs the whole recording. Add --set kind=ctc."
+        )
+    stream = transcriber.stream(config if isinstance(config, CTCConfig) else None)
+    if arguments.inputs:
+        things = transcriber.things(arguments.inputs)
+        sources: Iterator[Iterator[np.ndarray]] = (_pieces(thing, stream.rate) for thing in things)
+    else:
+        pipe = _pipe(transcriber, arguments)
+        if pipe.rate != stream.rate:
+            raise UsageError(
+                f"Standard input has {pipe.rate:,} samples a second, and the model reads {stream.rate:,}. Record at "
+                f"this rate, or convert on the way: ffmpeg -i - -f wav -ar {stream.rate} -ac 1 -"
+            )
+        sources = iter([pipe.pieces()])
+    for pieces in sources:
+        state, printed = stream.begin(), ""
+        for piece in pieces:
+            state, partial = stream.advance(state, piece, last=False)
+            printed = _print_more(stream.text(partial, certain=True), printed)
+        _, partial = stream.advance(state, np.zeros(0, np.float32), last=True)
+        _print_more(stream.text(partial), printed)
+        print(flush=True)
+
+
+def _pieces(thing: Clip, rate: int) -> Iterator[np.ndarray]:
+    """The samples of a recording, in pieces of a fifth of a second."""
+    samples = read_recording(thing).at(rate).samples
+    step = max(int(SECONDS * rate), 1)
+    return (samples[start : start + step] for start in range(0, len(samples), step))
+
+
+def _print_more(text: str, printed: str) -> str:
+    """Print what a text has more than what is printed; returns what is printed then."""
+    if not text.startswith(printed):  # such as a space that a later piece of a word takes back
+        return printed
+    print(shown(text[len(printed) :]), end="", flush=True)
+    return text
+
+
+def _lines(transcript: Transcript, number: int, arguments: argparse.Namespace) -> Iterator[str]:
+    """The lines that are printed for a transcript."""
+    if arguments.n_best:
+        for text, hypothesis in zip(transcript.texts, transcript.hypotheses, strict=True):
+            yield f"{number}\t{hypothesis.score:.4f}\t{text}"
+    elif not arguments.format and not arguments.words_with_times:
+        yield transcript.text
+    elif transcript.times is None and transcript.text:
+        raise UsageError(
+            "This model has no CTC, which tells when a word is heard. `foveate look` shows where its attention is."
+        )
+    elif arguments.words_with_times:
+        yield from (f"{word.label}\t{word.start:.2f}\t{word.end:.2f}" for word in transcript.words)
+        yield ""
+    elif transcript.times is not None and transcript.text:
+        times = transcript.times
+        kinds = {"json": times.json, "ctm": times.ctm, "textgrid": times.text_grid, "text": times.__str__}
+        yield kinds[arguments.format]().rstrip("\n")
