@@ -1,6 +1,10 @@
 """Recordings on the command line: trained on with masks and speeds, written down from files, stretches and pipes."""
 
 import json
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +149,28 @@ def test_a_resumed_run_of_recordings_ends_with_the_same_bits(clips: Path, tmp_pa
     )
     assert whole.keys() == part.keys()
     assert all(torch.equal(whole[name], part[name]) for name in whole)
+
+
+def test_a_killed_run_goes_on_to_the_same_bits(clips: Path, tmp_path: Path, foveate: Any) -> None:
+    start = ("train", "transcribe", "--data", clips, *FEW, "--set", "train.schedule=constant", "--out")
+    assert foveate(*start, tmp_path / "whole", "--set", "train.steps=60").code == 0
+    words = [*start, tmp_path / "killed", "--set", "train.steps=100000"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "foveate", *map(str, words)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+    )
+    checkpoint, until = tmp_path / "killed" / "checkpoints" / "step-00000003", time.monotonic() + 120
+    while not checkpoint.exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    said = foveate("resume", tmp_path / "killed", "--set", "train.steps=60", *QUICK)
+    assert said.code == 0, said.err
+    whole, killed = (
+        load_file(tmp_path / name / "checkpoints" / "step-00000060" / "model.safetensors")
+        for name in ("whole", "killed")
+    )
+    assert all(torch.equal(whole[name], killed[name]) for name in whole)
 
 
 def test_a_recogniser_by_ctc_is_exported(clips: Path, tmp_path: Path, foveate: Any) -> None:
