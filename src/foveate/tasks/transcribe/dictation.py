@@ -21,7 +21,7 @@ FORMS = ("words_with_times", "format", "n_best", "stream")
 
 
 def dictate(load: Callable[[], Transcriber], arguments: argparse.Namespace) -> None:
-    """Print what files, or standard input, say. Raises UsageError, before loading, for options that exclude each other."""
+    """Print what files, or standard input, say. Raises UsageError for options that exclude each other."""
     forms = [f"--{name.replace('_', '-')}" for name in FORMS if given(arguments, name)]
     if len(forms) > 1:
         raise UsageError(f"{' and '.join(forms)} print different things. Leave one of them out.")
