@@ -148,8 +148,7 @@ test("a word's share is told by its words, and its first tokens below", async ({
 
 test("everything can be reached from the keyboard", async ({ page }) => {
   await visit(page, "lecture", "#view=overview");
-  await page.getByRole("button", { name: /causal, head 0/ }).focus();
-  await page.keyboard.press("Enter");
+  await page.getByRole("button", { name: /causal, head 0/ }).press("Enter");
   await expect(map(page)).toBeVisible();
   await map(page).focus();
   await page.keyboard.press("ArrowRight");
