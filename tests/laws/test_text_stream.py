@@ -15,7 +15,7 @@ from foveate.data.batch import Batch
 from foveate.data.feature import VectorRows
 from foveate.data.tokeniser import CharacterTokeniser
 from foveate.decode import CTCConfig, prefix_search
-from foveate.errors import UsageError
+from foveate.errors import DataError, UsageError
 from foveate.models import Recogniser, RecogniserConfig
 from foveate.nn import (
     BlockConfig,
@@ -128,3 +128,20 @@ def test_vectors_of_whole_files_cannot_be_streamed() -> None:
     model = built(RecogniserConfig(encoder=transformer(causal())), vectors)
     with pytest.raises(UsageError, match="cannot read samples while they arrive"):
         TextStream(model, VectorRows(mean=(0.0,), deviation=(1.0,)), LETTERS)
+
+
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        (np.ones(800, np.int16), "divide 16-bit samples by 32,768"),
+        (np.zeros((800, 2), np.float32), "Take the mean of channels"),
+        (np.full(800, 3000.0, np.float32), "where 1 is full scale"),
+        (np.full(800, np.nan, np.float32), "not numbers"),
+    ],
+)
+def test_samples_that_are_not_sound_are_refused(samples: np.ndarray, message: str) -> None:
+    vectors = rows()
+    model = built(RecogniserConfig(encoder=transformer(window(left=8, right=2))), vectors)
+    stream = TextStream(model, vectors, LETTERS)
+    with pytest.raises(DataError, match=message):
+        stream.advance(stream.begin(), samples, last=False)

@@ -116,6 +116,8 @@ def test_a_trace_shows_the_letters_that_each_frame_speaks(run: Path) -> None:
     [
         (("speak", "RUN", "a", "b"), "There are 2 texts, and standard output takes one."),
         (("speak", "RUN", " ", "--out", "x.wav"), "Text 1 is empty"),
+        (("speak", "RUN", "a", "--out", "a.mp3"), "--out a.mp3 would be a WAV file."),
+        (("speak", "RUN", "a", "b", "--out", "x.wav"), "There are 2 texts, and "),
         (("export", "RUN", "--to", "onnx", "out"), "There is no export of models that speak"),
     ],
 )

@@ -91,6 +91,15 @@ def test_words_have_times_that_rise(clips: Path, run: Path, foveate: Any) -> Non
     assert len(lines) > 2
 
 
+@pytest.mark.parametrize("form", ["textgrid", "json"])
+def test_a_format_of_one_recording_refuses_two(clips: Path, run: Path, foveate: Any, form: str) -> None:
+    files = [clips.parent / f"{number:03}.npy" for number in range(2)]
+    refused = foveate("transcribe", run, *files, "--format", form)
+    assert (refused.code, refused.out) == (2, "")
+    assert f"--format {form} writes one recording." in refused.err
+    assert foveate("transcribe", run, files[0], "--format", form).code == 0
+
+
 def test_a_run_is_scored_and_its_transcripts_are_saved(clips: Path, run: Path, tmp_path: Path, foveate: Any) -> None:
     said = foveate("evaluate", run, "--data", clips, "--save", tmp_path / "texts.txt", "--report", tmp_path / "a.html")
     assert said.code == 0, said.err

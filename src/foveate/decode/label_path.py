@@ -72,6 +72,8 @@ class Transitions:
         if first.shape != (labels,) or min(0, *first.tolist(), *(count for *_, count in plain["steps"])) < 0:
             raise ValueError(f"the counts are not those of {labels} labels")
         for before, after, count in plain["steps"]:
+            if min(before, after) < 0:
+                raise ValueError(f"labels are numbers from 0, and a step is from {before} to {after}")
             steps[before, after] = count
         return cls(first, steps)
 

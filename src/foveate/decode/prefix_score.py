@@ -92,7 +92,7 @@ class PrefixScores:
         top = torch.where(top == -torch.inf, 0.0, top)
         weights = (before - top).exp()
         if candidates is None:
-            groups = weights.view(-1, self.beam, weights.shape[1])
+            groups = weights.unflatten(0, (-1, self.beam))
             sums = (groups @ self.frames.probabilities).flatten(0, 1)
             tokens = torch.arange(sums.shape[1], device=sums.device).expand_as(sums)
         else:

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from foveate.decode.ctc import CTCConfig
-from foveate.decode.frame import TimedHypothesis, TokenFrames, require_frames
+from foveate.decode.frame import BLANK, TimedHypothesis, TokenFrames, require_frames
 from foveate.decode.fusion import Fusion
 from foveate.decode.prefix import Beam, Link, Path, Prefix, advanced
 from foveate.decode.prefix_kernel import advanced_by_kernel
@@ -191,8 +191,11 @@ def _agreeing(beam: Beam, before: int) -> Beam:
     best = max(beam.prefixes, key=lambda prefix: prefix.score)
     tokens = best.tokens[: sum(frames.last < before for frames in frames_of(best.path.link))]
     places = [place for place, prefix in enumerate(beam.prefixes) if prefix.tokens[: len(tokens)] == tokens]
-    greedy = places.index(beam.greedy) if beam.greedy in places else places.index(beam.prefixes.index(best))
-    return replace(beam, prefixes=tuple(beam.prefixes[place] for place in places), greedy=greedy)
+    prefixes = tuple(beam.prefixes[place] for place in places)
+    if beam.greedy in places:
+        return replace(beam, prefixes=prefixes, greedy=places.index(beam.greedy))
+    label = best.last if best.token_path.score >= best.blank_path.score else BLANK
+    return Beam(prefixes, places.index(beam.prefixes.index(best)), label)
 
 
 def _settled(state: PrefixState) -> PrefixState:

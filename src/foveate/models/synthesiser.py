@@ -126,7 +126,8 @@ class Synthesiser(nn.Module):
     def forward(self, text: Batch, speech: Batch) -> Writing:
         """Teacher-forced frames of each recording, one recording after the other."""
         size, steps = self.config.reduction, -(-speech.length // self.config.reduction)
-        target = speech.widened(size).features.to(self.prenet.weight.dtype)
+        real = (torch.arange(steps * size, device=speech.lengths.device) < speech.lengths[:, None])[..., None]
+        target = torch.where(real, speech.widened(size).features, 0.0).to(self.prenet.weight.dtype)
         before = torch.nn.functional.pad(target[:, size - 1 :: size], (0, 0, 1, 0))[:, :steps]
         memory, weights = self._remember(text, steps)
         prenet = self._read(before)
@@ -169,8 +170,8 @@ class Synthesiser(nn.Module):
             last = frames[:, -1]
             parts.append(frames)
             first = _first(stop > 0)
-            ended = going & (first < size)
-            ends = torch.where(ended, torch.clamp(time * size + first + 1, max=max_frames), ends)
+            ended = going & (first < size) & (time * size + first < max_frames)
+            ends = torch.where(ended, time * size + first + 1, ends)
             going &= ~ended
         packing = Packing(ends, len(parts) * size)
         raw = packing.pack(torch.cat(parts, 1))

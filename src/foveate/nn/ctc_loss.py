@@ -42,12 +42,13 @@ def ctc_losses(
     >>> ctc_losses(even, torch.tensor([2]), torch.tensor([1]), torch.tensor([1])).neg().exp() * 9  # 11, 01 and 10
     tensor([3.0000])
 
-    Raises `DataError` for rows with fewer frames than `frames_needed`, which no path can spell, and for a target that
-    contains the blank.
+    Raises `DataError` for rows with fewer frames than `frames_needed`, which no path can spell, and for a target with
+    the blank or an id that is not among the labels.
 
     Reference: Graves et al. 2006, equations 3 to 8.
     """
     require_possible(lengths, target, target_lengths)
+    _require_labels(target, logits.shape[-1])
     padding = torch.arange(logits.shape[1], device=logits.device) >= lengths[:, None]
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32)).masked_fill(padding[:, :, None], 0.0)
     losses: Tensor = torch.nn.functional.ctc_loss(
@@ -98,3 +99,12 @@ def require_possible(
         )
     if bool((target == BLANK).any()):
         raise DataError(f"A target contains the id {BLANK}, which is CTC's blank and padding. Give tokens other ids.")
+
+
+def _require_labels(target: Int[Tensor, " tokens"], vocab: int) -> None:
+    """Raise `DataError` for ids without a logit, where torch's kernel would read other memory."""
+    if target.numel() and not 0 <= int(target.min()) <= int(target.max()) < vocab:
+        raise DataError(
+            f"A target has ids from {int(target.min()):,} to {int(target.max()):,}, but there are logits for 0 to "
+            f"{vocab - 1:,}. Use the tokeniser that the model was built for."
+        )

@@ -55,6 +55,8 @@ def test_counts_are_read_as_they_are_written_and_others_are_refused() -> None:
         Transitions.read({"first": [1, 1], "steps": [[2, 0, 1]]}, 2)
     with pytest.raises(ValueError, match="not those of"):
         Transitions.read({"first": [1, 1], "steps": [[1, 0, -1]]}, 2)
+    with pytest.raises(ValueError, match="from -1 to 0"):
+        Transitions.read({"first": [1, 1], "steps": [[-1, 0, 5]]}, 2)
 
 
 @pytest.mark.parametrize("name", ["transition", "prior"])

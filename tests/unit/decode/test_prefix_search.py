@@ -200,6 +200,18 @@ def test_settled_streams_in_pieces_equal_the_whole(way: str, pieces: int) -> Non
     assert state.hypotheses(5) == whole
 
 
+def test_no_hypothesis_is_impossible_after_tokens_have_settled() -> None:
+    """The best path once forced a repeat without a blank into the beam, after its prefix had been dropped."""
+    generator = torch.Generator().manual_seed(3)
+    stream = PrefixStream(CTCConfig(beam=4, num_best=4, settle_after=1, insertion_bonus=1.0))
+    for _ in range(300):
+        frames = (2 * torch.randn(16, 4, dtype=torch.float64, generator=generator)).log_softmax(-1)[:10]
+        state, _ = stream.advance(stream.begin(), frames, last=True)
+        for hypothesis in state.hypotheses(4):
+            assert hypothesis.log_probability > -torch.inf
+            assert len(hypothesis.frames) == len(hypothesis.tokens)
+
+
 def test_a_stream_that_has_ended_reads_no_more() -> None:
     search = PrefixStream(CTCConfig())
     state, text = search.advance(search.begin(), torch.zeros(0, 3), last=True)

@@ -1,6 +1,8 @@
 """A synthesiser writes frames for a text: padding never matters, steps equal the teacher-forced whole, and it learns to
 speak letters in their order, looking at each while it speaks it."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -76,6 +78,29 @@ def test_writing_step_by_step_equals_reading_what_was_written() -> None:
     again = model(text, Batch.of([written.frames.numpy()]))
     torch.testing.assert_close(again.frames, written.frames, atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(again.refined, written.refined, atol=1e-5, rtol=1e-4)
+
+
+def test_an_end_beyond_the_limit_is_not_an_end() -> None:
+    model = config(reduction=4).build(LETTERS, WIDTH).eval()
+    with torch.no_grad():
+        model.output.weight.zero_()
+        model.output.bias[WIDTH :: WIDTH + 1] = torch.tensor([-1.0, -1.0, -1.0, 1.0])  # the fourth frame is the last
+    for limit, finished in ((2, False), (4, True), (9, True)):
+        (written,) = model.write(Batch.of([[5, END]]), max_frames=limit)
+        assert (len(written.frames), written.finished) == (min(limit, 4), finished)
+
+
+def test_numbers_in_padding_reach_no_gradient() -> None:
+    text, speech = batch(pairs(3, seed=5))
+    padding = torch.arange(speech.length) >= speech.lengths[:, None]
+    gradients = []
+    for number in (0.0, float("nan")):
+        torch.manual_seed(0)
+        model = config(dropout=0.0, prenet_dropout=0.0).build(LETTERS, WIDTH)
+        values = speech.values.masked_fill(padding[..., None], number)
+        model.loss(text, replace(speech, values=values)).backward()
+        gradients.append([weight.grad for weight in model.parameters()])
+    torch.testing.assert_close(*gradients, rtol=0, atol=0)
 
 
 def test_a_text_that_does_not_end_is_cut_at_the_limit_and_says_so() -> None:

@@ -108,6 +108,12 @@ def test_a_target_with_the_blank_is_refused() -> None:
         ctc_loss(torch.randn(1, 5, 4), torch.tensor([5]), *batch([[3, 0]]))
 
 
+@pytest.mark.parametrize("target", [4, -1])
+def test_an_id_without_a_logit_is_refused(target: int) -> None:
+    with pytest.raises(DataError, match="there are logits for 0 to 3"):
+        ctc_losses(torch.zeros(1, 3, 4), torch.tensor([3]), torch.tensor([target]), torch.tensor([1]))
+
+
 def test_a_row_without_frames_spells_the_empty_text() -> None:
     losses = ctc_losses(torch.randn(2, 3, 4), torch.tensor([0, 3]), *batch([[], [1]]))
     assert losses[0] == 0

@@ -131,19 +131,22 @@ class SpeakSide(Side):
         out = None if arguments.out is None else Path(arguments.out)
         if out is None and sys.stdout.isatty():
             raise UsageError("Sound is not for a terminal. Name a file with --out answer.wav, or write to a pipe.")
+        file = out is not None and not out.is_dir() and bool(out.suffix)
+        if out is not None and file and out.suffix.lower() != ".wav":
+            raise UsageError(f"--out {out} would be a WAV file. Let its name end in .wav, or name a folder.")
         speaker = self.load(arguments.run)
         strangers = Strangers(speaker.tokeniser, say)
         texts = [text for chunk in chunks(arguments.inputs) for text in chunk]
-        single = len(texts) == 1 and (out is None or not out.is_dir())
-        if out is None and not single:
-            raise UsageError(f"There are {len(texts)} texts, and standard output takes one. Name a folder with --out.")
+        if len(texts) != 1 and (out is None or file):
+            where = "standard output" if out is None else str(out)
+            raise UsageError(f"There are {len(texts)} texts, and {where} takes one. Name a folder with --out.")
         for number, text in enumerate(texts, start=1):
             strangers.note([text])
             recording = self._spoken(speaker, text, number)
             if out is None:
                 sys.stdout.buffer.write(wav(recording.samples, recording.rate))
                 return
-            path = out if single else out / f"{number}.wav"
+            path = out if file else out / f"{number}.wav"
             with disk_errors(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
             write_file(path, wav(recording.samples, recording.rate))
@@ -154,7 +157,10 @@ class SpeakSide(Side):
         if speech.recording is None:
             raise UsageError(f"Text {number} is empty: there is nothing to speak. Leave it out.")
         if not speech.finished:
-            say(f"Text {number} was cut at {speech.seconds:.1f} s, the longest speech of this model. Shorten the text.")
+            say(
+                f"Text {number} was cut at {speech.seconds:.1f} s, the longest speech of this model. Shorten the text, "
+                "or train for longer."
+            )
         return speech.recording
 
     def evaluate(self, arguments: argparse.Namespace) -> Figures:

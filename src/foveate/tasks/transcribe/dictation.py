@@ -3,6 +3,8 @@
 import argparse
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
+from itertools import chain, islice
 
 import numpy as np
 
@@ -14,10 +16,12 @@ from foveate.errors import UsageError
 from foveate.tasks.option import decode_config, given, require_used
 from foveate.tasks.transcribe.recognition import RecognitionConfig
 from foveate.tasks.transcribe.use import Transcriber, Transcript
-from foveate.voice import shown
+from foveate.voice import say, shown
 
 FORMS = ("words_with_times", "format", "n_best", "stream")
 """Options that choose what is printed."""
+ONE = ("textgrid", "json")
+"""Formats of one recording."""
 
 
 def dictate(load: Callable[[], Transcriber], arguments: argparse.Namespace) -> None:
@@ -32,9 +36,18 @@ def dictate(load: Callable[[], Transcriber], arguments: argparse.Namespace) -> N
     if arguments.stream:
         _stream(transcriber, arguments, config)
         return
-    things = transcriber.things(arguments.inputs) if arguments.inputs else [_pipe(transcriber, arguments).recording()]
-    for number, thing in enumerate(things, start=1):
+    things = iter(
+        transcriber.things(arguments.inputs) if arguments.inputs else [_pipe(transcriber, arguments).recording()]
+    )
+    first = list(islice(things, 2))
+    if len(first) > 1 and arguments.format in ONE:
+        raise UsageError(
+            f"--format {arguments.format} writes one recording. Name one, or use --format ctm for several."
+        )
+    for number, thing in enumerate(chain(first, things), start=1):
         (transcript,) = transcriber.transcribe([thing], config=config)
+        if transcript.remarks:
+            say(f"{transcript.name}: {', '.join(transcript.remarks)}.")
         for line in _lines(transcript, number, arguments):
             print(shown(line), flush=True)
 
@@ -52,6 +65,8 @@ def _stream(transcriber: Transcriber, arguments: argparse.Namespace, config: Rec
         raise UsageError(
             "--stream searches by CTC alone, because attention needs the whole recording. Add --set kind=ctc."
         )
+    if not isinstance(config, CTCConfig):
+        say("A stream is written by CTC alone, because attention needs the whole recording.")
     stream = transcriber.stream(config if isinstance(config, CTCConfig) else None)
     if arguments.inputs:
         things = transcriber.things(arguments.inputs)
@@ -66,9 +81,10 @@ def _stream(transcriber: Transcriber, arguments: argparse.Namespace, config: Rec
         sources = iter([pipe.pieces()])
     for pieces in sources:
         state, printed = stream.begin(), ""
-        for piece in pieces:
-            state, partial = stream.advance(state, piece, last=False)
-            printed = _print_more(stream.text(partial, certain=True), printed)
+        with nullcontext() if arguments.inputs else suppress(KeyboardInterrupt):  # Ctrl-C ends a microphone
+            for piece in pieces:
+                state, partial = stream.advance(state, piece, last=False)
+                printed = _print_more(stream.text(partial, certain=True), printed)
         _, partial = stream.advance(state, np.zeros(0, np.float32), last=True)
         _print_more(stream.text(partial), printed)
         print(flush=True)

@@ -48,8 +48,8 @@ def require_possible(model: Recogniser, config: RecognitionConfig) -> None:
 
 
 def quick(model: Recogniser, source: Batch) -> list[Sequence[int]]:
-    """The ids of each recording, found greedily: by CTC, or where there is none, by attention."""
-    config = GreedyConfig() if model.ctc_output is None else CTCConfig(beam=1)
+    """The ids of each recording by greedy search: by attention, or in a model without a decoder, by CTC."""
+    config = CTCConfig(beam=1) if model.decoder is None else GreedyConfig()
     return [hypotheses[0].tokens for hypotheses in search(model, model.encode(source), config)]
 
 

@@ -1,17 +1,19 @@
 """The text of a recording while its samples arrive."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from foveate.data.audio_file import LOUDEST
 from foveate.data.reader import RowMaker
 from foveate.data.tokeniser import Tokeniser
 from foveate.decode import CTCConfig
 from foveate.decode.prefix_search import Partial, PrefixState, PrefixStream
-from foveate.errors import UsageError
+from foveate.errors import DataError, UsageError
 from foveate.models import Recogniser
 from foveate.nn.latency import Latency, latency
 from foveate.nn.stream import Chain, ChainState
@@ -68,17 +70,32 @@ class TextStream:
         return TextState(self.network.begin(), self.search.begin())
 
     @torch.inference_mode()
-    def advance(
-        self, state: TextState, samples: Float[Tensor, " samples"] | Float[np.ndarray, " samples"], *, last: bool
-    ) -> tuple[TextState, Partial]:
-        """The state and the text after these samples, from −1 to 1, at `rate`; `last` says that no others follow.
+    def advance(self, state: TextState, samples: Tensor | np.ndarray, *, last: bool) -> tuple[TextState, Partial]:
+        """The state and the text after these samples, floats from −1 to 1 at `rate`; `last` says that no others follow.
 
-        Raises UsageError after the last piece.
+        Raises UsageError after the last piece, and DataError for other samples: whole numbers, several channels,
+        numbers that are not finite or far beyond 1.
         """
-        network, outputs = self.network.advance(state.network, torch.as_tensor(samples, dtype=torch.float32), last=last)
+        piece = _samples(samples)
+        network, outputs = self.network.advance(state.network, piece, last=last)
         search, partial = self.search.advance(state.search, outputs, last=last)
         return TextState(network, search), partial
 
     def text(self, partial: Partial, *, certain: bool = False) -> str:
         """The text so far, or only its part that cannot change any more."""
         return self.tokeniser.decode(partial.tokens[: partial.certain] if certain else partial.tokens)
+
+
+def _samples(samples: Any) -> Float[Tensor, " samples"]:
+    piece = torch.as_tensor(samples)
+    if piece.dim() != 1 or not piece.is_floating_point():
+        raise DataError(
+            f"A piece of a stream is one row of floats from −1 to 1, got {piece.dtype} of shape {tuple(piece.shape)}. "
+            "Take the mean of channels; divide 16-bit samples by 32,768."
+        )
+    if piece.numel() and not float(piece.abs().max()) <= LOUDEST:
+        raise DataError(
+            f"A piece of a stream has samples that are not numbers, or beyond ±{LOUDEST:g}, where 1 is full scale. "
+            "Divide them by the largest value of their format."
+        )
+    return piece.float()

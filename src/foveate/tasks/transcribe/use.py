@@ -40,6 +40,8 @@ class Transcript:
     texts: tuple[str, ...] = ()
     hypotheses: tuple[Hypothesis, ...] = ()
     times: TimeAlignment | None = None
+    remarks: tuple[str, ...] = ()
+    """Notes for the user on the recording, such as silence or another rate."""
 
     @property
     def text(self) -> str:
@@ -119,7 +121,8 @@ class Transcriber(Looking):
     ) -> list[Transcript]:
         """The texts of rows of vectors, with their names."""
         config = self.config if config is None else config
-        results = [Transcript(name) for name in names]
+        remarks = [getattr(row, "remarks", ()) for row in rows]
+        results = [Transcript(name, remarks=one) for name, one in zip(names, remarks, strict=True)]
         for group in groups([len(row) for row in rows], BUDGET):
             encoded = self.model.encode(Batch.of([rows[index] for index in group]))
             answers = search(self.model, encoded, config)
@@ -128,7 +131,7 @@ class Transcriber(Looking):
                 hypotheses = [first, *hypotheses[1:]]
                 texts = tuple(self.tokeniser.decode(one.tokens) for one in hypotheses)
                 times = self._times(names[index], first, len(rows[index]))
-                results[index] = Transcript(names[index], texts, tuple(hypotheses), times)
+                results[index] = Transcript(names[index], texts, tuple(hypotheses), times, remarks[index])
         return results
 
     @torch.inference_mode()
