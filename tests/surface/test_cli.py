@@ -339,7 +339,7 @@ def test_the_shell_completes_commands_tasks_and_options(foveate: Any, tmp_path: 
     script.write_text(foveate("completion", "bash").out)
     assert subprocess.run(["bash", "-n", str(script)]).returncode == 0
     assert set(commands()) <= set(completed(script, 'foveate ""'))
-    assert completed(script, "foveate tra") == ["train", "translate"]
+    assert completed(script, "foveate tra") == ["train", "translate", "transcribe"]
     assert set(completed(script, 'foveate train ""')) >= set(TASKS)
     assert completed(script, "foveate train mas") == ["masked_language_model"]
     taken = set(completed(script, "foveate train classify --"))

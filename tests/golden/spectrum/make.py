@@ -7,7 +7,6 @@ script has prepared as Kaldi does; librosa's part is the spectrum, the cosine tr
 
 import json
 
-import librosa
 import numpy as np
 
 RATE, SIZE, HOP, LENGTH = 8_000, 200, 80, 256
@@ -20,6 +19,8 @@ def sound() -> np.ndarray:
 
 
 def main() -> None:
+    import librosa  # only for making these numbers
+
     window = librosa.filters.get_window("hann", SIZE, fftbins=False) ** 0.85
     frames = 32768 * librosa.util.frame(sound(), frame_length=SIZE, hop_length=HOP).T
     frames = frames - frames.mean(1, keepdims=True)

@@ -26,7 +26,7 @@ def tones(
 
     >>> recording = next(tones(1, seed=3))
     >>> recording.text, [f"{word} {start:.2f} {end:.2f}" for word, start, end in recording.words]
-    ('sets star', ['sets 0.18 0.53', 'star 0.74 1.07'])
+    ('sea sea tea', ['sea 0.08 0.34', 'sea 0.55 0.81', 'tea 1.06 1.33'])
     """
     generator, letters = np.random.default_rng(seed), sorted({*"".join(words)})
     step = (0.45 * rate - 300) / max(len(letters), 1)

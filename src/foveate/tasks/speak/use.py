@@ -100,7 +100,7 @@ class Speaker(Looking):
         ids = self._ids(text)
         (written,) = self.model.write(Batch.of([ids]), max_frames=self.max_frames)
         speech = self._speech(text, written)
-        forced = Batch.of([written.frames.numpy()])
+        forced = Batch.of([written.frames.float().numpy()])
         observation = observed(self.model, lambda: self.model(Batch.of([ids]), forced).refined)
         size = self.model.config.reduction
         steps = -(-len(written.frames) // size)
