@@ -161,7 +161,7 @@ def _features(
     q, k = query[None].to(precise), key[None].to(precise)
     form = form_of(score)
     if form is None or (isinstance(form, PairNetwork) and form.between is not None):
-        return _dense(formula, query, key, at, dtype)
+        return _dense(formula, q, k, at, dtype)
     if isinstance(form, Product) and form.features_at is not None:
         k = form.features_at(at).expand(1, len(key), -1, -1)
     elif form.key_features is not None:
@@ -184,12 +184,12 @@ def _dense(
     formula: Formula, query: Tensor, key: Tensor, at: Positions, dtype: torch.dtype
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Scores pair by pair, including the bias."""
-    require_small(f"The score {type(formula.score).__name__}", query.shape[1], key.shape[1])
-    keys = share_heads(key[None].float(), len(query))
+    require_small(f"The score {type(formula.score).__name__}", query.shape[2], key.shape[2])
+    keys = share_heads(key, query.shape[1])
     parts = []
-    for start in range(0, query.shape[1], ROWS):
+    for start in range(0, query.shape[2], ROWS):
         rows = slice(start, start + ROWS)
-        parts.append(biased_scores(formula, query[None, :, rows].float(), keys, at=at.rows(rows)).detach())
+        parts.append(biased_scores(formula, query[:, :, rows], keys, at=at.rows(rows)).detach().float())
     scores = torch.cat(parts, 2)[0].cpu()
     small = scores.isfinite().all() and float(scores.abs().max()) < torch.finfo(dtype).max
     return {"kind": "dense"}, {"scores": scores.to(dtype if small else torch.float32)}
