@@ -63,7 +63,7 @@ test("a letter lights up the seconds that it was heard at", async ({ page }) => 
   const strangers = await visit(page, "frames", "#view=scene&scale=linear");
   await expect(page.getByRole("button", { name: "Sound", exact: true })).toBeVisible();
   await page.locator(".tokens").getByRole("button", { name: "o" }).click();
-  await expect(page.locator("p.note")).toContainText(/looks most at 1\.\d\d s/);
+  await expect(page.locator(".sceneview p.note")).toContainText(/looks most at 1\.\d\d s/);
   const width = (await scene(page).boundingBox())!.width;
   await scene(page).click({ position: { x: (36.5 * width) / 40, y: 120 } });
   await expect(page.locator(".reading .weight")).toHaveText(await truth("frames", 4, 36));
@@ -95,7 +95,7 @@ for (const name of ["patches", "frames", "nodes"]) {
     for (const theme of ["light", "light", "dark"]) {
       await page.goto("about:blank");
       await visit(page, name, `#view=scene&query=3&key=2&theme=${theme}`);
-      await expect(page.locator("p.note")).toContainText("looks most at");
+      await expect(page.locator(".sceneview p.note")).toContainText("looks most at");
       drawn.push(await scene(page).evaluate((canvas: HTMLCanvasElement) => canvas.toDataURL()));
       if (drawn.length === 1) continue;
       const { violations } = await new AxeBuilder({ page }).analyze();

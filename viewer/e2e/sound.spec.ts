@@ -41,7 +41,7 @@ async function visit(page: Page, name: string, hash: string): Promise<string[]> 
 const heard = (page: Page): Promise<Heard[]> => page.evaluate(() => (globalThis as unknown as { heard: Heard[] }).heard);
 const letter = (page: Page, at: number) => page.locator(".oftokens button").nth(at);
 const word = (page: Page, at: number) => page.locator(".ofwords button").nth(at);
-const note = (page: Page) => page.locator("p.note");
+const note = (page: Page) => page.locator(".sceneview p.note");
 const pixel = (page: Page, second: number, y: number) => page.locator("canvas.scene").evaluate((canvas: HTMLCanvasElement, [at, row]) => Array.from(canvas.getContext("2d")!.getImageData(Math.round((at! / 2) * canvas.width), row!, 1, 1).data.slice(0, 3)), [second, y]);
 const ORANGE = [213, 94, 0];
 /** Below the ruler and the waveform: the first lane's hills end 5 above its end, those of the second 80 further down. */
