@@ -1,6 +1,7 @@
 """Metrics score whole corpora with the programs that papers use; their signatures make scores comparable."""
 
 from foveate.metrics.alignment_error import Links, alignment_error_rate, link_scores, parse_naacl, parse_pharaoh
+from foveate.metrics.caption_score import caption_ciders, caption_scores, caption_words, corpus_cider
 from foveate.metrics.classification import ClassScore, accuracy, class_scores, macro_f1
 from foveate.metrics.error import (
     character_error_rate,
@@ -19,10 +20,14 @@ __all__ = [
     "Span",
     "accuracy",
     "alignment_error_rate",
+    "caption_ciders",
+    "caption_scores",
+    "caption_words",
     "character_error_rate",
     "class_scores",
     "corpus_bleu",
     "corpus_chrf",
+    "corpus_cider",
     "corpus_ter",
     "link_scores",
     "macro_f1",

@@ -8,10 +8,11 @@ from foveate.metrics.named_score import Score, require_pairs
 
 
 def corpus_bleu(
-    hypotheses: Sequence[str], *references: Sequence[str], tokenise: str = "13a", lowercase: bool = False
+    hypotheses: Sequence[str], *references: Sequence[str | None], tokenise: str = "13a", lowercase: bool = False
 ) -> Score:
     """BLEU = brevity penalty · exp(mean of the logs of the 1- to 4-gram precisions), over the whole corpus.
 
+    Each list has a reference for each hypothesis; after the first list, None where there is no other reference.
     `tokenise` is sacrebleu's: 13a, intl, zh, ja-mecab, ko-mecab, char, flores200, none … Give detokenised text.
 
     >>> print(corpus_bleu(["the cat sat on the mat"], ["the cat sat on a mat"]))
@@ -32,7 +33,7 @@ def corpus_bleu(
     return _scored("BLEU", metric, hypotheses, references, higher_is_better=True)
 
 
-def corpus_chrf(hypotheses: Sequence[str], *references: Sequence[str], word_order: int = 0) -> Score:
+def corpus_chrf(hypotheses: Sequence[str], *references: Sequence[str | None], word_order: int = 0) -> Score:
     """chrF2: the F-score, recall weighing twice, of character n-grams up to 6; chrF2++ with `word_order=2`.
 
     It does not depend on a tokeniser, and is therefore fairer to languages without spaces or with rich morphology.
@@ -55,24 +56,24 @@ def _scored(
     name: str,
     metric: Any,
     hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
+    references: Sequence[Sequence[str | None]],
     *,
     higher_is_better: bool,
 ) -> Score:
     if not references:
         raise DataError(f"{name}: there are no references. Pass one list of lines, or several.")
-    for stream in references:
+    for number, stream in enumerate(references):
         require_pairs(name, hypotheses, stream)
-        _require_text(name, stream)
+        _require_text(name, stream if number else [text or "" for text in stream])
     value = metric.corpus_score(list(hypotheses), [list(stream) for stream in references]).score
     return Score(
         name=name, value=float(value), signature=str(metric.get_signature()), higher_is_better=higher_is_better
     )
 
 
-def _require_text(name: str, references: Sequence[str]) -> None:
+def _require_text(name: str, references: Sequence[str | None]) -> None:
     """Raise DataError for an empty reference, which sacrebleu would silently exclude from chrF."""
-    empty = [line for line, reference in enumerate(references, start=1) if not reference.strip()]
+    empty = [line for line, text in enumerate(references, start=1) if text is not None and not text.strip()]
     if empty:
         lines = ", ".join(str(line) for line in empty[:5]) + (" …" if len(empty) > 5 else "")
         raise DataError(
