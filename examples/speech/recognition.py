@@ -109,7 +109,7 @@ def pointing(transcriber: Transcriber, digits: Path, texts: Mapping[str, str]) -
 def latency(transcriber: Transcriber) -> dict[str, float]:
     """The look-ahead of a stream in seconds; nothing for an encoder that reads the whole recording first."""
     try:
-        return {"latency": transcriber.model.stream().look_ahead * transcriber.hop}
+        return {"latency": transcriber.model.stream().look_ahead * transcriber.hop / transcriber.model.stride}
     except UsageError:
         return {}
 
@@ -117,7 +117,7 @@ def latency(transcriber: Transcriber) -> dict[str, float]:
 @torch.inference_mode()
 def listened(transcriber: Transcriber, paths: Sequence[Path]) -> list[Heard]:
     """The words of recordings by CTC's best path, each with the second of its largest probability."""
-    output = transcriber.model.stride * transcriber.hop
+    output = transcriber.hop
     first = float(getattr(transcriber.rows, "first", 0.0))
     heard = []
     for start in range(0, len(paths), GROUP):

@@ -13,6 +13,14 @@ from types import ModuleType
 import numpy as np
 import pytest
 import soundfile
+import torch
+
+from foveate.attention import AttentionConfig, window
+from foveate.data.audio import AudioReader, AudioRows
+from foveate.data.tokeniser import WordTokeniser
+from foveate.models import RecogniserConfig
+from foveate.nn import BlockConfig, TransformerEncoderConfig
+from foveate.tasks.transcribe.use import Transcriber
 
 FOLDER = Path(__file__).parents[2] / "examples" / "speech"
 RATE = 8000
@@ -214,6 +222,36 @@ def test_a_word_is_heard_within_its_time_or_outside(scripts: Callable[[str], Mod
     assert [recognition.within(second, word) for second in (0.97, 0.99, 1.2, 1.51, 1.53)] == [
         *(False, True, True, True, False)
     ]
+
+
+def test_words_are_heard_within_their_recording_and_the_latency_is_that_of_the_stream(
+    scripts: Callable[[str], ModuleType], tmp_path: Path
+) -> None:
+    reader = AudioReader(rate=RATE, bands=8)
+    rows = AudioRows(settings=reader, mean=(0.0,) * 8, deviation=(1.0,) * 8)
+    block = BlockConfig(
+        model_dim=8,
+        num_heads=2,
+        feedforward_dim=8,
+        encoder_attention=AttentionConfig(visibility=window(left=2, right=2)),
+    )
+    torch.manual_seed(0)
+    words = WordTokeniser.train(["one two three"])
+    model = RecogniserConfig(encoder=TransformerEncoderConfig(block=block, num_layers=2)).build(
+        rows.input, words.vocab_size
+    )
+    assert model.ctc_output is not None
+    with torch.no_grad():
+        model.ctc_output.bias[0] = -20
+    recognition, transcriber = scripts("recognition"), Transcriber(model, rows, words)
+    noise = np.random.default_rng(0).normal(scale=0.1, size=4 * RATE)
+    soundfile.write(tmp_path / "noise.wav", noise, RATE)
+    (heard,) = recognition.listened(transcriber, [tmp_path / "noise.wav"])
+    assert len(heard.words) == len(heard.seconds) > 3
+    assert 0 <= heard.seconds[0] < 1
+    assert 3 < heard.seconds[-1] <= 4
+    assert recognition.latency(transcriber)["latency"] == pytest.approx(model.stream().look_ahead * rows.hop)
+    assert recognition.latency(transcriber)["latency"] < 0.5
 
 
 def test_phones_of_frames_are_measured(
