@@ -1,0 +1,114 @@
+"""Graphs in `.npz` files, without pickles."""
+
+import io
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from foveate.data.graph import SPLITS, Graph
+from foveate.data.sparse_row import SparseRows
+from foveate.errors import DataError
+from foveate.storage.draft import write_file
+from foveate.suggestion import missing_file
+
+FORMAT = "foveate graph 1"
+MAX_BYTES = 1 << 32
+"""The limit on the size of unpacked arrays. A larger archive is a decompression bomb, or too large for the memory."""
+REMEDY = "Save the graph with foveate.data.graph_archive.write_graph."
+
+
+def write_graph(graph: Graph, path: Path) -> None:
+    """Write a graph with its splits as `.npz`, which `read_graph` reads.
+
+    `edges` holds sources above targets. Features are `features`, or `feature_pointers`, `feature_columns`,
+    `feature_values` and `num_features` in compressed rows. Further arrays are `directed`, `edge_features`, `names`,
+    `labels`, `classes`, `train`, `valid` and `test`; those that the graph lacks are left out.
+    """
+    arrays: dict[str, Any] = {"format": FORMAT, "edges": graph.edges, "directed": graph.directed, **graph.splits}
+    if isinstance(graph.features, SparseRows):
+        rows = graph.features
+        arrays |= {"feature_pointers": rows.pointers, "feature_columns": rows.columns, "feature_values": rows.values}
+        arrays["num_features"] = rows.width
+    else:
+        arrays["features"] = graph.features
+    for name in ("edge_features", "labels"):
+        if getattr(graph, name) is not None:
+            arrays[name] = getattr(graph, name)
+    for name in ("names", "classes"):
+        if getattr(graph, name):
+            arrays[name] = np.array(getattr(graph, name))
+    content = io.BytesIO()
+    plain: dict[str, Any] = {name: np.asarray(value) for name, value in arrays.items()}
+    np.savez_compressed(content, **plain)
+    write_file(path, content.getvalue())
+
+
+def read_graph(path: Path | str) -> Graph:
+    """A graph that `write_graph` wrote, or one of the form of public citation graphs: `edges` with a pair in each row,
+    `words_indptr`, `words_indices`, `words_value` and `num_words`, `label`, and the splits.
+
+    Raises DataError if the file is missing, damaged, larger than 4 GiB when unpacked, or not of these forms.
+    """
+    arrays = _arrays(Path(path))
+    try:
+        return _ours(arrays) if "format" in arrays else _citations(arrays)
+    except KeyError as error:
+        names = ", ".join(sorted(arrays)) or "nothing"
+        raise DataError(f"{path} lacks the array {error.args[0]!r} of a graph. It has: {names}. {REMEDY}") from None
+    except (ValueError, TypeError, IndexError) as error:
+        raise DataError(f"{path} does not hold a graph: {error}") from None
+
+
+def _arrays(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            unpacked = sum(part.file_size for part in archive.infolist())
+        if unpacked > MAX_BYTES:
+            raise DataError(f"{path} unpacks to {unpacked >> 20:,} MiB; the limit is {MAX_BYTES >> 20:,} MiB.")
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except FileNotFoundError:
+        raise DataError(missing_file(path)) from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}.") from None
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path} is not an .npz file of plain arrays: {error}. {REMEDY}") from None
+
+
+def _ours(arrays: Mapping[str, np.ndarray]) -> Graph:
+    if str(arrays["format"]) != FORMAT:
+        raise ValueError(f"its format is {str(arrays['format'])!r}, not {FORMAT!r}. Install a newer version.")
+    sparse = "feature_pointers" in arrays
+    rows = ("feature_pointers", "feature_columns", "feature_values", "num_features")
+    return Graph(
+        features=_compressed(arrays, *rows) if sparse else arrays["features"],
+        edges=arrays["edges"],
+        directed=bool(arrays["directed"]),
+        edge_features=arrays.get("edge_features"),
+        names=tuple(map(str, arrays.get("names", ()))),
+        labels=arrays.get("labels"),
+        classes=tuple(map(str, arrays.get("classes", ()))),
+        splits=_splits(arrays),
+    )
+
+
+def _citations(arrays: Mapping[str, np.ndarray]) -> Graph:
+    edges, labels = arrays["edges"], arrays["label"].astype(np.int64)
+    if edges.ndim != 2 or edges.shape[1] != 2:
+        raise ValueError(f"its edges have the shape {edges.shape}, not two columns.")
+    classes = tuple(map(str, range(int(labels.max(initial=-1)) + 1)))
+    features = _compressed(arrays, "words_indptr", "words_indices", "words_value", "num_words")
+    return Graph(features=features, edges=edges.T, labels=labels, classes=classes, splits=_splits(arrays))
+
+
+def _compressed(arrays: Mapping[str, np.ndarray], pointers: str, columns: str, values: str, width: str) -> SparseRows:
+    return SparseRows(
+        pointers=arrays[pointers], columns=arrays[columns], values=arrays[values], width=int(arrays[width])
+    )
+
+
+def _splits(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: arrays[name].astype(np.int64) for name in SPLITS if name in arrays}

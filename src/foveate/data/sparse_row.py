@@ -1,0 +1,92 @@
+"""Rows of numbers that are mostly zeros, such as the words of a document."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float, Int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SparseRows:
+    """The numbers of row i are `values[pointers[i]:pointers[i + 1]]`, in the columns at the same places.
+
+    >>> rows = SparseRows.of([{0: 1.0, 3: 2.0}, {}, {1: 5.0}], width=4)
+    >>> rows.dense().tolist()
+    [[1.0, 0.0, 0.0, 2.0], [0.0, 0.0, 0.0, 0.0], [0.0, 5.0, 0.0, 0.0]]
+
+    Raises ValueError for pointers, columns and values that do not fit, and for numbers that are not finite.
+    """
+
+    pointers: Int[np.ndarray, " _"]
+    columns: Int[np.ndarray, " _"]
+    values: Float[np.ndarray, " _"]
+    width: int
+
+    def __post_init__(self) -> None:
+        for name, kind in (("pointers", np.int64), ("columns", np.int64), ("values", np.float32)):
+            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=kind))
+        ends, count = self.pointers, len(self.columns)
+        rising = len(ends) > 0 and ends[0] == 0 and ends[-1] == count and bool((np.diff(ends) >= 0).all())
+        if not rising or len(self.values) != count:
+            raise ValueError(
+                f"Pointers must rise from 0 to the number of entries, but there are {len(ends)} pointers, {count} "
+                f"columns and {len(self.values)} values. Check how the rows were written."
+            )
+        if count and not 0 <= self.columns.min() <= self.columns.max() < self.width:
+            raise ValueError(f"Columns are numbered from 0 to {self.width - 1}, but one is {self.columns.max()}.")
+        odd = np.flatnonzero(~np.isfinite(self.values))
+        if len(odd):
+            row = int(np.searchsorted(ends, odd[0], side="right")) - 1
+            raise ValueError(f"Row {row} has the value {self.values[odd[0]]}. Replace it by a number.")
+
+    @classmethod
+    def of(cls, rows: Sequence[dict[int, float]], *, width: int) -> "SparseRows":
+        """Rows from the number in each column that is not 0."""
+        pointers = np.cumsum([0, *map(len, rows)])
+        columns = np.array([column for row in rows for column in row], dtype=np.int64)
+        values = np.array([value for row in rows for value in row.values()], dtype=np.float32)
+        return cls(pointers=pointers, columns=columns, values=values, width=width)
+
+    @classmethod
+    def join(cls, parts: Sequence["SparseRows"]) -> "SparseRows":
+        """The rows of several, one after the other."""
+        counts = np.concatenate([[0], *(np.diff(part.pointers) for part in parts)])
+        columns, values = ([getattr(part, name) for part in parts] for name in ("columns", "values"))
+        return cls(
+            pointers=np.cumsum(counts),
+            columns=np.concatenate(columns),
+            values=np.concatenate(values),
+            width=parts[0].width,
+        )
+
+    def __len__(self) -> int:
+        return len(self.pointers) - 1
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self), self.width
+
+    @property
+    def row_numbers(self) -> Int[np.ndarray, " entries"]:
+        """The row of each entry."""
+        return np.repeat(np.arange(len(self)), np.diff(self.pointers))
+
+    def dense(self) -> Float[np.ndarray, "rows width"]:
+        """All numbers, zeros included."""
+        numbers = np.zeros(self.shape, np.float32)
+        np.add.at(numbers, (self.row_numbers, self.columns), self.values)
+        return numbers
+
+    def taken(self, rows: Int[np.ndarray, " chosen"]) -> "SparseRows":
+        """Some of the rows, in this order."""
+        counts = np.diff(self.pointers)[rows]
+        pointers = np.concatenate([[0], np.cumsum(counts)])
+        place = np.arange(pointers[-1]) + np.repeat(self.pointers[rows] - pointers[:-1], counts)
+        return replace(self, pointers=pointers, columns=self.columns[place], values=self.values[place])
+
+    def normalised(self) -> "SparseRows":
+        """Rows whose values sum to 1; a row whose values sum to 0 stays as it is."""
+        totals = np.zeros(len(self), np.float64)
+        np.add.at(totals, self.row_numbers, self.values)
+        return replace(self, values=self.values / np.where(totals == 0, 1, totals)[self.row_numbers])
